@@ -1,4 +1,4 @@
-"""A server that tells who it is: ``python -m e2e.answering PORT...``, on every address of its network namespace.
+"""A server that answers with its name: ``python -m e2e.answering PORT...``, on every address of its network namespace.
 
 To each connection, and to each datagram, it answers with the address and port that it came to and those that it came
 from: ``10.1.0.5 8080 192.0.2.1 40213``. It says so in a line on standard output once it listens, and ends when its
@@ -77,4 +77,4 @@ def _words(here: tuple[str, int], there: tuple[str, int]) -> bytes:
 
 
 if __name__ == "__main__":
-    main([int(each) for each in sys.argv[1:]])
+    main([int(port) for port in sys.argv[1:]])

@@ -64,8 +64,8 @@ class SandboxServer:
         wait_until(lambda: _answers(self.api), "a sandbox", self._process)
 
     def _keep(self, items: list[Object], version: str) -> None:
-        thing = {"kind": "List", "apiVersion": "v1", "metadata": {"resourceVersion": version}, "items": items}
-        self._objects.write_text(json.dumps(thing))
+        listed = {"kind": "List", "apiVersion": "v1", "metadata": {"resourceVersion": version}, "items": items}
+        self._objects.write_text(json.dumps(listed))
 
 
 class PlaneServer:

@@ -45,7 +45,7 @@ class Tab:
     _loaded: bool = False
 
     async def listen(self) -> None:
-        """Has the browser tell what happens in the page; before anything else."""
+        """Subscribe to the page's events; before anything else."""
         for domain in ("Page", "Network", "Runtime"):
             await self._call(f"{domain}.enable")
 
@@ -95,8 +95,8 @@ class Tab:
     async def violations(self) -> list[list[str]]:
         """What axe-core finds in the page: impact, rule and element."""
         await self.tell(_AXE.read_text() + "; 0")
-        found: list[list[str]] = await self.tell(_RUN_AXE)
-        return found
+        problems: list[list[str]] = await self.tell(_RUN_AXE)
+        return problems
 
     async def take_picture(self, file: Path) -> None:
         """Writes what the screen shows as PNG."""
@@ -108,7 +108,7 @@ class Tab:
         while (answer := await self._receive()).get("id") != self._number:
             self._take(answer)
         if "error" in answer:
-            left = any(each in answer["error"]["message"] for each in _LEFT)
+            left = any(text in answer["error"]["message"] for text in _LEFT)
             raise (PageLeftError if left else BrowserError)(f"{method}: {answer['error']}")
         result: dict[str, Any] = answer["result"]
         return result
@@ -132,7 +132,7 @@ async def browser(folder: Path) -> AsyncIterator[Tab]:
     options = [f"--user-data-dir={folder / 'profile'}", "--remote-debugging-port=0", "about:blank"]
     quiet = asyncio.subprocess.DEVNULL
     with TemporaryDirectory(prefix="chromium-") as temporary:
-        # It leaves a folder behind when it is told to end. There are sockets in it, which need a short path.
+        # It leaves a folder behind on SIGTERM. There are sockets in it, which need a short path.
         environment = os.environ | {"TMPDIR": temporary}
         process = await asyncio.create_subprocess_exec(
             *command, *options, stdin=quiet, stdout=quiet, stderr=quiet, env=environment
@@ -141,7 +141,7 @@ async def browser(folder: Path) -> AsyncIterator[Tab]:
             port = await _port(folder / "profile" / "DevToolsActivePort", process)
             async with aiohttp.ClientSession() as session:
                 async with session.get(f"http://127.0.0.1:{port}/json/list") as response:
-                    (target,) = [each for each in await response.json() if each["type"] == "page"]
+                    (target,) = [listed for listed in await response.json() if listed["type"] == "page"]
                 async with session.ws_connect(target["webSocketDebuggerUrl"], max_msg_size=0) as socket:
                     tab = Tab(socket)
                     await tab.listen()

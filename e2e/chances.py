@@ -12,7 +12,7 @@ _EACH: Final = 50
 _LOST: Final = 0.3
 """Seconds without an answer after which there will be none."""
 FALSE_ALARM: Final = 1e-10
-"""Of one comparison. A suite makes some thousands: all together fail by chance less than once in a million runs."""
+"""Of one comparison. A suite makes some thousands: all together fail at random less than once in a million runs."""
 
 
 def chance(counts: Mapping[str, int], shares: Mapping[str, float]) -> float:
@@ -24,7 +24,7 @@ def chance(counts: Mapping[str, int], shares: Mapping[str, float]) -> float:
     """
     total, freedom = sum(counts.values()), len(shares) - 1
     whole = sum(shares.values())
-    differing = sum(number * log(number / (total * shares[each] / whole)) for each, number in counts.items() if number)
+    differing = sum(count * log(count / (total * shares[key] / whole)) for key, count in counts.items() if count)
     if differing <= freedom:
         return 1.0
     return exp(freedom * (1 + log(differing / freedom)) - differing) if freedom else 0.0
@@ -57,6 +57,6 @@ def check_spread(
             client.ask(address, port, protocol=protocol, source=source, limit=30.0 if refused else _LOST)
         return
     times = max(draws, draws_for(shares), _EACH * len(shares))
-    found = client.tally(address, port, times=times, protocol=protocol, source=source)
-    assert found.keys() == shares.keys(), f"{what}: {found} for {dict(shares)}"
-    assert chance(found, shares) > FALSE_ALARM, f"{what}: {found} for {dict(shares)}"
+    counts = client.tally(address, port, times=times, protocol=protocol, source=source)
+    assert counts.keys() == shares.keys(), f"{what}: {counts} for {dict(shares)}"
+    assert chance(counts, shares) > FALSE_ALARM, f"{what}: {counts} for {dict(shares)}"

@@ -1,4 +1,4 @@
-"""One control plane for all tests that can share it: each of them uses a namespace, or nodes, of its own."""
+"""One control plane for all tests that can share it: each of them uses its own namespace or nodes."""
 
 import os
 from collections.abc import Iterator

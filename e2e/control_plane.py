@@ -57,10 +57,10 @@ class Ports(NamedTuple):
 class ControlPlane:
     """Used as a context manager: starts on entering, ready once entered, ended and removed on leaving.
 
-    ``users`` are known by name and have no rights until ``allow`` gives them some. ``controllers`` are names of the
+    ``users`` are known by name and have no permissions until ``allow`` grants some. ``controllers`` are names of the
     controller manager's; without any it does not run. ``server_flags`` are added to kube-apiserver's,
-    ``controller_flags`` to theirs. ``minor`` is that of Kubernetes, by default the one that the environment names.
-    Data, keys and logs are in ``folder``, which goes as well.
+    ``controller_flags`` to the controllers'. ``minor`` is Kubernetes', by default the one that the environment names.
+    Data, keys and logs are in ``folder``, which is removed too.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class ControlPlane:
         with self._cleanup as cleanup:
             self.folder = Path(tempfile.mkdtemp(prefix="zoneward-control-plane-")).resolve()
             cleanup.callback(shutil.rmtree, self.folder, ignore_errors=True)
-            # Called in the reverse order: controllers first; the API server hangs where etcd goes before it.
+            # Called in the reverse order: controllers first; the API server hangs if etcd stops before it.
             for stop in (self._stop_etcd, self.stop_server, self.stop_controllers):
                 cleanup.callback(stop)
             self._write_secrets()
@@ -130,7 +130,7 @@ class ControlPlane:
         return file
 
     def allow(self, user: User | str, rules: Sequence[Object]) -> None:
-        """Gives a user the rights of a ClusterRole with these rules, once. It holds a moment later."""
+        """Grant a user a ClusterRole with these rules, once. It takes effect a moment later."""
         known = self._known(user)
         common = {"apiVersion": f"{_RBAC}/v1", "metadata": {"name": f"allowed:{known.name}"}}
         role = {"kind": "ClusterRole", "rules": list(rules)}
@@ -139,11 +139,11 @@ class ControlPlane:
             "roleRef": {"apiGroup": _RBAC, "kind": "ClusterRole", "name": f"allowed:{known.name}"},
             "subjects": [{"apiGroup": _RBAC, "kind": "User", "name": known.name}],
         }
-        for each in (role, binding):
-            self.api().create(common | each)
+        for object_ in (role, binding):
+            self.api().create(common | object_)
 
     def service_account(self, name: str, *, namespace: str, pod: Object | None = None) -> User:
-        """One that is there, with a token of its own, or of a Pod's."""
+        """An existing service account, with a separate token, or with a Pod's."""
         spec: Object = {"expirationSeconds": 3600}
         if pod is not None:
             about = pod["metadata"]
@@ -231,7 +231,7 @@ class ControlPlane:
 
     def _stop_etcd(self) -> None:
         if self._etcd is not None:
-            # Its data goes with it: there is nothing to save.
+            # Its data is removed with it: there is nothing to save.
             self._etcd.kill()
             self._etcd = None
 
@@ -276,11 +276,11 @@ class ControlPlane:
         return self.folder / "tokens.csv"
 
     def _write_secrets(self) -> None:
-        # Only the key of an authority of its own is wanted: it signs the tokens of service accounts.
+        # Only the key of this authority is needed: it signs the tokens of service accounts.
         write_private(self._key, trustme.CA().private_key_pem.bytes().decode())
         lines = [
-            f'{user.token},{user.name},{number},"{",".join(user.groups)}"\n'
-            for number, user in enumerate((self.admin, *self.users.values()))
+            f'{user.token},{user.name},{index},"{",".join(user.groups)}"\n'
+            for index, user in enumerate((self.admin, *self.users.values()))
         ]
         write_private(self._tokens, "".join(lines))
 
@@ -291,7 +291,7 @@ class ControlPlane:
 
 
 def etcd_flags(folder: Path, *, client: str, peer: str) -> list[str]:
-    """Of an etcd of its own, by the addresses at which clients and it itself reach it. Its data ends with it."""
+    """A separate etcd, with the addresses for its clients and its peer. Its data is removed with it."""
     return [
         "--name=etcd",
         f"--data-dir={folder}",
@@ -322,9 +322,9 @@ def controller_flags(kubeconfig: Path, names: Sequence[str], *, port: int = 0, c
 def _free_ports() -> Ports:
     with ExitStack() as held:
         sockets = [held.enter_context(socket.socket()) for _ in Ports._fields]
-        for each in sockets:
-            each.bind((_LOOPBACK, 0))
-        return Ports(*(each.getsockname()[1] for each in sockets))
+        for bound in sockets:
+            bound.bind((_LOOPBACK, 0))
+        return Ports(*(bound.getsockname()[1] for bound in sockets))
 
 
 def write_kubeconfig(file: Path, user: str, *, server: str, authority: Path, token: str) -> None:

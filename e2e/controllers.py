@@ -20,7 +20,7 @@ _NUMBERS: Final = itertools.count(1)
 class ZonewardController(Daemon):
     """Runs from entering the block to leaving it; entered, its cache is filled and ``/readyz`` says ok.
 
-    ``flags`` are added to the command's; it elects a leader only if ``elects``. Its log is a file of its own in the
+    ``flags`` are added to the command's; it elects a leader only if ``elects``. Its log is a separate file in the
     plane's folder, ``log``. ``network`` is the namespace that it is in, from which a door must lead to the server.
     """
 
@@ -73,12 +73,12 @@ class ZonewardController(Daemon):
 
 def decisions(plane: ControlPlane, *arguments: str) -> list[dict[str, Any]]:
     """What `zoneward plan` says of the cluster as it is."""
-    found: list[dict[str, Any]] = json.loads(plane.zoneward("plan", "-o", "json", *arguments).stdout)["decisions"]
-    return found
+    decided: list[dict[str, Any]] = json.loads(plane.zoneward("plan", "-o", "json", *arguments).stdout)["decisions"]
+    return decided
 
 
 def to_write(plane: ControlPlane, *arguments: str) -> dict[str, Any]:
-    """What it would still write, by Service, all of them unless told otherwise; empty once all is as planned."""
+    """What it would still write, by Service (default: all); empty once all is as planned."""
     left = {}
     for decision in decisions(plane, *(arguments or ("-A",))):
         writes = {name: count for name, count in decision["slices"].items() if name != "unchanged" and count}

@@ -12,7 +12,7 @@ _LIBC: Final = ctypes.CDLL(None, use_errno=True)
 
 
 class Door:
-    """A port on the loopback of a network namespace that leads to the same port on ours."""
+    """A port on the loopback of a network namespace that leads to the same port on the loopback of the tests."""
 
     def __init__(self, namespace: Path, port: int) -> None:
         self._namespace, self._port = namespace, port
@@ -35,7 +35,7 @@ class Door:
         self._socket.close()
 
     def _open(self) -> None:
-        """In a thread that ends then: it is this thread alone that goes into the namespace."""
+        """In a thread that ends then: only this thread enters the namespace."""
         with self._namespace.open() as file:
             if _LIBC.setns(file.fileno(), _CLONE_NEWNET) == 0:
                 self._socket = socket.create_server(("127.0.0.1", self._port))
@@ -56,7 +56,7 @@ class Door:
             there, back = await asyncio.open_connection("127.0.0.1", self._port)
             await asyncio.gather(_pump(reader, back), _pump(there, writer))
         except (OSError, asyncio.CancelledError):
-            # The API server is away: who asked will ask again. Or the door goes.
+            # The API server is away: the client asks again. Or the door closes.
             writer.close()
 
 

@@ -1,4 +1,4 @@
-"""A real kube-proxy as a node has it: in a network namespace of its own, which goes with it, or in that of a `Node`.
+"""A real kube-proxy as a node has it: in a separate network namespace, which ends with it, or in that of a `Node`.
 
 It reaches the API server, which listens on loopback, through a door: a socket on the namespace's own loopback.
 """
@@ -24,7 +24,7 @@ TABLE: Final = "kube-proxy"
 """What kube-proxy calls its tables."""
 LOGS_ITS_ZONE: Final = "--vmodule=proxier=4"
 """The flag that lets kube-proxy log that it has its node's zone."""
-_HEARS_OF_ITS_NODE: Final = re.compile(r"Caches are synced.*node config")
+_RECEIVES_ITS_NODE: Final = re.compile(r"Caches are synced.*node config")
 _HAS_ITS_ZONE: Final = "Updated proxier node topology labels"
 _ZONE_SECONDS: Final = 2.0
 """A zone that was not missed is there within milliseconds; a restart too many would do no harm."""
@@ -100,7 +100,7 @@ class KubeProxy:
             for key, verdict in rule["map"].get("elem", ())
             if key["concat"] == [address, protocol, port]
         }
-        # Up to 1.35 each endpoint has a chain of its own.
+        # Up to 1.35 each endpoint has a separate chain.
         chains |= {target for expression in _expressions(rules, chains) for target in _chosen(expression)}
         return {to for expression in _expressions(rules, chains) for to in _destinations(expression)}
 
@@ -148,7 +148,7 @@ def with_its_zone(process: Process, start: Callable[[], Process]) -> Process:
 
 
 def _got_its_zone(process: Process) -> bool:
-    wait_until(lambda: _HEARS_OF_ITS_NODE.search(process.output()), "kube-proxy hears of its node", process)
+    wait_until(lambda: _RECEIVES_ITS_NODE.search(process.output()), "kube-proxy receives its node", process)
     limit = time.monotonic() + _ZONE_SECONDS
     while not (known := _HAS_ITS_ZONE in process.output()) and time.monotonic() < limit:
         time.sleep(0.02)
@@ -172,9 +172,9 @@ def _destinations(expression: dict[str, Any]) -> Iterator[str]:
     """``dnat ip to numgen random mod 2 map { 0 : 10.1.0.1 . 8080, 1 : ... }``, or ``dnat to 10.1.0.1:8080``"""
     if "dnat" not in expression:
         return
-    found = expression["dnat"]
-    if "port" in found:
-        yield f"{found['addr']}:{found['port']}"
+    target = expression["dnat"]
+    if "port" in target:
+        yield f"{target['addr']}:{target['port']}"
     else:
-        for _, to in found["addr"]["map"]["data"]["set"]:
+        for _, to in target["addr"]["map"]["data"]["set"]:
             yield ":".join(map(str, to["concat"]))

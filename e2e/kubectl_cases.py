@@ -29,7 +29,7 @@ class Case:
     editor: str = "false"
     """For ``kubectl edit``: called with the name of the file."""
     lines: str = ""
-    """A pattern: only lines that match somewhere count, since a whole Kubernetes has more to tell."""
+    """A pattern: only lines that match somewhere count, since a whole Kubernetes prints more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +48,10 @@ def _scenario(name: str, *commands: str | Case) -> Scenario:
 
 
 def sent(command: str, *things: Object) -> Case:
-    """With objects of the scenario's namespace, but for those that have another."""
-    for each in things:
-        if each["metadata"].get("namespace") == "":
-            del each["metadata"]["namespace"]
+    """With objects of the scenario's namespace, except those that have another."""
+    for object_ in things:
+        if object_["metadata"].get("namespace") == "":
+            del object_["metadata"]["namespace"]
     return Case(command=command, stdin="\n".join(map(json.dumps, things)))
 
 
@@ -65,10 +65,10 @@ def _sed(command: str, script: str) -> Case:
 
 def _service(name: str, *ports: Object, about: Object | None = None, **spec: Any) -> Object:
     """``about``: more of its metadata; ``spec`` may have fields that no Service has."""
-    found = a_service(name, namespace="", ports=list(ports))
-    found["metadata"] |= about or {}
-    found["spec"] |= spec
-    return found
+    service = a_service(name, namespace="", ports=list(ports))
+    service["metadata"] |= about or {}
+    service["spec"] |= spec
+    return service
 
 
 def _port(port: int, name: str | None = None, **more: Any) -> Object:
@@ -180,14 +180,17 @@ _READING = _scenario(
     f"patch node kubectl-a --subresource=status --type=strategic -p '{json.dumps({'status': _NODE_STATUS})}'",
     f"patch pod cart-1 --subresource=status --type=merge -p '{json.dumps({'status': _POD_STATUS})}'",
     # Tables.
-    *(f"get {each}" for each in ("services", "pods", "endpointslices", "endpoints", "leases", "events")),
+    *(f"get {arguments}" for arguments in ("services", "pods", "endpointslices", "endpoints", "leases", "events")),
     "get all",
     "get pods -A --field-selector metadata.namespace=kubectl-reading",
     # Selectors.
-    *(f"get services -l '{each}'" for each in ("app in (cart, x), tier", "!app", "app=none", "app=", "app in (")),
     *(
-        f"get {each}"
-        for each in (
+        f"get services -l '{arguments}'"
+        for arguments in ("app in (cart, x), tier", "!app", "app=none", "app=", "app in (")
+    ),
+    *(
+        f"get {arguments}"
+        for arguments in (
             "pods --field-selector spec.nodeName=kubectl-a",
             "pods --field-selector status.phase!=Running",
             "pods --field-selector spec.nope=1",
@@ -199,7 +202,7 @@ _READING = _scenario(
     ),
     # Other forms.
     "get services,pods,leases -o name",
-    *(f"get {each} -o yaml" for each in ("services", "endpointslices", "ep cart", "lease leader", "events")),
+    *(f"get {arguments} -o yaml" for arguments in ("services", "endpointslices", "ep cart", "lease leader", "events")),
     "get --raw /api/v1/namespaces/kubectl-reading/pods/nope",
     "get --raw /nope",
     # What is not there.
@@ -207,7 +210,10 @@ _READING = _scenario(
     "get nope",
     "get services -n nowhere",
     # Descriptions and events.
-    *(f"describe {each}" for each in ("services", "node kubectl-a", "endpointslices", "lease leader", "service nope")),
+    *(
+        f"describe {arguments}"
+        for arguments in ("services", "node kubectl-a", "endpointslices", "lease leader", "service nope")
+    ),
     "events --for service/cart",
     # Watches: they end with the time limit.
     "get services -w --request-timeout=3s",
@@ -324,7 +330,7 @@ _DELETING = _scenario(
 
 _REFUSALS = _scenario(
     "refusals",
-    *(sent("create -f -", each) for each in (*_INVALID, _UNKNOWN_FIELD)),
+    *(sent("create -f -", object_) for object_ in (*_INVALID, _UNKNOWN_FIELD)),
     sent("create --validate=warn -f -", _UNKNOWN_FIELD),
     "get service unknown-field -o yaml",
     sent("apply -f -", _INVALID[0]),
@@ -344,7 +350,7 @@ _ASKING = _scenario(
     Case(command="api-versions", lines=r"^v1$|coordination|discovery\.k8s|events\.k8s"),
     Case(command="api-resources -o wide", lines=rf"^({_KINDS}) "),
     "api-resources --api-group=discovery.k8s.io -o wide",
-    *(f"get --raw {each}" for each in ("/apis/discovery.k8s.io", "/apis/nope.k8s.io", "/healthz", "/readyz", "/livez")),
+    *(f"get --raw {path}" for path in ("/apis/discovery.k8s.io", "/apis/nope.k8s.io", "/healthz", "/readyz", "/livez")),
     "delete namespace kubectl-asking --wait=false",
 )
 

@@ -1,6 +1,6 @@
 """A sandbox that clients find again after it was killed: called with TOKEN PORT OBJECTS KUBECONFIG.
 
-It differs from ``zoneward sandbox -f OBJECTS`` in what an API server has from etcd: versions go on where they were,
+It differs from ``zoneward sandbox -f OBJECTS`` in what an API server has from etcd: versions continue where they were,
 older ones are gone, and the token is the same. OBJECTS is a List; its ``resourceVersion`` is the last version.
 """
 

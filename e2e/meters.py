@@ -41,5 +41,5 @@ class ZonewardMeter(Daemon):
         """The document that it serves now; it may be some seconds old."""
         status, text = self.get("/measured")
         assert status == 200, text
-        (found,) = read_measured_traffic(_STATUS, text.encode())
-        return found
+        (traffic,) = read_measured_traffic(_STATUS, text.encode())
+        return traffic

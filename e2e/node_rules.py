@@ -29,23 +29,23 @@ class NodeRules:
     def __enter__(self) -> Self:
         self._runner.__enter__()
         self._runner.run(self._kernel.__aenter__())
-        self._run("".join(render_commands(kept.start()) for kept in self._kept.values()))
+        self._run("".join(render_commands(state.start()) for state in self._kept.values()))
         return self
 
     def __exit__(self, *_: object) -> None:
         self._runner.run(self._kernel.__aexit__())
         self._runner.close()
 
-    def serve(self, some: Iterable[NodeService]) -> None:
+    def serve(self, services: Iterable[NodeService]) -> None:
         """Services as they are now. Raises Refused."""
         changes: dict[Family, list[RulesetChanges]] = {}
-        for each in some:
-            key = each.family, each.namespace, each.name
-            there = self._slots[key] = assign_slots((each,), self._slots.get(key, {}))
-            put = self._kept[each.family].set_service(key[1:], service_rules((each,), there, self._options))
-            changes.setdefault(each.family, []).append(put)
-        for found in changes.values():
-            for transaction in split_changes(merge_changes(found)):
+        for service in services:
+            key = service.family, service.namespace, service.name
+            there = self._slots[key] = assign_slots((service,), self._slots.get(key, {}))
+            put = self._kept[service.family].set_service(key[1:], service_rules((service,), there, self._options))
+            changes.setdefault(service.family, []).append(put)
+        for change in changes.values():
+            for transaction in split_changes(merge_changes(change)):
                 self._run(render_commands(transaction))
 
     def _run(self, commands: str) -> None:

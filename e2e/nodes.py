@@ -1,25 +1,25 @@
-"""Nodes of a cluster as network namespaces on one wire, with Pods that tell who they are. Needs root, ip and nsenter.
+"""Nodes of a cluster as network namespaces on one wire, with Pods that answer with their names. Needs root and ip.
 
 ::
 
     with Bed() as bed:
         a = bed.node("a", pods=("10.1.0.0/16", "fd00:1::/64"))   # a Node: what a machine's own processes see
         b = bed.node("b", pods=("10.2.0.0/16", "fd00:2::/64"))
-        client = a.pod("10.1.200.1", "fd00:1::c8:1")             # a Pod of its own, to ask from
+        client = a.pod("10.1.200.1", "fd00:1::c8:1")             # a Pod to ask from
         outside = bed.outside()                                  # on the wire, no node
-        outside.route("198.51.100.0/24", via=a)                  # external addresses by way of a node
+        outside.route("198.51.100.0/24", via=a)                  # external addresses through a node
         async with kernel_of(a) as kernel: ...                   # an NftClient that programs the namespace of a
         client.ask("10.96.0.1", 80)              # Answer(address="10.2.0.7", port=8080, client="10.1.200.1")
         client.ask("10.96.0.1", 80, protocol="udp", source=None, limit=30.0)
         client.tally("10.96.0.1", 80, times=500)  # Counter of the addresses that answered
 
 Every address of a node's Pods answers on ``bed.ports`` without being made, TCP and UDP: they are all in one namespace,
-``a.pods``. A Pod that asks is in a namespace of its own (`Node.pod`), but one that calls itself:
+``a.pods``. A Pod that asks is in a separate namespace (`Node.pod`), but one that calls itself:
 ``a.pods.ask(..., source=ADDRESS)``. `Namespace.run` runs a command inside, `Namespace.call` a function (in a thread
 that is in the namespace), ``Namespace.enter`` begins a command line. ``Node.addresses`` are a node's own, of
-192.0.2.0/24 and 2001:db8::/64; what no node knows goes to the wire, and is lost there.
+192.0.2.0/24 and 2001:db8::/64; packets to other addresses are sent to the wire, and lost there.
 
-A namespace goes with the last who holds it: with us, however we end. Nothing has a name that stays.
+A namespace ends with its last process: with this one, even if it is killed. Nothing has a name that stays.
 """
 
 import ctypes
@@ -64,7 +64,7 @@ class Answer:
 
 
 class Namespace:
-    """A network namespace; its loopback is up. ``path`` is a file that stands for it while this process lives.
+    """A network namespace; its loopback is up. ``path`` is a file that refers to it while this process lives.
 
     ``addresses`` are its own, IPv4 before IPv6.
     """
@@ -107,7 +107,7 @@ class Namespace:
         self.call(Path("/proc/sys", *name.split(".")).write_text, str(value))
 
     def route(self, *ranges: str, via: "Node") -> None:
-        """Send to a node what goes to some addresses."""
+        """Route some addresses to a node."""
         self.ip(*(f"route replace {range_} via {via.addresses[':' in range_]}" for range_ in ranges))
 
     # --- asking -------------------------------------------------------------------------------------------------------
@@ -128,7 +128,7 @@ class Namespace:
 
         def all_of_them() -> Counter[str]:
             ports = itertools.islice(own, times)
-            return Counter(ask(address, port, protocol, source, own_port=each).address for each in ports)
+            return Counter(ask(address, port, protocol, source, own_port=from_port).address for from_port in ports)
 
         return self.call(all_of_them)
 
@@ -136,48 +136,48 @@ class Namespace:
 class Node(Namespace):
     """``pods`` is the namespace of its Pods, ``ranges`` are their addresses."""
 
-    def __init__(self, bed: "Bed", name: str, number: int, pods: Sequence[str]) -> None:
-        super().__init__(_on_the_wire(number))
+    def __init__(self, bed: "Bed", name: str, index: int, pods: Sequence[str]) -> None:
+        super().__init__(_on_the_wire(index))
         self.name: Final = name
         self.ranges: Final = tuple(pods)
         self.pods: Final = Namespace()
         self._bed, self._links = bed, 0
-        for each in ("net.ipv4.ip_forward", "net.ipv6.conf.all.forwarding"):
-            self.sysctl(each, 1)
-        for each in ("net.ipv4.icmp_ratelimit", "net.ipv6.icmp.ratelimit"):
-            # Else few are told each second that nobody is there.
-            self.sysctl(each, 0)
+        for setting in ("net.ipv4.ip_forward", "net.ipv6.conf.all.forwarding"):
+            self.sysctl(setting, 1)
+        for setting in ("net.ipv4.icmp_ratelimit", "net.ipv6.icmp.ratelimit"):
+            # Otherwise the kernel rejects only a few packets a second.
+            self.sysctl(setting, 0)
         for family in ("ipv4", "ipv6"):
-            # Only an address that an interface has is one's own otherwise.
+            # Otherwise only addresses of interfaces are local.
             self.pods.sysctl(f"net.{family}.ip_nonlocal_bind", 1)
 
     def pod(self, *addresses: str) -> Namespace:
-        """A Pod of this node, in a namespace of its own, to ask from."""
-        found = self._bed.made(Namespace(addresses))
-        self.join(found, addresses)
+        """A Pod of this node, in a separate namespace, to ask from."""
+        namespace = self._bed.made(Namespace(addresses))
+        self.join(namespace, addresses)
         # Those who answer for all addresses of the node do not for these.
         self.pods.ip(
             *(f"route add {address} via {_NODE_SIDE[':' in address]} dev eth0 onlink" for address in addresses)
         )
-        found.ip(
+        namespace.ip(
             *(
                 f"addr add {address} dev eth0 nodad" if ":" in address else f"addr add {address} dev eth0"
                 for address in addresses
             )
         )
-        return found
+        return namespace
 
     def join(self, other: Namespace, ranges: Iterable[str]) -> str:
         """Link a namespace with the node, which sends some addresses there; the name of the node's end."""
         name = f"pods{self._links}"
         self._links += 1
         self.ip(f"link add {name} type veth peer name eth0 netns {other.path}")
-        # Of the narrowest scope: what goes out by this link still has the node's own address.
+        # Of the narrowest scope: packets through this link still have the node's own address.
         self.ip(f"addr add {_NODE_SIDE[0]}/32 dev {name} scope link", f"addr add {_NODE_SIDE[1]}/64 dev {name} nodad")
         self.ip(f"link set {name} up")
         other.ip(f"addr add {_POD_SIDE[0]}/32 dev eth0 scope link", f"addr add {_POD_SIDE[1]}/64 dev eth0 nodad")
         other.ip("link set eth0 up")
-        other.ip(*(f"route add default via {each} dev eth0 onlink" for each in _NODE_SIDE))
+        other.ip(*(f"route add default via {address} dev eth0 onlink" for address in _NODE_SIDE))
         self.send(name, ranges)
         return name
 
@@ -221,9 +221,9 @@ class Bed:
 
     def outside(self) -> Namespace:
         """Somebody on the wire who is no node, and knows the way to none but the nodes' own addresses."""
-        found = self.made(Namespace(_on_the_wire(self._next())))
-        self._plug(found)
-        return found
+        namespace = self.made(Namespace(_on_the_wire(self._next())))
+        self._plug(namespace)
+        return namespace
 
     # --- within -------------------------------------------------------------------------------------------------------
 
@@ -236,12 +236,12 @@ class Bed:
         return self._number
 
     def _plug(self, namespace: Namespace) -> None:
-        number, addresses = self._number, namespace.addresses
-        self._wire.ip(f"link add port{number} type veth peer name eth0 netns {namespace.path}")
-        self._wire.ip(f"link set port{number} master wire up")
+        index, addresses = self._number, namespace.addresses
+        self._wire.ip(f"link add port{index} type veth peer name eth0 netns {namespace.path}")
+        self._wire.ip(f"link set port{index} master wire up")
         namespace.ip(f"addr add {addresses[0]}/24 dev eth0", f"addr add {addresses[1]}/64 dev eth0 nodad")
         namespace.ip("link set eth0 up")
-        namespace.ip(*(f"route add default via {each}" for each in _on_the_wire(254)))
+        namespace.ip(*(f"route add default via {address}" for address in _on_the_wire(254)))
 
     def _answering(self, namespace: Namespace) -> None:
         command = [*namespace.enter, sys.executable, "-m", "e2e.answering", *map(str, self.ports)]
@@ -262,14 +262,14 @@ def kernel_of(namespace: Namespace) -> NftClient:
 
 
 def _enter_a_new_one() -> int:
-    """By the thread that calls it; the open file that stands for it."""
+    """Made by the thread that calls it; returns the open file that refers to it."""
     if _LIBC.unshare(_CLONE_NEWNET):
         raise OSError(ctypes.get_errno(), "no network namespace can be made")
     return os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
 
 
-def _on_the_wire(number: int) -> tuple[str, str]:
-    return f"192.0.2.{number}", f"2001:db8::{number:x}"
+def _on_the_wire(index: int) -> tuple[str, str]:
+    return f"192.0.2.{index}", f"2001:db8::{index:x}"
 
 
 def _any(ranges: Iterable[str]) -> list[str]:
@@ -287,7 +287,7 @@ def ask(
             asking.bind((source or "", own_port))
         asking.connect((address, port))
         if protocol == "udp":
-            # What is dropped on the way out says so; whether it was rejected only the answer tells.
+            # A drop on the way out is an error here; only the answer shows a rejection.
             with suppress(PermissionError):
                 asking.send(b"?")
         words = asking.recv(256).decode().split()

@@ -28,7 +28,7 @@ def main(rate: float, targets: list[tuple[str, int]]) -> None:
     selector = selectors.DefaultSelector()
     selector.register(sys.stdin, selectors.EVENT_READ)
     open_ones: dict[socket.socket, tuple[float, str]] = {}
-    begun, number, is_ending = time.monotonic(), 0, False
+    begun, serial, is_ending = time.monotonic(), 0, False
 
     def is_over(asking: socket.socket, outcome: str) -> None:
         since, target = open_ones.pop(asking)
@@ -42,9 +42,9 @@ def main(rate: float, targets: list[tuple[str, int]]) -> None:
 
     while open_ones or not is_ending:
         now = time.monotonic()
-        while not is_ending and begun + number / rate <= now:
-            address, port = targets[number % len(targets)]
-            number += 1
+        while not is_ending and begun + serial / rate <= now:
+            address, port = targets[serial % len(targets)]
+            serial += 1
             asking = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM)
             asking.setblocking(False)
             open_ones[asking] = now, f"{address}|{port}"
@@ -53,7 +53,7 @@ def main(rate: float, targets: list[tuple[str, int]]) -> None:
                 is_over(asking, _why(failed))
             else:
                 selector.register(asking, selectors.EVENT_READ, asking)
-        until = _PAUSE if is_ending else max(0.0, begun + number / rate - now)
+        until = _PAUSE if is_ending else max(0.0, begun + serial / rate - now)
         for key, _ in selector.select(until):
             if key.fileobj is sys.stdin:
                 is_ending = True
@@ -61,13 +61,13 @@ def main(rate: float, targets: list[tuple[str, int]]) -> None:
             elif outcome := _outcome(asking := key.data):
                 is_over(asking, outcome)
         late = time.monotonic() - _LIMIT
-        for asking in [each for each, (since, _) in open_ones.items() if since < late]:
+        for asking in [pending for pending, (since, _) in open_ones.items() if since < late]:
             is_over(asking, "!late")
         sys.stdout.flush()
 
 
 def _outcome(asking: socket.socket) -> str:
-    """Nothing while it goes on."""
+    """Nothing while it is open."""
     failed = asking.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
     if failed:
         return _why(failed)
@@ -83,10 +83,10 @@ def _outcome(asking: socket.socket) -> str:
     return "!again" if again else said.decode().split()[0]
 
 
-def _why(number: int) -> str:
-    return f"!{errno.errorcode.get(number, os.strerror(number))}"
+def _why(code: int) -> str:
+    return f"!{errno.errorcode.get(code, os.strerror(code))}"
 
 
 if __name__ == "__main__":
-    some = sys.argv[2:]
-    main(float(sys.argv[1]), [(address, int(port)) for address, port in zip(some[::2], some[1::2], strict=True)])
+    nodes = sys.argv[2:]
+    main(float(sys.argv[1]), [(address, int(port)) for address, port in zip(nodes[::2], nodes[1::2], strict=True)])

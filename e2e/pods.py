@@ -1,4 +1,4 @@
-"""A namespace with Pods in three zones: what is there, and how it changes as kubelets write it."""
+"""A namespace with Pods in three zones: its objects, and changes as kubelets write them."""
 
 import json
 import threading
@@ -49,8 +49,8 @@ class Shop:
 
     def items(self, path: str, **query: str) -> list[Object]:
         """``path``: as in ``/api/v1/{}/services``."""
-        found: list[Object] = self.api.get(path.format(f"namespaces/{self.namespace}"), **query)["items"]
-        return found
+        listed: list[Object] = self.api.get(path.format(f"namespaces/{self.namespace}"), **query)["items"]
+        return listed
 
     def service(self, name: str) -> Object:
         return self.api.read(a_service(name, namespace=self.namespace))
@@ -67,9 +67,9 @@ class Shop:
         return ready_addresses(self.slices(service, manager))
 
     def endpoints(self, service: str) -> Object | None:
-        found = self.api.send("GET", f"/api/v1/namespaces/{self.namespace}/endpoints/{service}")
-        assert found.code in (200, 404)
-        return found.object if found.code == 200 else None
+        answer = self.api.send("GET", f"/api/v1/namespaces/{self.namespace}/endpoints/{service}")
+        assert answer.code in (200, 404)
+        return answer.object if answer.code == 200 else None
 
     def listed(self, service: str) -> set[str]:
         """What the Endpoints object lists as ready."""
@@ -78,13 +78,13 @@ class Shop:
 
     def conditions(self, service: str) -> dict[str, str]:
         """Reasons, by their types."""
-        found = self.service(service)["status"].get("conditions") or ()
-        return {each["type"]: each["reason"] for each in found}
+        listed = self.service(service)["status"].get("conditions") or ()
+        return {condition["type"]: condition["reason"] for condition in listed}
 
     def make_ready(self, pod: str, ready: bool) -> None:
-        thing = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": pod, "namespace": self.namespace}}
+        pod_object = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": pod, "namespace": self.namespace}}
         condition = {"type": "Ready", "status": str(ready)}
-        self.api.patch(thing, {"status": {"conditions": [condition]}}, subresource="status")
+        self.api.patch(pod_object, {"status": {"conditions": [condition]}}, subresource="status")
 
     @contextmanager
     def flipping(self, *pods: str, period: float = 0.15) -> Iterator[None]:

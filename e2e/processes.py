@@ -28,10 +28,10 @@ class ProcessError(Exception):
 
 
 class Process:
-    """A program with a process group of its own and its output in a file.
+    """A program with a separate process group, and its output in a file.
 
     The kernel kills it when the thread that started it ends, however that happens: start it from one that lives as long
-    as it is needed. With ``lasts`` it stays until somebody ends it. ``environment`` is ours by default.
+    as it is needed. With ``lasts`` it stays until somebody ends it. ``environment`` is the caller's by default.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class Process:
         return "\n".join(lines[-_LAST:])
 
     def stop(self, *, patience: float = 5.0) -> None:
-        """Asks it to end, and after ``patience`` seconds kills it; what it started goes with it. Again does nothing."""
+        """Asks it to end, and after ``patience`` seconds kills it with its children. A second call does nothing."""
         if self.runs:
             self._popen.terminate()
         limit = time.monotonic() + patience
@@ -151,9 +151,9 @@ class Daemon:
         if self._process is not None:
             self._process.kill()
 
-    def signal(self, number: signal.Signals) -> None:
+    def signal(self, signal_number: signal.Signals) -> None:
         if self.runs:
-            os.kill(self.process.pid, number)
+            os.kill(self.process.pid, signal_number)
 
     def terminate(self) -> int:
         """SIGTERM, and its exit status once it has ended."""
@@ -164,16 +164,16 @@ class Daemon:
         self.process.kill()
         return ended.si_status
 
-    # --- what it tells ------------------------------------------------------------------------------------------------
+    # --- its output ---------------------------------------------------------------------------------------------------
 
     @property
     def lines(self) -> list[dict[str, Any]]:
         """Of its log; one that was cut off by its end is left out."""
-        found = []
+        records = []
         for line in self.log.read_text(errors="replace").splitlines() if self.log.exists() else ():
             with suppress(ValueError):
-                found.append(json.loads(line))
-        return [each for each in found if isinstance(each, dict) and "event" in each]
+                records.append(json.loads(line))
+        return [record for record in records if isinstance(record, dict) and "event" in record]
 
     def told(self, event: str) -> list[dict[str, Any]]:
         """Its log's lines of that event."""

@@ -21,7 +21,7 @@ import click
 from e2e.caches import alone, cache_folder
 
 VERSION: Final = "v1.37.2"
-"""Of Kubernetes, as in go.mod: the programs tell it to clients, and kubectl and feature gates read it."""
+"""Of Kubernetes, as in go.mod: the programs report it to clients, and kubectl and feature gates read it."""
 NEWEST: Final = "1.37"
 VERSIONS: Final = {"1.35": "v1.35.8", "1.36": "v1.36.3", NEWEST: VERSION}
 """By minor, the oldest first."""
@@ -68,13 +68,13 @@ class Programs:
     def find(self, *, environment: Mapping[str, str]) -> dict[str, Path]:
         """Each program's file by its name. Raises ProgramsError where one has not been built: tests never build."""
         folder = self.folder(environment=environment)
-        found = {name: folder / name for name in self.sources}
-        missing = [name for name, file in found.items() if not file.exists()]
+        paths = {name: folder / name for name in self.sources}
+        missing = [name for name, file in paths.items() if not file.exists()]
         if missing:
             raise ProgramsError(
                 f"{folder} lacks {', '.join(missing)}: `make {self.target}` builds them with {_needed()}"
             )
-        return found
+        return paths
 
     def folder(self, *, environment: Mapping[str, str]) -> Path:
         """Where programs built from exactly these module files and flags are kept."""
@@ -128,9 +128,9 @@ CONTROL_PLANE: Final = Programs(
 
 def find_programs(*, environment: Mapping[str, str], minor: str | None = None) -> dict[str, Path]:
     """The control plane's of a minor, or of the one that the environment names, as `Programs.find` has them."""
-    found = CONTROL_PLANE.find(environment=environment)
+    paths = CONTROL_PLANE.find(environment=environment)
     minor = minor or chosen_minor(environment)
-    return found if minor == NEWEST else found | _of_earlier(minor).find(environment=environment)
+    return paths if minor == NEWEST else paths | _of_earlier(minor).find(environment=environment)
 
 
 def build_programs(*, environment: Mapping[str, str], minor: str | None = None) -> Path:
@@ -175,7 +175,7 @@ def _flags(version: str) -> tuple[str, ...]:
     settings = {"gitVersion": version, "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean"}
     return (
         "-trimpath",
-        # The tree they are built in is not theirs, and may be no checkout at all.
+        # They are built in another project's tree, which may be no checkout at all.
         "-buildvcs=false",
         "-ldflags=-s -w "
         + " ".join(
@@ -190,12 +190,12 @@ def _find_go(what: str, modules: Path, environment: Mapping[str, str]) -> str:
     go = shutil.which("go", path=environment.get("PATH", ""))
     if go is None:
         raise ProgramsError(f"{what} needs {_needed()}, got none on PATH")
-    told = subprocess.run(
+    printed = subprocess.run(
         [go, "env", "GOVERSION"], capture_output=True, text=True, cwd=modules.parent, env=_go_environment(environment)
     ).stdout.strip()
-    version = re.match(r"go(\d+)\.(\d+)", told)
+    version = re.match(r"go(\d+)\.(\d+)", printed)
     if version is None or (int(version[1]), int(version[2])) < _GO:
-        raise ProgramsError(f"{what} needs {_needed()}, got {told or 'no version'} in {go}")
+        raise ProgramsError(f"{what} needs {_needed()}, got {printed or 'no version'} in {go}")
     return go
 
 
@@ -221,5 +221,5 @@ def exit_where_missing() -> Iterator[None]:
 
 if __name__ == "__main__":
     with exit_where_missing():
-        for each in sys.argv[1:] or [chosen_minor(os.environ)]:
-            click.echo(build_programs(environment=os.environ, minor=_known(each)))
+        for version in sys.argv[1:] or [chosen_minor(os.environ)]:
+            click.echo(build_programs(environment=os.environ, minor=_known(version)))

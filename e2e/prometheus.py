@@ -45,7 +45,7 @@ class Prometheus:
 
     def query(self, expr: str) -> list[tuple[dict[str, str], float]]:
         """Labels and values of the series of an instant query."""
-        return [(each["metric"], float(each["value"][1])) for each in self.read("query", query=expr)["result"]]
+        return [(sample["metric"], float(sample["value"][1])) for sample in self.read("query", query=expr)["result"]]
 
     def read(self, path: str, **query: str) -> Any:
         """What its API answers. Raises ProcessError with what it says is wrong."""
@@ -82,9 +82,9 @@ def prometheus(
     enter = () if network is None else network.enter
     command = [*enter, program, *arguments, f"--web.listen-address=127.0.0.1:{port}", "--log.level=warn"]
     with Process(command, log=folder / "prometheus.log") as process:
-        found = Prometheus(f"http://127.0.0.1:{port}", process, network)
-        wait_until(lambda: found.get("/-/ready")[0] == 200, "a Prometheus that is ready", process)
-        yield found
+        server = Prometheus(f"http://127.0.0.1:{port}", process, network)
+        wait_until(lambda: server.get("/-/ready")[0] == 200, "a Prometheus that is ready", process)
+        yield server
 
 
 def _free_port() -> int:
@@ -119,7 +119,7 @@ class Exporter:
 def exporter() -> Iterator[Exporter]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            body = found.text.encode()
+            body = started.text.encode()
             self.send_response(200)
             self.send_header("Content-Type", "text/plain; version=0.0.4")
             self.send_header("Content-Length", str(len(body)))
@@ -130,11 +130,11 @@ def exporter() -> Iterator[Exporter]:
             pass
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        found = Exporter(server.server_port)
+        started = Exporter(server.server_port)
         thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
         thread.start()
         try:
-            yield found
+            yield started
         finally:
             server.shutdown()
             thread.join()

@@ -2,7 +2,7 @@
 
 ::
 
-    with proxied(folder) as site:            # one of its own: a wire, a node, an API server
+    with proxied(folder) as site:            # a separate wire, node and API server
         site.proxy.start()
         with site.opening() as opened:       # 200 connections a second, to each of `TARGETS` in turn
             ...
@@ -60,8 +60,8 @@ def proxied(folder: Path, *flags: str, server: ApiServer | None = None) -> Itera
     with ExitStack() as cleanup:
         if server is None:
             server = cleanup.enter_context(SandboxServer(folder))
-        for each in (a_node(NODE, zone="a", address="192.0.2.1"), *steady()):
-            server.api.create(each)
+        for object_ in (a_node(NODE, zone="a", address="192.0.2.1"), *steady()):
+            server.api.create(object_)
         bed = cleanup.enter_context(Bed())
         node = bed.node(NODE, pods=PODS)
         client = node.pod("10.1.200.1", "fd00:1::c8:1")
@@ -87,5 +87,5 @@ def steady() -> Iterator[Object]:
 
 def sliced(name: str, *, service: str, addresses: Sequence[str]) -> Object:
     """Endpoints on the node, of the family of the first one."""
-    found = a_slice(name, service=service, addresses=addresses, zone="a", node=NODE)
-    return found | {"addressType": "IPv6" if addresses and ":" in addresses[0] else "IPv4"}
+    slice_ = a_slice(name, service=service, addresses=addresses, zone="a", node=NODE)
+    return slice_ | {"addressType": "IPv6" if addresses and ":" in addresses[0] else "IPv4"}

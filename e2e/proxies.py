@@ -114,16 +114,16 @@ class Opening:
         self._file = file
 
     def all(self) -> list[Opened]:
-        found = []
+        connections = []
         for line in self._file.read_text().splitlines():
             begun, target, outcome = line.split()
             address, port = target.split("|")
             ends = (None, outcome[1:]) if outcome.startswith("!") else (outcome, None)
-            found.append(Opened(float(begun), (address, int(port)), *ends))
-        return found
+            connections.append(Opened(float(begun), (address, int(port)), *ends))
+        return connections
 
     def failures(self) -> list[Opened]:
-        return [each for each in self.all() if each.failed is not None]
+        return [opened for opened in self.all() if opened.failed is not None]
 
 
 @contextmanager

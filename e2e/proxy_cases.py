@@ -37,12 +37,12 @@ class At:
         return self.name.startswith("here")
 
 
-def here(number: int = 1, **about: object) -> At:
-    return At(name=f"here-{number}", **about)  # type: ignore[arg-type]
+def here(index: int = 1, **about: object) -> At:
+    return At(name=f"here-{index}", **about)  # type: ignore[arg-type]
 
 
-def there(number: int = 1, **about: object) -> At:
-    return At(name=f"there-{number}", **about)  # type: ignore[arg-type]
+def there(index: int = 1, **about: object) -> At:
+    return At(name=f"there-{index}", **about)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ def probe(who: Who, to: Place, *names: str, seen: Literal["own", "node"] | None 
 class ProxyCase:
     """``spec`` are fields of the Service's; ``balancer`` the ipMode of its load balancer's address, if it has one.
 
-    ``connections``: how many at least, where the usual number is not enough to tell.
+    ``connections``: how many at least, where the usual number proves too little.
     """
 
     about: str
@@ -188,7 +188,7 @@ CASES: Final = [
         **balanced(external_traffic_policy=LOCAL),
     ),
     ProxyCase(
-        "without any endpoint everybody is refused at once, whatever the policies",
+        "without any endpoint all clients are refused at once, with any policy",
         (there(1, ready=False, serving=False), here(1, **GONE)),
         [probe(who, to, REFUSED) for who in FROM_EVERYWHERE for to in ("cluster", *OUTER)],
         **balanced(internal_traffic_policy=LOCAL, external_traffic_policy=LOCAL),
@@ -275,7 +275,7 @@ CASES: Final = [
     ),
     ProxyCase(
         "a hundred endpoints are all reached, as often as each other",
-        tuple(there(number) for number in range(1, 101)),
-        [probe("pod", "cluster", *(f"there-{number}" for number in range(1, 101)))],
+        tuple(there(index) for index in range(1, 101)),
+        [probe("pod", "cluster", *(f"there-{index}" for index in range(1, 101)))],
     ),
 ]

@@ -1,4 +1,4 @@
-"""Random schedules of what goes wrong on a node, and what has to hold throughout and afterwards.
+"""Random schedules of faults on a node, and what has to hold throughout and afterwards.
 
 A schedule is made from its seed alone. While it runs, a client opens connections to Services that nobody changes, and
 others change all the time. What `run` returns is what did not hold, in words; nothing where all did.
@@ -54,11 +54,11 @@ class _Run:
     """How often the proxy had said that it is ready when it was started last."""
     start_at: float | None = None
     is_server_up: bool = True
-    told: list[str] = field(default_factory=list)
+    happened: list[str] = field(default_factory=list)
 
     def begin(self, fault: Fault) -> None:
         now, proxy = time.monotonic(), self.site.proxy
-        self.told.append(f"{fault.at:.2f} {fault.kind} {fault.lasts:.2f}")
+        self.happened.append(f"{fault.at:.2f} {fault.kind} {fault.lasts:.2f}")
         match fault.kind:
             case "server killed":
                 if self.is_server_up:
@@ -84,9 +84,9 @@ class _Run:
     def look_after(self) -> None:
         """As a kubelet does: what has ended is started again."""
         proxy, now = self.site.proxy, time.monotonic()
-        for each in [each for each in self.agenda if each[0] <= now]:
-            self.agenda.remove(each)
-            each[1]()
+        for entry in [entry for entry in self.agenda if entry[0] <= now]:
+            self.agenda.remove(entry)
+            entry[1]()
         if proxy.runs:
             return
         if self.start_at is None:
@@ -97,8 +97,8 @@ class _Run:
             proxy.start(wait=False)
 
     def end_of_faults(self) -> None:
-        """All that is away comes back, but for what hangs: that one the proxy has to find out."""
-        for _, action in sorted(self.agenda, key=lambda each: each[0]):
+        """Everything that is away comes back, except what hangs: the proxy has to notice that."""
+        for _, action in sorted(self.agenda, key=lambda entry: entry[0]):
             action()
         self.agenda.clear()
         if not self.site.proxy.runs:
@@ -123,19 +123,21 @@ class _Run:
 
     def check_traffic(self, opened: list[Opened], begun: float, converged: float) -> None:
         failed = [
-            f"{each.begun - begun:.2f} {each.target[0]} {each.failed}" for each in opened if each.failed is not None
+            f"{connection.begun - begun:.2f} {connection.target[0]} {connection.failed}"
+            for connection in opened
+            if connection.failed is not None
         ]
         if failed:
             failed.append(f"{converged - begun:.2f} all is as it should be")
             self.wrong.append(f"{len(failed) - 1} of {len(opened)} connections failed: {failed[-_MOST_TOLD:]}")
         known = {address for _, addresses in STEADY.values() for address in addresses}
-        strange = {each.answered for each in opened if each.answered is not None} - known
+        strange = {connection.answered for connection in opened if connection.answered is not None} - known
         if strange:
             self.wrong.append(f"answered by {sorted(strange)}, who are of other Services")
 
 
 def run(seed: int, folder: Path, *, server: ApiServer | None = None) -> list[str]:
-    """What did not hold; the last lines tell the schedule. ``server``: instead of a sandbox of its own."""
+    """What did not hold; the last lines show the schedule. ``server``: instead of a separate sandbox."""
     with proxied(folder, server=server) as site:
         site.proxy.start()
         going = _Run(site)
@@ -160,4 +162,4 @@ def run(seed: int, folder: Path, *, server: ApiServer | None = None) -> list[str
         if not going.wrong:
             return []
         tail = site.proxy.log.read_text().splitlines()[-_MOST_TOLD:]
-        return [*going.wrong, f"seed {seed}: {'; '.join(going.told)}", *tail]
+        return [*going.wrong, f"seed {seed}: {'; '.join(going.happened)}", *tail]

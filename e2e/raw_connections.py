@@ -50,17 +50,17 @@ class RawConnections:
         self._services, self._port, self._network = services, port, network
         self._drawn = random.Random(1)
 
-    def stay(self, number: int) -> None:
-        """Open some that go on."""
+    def stay(self, count: int) -> None:
+        """Open some that stay open."""
         with _raw() as sending:
-            for index in range(number):
+            for index in range(count):
                 self._open(sending, closes=False)
                 if not index % _BURST:
                     # What a link's queue does not hold would be lost.
                     time.sleep(0.002)
 
     def come_and_go(self, rate: int, seconds: float) -> None:
-        """Open and reset some, so many a second."""
+        """Open and reset connections at this rate."""
         with _raw() as sending:
             began, done = time.monotonic(), 0
             while (passed := time.monotonic() - began) < seconds:
@@ -85,19 +85,19 @@ def _raw() -> socket.socket:
 def _packet(source: str, destination: str, ports: tuple[int, int], flags: int) -> bytes:
     """Of 40 bytes, with no data; nobody looks at its sums."""
     ends = socket.inet_aton(source), socket.inet_aton(destination)
-    number = 1 if flags == _SYN else 2
+    sequence = 1 if flags == _SYN else 2
     return _PACKET.pack(
-        0x45, 0, 40, 0, 0, 64, socket.IPPROTO_TCP, 0, *ends, *ports, number, 0, 5 << 4, flags, 65_535, 0, 0
+        0x45, 0, 40, 0, 0, 64, socket.IPPROTO_TCP, 0, *ends, *ports, sequence, 0, 5 << 4, flags, 65_535, 0, 0
     )
 
 
-def begin_associations(source: str, address: str, port: int, *, number: int) -> None:
+def begin_associations(source: str, address: str, port: int, *, count: int) -> None:
     """Send the first packets of associations of SCTP, for which no kernel has to know how to talk it."""
     with socket.socket(
         socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_SCTP
     ) as sending:
         sending.bind((source, 0))
-        for own in range(20_000, 20_000 + number):
+        for own in range(20_000, 20_000 + count):
             whole = SCTP_HEADER.pack(own, port, 0, 0) + _INIT
             sending.sendto(SCTP_HEADER.pack(own, port, 0, _checksum(whole)) + _INIT, (address, 0))
 

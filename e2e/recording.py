@@ -1,6 +1,6 @@
 """What the slices of a namespace list, version by version: which ready addresses are missing, which are there twice.
 
-An API server counts all its objects' versions together, so that what two watches tell can be put in one order: what
+An API server counts all its objects' versions together, so that the events of two watches can be put in one order: what
 a slice lists is compared with the Pods as they were at that very version.
 """
 
@@ -19,7 +19,7 @@ _POD, _SLICE = "Pod", "EndpointSlice"
 class Recording:
     """In threads, from entering to leaving the block; what it found is whole after that.
 
-    ``steady`` are addresses that every one of ``services``, or each of its own, lists as ready all the time. Without,
+    ``steady`` are addresses that every one of ``services``, or each one by itself, always lists as ready. Without,
     all ``services`` select all labelled Pods of the namespace: each that is ready stays listed from when it is first.
     """
 
@@ -51,9 +51,9 @@ class Recording:
 
     def __enter__(self) -> Self:
         for kind, path in self._paths.items():
-            found = self._api.get(path)
-            self._events += [(0, kind, False, item) for item in found["items"]]
-            version = found["metadata"]["resourceVersion"]
+            listing = self._api.get(path)
+            self._events += [(0, kind, False, item) for item in listing["items"]]
+            version = listing["metadata"]["resourceVersion"]
             self._threads.append(threading.Thread(target=self._watch, args=(kind, version), daemon=True))
         for thread in self._threads:
             thread.start()
@@ -64,49 +64,49 @@ class Recording:
             a_bare_pod(_LAST, namespace=self._namespace),
             a_slice(_LAST, service="nobody", addresses=(), namespace=self._namespace),
         )
-        for each in last:
-            self._api.create(each)
+        for object_ in last:
+            self._api.create(object_)
         for thread in self._threads:
             thread.join(60)
-        for each in last:
-            self._api.delete(each)
+        for object_ in last:
+            self._api.delete(object_)
         assert not any(thread.is_alive() for thread in self._threads)
         self._replay()
 
     def versions(self) -> list[Object]:
         """Each version of each slice so far, in order; the first ones are those that were there before."""
-        found = sorted((each for each in tuple(self._events) if each[1] == _SLICE), key=lambda event: event[0])
-        return [thing for _, _, is_gone, thing in found if not is_gone]
+        slices = sorted((record for record in tuple(self._events) if record[1] == _SLICE), key=lambda event: event[0])
+        return [object_ for _, _, is_gone, object_ in slices if not is_gone]
 
     def _watch(self, kind: str, version: str) -> None:
         with self._api.watch(self._paths[kind], {"resourceVersion": version}, patience=600) as watch:
             while (event := watch.next())["object"]["metadata"]["name"] != _LAST:
-                thing = event["object"]
-                number = int(thing["metadata"]["resourceVersion"])
-                self._events.append((number, kind, event["type"] == "DELETED", thing))
+                object_ = event["object"]
+                resource_version = int(object_["metadata"]["resourceVersion"])
+                self._events.append((resource_version, kind, event["type"] == "DELETED", object_))
 
     def _replay(self) -> None:
         ready: set[str] = set()
         slices: dict[str, dict[str, Counter[str]]] = {service: {} for service in self._services}
-        for version, kind, is_gone, thing in sorted(self._events, key=lambda event: event[0]):
+        for version, kind, is_gone, object_ in sorted(self._events, key=lambda event: event[0]):
             if kind == _POD:
-                address = thing.get("status", {}).get("podIP", "")
-                (ready.add if _is_ready(thing) and not is_gone else ready.discard)(address)
+                address = object_.get("status", {}).get("podIP", "")
+                (ready.add if _is_ready(object_) and not is_gone else ready.discard)(address)
                 continue
-            service = thing["metadata"]["labels"].get(SERVICE_NAME)
+            service = object_["metadata"]["labels"].get(SERVICE_NAME)
             if service not in slices:
                 continue
             self.writes[service] += version > 0
-            self.managers.add(thing["metadata"]["labels"][MANAGED_BY])
+            self.managers.add(object_["metadata"]["labels"][MANAGED_BY])
             before = _sum(slices[service])
-            slices[service][thing["metadata"]["name"]] = Counter() if is_gone else _listed(thing)
+            slices[service][object_["metadata"]["name"]] = Counter() if is_gone else _listed(object_)
             after = _sum(slices[service])
             if version and (gone := (self._steady[service] | (before.keys() & ready)) - after.keys()):
                 self.missing.append((service, sorted(gone)))
             if any(count > 1 for count in after.values()):
                 self.twice.add(service)
-        for service, found in slices.items():
-            listed = _sum(found)
+        for service, objects in slices.items():
+            listed = _sum(objects)
             assert not [address for address, count in listed.items() if count > 1], service
             assert listed.keys() >= ready | self._steady[service], service
 
@@ -124,7 +124,7 @@ def _listed(slice_: Object) -> Counter[str]:
 
 
 def _sum(slices: Mapping[str, Counter[str]]) -> Counter[str]:
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for slice_ in slices.values():
-        found.update(slice_)
-    return found
+        counts.update(slice_)
+    return counts

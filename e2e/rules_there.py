@@ -1,6 +1,6 @@
-"""The kernel's tables as ``nft`` tells them, in a form in which two can be compared.
+"""The kernel's tables as ``nft`` prints them, in a form in which two can be compared.
 
-Which slot of a Service an endpoint stands in is left to history: only which endpoints there are, and how often, counts.
+The slot of an endpoint in its Service depends on history: only which endpoints there are, and how often, counts.
 What the kernel fills in by itself (connections, clients that are kept) does not, nor do numbers of rules.
 """
 
@@ -15,19 +15,19 @@ from e2e.nodes import Namespace
 TABLE: Final = "zoneward"
 State = dict[str, Any]
 _DIGEST: Final = re.compile(r"-[A-Z2-7]{12}-")
-"""In the names of what belongs to one Service that keeps its clients; it tells of the order, too."""
+"""In the names of what belongs to one Service that keeps its clients; it encodes the order, too."""
 
 
 def rules_there(namespace: Namespace) -> State:
     """By ``family kind name``; empty where there is no table."""
-    found: State = {}
+    state: State = {}
     for family in ("ip", "ip6"):
         try:
             listed = namespace.run("nft", "--json", "list", "table", family, TABLE)
         except subprocess.CalledProcessError:
             continue
-        found |= _state(family, json.loads(_DIGEST.sub("-", listed))["nftables"])
-    return found
+        state |= _state(family, json.loads(_DIGEST.sub("-", listed))["nftables"])
+    return state
 
 
 def rules_of(text: str) -> State:
@@ -42,52 +42,52 @@ def rules_of(text: str) -> State:
 
 def difference(there: State, wanted: State) -> list[str]:
     """What is otherwise, in words; nothing where both are the same."""
-    found = []
+    tables = []
     for name in sorted(there.keys() | wanted.keys()):
         one, other = there.get(name), wanted.get(name)
         if one == other:
             continue
         if isinstance(one, Counter) and isinstance(other, Counter):
-            found.append(f"{name}: {sorted((one - other).elements())} not {sorted((other - one).elements())}")
+            tables.append(f"{name}: {sorted((one - other).elements())} not {sorted((other - one).elements())}")
         else:
-            found.append(f"{name}: {one} not {other}")
-    return found
+            tables.append(f"{name}: {one} not {other}")
+    return tables
 
 
 def _state(family: str, listed: list[dict[str, Any]]) -> State:
-    found: State = {}
-    for each in listed:
-        ((kind, value),) = each.items()
+    state: State = {}
+    for entry in listed:
+        ((kind, value),) = entry.items()
         if kind == "metainfo":
             continue
-        value = {key: some for key, some in value.items() if key not in ("handle", "family", "table")}
+        value = {key: field for key, field in value.items() if key not in ("handle", "family", "table")}
         if kind == "rule":
             chain, rule = value["chain"], value["expr"]
             is_kept = chain.startswith("keep-")
-            rules = found.setdefault(f"{family} rules {chain}", Counter() if is_kept else [])
+            rules = state.setdefault(f"{family} rules {chain}", Counter() if is_kept else [])
             rules.update([_unordered(rule)]) if is_kept else rules.append(json.dumps(rule))
             continue
         name = f"{family} {kind} {value['name']}"
         elements = value.pop("elem", [])
-        found[name] = value
+        state[name] = value
         if "timeout" not in value.get("flags", ()):
-            found[f"{name} elements"] = _elements(value["name"], elements)
-    return found
+            state[f"{name} elements"] = _elements(value["name"], elements)
+    return state
 
 
 def _unordered(rule: list[Any]) -> str:
     """A rule of those that send clients to where they were before, or else to anyone."""
     if "vmap" in rule[0]:
         return json.dumps(sorted(json.dumps(target) for _, target in rule[0]["vmap"]["data"]["set"]))
-    # Whom a packet goes to that came when there was one more.
+    # The target of a packet that came when there was one more.
     return "to one of them" if list(rule[0]) == ["goto"] else json.dumps(rule)
 
 
 def _elements(name: str, elements: list[Any]) -> Counter[str]:
     if not name.endswith("endpoints"):
         return Counter(json.dumps(element) for element in elements)
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for key, value in elements:
-        *place, _ = key["concat"]
-        found[json.dumps([place, value["concat"]])] += 1
-    return found
+        *prefix, _ = key["concat"]
+        counts[json.dumps([prefix, value["concat"]])] += 1
+    return counts

@@ -1,4 +1,4 @@
-"""A sandbox as users start it: a program of its own, with a kubeconfig."""
+"""A sandbox as users start it: a separate program, with a kubeconfig."""
 
 import sys
 from collections.abc import Iterator

@@ -279,7 +279,7 @@ in_one_mode = pytest.mark.parametrize("site", ["nftables"], indirect=True)
 @in_one_mode
 def test_associations_of_sctp_are_counted(site: Site) -> None:
     address = site.addresses["associations"]
-    site.client.call(begin_associations, "10.1.200.1", address, 80, number=TIMES)
+    site.client.call(begin_associations, "10.1.200.1", address, 80, count=TIMES)
     site.wait_until(lambda: site.connections("associations").total() >= TIMES, "associations")
     assert site.connections("associations") == {"a": TIMES}
 

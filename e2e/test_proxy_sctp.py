@@ -46,7 +46,7 @@ def test_associations_reach_all_endpoints_evenly(node: tuple[Node, Namespace], f
     for address, port in ((CLUSTER[family], PORT), (here.addresses[is_6], NODE_PORT)):
         raw = socket.AF_INET6 if is_6 else socket.AF_INET
         arriving = [here.pods.call(_listening, raw, address) for address in ADDRESSES[family]]
-        client.call(begin_associations, client.addresses[is_6], address, port, number=ASSOCIATIONS)
+        client.call(begin_associations, client.addresses[is_6], address, port, count=ASSOCIATIONS)
         found: Counter[str] = Counter()
         for endpoint, each in zip(ADDRESSES[family], arriving, strict=True):
             with each:

@@ -14,11 +14,11 @@ from e2e.processes import Process, wait_until
 from tests.contract.api import Object
 
 _AFTERWARDS: Final = 0.5
-"""Seconds in which nothing more is to be told."""
+"""Seconds in which nothing more may be printed."""
 
 
 class Watching:
-    """From entering the block, when all is told, to leaving it, where Ctrl-C ends it."""
+    """From entering the block, when everything is printed, to leaving it, where Ctrl-C ends it."""
 
     def __init__(self, plane: ControlPlane, folder: Path, *arguments: str, user: str = ADMIN) -> None:
         self._command = [sys.executable, "-m", "zoneward", "plan", "--watch", "-o", "json", *arguments]
@@ -51,7 +51,7 @@ class Watching:
         return [line for line in self._whole() if not line.startswith("{")]
 
     def wait_for(self, met: Callable[[], object]) -> None:
-        wait_until(met, "what is told", self._process)
+        wait_until(met, "the expected output", self._process)
 
     def told_after(self, known: int) -> list[tuple[str, Object]]:
         """Types and decisions of all lines but the ``known`` first, once there is one and no more have come."""

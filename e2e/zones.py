@@ -1,6 +1,6 @@
 """The sample cluster with a namespace for each of its zones: sandbox, controller, and a node's proxy in each of them.
 
-All are the programs that users start. They talk over the wire of the `Bed`, on which the sandbox stands beside the
+All are the programs that users start. They talk over the wire of the `Bed`, which the sandbox shares with the
 nodes; a zone's namespace has the addresses of all Pods of that zone, and its first node's proxy.
 """
 
@@ -52,13 +52,17 @@ class Zones:
     def __enter__(self) -> Self:
         with self._cleanup as cleanup:
             bed = cleanup.enter_context(Bed(ports=self._ports()))
-            places = {zone: bed.node(self.nodes[zone], pods=some) for zone, some in sorted(self._ranges().items())}
+            places = {
+                zone: bed.node(self.nodes[zone], pods=pod_ranges) for zone, pod_ranges in sorted(self._ranges().items())
+            }
             # No Pod of the sample has an address so high.
-            self.clients = {zone: each.pod(each.ranges[0].replace("0/24", "250")) for zone, each in places.items()}
+            self.clients = {
+                zone: sender.pod(sender.ranges[0].replace("0/24", "250")) for zone, sender in places.items()
+            }
             self._server = bed.outside()
             self._start_all(cleanup)
-            for zone, place in places.items():
-                proxy = ZonewardProxy(place, self.kubeconfig, self._folder)
+            for zone, zone_node in places.items():
+                proxy = ZonewardProxy(zone_node, self.kubeconfig, self._folder)
                 self._proxies[zone] = cleanup.enter_context(proxy)
                 proxy.start()
             self._cleanup = cleanup.pop_all()
@@ -106,10 +110,10 @@ class Zones:
     def service(self, namespace: str, name: str) -> Service | None:
         """Of the sample; None for one that is none of it."""
         key = namespace, name
-        found = (
+        decisions = (
             service for service in self.snapshot.services if (service.metadata.namespace, service.metadata.name) == key
         )
-        return next(found, None)
+        return next(decisions, None)
 
     def zones_of_endpoints(self) -> Mapping[str, str]:
         """The zone of each Pod's address."""
@@ -139,28 +143,28 @@ class Zones:
         start("controller", "--take-over", "--no-leader-elect", "--listen", "127.0.0.1:0", *access)
 
     def _zoneward(self, *words: str) -> Object:
-        found: Object = json.loads(
+        manifest: Object = json.loads(
             self._server.run(*_COMMAND, *words, "-o", "json", "-q", "--kubeconfig", str(self.kubeconfig))
         )
-        return found
+        return manifest
 
     def _ports(self) -> list[int]:
-        """All that Pods of the sample listen on, but what would be too low to be told from others'."""
-        found = {
+        """All ports of the sample's Pods, except low ones that other programs may use too."""
+        listening = {
             port.container_port
             for pod in self.snapshot.pods
             for container in pod.spec.containers or ()
             for port in container.ports or ()
         }
-        return sorted(found | {8080})
+        return sorted(listening | {8080})
 
     def _ranges(self) -> dict[str, list[str]]:
         """By zone, the addresses of its Pods."""
-        found: dict[str, set[str]] = {}
+        ranges: dict[str, set[str]] = {}
         for address, zone in self.zones_of_endpoints().items():
             if ":" not in address:
-                found.setdefault(zone, set()).add(f"{address.rpartition('.')[0]}.0/24")
-        return {zone: sorted(some) for zone, some in found.items()}
+                ranges.setdefault(zone, set()).add(f"{address.rpartition('.')[0]}.0/24")
+        return {zone: sorted(addresses) for zone, addresses in ranges.items()}
 
 
 def _wish(service: Service, wished: Service) -> Object:
