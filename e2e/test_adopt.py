@@ -31,7 +31,7 @@ RULES = [
     },
     {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["list"]},
 ]
-ADDRESSES = [address(number) for number in range(NUMBER)]
+ADDRESSES = [address(index) for index in range(NUMBER)]
 FLIPPED = "cart-0"
 STEADY = ADDRESSES[1:]
 BEFORE = {"labels": {"team": "a"}, "annotations": {"note": "b"}}
@@ -75,8 +75,12 @@ class Adopted(Shop):
         self.plane.wait_until(lambda: all(self.is_back(name) for name in services), what="slices of the Services")
 
     def words(self, name: str) -> tuple[Any, ...]:
-        found = self.service(name)
-        return found["metadata"].get("labels"), found["metadata"].get("annotations"), found["spec"]
+        found_service = self.service(name)
+        return (
+            found_service["metadata"].get("labels"),
+            found_service["metadata"].get("annotations"),
+            found_service["spec"],
+        )
 
     def is_back(self, name: str) -> bool:
         """As if it had never been adopted."""
@@ -170,9 +174,9 @@ def test_a_running_controller_keeps_what_is_adopted_and_gives_back_what_is_appli
         wait(lambda: len(shop.conditions("followed")) == 2, what="conditions")
         with shop.flipping(FLIPPED):
             shop.api.patch(shop.service("followed"), APPLIED, content_type=MERGE_PATCH)
-            wait(lambda: shop.managers("followed") == {names.BUILT_IN_MANAGER}, what="ours gone")
+            wait(lambda: shop.managers("followed") == {names.BUILT_IN_MANAGER}, what="Zoneward's slices gone")
         wait(lambda: shop.is_back("followed"), what="the Service as it was")
-        # Nobody makes any of ours again.
+        # Nobody creates any of Zoneward's slices again.
         shop.make_ready(FLIPPED, False)
         wait(lambda: shop.ready("followed") == set(STEADY), what="the Pod that is not ready")
         shop.make_ready(FLIPPED, True)

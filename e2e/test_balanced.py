@@ -51,16 +51,16 @@ Shares = dict[str, dict[str, float]]
 """By Service, the shares of the addresses that its connections go to."""
 
 
-def node_name(place: Place) -> str:
-    return "-".join(place)
+def node_name(node: Place) -> str:
+    return "-".join(node)
 
 
-def pod_name(service: str, zone: str, number: int) -> str:
-    return f"{service}-{zone}-{number}"
+def pod_name(service: str, zone: str, index: int) -> str:
+    return f"{service}-{zone}-{index}"
 
 
-def pod_address(service: str, zone: str, number: int) -> str:
-    return f"10.{ZONES.index(zone) + 1}.{list(SPREADS).index(service)}.{number + 1}"
+def pod_address(service: str, zone: str, index: int) -> str:
+    return f"10.{ZONES.index(zone) + 1}.{list(SPREADS).index(service)}.{index + 1}"
 
 
 def zone_of(address: str) -> str:
@@ -69,22 +69,22 @@ def zone_of(address: str) -> str:
 
 def addresses(service: str) -> list[str]:
     spread = zip(ZONES, SPREADS[service], strict=True)
-    return [pod_address(service, zone, number) for zone, count in spread for number in range(count)]
+    return [pod_address(service, zone, index) for zone, count in spread for index in range(count)]
 
 
 def last_pod(service: str) -> tuple[str, str]:
     """Name and address of the endpoint that leaves."""
     zone = LEAVING[service]
-    number = SPREADS[service][ZONES.index(zone)] - 1
-    return pod_name(service, zone, number), pod_address(service, zone, number)
+    last = SPREADS[service][ZONES.index(zone)] - 1
+    return pod_name(service, zone, last), pod_address(service, zone, last)
 
 
 def pods() -> Iterator[Object]:
     for name, spread in SPREADS.items():
         for zone, count in zip(ZONES, spread, strict=True):
-            for number in range(count):
-                ips, node = [pod_address(name, zone, number)], node_name((KUBE, zone))
-                yield a_pod(pod_name(name, zone, number), namespace=NAMESPACE, node=node, ips=ips, labels={"app": name})
+            for index in range(count):
+                ips, node = [pod_address(name, zone, index)], node_name((KUBE, zone))
+                yield a_pod(pod_name(name, zone, index), namespace=NAMESPACE, node=node, ips=ips, labels={"app": name})
 
 
 def service(name: str, *, selects: str | None = None, annotations: Mapping[str, str] | None = None) -> Object:
@@ -94,7 +94,7 @@ def service(name: str, *, selects: str | None = None, annotations: Mapping[str, 
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """``kube`` and ``ours`` are the proxies by zone, ``clients`` a Pod beside each of them to ask from."""
+    """``kube`` and ``zoneward`` are the proxies by zone, ``clients`` a Pod beside each of them to ask from."""
 
     plane: ControlPlane
     shop: Shop
@@ -106,20 +106,20 @@ class Cluster:
     def check_traffic(self) -> dict[Place, Shares]:
         """Once all is as planned: connections from everywhere to each Service are spread as predicted. What that is."""
         self.plane.wait_until(lambda: to_write(self.plane, "-n", NAMESPACE) == {}, what="our slices")
-        predicted = {place: self._predicted(place) for place in self.clients}
-        for place, shares in predicted.items():
-            self.plane.wait_until(partial(self._serves, place, shares), what=f"the proxy of {node_name(place)}")
+        predicted = {node: self._predicted(node) for node in self.clients}
+        for node, shares in predicted.items():
+            self.plane.wait_until(partial(self._serves, node, shares), what=f"the proxy of {node_name(node)}")
             for service, address in self.services.items():
-                check_spread(self.clients[place], address, 80, shares=shares[service])
+                check_spread(self.clients[node], address, 80, shares=shares[service])
         return predicted
 
-    def _predicted(self, place: Place) -> Shares:
-        flags = ("--node", node_name(place), "--consumer", place[0], "-o", "json")
+    def _predicted(self, node: Place) -> Shares:
+        flags = ("--node", node_name(node), "--consumer", node[0], "-o", "json")
         return selected(json.loads(self.plane.zoneward("route", "-n", NAMESPACE, *flags).stdout))
 
-    def _serves(self, place: Place, shares: Shares) -> bool:
+    def _serves(self, node: Place, shares: Shares) -> bool:
         """Whether a proxy has that in the kernel."""
-        kind, zone = place
+        kind, zone = node
         wanted = {name: shares[name].keys() for name in SPREADS}
         if kind == KUBE:
             kube = self.kube[zone]
@@ -132,21 +132,21 @@ class Cluster:
             return False
         # Weights are not in there; they come in the same slice as the endpoints.
         served = selected(json.loads(ours.get("/debug/selection")[1]))
-        is_selected = wanted == {name: some.keys() for name, some in served.items()}
+        is_selected = wanted == {name: shares_.keys() for name, shares_ in served.items()}
         return is_selected and not ours.metric("zoneward_proxy_waiting_seconds")
 
 
 def selected(route: Object) -> Shares:
     """What a document of `zoneward route`, or of a proxy, says of the Services here."""
-    found: Shares = {}
+    seen: Shares = {}
     for port in route["ports"]:
         if port["namespace"] == NAMESPACE and port["service"] in SPREADS:
-            cluster = [each.rpartition(":")[0] for each in port["cluster"]]
+            cluster = [endpoint.rpartition(":")[0] for endpoint in port["cluster"]]
             weights = port.get("weights") or [1.0] * len(cluster)
-            found[port["service"]] = {
-                each: weight / sum(weights) for each, weight in zip(cluster, weights, strict=True)
+            seen[port["service"]] = {
+                endpoint: weight / sum(weights) for endpoint, weight in zip(cluster, weights, strict=True)
             }
-    return found
+    return seen
 
 
 @pytest.fixture(scope="module")
@@ -155,9 +155,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     with ExitStack() as running:
         plane, bed = running.enter_context(ControlPlane()), running.enter_context(Bed())
         api = plane.api()
-        ranges = {place: f"10.{number}" for number, place in enumerate(product((KUBE, OURS), ZONES), start=1)}
-        nodes = {place: bed.node(node_name(place), pods=[f"{some}.0.0/16"]) for place, some in ranges.items()}
-        known = (a_node(node.name, zone=place[1], address=node.addresses[0]) for place, node in nodes.items())
+        ranges = {owner: f"10.{index}" for index, owner in enumerate(product((KUBE, OURS), ZONES), start=1)}
+        nodes = {owner: bed.node(node_name(owner), pods=[f"{prefix}.0.0/16"]) for owner, prefix in ranges.items()}
+        known = (a_node(node.name, zone=owner[1], address=node.addresses[0]) for owner, node in nodes.items())
         api.create_all([a_namespace(NAMESPACE), *known, *pods()])
         created = [api.create(service(name)) for name in SPREADS]
         running.enter_context(ZonewardController(plane))
@@ -171,8 +171,10 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield Cluster(
             plane,
             Shop(api, NAMESPACE),
-            services={each["metadata"]["name"]: each["spec"]["clusterIP"] for each in created},
-            clients={place: node.pod(f"{ranges[place]}.250.1") for place, node in nodes.items()},
+            services={
+                created_service["metadata"]["name"]: created_service["spec"]["clusterIP"] for created_service in created
+            },
+            clients={owner: node.pod(f"{ranges[owner]}.250.1") for owner, node in nodes.items()},
             kube={zone: running.enter_context(proxy) for zone, proxy in kube.items()},
             ours=ours,
         )
@@ -199,9 +201,9 @@ def check_prediction(decision: Object, shares: Mapping[str, Mapping[str, float]]
     """What `plan` says of a Service follows from the shares of each zone's connections, which were looked at."""
     load: Counter[str] = Counter()
     in_zone = 0.0
-    for zone, some in shares.items():
+    for zone, predicted in shares.items():
         demand = decision["zones"][zone]["demand"]
-        for address, share in some.items():
+        for address, share in predicted.items():
             load[address] += demand * share
             in_zone += demand * share * (zone_of(address) == zone)
     assert decision["inZoneTraffic"] == pytest.approx(in_zone, abs=1e-4)
@@ -217,13 +219,13 @@ def test_connections_of_small_services_go_where_plan_says(cluster: Cluster) -> N
         )
         check_hints([written])
     for kind in (KUBE, OURS):
-        found = decisions(cluster.plane, "-n", NAMESPACE, "--consumer", kind)
-        assert {each["service"] for each in found} == SPREADS.keys()
-        for decision in found:
+        decided = decisions(cluster.plane, "-n", NAMESPACE, "--consumer", kind)
+        assert {planned["service"] for planned in decided} == SPREADS.keys()
+        for decision in decided:
             assert decision["active"]
             assert decision["maxOverload"] <= _DEFAULT_OVERLOAD
             check_prediction(decision, {zone: predicted[kind, zone][decision["service"]] for zone in ZONES})
-    # Otherwise one kind of proxy would not tell weights from hints.
+    # Otherwise one kind of proxy would not distinguish weights from hints.
     for name in ("four", "five", "eight"):
         assert any(predicted[KUBE, zone][name] != predicted[OURS, zone][name] for zone in ZONES)
 
@@ -236,8 +238,8 @@ def test_no_ready_endpoint_is_without_hints_while_endpoints_leave_and_come_back(
             for pod, _ in leaving.values():
                 cluster.shop.make_ready(pod, is_ready)
             predicted = cluster.check_traffic()
-            for place, (name, (_, address)) in product(predicted, leaving.items()):
-                assert is_ready or address not in predicted[place][name]
+            for node, (name, (_, address)) in product(predicted, leaving.items()):
+                assert is_ready or address not in predicted[node][name]
             for name, (_, address) in leaving.items():
                 assert is_ready == any(address in shares[name] for shares in predicted.values())
         with cluster.shop.flipping(*(pod for pod, _ in leaving.values())):
@@ -259,9 +261,9 @@ def test_a_highest_overload_that_is_none_is_not_accepted_and_the_default_is_used
         return {condition["type"]: condition for condition in shop.service("banana")["status"].get("conditions") or ()}
 
     cluster.plane.wait_until(lambda: {ACCEPTED, PROGRAMMED} <= conditions().keys(), what="conditions")
-    found = conditions()[ACCEPTED]
-    assert (found["status"], found["reason"]) == ("False", "UnknownValue")
-    assert found["message"] == (
+    accepted = conditions()[ACCEPTED]
+    assert (accepted["status"], accepted["reason"]) == ("False", "UnknownValue")
+    assert accepted["message"] == (
         "zoneward.dev/max-overload: 'banana' is not a share from 0 to 10 (0.2), or a percentage from 0% to 1000% (20%),"
         " so 0.2 is used"
     )

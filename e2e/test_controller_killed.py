@@ -35,9 +35,9 @@ def plane() -> Iterator[ControlPlane]:
         yield plane
 
 
-def pod(namespace: str, generation: int, number: int) -> Object:
-    node, ip = list(NODES)[number % len(NODES)], f"10.{generation}.{number // 250}.{number % 250 + 1}"
-    return a_pod(f"cart-{generation}-{number}", namespace=namespace, node=node, ips=[ip], labels=LABELS)
+def pod(namespace: str, generation: int, index: int) -> Object:
+    node, ip = list(NODES)[index % len(NODES)], f"10.{generation}.{index // 250}.{index % 250 + 1}"
+    return a_pod(f"cart-{generation}-{index}", namespace=namespace, node=node, ips=[ip], labels=LABELS)
 
 
 class Rollout(Shop):
@@ -46,16 +46,16 @@ class Rollout(Shop):
     def __init__(self, api: Api, namespace: str) -> None:
         super().__init__(api, namespace)
         self.steps = [range(PODS)[PODS * at // KILLS : PODS * (at + 1) // KILLS] for at in range(KILLS)]
-        api.create_all([a_namespace(namespace), *(pod(namespace, 1, number) for number in range(PODS))])
+        api.create_all([a_namespace(namespace), *(pod(namespace, 1, index) for index in range(PODS))])
         for name in SERVICES:
             near = names.PREFER_SAME_ZONE if name == "near" else None
             wish = ANNOTATIONS.get(name)
             api.create(a_service(name, namespace=namespace, selector=LABELS, annotations=wish, distribution=near))
 
     def step(self, numbers: range) -> None:
-        self.api.create_all((pod(self.namespace, 2, number) for number in numbers), in_flight=4)
-        for number in numbers:
-            self.api.delete(pod(self.namespace, 1, number))
+        self.api.create_all((pod(self.namespace, 2, index) for index in numbers), in_flight=4)
+        for index in numbers:
+            self.api.delete(pod(self.namespace, 1, index))
 
     def all_endpoints(self, service: str) -> list[Object]:
         return [one for slice_ in self.slices(service) for one in slice_["endpoints"] or ()]
@@ -91,10 +91,10 @@ def rolled_out_while_killed(plane: ControlPlane, rollout: Rollout) -> Recording:
     def kill_and_kill() -> None:
         rolling = threading.Thread(target=roll, daemon=True)
         rolling.start()
-        for number, _ in enumerate(rollout.steps):
+        for step, _ in enumerate(rollout.steps):
             controller.start()
             # Some die before they have a cache, the others with Pods changing under their hands.
-            if number % 5:
+            if step % 5:
                 controller.wait_until(lambda: controller.is_ready, what="the controller")
             go_on.release()
             time.sleep(chance.uniform(0, 0.35))
@@ -118,7 +118,7 @@ def test_killed_thirty_times_during_a_rollout_it_comes_to_the_same(plane: Contro
     rollout = Rollout(plane.api(), "killed")
     recording = rolled_out_while_killed(plane, rollout)
     assert recording.missing == []
-    wanted = sorted(pod("", 2, number)["status"]["podIP"] for number in range(PODS))
+    wanted = sorted(pod("", 2, index)["status"]["podIP"] for index in range(PODS))
     for name in SERVICES:
         assert recording.writes[name]
         endpoints, alike = rollout.all_endpoints(name), calm.all_endpoints(name)
@@ -127,9 +127,11 @@ def test_killed_thirty_times_during_a_rollout_it_comes_to_the_same(plane: Contro
             # There, what was hinted before counts, as long as nobody is overloaded.
             assert Counter(map(hints, endpoints)) == Counter(map(hints, alike))
         assert len(rollout.slices(name)) <= len(calm.slices(name)) + 1
-    by_address = [{one["addresses"][0]: hints(one) for one in each.all_endpoints("near")} for each in (rollout, calm)]
+    by_address = [
+        {one["addresses"][0]: hints(one) for one in history.all_endpoints("near")} for history in (rollout, calm)
+    ]
     assert by_address[0] == by_address[1]
-    for each in (rollout, calm):
-        (auto,) = decisions(plane, f"{each.namespace}/auto")
+    for history in (rollout, calm):
+        (auto,) = decisions(plane, f"{history.namespace}/auto")
         assert auto["active"]
         assert auto["maxOverload"] < KEEP

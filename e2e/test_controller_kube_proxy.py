@@ -33,9 +33,9 @@ Programmed = dict[str, frozenset[str]]
 """By Service, where connections to it go."""
 
 
-def pod(node: str, number: int, *, ready: bool = True) -> Object:
-    address = f"10.{list(NODES).index(node) + 1}.0.{number + 1}"
-    return a_pod(f"cart-{node}-{number}", namespace=NAMESPACE, node=node, ips=[address], labels=LABELS, ready=ready)
+def pod(node: str, index: int, *, ready: bool = True) -> Object:
+    address = f"10.{list(NODES).index(node) + 1}.0.{index + 1}"
+    return a_pod(f"cart-{node}-{index}", namespace=NAMESPACE, node=node, ips=[address], labels=LABELS, ready=ready)
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +44,7 @@ def plane() -> Iterator[ControlPlane]:
         api = plane.api()
         nodes = (a_node(name, zone=zone, cpu=cpu) for name, (zone, cpu) in NODES.items())
         api.create_all([a_namespace(NAMESPACE), *nodes])
-        api.create_all(pod(node, number) for node, count in PODS.items() for number in range(count))
+        api.create_all(pod(node, index) for node, count in PODS.items() for index in range(count))
         # Their endpoints have hints, and change nothing for kube-proxy.
         api.create_all(pod(node, count, ready=False) for node, count in PODS.items())
         for name, wish in SERVICES.items():
@@ -81,43 +81,43 @@ def compared(plane: ControlPlane, proxies: dict[str, KubeProxy]) -> dict[str, Pr
     """What all of them have programmed, once our slices are as planned: the same as `route` says."""
     configuration = str(plane.folder / "configuration.yaml")
     plane.wait_until(lambda: to_write(plane, "-n", NAMESPACE, "--config", configuration) == {}, what="our slices")
-    found = {}
+    selected = {}
     for node, proxy in proxies.items():
         wanted = routed(plane, node)
         assert wanted.keys() == SERVICES.keys()
         assert routed(plane, node, "--as-is") == wanted
         plane.wait_until(lambda wanted=wanted, proxy=proxy: programmed(plane, proxy) == wanted, what=f"proxy of {node}")  # type: ignore[misc]
-        found[node] = wanted
-    return found
+        selected[node] = wanted
+    return selected
 
 
 def addresses(*nodes: str, pods: dict[str, int]) -> frozenset[str]:
-    listed = (pod(node, number) for node in nodes for number in range(pods[node]))
-    return frozenset(f"{each['status']['podIP']}:8080" for each in listed)
+    listed = (pod(node, index) for node in nodes for index in range(pods[node]))
+    return frozenset(f"{listed_pod['status']['podIP']}:8080" for listed_pod in listed)
 
 
 def test_each_node_s_proxy_programs_what_route_says(plane: ControlPlane, proxies: dict[str, KubeProxy]) -> None:
-    found = compared(plane, proxies)
-    for node, services in found.items():
+    result = compared(plane, proxies)
+    for node, services in result.items():
         assert services["anywhere"] == addresses(*PODS, pods=PODS)
         assert services["same-node"] == addresses(node, pods=PODS)
-    assert found["node-a1"]["same-zone"] == addresses("node-a1", "node-a2", pods=PODS)
+    assert result["node-a1"]["same-zone"] == addresses("node-a1", "node-a2", pods=PODS)
     # Zone b has two fifths of the CPU and a quarter of the Pods: others lend it some.
-    assert found["node-b1"]["auto"] > addresses("node-b1", pods=PODS)
-    assert found["node-b1"]["grouped"] > addresses("node-b1", pods=PODS)
+    assert result["node-b1"]["auto"] > addresses("node-b1", pods=PODS)
+    assert result["node-b1"]["grouped"] > addresses("node-b1", pods=PODS)
     for name in ("auto", "grouped"):
-        assert len({services[name] for services in found.values()}) == len(found)
+        assert len({services[name] for services in result.values()}) == len(result)
 
 
 def test_the_same_after_pods_have_left_a_zone_and_come_back(plane: ControlPlane, proxies: dict[str, KubeProxy]) -> None:
     api = plane.api()
-    gone = [pod("node-c1", number) for number in range(PODS["node-c1"])]
-    for each in gone:
-        api.delete(each)
+    gone = [pod("node-c1", index) for index in range(PODS["node-c1"])]
+    for deleted in gone:
+        api.delete(deleted)
     left = PODS | {"node-c1": 0}
-    found = compared(plane, proxies)
-    assert found["node-c1"]["same-node"] == found["node-c1"]["same-zone"] == addresses(*PODS, pods=left)
-    assert found["node-a1"]["same-node"] == addresses("node-a1", pods=PODS)
-    assert not any(found[node][name] & addresses("node-c1", pods=PODS) for node in found for name in SERVICES)
+    result = compared(plane, proxies)
+    assert result["node-c1"]["same-node"] == result["node-c1"]["same-zone"] == addresses(*PODS, pods=left)
+    assert result["node-a1"]["same-node"] == addresses("node-a1", pods=PODS)
+    assert not any(result[node][name] & addresses("node-c1", pods=PODS) for node in result for name in SERVICES)
     api.create_all(gone)
     assert compared(plane, proxies)["node-c1"]["same-node"] == addresses("node-c1", pods=PODS)

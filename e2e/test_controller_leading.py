@@ -13,7 +13,7 @@ from e2e.pods import LABELS, AuditLog, Shop, a_shop
 from tests.builders.objects import SERVICE_NAME, a_service
 
 NAMESPACE = "led"
-SERVICES = tuple(f"cart-{number}" for number in range(6))
+SERVICES = tuple(f"cart-{index}" for index in range(6))
 PODS = 6
 FLIPPED = "cart-0"
 """Each change of it is a write for each Service."""
@@ -47,7 +47,7 @@ class Led(Shop):
 
     def writes(self, user: str, *, since: float = 0.0, resource: str | None = None) -> list[Write]:
         """By time of the day, in order."""
-        found = [
+        written = [
             Write(
                 event["user"]["username"],
                 event["objectRef"]["resource"],
@@ -58,9 +58,9 @@ class Led(Shop):
             if event["responseStatus"]["code"] < 300
         ]
         return [
-            each
-            for each in sorted(found, key=lambda each: each.ended)
-            if each.user == user and each.ended >= since and resource in (None, each.resource)
+            write_
+            for write_ in sorted(written, key=lambda write_: write_.ended)
+            if write_.user == user and write_.ended >= since and resource in (None, write_.resource)
         ]
 
     def unready(self) -> set[str]:

@@ -48,30 +48,30 @@ def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
             plane.api().create(node | {"spec": {"podCIDRs": [pods]}})
         plane.api().create(a_namespace(NAMESPACE))
         addresses = []
-        for number, (name, asks) in enumerate(SERVICES.items()):
+        for index, (name, asks) in enumerate(SERVICES.items()):
             made = plane.api().create(a_service(name, namespace=NAMESPACE, selector={"app": name}, **asks))
             addresses.append(made["spec"]["clusterIP"])
-            for place, zone in enumerate("aabb"):
-                _add_pod(plane, name, zone, f"10.{'ab'.index(zone) + 1}.{number}.{place}")
+            for host, zone in enumerate("aabb"):
+                _add_pod(plane, name, zone, f"10.{'ab'.index(zone) + 1}.{index}.{host}")
         here = bed.nodes["a"]
         stack.enter_context(Door(here.path, plane.ports.server))
         forger = _job("pods", _serve_forged(stack, here, folder)) | {"job_name": "pods"}
         jobs = [*(_job(*item) for item in PORTS.items()), forger]
-        found = stack.enter_context(prometheus(folder, jobs, rules=RULES, network=here))
+        started = stack.enter_context(prometheus(folder, jobs, rules=RULES, network=here))
         listen = "--listen", f"127.0.0.1:{PORTS['controller']}"
-        flags = "--predictions", "--config", str(found.configuration(folder)), *listen
+        flags = "--predictions", "--config", str(started.configuration(folder)), *listen
         stack.enter_context(ZonewardController(plane, *flags, network=here))
         proxy = stack.enter_context(ZonewardProxy(here, plane.kubeconfig(), folder))
         meter = stack.enter_context(ZonewardMeter(here, plane.kubeconfig(), folder, "--enable-accounting"))
         proxy.start()
         meter.start()
-        found.wait_for("sum(up) == 4")
+        started.wait_for("sum(up) == 4")
         stack.enter_context(
             opening(here.pod("10.1.200.1"), [(address, 80) for address in addresses], rate=20, folder=folder)
         )
         for name in SERVICES:
             _add_pod(plane, name, "a", f"10.1.9.{len(name)}")
-        yield found
+        yield started
 
 
 def _serve_forged(stack: ExitStack, network: Namespace, folder: Path) -> int:
@@ -111,7 +111,7 @@ def _job(daemon: str, port: int) -> dict[str, Any]:
 def test_every_query_of_a_dashboard_has_series(scraped: Prometheus, name: str) -> None:
     """With values of its variables that they offer."""
     dashboard = dashboards()[name]
-    texts = {each["name"]: each["query"] for each in dashboard["templating"]["list"] if each["type"] == "textbox"}
+    texts = {item["name"]: item["query"] for item in dashboard["templating"]["list"] if item["type"] == "textbox"}
     values = {"__rate_interval": "1m", **texts}
     for variable in variables(dashboard):
         offered = _offered(scraped, variable, values)
@@ -130,11 +130,11 @@ def _offered(scraped: Prometheus, variable: dict[str, Any], values: dict[str, st
     assert match is not None
     selector, label = _filled(match[1], values), match[2]
     scraped.wait_for(f"count({selector}) > 0")
-    found = scraped.read(f"label/{label}/values", **{"match[]": selector})
+    values_ = scraped.read(f"label/{label}/values", **{"match[]": selector})
     if regex := variable.get("regex"):
-        found = [re.search(regex.strip("/"), each)[1] for each in found]  # type: ignore[index]
-    assert found, variable["name"]
-    return sorted(found)
+        values_ = [re.search(regex.strip("/"), value)[1] for value in values_]  # type: ignore[index]
+    assert values_, variable["name"]
+    return sorted(values_)
 
 
 def _filled(expr: str, values: dict[str, str]) -> str:
@@ -154,7 +154,7 @@ def test_what_crosses_zones_is_what_goes_from_one_to_the_other(scraped: Promethe
 
     def rates(series: str, labels: str = "") -> dict[str, float]:
         expr = f'sum by (service) ({series}:rate1h{{namespace="{NAMESPACE}"{labels}}} @ {moment})'
-        return dict.fromkeys(SERVICES, 0.0) | {found["service"]: rate for found, rate in scraped.query(expr)}
+        return dict.fromkeys(SERVICES, 0.0) | {metric["service"]: rate for metric, rate in scraped.query(expr)}
 
     crossing = rates(f"zoneward:{what}_cross_zone")
     assert crossing == pytest.approx(rates(f"zoneward:{what}", ', from_zone="a", to_zone="b"'))

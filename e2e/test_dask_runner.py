@@ -42,14 +42,14 @@ UNIFORM = ComputedDataset("uniform", zones=Range(2, 4), inputs=500_000)
 
 @dataclass
 class Cluster:
-    """A scheduler and workers as processes of their own; leave the block to end them."""
+    """A scheduler and workers as separate processes; leave the block to end them."""
 
     directory: Path
     workers: list[Process] = field(default_factory=list)
 
     def __enter__(self) -> Self:
         path = self.directory / "scheduler.json"
-        # It gives a task up at the first worker that dies of it, as cautious schedulers are told to.
+        # It gives a task up at the first worker that dies of it, as a cautious scheduler is configured.
         environment = {"DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "0"}
         arguments = ("--host=127.0.0.1", "--port=0", "--scheduler-file", str(path))
         self.scheduler = self._start("scheduler", *arguments, **environment)
@@ -76,8 +76,8 @@ class Cluster:
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with Cluster(tmp_path_factory.mktemp("dask")) as found:
-        yield found
+    with Cluster(tmp_path_factory.mktemp("dask")) as cluster:
+        yield cluster
 
 
 @pytest.fixture
@@ -91,8 +91,8 @@ def cluster(shared: Cluster) -> Cluster:
 @pytest.fixture
 def empty(tmp_path: Path) -> Iterator[Cluster]:
     """A scheduler without workers."""
-    with Cluster(tmp_path) as found:
-        yield found
+    with Cluster(tmp_path) as cluster:
+        yield cluster
 
 
 def dask(cluster: Cluster) -> DaskRunner:
@@ -112,7 +112,7 @@ def test_a_cluster_gives_exactly_what_one_machine_gives(cluster: Cluster) -> Non
     def found(runner: DaskRunner | ThreadRunner) -> tuple[object, list[tuple[Inputs, list[Floats]]]]:
         rows: list[tuple[Inputs, list[Floats]]] = []
         return simulate(
-            EVERYTHING, UNIFORM, runner=runner, shares=(0.5, 0.99), bounds=True, sink=lambda *some: rows.append(some)
+            EVERYTHING, UNIFORM, runner=runner, shares=(0.5, 0.99), bounds=True, sink=lambda *row: rows.append(row)
         ), rows
 
     runner = DaskRunner(cluster.address, rows_per_task=2 * ROWS_PER_CHUNK, workers_within=PATIENCE)
@@ -154,7 +154,7 @@ def test_a_rule_from_a_file_travels_with_what_it_calls_there(
         del sys.modules[path.stem]
 
 
-# --- what goes wrong --------------------------------------------------------------------------------------------------
+# --- failures ---------------------------------------------------------------------------------------------------------
 
 
 def test_a_worker_that_is_killed_in_the_middle_loses_nothing(cluster: Cluster) -> None:

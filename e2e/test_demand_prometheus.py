@@ -64,11 +64,11 @@ def forged(node: str | None) -> list[Sample]:
 
 def of_others() -> list[Sample]:
     """As kube-state-metrics, Istio, Linkerd and Hubble document their labels: a client Pod in each zone."""
-    found: list[Sample] = []
+    samples_: list[Sample] = []
     for zone, part in zip(ZONES, PARTS, strict=True):
         pod, node = f"client-{zone}", f"node-{zone}"
         client = {"namespace": "clients", "pod": pod}
-        found += [
+        samples_ += [
             ("kube_pod_info", {**client, "node": node, "uid": pod, "pod_ip": "10.0.0.1"}, 1),
             ("kube_node_labels", {"node": node, "label_topology_kubernetes_io_zone": zone}, 1),
             *(
@@ -112,18 +112,18 @@ def of_others() -> list[Sample]:
                 for verdict in ("FORWARDED", "DROPPED")
             ),
         ]
-    return found
+    return samples_
 
 
 def grown(samples: list[Sample]) -> list[Sample]:
-    """Counters go on; what is no counter stays."""
+    """Counters grow; gauges stay."""
     return [(name, labels, value * (3 if name.endswith("_total") else 1)) for name, labels, value in samples]
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
     """One Prometheus that has seen counters grow, from two jobs: one keeps the labels of metrics, the other has labels
-    of its own with the same names. Beside them are Pods that forge what meters and proxies say: under another job, for
+    with the same names. Beside them are Pods that forge what meters and proxies say: under another job, for
     a node that does not exist, and without a node.
     """
     with exporter() as honored, exporter() as renamed, exporter() as pod, exporter() as ghost, exporter() as nameless:
@@ -134,8 +134,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
             (ghost, forged("ghost")),
             (nameless, forged(None)),
         ]
-        for each, samples in first:
-            each.samples = samples
+        for meter, samples in first:
+            meter.samples = samples
         labels = {"namespace": "zoneward-system", "service": "zoneward-meter", "zone": "elsewhere"}
         jobs = [
             honored.job("zoneward-meter", honor_labels=True),
@@ -144,16 +144,16 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
             ghost.job("ghost", labels={"job": "zoneward-meter"}, honor_labels=True),
             nameless.job("nameless", labels={"job": "zoneward-meter"}, honor_labels=True),
         ]
-        with prometheus(tmp_path_factory.mktemp("prometheus"), jobs) as found:
-            found.wait_for("kube_node_labels")
-            targets = [f"127.0.0.1:{each.port}" for each, _ in first]
+        with prometheus(tmp_path_factory.mktemp("prometheus"), jobs) as started:
+            started.wait_for("kube_node_labels")
+            targets = [f"127.0.0.1:{meter.port}" for meter, _ in first]
             for target in targets:
-                found.wait_for(f'zoneward_meter_connections_total{{instance="{target}"}}')
-            for each, samples in first:
-                each.samples = grown(samples)
+                started.wait_for(f'zoneward_meter_connections_total{{instance="{target}"}}')
+            for meter, samples in first:
+                meter.samples = grown(samples)
             for target in targets:
-                found.wait_for(f'increase(zoneward_meter_connections_total{{instance="{target}"}}[60s]) > 0')
-            yield found
+                started.wait_for(f'increase(zoneward_meter_connections_total{{instance="{target}"}}[60s]) > 0')
+            yield started
 
 
 def shares(amounts: dict[ObjectKey, dict[str, float]]) -> dict[ObjectKey, dict[str, float]]:
@@ -164,22 +164,22 @@ def shares(amounts: dict[ObjectKey, dict[str, float]]) -> dict[ObjectKey, dict[s
 
 async def read(server: Prometheus, **settings: object) -> dict[ObjectKey, dict[str, float]]:
     client = Client(PrometheusSettings(url=server.url, window=60, **settings))  # type: ignore[arg-type]
-    found = await client.read_demand(nodes=NODES)
-    return shares({key: dict(zones) for key, zones in found.amounts.items()})
+    demand = await client.read_demand(nodes=NODES)
+    return shares({key: dict(zones) for key, zones in demand.amounts.items()})
 
 
 @pytest.mark.parametrize("preset", ["zoneward-meter", "zoneward-proxy"])
 async def test_a_preset_reads_where_connections_started_however_they_are_scraped(
     server: Prometheus, preset: Preset
 ) -> None:
-    found = await read(server, preset=preset)
-    assert found.keys() == {("shop", "search"), ("shop", "cart")}
-    for zones in found.values():
+    demand = await read(server, preset=preset)
+    assert demand.keys() == {("shop", "search"), ("shop", "cart")}
+    for zones in demand.values():
         assert zones == pytest.approx(SHARES)
 
 
 async def test_a_selector_decides_whose_metrics_count(server: Prometheus) -> None:
-    """Those of the Pod are forged: whoever selects its job believes it."""
+    """Those of the Pod are forged: a query that selects its job believes it."""
     selector = (("job", ("pods",)),)
     assert await read(server, selector=selector) == {("shop", "search"): {ZONES[2]: 1.0}}
     with pytest.raises(PrometheusUnavailable, match=r'with \{job=~"elsewhere"\} \(demand.prometheus.selector\)'):
@@ -211,7 +211,7 @@ def test_a_command_decides_by_it_and_names_it(
     assert run(["plan", "--sample", "shop/search", "shop/images", "-o", "json", "--config", str(file)]) == 0
     out, said = capfd.readouterr()
     search, images = json.loads(out)["decisions"]
-    assert {zone: each["demand"] for zone, each in search["zones"].items()} == pytest.approx(SHARES)
+    assert {zone: values_["demand"] for zone, values_ in search["zones"].items()} == pytest.approx(SHARES)
     assert images["zones"][ZONES[0]]["demand"] < 0.5
     where = f"{server.url} (zoneward-meter, the last 1 min)"
     assert f"zoneward: demand of 2 of 16 Services from {where}; by CPU for the others\n" in said

@@ -28,7 +28,7 @@ NAMESPACE = "shop"
 MOVING = ROOT / "docs" / "moving-from-topology-mode.md"
 PODS = 12
 MARKS = {SELECTOR_ANNOTATION: json.dumps(LABELS), ENDPOINTS_ANNOTATION: "keep"}
-"""Of a Service that is ours from the beginning."""
+"""Of a Service that Zoneward manages from the beginning."""
 FREE: Right = ("authorization.k8s.io", "selfsubjectaccessreviews", "create")
 """Everybody who is known to a cluster has it."""
 SELDOM: set[Right] = {
@@ -39,9 +39,9 @@ SELDOM: set[Right] = {
     # Where somebody else writes our slices, or an answer is lost.
     ("discovery.k8s.io", "endpointslices", "get"),
 }
-"""What a scene in which all goes well has no use for; `tests/deploy` shows their use."""
+"""Permissions that a scene without failures does not use; `tests/deploy` shows their use."""
 ADMITTED: Right = ("", "services/finalizers", "update")
-"""Asked for by an admission plugin, which the audit log does not tell of."""
+"""Checked by an admission plugin, which the audit log does not record."""
 
 
 class Cluster(Shop):
@@ -58,7 +58,7 @@ class Cluster(Shop):
         return self.plane.service_account(name, namespace=self.home)
 
     def controller(self, user: User | str, folder: Path, *flags: str) -> ZonewardController:
-        """The command as the Deployment has it, but for where it listens."""
+        """The command as the Deployment has it, except the address that it listens on."""
         configuration = folder / "configuration.yaml"
         (text,) = the("ConfigMap", self.mode)["data"].values()
         configuration.write_text(text)
@@ -100,9 +100,9 @@ class Cluster(Shop):
         return len(ready_addresses(self.ours(service))), len(self.listed(service))
 
     def told(self) -> int:
-        """Events about Services, each as often as it was told."""
-        found = self.items("/apis/events.k8s.io/v1/{}/events")
-        return sum((each.get("series") or {"count": 1})["count"] for each in found)
+        """Events about Services, each as often as it was recorded."""
+        events = self.items("/apis/events.k8s.io/v1/{}/events")
+        return sum((event.get("series") or {"count": 1})["count"] for event in events)
 
     def create(self, name: str = "cart", **annotations: str) -> None:
         self.api.create(a_service(name, namespace=NAMESPACE, selector=LABELS, annotations=annotations))
@@ -121,8 +121,8 @@ def a_cluster(folder: Path, mode: str, **options: object) -> Iterator[Cluster]:
     flags = (*audit.flags, "--enable-admission-plugins=OwnerReferencesPermissionEnforcement")
     with ControlPlane(server_flags=flags, **options) as plane:  # type: ignore[arg-type]
         cluster = Cluster(plane, audit, mode)
-        for each in (NAMESPACES, mode):
-            cluster.plane.kubectl("apply", "--kustomize", str(DEPLOY / each), "--validate=strict")
+        for document in (NAMESPACES, mode):
+            cluster.plane.kubectl("apply", "--kustomize", str(DEPLOY / document), "--validate=strict")
         cluster.api.create_all(a_shop(NAMESPACE, PODS))
         yield cluster
 
@@ -169,9 +169,9 @@ def _scene(cluster: Cluster, controller: ZonewardController, account: str) -> No
     wait(lambda: len(cluster.ours()) == 3, what="a slice for each zone")
     cluster.annotate({names.SUBSETTING_ANNOTATION: None})
     wait(lambda: len(cluster.ours()) == 1, what="one slice")
-    for told, value in enumerate(("Auto", None, "Auto", None), 1):
+    for count, value in enumerate(("Auto", None, "Auto", None), 1):
         cluster.annotate({names.TOPOLOGY_MODE_ANNOTATION: value})
-        wait(lambda told=told: cluster.told() >= told, what=f"Event {told}: {value}")  # type: ignore[misc]
+        wait(lambda count=count: cluster.told() >= count, what=f"Event {count}: {value}")  # type: ignore[misc]
     cluster.annotate({names.TOPOLOGY_MODE_ANNOTATION: "Auto"})
     wait(lambda: cluster.conditions("cart").get(names.PROGRAMMED_CONDITION) == "Enabled", what="a condition")
     cluster.make_ready("cart-0", False)
@@ -200,12 +200,12 @@ def test_the_field_first_and_the_annotation_after_writes_a_slice_once(taken_over
         wait = controller.wait_until
         taken_over.create("search", **{names.TOPOLOGY_MODE_ANNOTATION: "Auto"})
         wait(partial(_is_in_force, taken_over, "Hints/ProportionalZoneCPU"), what="hints from demand")
-        (kept,) = taken_over.ours("search")
-        before = taken_over.updates(kept)
+        (remaining,) = taken_over.ours("search")
+        before = taken_over.updates(remaining)
         for step, in_force in ((field, "Hints"), (annotation, "TrafficDistribution/PreferSameZone"), (back, "Hints")):
             taken_over.plane.kubectl(*step)
             wait(partial(_is_in_force, taken_over, in_force), what=in_force)
-        assert taken_over.updates(kept) == before + 2
+        assert taken_over.updates(remaining) == before + 2
         taken_over.api.delete(_service("search"))
         wait(lambda: not taken_over.ours("search"), what="no slices of a Service that is gone")
         controller.terminate()
@@ -213,16 +213,16 @@ def test_the_field_first_and_the_annotation_after_writes_a_slice_once(taken_over
 
 def _is_in_force(cluster: Cluster, approach: str) -> bool:
     """Whether slices and condition say so."""
-    found = cluster.service("search")["status"].get("conditions", ())
-    said = [each["message"] for each in found if each["type"] == names.PROGRAMMED_CONDITION]
+    conditions = cluster.service("search")["status"].get("conditions", ())
+    said = [condition["message"] for condition in conditions if condition["type"] == names.PROGRAMMED_CONDITION]
     slices = cluster.ours("search")
     written = [slice_["metadata"]["annotations"].get(names.APPROACH_ANNOTATION, "") for slice_ in slices]
-    return any(said) and all(each.startswith(approach) for each in (*said, *written))
+    return any(said) and all(condition.startswith(approach) for condition in (*said, *written))
 
 
 def test_without_some_permissions_the_log_says_which(taken_over: Cluster, tmp_path: Path) -> None:
-    some = ("endpointslices", "create"), ("events", "create")
-    lacking = {right for right in granted(TAKE_OVER) if right[1:] in some}
+    permissions = ("endpointslices", "create"), ("events", "create")
+    lacking = {right for right in granted(TAKE_OVER) if right[1:] in permissions}
     assert len(lacking) == 2
     rules = [
         {"apiGroups": [group], "resources": [resource], "verbs": [verb]}
@@ -232,7 +232,7 @@ def test_without_some_permissions_the_log_says_which(taken_over: Cluster, tmp_pa
     taken_over.plane.wait_until_allowed("less", "/api/v1/services")
     with taken_over.controller("less", tmp_path, "--leader-elect-resource-name=less") as controller:
         controller.wait_until(lambda: len(controller.told("a permission is missing")) == 2, what="what is missing")
-        said = " ".join(each["reason"] for each in controller.told("a permission is missing"))
+        said = " ".join(record["reason"] for record in controller.told("a permission is missing"))
     assert all(resource in said for _, resource, _ in lacking)
 
 
@@ -257,9 +257,9 @@ def test_under_the_roles_of_only_marked_nothing_is_refused_and_nothing_granted_i
             wait(lambda: cluster.count() == (PODS - 1, PODS - 1), what="a Pod that is not ready")
             cluster.make_ready("cart-0", True)
             wait(lambda: cluster.count("kept")[0] == PODS == cluster.count()[0], what="all Pods")
-            for told, value in enumerate(("Auto", None, "Auto", None), 1):
+            for count, value in enumerate(("Auto", None, "Auto", None), 1):
                 cluster.annotate({names.TOPOLOGY_MODE_ANNOTATION: value})
-                wait(lambda told=told: cluster.told() >= told, what=f"Event {told}: {value}")  # type: ignore[misc]
+                wait(lambda count=count: cluster.told() >= count, what=f"Event {count}: {value}")  # type: ignore[misc]
             cluster.annotate({names.SUBSETTING_ANNOTATION: "Auto"}, "kept")
             wait(lambda: len(cluster.ours("kept")) == 3, what="a slice for each zone")
             wait(lambda: names.PROGRAMMED_CONDITION in cluster.conditions("kept"), what="a condition")
@@ -320,7 +320,7 @@ def _try_policy(cluster: Cluster, as_controller: Api) -> None:
         assert _denied(as_controller, name, {"status": status}, "/status"), status
     assert _denied(as_controller, name, {"metadata": {"labels": {"app": "cart"}}}, "/status")
 
-    # What others wrote stays, and its own goes through: the steps of an adoption and of a release, and conditions.
+    # Writes of others stay, and its own are allowed: the steps of an adoption and of a release, and conditions.
     others = {"status": {"conditions": [_condition("example.com/Other")]}}
     cluster.api.request("PATCH", _path(name) + "/status", others, content_type=STRATEGIC_PATCH)
     marks = {SELECTOR_ANNOTATION: encode_selector(LABELS), ENDPOINTS_ANNOTATION: "keep"}

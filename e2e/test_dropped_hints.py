@@ -43,34 +43,36 @@ def policy() -> dict[str, Object]:
 
 
 def slices(plane: ControlPlane) -> list[Object]:
-    found: list[Object] = plane.api().get(f"/apis/discovery.k8s.io/v1/namespaces/{NAMESPACE}/endpointslices")["items"]
-    return found
+    listed: list[Object] = plane.api().get(f"/apis/discovery.k8s.io/v1/namespaces/{NAMESPACE}/endpointslices")["items"]
+    return listed
 
 
-def hinted(each: Object) -> list[bool]:
-    return [bool(endpoint.get("hints")) for endpoint in each["endpoints"]]
+def hinted(slice_: Object) -> list[bool]:
+    return [bool(endpoint.get("hints")) for endpoint in slice_["endpoints"]]
 
 
-def as_stored(plane: ControlPlane, each: Object) -> Object:
+def as_stored(plane: ControlPlane, slice_: Object) -> Object:
     """What the server would store of a slice whose endpoints all have hints, by a dry run."""
     hints = {"forZones": [{"name": "a"}]}
-    sent = each | {"endpoints": [endpoint | {"hints": hints} for endpoint in each["endpoints"]]}
-    path = f"/apis/discovery.k8s.io/v1/namespaces/{NAMESPACE}/endpointslices/{each['metadata']['name']}"
+    sent = slice_ | {"endpoints": [endpoint | {"hints": hints} for endpoint in slice_["endpoints"]]}
+    path = f"/apis/discovery.k8s.io/v1/namespaces/{NAMESPACE}/endpointslices/{slice_['metadata']['name']}"
     return plane.api().request("PUT", path, sent, query={"dryRun": "All"})
 
 
 def programmed(plane: ControlPlane, service: Object) -> tuple[str, str]:
     conditions = plane.api().read(service)["status"].get("conditions") or ()
-    found = [condition for condition in conditions if condition["type"] == "zoneward.dev/TrafficDistributionProgrammed"]
-    return (found[0]["status"], found[0]["reason"]) if found else ("", "")
+    matching = [
+        condition for condition in conditions if condition["type"] == "zoneward.dev/TrafficDistributionProgrammed"
+    ]
+    return (matching[0]["status"], matching[0]["reason"]) if matching else ("", "")
 
 
 def test_dropped_hints_are_reported_and_not_written_again() -> None:
     with ControlPlane() as plane:
         api = plane.api()
         api.create_all(a_shop(NAMESPACE, 6))
-        for path, each in policy().items():
-            api.request("POST", path, each)
+        for path, object_ in policy().items():
+            api.request("POST", path, object_)
         service = a_service("cart", namespace=NAMESPACE, selector=LABELS, distribution="PreferSameZone")
         probe = {
             "apiVersion": "discovery.k8s.io/v1",

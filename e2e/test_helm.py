@@ -55,12 +55,12 @@ def _set(values: Iterable[str]) -> list[str]:
 
 
 def _objects(text: str) -> list[Object]:
-    return [each for each in yaml.safe_load_all(text) if each]
+    return [document for document in yaml.safe_load_all(text) if document]
 
 
 def compared(objects: Iterable[Object], *, of_helm: bool) -> dict[tuple[str, str, str], Object]:
     """By kind, namespace and name. Without what Helm needs, all of which has to be there."""
-    found = {}
+    by_key = {}
     for object_ in objects:
         metadata = object_["metadata"]
         if object_["kind"] == "ConfigMap":
@@ -74,9 +74,9 @@ def compared(objects: Iterable[Object], *, of_helm: bool) -> dict[tuple[str, str
             if object_["kind"] in ("Deployment", "DaemonSet"):
                 assert object_["spec"]["template"]["metadata"]["annotations"].pop("checksum/configuration")
         identity = object_["kind"], metadata.get("namespace", ""), metadata["name"]
-        assert identity not in found
-        found[identity] = object_
-    return found
+        assert identity not in by_key
+        by_key[identity] = object_
+    return by_key
 
 
 def pods(objects: Iterable[Object]) -> list[Object]:
@@ -90,7 +90,7 @@ def test_it_makes_every_object_of_a_kustomization_with_every_field(folder: str) 
 
 def test_it_makes_all_programs_at_once_and_their_namespaces() -> None:
     folders = (MODES[1], PROXY_MODES[0], METER_MODES[0], NAMESPACES)
-    expected = [each for folder in folders for each in kustomized(folder)]
+    expected = [object_ for folder in folders for object_ in kustomized(folder)]
     made = rendered(*ALL, "createNamespaces=true")
     assert compared(made, of_helm=True) == compared(expected, of_helm=False)
     assert rendered(NONE, "createNamespaces=true") == []
@@ -129,7 +129,7 @@ def test_the_image_is_the_one_that_values_name_everywhere() -> None:
     image = ("image.repository=registry.example/zoneward", f"image.digest={digest}", "image.pullPolicy=Always")
     objects = rendered(*ALL, "meter.accounting=true", *image, "image.pullSecrets[0].name=registry")
     containers = [
-        each for pod in pods(objects) for kind in ("containers", "initContainers") for each in pod["spec"].get(kind, ())
+        spec for pod in pods(objects) for kind in ("containers", "initContainers") for spec in pod["spec"].get(kind, ())
     ]
     assert len(containers) == 4
     for container in containers:
@@ -153,13 +153,17 @@ def test_values_that_yaml_reads_as_something_else_stay_text() -> None:
     }
     text = [f"--set-string={name}={value}" for name, value in values.items()]
     made = _objects(helm("template", "123", str(CHART), *text, *_set((*ALL, "createNamespaces=true"))))
-    assert {each["metadata"].get("namespace") for each in made} == {"1000", "1e3", "true", None}
-    assert {each["metadata"]["labels"]["app.kubernetes.io/instance"] for each in made} == {"123"}
-    assert {each["metadata"]["name"] for each in made if each["kind"] == "Namespace"} == {"1000", "1e3", "true"}
+    assert {object_["metadata"].get("namespace") for object_ in made} == {"1000", "1e3", "true", None}
+    assert {object_["metadata"]["labels"]["app.kubernetes.io/instance"] for object_ in made} == {"123"}
+    assert {object_["metadata"]["name"] for object_ in made if object_["kind"] == "Namespace"} == {
+        "1000",
+        "1e3",
+        "true",
+    }
     assert {pod["spec"]["priorityClassName"] for pod in pods(made)} == {"12", "yes", "a: b"}
     images = {container["image"] for pod in pods(made) for container in pod["spec"]["containers"]}
     assert images == {"registry.example/x # y:1.0"}
-    assert "0x10" in str([each for each in made if each["kind"] == "NetworkPolicy"])
+    assert "0x10" in str([object_ for object_ in made if object_["kind"] == "NetworkPolicy"])
 
 
 def test_other_namespaces_reach_every_place_that_names_them() -> None:
@@ -181,7 +185,7 @@ def test_pods_are_replaced_when_their_configuration_changes_and_options_come_las
     assert first["spec"] == other["spec"]
     # A whole file may be given.
     whole = ("apiVersion=zoneward.dev/v1alpha1", "kind=ZonewardConfiguration")
-    assert rendered(*(f"controller.configuration.{each}" for each in whole)) == rendered()
+    assert rendered(*(f"controller.configuration.{setting}" for setting in whole)) == rendered()
     (more,) = pods(rendered("controller.extraArgs={--predictions}"))
     (container,) = more["spec"]["containers"]
     assert container["args"] == [*first["spec"]["containers"][0]["args"], "--predictions"]

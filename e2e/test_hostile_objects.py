@@ -31,10 +31,10 @@ def nested(levels: int) -> str:
     return '{"f:a":' * levels + "{}" + "}" * levels
 
 
-def hostile(number: int) -> Iterator[tuple[str, Object]]:
+def hostile(index: int) -> Iterator[tuple[str, Object]]:
     """Paths and objects that an API server takes."""
     fields = [{"manager": "x", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": DEEP}]
-    app = f"bad-{number}"
+    app = f"bad-{index}"
     service = a_service(app, namespace=TENANT, selector={"app": app})
     service["metadata"]["annotations"] = {"zoneward.dev/selector": "[" * 2_000, "a": "\x00\x1b[31m\n"}
     service["spec"] |= {"ipFamilies": ["IPv6"], "ipFamilyPolicy": "SingleStack"}
@@ -42,28 +42,28 @@ def hostile(number: int) -> Iterator[tuple[str, Object]]:
     slice_ = a_slice(f"{app}-by-hand", service=app, addresses=["10.7.0.1"], namespace=TENANT)
     slice_["endpoints"][0]["zone"] = "my zone\n\x1b[31m"
     slice_["ports"] = [{"name": name, "port": port, "protocol": "TCP"} for name, port in (("a", 70_000), ("b", -5))]
-    for path, thing in (
+    for path, object_ in (
         ("/api/v1/namespaces/tenant/services", service),
         ("/api/v1/namespaces/tenant/pods", pod),
         ("/apis/discovery.k8s.io/v1/namespaces/tenant/endpointslices", slice_),
     ):
-        thing["metadata"]["managedFields"] = [field | {"apiVersion": thing["apiVersion"]} for field in fields]
-        yield path, thing
+        object_["metadata"]["managedFields"] = [field | {"apiVersion": object_["apiVersion"]} for field in fields]
+        yield path, object_
 
 
-def attack(plane: ControlPlane, number: int, *, levels: int = 1_200) -> None:
+def attack(plane: ControlPlane, index: int, *, levels: int = 1_200) -> None:
     """As the tenant, who may do so in that namespace alone."""
     api = plane.api(TENANT)
-    for path, thing in hostile(number):
-        body = json.dumps(thing).replace(f'"{DEEP}"', nested(levels)).encode()
+    for path, object_ in hostile(index):
+        body = json.dumps(object_).replace(f'"{DEEP}"', nested(levels)).encode()
         answer = api.send("POST", path, body)
         assert answer.code == 201, answer.object
         assert b'{"f:a":' * 100 in answer.body
     # A loopback address, beside the spelling that no slice may have.
-    pod = a_pod(f"bad-{number}", namespace=TENANT, node="node-a", ips=["fd00::0:1"])
+    pod = a_pod(f"bad-{index}", namespace=TENANT, node="node-a", ips=["fd00::0:1"])
     status = {"podIP": "127.0.0.1", "podIPs": [{"ip": "127.0.0.1"}, {"ip": "FD00::0:1"}]}
     body = json.dumps({"status": pod["status"] | status}).encode()
-    path = f"/api/v1/namespaces/{TENANT}/pods/bad-{number}/status"
+    path = f"/api/v1/namespaces/{TENANT}/pods/bad-{index}/status"
     assert api.send("PATCH", path, body, content_type=STRATEGIC_PATCH).code == 200
 
 
@@ -88,20 +88,20 @@ def plane() -> Iterator[ControlPlane]:
         yield plane
 
 
-def cart(number: int) -> Object:
-    return a_pod(f"cart-{number}", namespace="shop", node="node-a", ips=[f"10.1.0.{number}"], labels=LABELS)
+def cart(index: int) -> Object:
+    return a_pod(f"cart-{index}", namespace="shop", node="node-a", ips=[f"10.1.0.{index}"], labels=LABELS)
 
 
 def test_commands_show_all_services(plane: ControlPlane, tmp_path: Path) -> None:
-    found = {(decision["namespace"], decision["service"]) for decision in decisions(plane, "-A")}
-    assert {("shop", "cart"), (TENANT, "bad-1"), (TENANT, "bad-2")} <= found
+    planned = {(decision["namespace"], decision["service"]) for decision in decisions(plane, "-A")}
+    assert {("shop", "cart"), (TENANT, "bad-1"), (TENANT, "bad-2")} <= planned
     file = tmp_path / "snapshot.yaml"
     file.write_text(plane.zoneward("snapshot", "-A").stdout)
     printed = tmp_path / "printed.yaml"
     printed.write_text(plane.kubectl("get", "services,nodes,pods,endpointslices", "-A", "-o", "yaml"))
-    for each in (file, printed):
-        again = json.loads(plane.zoneward("plan", "-A", "-o", "json", "-f", str(each)).stdout)["decisions"]
-        assert {(each["namespace"], each["service"]) for each in again} == found
+    for source in (file, printed):
+        again = json.loads(plane.zoneward("plan", "-A", "-o", "json", "-f", str(source)).stdout)["decisions"]
+        assert {(source["namespace"], source["service"]) for source in again} == planned
 
 
 def test_a_watch_goes_on(plane: ControlPlane, tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ NODE: Final = "worker-a2"
 SAMPLE: Final = ROOT / "src" / "zoneward" / "sample" / "cluster.yaml"
 EPOCH: Final = 1_700_000_000
 _LABEL: Final = "org.opencontainers.image."
-# What a container runtime does, but for namespaces that make no difference here. The root file system is read-only, and
+# What a container runtime does, except namespaces that make no difference here. The root file system is read-only, and
 # so is what is mounted, at the place of a volume. setpriv is the image's own: what follows it has its privileges only.
 _CONTAINER: Final = """
 mount --make-rprivate /
@@ -86,9 +86,9 @@ class Image:
 
 
 def _member(archive: tarfile.TarFile, name: str) -> Any:
-    found = archive.extractfile(name)
-    assert found is not None
-    return found
+    member = archive.extractfile(name)
+    assert member is not None
+    return member
 
 
 def _user() -> int:
@@ -105,8 +105,8 @@ def _build(folder: Path) -> tuple[Path, str]:
 def image(tmp_path_factory: pytest.TempPathFactory) -> Image:
     folder = tmp_path_factory.mktemp("image")
     # Another user has to reach the root file system.
-    for each in (folder, folder.parent):
-        each.chmod(0o755)
+    for path_ in (folder, folder.parent):
+        path_.chmod(0o755)
     archive, digest = _build(folder)
     return Image(archive, digest, folder / "root")
 
@@ -186,7 +186,7 @@ def test_every_command_is_its_entry_point(image: Image) -> None:
 def test_each_daemon_works_on_a_cluster_with_the_privileges_of_its_manifests(
     image: Image, network: Namespace, tmp_path: Path, mode: str
 ) -> None:
-    """Its arguments, too, but for the place of the configuration and of the API server."""
+    """Its arguments, too, except the paths of the configuration and of the API server."""
     security = container(mode)["securityContext"]
     assert security["readOnlyRootFilesystem"]
     capabilities = security["capabilities"].get("add", ())

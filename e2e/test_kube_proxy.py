@@ -38,9 +38,9 @@ def test_one_that_missed_it_is_replaced(starting: Starting) -> None:
     # What an earlier one has logged says nothing about it.
     starting(f"{SYNCED}\n{HAS_ITS_ZONE}").stop()
     missed = starting(SYNCED)
-    kept = with_its_zone(missed, lambda: starting(f"{SYNCED}\n{HAS_ITS_ZONE}"))
-    assert kept is not missed
-    assert kept.runs
+    proxy = with_its_zone(missed, lambda: starting(f"{SYNCED}\n{HAS_ITS_ZONE}"))
+    assert proxy is not missed
+    assert proxy.runs
     assert not missed.runs
 
 

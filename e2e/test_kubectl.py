@@ -21,7 +21,7 @@ from e2e.programs import find_programs
 from e2e.sandbox import a_sandbox
 
 _LIMIT: Final = 120.0
-"""Seconds that one command may take; those that wait have shorter limits of their own."""
+"""Seconds that one command may take; those that wait have shorter limits."""
 
 
 _SUBSTITUTES: Final = tuple(
@@ -29,7 +29,7 @@ _SUBSTITUTES: Final = tuple(
     for pattern, replacement in (
         # A line of kubectl's own log.
         (r"^[EWI]\d{4} \d\d:\d\d:\d\d\.\d+ +\d+ ", "LOG "),
-        # By chance over HTTP/1.1, with a real server as well: whether it sees first that its time is up, or that it has
+        # At random over HTTP/1.1, with a real server as well: whether it sees first that its time is up, or that it has
         # closed its connection for that. Over HTTP/2 it does not happen.
         (r"^LOG reflector\.go.*(very short watch|Failed to watch|watch ended with error).*\n", ""),
         (r"https?://(127\.0\.0\.1|localhost|\[::1\]):\d+", "SERVER"),
@@ -123,9 +123,9 @@ def test_a_session_is_the_same_on_both(scenario: Scenario, real: Path, sandbox: 
     # Side by side: much of a session is waiting.
     with ThreadPoolExecutor(len(homes)) as threads:
         outcomes = list(threads.map(partial(run_scenario, scenario), (real, sandbox), homes))
-    found = differences(scenario, *outcomes)
-    told = "\n\n".join(found)
-    assert not found, f"{len(found)} of {len(scenario.cases)} commands differ:\n\n{told}"
+    differing = differences(scenario, *outcomes)
+    report = "\n\n".join(differing)
+    assert not differing, f"{len(differing)} of {len(scenario.cases)} commands differ:\n\n{report}"
 
 
 INSTEAD = "or use a real cluster, KWOK or kind"

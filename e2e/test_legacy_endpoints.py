@@ -53,26 +53,26 @@ def api() -> Iterator[Api]:
 
 
 def pods() -> Iterator[Object]:
-    for number in range(5):
-        pod = a_pod(f"cart-{number}", namespace=NAMESPACE, node="node-a", ips=[f"10.1.0.{number}"], labels=LABELS)
+    for index in range(5):
+        pod = a_pod(f"cart-{index}", namespace=NAMESPACE, node="node-a", ips=[f"10.1.0.{index}"], labels=LABELS)
         main = pod["spec"]["containers"][0]
-        if number == 1:
+        if index == 1:
             pod["spec"] |= {"hostname": "one", "subdomain": "plain"}
             main["ports"].append({"name": "metrics", "containerPort": 9090})
             pod["status"]["podIPs"].append({"ip": "fd00::1"})
-        if number == 2:
+        if index == 2:
             main["ports"] = [{"name": "http", "containerPort": 8081}, {"name": "metrics", "containerPort": 9090}]
             pod["status"]["podIPs"].append({"ip": "fd00::2"})
-        if number == 3:
+        if index == 3:
             pod["status"]["conditions"] = [{"type": "Ready", "status": "False"}]
-        if number == 4:
+        if index == 4:
             pod["status"] |= {"phase": "Succeeded"}
         yield pod
     yield a_pod("ending", namespace=NAMESPACE, node="node-a", ips=["10.1.0.9"], labels=LABELS)
-    for number in range(NUMBER):
-        address, ready = f"10.2.{number // 250}.{number % 250}", number % 4 != 0
-        pod = a_pod(f"many-{number}", namespace=NAMESPACE, node="node-a", ips=[address], labels=MANY, ready=ready)
-        if number % 3 == 0:
+    for index in range(NUMBER):
+        address, ready = f"10.2.{index // 250}.{index % 250}", index % 4 != 0
+        pod = a_pod(f"many-{index}", namespace=NAMESPACE, node="node-a", ips=[address], labels=MANY, ready=ready)
+        if index % 3 == 0:
             pod["spec"]["containers"][0]["ports"] = [{"name": "http", "containerPort": 8081}]
         yield pod
 
@@ -96,10 +96,12 @@ def facts(subsets: tuple[EndpointSubset, ...] | None) -> list[str]:
     """Subsets in any order, and the ports of each in any order."""
 
     def said(subset: EndpointSubset) -> str:
-        thing: dict[str, Any] = msgspec.to_builtins(subset)
+        subset_object: dict[str, Any] = msgspec.to_builtins(subset)
         # A port without a name is called "", or nothing.
-        ports = sorted(str(sorted(field for field in port.items() if field[1])) for port in thing.get("ports") or ())
-        return str((thing.get("addresses"), thing.get("notReadyAddresses"), ports))
+        ports = sorted(
+            str(sorted(field for field in port.items() if field[1])) for port in subset_object.get("ports") or ()
+        )
+        return str((subset_object.get("addresses"), subset_object.get("notReadyAddresses"), ports))
 
     return sorted(map(said, subsets or ()))
 
@@ -138,6 +140,6 @@ def test_of_many_as_many_are_listed(api: Api) -> None:
     assert size(new) == size(theirs)
     assert sum(size(new)) == 1000
     assert about(new.metadata) == about(theirs.metadata)
-    # What it wrote is given back as it is, but for the labels.
+    # What it wrote is returned unchanged, except the labels.
     ready = {address.ip for subset in new.subsets or () for address in subset.addresses or ()}
     assert ready == {address.ip for subset in theirs.subsets or () for address in subset.addresses or ()}

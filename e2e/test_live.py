@@ -1,4 +1,4 @@
-"""Commands on a real API server, with exactly the rights of ``examples/cluster-role.yaml``."""
+"""Commands on a real API server, with exactly the permissions of ``examples/cluster-role.yaml``."""
 
 import json
 from collections.abc import Iterator

@@ -40,11 +40,11 @@ RATE: Final = 400
 METERS: Final = 10_274
 
 
-def address(zone: str, number: int) -> str:
-    return f"10.{'abc'.index(zone) + 1}.0.{number + 1}"
+def address(zone: str, index: int) -> str:
+    return f"10.{'abc'.index(zone) + 1}.0.{index + 1}"
 
 
-ZONES: Final = {address(zone, number): zone for zone in CLIENTS for number in range(PODS)}
+ZONES: Final = {address(zone, index): zone for zone in CLIENTS for index in range(PODS)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,17 +62,20 @@ class Outcome:
     @property
     def load_by_zone(self) -> dict[str, float]:
         """The mean load of the Pods that clients of a zone use: without the chance by which each draws."""
-        loads, total = {}, sum(found.total() for found in self.answers.values())
-        for zone, found in self.answers.items():
-            loads[zone] = found.total() / len(found) * len(ZONES) / total
+        loads, total = {}, sum(zone_answers.total() for zone_answers in self.answers.values())
+        for zone, zone_answers in self.answers.items():
+            loads[zone] = zone_answers.total() / len(zone_answers) * len(ZONES) / total
         return loads
 
     @property
     def share_in_zone(self) -> float:
         inside = sum(
-            count for zone, found in self.answers.items() for pod, count in found.items() if ZONES[pod] == zone
+            count
+            for zone, zone_answers in self.answers.items()
+            for pod, count in zone_answers.items()
+            if ZONES[pod] == zone
         )
-        return inside / sum(found.total() for found in self.answers.values())
+        return inside / sum(zone_answers.total() for zone_answers in self.answers.values())
 
     def as_figures(self) -> dict[str, Any]:
         return {"loads": {pod: round(load, 4) for pod, load in self.loads.items()}, "inZone": self.share_in_zone}
@@ -85,26 +88,26 @@ class Site:
         self.plane: Final = plane
         bed = stack.enter_context(Bed())
         self.nodes = {
-            zone: bed.node(f"node-{zone}", pods=(f"10.{place + 1}.0.0/16",)) for place, zone in enumerate("abc")
+            zone: bed.node(f"node-{zone}", pods=(f"10.{index + 1}.0.0/16",)) for index, zone in enumerate("abc")
         }
         self.clients = {
-            zone: node.pod(f"10.{place + 1}.200.1") for place, (zone, node) in enumerate(self.nodes.items())
+            zone: node.pod(f"10.{index + 1}.200.1") for index, (zone, node) in enumerate(self.nodes.items())
         }
         self.inside: Final = bed.outside()
         stack.enter_context(Door(self.inside.path, plane.ports.server))
         api = plane.api()
         nodes = (a_node(node.name, zone=zone, cpu="4", address=node.addresses[0]) for zone, node in self.nodes.items())
         api.create_all([a_namespace(NAMESPACE), *nodes])
-        pods = ((zone, number) for zone in CLIENTS for number in range(PODS))
+        pods = ((zone, pod_index) for zone in CLIENTS for pod_index in range(PODS))
         api.create_all(
             a_pod(
-                f"cart-{zone}{number}",
+                f"cart-{zone}{pod_index}",
                 namespace=NAMESPACE,
                 node=f"node-{zone}",
-                ips=[address(zone, number)],
+                ips=[address(zone, pod_index)],
                 labels=LABELS,
             )
-            for zone, number in pods
+            for zone, pod_index in pods
         )
         asks = {"service.kubernetes.io/topology-mode": "Auto"}
         made = api.create(a_service("cart", namespace=NAMESPACE, selector=LABELS, annotations=asks))
@@ -132,7 +135,7 @@ class Site:
             zone: client.start(_tally, self.address, CLIENTS[zone] * RATE, seconds)
             for zone, client in self.clients.items()
         }
-        return Outcome({zone: each.result() for zone, each in asking.items()})
+        return Outcome({zone: future.result() for zone, future in asking.items()})
 
     def counted(self) -> dict[str, float]:
         """By zone, the connections from there that Prometheus has of the meters so far."""
@@ -140,7 +143,7 @@ class Site:
         return {labels["from_zone"]: count for labels, count in self.prometheus.query(query)}
 
     def wait_until_counted(self, *outcomes: Outcome) -> None:
-        """Until the meters have told Prometheus of all these connections: a part of them has other shares."""
+        """Until Prometheus has all these connections from the meters: a part of them has other shares."""
         made = {zone: sum(outcome.answers[zone].total() for outcome in outcomes) for zone in CLIENTS}
         self.plane.wait_until(lambda: self.counted() == made, what=f"counts of {made}")
 
@@ -148,17 +151,17 @@ class Site:
         """What `plan` says of the Service, with the demand that Prometheus has."""
         command = [sys.executable, "-m", "zoneward", "plan", SERVICE, "-o", "json", "--config", str(self.configuration)]
         text = self.inside.run(*command, "--kubeconfig", str(self.plane.kubeconfig()), "--proxy", "kube-proxy-1.37")
-        (found,) = json.loads(text)["decisions"]
-        return dict(found)
+        (decision,) = json.loads(text)["decisions"]
+        return dict(decision)
 
 
 def _tally(target: str, rate: float, seconds: float) -> Counter[str]:
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     began = time.monotonic()
-    while found.total() < rate * seconds:
-        time.sleep(max(0.0, began + found.total() / rate - time.monotonic()))
-        found[ask(target, 80).address] += 1
-    return found
+    while counts.total() < rate * seconds:
+        time.sleep(max(0.0, began + counts.total() / rate - time.monotonic()))
+        counts[ask(target, 80).address] += 1
+    return counts
 
 
 @pytest.fixture(scope="module")
@@ -192,7 +195,7 @@ def test_with_measured_demand_no_pod_is_overloaded_where_cpu_overloads_many(site
     }
     FIGURES.write_text(json.dumps(figures))
     assert max(measured.load_by_zone.values()) < 1 + HintsSettings().start_threshold
-    for found in measured.answers.values():
+    for zone_answers in measured.answers.values():
         # What one Pod has above the others of its zone is chance.
-        assert chance(found, dict.fromkeys(found, 1.0)) > FALSE_ALARM
+        assert chance(zone_answers, dict.fromkeys(zone_answers, 1.0)) > FALSE_ALARM
     assert measured.share_in_zone == pytest.approx(predicted["inZoneTraffic"], abs=0.03)

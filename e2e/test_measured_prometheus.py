@@ -24,7 +24,7 @@ WINDOW: Final = "1m"
 STEP: Final = 60 / 720
 """Seconds of the window between two looks whether a program was there."""
 SAMPLES: Final = 12
-"""At least so many of each program."""
+"""At least this number of each program."""
 CONNECTIONS: Final = {A: 900, B: 100}
 """Of the node in the zone A each second, by where they went; of the node in B all to A."""
 SCRAPED: Final = {"namespace": "zoneward-system", "service": "zoneward-meter", "pod": "meter-1", "zone": "elsewhere"}
@@ -32,23 +32,23 @@ SCRAPED: Final = {"namespace": "zoneward-system", "service": "zoneward-meter", "
 
 def of_meter(node: str, zone: str, sent: dict[str, int], seconds: int) -> list[Sample]:
     """A meter's counters after some seconds: a GB of responses for each connection, and a tenth of requests."""
-    found: list[Sample] = [
+    samples: list[Sample] = [
         ("zoneward_meter_info", {"version": "0.1.0", "node": node, "zone": zone}, 1),
         *(
             (f"zoneward_meter_{name}_total", {}, 0)
             for name in ("unlisted_connections", "lost_messages", "connections_without_bytes")
         ),
     ]
-    routes = [(zone, to, number) for to, number in sent.items()]
-    for start, to, number in [*routes, ("external", C, 50)]:
+    routes = [(zone, to, count) for to, count in sent.items()]
+    for start, to, count in [*routes, ("external", C, 50)]:
         labels = {"namespace": "shop", "service": "search", "address_type": "IPv4", "from_zone": start, "to_zone": to}
-        total = float(number * seconds)
-        found += [
+        total = float(count * seconds)
+        samples += [
             ("zoneward_meter_connections_total", labels, total),
             ("zoneward_meter_bytes_total", {**labels, "direction": "response"}, total * GB),
             ("zoneward_meter_bytes_total", {**labels, "direction": "request"}, total * GB / 10),
         ]
-    return found
+    return samples
 
 
 def of_proxy(seconds: int) -> list[Sample]:
@@ -57,8 +57,8 @@ def of_proxy(seconds: int) -> list[Sample]:
     return [
         ("zoneward_proxy_info", {"version": "0.1.0", "node": "worker-c1", "zone": C}, 1),
         *(
-            ("zoneward_proxy_connections_total", {**labels, "asked": asked}, float(number * seconds))
-            for asked, number in (("cluster-ip", 70), ("external", 30))
+            ("zoneward_proxy_connections_total", {**labels, "asked": asked}, float(count * seconds))
+            for asked, count in (("cluster-ip", 70), ("external", 30))
         ),
     ]
 
@@ -101,21 +101,21 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Prometheu
             ghost.job("ghost", labels={"job": "zoneward-meter"}, honor_labels=True),
             nameless.job("nameless", labels={"job": "zoneward-meter"}, honor_labels=True),
         ]
-        with prometheus(tmp_path_factory.mktemp("prometheus"), jobs) as found:
+        with prometheus(tmp_path_factory.mktemp("prometheus"), jobs) as started:
             for seconds in range(1, SAMPLES + 1):
                 info = f'zoneward_meter_info{{instance="127.0.0.1:{second.port}"}}'
-                found.wait_for(f"count_over_time({info}[60s]) >= {seconds}")
+                started.wait_for(f"count_over_time({info}[60s]) >= {seconds}")
                 go_on(BEFORE + seconds)
-            for each in (first, second, proxy, pod, ghost, nameless):
-                counters = f'{{__name__=~"zoneward_.*_connections_total",instance="127.0.0.1:{each.port}"}}'
-                found.wait_for(f"count_over_time({counters}[60s]) >= {SAMPLES}")
-            yield found, f"127.0.0.1:{nameless.port}"
+            for source in (first, second, proxy, pod, ghost, nameless):
+                counters = f'{{__name__=~"zoneward_.*_connections_total",instance="127.0.0.1:{source.port}"}}'
+                started.wait_for(f"count_over_time({counters}[60s]) >= {SAMPLES}")
+            yield started, f"127.0.0.1:{nameless.port}"
 
 
 async def traffic(server: Prometheus) -> tuple[list[MeasuredTraffic], tuple[str, ...]]:
     client = Client(PrometheusSettings(url=server.url, window=60))
-    found = await read_traffic(client, nodes=["worker-a1", "worker-b1", "worker-c1"])
-    return list(found.documents), found.notes
+    measured = await read_traffic(client, nodes=["worker-a1", "worker-b1", "worker-c1"])
+    return list(measured.documents), measured.notes
 
 
 async def test_each_program_is_a_document_of_its_node(server: tuple[Prometheus, str]) -> None:
@@ -135,10 +135,10 @@ async def test_each_program_is_a_document_of_its_node(server: tuple[Prometheus, 
     assert (set(proxy.zones), set(proxy.external)) == ({C}, {C})
     assert first.zones[A] == pytest.approx(9 * first.zones[B], rel=0.01)
     assert (set(second.zones), set(second.external)) == ({A}, {C})
-    for each in (first, second):
-        assert isinstance(each.bytes, dict)
-        for zone, size in each.bytes.items():
-            assert size.response == pytest.approx(each.zones[zone] * GB, rel=0.02)
+    for totals in (first, second):
+        assert isinstance(totals.bytes, dict)
+        for zone, size in totals.bytes.items():
+            assert size.response == pytest.approx(totals.zones[zone] * GB, rel=0.02)
             assert size.request == pytest.approx(size.response / 10)
 
 
@@ -151,13 +151,13 @@ def _only(document: MeasuredTraffic) -> ServiceTraffic:
 def crossing_bytes_a_second(server: Prometheus, until: str) -> tuple[float, float]:
     """Of the samples themselves, without what came from outside; and the seconds between the first and the last."""
     query = f'zoneward_meter_bytes_total{{from_zone!="external",from_zone!="",forged=""}}[{WINDOW}]'
-    found, shortest = 0.0, float("inf")
+    total, shortest = 0.0, float("inf")
     for series in server.read("query", query=query, time=until)["result"]:
         if series["metric"]["from_zone"] != series["metric"]["to_zone"]:
             (first, before), (last, after) = series["values"][0], series["values"][-1]
-            found += (float(after) - float(before)) / (last - first)
+            total += (float(after) - float(before)) / (last - first)
             shortest = min(shortest, last - first)
-    return found, shortest
+    return total, shortest
 
 
 def test_a_report_has_the_money_that_the_samples_imply(
@@ -172,15 +172,15 @@ def test_a_report_has_the_money_that_the_samples_imply(
     asked = ("--sample", "shop/search", *measured, "-o", "json")
     assert run(["report", *asked, "--price-per-gb", "0.01USD", "--only", "none"]) == 0
     out, said = capfd.readouterr()
-    found = json.loads(out)
-    a_second, seconds = crossing_bytes_a_second(server[0], found["measured"]["until"])
+    printed = json.loads(out)
+    a_second, seconds = crossing_bytes_a_second(server[0], printed["measured"]["until"])
     a_month = a_second * 3600 * HOURS_IN_MONTH / GB
-    now = found["total"]["now"]
+    now = printed["total"]["now"]
     # Of few samples, when the first and the last were is known to a step each, and whether the last was near is chance.
     near = pytest.approx(a_month, rel=(2 * STEP + 0.6 * seconds / (SAMPLES - 1)) / seconds)
     assert now["gb"] == near
     assert now["money"] == pytest.approx(now["gb"] / 100)
-    assert found["measured"]["measuredNodes"] == 2
+    assert printed["measured"]["measuredNodes"] == 2
     assert f"zoneward: measured traffic of 3 nodes from {server[0].url}, the last 1 min\n" in said
     assert run(["plan", *asked]) == 0
     decided = json.loads(capfd.readouterr().out)["decisions"][0]["measured"]

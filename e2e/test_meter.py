@@ -95,8 +95,8 @@ class Site:
                 self._slice(name, shape, zone) for zone in sorted({ENDPOINTS[endpoint] for endpoint in shape.endpoints})
             ]
             self._made[name] = [made, *map(api.create, slices)]
-        for each in (NAMESPACES, METER_MODES[1]):
-            plane.kubectl("apply", "--kustomize", str(DEPLOY / each), "--validate=strict")
+        for document in (NAMESPACES, METER_MODES[1]):
+            plane.kubectl("apply", "--kustomize", str(DEPLOY / document), "--validate=strict")
         account = plane.service_account("zoneward-meter", namespace="zoneward-meter")
         self.meter = ZonewardMeter(self.node, plane.kubeconfig(account), folder, "--enable-accounting")
 
@@ -114,8 +114,8 @@ class Site:
     def delete_services(self) -> None:
         """Their node ports are others' again."""
         for service in self._made.values():
-            for each in service:
-                self.plane.api().delete(each)
+            for object_ in service:
+                self.plane.api().delete(object_)
 
     def answers(self, service: str) -> bool:
         with suppress(OSError):
@@ -123,9 +123,9 @@ class Site:
         return False
 
     def traffic(self, service: str) -> ServiceTraffic:
-        found = [each for each in self.meter.measured().services if each.namespace == self.namespace]
+        in_namespace = [entry for entry in self.meter.measured().services if entry.namespace == self.namespace]
         empty = ServiceTraffic(namespace=self.namespace, service=service, address_type="IPv4")
-        return next((each for each in found if each.service == service), empty)
+        return next((entry for entry in in_namespace if entry.service == service), empty)
 
     def connections(self, service: str) -> Counter[str]:
         return Counter(self.traffic(service).zones)
@@ -135,7 +135,7 @@ class Site:
 
     @contextmanager
     def long_connection(self, service: str = "long") -> Iterator[tuple[socket.socket, socket.socket]]:
-        """A connection that goes on: the ends of the client and of the endpoint."""
+        """An open connection: the ends of the client and of the endpoint."""
         with ExitStack() as stack:
             listening = stack.enter_context(self.node.pods.call(socket.create_server, ("10.1.0.1", 9090)))
             target = self.addresses[service], 80
@@ -181,21 +181,21 @@ def site(
     if kind == "ipvs" and not _HAS_IPVS:
         pytest.skip("this kernel has no IPVS")
     with ExitStack() as stack:
-        found = Site(stack.enter_context(Bed()), control_plane, tmp_path_factory.mktemp(kind), kind)
-        stack.callback(found.delete_services)
-        stack.enter_context(_proxy(kind, found))
-        stack.enter_context(found.meter)
+        made = Site(stack.enter_context(Bed()), control_plane, tmp_path_factory.mktemp(kind), kind)
+        stack.callback(made.delete_services)
+        stack.enter_context(_proxy(kind, made))
+        stack.enter_context(made.meter)
         for name in ("plain", "six"):
-            wait_until(partial(found.answers, name), f"an answer of {name}")
-        found.meter.start()
-        yield found
+            wait_until(partial(made.answers, name), f"an answer of {name}")
+        made.meter.start()
+        yield made
 
 
 def by_zone(answers: Counter[str]) -> dict[str, int]:
-    found: Counter[str] = Counter()
-    for address, number in answers.items():
-        found[ENDPOINTS[address]] += number
-    return dict(found)
+    counts: Counter[str] = Counter()
+    for address, count in answers.items():
+        counts[ENDPOINTS[address]] += count
+    return dict(counts)
 
 
 @pytest.mark.parametrize(("service", "protocol"), [("plain", "tcp"), ("six", "tcp"), ("datagrams", "udp")])
@@ -259,14 +259,14 @@ def _exchange(asking: socket.socket, there: socket.socket) -> None:
     writing.join()
 
 
-def _read(connection: socket.socket, number: int) -> None:
-    while number:
-        number -= len(connection.recv(number))
+def _read(connection: socket.socket, size: int) -> None:
+    while size:
+        size -= len(connection.recv(size))
 
 
 def _bytes(traffic: ServiceTraffic) -> tuple[int, int]:
-    found = traffic.bytes
-    sizes = [] if isinstance(found, msgspec.UnsetType) else list(found.values())
+    counted = traffic.bytes
+    sizes = [] if isinstance(counted, msgspec.UnsetType) else list(counted.values())
     return sum(size.request for size in sizes), sum(size.response for size in sizes)
 
 

@@ -1,7 +1,7 @@
 """What the slices in the cluster do now is where connections go through real kube-proxies, and the proxies of nodes are
 found in what a real API server has of them.
 
-In each of three zones a node stands on one wire with a kube-proxy. The slices are the built-in controller's.
+Each of three zones has a node on one wire, with a kube-proxy. The slices are the built-in controller's.
 """
 
 import json
@@ -39,8 +39,8 @@ Shares = dict[str, float]
 """By address, the share of a node's connections."""
 
 
-def address_of(zone: str, number: int) -> str:
-    return f"10.{ZONES.index(zone) + 1}.0.{number + 1}"
+def address_of(zone: str, index: int) -> str:
+    return f"10.{ZONES.index(zone) + 1}.0.{index + 1}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,19 +53,19 @@ class Cluster:
     proxies: Mapping[str, KubeProxy]
 
     def decision(self, service: str, *flags: str) -> Object:
-        (found,) = decisions(self.plane, "-n", NAMESPACE, service, *flags)
-        return found
+        (only,) = decisions(self.plane, "-n", NAMESPACE, service, *flags)
+        return only
 
     def routed(self, zone: str, service: str) -> Shares:
         flags = ("-n", NAMESPACE, "--node", f"node-{zone}", "--as-is", "-o", "json", service)
         document = json.loads(self.plane.zoneward("route", *flags).stdout)
         assert document["proxy"] == "kube-proxy 1.37"
         chosen = [port.rpartition(":")[0] for port in document["ports"][0]["cluster"]]
-        return {each: 1 / len(chosen) for each in chosen}
+        return {endpoint: 1 / len(chosen) for endpoint in chosen}
 
     def serves(self, zone: str, service: str, shares: Shares) -> bool:
-        found = self.proxies[zone].endpoints(self.services[service], 80)
-        return {each.rpartition(":")[0] for each in found} == shares.keys()
+        selected = self.proxies[zone].endpoints(self.services[service], 80)
+        return {endpoint.rpartition(":")[0] for endpoint in selected} == shares.keys()
 
 
 def kube_proxy_manifest() -> str:
@@ -78,7 +78,7 @@ KUBE_PROXY: Final = "kube-system/kube-proxy"
 
 
 def schedule(plane: ControlPlane, daemon_set: str, *, nodes: int) -> None:
-    """Set the status that the DaemonSet controller writes once the Pods are ready on so many nodes."""
+    """Set the status that the DaemonSet controller writes once the Pods are ready on this number of nodes."""
     namespace, name = daemon_set.split("/")
     status = {
         "currentNumberScheduled": nodes,
@@ -99,13 +99,13 @@ def cluster() -> Iterator[Cluster]:
         nodes = {zone: bed.node(f"node-{zone}", pods=[f"10.{at}.0.0/16"]) for at, zone in enumerate(ZONES, start=1)}
         linux = {"kubernetes.io/os": "linux"}
         known = (
-            a_node(each.name, zone=zone, cpu=CPU[zone], address=each.addresses[0], labels=linux)
-            for zone, each in nodes.items()
+            a_node(zone_node.name, zone=zone, cpu=CPU[zone], address=zone_node.addresses[0], labels=linux)
+            for zone, zone_node in nodes.items()
         )
         pods = [
             a_pod(f"{zone}-{at}", namespace=NAMESPACE, node=f"node-{zone}", ips=[address_of(zone, at)], labels=LABELS)
-            for zone, number in PODS.items()
-            for at in range(number)
+            for zone, count in PODS.items()
+            for at in range(count)
         ]
         api.create_all([a_namespace(NAMESPACE), *known, *pods])
         created = [api.create(a_service(name, namespace=NAMESPACE, selector=LABELS, **wish))
@@ -120,7 +120,7 @@ def cluster() -> Iterator[Cluster]:
         proxies = {zone: KubeProxy(plane, node=node.name, network=node) for zone, node in nodes.items()}
         yield Cluster(
             plane,
-            services={each["metadata"]["name"]: each["spec"]["clusterIP"] for each in created},
+            services={zone_node["metadata"]["name"]: zone_node["spec"]["clusterIP"] for zone_node in created},
             clients={zone: node.pod(f"10.{at}.250.1") for at, (zone, node) in enumerate(nodes.items(), start=1)},
             proxies={zone: running.enter_context(proxy) for zone, proxy in proxies.items()},
         )
@@ -133,7 +133,7 @@ def test_now_is_where_connections_go(cluster: Cluster, service: str) -> None:
 
     cluster.plane.wait_until(is_listed, what="its slices")
     now = cluster.decision(service)["now"]
-    demand = {zone: each["demand"] for zone, each in cluster.decision(service)["zones"].items()}
+    demand = {zone: values_["demand"] for zone, values_ in cluster.decision(service)["zones"].items()}
     load: Counter[str] = Counter()
     in_zone = 0.0
     for zone, client in cluster.clients.items():
@@ -162,7 +162,7 @@ def test_the_optional_role_is_what_detection_needs(cluster: Cluster) -> None:
 @pytest.mark.parametrize(
     ("mode", "found"), [(BESIDE, "kube-proxy 1.37"), (INSTEAD, "zoneward")], ids=("beside", "instead")
 )
-def test_our_own_daemon_set_is_found_as_it_was_applied(cluster: Cluster, mode: str, found: str) -> None:
+def test_our_own_daemon_set_is_found_as_it_was_applied(cluster: Cluster, mode: str, detected: str) -> None:
     plane = cluster.plane
     for folder in (NAMESPACES, mode):
         plane.kubectl("apply", "--kustomize", str(DEPLOY / folder))
@@ -170,7 +170,7 @@ def test_our_own_daemon_set_is_found_as_it_was_applied(cluster: Cluster, mode: s
     # As the docs say: a kube-proxy that still runs on a node counts before any other.
     schedule(plane, KUBE_PROXY, nodes=0 if mode == INSTEAD else 3)
     try:
-        assert cluster.decision("same-zone")["now"]["proxies"] == {found: 3}
+        assert cluster.decision("same-zone")["now"]["proxies"] == {detected: 3}
     finally:
         schedule(plane, KUBE_PROXY, nodes=3)
         plane.kubectl("delete", "--kustomize", str(DEPLOY / mode), "--wait=false")

@@ -19,8 +19,8 @@ def test_numba_makes_of_every_function_what_it_is() -> None:
     """Groups, weights and measures are the same to the last bit on 300 random inputs."""
     pytest.importorskip("numba", reason="numba is an extra for the lab and the benchmarks")
     numpy = pytest.importorskip("numpy")
-    for each in drawn(300):
-        assert every_result(compile_function, numpy.array, each) == every_result(uncompiled, plain, each), each
+    for case in drawn(300):
+        assert every_result(compile_function, numpy.array, case) == every_result(uncompiled, plain, case), case
 
 
 # --- kept machine code ------------------------------------------------------------------------------------------------
@@ -73,20 +73,20 @@ def test_another_process_finds_machine_code_until_a_rule_changes(package: Path, 
     """What was kept of the lab's rules is found as long as no source is another; then it is left where it is."""
     path, cache = tmp_path / "program.py", tmp_path / "cache"
     environment = {"PYTHONPATH": str(package), "XDG_CACHE_HOME": str(cache)}
-    found, hits, directory = run_program(path, **environment)
-    assert (found, hits) == ([1.0], 0)
+    result, hits, directory = run_program(path, **environment)
+    assert (result, hits) == ([1.0], 0)
     files = kept_files(cache)
     assert len(files) == 2
     assert all(name.startswith(f"zoneward/{directory}/") for name in files)
-    assert run_program(path, **environment) == [found, 1, directory]
+    assert run_program(path, **environment) == [result, 1, directory]
     assert kept_files(cache) == files
     shutil.copytree(package, elsewhere := tmp_path / "elsewhere")
-    assert run_program(path, **environment | {"PYTHONPATH": str(elsewhere)}) == [found, 1, directory]
+    assert run_program(path, **environment | {"PYTHONPATH": str(elsewhere)}) == [result, 1, directory]
     assert kept_files(cache) == files
 
     without_own_groups(package)
-    found, hits, other = run_program(path, **environment)
-    assert (found, hits) == ([0.5], 0)
+    result, hits, other = run_program(path, **environment)
+    assert (result, hits) == ([0.5], 0)
     assert other != directory
     after = kept_files(cache)
     assert len(after) == 4

@@ -42,8 +42,10 @@ def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run(*command: str | Path, **environment: str) -> str:
     """Standard output. What make says about versions holds for its own environment, not for a user's."""
-    kept = {name: value for name, value in os.environ.items() if name != "PIP_CONSTRAINT"}
-    done = subprocess.run([str(each) for each in command], env=kept | environment, capture_output=True, text=True)
+    inherited = {name: value for name, value in os.environ.items() if name != "PIP_CONSTRAINT"}
+    done = subprocess.run(
+        [str(argument) for argument in command], env=inherited | environment, capture_output=True, text=True
+    )
     assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
     return done.stdout
 
@@ -142,8 +144,8 @@ def test_the_archive_runs_where_nothing_is_but_the_c_library_and_zlib(dist: Path
 @pytest.fixture
 def address(dist: Path) -> Iterator[str]:
     """Where the files of the release are served."""
-    with served(dist) as found:
-        yield found
+    with served(dist) as index:
+        yield index
 
 
 def test_krew_accepts_the_manifest_and_installs_a_plugin_that_plans(dist: Path, address: str, tmp_path: Path) -> None:

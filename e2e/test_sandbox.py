@@ -24,8 +24,8 @@ def endpoints(shop: Shop) -> dict[str, Object]:
 
 def comparable(shop: Shop) -> list[Object]:
     """The slices without what is never twice the same."""
-    found = shop.slices("cart")
-    for item in found:
+    written = shop.slices("cart")
+    for item in written:
         metadata: Object = item["metadata"]
         for name in ("name", "uid", "resourceVersion", "creationTimestamp", "generation", "managedFields"):
             metadata.pop(name, None)
@@ -35,7 +35,7 @@ def comparable(shop: Shop) -> list[Object]:
         for endpoint in item["endpoints"]:
             del endpoint["targetRef"]["uid"]
         item["endpoints"].sort(key=lambda endpoint: str(endpoint["addresses"]))
-    return found
+    return written
 
 
 def test_the_built_in_slice_controller_follows_pods_and_services_as_in_a_real_cluster(tmp_path: Path) -> None:
@@ -47,13 +47,13 @@ def test_the_built_in_slice_controller_follows_pods_and_services_as_in_a_real_cl
         written = []
         with Process(command, log=tmp_path / "controllers.log") as process:
             for shop in (Shop(sandbox.api, NAMESPACE), Shop(plane.api(), NAMESPACE)):
-                found = partial(endpoints, shop)
+                listed = partial(endpoints, shop)
                 shop.api.create_all([*a_shop(NAMESPACE, 9), CART])
-                wait_until(lambda found=found: len(found()) == 9, "nine endpoints", process)  # type: ignore[misc]
+                wait_until(lambda listed=listed: len(listed()) == 9, "nine endpoints", process)  # type: ignore[misc]
                 shop.make_ready("cart-0", False)
                 shop.api.delete(GONE)
                 wait_until(
-                    lambda found=found: len(found()) == 8 and not found()[address(0)]["conditions"]["ready"],  # type: ignore[misc]
+                    lambda listed=listed: len(listed()) == 8 and not listed()[address(0)]["conditions"]["ready"],  # type: ignore[misc]
                     "one is gone, and one is not ready",
                     process,
                 )

@@ -27,7 +27,9 @@ def test_each_struct_has_the_published_fields(control_plane: ControlPlane) -> No
     for group in GROUPS:
         published |= control_plane.api().get(f"/openapi/v3/{group}")["components"]["schemas"]
     for name, fields in json.loads(SCHEMA.read_text()).items():
-        full = OWN_NAMES.get(name) or next(each for each in published if each.endswith(f".v1.{name}"))
+        full = OWN_NAMES.get(name) or next(
+            published_name for published_name in published if published_name.endswith(f".v1.{name}")
+        )
         properties = published[full]["properties"]
         assert fields.keys() == properties.keys(), name
         for field, text in fields.items():

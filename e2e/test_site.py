@@ -50,8 +50,12 @@ async def test_nothing_keeps_people_from_reading_it(built: Path, tmp_path: Path)
                 for width, dark in SCREENS if page == READ[0] else SCREENS[::3]:
                     await tab.show(width=width, dark=dark)
                     await tab.open(f"{address}/dev/{page}")
-                    found = await tab.violations()
-                    assert [each for each in found if each[0] in {"serious", "critical"}] == [], (page, width, dark)
+                    problems = await tab.violations()
+                    assert [violation for violation in problems if violation[0] in {"serious", "critical"}] == [], (
+                        page,
+                        width,
+                        dark,
+                    )
                     assert await tab.tell("document.documentElement.scrollWidth") <= width, page
         assert {request for request in tab.requests if not request.startswith((address, "data:"))} == set()
 
@@ -73,7 +77,7 @@ async def test_the_search_finds_the_page_about_traffic_distribution(
 
 async def first_results(tab: Tab) -> list[str]:
     told = await tab.tell("[...document.querySelectorAll('#search-results li > a')].map(each => each.href)")
-    return [each.partition("/dev/")[2].partition("?")[0] for each in told[:5]]
+    return [path.partition("/dev/")[2].partition("?")[0] for path in told[:5]]
 
 
 @pytest.mark.parametrize("from_files", [False, True])

@@ -22,8 +22,8 @@ NAMESPACE = "shop"
 EVENTS = f"/apis/events.k8s.io/v1/namespaces/{NAMESPACE}/events"
 CONTROLLERS = ("endpoints-controller", *SLICE_CONTROLLERS)
 WITHOUT = tuple(name for name in CONTROLLERS if name != "endpointslice-controller")
-PODS = {f"cart-{number:02}": 20 for number in range(30)} | {"large": 300}
-NODES = {f"node-{zone}{number}": zone for zone in "abc" for number in (1, 2)}
+PODS = {f"cart-{index:02}": 20 for index in range(30)} | {"large": 300}
+NODES = {f"node-{zone}{index}": zone for zone in "abc" for index in (1, 2)}
 DISTRIBUTIONS = (None, "PreferSameZone", "PreferSameNode", "PreferClose")
 ANNOTATIONS: tuple[dict[str, str], ...] = (
     {"service.kubernetes.io/topology-mode": "Auto"},
@@ -39,10 +39,10 @@ MIRRORED = "mirrored"
 TAKE_OVER_PAGE = ROOT / "docs" / "take-over.md"
 
 
-def service(name: str, number: int) -> Object:
-    """Some without an address of their own, some with two."""
-    way = number % (len(DISTRIBUTIONS) + len(ANNOTATIONS))
-    more = {3: {"clusterIP": "None"}, 5: {"ipFamilyPolicy": "PreferDualStack"}}.get(number % 7, {})
+def service(name: str, index: int) -> Object:
+    """Some without a cluster IP, some with two."""
+    way = index % (len(DISTRIBUTIONS) + len(ANNOTATIONS))
+    more = {3: {"clusterIP": "None"}, 5: {"ipFamilyPolicy": "PreferDualStack"}}.get(index % 7, {})
     return a_service(
         name,
         namespace=NAMESPACE,
@@ -53,15 +53,15 @@ def service(name: str, number: int) -> Object:
     )
 
 
-def pod(name: str, service_number: int, number: int) -> Object:
-    ips = f"10.{service_number + 1}.{number // 250}.{number % 250 + 1}", f"fd00::{service_number + 1:x}:{number + 1:x}"
-    node = list(NODES)[number % len(NODES)]
-    return a_pod(f"{name}-{number}", namespace=NAMESPACE, node=node, ips=ips, labels={"app": name})
+def pod(name: str, service_number: int, index: int) -> Object:
+    ips = f"10.{service_number + 1}.{index // 250}.{index % 250 + 1}", f"fd00::{service_number + 1:x}:{index + 1:x}"
+    node = list(NODES)[index % len(NODES)]
+    return a_pod(f"{name}-{index}", namespace=NAMESPACE, node=node, ips=ips, labels={"app": name})
 
 
 def addresses(name: str) -> list[str]:
     at = list(PODS).index(name)
-    return [pod(name, at, number)["status"]["podIP"] for number in range(PODS[name])]
+    return [pod(name, at, pod_index)["status"]["podIP"] for pod_index in range(PODS[name])]
 
 
 class Cluster(Shop):
@@ -71,8 +71,8 @@ class Cluster(Shop):
 
     def fill(self) -> None:
         self.api.create_all([a_namespace(NAMESPACE), *(a_node(name, zone=zone) for name, zone in NODES.items())])
-        self.api.create_all(pod(name, at, number) for at, name in enumerate(PODS) for number in range(PODS[name]))
-        self.api.create_all(service(name, number) for number, name in enumerate(PODS))
+        self.api.create_all(pod(name, at, index) for at, name in enumerate(PODS) for index in range(PODS[name]))
+        self.api.create_all(service(name, index) for index, name in enumerate(PODS))
         self.api.create(a_service(MIRRORED, namespace=NAMESPACE))
         self.api.create(some_endpoints(MIRRORED, namespace=NAMESPACE))
 
@@ -98,7 +98,7 @@ class Cluster(Shop):
     def all_conditions(self) -> set[str]:
         """Types of all that are in Services' status."""
         services = self.items("/api/v1/{}/services")
-        return {one["type"] for each in services for one in each["status"].get("conditions") or ()}
+        return {one["type"] for service in services for one in service["status"].get("conditions") or ()}
 
     def is_contested(self) -> bool:
         """Whether an Event of every Service says so."""
@@ -134,7 +134,7 @@ class Cluster(Shop):
         """Taken over from the built-in controller."""
         self.restart_built_in(*WITHOUT)
         with ZonewardController(self.plane, *flags) as controller:
-            controller.wait_until(lambda: self.all_managers() == {manager}, what="all slices ours")
+            controller.wait_until(lambda: self.all_managers() == {manager}, what="all slices are Zoneward's")
             yield controller
 
 
@@ -149,7 +149,7 @@ def shop() -> Iterator[Cluster]:
 
 
 def is_complete(plane: ControlPlane) -> bool:
-    """Whether `zoneward plan --compat=upstream` has no slice to create or to update: ours it would delete."""
+    """Whether `zoneward plan --compat=upstream` has no slice to create or to update: it would delete Zoneward's."""
     left = to_write(plane, "-A", "--compat=upstream").values()
     return not any({"create", "update"} & writes.keys() for writes in left)
 
@@ -174,14 +174,14 @@ def test_every_service_is_taken_over_and_none_misses_an_endpoint(shop: Cluster) 
     assert shop.mirrored() == mirrored
 
 
-@pytest.mark.parametrize("late", ["theirs", "ours"])
+@pytest.mark.parametrize("late", ["built-in", "zoneward"])
 def test_where_both_run_it_is_said_and_ours_go_once_theirs_are_complete(shop: Cluster, late: str) -> None:
     shop.api.request("DELETE", EVENTS)
     with shop.recording() as recording, ExitStack() as ends:
-        if late == "theirs":
+        if late == "built-in":
             controller = ends.enter_context(shop.ours())
         ends.enter_context(shop.flipping(*FLIPS, period=0.2))
-        if late == "theirs":
+        if late == "built-in":
             shop.restart_built_in(*CONTROLLERS)
         else:
             controller = ends.enter_context(ZonewardController(shop.plane))
@@ -190,7 +190,7 @@ def test_where_both_run_it_is_said_and_ours_go_once_theirs_are_complete(shop: Cl
         assert controller.get("/healthz")[0] == 200
         assert controller.metric(CONTESTED) == len(PODS)
         assert controller.told("the built-in controller writes slices of a Service of ours: keeping off")
-        controller.wait_until(lambda: shop.all_managers() == {names.BUILT_IN_MANAGER}, what="ours gone")
+        controller.wait_until(lambda: shop.all_managers() == {names.BUILT_IN_MANAGER}, what="Zoneward's slices gone")
         controller.wait_until(lambda: not shop.all_conditions(), what="our conditions gone")
         assert controller.terminate() == 0
     check(recording)
@@ -227,7 +227,7 @@ def uids(shop: Cluster) -> set[str]:
 
 
 def go_back(shop: Cluster) -> None:
-    """The built-in controller goes on with the slices that are there, which have our annotation until it is removed."""
+    """The built-in controller keeps the existing slices. They keep Zoneward's annotation until it is removed."""
     shop.restart_built_in(*CONTROLLERS)
     shop.plane.wait_until(lambda: not shop.zones_of_slices(), what="slices for all zones")
     (command,) = re.findall(r"^kubectl (annotate endpointslices .*)$", TAKE_OVER_PAGE.read_text(), re.MULTILINE)

@@ -51,19 +51,19 @@ PAIRS: Final = [(server, writer) for server in MINORS for writer in (ZONEWARD, *
 """An API server, and whose slices: Zoneward's, or those of a minor's built-in controller."""
 
 
-def pod(node: str, number: int, *, ready: bool = True) -> Object:
-    address = f"10.{list(NODES).index(node) + 1}.0.{number + 1}"
-    return a_pod(f"cart-{node}-{number}", namespace=NAMESPACE, node=node, ips=[address], labels=LABELS, ready=ready)
+def pod(node: str, index: int, *, ready: bool = True) -> Object:
+    address = f"10.{list(NODES).index(node) + 1}.0.{index + 1}"
+    return a_pod(f"cart-{node}-{index}", namespace=NAMESPACE, node=node, ips=[address], labels=LABELS, ready=ready)
 
 
 def addresses(*nodes: str) -> frozenset[str]:
-    return frozenset(f"{pod(node, number)['status']['podIP']}:8080" for node in nodes for number in range(PODS))
+    return frozenset(f"{pod(node, index)['status']['podIP']}:8080" for node in nodes for index in range(PODS))
 
 
 def fill(plane: ControlPlane) -> None:
     api = plane.api()
     api.create_all([a_namespace(NAMESPACE), *(a_node(name, zone=zone, cpu="4") for name, zone in NODES.items())])
-    api.create_all(pod(node, number) for node in NODES for number in range(PODS))
+    api.create_all(pod(node, index) for node in NODES for index in range(PODS))
     # Our slices have hints for them, the built-in controllers' do not; no proxy uses them or minds.
     api.create_all(pod(node, PODS, ready=False) for node in NODES)
     for name, wish in SERVICES.items():
