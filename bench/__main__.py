@@ -42,7 +42,7 @@ BENCHMARKS: dict[str, str] = {
     "proxy-node": "proxy_services.node_of_many",
 }
 ALONE = {name for name in BENCHMARKS if name.startswith("proxy-")} - {"proxy-changes", "proxy-node"}
-"""Those that run in a network namespace of their own; the others that need one make some."""
+"""Benchmarks that run in a separate network namespace; others that need namespaces create them."""
 GROUPS: dict[str, tuple[str, ...]] = {
     tower: tuple(name for name in BENCHMARKS if name.startswith(f"{tower}-")) for tower in ("controller", "proxy")
 }
@@ -57,8 +57,8 @@ def main(names: list[str]) -> int:
         print(f"expected one of {known}, got {', '.join(sorted(unknown))}", file=sys.stderr)
         return 2
     missed = 0
-    for name in (each for given in names or BENCHMARKS for each in GROUPS.get(given, [given])):
-        for figure in (Figure(*each) for each in told_by(BENCHMARKS[name], alone=name in ALONE)):
+    for name in (member for given in names or BENCHMARKS for member in GROUPS.get(given, [given])):
+        for figure in (Figure(*values) for values in told_by(BENCHMARKS[name], alone=name in ALONE)):
             print(figure, flush=True)
             missed += not figure.holds
     return 1 if missed else 0

@@ -45,10 +45,10 @@ class ApiServer:
         data = None if body is None else _ENCODE(body)
         headers = {} if body is None else {"Content-Type": form}
         async with self._session.request(method, self._address + path, data=data, headers=headers) as answer:
-            told = await answer.read()
+            body = await answer.read()
             if answer.status // 100 != 2:
-                raise RuntimeError(f"{method} {path}: {answer.status}: {told[:400].decode(errors='replace')}")
-            return told
+                raise RuntimeError(f"{method} {path}: {answer.status}: {body[:400].decode(errors='replace')}")
+            return body
 
     async def patch_status(self, path: str, status: Object) -> None:
         await self.ask("PATCH", f"{path}/status", {"status": status}, form=_STRATEGIC)
@@ -100,9 +100,9 @@ class SliceView:
         """When an address was first listed as ready."""
 
     async def __aenter__(self) -> Self:
-        found = msgspec.json.decode(await self._server.ask("GET", self.path))
-        version = found["metadata"]["resourceVersion"]
-        for item in found["items"]:
+        listing = msgspec.json.decode(await self._server.ask("GET", self.path))
+        version = listing["metadata"]["resourceVersion"]
+        for item in listing["items"]:
             self._take("ADDED", msgspec.convert(item, EndpointSlice), time.perf_counter())
         self.writes = 0
         self._task = asyncio.create_task(self._watch(version))

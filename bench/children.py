@@ -1,4 +1,4 @@
-"""Parts of a benchmark as processes of their own, which end with it: what one takes does not count as another's."""
+"""Parts of a benchmark as separate processes, which end with it: the cost of one does not count as another's."""
 
 import asyncio
 import json
@@ -45,12 +45,12 @@ def _command(part: str, arguments: tuple[object, ...]) -> tuple[str, ...]:
     return sys.executable, "-m", "bench.children", part, json.dumps(arguments)
 
 
-async def _all(found: AsyncIterator[Any] | Awaitable[Any]) -> None:
-    if isinstance(found, AsyncIterator):
-        async for each in found:
-            _tell(each)
+async def _all(results: AsyncIterator[Any] | Awaitable[Any]) -> None:
+    if isinstance(results, AsyncIterator):
+        async for result in results:
+            _tell(result)
     else:
-        _tell(await found)
+        _tell(await results)
 
 
 def _tell(what: Any) -> None:
@@ -59,12 +59,12 @@ def _tell(what: Any) -> None:
 
 def _main(part: str, arguments: str) -> None:
     module, _, name = part.rpartition(".")
-    found = getattr(import_module(f"bench.{module}"), name)(*json.loads(arguments))
-    if isinstance(found, AsyncIterator | Awaitable):
-        asyncio.run(_all(found))
+    results = getattr(import_module(f"bench.{module}"), name)(*json.loads(arguments))
+    if isinstance(results, AsyncIterator | Awaitable):
+        asyncio.run(_all(results))
     else:
-        for each in found if isinstance(found, Iterator) else [found]:
-            _tell(each)
+        for result in results if isinstance(results, Iterator) else [results]:
+            _tell(result)
 
 
 if __name__ == "__main__":

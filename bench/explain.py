@@ -24,8 +24,8 @@ _APPROACHES = ("none", "Auto", "Balanced", "PreferSameZone", "local")
 def explain() -> Iterator[Figure]:
     """CPU time: with Pods in proportion, with most of them in one zone, and with so few in one that all is searched."""
     for approach in _APPROACHES:
-        for title, place in (("in proportion", node_of), ("most in b", _skewed), ("few in a", _few)):
-            pods = tuple(_on(pod(number), place(number)) for number in range(_SIZE))
+        for title, placement in (("in proportion", node_of), ("most in b", _skewed), ("few in a", _few)):
+            pods = tuple(_on(pod(index), placement(index)) for index in range(_SIZE))
             took = median(_milliseconds(approach, pods) for _ in range(_TIMES))
             yield Figure(f"explain {_SIZE} Pods, {title}, {approach}, median of {_TIMES}", took, "ms", _MOST_MS)
 
@@ -44,10 +44,10 @@ def _on(pod: Pod, node: str) -> Pod:
     return replace(pod, spec=replace(pod.spec, node_name=node))
 
 
-def _skewed(number: int) -> str:
-    return f"node-{'b' if number % 10 else 'a'}-{number % NODES_IN_ZONE}"
+def _skewed(index: int) -> str:
+    return f"node-{'b' if index % 10 else 'a'}-{index % NODES_IN_ZONE}"
 
 
-def _few(number: int) -> str:
-    zone = "a" if number % 100 == 0 else "bc"[number % 2]
-    return f"node-{zone}-{number % NODES_IN_ZONE}"
+def _few(index: int) -> str:
+    zone = "a" if index % 100 == 0 else "bc"[index % 2]
+    return f"node-{zone}-{index % NODES_IN_ZONE}"

@@ -41,8 +41,8 @@ class KernelEvents:
 
     def awaited(self, address: str) -> asyncio.Future[float]:
         """The moment (``time.perf_counter``) at which an IPv4 address is first in the rules."""
-        found = self._awaited[socket.inet_aton(address)] = asyncio.get_running_loop().create_future()
-        return found
+        future = self._awaited[socket.inet_aton(address)] = asyncio.get_running_loop().create_future()
+        return future
 
     def _read(self) -> None:
         while True:
@@ -51,7 +51,7 @@ class KernelEvents:
             except BlockingIOError:
                 return
             now = time.perf_counter()
-            for address in [each for each in self._awaited if each in data]:
+            for address in [awaited for awaited in self._awaited if awaited in data]:
                 future = self._awaited.pop(address)
                 if not future.done():
                     future.set_result(now)
@@ -62,6 +62,6 @@ class KernelEvents:
 
 
 def _changed(body: bytes) -> Iterator[tuple[bytes, bytes]]:
-    found = dict(attributes(body, GENERIC.size))
-    for _, element in attributes(found[ELEMENTS]):
-        yield found[SET], dict(attributes(element))[KEY]
+    fields = dict(attributes(body, GENERIC.size))
+    for _, element in attributes(fields[ELEMENTS]):
+        yield fields[SET], dict(attributes(element))[KEY]

@@ -42,7 +42,7 @@ class Figure:
 
 
 def run(command: Sequence[str], *, output: Path | None = None, tree: Path | None = None) -> Run:
-    """Run a command to its end; its output is dropped, or goes into a file. Raises if it fails.
+    """Run a command to its end; its output is dropped, or written to a file. Raises if it fails.
 
     CPU is that of all its processes. ``tree``: another checkout, whose source it runs.
     """
@@ -59,5 +59,5 @@ def run(command: Sequence[str], *, output: Path | None = None, tree: Path | None
 
 
 def quantile(values: Iterable[float], share: float) -> float:
-    some = sorted(values)
-    return some[int(len(some) * share)]
+    ordered = sorted(values)
+    return ordered[int(len(ordered) * share)]

@@ -10,8 +10,8 @@ from zoneward.routing.selection.address_ownership import AddressOwnership, Addre
 from zoneward.routing.selection.entry_budget import EntryBudget
 
 _SERVICES: Final = 200
-_ADDRESSES: Final = frozenset(f"203.0.113.{number}" for number in range(100))
-_PORTS: Final = frozenset(("tcp", number) for number in range(1, 101))
+_ADDRESSES: Final = frozenset(f"203.0.113.{index}" for index in range(100))
+_PORTS: Final = frozenset(("tcp", port) for port in range(1, 101))
 _CHANGES: Final = 20
 _MOST_SECONDS: Final = 5.6
 """kube-proxy v1.36 with these Services, from the list to the kernel."""
@@ -34,7 +34,7 @@ def shared_addresses() -> Iterator[Figure]:
     what = f"{_SERVICES} Services that share {len(_ADDRESSES)} external IPs x {len(_PORTS)} ports"
     yield Figure(f"{what}: owners", whole, "s", _MOST_SECONDS)
     yield Figure("  compared with half as many Services", whole / half, "times", _MOST_RATIO)
-    yield Figure("  the oldest one comes and goes", _change() * 1e3, "ms", _MOST_CHANGE)
+    yield Figure("  the oldest one is added and removed", _change() * 1e3, "ms", _MOST_CHANGE)
     what = f"{_SMALL_SERVICES:,} Services of one namespace, beyond its budget"
     yield Figure(what, _exceeded_budget(), "s", _MOST_BUDGET)
 
@@ -59,26 +59,26 @@ def _change() -> float:
 def _exceeded_budget() -> float:
     ages = random.Random(5).sample(range(_SMALL_SERVICES), _SMALL_SERVICES)
     budget, start = EntryBudget(), time.process_time()
-    for number, age in enumerate(ages):
+    for index, age in enumerate(ages):
         created = f"2026-01-01T00:00:00.{age:06}Z"
-        budget.set_entries(("team", f"service-{number}"), _ENTRIES, creation_timestamp=created)
+        budget.set_entries(("team", f"service-{index}"), _ENTRIES, creation_timestamp=created)
     return time.process_time() - start
 
 
 def _ownership(services: int) -> AddressOwnership:
     ownership = AddressOwnership()
-    for number in range(services):
-        key = "team", f"service-{number}"
-        for service in ownership.set_service(key, _request(number)):
+    for index in range(services):
+        key = "team", f"service-{index}"
+        for service in ownership.set_service(key, _request(index)):
             ownership.owned_by_others(service)
             ownership.conflicts(service)
     return ownership
 
 
-def _request(number: int) -> AddressRequest:
+def _request(index: int) -> AddressRequest:
     return AddressRequest(
-        cluster_ip=f"10.96.0.{number}",
+        cluster_ip=f"10.96.0.{index}",
         external=_ADDRESSES,
         ports=_PORTS,
-        creation_timestamp=f"2026-01-01T00:{number // 60:02}:{number % 60:02}Z",
+        creation_timestamp=f"2026-01-01T00:{index // 60:02}:{index % 60:02}Z",
     )

@@ -22,7 +22,7 @@ NODES_IN_ZONE: Final = 20
 
 def nodes() -> tuple[Node, ...]:
     """Sixty Nodes."""
-    zones = {f"node-{zone}-{number}": zone for zone in ZONES for number in range(NODES_IN_ZONE)}
+    zones = {f"node-{zone}-{index}": zone for zone in ZONES for index in range(NODES_IN_ZONE)}
     return tuple(structs.a_node(name, zone, cpu=ZONES[zone]) for name, zone in zones.items())
 
 
@@ -37,18 +37,18 @@ def service(approach: str) -> Service:
     return as_if_requested(structs.a_service(name="web"), approach, Configuration())
 
 
-def node_of(number: int) -> str:
+def node_of(index: int) -> str:
     """Of a Pod."""
-    return f"node-{tuple(ZONES)[number * 7 % 3]}-{number % NODES_IN_ZONE}"
+    return f"node-{tuple(ZONES)[index * 7 % 3]}-{index % NODES_IN_ZONE}"
 
 
-def address_of(number: int) -> str:
-    return f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}"
+def address_of(index: int) -> str:
+    return f"10.{index >> 16}.{index >> 8 & 255}.{index & 255}"
 
 
-def pod(number: int) -> Pod:
-    """Ready, each with an address of its own."""
-    return structs.a_pod(f"web-{number}", node_of(number), labels={"app": "web"}, ips=[address_of(number)])
+def pod(index: int) -> Pod:
+    """Ready, each with a separate address."""
+    return structs.a_pod(f"web-{index}", node_of(index), labels={"app": "web"}, ips=[address_of(index)])
 
 
 def flipped(pod: Pod) -> Pod:
@@ -69,6 +69,6 @@ def flipping(size: int, *, flips: int) -> Iterator[int]:
 
 
 def sets_request(demand: Sequence[int], supply: Sequence[int], *, objective: int) -> SetsRequest:
-    """What ``Balanced`` decides on for so many nodes and endpoints in each zone, with default settings."""
-    zones = tuple(f"zone-{number:02}" for number in range(len(demand)))
+    """The decision of ``Balanced`` for these numbers of nodes and endpoints in each zone, with default settings."""
+    zones = tuple(f"zone-{index:02}" for index in range(len(demand)))
     return SetsRequest(zones, tuple(demand), tuple(supply), (1, 5), objective, cost_table(ZoneCosts(), zones, {}))

@@ -85,9 +85,9 @@ def _fill(cache: Any, versions: Iterator[int]) -> None:
     for raw in msgspec.json.decode(large_snapshot("json").read_bytes(), type=_Items).items:
         resource = by_kind.get(msgspec.json.decode(raw)["kind"])
         if resource is not None:
-            thing: Any = msgspec.json.decode(raw, type=resource.struct)
-            metadata = replace(thing.metadata, resource_version=str(next(versions)))
-            cache.store(resource).put(replace(thing, metadata=metadata))
+            object_: Any = msgspec.json.decode(raw, type=resource.struct)
+            metadata = replace(object_.metadata, resource_version=str(next(versions)))
+            cache.store(resource).put(replace(object_, metadata=metadata))
 
 
 def _updated(plans: Any) -> float:
