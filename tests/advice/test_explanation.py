@@ -5,10 +5,11 @@ from tests.builders.structs import a_service, nodes_in, pods_in
 from tests.clusters import Cluster
 from tests.properties.random_clusters import clusters, examples
 
-from zoneward.advice.explanation import deciding_rule, explain_service
+from zoneward.advice.explanation import explain_service
 from zoneward.advice.node_proxies import same_proxy_everywhere
 from zoneward.advice.proxy_kinds import ZONEWARD_PROXY
 from zoneward.kube import names
+from zoneward.kube.objects import Service
 from zoneward.routing.rules import Reason
 
 NOBODY_DECIDES = {Reason.NOT_ASKED_FOR, Reason.BEING_DELETED}
@@ -19,7 +20,7 @@ NOBODY_DECIDES = {Reason.NOT_ASKED_FOR, Reason.BEING_DELETED}
 @given(clusters(most_pods=12))
 def test_the_rule_that_decided_is_one_that_refused_or_one_that_had_to_pass(cluster: Cluster) -> None:
     for family in cluster.plan().families:
-        decision, place = family.decision, deciding_rule(family)
+        decision, place = family.decision, family.decision.deciding
         if place is None:
             assert decision.reason in NOBODY_DECIDES, decision
             continue
@@ -68,3 +69,20 @@ def test_hints_of_the_built_in_controller_by_cpu_are_shown_where_zoneward_decide
     assert after.built_in_traffic is None, "Zoneward's controller is at work"
     without = cluster.with_(service=a_service("Auto"))
     assert explain_service(input_of(without), node_proxies=proxies).families[0].built_in_traffic is None
+
+
+@pytest.mark.parametrize(
+    ("service", "rule"),
+    [
+        (a_service(distribution="Bogus"), "traffic-distribution"),
+        (a_service("Bogus"), "annotation"),
+        (a_service(subsetting="Bogus"), "subsetting-annotation"),
+        (a_service(subsetting="Disabled"), "subsetting-annotation"),
+        (a_service(), "traffic-distribution"),
+    ],
+)
+def test_the_setting_with_the_unknown_value_is_the_rule_that_decided(service: Service, rule: str) -> None:
+    cluster = Cluster(service=service, nodes=nodes_in({"a": 1, "b": 1}), pods=pods_in({"a": 2, "b": 2}))
+    (family,) = cluster.plan().families
+    assert family.decision.deciding is not None
+    assert family.decision.rules[family.decision.deciding].rule == rule

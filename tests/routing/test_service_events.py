@@ -373,3 +373,9 @@ def test_conditions_are_those_of_the_family_that_speaks() -> None:
     assert [family.decision.active for family in ONE.plan().families] == [True, False]
     assert (ONE.plan().worst_family, NONE.plan().worst_family) == ("IPv6", "IPv4")
     assert [each.reason for each in NONE.plan().conditions] == ["Accepted", "Enabled"]
+
+
+def test_compat_upstream_reports_hints_that_the_api_server_does_not_store() -> None:
+    cluster = AUTO.with_(configuration=dataclasses.replace(Configuration().as_upstream(), stored_hints="none"))
+    (event,) = cluster.plan().events
+    assert (event.reason, "does not store hints" in event.message) == ("TopologyAwareHintsDisabled", True)

@@ -18,35 +18,9 @@ from zoneward.advice.proxy_kinds import ProxyKind
 from zoneward.advice.service_input import ServiceInput
 from zoneward.kube.adoption_marks import runs_zoneward
 from zoneward.kube.objects import Service
-from zoneward.routing.algorithms.heuristics import BALANCED, HEURISTICS
-from zoneward.routing.decision import Decision
-from zoneward.routing.rules import Reason
 from zoneward.routing.selection.expected_traffic import ExpectedTraffic
 from zoneward.slices.plan import FamilyPlan
 
-_DECIDING: Final[Mapping[Reason, tuple[str, ...]]] = {
-    Reason.NOT_ASKED_FOR: ("subsetting-annotation", "traffic-distribution", "annotation"),
-    Reason.UNKNOWN_VALUE: ("annotation", "subsetting-annotation", "traffic-distribution"),
-    Reason.TOPOLOGY_KEYS: ("topology-keys",),
-    Reason.EXTERNAL_TRAFFIC_POLICY_LOCAL: ("external-traffic-policy",),
-    Reason.NO_READY_NODES: ("ready-nodes",),
-    Reason.ONLY_CONTROL_PLANES: ("ready-nodes",),
-    Reason.NODE_WITHOUT_ZONE: ("node-zones",),
-    Reason.NODE_WITHOUT_CPU: ("node-cpu",),
-    Reason.ONE_ZONE: ("two-zones",),
-    Reason.NO_READY_ENDPOINTS: ("ready-endpoints",),
-    Reason.TOO_FEW_ENDPOINTS: ("enough-endpoints",),
-    Reason.OVERLOAD: ("overload-threshold",),
-    Reason.ENDPOINT_WITHOUT_ZONE: ("endpoint-zones",),
-    Reason.NO_SELECTOR: ("selector",),
-    Reason.BELOW_STARTING_THRESHOLD: ("starting-threshold",),
-    Reason.HINTS_WITHOUT_WEIGHTS: ("hint-weights",),
-    Reason.TOO_MANY_ZONES: ("zones-at-most", "hint-zones"),
-    Reason.CLUSTER_WIDE_IS_BEST: ("best-sets",),
-    Reason.BEING_DELETED: ("groups-of-deleted",),
-    Reason.HINTS_NOT_STORED: ("hints-stored",),
-}
-"""The rules that did not pass where a decision ended with a reason."""
 _STALE: Final = "With slices as planned nothing is dropped: zoneward check shows how those in the cluster differ."
 
 
@@ -62,7 +36,7 @@ class VerifiedFix:
 class FamilyExplanation:
     """One address family of a Service.
 
-    ``now`` is None where no slices are known. ``deciding`` is the index of the rule that decided. ``built_in`` says why
+    ``now`` is None where no slices are known. ``built_in`` says why
     the built-in controller, which is the one at work, gives no hints where Zoneward would; ``built_in_traffic`` is what
     comes of the hints that it gives by CPU, where Zoneward decides by another demand. ``aim`` is what the ``fixes``
     reach, None where nothing is to be fixed. ``limits`` say which changes of Pods are not possible, and ``unchecked``
@@ -75,7 +49,6 @@ class FamilyExplanation:
 
     now: CurrentTraffic | None
     planned: FamilyPlan
-    deciding: int | None
     built_in: str | None
     aim: str | None
     fixes: tuple[VerifiedFix, ...]
@@ -198,7 +171,6 @@ def _family(
     return FamilyExplanation(
         now=now,
         planned=family,
-        deciding=deciding_rule(family),
         built_in=built_in.decision.message if built_in is not None and not built_in.decision.active else None,
         aim=aim.about if aim is not None else None,
         fixes=tuple(VerifiedFix(fix, steps_of(fix, given, family.address_type)) for fix in fixes),
@@ -223,37 +195,6 @@ def _dropped_now(
         return None
     slices = [each for each in read.slices if each.address_type == address_type]
     return dropped_traffic(service, slices, now[address_type].traffic, read.cluster_state.demand)
-
-
-def deciding_rule(family: FamilyPlan) -> int | None:
-    """The index of the rule that decided: the one that refused, or the last that had to pass."""
-    decision = family.decision
-    if family.void_hints is not None:
-        return _last(decision, ("slices-of-others",), passed=False)
-    if decision.active:
-        return _last(decision, _passing(decision), passed=True)
-    return _last(decision, _DECIDING.get(decision.reason, ()), passed=False)
-
-
-def _passing(decision: Decision) -> tuple[str, ...]:
-    heuristic = HEURISTICS[decision.heuristic or ""]
-    if heuristic is BALANCED:
-        return "best-sets", "sets-in-force"
-    return ("overload-threshold", "upstream-allocation") if heuristic.balances else ("placement",)
-
-
-def _last(decision: Decision, rules: tuple[str, ...], *, passed: bool) -> int | None:
-    """The last of the rules by the first name that occurs; for gates and what upstream alone asks, the last refusal."""
-    for name in rules:
-        found = [place for place, rule in enumerate(decision.rules) if rule.rule == name and rule.passed == passed]
-        if found:
-            return found[-1]
-    others = [
-        place
-        for place, rule in enumerate(decision.rules)
-        if rule.passed == passed and (rule.rule.startswith("gate-") or rule.rule == "upstream-allocation")
-    ]
-    return others[-1] if others and not passed else None
 
 
 def _as_built_in(given: ServiceInput, family: FamilyPlan) -> FamilyPlan | None:

@@ -207,7 +207,7 @@ def _family(explanation: Explanation, family: FamilyExplanation) -> FamilyExplan
             load=load_view(family.load_change) if explanation.is_changed else msgspec.UNSET,
         ),
         rules=tuple(
-            ExplainedRuleView(rule.rule, rule.passed, rule.detail, place == family.deciding)
+            ExplainedRuleView(rule.rule, rule.passed, rule.detail, place == decision.deciding)
             for place, rule in enumerate(decision.rules)
         ),
         aim=family.aim,

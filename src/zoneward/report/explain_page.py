@@ -88,8 +88,8 @@ def _family(explanation: Explanation, family: FamilyExplanation) -> Iterator[Con
             "tr",
             tag("th", tag("code", rule.rule), scope="row"),
             tag("td", "yes" if rule.passed else "no"),
-            tag("td", rule.detail, *((tag("small", "this decided"),) if place == family.deciding else ())),
-            class_="deciding" if place == family.deciding else "rule",
+            tag("td", rule.detail, *((tag("small", "this decided"),) if place == decision.deciding else ())),
+            class_="deciding" if place == decision.deciding else "rule",
         )
         for place, rule in enumerate(decision.rules)
     ]

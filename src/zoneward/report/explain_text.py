@@ -243,7 +243,7 @@ def _uses(zone: ExpectedZoneTraffic, short: Mapping[str, str]) -> str:
 def _why(family: FamilyExplanation, width: int) -> Iterator[StyledText]:
     decision = family.planned.decision
     for place, rule in enumerate(decision.rules):
-        is_deciding = place == family.deciding
+        is_deciding = place == decision.deciding
         style = "bold" if is_deciding else "default" if rule.passed else "yellow"
         mark = f"{'>' if is_deciding else ' '} {'yes' if rule.passed else 'no '} "
         indent = len(mark) + _NAMES

@@ -79,7 +79,7 @@ def _check_zones(context: DecisionContext) -> Decision | None:
     if refusal is not None:
         return refusal
     zones = len({*context.demand.ready_zones, *context.endpoint_index.zones()})
-    if context.rules.record("zones-at-most", zones <= MAX_ZONES, f"{counted(zones, 'zone')}, {MAX_ZONES} at most"):
+    if context.rules.require("zones-at-most", zones <= MAX_ZONES, f"{counted(zones, 'zone')}, {MAX_ZONES} at most"):
         return None
     return context.build_inactive(Reason.TOO_MANY_ZONES, f"{zones} zones, {MAX_ZONES} at most")
 
@@ -111,7 +111,7 @@ def _record_best(
 ) -> None:
     limit = format_percent(settings.max_overload)
     sets = "all endpoints for all zones" if counts is None else _describe_sets(request, counts)
-    context.rules.record(
+    context.rules.decide(
         "best-sets",
         counts is not None,
         f"by {settings.objective}, at most {limit} above fair: {sets}; {_describe_measures(measures)}",
@@ -140,7 +140,8 @@ def _keep(context: DecisionContext, request: SetsRequest) -> SetCounts | None:
         context.rules.record("sets-in-force", False, "too far from the best for a few changes: made anew")
         return None
     detail = _describe_measures(measure_sets(request, kept))
-    context.rules.record("sets-in-force", True, f"kept, with as few changes as needed: {detail}")
+    note = context.rules.decide if best_allocation(request) is None else context.rules.record
+    note("sets-in-force", True, f"kept, with as few changes as needed: {detail}")
     return kept
 
 

@@ -22,7 +22,8 @@ class Decision:
     bounds per zone, only where `zoneward.slices.upstream_hints` has to set the hints. ``weights`` are for proxies that
     weigh zones, beside the hints. ``hints_settings`` are the settings that hints were balanced by. ``is_suspended``: it
     is not active only until something about Nodes or endpoints is known.
-    ``beside_subsetting``: the hints stay while subsetting, which is requested too, is not active.
+    ``beside_subsetting``: the hints stay while subsetting, which is requested too, is not active. ``deciding`` is the
+    index of the rule that decided: the one that refused, or the last one that had to pass.
     """
 
     approach: Approach
@@ -33,6 +34,7 @@ class Decision:
     endpoints: int
     allocation: Allocation | None
     rules: tuple[Rule, ...]
+    deciding: int | None = None
     moved: int = 0
     accepted: bool | None = None
     accepted_reason: Reason = Reason.ACCEPTED

@@ -101,7 +101,7 @@ class DecisionContext:
     def check_external_policy(self) -> Decision | None:
         """Endpoints may not serve other zones where traffic from outside stays on their node."""
         policy = self.service.spec.external_traffic_policy or "Cluster"
-        if self.rules.record("external-traffic-policy", policy != "Local", f"externalTrafficPolicy is {policy}"):
+        if self.rules.require("external-traffic-policy", policy != "Local", f"externalTrafficPolicy is {policy}"):
             return None
         return self.build_inactive(
             Reason.EXTERNAL_TRAFFIC_POLICY_LOCAL,
@@ -112,22 +112,22 @@ class DecisionContext:
         number, control_planes = len(self.demand.nodes), self.demand.control_planes
         if control_planes:
             detail = f"{counted(control_planes, 'ready control plane node')}, no other node is ready"
-            self.rules.record("ready-nodes", False, detail)
+            self.rules.require("ready-nodes", False, detail)
             return self.build_inactive(Reason.ONLY_CONTROL_PLANES, "only control plane nodes are ready")
-        if self.rules.record("ready-nodes", bool(number), counted(number, "ready node")):
+        if self.rules.require("ready-nodes", bool(number), counted(number, "ready node")):
             return None
         return self.build_inactive(Reason.NO_READY_NODES, "no node is ready")
 
     def check_ready_endpoints(self) -> Decision | None:
         number = self.ready_count
         detail = f"{counted(number, 'endpoint')} ready of {self.endpoint_index.total_count}"
-        if self.rules.record("ready-endpoints", bool(number), detail):
+        if self.rules.require("ready-endpoints", bool(number), detail):
             return None
         return self.build_inactive(Reason.NO_READY_ENDPOINTS, "no endpoint is ready")
 
     def check_zones(self, demand: Demand) -> Decision | None:
         zones = len(demand.zones)
-        if self.rules.record("two-zones", zones >= 2, f"nodes ready in {counted(zones, 'zone')}"):
+        if self.rules.require("two-zones", zones >= 2, f"nodes ready in {counted(zones, 'zone')}"):
             return None
         return self.build_inactive(Reason.ONE_ZONE, f"nodes are only ready in {counted(zones, 'zone')}")
 
@@ -170,10 +170,13 @@ class DecisionContext:
         *,
         assignment: Assignment | None = None,
         weights: ZoneWeights | None = None,
+        deciding: int | None = None,
     ) -> Decision:
         """All endpoints serve all zones. ``assignment`` has hints that slices keep nevertheless; ``weights`` are for
-        proxies that weigh zones."""
-        return self.build_decision(active=False, reason=reason, message=message, assignment=assignment, weights=weights)
+        proxies that weigh zones. ``deciding`` is the rule that decided, where a later one is marked."""
+        return self.build_decision(
+            active=False, reason=reason, message=message, assignment=assignment, weights=weights, deciding=deciding
+        )
 
     def build_decision(
         self,
@@ -186,6 +189,7 @@ class DecisionContext:
         moved: int = 0,
         ranges: dict[str, ZoneRange] | None = None,
         weights: ZoneWeights | None = None,
+        deciding: int | None = None,
     ) -> Decision:
         request = self.request
         assignment = Assignment(self.endpoint_index) if assignment is None else assignment
@@ -198,6 +202,7 @@ class DecisionContext:
             endpoints=self.ready_count + len(self.endpoint_index.shared_address),
             allocation=allocation,
             rules=self.rules.as_tuple(),
+            deciding=self.rules.deciding if deciding is None else deciding,
             moved=moved,
             accepted=request.accepted,
             accepted_reason=request.accepted_reason,

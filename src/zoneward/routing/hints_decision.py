@@ -74,7 +74,9 @@ def decide_own_zone(context: DecisionContext, heuristic: Heuristic) -> Decision:
         return dataclasses.replace(decision, reason=refusal.reason, message=message, rules=context.rules.as_tuple())
     # The other endpoints keep their hints: proxies ignore all of them while one is missing, and an endpoint that comes
     # and goes rewrites no other slice.
-    return context.build_inactive(refusal.reason, refusal.message, assignment=decision.assignment)
+    return context.build_inactive(
+        refusal.reason, refusal.message, assignment=decision.assignment, deciding=refusal.deciding
+    )
 
 
 def decide_as_upstream(context: DecisionContext) -> Decision:
@@ -82,9 +84,9 @@ def decide_as_upstream(context: DecisionContext) -> Decision:
     number = context.ready_count
     ranges = zone_ranges(context.demand, number)
     if isinstance(ranges, UpstreamRefusal):
-        context.rules.record("upstream-allocation", False, ranges.detail)
+        context.rules.require("upstream-allocation", False, ranges.detail)
         return context.build_inactive(ranges.reason, ranges.detail)
-    context.rules.record(
+    context.rules.decide(
         "upstream-allocation",
         True,
         "; ".join(f"{zone} {each.minimum} to {each.maximum}" for zone, each in ranges.items()),
@@ -107,7 +109,7 @@ def check_nodes(context: DecisionContext) -> Decision | None:
     """The refusal where a Node has no zone, or no CPU and the settings ask for that; else None."""
     demand = context.demand
     without_zone, without_cpu = demand.without_zone, demand.without_cpu
-    if not context.rules.record(
+    if not context.rules.require(
         "node-zones",
         not without_zone,
         describe_without(without_zone, "node", "zone label") or describe_new(demand) or "every ready node has a zone",
@@ -116,7 +118,7 @@ def check_nodes(context: DecisionContext) -> Decision | None:
     detail = describe_without(without_cpu, "node", "allocatable CPU")
     if without_cpu and demand.unit == "nodes":
         context.rules.record("node-cpu", True, f"{detail}: nodes are counted instead, in all zones")
-    elif not context.rules.record("node-cpu", not without_cpu, detail or "every ready node has allocatable CPU"):
+    elif not context.rules.require("node-cpu", not without_cpu, detail or "every ready node has allocatable CPU"):
         return context.build_inactive(Reason.NODE_WITHOUT_CPU, detail)
     return None
 
@@ -130,7 +132,7 @@ def describe_new(demand: Demand) -> str:
 def _count_refusal(context: DecisionContext) -> Decision | None:
     number, zones = context.ready_count, len(context.demand.zones)
     detail = f"{counted(number, 'endpoint')} for {counted(zones, 'zone')}"
-    if context.rules.record("enough-endpoints", number >= zones, detail):
+    if context.rules.require("enough-endpoints", number >= zones, detail):
         return None
     return context.build_inactive(Reason.TOO_FEW_ENDPOINTS, f"{detail}: fewer than one each")
 
@@ -141,7 +143,7 @@ def check_endpoint_zones(context: DecisionContext) -> Decision | None:
         bucket for bucket in context.endpoint_index.ready_buckets() if not bucket.zone
     )
     detail = describe_without(without, "endpoint", "zone", number=number)
-    if context.rules.record("endpoint-zones", not without, detail or "every ready endpoint has a zone"):
+    if context.rules.require("endpoint-zones", not without, detail or "every ready endpoint has a zone"):
         return None
     return context.build_inactive(Reason.ENDPOINT_WITHOUT_ZONE, detail)
 
@@ -177,7 +179,7 @@ def _allocate_and_place(context: DecisionContext, heuristic: Heuristic, threshol
     )
     if heuristic.balances:
         detail = _describe_minimums(context, threshold)
-        if not context.rules.record("overload-threshold", allocation is not None, detail):
+        if not context.rules.decide("overload-threshold", allocation is not None, detail):
             return None
     if allocation is None:
         return None
@@ -191,7 +193,8 @@ def _allocate_and_place(context: DecisionContext, heuristic: Heuristic, threshol
     moved = placed.count_moved(allocation.groups, zones, starts=not context.is_in_force(heuristic))
     at_home = sum(allocation.counts[zone * size + zone] for zone in range(size))
     away = sum(supply) - at_home
-    context.rules.record(
+    note = context.rules.record if heuristic.balances else context.rules.decide
+    note(
         "placement",
         True,
         f"{counted(at_home, 'endpoint')} serve their own zone, {away} another; {moved} moved",

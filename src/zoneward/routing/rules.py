@@ -52,16 +52,35 @@ class Rule(msgspec.Struct, frozen=True, gc=False):
 
 
 class RuleLog:
-    """The rules that one decision has recorded so far."""
+    """The rules that one decision has recorded so far. ``deciding`` is the index of the rule that decided."""
 
-    __slots__ = ("_rules",)
+    __slots__ = ("_rules", "deciding")
 
     def __init__(self) -> None:
         self._rules: list[Rule] = []
+        self.deciding: int | None = None
+
+    @property
+    def latest(self) -> int:
+        """The index of the rule that was recorded last."""
+        return len(self._rules) - 1
 
     def record(self, rule: str, passed: bool, detail: str) -> bool:
         """Append a rule, and return whether it passed."""
         self._rules.append(Rule(rule, passed, detail))
+        return passed
+
+    def require(self, rule: str, passed: bool, detail: str) -> bool:
+        """Append a rule that decides where it does not pass, and return whether it passed."""
+        self.record(rule, passed, detail)
+        if not passed:
+            self.deciding = self.latest
+        return passed
+
+    def decide(self, rule: str, passed: bool, detail: str) -> bool:
+        """Append the rule that decides, and return whether it passed."""
+        self.record(rule, passed, detail)
+        self.deciding = self.latest
         return passed
 
     def as_tuple(self) -> tuple[Rule, ...]:

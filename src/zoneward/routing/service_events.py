@@ -195,7 +195,8 @@ def upstream_events_of(
                 text = f"Topology Aware Hints has been disabled{where}"
                 events.append(ServiceEvent("Warning", UPSTREAM_DISABLED, text))
         elif not decision.active:
-            text = _UPSTREAM_MESSAGES[decision.reason].format(detail=decision.message) + where
+            words = _UPSTREAM_MESSAGES.get(decision.reason, "{detail}")
+            text = words.format(detail=decision.message) + where
             events.append(ServiceEvent("Warning", UPSTREAM_DISABLED, text))
         elif not populated:
             events.append(ServiceEvent("Normal", UPSTREAM_ENABLED, f"Topology Aware Hints has been enabled{where}"))

@@ -51,7 +51,7 @@ def decide_balanced(context: DecisionContext, heuristic: Heuristic) -> Decision:
         groups = _rebalance_fully(context, heuristic, homes)
     limit = format_percent(context.configuration.subsetting.overload_threshold)
     numbers = f"{counted(context.ready_count, 'endpoint')} for {counted(len(demand.zones), 'zone')}"
-    if not context.rules.record(
+    if not context.rules.decide(
         "overload-threshold", groups is not None, f"{heuristic.name}: {numbers}, below {limit}"
     ):
         return context.build_inactive(Reason.OVERLOAD, f"{numbers}: some endpoint would get {limit} or more above fair")
@@ -68,7 +68,7 @@ def decide_require_zone(context: DecisionContext, heuristic: Heuristic) -> Decis
     zones = {*demand.zones, *context.endpoint_index.zones()}
     if not zones:
         number, without = count_and_first_names(context.endpoint_index.ready_buckets())
-        context.rules.record("endpoint-zones", False, describe_without(without, "endpoint", "zone", number=number))
+        context.rules.require("endpoint-zones", False, describe_without(without, "endpoint", "zone", number=number))
         return context.build_inactive(Reason.ENDPOINT_WITHOUT_ZONE, "no endpoint and no node has a zone")
     homes = homes_of(context, demand, tuple(sorted(zones)), kept=False)
     groups = _rebalance_fully(context, heuristic, homes)
@@ -98,7 +98,9 @@ def _demand(context: DecisionContext) -> Demand:
 def _encoding_refusal(context: DecisionContext, heuristic: Heuristic) -> Decision | None:
     if context.configuration.subsetting.encoding != "hints":
         return None
-    if context.rules.record("hint-weights", not heuristic.weighs, f"hints for {heuristic.name}, which have no weights"):
+    if context.rules.require(
+        "hint-weights", not heuristic.weighs, f"hints for {heuristic.name}, which have no weights"
+    ):
         return None
     return context.build_inactive(Reason.HINTS_WITHOUT_WEIGHTS, f"{heuristic.name} needs weights, and hints have none")
 
@@ -116,7 +118,7 @@ def _threshold_refusal(context: DecisionContext, zones: int) -> Decision | None:
 
     needed = endpoints_needed(threshold, padding, zones, kept=kept)
     detail = f"{number}; {'on already, ' if kept else ''}{bound(kept=kept)}"
-    if context.rules.record(
+    if context.rules.require(
         "starting-threshold", has_enough_endpoints(context.ready_count, needed, padding, kept=kept), detail
     ):
         return None
@@ -238,7 +240,7 @@ def _decide_with_groups(
     if as_hints:
         most = max((len(group.zones) for group in allocation.groups), default=0)
         detail = f"{counted(most, 'zone')} in a hint, {MAX_ZONE_HINTS} at most"
-        if not context.rules.record("hint-zones", most <= MAX_ZONE_HINTS, detail):
+        if not context.rules.require("hint-zones", most <= MAX_ZONE_HINTS, detail):
             return context.build_inactive(Reason.TOO_MANY_ZONES, f"a group for {detail}")
         bucket_groups, endpoint_groups = _groups_by_bucket(groups.placed, allocation.groups)
         assignment = context.assign_hints(allocation, bucket_groups=bucket_groups, endpoint_groups=endpoint_groups)
@@ -259,7 +261,8 @@ def _decide_with_groups(
     away = sum(number for (unit, group), number in parts.items() if allocation.groups[group].zones != (unit.zone,))
     own = counted(context.ready_count - away, "endpoint")
     moved = groups.placed.count_moved(allocation.groups, homes.zones, starts=not context.is_in_force(heuristic))
-    context.rules.record("placement", True, f"{own} in their own zone's group, {away} in another; {moved} moved")
+    note = context.rules.record if heuristic.balances else context.rules.decide
+    note("placement", True, f"{own} in their own zone's group, {away} in another; {moved} moved")
     return context.build_decision(
         active=True,
         reason=Reason.ENABLED,

@@ -40,8 +40,12 @@ def decide(
     heuristic, refusal = context.request.heuristic, context.request.refusal
     if heuristic is None:
         if refusal is None:
-            return context.build_inactive(Reason.NOT_ASKED_FOR, "nothing is asked for: all endpoints serve all zones")
-        return context.build_inactive(refusal, context.request.refusal_detail)
+            return context.build_inactive(
+                Reason.NOT_ASKED_FOR,
+                "nothing is asked for: all endpoints serve all zones",
+                deciding=context.request.decided_by,
+            )
+        return context.build_inactive(refusal, context.request.refusal_detail, deciding=context.request.decided_by)
     decision = _decide_requested(context)
     if decision.active or not context.use_hints_instead(decision):
         return decision
@@ -78,7 +82,7 @@ def _refuse_hints_not_stored(context: DecisionContext, heuristic: Heuristic) -> 
         return None
     if stored == "none":
         message = "the API server does not store hints: its feature gate is off, or a webhook removes them"
-        context.rules.record("hints-stored", False, message)
+        context.rules.require("hints-stored", False, message)
         return context.build_inactive(Reason.HINTS_NOT_STORED, message)
     if not heuristic.node_hints:
         return None
@@ -86,12 +90,13 @@ def _refuse_hints_not_stored(context: DecisionContext, heuristic: Heuristic) -> 
     if not decision.active:
         return decision
     message = "the API server does not store hints for nodes: its feature gate is off, or a webhook removes them"
-    context.rules.record("hints-stored", False, message)
+    context.rules.require("hints-stored", False, message)
     return context.build_inactive(Reason.HINTS_NOT_STORED, message, assignment=decision.assignment)
 
 
-def decide_without_selector(*, ready: int, managers: tuple[str, ...], rules: tuple[Rule, ...]) -> Decision:
-    """The decision about a Service without a selector: its slices belong to ``managers``, who decide."""
+def decide_without_selector(*, ready: int, managers: tuple[str, ...], others: Rule | None) -> Decision:
+    """The decision about a Service without a selector: its slices belong to ``managers``, who decide. ``others`` is the
+    rule about these slices, None where there are none."""
     message = "no selector: its EndpointSlices are managed by others"
     rule = Rule("selector", False, f"{message} ({listed(managers) or 'there are none'})")
     return Decision(
@@ -102,7 +107,8 @@ def decide_without_selector(*, ready: int, managers: tuple[str, ...], rules: tup
         message=message,
         endpoints=ready,
         allocation=None,
-        rules=(rule, *rules),
+        rules=(rule,) if others is None else (rule, others),
+        deciding=0 if others is None or others.passed else 1,
     )
 
 
@@ -117,5 +123,6 @@ def without_slice_groups(decision: Decision, endpoint_index: EndpointIndex) -> D
         allocation=None,
         moved=0,
         rules=(*decision.rules, Rule("groups-of-deleted", False, message)),
+        deciding=len(decision.rules),
         assignment=Assignment(endpoint_index),
     )

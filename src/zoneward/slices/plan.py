@@ -50,7 +50,7 @@ from zoneward.slices.endpoints import (
 from zoneward.slices.existing import ExistingSlices, in_order
 from zoneward.slices.family_state import FamilyState
 from zoneward.slices.pack import pack
-from zoneward.slices.slice_rules import managers_of, rules_of_others, rules_of_slices
+from zoneward.slices.slice_rules import managers_of, rule_of_others, rules_of_slices
 
 # --- what goes in and what comes out ----------------------------------------------------------------------------------
 
@@ -60,7 +60,8 @@ class FamilyPlan:
     """The plan of one address family of a Service.
 
     ``replaced`` are slices of the built-in controller that ours replace; ``others`` are those of anybody else, which
-    are never written but count in selection.
+    are never written but count in selection. ``void_hints`` says why proxies ignore all hints of the decision; None
+    where they honor them.
     """
 
     service: Service = field(compare=False, repr=False)
@@ -70,13 +71,7 @@ class FamilyPlan:
     replaced: tuple[EndpointSlice, ...]
     others: tuple[EndpointSlice, ...]
     cluster_state: ClusterState = field(compare=False, repr=False)
-
-    @property
-    def void_hints(self) -> str | None:
-        """Why proxies ignore all hints of the decision, or None where they honor them."""
-        return next(
-            (rule.detail for rule in self.decision.rules if rule.rule == "slices-of-others" and not rule.passed), None
-        )
+    void_hints: str | None = None
 
     @property
     def slices(self) -> tuple[EndpointSlice, ...]:
@@ -258,7 +253,7 @@ def plan_decision(
     if state is not None:
         state.mark_clean((each for each in pending.slices if each.metadata.name not in touched), assignment)
     replaced, others = existing.replaced_and_others()
-    rules = rules_of_slices(
+    rules, voiding = rules_of_slices(
         service,
         endpoints,
         changes,
@@ -267,8 +262,18 @@ def plan_decision(
         node_hints=upstream or assignment.node_hints,
     )
     if rules:
-        decision = replace(decision, rules=(*decision.rules, *rules))
-    return FamilyPlan(service, endpoints.address_type, decision, changes, replaced, others, cluster_state)
+        deciding = decision.deciding if voiding is None else len(decision.rules) + voiding
+        decision = replace(decision, rules=(*decision.rules, *rules), deciding=deciding)
+    return FamilyPlan(
+        service,
+        endpoints.address_type,
+        decision,
+        changes,
+        replaced,
+        others,
+        cluster_state,
+        void_hints=None if voiding is None else rules[voiding].detail,
+    )
 
 
 def plan_families(
@@ -343,10 +348,12 @@ def plan_unmanaged(service: Service, slices: Iterable[EndpointSlice], cluster_st
     families = []
     for address_type in sorted({each.address_type for each in listed}) or address_types(service)[:1]:
         seen = tuple(each for each in listed if each.address_type == address_type)
+        rule = rule_of_others(seen) if seen else None
+        void_hints = rule.detail if rule is not None and not rule.passed else None
         decision = decide_without_selector(
-            ready=sum(map(is_ready, endpoints_of_all_ports(seen))),
-            managers=managers_of(seen),
-            rules=rules_of_others(seen),
+            ready=sum(map(is_ready, endpoints_of_all_ports(seen))), managers=managers_of(seen), others=rule
         )
-        families.append(FamilyPlan(service, address_type, decision, SliceChanges(), (), seen, state))
+        families.append(
+            FamilyPlan(service, address_type, decision, SliceChanges(), (), seen, state, void_hints=void_hints)
+        )
     return ServicePlan(service, tuple(families), (), ())

@@ -19,8 +19,8 @@ def rules_of_slices(
     *,
     zone_hints: bool,
     node_hints: bool,
-) -> tuple[Rule, ...]:
-    """The rules about Pods that are left out, ports, and slices.
+) -> tuple[tuple[Rule, ...], int | None]:
+    """The rules about Pods that are left out, ports, and slices, and the index of one that voids all hints.
 
     ``zone_hints`` and ``node_hints``: whether our slices may have such hints. Without them, no slice is looked into.
     """
@@ -34,12 +34,15 @@ def rules_of_slices(
         pods = listed(tuple(nsmallest(3, refused)), number=len(refused))
         detail = f"{counted(len(refused), 'pod')} left out: no EndpointSlice may have such an address ({pods})"
         rules.append(Rule("pod-addresses", False, detail))
+    voids_hints = None
     if others:
         written = changes.create, changes.update, changes.unchanged
         hints = [one.hints for slices in written for each in slices for one in each.endpoints or () if one.hints]
         hinted = zone_hints and bool(hints)
         nodes = node_hints and any(each.for_nodes for each in hints)
-        rules.extend(rules_of_others(others, hinted=hinted, nodes=nodes))
+        rule = rule_of_others(others, hinted=hinted, nodes=nodes)
+        voids_hints = None if rule.passed else len(rules)
+        rules.append(rule)
     if service.spec.internal_traffic_policy == "Local":
         rules.append(
             Rule(
@@ -52,7 +55,7 @@ def rules_of_slices(
         rules.append(
             Rule("proxied", False, "headless: clients choose among all addresses, hints are for DNS and others")
         )
-    return tuple(rules)
+    return tuple(rules), voids_hints
 
 
 def _target_rules(service: Service, endpoints: ServiceEndpoints) -> Iterator[Rule]:
@@ -69,15 +72,13 @@ def _target_rules(service: Service, endpoints: ServiceEndpoints) -> Iterator[Rul
             yield Rule("target-ports", False, f"{detail}: no container port is called {port.target_port!r}")
 
 
-def rules_of_others(others: Sequence[EndpointSlice], *, hinted: bool = True, nodes: bool = False) -> tuple[Rule, ...]:
+def rule_of_others(others: Sequence[EndpointSlice], *, hinted: bool = True, nodes: bool = False) -> Rule:
     """Slices of others count too: one ready endpoint without hints there voids all hints (KEP-2433 § Observability)."""
-    if not others:
-        return ()
     where = f"{listed(tuple(sorted(each.metadata.name for each in others)))} managed by {listed(managers_of(others))}"
     if hinted and any(_voids_hints(each, nodes=nodes) for each in others):
         detail = f"{where}: left alone; endpoints without such hints there void those of the Service"
-        return (Rule("slices-of-others", False, detail),)
-    return (Rule("slices-of-others", True, f"{where}: left alone, they count in selection"),)
+        return Rule("slices-of-others", False, detail)
+    return Rule("slices-of-others", True, f"{where}: left alone, they count in selection")
 
 
 def _voids_hints(each: EndpointSlice, *, nodes: bool) -> bool:

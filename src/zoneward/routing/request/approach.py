@@ -9,7 +9,7 @@ may be meant for another controller, or come with a chart. But hints that are re
 nothing: where no proxy of the cluster reads slice groups, and (`RequestedApproach.instead`) where it is not active.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from fractions import Fraction
 from typing import Final
@@ -65,7 +65,8 @@ class RequestedApproach:
     is None where the Service has no setting, else whether Zoneward understood all values, with why not;
     ``accepted_detail`` names them. ``starting_threshold`` is for subsetting, in endpoints per zone; ``hints`` are the
     settings of ``ProportionalZoneCPU`` and ``balanced`` those of ``Balanced``, with the Service's own number where it
-    has one; None for any other heuristic.
+    has one; None for any other heuristic. ``decided_by`` is the index of the rule that decided, where ``heuristic`` is
+    None.
     """
 
     approach: Approach
@@ -80,6 +81,7 @@ class RequestedApproach:
     balanced: BalancedSettings | None = None
     instead: "RequestedApproach | None" = None
     """For subsetting: the hints that are requested beside it, for when it is not active."""
+    decided_by: int | None = field(default=None, compare=False)
 
     @property
     def deciding(self) -> "RequestedApproach":
@@ -104,7 +106,7 @@ def requested_approach(
             or service.spec.traffic_distribution is not None
         )
         overridden = "spec.topologyKeys is set and overrides every newer setting"
-        requested = _refused(Reason.TOPOLOGY_KEYS, overridden)
+        requested = _refused(Reason.TOPOLOGY_KEYS, overridden, rules.latest)
         return requested if newer else replace(requested, accepted=None)
     if configuration.upstream:
         return _from_hints_settings(service, configuration, rules)
@@ -123,13 +125,17 @@ def requested_approach(
     if subsetting is None and hints.heuristic is None:
         default = _from_default(service, configuration, rules)
         return hints if default is None else _with_problem_of(default, hints)
-    return hints if subsetting is None else _with_problem_of(hints, subsetting)
+    if subsetting is None:
+        return hints
+    if hints.heuristic is None and hints.refusal is None:
+        hints = replace(hints, decided_by=subsetting.decided_by)
+    return _with_problem_of(hints, subsetting)
 
 
 # --- refusals and problems --------------------------------------------------------------------------------------------
 
 
-def _refused(reason: Reason, detail: str) -> RequestedApproach:
+def _refused(reason: Reason, detail: str, decided_by: int) -> RequestedApproach:
     """The Service requests something that it cannot get."""
     return RequestedApproach(
         Approach.CLUSTER_WIDE,
@@ -139,6 +145,7 @@ def _refused(reason: Reason, detail: str) -> RequestedApproach:
         accepted=False,
         accepted_reason=reason,
         accepted_detail=detail,
+        decided_by=decided_by,
     )
 
 
@@ -182,7 +189,7 @@ def _check_gates(
         needed.append(("prefer-same-traffic-distribution", "PreferSameTrafficDistribution", on))
     for rule, gate, on in needed:
         if not rules.record(f"gate-{rule}", on, f"{gate} is {'on' if on else 'off'}"):
-            return _refused(Reason.FEATURE_GATE_OFF, f"the feature gate {gate} is off")
+            return _refused(Reason.FEATURE_GATE_OFF, f"the feature gate {gate} is off", rules.latest)
     return requested
 
 
@@ -199,7 +206,7 @@ def _from_subsetting_annotation(
     setting = f"{names.SUBSETTING_ANNOTATION}: {value}"
     if value in names.SUBSETTING_DISABLED_VALUES:
         rules.record("subsetting-annotation", False, f"{setting} asks for none")
-        return RequestedApproach(Approach.CLUSTER_WIDE, None)
+        return RequestedApproach(Approach.CLUSTER_WIDE, None, decided_by=rules.latest)
     if value == names.SUBSETTING_REQUIRE:
         requested = RequestedApproach(Approach.SUBSETTING, REQUIRE_ZONE, accepted=True, accepted_detail=setting)
     elif value in names.SUBSETTING_AUTO_VALUES:
@@ -207,7 +214,7 @@ def _from_subsetting_annotation(
     else:
         problem = f"{names.SUBSETTING_ANNOTATION}: {quote_value(value)} is not a known value"
         rules.record("subsetting-annotation", False, f"{problem}, so it counts as Disabled")
-        return _refused(Reason.UNKNOWN_VALUE, problem)
+        return _refused(Reason.UNKNOWN_VALUE, problem, rules.latest)
     assert requested.heuristic is not None
     rules.record("subsetting-annotation", True, f"{setting} asks for {requested.heuristic.name}")
     return _check_gates(requested, configuration, rules)
@@ -268,7 +275,7 @@ def _subsetting(
 
 def _from_hints_settings(service: Service, configuration: Configuration, rules: RuleLog) -> RequestedApproach:
     """What the topology annotation requests, else ``spec.trafficDistribution``."""
-    unknown = None
+    unknown, unknown_rule = None, 0
     annotation = topology_annotation(service)
     heuristic = None
     if annotation is None:
@@ -283,6 +290,7 @@ def _from_hints_settings(service: Service, configuration: Configuration, rules: 
         else:
             unknown = f"{name}: {quote_value(value)} is not a known value"
             rules.record("annotation", False, f"{unknown}, so it counts as not set")
+            unknown_rule = rules.latest
     distribution = service.spec.traffic_distribution
     if annotation is not None and heuristic is not None:
         if distribution is not None:
@@ -296,7 +304,7 @@ def _from_hints_settings(service: Service, configuration: Configuration, rules: 
     if unknown is None:
         return requested
     if requested.heuristic is None:
-        return _refused(Reason.UNKNOWN_VALUE, unknown)
+        return _refused(Reason.UNKNOWN_VALUE, unknown, unknown_rule)
     return with_problem(requested, Reason.UNKNOWN_VALUE, unknown)
 
 
@@ -321,14 +329,15 @@ def _annotation_heuristic(name: str, value: str, configuration: Configuration) -
 def _from_distribution(value: str | None, configuration: Configuration, rules: RuleLog) -> RequestedApproach:
     if value is None:
         rules.record("traffic-distribution", False, "spec.trafficDistribution is not set")
-        return RequestedApproach(Approach.CLUSTER_WIDE, None)
+        return RequestedApproach(Approach.CLUSTER_WIDE, None, decided_by=rules.latest)
     setting = f"spec.trafficDistribution: {value}"
     heuristic = DISTRIBUTION_HEURISTICS.get(value) or (None if configuration.upstream else find_heuristic(value))
     if heuristic is None:
         rules.record(
             "traffic-distribution", False, f"{quote_value(value)} is not a known value, so it counts as not set"
         )
-        return _refused(Reason.UNKNOWN_VALUE, f"spec.trafficDistribution: {quote_value(value)} is not a known value")
+        problem = f"spec.trafficDistribution: {quote_value(value)} is not a known value"
+        return _refused(Reason.UNKNOWN_VALUE, problem, rules.latest)
     rules.record("traffic-distribution", True, f"{value} asks for {heuristic.name}")
     requested = RequestedApproach(Approach.TRAFFIC_DISTRIBUTION, heuristic, accepted=True, accepted_detail=setting)
     return _check_gates(requested, configuration, rules, value=value)
