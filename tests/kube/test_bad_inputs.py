@@ -3,15 +3,15 @@
 from collections import Counter
 from collections.abc import Sequence
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.kube.bad_inputs import BAD_INPUTS, GOOD
 from tests.kube.documents import DOCUMENTS, FORMS, Document
 
-from zoneward.kube import object_reader
 from zoneward.kube.input_error import InputError
-from zoneward.kube.object_reader import read_objects
+from zoneward.kube.object_reader import HAND_WRITTEN_BYTES, read_objects
 
 
 @pytest.mark.parametrize(("data", "line"), BAD_INPUTS, ids=[line for _, line in BAD_INPUTS])
@@ -58,9 +58,34 @@ def test_whatever_is_done_to_good_input_it_is_read_or_refused_in_one_line(
     line = told(data)
     assert len(line) <= 300
     assert line.isprintable()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(object_reader, "_LARGE", 0)
-        assert told(data) == line, "as a large file"
+
+
+MACHINE_WRITTEN = {"padding": "x" * HAND_WRITTEN_BYTES}
+
+
+@pytest.mark.parametrize("kind", ["List", "PodList"])
+def test_large_list_is_read_and_reports_a_misfit_like_a_small_one(kind: str) -> None:
+    def a_list(*names: object, **fields: object) -> bytes:
+        items = [{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}} for name in names]
+        return msgspec.json.encode({"apiVersion": "v1", "kind": kind, **fields, "items": items})
+
+    large = a_list("a", "b", metadata=MACHINE_WRITTEN)
+    assert list(read_objects("a", large, skipped=Counter())) == list(
+        read_objects("a", a_list("a", "b"), skipped=Counter())
+    )
+    bad = a_list("a", 7, metadata=MACHINE_WRITTEN)
+    assert told(bad) == told(a_list("a", 7))
+    assert "items[1]: Pod without name: metadata.name: expected a string" in told(bad)
+    assert told(bad[:-1]).endswith("malformed JSON: the document is cut short")
+    # Two large documents are two documents.
+    assert len(list(read_objects("a", large + b"\n" + large, skipped=Counter()))) == 4
+
+
+def test_duplicate_keys_are_searched_up_to_the_size_that_a_person_may_write() -> None:
+    doubled = GOOD.replace(b'"metadata"', b'"metadata":{"name":"x"},"metadata"')
+    assert "metadata: expected each key once" in told(doubled)
+    assert "kind: expected each key once" in told(GOOD.replace(b'"kind"', b'"kind":"Pod","kind"'))
+    assert told(doubled + b" " * HAND_WRITTEN_BYTES) == ""
 
 
 @given(st.binary())

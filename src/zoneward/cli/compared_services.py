@@ -1,5 +1,6 @@
 """The selected Services of a snapshot, each with every approach: computed by several processes, in order."""
 
+import os
 import signal
 import sys
 from collections import Counter, deque
@@ -22,7 +23,6 @@ from zoneward.cli.planned_services import SelectedServices, select_services
 from zoneward.kube.gc_tuning import frozen_objects, without_gc
 from zoneward.kube.input_error import InputError
 from zoneward.kube.objects import Service
-from zoneward.kube.reading_processes import available_processes
 from zoneward.slices.comparison_memo import ComparisonMemo
 
 _CHUNK: Final = 50
@@ -117,7 +117,7 @@ def compare_services(
     """
     services = request.selected.services
     if processes is None:
-        processes = available_processes() if len(services) >= _LEAST else 1
+        processes = _available_processes() if len(services) >= _LEAST else 1
     size = _CHUNK * processes
     chunks = [services[start : start + size] for start in range(0, len(services), size)]
     with (
@@ -134,6 +134,11 @@ def compare_services(
 
 
 # --- processes --------------------------------------------------------------------------------------------------------
+
+
+def _available_processes() -> int:
+    """The number of cores where a process can fork; else 1."""
+    return (os.cpu_count() or 1) if hasattr(os, "fork") and sys.platform != "darwin" else 1
 
 
 @contextmanager

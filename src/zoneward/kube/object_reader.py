@@ -34,17 +34,16 @@ from zoneward.kube.proxy_programs import (
     reduce_daemon_set,
     reduce_pod,
 )
-from zoneward.kube.reading_processes import decode_items
 from zoneward.kube.struct_decoder import (
     FieldTree,
     ObjectHead,
     array_items,
     decode_object,
-    decode_probable,
     field_tree,
     merge_trees,
     object_head,
     object_title,
+    refuse_duplicate_keys,
 )
 from zoneward.kube.text_encoding import decode_text
 from zoneward.kube.workload_objects import WORKLOAD_KINDS, AnyObject, read_workload_object
@@ -57,35 +56,34 @@ _STRUCTS: Final = tuple(KINDS.values())
 _PROXY_STRUCTS: Final = tuple(PROXY_OBJECT_KINDS.values())
 _READ: Final[tuple[type[Object | ProxyObject], ...]] = (*_STRUCTS, *_PROXY_STRUCTS)
 _BLANK: Final = re.compile(rb"(?:\s|\xef\xbb\xbf)*(?:---[ \t]*\r?\n\s*(?=[{\[]))?")
-"""What may stand before a JSON document; before a YAML document only blanks, for the parser counts on the rest. Files
-that were put together have a byte order mark where each begins."""
+"""Text to skip before a JSON document. Concatenated files have a byte order mark at the start of each."""
 _NOT_JSON_AFTER: Final = 1 << 20
-"""A mistake further inside a document that looks like JSON is one: YAML is not tried, which would take a while."""
-_GUESSES: Final = 16
-_LARGE: Final = 1 << 24
-"""Text of so many bytes takes a while to go through."""
+"""Offset of a syntax error in a JSON document beyond which YAML is not tried, because that takes long."""
+_QUICK_HEAD: Final = re.compile(rb'\{\s*"apiVersion"\s*:\s*"([!#-\[\]-~]+)"\s*,\s*"kind"\s*:\s*"([!#-\[\]-~]+)"')
+"""How kubectl begins every object. With it, the decoder does not need to skim an object for its kind first."""
+HAND_WRITTEN_BYTES: Final = 10 << 20
+"""Size of text, in bytes, up to which a person may have written it: only that is searched for duplicate keys."""
 
 
 def read_objects(source: str, data: bytes | bytearray, *, skipped: Counter[str]) -> Iterator[AnyObject]:
-    """The Services, Nodes, Pods and EndpointSlices in the data, what says which proxies run on the nodes, and
-    workloads with what belongs to them, in the order in which they stand there.
+    """The Services, Nodes, Pods, EndpointSlices, objects of node proxies, and workload objects in the data, in order.
 
     JSON and YAML, single or many documents, any ``List`` and lists of lists, UTF-8 or UTF-16, gzipped or not.
-    ``source`` is what errors call the data. Objects of any other kind or version are counted in ``skipped``, as
-    ``apps/v1/Deployment``. Raises InputError, after what stands before the mistake.
+    ``source`` names the data in errors. Objects of any other kind or version are counted in ``skipped``, as
+    ``apps/v1/Deployment``. Raises InputError, after yielding the objects of all earlier documents.
     """
     text = decode_text(source, data)
-    del data  # a compressed original is of no more use
+    del data  # Free compressed data before decoding.
     number = 1
     try:
         for document in _documents(text):
             if isinstance(document, list):
-                yield from _each(document, "", (None, None), skipped)
+                yield from _list_objects(document, "", (None, None), skipped)
             elif document is not None:
                 yield from _objects(document, (None, None), skipped)
             number += 1
-    except FieldMismatch as misfit:
-        raise misfit.error(source, number) from None
+    except FieldMismatch as mismatch:
+        raise mismatch.error(source, number) from None
     except MalformedText as error:
         place = f"line {error.line}, column {error.column}"
         raise InputError(source, f"document {number}", place, error.problem) from None
@@ -97,7 +95,7 @@ def read_objects(source: str, data: bytes | bytearray, *, skipped: Counter[str])
 
 
 def _documents(text: bytes | bytearray) -> Iterator[object]:
-    """Undecoded JSON, the head of a large list, what YAML gave, a list of either, or None for an empty document."""
+    """Undecoded JSON, the head of a large list, YAML values, a list of either, or None for an empty document."""
     end = 0
     while (start := _start(text, end)) < len(text):
         if text[start] not in b"{[":
@@ -105,10 +103,10 @@ def _documents(text: bytes | bytearray) -> Iterator[object]:
                 raise MalformedText.at(text, start, "malformed JSON: trailing characters")
             yield from yaml_documents.documents(text, start=start, shape=_WANTED, take=_take)
             return
+        if not end and (whole := _whole_list(text, start)) is not None:
+            yield whole
+            return
         try:
-            if not end and (whole := _whole_list(text, start)) is not None:
-                yield whole
-                return
             try:
                 document, end = json_documents.next_document(text, start)
             except RecursionError:
@@ -119,13 +117,17 @@ def _documents(text: bytes | bytearray) -> Iterator[object]:
                 raise
             yield from _flow_style(text, start, error)
             return
+        if len(text) <= HAND_WRITTEN_BYTES:
+            refuse_duplicate_keys(document)
         yield array_items(document) if text[start] in b"[" else document
 
 
 def _whole_list(text: bytes | bytearray, start: int) -> ObjectHead | None:
-    """The head of a list, where the text is one large list and no more: to find its end first would be another way
-    through all of it. None where anything is not as it mostly is."""
-    if len(text) < _LARGE or text[start] not in b"{":
+    """The head of a large text that is a single list: to find the end of the document first takes another pass.
+
+    None for any other text; the usual path reads it or reports what is wrong.
+    """
+    if len(text) <= HAND_WRITTEN_BYTES or text[start] not in b"{":
         return None
     try:
         head = object_head(msgspec.Raw(memoryview(text)[start:]))
@@ -160,7 +162,7 @@ def _objects(value: object, default: _Kind, skipped: Counter[str]) -> Iterator[A
         return
     if isinstance(value, FieldMismatch):
         raise value
-    head = value if isinstance(value, ObjectHead) else object_head(value)
+    head = value if isinstance(value, ObjectHead) else _quick_head(value) or object_head(value)
     version, kind = head.api_version or default[0], head.kind or default[1]
     if not kind:
         raise FieldMismatch("kind", "a kind such as Service", "nothing")
@@ -182,7 +184,7 @@ def _objects(value: object, default: _Kind, skipped: Counter[str]) -> Iterator[A
     if kind.endswith("List"):
         item = (None, None) if kind == "List" else (version, kind.removesuffix("List"))
         if isinstance(head.items, list | None):
-            yield from _each(head.items or (), "items", item, skipped)
+            yield from _list_objects(head.items or (), "items", item, skipped)
             return
         if kind == "List" or item in KINDS:
             if head.items is msgspec.UNSET:
@@ -191,29 +193,21 @@ def _objects(value: object, default: _Kind, skipped: Counter[str]) -> Iterator[A
     skipped[f"{version}/{kind}"] += 1
 
 
-def _each(items: Sequence[object], field: str, default: _Kind, skipped: Counter[str]) -> Iterator[AnyObject]:
-    def decode(numbers: range, skipped: Counter[str]) -> Iterator[AnyObject]:
-        # Objects of a kind stand in a row. After some wrong guesses it is other JSON: with blanks, or of mixed kinds.
-        probable: type[Object] | None = None
-        guesses = _GUESSES
-        for index in numbers:
-            item = items[index]
-            try:
-                if probable is not None and guesses and isinstance(item, msgspec.Raw):
-                    found = decode_probable(item, probable)
-                    if found is not None:
-                        yield _checked(item, found)
-                        continue
-                    guesses -= 1
-                for each in _objects(item, default, skipped):
-                    probable = type(each) if isinstance(each, _STRUCTS) and not isinstance(each, ProxyPod) else None
-                    yield each
-            except FieldMismatch as misfit:
-                raise misfit.inside(f"{field}[{index}]") from None
+def _quick_head(value: object) -> ObjectHead | None:
+    """The head of an undecoded object that begins with it; None where the whole object has to be searched."""
+    match = _QUICK_HEAD.match(memoryview(value)) if isinstance(value, msgspec.Raw) else None
+    if match is None:
+        return None
+    known = match[1].decode(), match[2].decode()
+    return ObjectHead(*known, items=None) if known in KINDS else None
 
-    # Items of YAML are decoded already.
-    is_json = bool(items) and isinstance(items[0], msgspec.Raw)
-    yield from decode_items(len(items), decode, skipped, processes=None if is_json else 1)
+
+def _list_objects(items: Sequence[object], field: str, default: _Kind, skipped: Counter[str]) -> Iterator[AnyObject]:
+    for index, item in enumerate(items):
+        try:
+            yield from _objects(item, default, skipped)
+        except FieldMismatch as mismatch:
+            raise mismatch.inside(f"{field}[{index}]") from None
 
 
 def _struct(value: object, kind: type[Object]) -> Object:

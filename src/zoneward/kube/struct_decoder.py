@@ -8,7 +8,6 @@ import msgspec
 from msgspec.structs import fields
 
 from zoneward.kube.input_error import FieldMismatch, show
-from zoneward.kube.mirrors import written_again
 from zoneward.kube.objects import KINDS, Node, Object
 from zoneward.kube.text_encoding import is_half_a_pair
 from zoneward.kube.workload_objects import AnyObject, PersistentVolume
@@ -51,17 +50,7 @@ _ITEMS: Final = msgspec.json.Decoder(list[msgspec.Raw])
 _OBJECTS: Final[dict[type[Object], msgspec.json.Decoder[Object]]] = {
     kind: msgspec.json.Decoder(kind) for kind in KINDS.values()
 }
-_HEADS: Final = {
-    kind: (msgspec.Raw(msgspec.json.encode(version)), msgspec.Raw(msgspec.json.encode(name)))
-    for (version, name), kind in KINDS.items()
-}
 _SHAPES: Final = {kind: field_tree(kind) for kind in KINDS.values()}
-_TOP: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_COLON: Final = re.compile(rb"\\u003[aA]")
-_BETWEEN: Final = re.compile(rb"[ \t\r\n]*,[ \t\r\n]*")
-_LARGE_BLOCK: Final = 1 << 20
-_MOST_BESIDE_ITEMS: Final = 1 << 12
-_ENDS: Final = 64
 _DIGITS_OF_64_BITS: Final = 19
 
 
@@ -70,8 +59,6 @@ def object_head(value: object) -> ObjectHead:
     if isinstance(value, msgspec.Raw):
         try:
             head = _HEAD.decode(value)
-            if head.items and not _is_around(head.items, value) and _loses_a_field(value):
-                raise FieldMismatch("", "each field once", "one twice", subject=head.kind or "")
             return ObjectHead(head.api_version, head.kind, head.items)
         except msgspec.ValidationError:
             value = _untyped(value)
@@ -93,30 +80,11 @@ def array_items(array: msgspec.Raw) -> list[msgspec.Raw]:
 
 def decode_object(value: object, kind: type[Object]) -> Object:
     """The value as a struct. Raises FieldMismatch, with the field and the object's name, where it does not fit."""
-    obj = _decoded(value, kind)
-    if isinstance(value, msgspec.Raw):
-        _check_keys(value, obj)
-    return obj
-
-
-def decode_probable(value: msgspec.Raw, kind: type[Object]) -> Object | None:
-    """The value as a struct, where it is of a kind that it probably has; None where it is not, or where anything is not
-    as it mostly is. What is one in a row of its kind needs no look at its head first."""
-    try:
-        again = written_again(value, kind, _HEADS[kind])
-        if again is not None and len(again) == memoryview(value).nbytes:
-            return _OBJECTS[kind].decode(value)
-    except (msgspec.DecodeError, ValueError, RecursionError):
-        pass
-    return None
-
-
-def _decoded(value: object, kind: type[Object]) -> Object:
     if isinstance(value, msgspec.Raw):
         try:
             return _OBJECTS[kind].decode(value)
         except msgspec.ValidationError as error:
-            # What is wrong is looked up in the plain values; or it is a null, which is read on the way through them.
+            # A null counts as an absent field; otherwise the error needs the plain values.
             value = _untyped(value)
             if value is msgspec.UNSET:
                 raise _misfit(str(error), kind, value) from None
@@ -146,133 +114,83 @@ def _title(kind: type[msgspec.Struct], namespace: object, name: object) -> str:
     return f"{kind.__name__} {namespace if namespace and isinstance(namespace, str) else 'default'}/{name}"
 
 
-# --- keys that stand twice --------------------------------------------------------------------------------------------
+# --- duplicate keys ---------------------------------------------------------------------------------------------------
 
 
-class _KeyValuePairs(list[tuple[str, object]]):
-    """A JSON object with all that it says."""
+class _Pairs(list[tuple[str, Any]]):
+    """All keys of a JSON object with their values, duplicates included."""
 
 
-def _check_keys(raw: msgspec.Raw, obj: Object) -> None:
-    """Refuse JSON that says a field twice, of which a decoder keeps the last. Raises FieldMismatch.
+def refuse_duplicate_keys(document: msgspec.Raw) -> None:
+    """Refuse an object, or a list of objects, that sets a field twice: a decoder silently keeps the last value.
 
-    A decoder that keeps one of two loses a colon at least, so it is asked first whether what it keeps says as much as
-    the text: that takes a small part of the time that looking at all keys does.
+    Only fields that are read count. Raises FieldMismatch. It takes longer than decoding does: meant for files that a
+    person may have written.
     """
     try:
-        if _keeps_all_that_is_read(raw, type(obj)) or _keeps_all(text := bytes(raw)):
-            return
-        pairs = json.loads(
-            text.decode("utf-8", "replace"), object_pairs_hook=_KeyValuePairs, parse_int=str, parse_float=str
+        # As strings, numbers may have any length.
+        value = json.loads(
+            bytes(document).decode("utf-8", "replace"), object_pairs_hook=_Pairs, parse_int=str, parse_float=str
         )
-        field = _repeated(pairs, _SHAPES[type(obj)])
-    except RecursionError:
-        # What nobody reads may be nested deeper than is looked at.
+        _refuse_duplicates(value, "", "")
+    except (RecursionError, ValueError):
+        # Unread fields may nest deeper. What is malformed is reported by the decoder.
         return
-    if field is not None:
-        raise FieldMismatch(field, "each key once", "it twice", subject=object_title(obj))
 
 
-def _keeps_all_that_is_read(raw: msgspec.Raw, kind: type[Object]) -> bool:
-    again = written_again(raw, kind)
-    if again is None:
-        return False
-    # What was written without blanks is as long again.
-    return len(again) == memoryview(raw).nbytes or _has_as_many_colons(again, bytes(raw))
+def _refuse_duplicates(value: object, kind: str, version: str) -> None:
+    """``kind`` and ``version`` are for items of lists that do not state their own."""
+    if isinstance(value, list) and not isinstance(value, _Pairs):
+        for index, item in enumerate(value):
+            _refuse_item_duplicates(item, f"[{index}]", kind, version)
+    if not isinstance(value, _Pairs):
+        return
+    fields = dict(value)
+    kind, version = fields.get("kind") or kind, fields.get("apiVersion") or version
+    items = fields.get("items")
+    if isinstance(kind, str) and kind.endswith("List") and isinstance(items, list):
+        if len(fields) < len(value):
+            raise FieldMismatch("", "each field once", "one twice", subject=kind)
+        item_kind = kind.removesuffix("List")
+        for index, item in enumerate(items):
+            _refuse_item_duplicates(item, f"items[{index}]", item_kind, version if item_kind else "")
+        return
+    if field := _first_duplicate(value, {"apiVersion": None, "kind": None}):
+        raise FieldMismatch(field, "each key once", "it twice")
+    struct = KINDS.get((version, kind)) if isinstance(version, str) and isinstance(kind, str) else None
+    if struct is not None and (field := _first_duplicate(value, _SHAPES[struct])):
+        metadata = fields.get("metadata")
+        names = dict(metadata) if isinstance(metadata, _Pairs) else {}
+        title = _title(struct, names.get("namespace"), names.get("name"))
+        raise FieldMismatch(field, "each key once", "it twice", subject=title)
 
 
-def _keeps_all(text: bytes) -> bool:
-    """The same for an object with fields that no mirror knows."""
+def _refuse_item_duplicates(item: object, place: str, kind: str, version: str) -> None:
     try:
-        return _has_as_many_colons(msgspec.json.encode(msgspec.json.decode(text)), text)
-    except (ValueError, OverflowError):
-        # A number that is longer than those that are read.
-        return False
+        _refuse_duplicates(item, kind, version)
+    except FieldMismatch as mismatch:
+        raise mismatch.inside(place) from None
 
 
-def _has_as_many_colons(again: bytes | bytearray, text: bytes) -> bool:
-    return again.count(b":") == text.count(b":") and not _COLON.search(text)
-
-
-def _repeated(value: object, shape: FieldTree | None) -> str | None:
-    """The path of the first key that stands twice, of those that are read."""
-    if isinstance(value, _KeyValuePairs):
-        seen: set[str] = set()
-        for key, held in value:
+def _first_duplicate(value: object, shape: FieldTree | None) -> str | None:
+    """The path of the first duplicate key among the fields that are read."""
+    if isinstance(value, _Pairs):
+        keys: set[str] = set()
+        for key, inner_value in value:
             if shape is not None and key not in shape:
                 continue
-            if key in seen:
+            if key in keys:
                 return key
-            seen.add(key)
-            inner = _repeated(held, None if shape is None else shape[key])
+            keys.add(key)
+            inner = _first_duplicate(inner_value, None if shape is None else shape[key])
             if inner is not None:
                 return f"{key}{inner}" if inner.startswith("[") else f"{key}.{inner}"
     elif isinstance(value, list):
         for index, item in enumerate(value):
-            inner = _repeated(item, shape)
+            inner = _first_duplicate(item, shape)
             if inner is not None:
                 return f"[{index}].{inner}"
     return None
-
-
-def _loses_a_field(document: msgspec.Raw) -> bool:
-    """The same question about the top of a list, which may be large: its items are not looked into."""
-    fields = {key: memoryview(value) for key, value in _TOP.decode(document).items()}
-    kept = sum(1 + key.count(":") for key in fields)
-    largest = max(fields.values(), key=len)
-    whole = memoryview(document)
-    place = _only_place(largest, whole)
-    if place is None:
-        return _colons(whole) > kept + sum(map(_colons, fields.values()))
-    kept += sum(_colons(value) for value in fields.values() if value is not largest)
-    return _colons(whole[:place]) + _colons(whole[place + len(largest) :]) > kept
-
-
-def _is_around(items: list[msgspec.Raw], document: msgspec.Raw) -> bool:
-    """Whether a list says each field once, by what stands around its items: without another way through all of these.
-
-    False also where that is not known: where blanks between items differ, or much stands beside them.
-    """
-    around = _around(items, memoryview(document))
-    try:
-        return around is not None and not _loses_a_field(msgspec.Raw(around))
-    except ValueError:
-        # It was another place.
-        return False
-
-
-def _around(items: list[msgspec.Raw], whole: memoryview) -> bytes | None:
-    """What stands before and after the items, if they fit one place alone: with the same blanks between all of them."""
-    first, last = memoryview(items[0]), memoryview(items[-1])
-    start, end = bytes(first[:_ENDS]), bytes(last[-_ENDS:])
-    size = sum(memoryview(each).nbytes for each in items)
-    head = bytes(whole[: _MOST_BESIDE_ITEMS + len(start)])
-    found = []
-    place = head.find(start)
-    while place >= 0:
-        after = place + first.nbytes
-        between = _BETWEEN.match(bytes(whole[after : after + _ENDS])) if len(items) > 1 else None
-        to = place + size + (len(between[0]) * (len(items) - 1) if between else 0)
-        rest = len(whole) - to
-        if 0 <= rest <= _MOST_BESIDE_ITEMS - place and whole[to - len(end) : to] == end:
-            found.append(bytes(whole[:place]) + bytes(whole[to:]))
-        place = head.find(start, place + 1)
-    return found[0] if len(found) == 1 else None
-
-
-def _only_place(value: memoryview, whole: memoryview) -> int | None:
-    """Where a field's value stands, if it is nearly the whole document: by its ends, if they fit one place alone."""
-    rest = len(whole) - len(value)
-    if rest > _MOST_BESIDE_ITEMS:
-        return None
-    start, end = bytes(value[:_ENDS]), bytes(value[-_ENDS:])
-    head, tail = bytes(whole[: rest + len(start)]), bytes(whole[len(value) - len(end) :])
-    places = [place for place in range(rest + 1) if head.startswith(start, place) and tail.startswith(end, place)]
-    return places[0] if len(places) == 1 else None
-
-
-def _colons(text: memoryview) -> int:
-    return sum(bytes(text[at : at + _LARGE_BLOCK]).count(b":") for at in range(0, len(text), _LARGE_BLOCK))
 
 
 # --- what msgspec says, in our words ----------------------------------------------------------------------------------
