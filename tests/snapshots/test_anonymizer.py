@@ -1,8 +1,8 @@
-"""An anonymized snapshot holds nothing of what it was made from but what is said to stay, and keeps every order."""
+"""An anonymized snapshot contains only public values and pseudonyms, and keeps every order."""
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from ipaddress import ip_address
 from itertools import count
 from types import NoneType, UnionType
@@ -19,25 +19,39 @@ from zoneward.kube import names
 from zoneward.kube.adoption_marks import SELECTOR_ANNOTATION, effective_selector, has_selector_annotation
 from zoneward.kube.object_reader import read_objects
 from zoneward.kube.objects import (
+    KINDS,
+    PROXY_OBJECT_KINDS,
     Condition,
     EndpointSlice,
-    Node,
     NodeCondition,
     OwnerReference,
     Pod,
+    ProxyPod,
     Service,
     ServicePort,
     ServiceStatus,
     node_zone,
 )
+from zoneward.kube.struct_decoder import struct_of
 from zoneward.kube.validation import validate_endpoint_slice
+from zoneward.kube.workload_objects import (
+    WORKLOAD_KINDS,
+    ClaimTemplate,
+    ClaimTemplateMeta,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StatefulSet,
+    StatefulSetSpec,
+    WorkloadMeta,
+    WorkloadObject,
+)
 from zoneward.routing.algorithms.heuristics import HEURISTICS
 from zoneward.routing.request.annotations import NUMBER_ANNOTATIONS
 from zoneward.routing.request.approach import Approach
 from zoneward.routing.rules import Reason
 from zoneward.sample import cluster
 from zoneward.snapshots import public_values
-from zoneward.snapshots.anonymizer import anonymized
+from zoneward.snapshots.anonymizer import KEEP, TABLE, Rule, anonymized
 from zoneward.snapshots.cluster_snapshot import Snapshot
 from zoneward.snapshots.pseudonyms import NameCollector
 from zoneward.snapshots.snapshot_writer import iter_documents
@@ -109,17 +123,76 @@ def disguised(value: Any, form: str) -> Any:
 
 
 @pytest.mark.parametrize("form", [None, *SHAPED])
-@pytest.mark.parametrize("kind", [Service, Node, Pod, EndpointSlice])
-def test_no_text_of_any_field_is_left_even_if_it_looks_like_what_is_kept(kind: type, form: str | None) -> None:
-    thing = filled(kind, count(1))
-    snapshot = Snapshot.of([thing if form is None else disguised(thing, form)])
+@pytest.mark.parametrize("kind", TABLE, ids=lambda kind: kind.__name__)
+def test_no_text_of_any_field_gets_out_even_if_it_looks_public(kind: type, form: str | None) -> None:
+    secret = filled(kind, count(1))
+    snapshot = Snapshot.of([secret if form is None else disguised(secret, form)])
     for words, numbers in ((frozenset[str](), {}), (WORDS, NUMBERS)):
-        assert (
-            SECRET
-            not in msgspec.json.encode(
-                list(iter_documents(anonymized(snapshot, words=words, numbers=numbers)))
-            ).decode()
-        )
+        after = anonymized(snapshot, words=words, numbers=numbers)
+        assert SECRET not in msgspec.json.encode(list(iter_documents(after))).decode()
+
+
+# --- the table --------------------------------------------------------------------------------------------------------
+
+
+def rules_of(struct: Any, rules: Mapping[str, Rule], path: str = "") -> Iterator[tuple[str, Any, Rule | None]]:
+    """Path, type and rule of all fields of a kind, down to those that have a rule."""
+    for field in msgspec.structs.fields(struct):
+        at = f"{path}.{field.encode_name}" if path else field.encode_name
+        inner = struct_of(field.type)
+        if at in rules or inner is None:
+            yield at, field.type, rules.get(at)
+        else:
+            yield from rules_of(inner, rules, at)
+
+
+@pytest.mark.parametrize("kind", TABLE, ids=lambda kind: kind.__name__)
+def test_every_field_is_in_the_table_and_only_numbers_and_booleans_are_kept_as_they_are(kind: type) -> None:
+    rules = list(rules_of(kind, TABLE[kind]))
+    assert {path for path, _, _ in rules} == set(TABLE[kind])
+    assert [path for path, _, rule in rules if rule is None] == []
+    for path, annotation, rule in rules:
+        if rule is KEEP:
+            assert "str" not in str(annotation), path
+
+
+def test_every_kind_that_is_read_is_in_the_table() -> None:
+    assert set(TABLE) == {*KINDS.values(), ProxyPod, *PROXY_OBJECT_KINDS.values(), *WORKLOAD_KINDS.values()}
+
+
+@pytest.mark.parametrize("kind", WORKLOAD_KINDS.values(), ids=lambda kind: kind.__name__)
+def test_no_field_of_a_workload_is_lost(kind: type[WorkloadObject]) -> None:
+    before = filled(kind, count(1))
+    (after,) = anonymized(Snapshot.of([before])).workload_objects
+    kept = msgspec.to_builtins(before)
+    kept["metadata"].pop("resourceVersion")
+    if kind is PersistentVolume:
+        kept["metadata"].pop("namespace")
+    assert paths(msgspec.to_builtins(after)) == paths(kept)
+
+
+def paths(value: object, at: str = "") -> set[str]:
+    """The path of each field, with a placeholder for keys of labels."""
+    if isinstance(value, dict):
+        free = at.endswith(("labels", "Labels", "nodeSelector"))
+        return {path for key, inner in value.items() for path in paths(inner, f"{at}.{'*' if free else key}")}
+    if isinstance(value, list):
+        return {path for inner in value for path in paths(inner, f"{at}[]")}
+    return {at}
+
+
+def test_claims_of_a_stateful_set_are_still_its_claims() -> None:
+    templates = (ClaimTemplate(metadata=ClaimTemplateMeta(name="data")),)
+    meta = WorkloadMeta(name="db", namespace="shop")
+    stateful_set = StatefulSet(metadata=meta, spec=StatefulSetSpec(replicas=2, volume_claim_templates=templates))
+    claims = [
+        PersistentVolumeClaim(metadata=WorkloadMeta(name=f"data-db-{ordinal}", namespace="shop")) for ordinal in (0, 1)
+    ]
+    after, *bound = anonymized(Snapshot.of([stateful_set, *claims])).workload_objects
+    assert isinstance(after, StatefulSet)
+    (template,) = after.spec.volume_claim_templates or ()
+    stem = f"{template.metadata.name}-{after.metadata.name}"
+    assert [claim.metadata.name for claim in bound] == [f"{stem}-0", f"{stem}-1"]
 
 
 def sample() -> Snapshot:

@@ -16,11 +16,17 @@ FieldTree = dict[str, "FieldTree | None"]
 """The fields that are read of a mapping, or of each mapping in a list, and what is read of them; None: all of it."""
 
 
-def field_tree(annotation: object) -> FieldTree | None:
-    """The fields of the struct that a type is or holds, by their names on the wire."""
+def struct_of(annotation: object) -> type[msgspec.Struct] | None:
+    """The struct that a type is, or that is in it; None where there is none."""
     if isinstance(annotation, type) and issubclass(annotation, msgspec.Struct):
-        return {field.encode_name: field_tree(field.type) for field in fields(annotation)}
-    return next((shape for part in get_args(annotation) if (shape := field_tree(part)) is not None), None)
+        return annotation
+    return next((struct for part in get_args(annotation) if (struct := struct_of(part)) is not None), None)
+
+
+def field_tree(annotation: object) -> FieldTree | None:
+    """The fields of the struct that a type is or contains, by their names in JSON."""
+    struct = struct_of(annotation)
+    return None if struct is None else {field.encode_name: field_tree(field.type) for field in fields(struct)}
 
 
 def merge_trees(one: FieldTree | None, other: FieldTree | None) -> FieldTree | None:

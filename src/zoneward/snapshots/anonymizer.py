@@ -1,580 +1,617 @@
-"""Makes a snapshot that can be shared: decisions about it are the same, and it names nobody.
+"""Anonymizes a snapshot so that it can be shared: decisions about it are the same, and it names nobody.
 
-What stays is what is known and what decisions need: numbers, times, and of fields and annotations that hold a choice
-the values that somebody knows. What is unknown there becomes ``unknown-1``, which is as unknown. Replaced, each
-everywhere by the same and in the same order: names of objects, namespaces, hostnames, addresses, UIDs, names of ports,
-keys and values of labels and selectors, zones and regions that are not those of a cloud. Everything else is left out:
-other annotations, messages, conditions. Objects are built anew, so that a new field of theirs can't give anything away
-unseen; the tests fill every field with something secret.
+`TABLE` says for each field of each kind whether it is kept, replaced, or dropped. Objects are built from the table
+alone, so that a field that is not in it never gets out. Numbers, times, and values that Kubernetes or Zoneward define
+are kept. An unknown value becomes ``unknown-1``, which decisions do not know either. Names, namespaces, addresses,
+UIDs, names of ports, labels, and zones and regions that are not those of a cloud are replaced, everywhere by the same
+pseudonym and in the same order.
 """
 
-from collections.abc import Callable, Collection, Mapping
-from functools import partial
-from types import MappingProxyType
-from typing import Final
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import cache
+from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
 from zoneward.kube import names
+from zoneward.kube import objects as k8s
+from zoneward.kube import workload_objects as workloads
 from zoneward.kube.adoption_marks import SELECTOR_ANNOTATION, encode_selector
+from zoneward.kube.controller_lease import CONTROLLER_LEASE
 from zoneward.kube.demand_text import parse_demand
-from zoneward.kube.leader_labels import ACTIVE_LABELS, ROLE_LABELS
-from zoneward.kube.objects import (
-    Affinity,
-    Condition,
-    ConfigMap,
-    Container,
-    ContainerPort,
-    DaemonPodSpec,
-    DaemonPodTemplate,
-    DaemonSet,
-    DaemonSetSpec,
-    Endpoint,
-    EndpointPort,
-    EndpointSlice,
-    ForNode,
-    ForZone,
-    Hints,
-    LoadBalancerIngress,
-    LoadBalancerStatus,
-    Node,
-    NodeAffinity,
-    NodeCondition,
-    NodeInfo,
-    NodeMeta,
-    NodeSelector,
-    NodeSelectorRequirement,
-    NodeSelectorTerm,
-    NodeStatus,
-    ObjectKey,
-    ObjectMeta,
-    ObjectReference,
-    OwnerReference,
-    PlainMeta,
-    Pod,
-    PodIP,
-    PodMeta,
-    PodSpec,
-    PodStatus,
-    ProgramContainer,
-    ProxyPod,
-    ProxyPodSpec,
-    Service,
-    ServicePort,
-    ServiceSpec,
-    ServiceStatus,
-)
+from zoneward.kube.objects import Condition, ConfigMap, NodeCondition, ObjectKey, OwnerReference, ProgramContainer
 from zoneward.kube.proxy_programs import (
     CONFIG_MAPS,
     SWITCHES,
     SYSTEM_NAMESPACE,
     command_of,
     find_program,
-    owning_daemon_set,
     parse_gates,
     reduce_config_map,
 )
+from zoneward.kube.struct_decoder import struct_of
 from zoneward.kube.zone_weights import ZoneWeights, format_zone_weights, parse_zone_weights
-from zoneward.snapshots import public_values
+from zoneward.snapshots import public_values as public
 from zoneward.snapshots.cluster_snapshot import Snapshot
 from zoneward.snapshots.pseudonyms import NameCollector, NameKind, NameMap
-from zoneward.snapshots.workload_anonymizer import WorkloadAnonymizer
+
+NumberParsers = Mapping[str, Callable[[str], object]]
+"""By annotation, a function that returns None for text that decisions do not take for a number."""
+_MAX_ORDINALS: Final = 10_000
+
+
+def anonymized(snapshot: Snapshot, *, words: Collection[str] = (), numbers: NumberParsers | None = None) -> Snapshot:
+    """The same cluster with pseudonyms. Objects, names and addresses keep their order.
+
+    ``words``: the approaches, heuristics and reasons that decisions know by name. ``numbers``: the annotations that
+    hold a number. Any other text there may be a secret.
+    """
+    collector = NameCollector()
+    # The first pass collects all names, the second replaces them.
+    _Anonymizer(snapshot, collector, words, numbers or {}).snapshot()
+    return _Anonymizer(snapshot, collector.pseudonyms(), words, numbers or {}).snapshot()
+
+
+_Struct = TypeVar("_Struct", bound=msgspec.Struct)
+
+
+class _Anonymizer:
+    """Builds the objects of a snapshot with other names."""
+
+    def __init__(self, snapshot: Snapshot, pseudonyms: NameMap, words: Collection[str], numbers: NumberParsers) -> None:
+        self._snapshot = snapshot
+        self.name, self.slice_name = pseudonyms.name, pseudonyms.slice
+        self.words, self.numbers = frozenset(words), numbers
+        self.object: Any = None
+        """The object that contains the field."""
+        self.daemon_sets: dict[ObjectKey, str] = {}
+        for index, daemon_set in enumerate(snapshot.daemon_sets):
+            program = find_program(daemon_set.spec.template.spec.containers)
+            key = (daemon_set.metadata.namespace, daemon_set.metadata.name)
+            self.daemon_sets[key] = f"{program.program if program else 'other'}-{index}"
+        self.claims: dict[ObjectKey, tuple[str, str, int]] = {}
+        """Template, StatefulSet and ordinal of the claims of StatefulSets."""
+        for workload in snapshot.workload_objects:
+            if isinstance(workload, workloads.StatefulSet):
+                name, namespace = workload.metadata.name, workload.metadata.namespace
+                for template in workload.spec.volume_claim_templates or ():
+                    for ordinal in range(min(workload.spec.replicas or 1, _MAX_ORDINALS)):
+                        claim = f"{template.metadata.name}-{name}-{ordinal}"
+                        self.claims[namespace, claim] = (template.metadata.name, name, ordinal)
+
+    def snapshot(self) -> Snapshot:
+        before = self._snapshot
+        return Snapshot(
+            services=self._objects(k8s.Service, before.services),
+            nodes=self._objects(k8s.Node, before.nodes),
+            # A proxy's Pod becomes two: an endpoint of Services, and one that says which proxy runs on its Node.
+            pods=(*self._objects(k8s.Pod, before.pods), *self._objects(k8s.ProxyPod, before.proxy_pods)),
+            slices=self._objects(k8s.EndpointSlice, before.slices),
+            daemon_sets=self._objects(k8s.DaemonSet, before.daemon_sets),
+            config_maps=self._objects(ConfigMap, before.config_maps),
+            workload_objects=tuple(self._object(type(obj), obj) for obj in before.workload_objects),
+            lists_pods=before.lists_pods,
+            unread_workloads=before.unread_workloads,
+            lists_workloads=before.lists_workloads,
+        )
+
+    def _objects(self, kind: type[_Struct], objects: Iterable[_Struct]) -> tuple[_Struct, ...]:
+        return tuple(self._object(kind, obj) for obj in objects)
+
+    def _object(self, kind: type[_Struct], obj: _Struct) -> _Struct:
+        self.object = obj
+        return self._struct(kind, obj, kind, "")
+
+    def _struct(self, struct: type[_Struct], value: Any, kind: type[msgspec.Struct], path: str) -> _Struct:
+        """A new struct of the fields in the table. All other fields of ``value`` have no way into it."""
+        return struct(
+            **{field.name: self._field(field, getattr(value, field.name), kind) for field in _shape(struct, kind, path)}
+        )
+
+    def _field(self, field: "_Field", value: Any, kind: type[msgspec.Struct]) -> Any:
+        if value is None:
+            return None
+        if isinstance(value, tuple):
+            return tuple(new for item in value if (new := self._field(field, item, kind)) is not None)
+        if field.rule is not None:
+            return field.rule(value, self)
+        return self._struct(field.struct, value, kind, field.path)
+
+
+class _Field(NamedTuple):
+    """A field of a struct: with its rule, or with the struct that it holds."""
+
+    name: str
+    rule: "Rule | None"
+    struct: Any
+    path: str
+
+
+# --- rules ------------------------------------------------------------------------------------------------------------
+
+Rule = Callable[[Any, _Anonymizer], Any]
+"""What becomes of a value that is not None. For a list: of each item, which is left out if that is None."""
+
+
+def KEEP(value: Any, _: _Anonymizer) -> Any:  # noqa: N802
+    """For numbers and booleans."""
+    return value
+
+
+def DROP(_value: Any, _: _Anonymizer) -> None:  # noqa: N802
+    """For a field with all that it contains."""
+
+
+def pseudonym(kind: NameKind) -> Rule:
+    return lambda text, anonymizer: anonymizer.name(kind, text)
+
+
+def known(values: Collection[str], *, other: str | None = None) -> Rule:
+    """Keep a public value; any other becomes ``other``, or ``unknown`` with a number."""
+
+    def rule(text: str, anonymizer: _Anonymizer) -> str:
+        if text in values:
+            return text
+        return anonymizer.name("unknown", text) if other is None else other
+
+    return rule
+
+
+def public_part(convert: Callable[[Any], Any]) -> Rule:
+    """``convert`` returns what is public of a value."""
+    return lambda value, _: convert(value)
+
+
+def _setting(values: Collection[str]) -> Rule:
+    """A known value, or a heuristic: its name or ``<domain>/<heuristic>``."""
+
+    def rule(text: str, anonymizer: _Anonymizer) -> str:
+        is_known = text in values or text.removeprefix(f"{names.DOMAIN}/") in anonymizer.words
+        return text if is_known else anonymizer.name("unknown", text)
+
+    return rule
+
+
+# --- labels, selectors and owners -------------------------------------------------------------------------------------
 
 _LABEL_NAMES: Final[Mapping[str, NameKind]] = {
     names.SERVICE_NAME_LABEL: "service",
-    **dict.fromkeys(public_values.NODE_LABELS, "node"),
-    **dict.fromkeys(public_values.ZONE_LABELS, "zone"),
-    **dict.fromkeys(public_values.REGION_LABELS, "region"),
+    **dict.fromkeys(public.NODE_LABELS, "node"),
+    **dict.fromkeys(public.ZONE_LABELS, "zone"),
+    **dict.fromkeys(public.REGION_LABELS, "region"),
 }
-"""Labels whose values name something."""
 _OWNERS: Final[dict[str, NameKind]] = {
-    **dict.fromkeys(("Service", "Endpoints"), "service"),
+    "Service": "service",
+    "Endpoints": "service",
     "Node": "node",
     "DaemonSet": "owner",
     "StatefulSet": "workload",
 }
-"""Endpoints have the name of their Service."""
 
 
-Numbers = Mapping[str, Callable[[str], object]]
-"""By annotation: what reads its text, and returns None for what is no number there."""
-NO_NUMBERS: Final[Numbers] = MappingProxyType({})
+def _labels(values: Mapping[str, str], anonymizer: _Anonymizer) -> dict[str, str]:
+    return {_label_key(key, anonymizer): _label_value(key, value, anonymizer) for key, value in values.items()}
 
 
-def anonymized(snapshot: Snapshot, *, words: Collection[str] = (), numbers: Numbers = NO_NUMBERS) -> Snapshot:
-    """The same cluster with other names. The order of objects stays, and so does that of names and addresses.
-
-    ``words``: all that decisions know by name (approaches, heuristics, reasons), which may stand in settings and in
-    what was told of them. ``numbers``: the annotations that hold a number. What decisions do not take for one there is
-    no number to them, and may be a secret.
-    """
-    collector = NameCollector()
-    # The same walk twice: what is replaced in the second was met in the first.
-    _anonymize(snapshot, collector, words, numbers)
-    return _anonymize(snapshot, collector.pseudonyms(), words, numbers)
+def _label_key(key: str, anonymizer: _Anonymizer) -> str:
+    return key if key in public.KEPT_KEYS else anonymizer.name("key", key)
 
 
-def _anonymize(snapshot: Snapshot, known: NameMap, words: Collection[str], numbers: Numbers) -> Snapshot:
-    anonymizer = _Anonymizer(known, words, numbers)
-    daemon_sets = {
-        (each.metadata.namespace, each.metadata.name): _daemon_set_name(number, each)
-        for number, each in enumerate(snapshot.daemon_sets)
-    }
-    proxy_pods = (anonymizer.proxy_pod(pod, daemon_sets) for pod in snapshot.proxy_pods)
-    return Snapshot(
-        services=tuple(map(anonymizer.service, snapshot.services)),
-        nodes=tuple(map(anonymizer.node, snapshot.nodes)),
-        pods=(*map(anonymizer.pod, snapshot.pods), *proxy_pods),
-        slices=tuple(map(anonymizer.endpoint_slice, snapshot.slices)),
-        workload_objects=WorkloadAnonymizer(known.name, anonymizer, snapshot.workload_objects).objects(),
-        daemon_sets=tuple(map(anonymizer.daemon_set, daemon_sets.values(), snapshot.daemon_sets)),
-        config_maps=tuple(anonymizer.config_map(each) for each in snapshot.config_maps),
-        lists_pods=snapshot.lists_pods,
-        unread_workloads=snapshot.unread_workloads,
-        lists_workloads=snapshot.lists_workloads,
+def _label_value(key: str, value: str, anonymizer: _Anonymizer) -> str:
+    if public.is_public_label(key, value):
+        return value
+    return anonymizer.name(_LABEL_NAMES.get(key, "value"), value)
+
+
+def _requirement(value: k8s.NodeSelectorRequirement, anonymizer: _Anonymizer) -> k8s.NodeSelectorRequirement:
+    return k8s.NodeSelectorRequirement(
+        key=_label_key(value.key, anonymizer),
+        operator=known(public.OPERATORS)(value.operator, anonymizer),
+        values=tuple(_label_value(value.key, text, anonymizer) for text in value.values or ()),
     )
 
 
-def _daemon_set_name(number: int, each: DaemonSet) -> str:
-    program = find_program(each.spec.template.spec.containers)
-    return f"{program.program if program else 'other'}-{number}"
+def _owner(value: OwnerReference, anonymizer: _Anonymizer) -> OwnerReference:
+    kind = _OWNERS.get(value.kind)
+    other_kind, other_version = names.ANONYMIZED_OWNER
+    version = "apps/v1" if kind in ("owner", "workload") else "v1"
+    return OwnerReference(
+        api_version=version if kind else other_version,
+        kind=value.kind if kind else other_kind,
+        name=anonymizer.name(kind or "owner", value.name),
+        uid=anonymizer.name("uid", value.uid),
+        controller=value.controller,
+        block_owner_deletion=value.block_owner_deletion,
+    )
 
 
-class _Anonymizer:
-    """Builds the same objects with other names, which ``known`` provides."""
+# --- annotations ------------------------------------------------------------------------------------------------------
 
-    def __init__(self, known: NameMap, words: Collection[str], numbers: Numbers) -> None:
-        self._known = known
-        self._name = known.name
-        self._words = frozenset(words)
-        self._numbers = numbers
 
-    def _choice(self, value: str, known: Collection[str]) -> str:
-        return value if value in known else self._name("unknown", value)
+def _annotations(values: Mapping[str, str], anonymizer: _Anonymizer) -> dict[str, str] | None:
+    """The annotations that decisions read; None rather than an empty map, which would cause one more slice write."""
+    if not values:
+        return {}
+    converted = {key: _annotation(key, value, anonymizer) for key, value in values.items()}
+    return {key: value for key, value in converted.items() if value is not None} or None
 
-    def _maybe(self, value: str | None, known: Collection[str]) -> str | None:
-        return None if value is None else self._choice(value, known)
 
-    def _choices(self, values: tuple[str, ...] | None, known: Collection[str]) -> tuple[str, ...] | None:
-        return None if values is None else tuple(self._choice(each, known) for each in values)
+def _annotation(key: str, value: str, anonymizer: _Anonymizer) -> str | None:
+    if key in public.SETTINGS:
+        return str(_setting(public.SETTINGS[key])(value, anonymizer))
+    if key in anonymizer.numbers:
+        converted: str | None = value if anonymizer.numbers[key](value) is not None else None
+    elif key in _ANNOTATIONS:
+        converted = _ANNOTATIONS[key](value, anonymizer)
+    elif key == names.TRIGGER_TIME_ANNOTATION:
+        return value if public.is_time(value) else None
+    else:
+        return None
+    return anonymizer.name("unknown", value) if converted is None else converted
 
-    # --- metadata -----------------------------------------------------------------------------------------------------
 
-    def _meta(self, meta: ObjectMeta, name: str) -> ObjectMeta:
-        return ObjectMeta(
-            name=name,
-            namespace=self._name("namespace", meta.namespace),
-            uid=self._name("uid", meta.uid),
-            labels=self.labels(meta.labels),
-            annotations=self._annotations(meta.annotations),
-            owner_references=self._owners(meta.owner_references),
-            generation=meta.generation,
-            resource_version=public_values.kept_version(meta.resource_version),
-            creation_timestamp=public_values.kept_time(meta.creation_timestamp),
-            deletion_timestamp=public_values.kept_time(meta.deletion_timestamp),
-        )
+def _approach(value: str, anonymizer: _Anonymizer) -> str | None:
+    approach, slash, heuristic = value.removeprefix(names.SUSPENDED_PREFIX).partition("/")
+    is_known = approach in anonymizer.words and (not slash or heuristic in anonymizer.words)
+    return value if is_known else None
 
-    def labels(self, labels: Mapping[str, str] | None) -> dict[str, str] | None:
-        return (
-            {self._key(key): self._value(key, value) for key, value in labels.items()} if labels is not None else None
-        )
 
-    def _key(self, key: str) -> str:
-        return key if key in public_values.KEPT_KEYS else self._name("key", key)
+def _demand(value: str, anonymizer: _Anonymizer) -> str | None:
+    if parse_demand(value) is None:
+        return None
+    parts = (part.partition("=") for part in value.split(","))
+    return ",".join(f"{anonymizer.name('zone', zone.strip())}={share.strip()}" for zone, _, share in parts)
 
-    def _value(self, key: str, value: str) -> str:
-        if key == names.MANAGED_BY_LABEL and value in public_values.MANAGERS:
-            return value
-        if key == names.OS_LABEL and value in ("linux", names.WINDOWS):
-            return value
-        if (key in ROLE_LABELS and value.lower() in public_values.ROLES) or (
-            key in ACTIVE_LABELS and value in ("true", "false")
-        ):
-            return value
-        return self._name(_LABEL_NAMES.get(key, "value"), value)
 
-    def _annotations(self, annotations: dict[str, str] | None) -> dict[str, str] | None:
-        """Those that decisions read. Where none is left there are no annotations, rather than a map without any: a
-        slice with such a map would be written once more.
-        """
-        if not annotations:
-            return annotations
-        found = {key: self._annotation(key, value) for key, value in annotations.items()}
-        return {key: value for key, value in found.items() if value is not None} or None
+def _zones(value: str, anonymizer: _Anonymizer) -> str:
+    """``a,b=0.75``. A weight that is not a number stays invalid."""
 
-    def _annotation(self, key: str, value: str) -> str | None:
-        if key in public_values.SETTINGS:
-            return self._setting(value, public_values.SETTINGS[key])
-        if key in self._numbers:
-            return value if self._numbers[key](value) is not None else self._name("unknown", value)
-        if key == names.APPROACH_ANNOTATION:
-            return value if self._is_in_force(value) else self._name("unknown", value)
-        if key == names.DEMAND_ANNOTATION:
-            return self._demand(value)
-        if key == names.ZONES_ANNOTATION:
-            return ",".join(map(self._weighed, value.split(",")))
-        if key == names.ZONE_WEIGHTS_ANNOTATION:
-            return self._zone_weights(value)
-        if key == SELECTOR_ANNOTATION:
-            return self._mark(value)
-        if key == names.TRIGGER_TIME_ANNOTATION and public_values.is_time(value):
-            return value
+    def part(zone: str, equals: str, weight: str) -> str:
+        weight = weight if not weight or public.is_number(weight) else "x"
+        return anonymizer.name("zone", zone) + equals + weight
+
+    return ",".join(part(*text.partition("=")) for text in value.split(","))
+
+
+def _zone_weights(value: str, anonymizer: _Anonymizer) -> str | None:
+    weights = parse_zone_weights(value)
+    if weights is None:
         return None
 
-    def _setting(self, value: str, known: Collection[str]) -> str:
-        """A value that is known to everybody, or a heuristic, by its name or ``<domain>/<heuristic>``."""
-        name = value.removeprefix(f"{names.DOMAIN}/")
-        return value if value in known or name in self._words else self._name("unknown", value)
+    def zone(text: str) -> str:
+        return anonymizer.name("zone", text)
 
-    def _is_in_force(self, value: str) -> bool:
-        approach, slash, heuristic = value.removeprefix(names.SUSPENDED_PREFIX).partition("/")
-        return approach in self._words and (not slash or heuristic in self._words)
+    shares = {zone(start): {zone(end): share for end, share in row.items()} for start, row in weights.shares.items()}
+    return format_zone_weights(ZoneWeights(shares, {zone(name): count for name, count in weights.counts.items()}))
 
-    def _weighed(self, part: str) -> str:
-        """``a`` or ``a=0.75``; what is no number stays none."""
-        zone, equals, weight = part.partition("=")
-        return self._name("zone", zone) + equals + (weight if not weight or public_values.is_number(weight) else "x")
 
-    def _demand(self, value: str) -> str:
-        """Parts of zones; what is invalid stays so."""
-        if parse_demand(value) is None:
-            return self._name("unknown", value)
-        parts = (part.partition("=") for part in value.split(","))
-        return ",".join(f"{self._name('zone', zone.strip())}={part.strip()}" for zone, _, part in parts)
+def _adopted_selector(value: str, anonymizer: _Anonymizer) -> str | None:
+    try:
+        selector = msgspec.json.decode(value, type=dict[str, str])
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return None
+    return encode_selector(_labels(selector, anonymizer))
 
-    def _zone_weights(self, value: str) -> str:
-        """Weights of zones; what is invalid stays so."""
-        weights = parse_zone_weights(value)
-        if weights is None:
-            return self._name("unknown", value)
-        name = partial(self._name, "zone")
-        shares = {
-            name(start): {name(end): share for end, share in row.items()} for start, row in weights.shares.items()
-        }
-        counts = {name(zone): number for zone, number in weights.counts.items()}
-        return format_zone_weights(ZoneWeights(shares, counts)) or self._name("unknown", value)
 
-    def _mark(self, value: str) -> str:
-        """The selector of an adopted Service (`zoneward.kube.adoption_marks`); what is unreadable stays so."""
-        try:
-            selector = msgspec.json.decode(value, type=dict[str, str])
-        except (msgspec.MsgspecError, UnicodeError, RecursionError):
-            return self._name("unknown", value)
-        return encode_selector(self.labels(selector) or {})
+_ANNOTATIONS: Final[Mapping[str, Callable[[str, _Anonymizer], str | None]]] = {
+    names.APPROACH_ANNOTATION: _approach,
+    names.DEMAND_ANNOTATION: _demand,
+    names.ZONES_ANNOTATION: _zones,
+    names.ZONE_WEIGHTS_ANNOTATION: _zone_weights,
+    SELECTOR_ANNOTATION: _adopted_selector,
+}
+"""Functions that return None for text that decisions cannot read, which then becomes ``unknown``."""
 
-    def _owners(self, owners: tuple[OwnerReference, ...] | None) -> tuple[OwnerReference, ...] | None:
-        return tuple(map(self._owner, owners)) if owners is not None else None
 
-    def _owner(self, owner: OwnerReference) -> OwnerReference:
-        kind = _OWNERS.get(owner.kind)
-        anonymized_kind, anonymized_version = names.ANONYMIZED_OWNER
-        known_version = "apps/v1" if kind in ("owner", "workload") else "v1"
-        return OwnerReference(
-            api_version=known_version if kind else anonymized_version,
-            kind=owner.kind if kind else anonymized_kind,
-            name=self._name(kind or "owner", owner.name),
-            uid=self._name("uid", owner.uid),
-            controller=owner.controller,
-            block_owner_deletion=owner.block_owner_deletion,
-        )
+# --- other fields -----------------------------------------------------------------------------------------------------
 
-    # --- Service ------------------------------------------------------------------------------------------------------
 
-    def service(self, service: Service) -> Service:
-        spec, status = service.spec, service.status
-        return Service(
-            metadata=self._meta(service.metadata, self._name("service", service.metadata.name)),
-            spec=ServiceSpec(
-                type=self._maybe(spec.type, public_values.SERVICE_TYPES),
-                selector=self.labels(spec.selector),
-                cluster_ip=self._cluster_ip(spec.cluster_ip) if spec.cluster_ip is not None else None,
-                cluster_ips=tuple(map(self._cluster_ip, spec.cluster_ips)) if spec.cluster_ips is not None else None,
-                ip_families=self._choices(spec.ip_families, public_values.FAMILIES),
-                ports=tuple(map(self._service_port, spec.ports)) if spec.ports is not None else None,
-                external_ips=self._addresses(spec.external_ips),
-                publish_not_ready_addresses=spec.publish_not_ready_addresses,
-                internal_traffic_policy=self._maybe(spec.internal_traffic_policy, public_values.POLICIES),
-                external_traffic_policy=self._maybe(spec.external_traffic_policy, public_values.POLICIES),
-                traffic_distribution=self._setting(distribution, public_values.DISTRIBUTIONS)
-                if (distribution := spec.traffic_distribution) is not None
-                else None,
-                topology_keys=self._choices(spec.topology_keys, public_values.TOPOLOGY_KEYS),
-            ),
-            status=self._service_status(status) if status is not None else None,
-        )
+def _cluster_ip(text: str, anonymizer: _Anonymizer) -> str:
+    return text if text == names.HEADLESS else anonymizer.name("address", text)
 
-    def _service_port(self, port: ServicePort) -> ServicePort:
-        target = port.target_port
-        return ServicePort(
-            name=self._name("port", port.name),
-            protocol=self._choice(port.protocol, public_values.TRANSPORTS),
-            port=port.port,
-            target_port=self._name("port", target) if isinstance(target, str) else target,
-            node_port=port.node_port,
-            app_protocol=self._app_protocol(port.app_protocol),
-        )
 
-    def _service_status(self, status: ServiceStatus) -> ServiceStatus:
-        balancer = status.load_balancer
-        return ServiceStatus(
-            conditions=self._conditions(status.conditions),
-            load_balancer=LoadBalancerStatus(
-                ingress=tuple(LoadBalancerIngress(ip=self._address(each.ip)) for each in balancer.ingress)
-                if balancer.ingress is not None
-                else None
-            )
-            if balancer is not None
-            else None,
-        )
+def _target_port(port: int | str, anonymizer: _Anonymizer) -> int | str:
+    return anonymizer.name("port", port) if isinstance(port, str) else port
 
-    def _conditions(self, conditions: tuple[Condition, ...] | None) -> tuple[Condition, ...] | None:
-        """Zoneward's own. Their messages are left out, except the requested approach, with which they begin."""
-        if conditions is None:
-            return None
-        return tuple(
-            Condition(
-                type=each.type,
-                status=self._choice(each.status, public_values.STATES),
-                reason=self._choice(each.reason, self._words),
-                message=asked if self._is_in_force(asked := each.message.partition(": ")[0]) else "",
-            )
-            for each in conditions
-            if each.type in public_values.CONDITIONS
-        )
 
-    def _app_protocol(self, protocol: str | None) -> str | None:
-        if protocol is None or protocol in public_values.APP_PROTOCOLS:
-            return protocol
-        return self._name("protocol", protocol)
+def _app_protocol(text: str, anonymizer: _Anonymizer) -> str:
+    return text if text in public.APP_PROTOCOLS else anonymizer.name("protocol", text)
 
-    def _cluster_ip(self, address: str) -> str:
-        return address if address == names.HEADLESS else self._name("address", address)
 
-    def _address(self, address: str | None) -> str | None:
-        return self._name("address", address) if address is not None else None
+def _condition(value: Condition, anonymizer: _Anonymizer) -> Condition | None:
+    """Zoneward's own conditions. Of their messages only the requested approach is kept, with which they begin."""
+    if value.type not in public.CONDITIONS:
+        return None
+    return Condition(
+        type=value.type,
+        status=known(public.STATES)(value.status, anonymizer),
+        reason=known(anonymizer.words)(value.reason, anonymizer),
+        message=_approach(value.message.partition(": ")[0], anonymizer) or "",
+    )
 
-    def _addresses(self, addresses: tuple[str, ...] | None) -> tuple[str, ...] | None:
-        return tuple(self._name("address", each) for each in addresses) if addresses is not None else None
 
-    # --- Node and Pod -------------------------------------------------------------------------------------------------
+def _ready_condition(value: NodeCondition, anonymizer: _Anonymizer) -> NodeCondition | None:
+    """Only readiness: people add their own conditions."""
+    if value.type != "Ready":
+        return None
+    return NodeCondition(type="Ready", status=known(public.STATES)(value.status, anonymizer))
 
-    def node(self, node: Node) -> Node:
-        meta, status = node.metadata, node.status
-        return Node(
-            metadata=NodeMeta(name=self._name("node", meta.name), labels=self.labels(meta.labels)),
-            status=NodeStatus(
-                allocatable=public_values.kept_amount(status.allocatable),
-                conditions=self._readiness(status.conditions),
-                node_info=NodeInfo(kubelet_version=public_values.kept_kubelet_version(info.kubelet_version))
-                if (info := status.node_info) is not None
-                else None,
-            )
-            if status is not None
-            else None,
-        )
 
-    def pod(self, pod: Pod) -> Pod:
-        meta, spec, status = pod.metadata, pod.spec, pod.status
-        ips = status.pod_ips
-        return Pod(
-            metadata=PodMeta(
-                name=self._name("pod", meta.name),
-                namespace=self._name("namespace", meta.namespace),
-                uid=self._name("uid", meta.uid),
-                labels=self.labels(meta.labels),
-                owner_references=self._owners(meta.owner_references),
-                deletion_timestamp=public_values.kept_time(meta.deletion_timestamp),
-            ),
-            spec=PodSpec(
-                node_name=self._name("node", spec.node_name),
-                hostname=self._name("host", spec.hostname),
-                # The Service by which the Pod's hostname is found.
-                subdomain=self._name("service", spec.subdomain),
-                containers=self._containers(spec.containers),
-                init_containers=self._containers(spec.init_containers),
-            ),
-            status=PodStatus(
-                phase=self._choice(status.phase, public_values.PHASES),
-                conditions=self._readiness(status.conditions),
-                pod_ip=self._name("address", status.pod_ip),
-                pod_ips=tuple(PodIP(ip=self._name("address", each.ip)) for each in ips) if ips is not None else None,
-            ),
-        )
+def _slice_name(text: str, anonymizer: _Anonymizer) -> str:
+    service = (anonymizer.object.metadata.labels or {}).get(names.SERVICE_NAME_LABEL, "")
+    return anonymizer.slice_name(service, text)
 
-    def _readiness(self, conditions: tuple[NodeCondition, ...] | None) -> tuple[NodeCondition, ...] | None:
-        """Whether a Node or a Pod is ready, and no other condition: people have conditions of their own."""
-        if conditions is None:
-            return None
-        return tuple(
-            NodeCondition(type=each.type, status=self._choice(each.status, public_values.STATES))
-            for each in conditions
-            if each.type == "Ready"
-        )
 
-    def _containers(self, containers: tuple[Container, ...] | None) -> tuple[Container, ...] | None:
-        """Their ports: a Service may ask for one by its name."""
-        if containers is None:
-            return None
-        return tuple(
-            Container(
-                ports=tuple(map(self._container_port, each.ports)) if each.ports is not None else None,
-                restart_policy=self._maybe(each.restart_policy, public_values.RESTART_POLICIES),
-            )
-            for each in containers
-        )
+def _lease_name(text: str, anonymizer: _Anonymizer) -> str:
+    return text if text == CONTROLLER_LEASE else anonymizer.name("lease", text)
 
-    def _container_port(self, port: ContainerPort) -> ContainerPort:
-        return ContainerPort(
-            name=self._name("port", port.name),
-            container_port=port.container_port,
-            protocol=self._choice(port.protocol, public_values.TRANSPORTS),
-        )
 
-    # --- the proxies of nodes -----------------------------------------------------------------------------------------
+def _claim_name(text: str, anonymizer: _Anonymizer) -> str:
+    parts = anonymizer.claims.get((anonymizer.object.metadata.namespace, text))
+    if parts is None:
+        return anonymizer.name("claim", text)
+    template, workload, ordinal = parts
+    return f"{anonymizer.name('claim', template)}-{anonymizer.name('workload', workload)}-{ordinal}"
 
-    def proxy_pod(self, pod: ProxyPod, daemon_sets: Mapping[ObjectKey, str]) -> ProxyPod:
-        """What says which proxy runs on its node, as a Pod of its own that no Service selects. ``daemon_sets`` has the
-        names of those that are left.
-        """
-        owner = daemon_sets.get((pod.metadata.namespace, owning_daemon_set(pod)))
-        return ProxyPod(
-            metadata=PodMeta(
-                name=f"proxy-{self._name('node', pod.spec.node_name)}-{self._name('pod', pod.metadata.name)}",
-                namespace=self._proxy_namespace(pod.metadata.namespace),
-                owner_references=(OwnerReference(api_version="apps/v1", kind="DaemonSet", name=owner),)
-                if owner is not None
-                else None,
-            ),
-            spec=ProxyPodSpec(
-                node_name=self._name("node", pod.spec.node_name),
-                containers=self._programs(pod.spec.containers),
-                host_network=pod.spec.host_network,
-            ),
-            status=PodStatus(phase=self._choice(pod.status.phase, public_values.PHASES)),
-        )
 
-    def _proxy_namespace(self, namespace: str) -> str:
-        """Proxies in kube-system count before those of other namespaces."""
-        return SYSTEM_NAMESPACE if namespace == SYSTEM_NAMESPACE else self._name("namespace", namespace)
+# --- node proxies -----------------------------------------------------------------------------------------------------
 
-    def daemon_set(self, name: str, each: DaemonSet) -> DaemonSet:
-        spec = each.spec.template.spec
-        affinity = spec.affinity.node_affinity.required if spec.affinity and spec.affinity.node_affinity else None
-        pods = DaemonPodSpec(
-            node_selector=self.labels(spec.node_selector),
-            affinity=Affinity(node_affinity=NodeAffinity(required=self.node_selector(affinity))) if affinity else None,
-            containers=self._programs(spec.containers),
-            host_network=spec.host_network,
-        )
-        return DaemonSet(
-            metadata=PlainMeta(name=name, namespace=self._proxy_namespace(each.metadata.namespace)),
-            spec=DaemonSetSpec(template=DaemonPodTemplate(spec=pods)),
-            status=each.status,
-        )
 
-    def config_map(self, each: ConfigMap) -> ConfigMap:
-        """Its name says what it is, and the settings that are read are everybody's."""
-        known = (each.metadata.name,) if each.metadata.name in CONFIG_MAPS else ("other",)
-        meta = PlainMeta(name=known[0], namespace=self._proxy_namespace(each.metadata.namespace))
-        found = ConfigMap(metadata=meta, data=each.data)
-        return reduce_config_map(found) or ConfigMap(metadata=meta)
+def _proxy_namespace(text: str, anonymizer: _Anonymizer) -> str:
+    """Proxies in kube-system take precedence over those in other namespaces."""
+    return text if text == SYSTEM_NAMESPACE else anonymizer.name("namespace", text)
 
-    def _programs(self, containers: tuple[ProgramContainer, ...] | None) -> tuple[ProgramContainer, ...]:
-        found = []
-        for container in containers or ():
-            program = find_program((container,))
-            if program is not None:
-                version = f":v1.{program.minor}.0" if program.minor is not None else ""
-                flags = {name: value for name, value in map(self._flag, program.flags.items()) if value}
-                found.append(
-                    ProgramContainer(
-                        image=program.program + version,
-                        command=command_of(program.program),
-                        args=tuple(f"--{name}={value}" for name, value in sorted(flags.items())) or None,
-                    )
-                )
-        return tuple(found)
 
-    def _flag(self, flag: tuple[str, str]) -> tuple[str, str]:
-        name, value = flag
-        if name == "service-proxy-name":
-            return name, self._value(names.PROXY_NAME_LABEL, value)
-        if name == "feature-gates":
-            return name, ",".join(f"{gate}={str(on).lower()}" for gate, on in parse_gates(value).items())
-        return name, value if value in SWITCHES else ""
+def _proxy_pod_name(text: str, anonymizer: _Anonymizer) -> str:
+    return f"proxy-{anonymizer.name('node', anonymizer.object.spec.node_name)}-{anonymizer.name('pod', text)}"
 
-    def node_selector(self, selector: NodeSelector) -> NodeSelector:
-        return NodeSelector(
-            node_selector_terms=tuple(
-                NodeSelectorTerm(
-                    match_expressions=tuple(map(self.requirement, term.match_expressions or ())),
-                    match_fields=tuple(map(self._field_requirement, term.match_fields or ())),
-                )
-                for term in selector.node_selector_terms or ()
-            )
-        )
 
-    def requirement(self, each: NodeSelectorRequirement) -> NodeSelectorRequirement:
-        return NodeSelectorRequirement(
-            key=self._key(each.key),
-            operator=self._choice(each.operator, public_values.OPERATORS),
-            values=tuple(self._value(each.key, value) for value in each.values or ()),
-        )
+def _proxy_owner(value: OwnerReference, anonymizer: _Anonymizer) -> OwnerReference | None:
+    daemon_set = anonymizer.daemon_sets.get((anonymizer.object.metadata.namespace, value.name))
+    if value.kind != "DaemonSet" or daemon_set is None:
+        return None
+    return OwnerReference(api_version="apps/v1", kind="DaemonSet", name=daemon_set)
 
-    def _field_requirement(self, each: NodeSelectorRequirement) -> NodeSelectorRequirement:
-        return NodeSelectorRequirement(
-            key=self._choice(each.key, ("metadata.name",)),
-            operator=self._choice(each.operator, public_values.OPERATORS),
-            values=tuple(self._name("node", value) for value in each.values or ()),
-        )
 
-    # --- EndpointSlice ------------------------------------------------------------------------------------------------
+def _daemon_set_name(text: str, anonymizer: _Anonymizer) -> str:
+    return anonymizer.daemon_sets[anonymizer.object.metadata.namespace, text]
 
-    def endpoint_slice(self, each: EndpointSlice) -> EndpointSlice:
-        service = (each.metadata.labels or {}).get(names.SERVICE_NAME_LABEL, "")
-        return EndpointSlice(
-            metadata=self._meta(each.metadata, self._known.slice(service, each.metadata.name)),
-            address_type=self._choice(each.address_type, public_values.KINDS_OF_ADDRESSES),
-            endpoints=tuple(map(self._endpoint, each.endpoints)) if each.endpoints is not None else None,
-            ports=tuple(map(self._endpoint_port, each.ports)) if each.ports is not None else None,
-        )
 
-    def _endpoint_port(self, port: EndpointPort) -> EndpointPort:
-        return EndpointPort(
-            name=self._name("port", port.name) if port.name is not None else None,
-            protocol=self._maybe(port.protocol, public_values.TRANSPORTS),
-            port=port.port,
-            app_protocol=self._app_protocol(port.app_protocol),
-        )
+def _program(container: ProgramContainer, anonymizer: _Anonymizer) -> ProgramContainer | None:
+    """A container that runs a proxy, with the flags that decide which hints the proxy honors."""
+    program = find_program((container,))
+    if program is None:
+        return None
+    flags = {flag: _flag_value(flag, value, anonymizer) for flag, value in program.flags.items()}
+    return ProgramContainer(
+        image=program.program + (f":v1.{program.minor}.0" if program.minor is not None else ""),
+        command=command_of(program.program),
+        args=tuple(f"--{flag}={value}" for flag, value in sorted(flags.items()) if value) or None,
+    )
 
-    def _endpoint(self, endpoint: Endpoint) -> Endpoint:
-        target, node, host, hints = endpoint.target_ref, endpoint.node_name, endpoint.hostname, endpoint.hints
-        return Endpoint(
-            addresses=self._addresses(endpoint.addresses),
-            conditions=endpoint.conditions,
-            hostname=self._name("host", host) if host is not None else None,
-            target_ref=self._target(target) if target is not None else None,
-            node_name=self._name("node", node) if node is not None else None,
-            zone=self._name("zone", endpoint.zone) if endpoint.zone is not None else None,
-            hints=self._hints(hints) if hints is not None else None,
-        )
 
-    def _target(self, target: ObjectReference) -> ObjectReference:
-        # Whatever it is, it counts by its name, in the order of names: all are of one kind.
-        return ObjectReference(
-            kind=target.kind if target.kind in public_values.TARGETS else "Target",
-            namespace=self._name("namespace", target.namespace),
-            name=self._name("pod", target.name),
-            uid=self._name("uid", target.uid),
-        )
+def _flag_value(flag: str, value: str, anonymizer: _Anonymizer) -> str:
+    if flag == "service-proxy-name":
+        return _label_value(names.PROXY_NAME_LABEL, value, anonymizer)
+    if flag == "feature-gates":
+        return ",".join(f"{gate}={str(on).lower()}" for gate, on in parse_gates(value).items())
+    return value if value in SWITCHES else ""
 
-    def _hints(self, hints: Hints) -> Hints:
-        zones, nodes = hints.for_zones, hints.for_nodes
-        return Hints(
-            for_zones=tuple(ForZone(name=self._name("zone", each.name)) for each in zones)
-            if zones is not None
-            else None,
-            for_nodes=tuple(ForNode(name=self._name("node", each.name)) for each in nodes)
-            if nodes is not None
-            else None,
-        )
+
+def _proxy_settings(data: dict[str, str], anonymizer: _Anonymizer) -> dict[str, str]:
+    """The settings of a proxy that decide which hints it honors; their values are public."""
+    reduced = reduce_config_map(ConfigMap(metadata=anonymizer.object.metadata, data=data))
+    return dict(reduced.data or {}) if reduced is not None else {}
+
+
+# --- the table --------------------------------------------------------------------------------------------------------
+
+
+def _under(path: str, table: Mapping[str, Rule]) -> dict[str, Rule]:
+    return {f"{path}.{name}": rule for name, rule in table.items()}
+
+
+def _drop(*paths: str) -> dict[str, Rule]:
+    return dict.fromkeys(paths, DROP)
+
+
+_OBJECT_META: Final[dict[str, Rule]] = {
+    "namespace": pseudonym("namespace"),
+    "uid": pseudonym("uid"),
+    "labels": _labels,
+    "annotations": _annotations,
+    "ownerReferences": _owner,
+    "generation": KEEP,
+    "resourceVersion": public_part(public.kept_version),
+    "creationTimestamp": public_part(public.kept_time),
+    "deletionTimestamp": public_part(public.kept_time),
+    **_drop("generateName", "finalizers"),
+}
+_PORTS: Final[dict[str, Rule]] = {
+    "name": pseudonym("port"),
+    "protocol": known(public.TRANSPORTS),
+    "port": KEEP,
+    "appProtocol": _app_protocol,
+}
+_SERVICE: Final[dict[str, Rule]] = {
+    "metadata.name": pseudonym("service"),
+    **_under("metadata", _OBJECT_META),
+    "spec.type": known(public.SERVICE_TYPES),
+    "spec.selector": _labels,
+    "spec.clusterIP": _cluster_ip,
+    "spec.clusterIPs": _cluster_ip,
+    "spec.ipFamilies": known(public.FAMILIES),
+    **_under("spec.ports", {**_PORTS, "targetPort": _target_port, "nodePort": KEEP}),
+    "spec.externalIPs": pseudonym("address"),
+    "spec.publishNotReadyAddresses": KEEP,
+    "spec.internalTrafficPolicy": known(public.POLICIES),
+    "spec.externalTrafficPolicy": known(public.POLICIES),
+    "spec.trafficDistribution": _setting(public.DISTRIBUTIONS),
+    "spec.topologyKeys": known(public.TOPOLOGY_KEYS),
+    **_drop("spec.healthCheckNodePort", "spec.loadBalancerSourceRanges"),
+    **_drop("spec.sessionAffinity", "spec.sessionAffinityConfig"),
+    "status.conditions": _condition,
+    "status.loadBalancer.ingress.ip": pseudonym("address"),
+    **_drop("status.loadBalancer.ingress.ipMode"),
+}
+_NODE: Final[dict[str, Rule]] = {
+    "metadata.name": pseudonym("node"),
+    "metadata.labels": _labels,
+    **_drop("metadata.creationTimestamp", "metadata.deletionTimestamp", "spec", "status.addresses"),
+    "status.allocatable.cpu": public_part(public.kept_cpu),
+    "status.conditions": _ready_condition,
+    "status.nodeInfo.kubeletVersion": public_part(public.kept_kubelet_version),
+}
+_CONTAINERS: Final[dict[str, Rule]] = {
+    # A Service may select a port by its name.
+    "ports.name": pseudonym("port"),
+    "ports.containerPort": KEEP,
+    "ports.protocol": known(public.TRANSPORTS),
+    "restartPolicy": known(public.RESTART_POLICIES),
+}
+_POD: Final[dict[str, Rule]] = {
+    "metadata.name": pseudonym("pod"),
+    "metadata.namespace": pseudonym("namespace"),
+    "metadata.uid": pseudonym("uid"),
+    "metadata.labels": _labels,
+    "metadata.ownerReferences": _owner,
+    "metadata.deletionTimestamp": public_part(public.kept_time),
+    "spec.nodeName": pseudonym("node"),
+    "spec.hostname": pseudonym("host"),
+    "spec.subdomain": pseudonym("service"),
+    **_under("spec.containers", _CONTAINERS),
+    **_under("spec.initContainers", _CONTAINERS),
+    "status.phase": known(public.PHASES),
+    "status.conditions": _ready_condition,
+    "status.podIP": pseudonym("address"),
+    "status.podIPs.ip": pseudonym("address"),
+}
+_ENDPOINT_SLICE: Final[dict[str, Rule]] = {
+    "metadata.name": _slice_name,
+    **_under("metadata", _OBJECT_META),
+    "addressType": known(public.KINDS_OF_ADDRESSES),
+    "endpoints.addresses": pseudonym("address"),
+    "endpoints.conditions.ready": KEEP,
+    "endpoints.conditions.serving": KEEP,
+    "endpoints.conditions.terminating": KEEP,
+    "endpoints.hostname": pseudonym("host"),
+    # Endpoints sort by the name of their target, so that targets of all kinds are named alike.
+    "endpoints.targetRef.kind": known(public.TARGETS, other="Target"),
+    "endpoints.targetRef.namespace": pseudonym("namespace"),
+    "endpoints.targetRef.name": pseudonym("pod"),
+    "endpoints.targetRef.uid": pseudonym("uid"),
+    "endpoints.nodeName": pseudonym("node"),
+    "endpoints.zone": pseudonym("zone"),
+    "endpoints.hints.forZones.name": pseudonym("zone"),
+    "endpoints.hints.forNodes.name": pseudonym("node"),
+    **_under("ports", _PORTS),
+}
+_NODE_SELECTOR: Final[dict[str, Rule]] = {
+    "nodeSelectorTerms.matchExpressions": _requirement,
+    "nodeSelectorTerms.matchFields.key": known(("metadata.name",)),
+    "nodeSelectorTerms.matchFields.operator": known(public.OPERATORS),
+    "nodeSelectorTerms.matchFields.values": pseudonym("node"),
+}
+_REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+_PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
+_NODE_AFFINITY: Final = _under(f"affinity.nodeAffinity.{_REQUIRED}", _NODE_SELECTOR)
+_PROXY_POD: Final[dict[str, Rule]] = {
+    "metadata.name": _proxy_pod_name,
+    "metadata.namespace": _proxy_namespace,
+    "metadata.ownerReferences": _proxy_owner,
+    **_drop("metadata.uid", "metadata.labels", "metadata.deletionTimestamp"),
+    "spec.nodeName": pseudonym("node"),
+    "spec.containers": _program,
+    "spec.hostNetwork": KEEP,
+    **_drop("spec.hostname", "spec.subdomain", "spec.initContainers"),
+    "status.phase": known(public.PHASES),
+    **_drop("status.conditions", "status.podIP", "status.podIPs"),
+}
+_DAEMON_SET: Final[dict[str, Rule]] = {
+    "metadata.name": _daemon_set_name,
+    "metadata.namespace": _proxy_namespace,
+    "spec.template.spec.nodeSelector": _labels,
+    **_under("spec.template.spec", _NODE_AFFINITY),
+    "spec.template.spec.containers": _program,
+    "spec.template.spec.hostNetwork": KEEP,
+    **_drop("spec.selector"),
+    "status.numberReady": KEEP,
+}
+_CONFIG_MAP: Final[dict[str, Rule]] = {
+    "metadata.name": known(CONFIG_MAPS, other="other"),
+    "metadata.namespace": _proxy_namespace,
+    "data": _proxy_settings,
+}
+_POD_AFFINITY_TERM: Final[dict[str, Rule]] = {
+    "topologyKey": known(public.SPREAD_KEYS, other="other"),
+    "labelSelector.matchLabels": _labels,
+    "labelSelector.matchExpressions": _requirement,
+}
+_POD_AFFINITY: Final = _under(_REQUIRED, _POD_AFFINITY_TERM) | _under(
+    f"{_PREFERRED}.podAffinityTerm", _POD_AFFINITY_TERM
+)
+_POD_TEMPLATE: Final[dict[str, Rule]] = {
+    "metadata.labels": _labels,
+    "spec.nodeSelector": _labels,
+    **_under("spec", _NODE_AFFINITY),
+    **_under("spec.affinity.podAffinity", _POD_AFFINITY),
+    **_under("spec.affinity.podAntiAffinity", _POD_AFFINITY),
+    "spec.topologySpreadConstraints.topologyKey": known(public.SPREAD_KEYS, other="other"),
+    "spec.volumes.persistentVolumeClaim.claimName": _claim_name,
+}
+_WORKLOAD: Final[dict[str, Rule]] = {
+    "metadata.name": pseudonym("workload"),
+    "metadata.namespace": pseudonym("namespace"),
+    **_drop("metadata.resourceVersion"),
+}
+_PODS: Final[dict[str, Rule]] = {"spec.replicas": KEEP, **_under("spec.template", _POD_TEMPLATE)}
+TABLE: Final[Mapping[type[msgspec.Struct], Mapping[str, Rule]]] = {
+    k8s.Service: _SERVICE,
+    k8s.Node: _NODE,
+    k8s.Pod: _POD,
+    k8s.EndpointSlice: _ENDPOINT_SLICE,
+    k8s.ProxyPod: _PROXY_POD,
+    k8s.DaemonSet: _DAEMON_SET,
+    k8s.ConfigMap: _CONFIG_MAP,
+    workloads.Deployment: _WORKLOAD | _PODS,
+    workloads.StatefulSet: {**_WORKLOAD, **_PODS, "spec.volumeClaimTemplates.metadata.name": pseudonym("claim")},
+    workloads.HorizontalPodAutoscaler: {
+        **_WORKLOAD,
+        "spec.scaleTargetRef.kind": known(public.SCALED_KINDS, other="Other"),
+        "spec.scaleTargetRef.name": pseudonym("workload"),
+        "spec.minReplicas": KEEP,
+        "spec.maxReplicas": KEEP,
+    },
+    workloads.PersistentVolumeClaim: {
+        **_WORKLOAD,
+        "metadata.name": _claim_name,
+        "spec.volumeName": pseudonym("volume"),
+    },
+    workloads.PersistentVolume: {
+        "metadata.name": pseudonym("volume"),
+        **_drop("metadata.namespace", "metadata.resourceVersion"),
+        **_under("spec.nodeAffinity.required", _NODE_SELECTOR),
+    },
+    workloads.Lease: {
+        **_WORKLOAD,
+        "metadata.name": _lease_name,
+        "spec.holderIdentity": pseudonym("lease"),
+        "spec.leaseDurationSeconds": KEEP,
+        "spec.renewTime": public_part(public.kept_time),
+    },
+}
+"""By kind and path of a field, what becomes of the field. A field that is not in the table is dropped."""
+
+
+@cache
+def _shape(struct: type[msgspec.Struct], kind: type[msgspec.Struct], path: str) -> tuple[_Field, ...]:
+    """The fields of a struct at a path of a kind, without those that are dropped."""
+    shape = []
+    for field in msgspec.structs.fields(struct):
+        inner_path = f"{path}.{field.encode_name}" if path else field.encode_name
+        rule, inner = TABLE[kind].get(inner_path), struct_of(field.type)
+        if rule is None and inner is not None:
+            shape.append(_Field(field.name, None, inner, inner_path))
+        elif rule is not None and rule is not DROP:
+            shape.append(_Field(field.name, rule, None, inner_path))
+    return tuple(shape)

@@ -1,13 +1,13 @@
-"""The values that name nobody and stay when a snapshot is anonymized: lists of known values, and no heuristics.
+"""Values that name nobody and are kept when a snapshot is anonymized: lists of known values, no guesses.
 
-A domain like ``kubernetes.io`` makes nothing harmless: people name things under it, too.
+A domain such as ``kubernetes.io`` proves nothing: people name their own things under it.
 """
 
 import re
 from typing import Final
 
 from zoneward.kube import leader_labels, names, quantity
-from zoneward.kube.objects import Allocatable, Number
+from zoneward.kube.objects import Number
 from zoneward.kube.validation import ADDRESS_TYPES, PROTOCOLS
 
 _ZONE: Final = (names.ZONE_LABEL, "failure-domain.beta.kubernetes.io/zone")
@@ -32,10 +32,10 @@ KEPT_KEYS: Final = frozenset(
         *leader_labels.ACTIVE_LABELS,
     }
 )
-"""Labels that something depends on. Of the others, what decisions ask for is whether they are there and equal."""
-ROLES: Final = leader_labels.LEADERS | leader_labels.FOLLOWERS
-MANAGERS: Final = frozenset({names.MANAGER, names.BUILT_IN_MANAGER, "endpointslicemirroring-controller.k8s.io"})
-"""Who manages a slice decides what happens to it, where it is a controller that is known."""
+"""Labels that decisions or checks read. Of all others only presence and equality matter."""
+_ROLES: Final = leader_labels.LEADERS | leader_labels.FOLLOWERS
+_MANAGERS: Final = frozenset({names.MANAGER, names.BUILT_IN_MANAGER, "endpointslicemirroring-controller.k8s.io"})
+"""Known controllers: who manages a slice decides whether Zoneward writes it."""
 
 SERVICE_TYPES: Final = frozenset({"ClusterIP", "NodePort", "LoadBalancer", "ExternalName"})
 FAMILIES: Final = frozenset({"IPv4", "IPv6"})
@@ -53,9 +53,11 @@ RESTART_POLICIES: Final = frozenset({"Always", "OnFailure", "Never"})
 OPERATORS: Final = frozenset({"In", "NotIn", "Exists", "DoesNotExist"})
 STATES: Final = frozenset({"True", "False", "Unknown"})
 TOPOLOGY_KEYS: Final = frozenset({"*", _HOSTNAME, *_ZONE, *_REGION})
+SPREAD_KEYS: Final = frozenset({names.ZONE_LABEL, _HOSTNAME, names.REGION_LABEL})
+SCALED_KINDS: Final = frozenset({"Deployment", "StatefulSet", "ReplicaSet"})
 TARGETS: Final = frozenset({"", "Pod", "Node"})
 CONDITIONS: Final = frozenset({names.ACCEPTED_CONDITION, names.PROGRAMMED_CONDITION})
-"""Zoneward's own, which record what was reported last."""
+"""Conditions that Zoneward writes."""
 
 _TOPOLOGY: Final = frozenset((*names.AUTO_VALUES, *names.DISABLED_VALUES, "ProportionalZoneCPU", "PreferZone"))
 SETTINGS: Final = {
@@ -66,7 +68,7 @@ SETTINGS: Final = {
     ),
     names.SUBSETTING_ALGORITHM_ANNOTATION: frozenset[str](),
 }
-"""Annotations that decisions read, with their known values."""
+"""Annotations that hold a setting, with its known values."""
 DISTRIBUTIONS: Final = frozenset(names.TRAFFIC_DISTRIBUTIONS)
 
 _NUMBER: Final = re.compile(r"[0-9.]{1,40}%?", re.ASCII)
@@ -85,19 +87,24 @@ _CLOUDS: Final = re.compile(
     r"|(?:zone-?)?(?:[a-z]|[0-9]{1,2})",
     re.ASCII,
 )
-"""Zones and regions that are everybody's, and those that say nothing."""
-
+"""Public zones and regions, and those that say nothing, such as ``zone-a``."""
 
 _KUBELET: Final = re.compile(r"(v1\.[0-9]{1,3}\.[0-9]{1,3})(\+(?:k3s|rke2r)[0-9]{1,3})?.*", re.ASCII | re.DOTALL)
 
 
-def kept_kubelet_version(text: str) -> str:
-    """The version, and the distribution that has a proxy of its own; empty for anything else."""
-    found = _KUBELET.fullmatch(text)
-    return f"{found[1]}{found[2] or ''}" if found else ""
+def is_public_label(key: str, value: str) -> bool:
+    """Whether the value of a label is one that Kubernetes or an operator defines."""
+    if key in leader_labels.ROLE_LABELS:
+        return value.lower() in _ROLES
+    if key in leader_labels.ACTIVE_LABELS:
+        return value in ("true", "false")
+    return (key == names.MANAGED_BY_LABEL and value in _MANAGERS) or (
+        key == names.OS_LABEL and value in ("linux", names.WINDOWS)
+    )
 
 
 def is_public_place(name: str) -> bool:
+    """Whether this is the zone or region of a cloud, or a name that says nothing."""
     return _CLOUDS.fullmatch(name) is not None
 
 
@@ -109,23 +116,24 @@ def is_time(text: str) -> bool:
     return _TIME.fullmatch(text) is not None
 
 
-def kept_time(text: str | None) -> str | None:
-    """A time; some time in place of anything else, for it matters that there is one."""
-    return text if text is None or is_time(text) else _SOME_TIME
+def kept_kubelet_version(text: str) -> str:
+    """The version, and the distribution where it has its own proxy; empty for any other text."""
+    match = _KUBELET.fullmatch(text)
+    return f"{match[1]}{match[2] or ''}" if match else ""
 
 
-def kept_version(text: str | None) -> str | None:
-    return text if text is not None and _DIGITS.fullmatch(text) else None
+def kept_time(text: str) -> str:
+    """The time, or 1970 for text that is not a time: only its presence matters then."""
+    return text if is_time(text) else _SOME_TIME
 
 
-def kept_amount(allocatable: Allocatable | None) -> Allocatable | None:
-    """The CPU, as it is written where that is as short as people write it."""
-    if allocatable is None or allocatable.cpu is None:
-        return allocatable
-    return Allocatable(cpu=_amount(allocatable.cpu))
+def kept_version(text: str) -> str | None:
+    """A resourceVersion that is a number."""
+    return text if _DIGITS.fullmatch(text) else None
 
 
-def _amount(cpu: Number) -> Number | None:
+def kept_cpu(cpu: Number) -> Number | None:
+    """A quantity as written, if it is short; otherwise the same amount in milli-CPUs. None for any other text."""
     try:
         amount = quantity.parse(cpu)
     except ValueError:
