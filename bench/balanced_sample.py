@@ -17,7 +17,7 @@ from bench.measuring import Figure
 from bench.services import sets_request
 from bench.set_search import Sets, score_of
 from zoneward.routing.algorithms.set_value import SCORE
-from zoneward.routing.endpoint_sets import best_allocation, cluster_wide, counts_of
+from zoneward.routing.endpoint_sets import best_allocation, cluster_wide
 
 PATH: Final = Path(__file__).with_name("balanced_sample.csv")
 _COLUMNS: Final = ("band", "nodes", "endpoints", "seconds", "score")
@@ -101,8 +101,9 @@ def _score(case: Case) -> float:
     request = sets_request(case.demand, case.supply, objective=SCORE)
     best = best_allocation(request)
     sets: Sets = {}
-    for (members, located), number in (cluster_wide(request) if best is None else counts_of(best)).items():
-        sets[located, sum(1 << zone for zone in members)] = number
+    index = {zone: position for position, zone in enumerate(request.zones)}
+    for (consumers, located), count in (cluster_wide(request) if best is None else best.counts).items():
+        sets[index[located], sum(1 << index[zone] for zone in consumers)] = count
     return score_of(case.demand, case.supply, sets)
 
 

@@ -36,7 +36,7 @@ from zoneward.routing.selection.expected_traffic import ExpectedTraffic, Expecte
 from zoneward.routing.zone_weights import ZoneWeights
 from zoneward.slices.cluster_state import ClusterState
 from zoneward.slices.decide import decide
-from zoneward.slices.encode import HintEncoder
+from zoneward.slices.encode import hints_of
 from zoneward.slices.plan import FamilyPlan, ServicePlan, plan_service
 
 CLUSTER: Final = Policies(uses_cluster=True, uses_local=False)
@@ -154,16 +154,16 @@ def told(service: Service, plan: ServicePlan) -> Service:
 
 def endpoint_answers(decision: Decision) -> dict[EndpointIdentity, tuple[Hints | None, ZoneGroup | None]]:
     """What a decision says about each endpoint: its hints and its slice group."""
-    assignment = decision.assignment
-    if assignment is None:
+    targets = decision.targets
+    if targets is None:
         return {}
-    index, encoder = assignment.endpoint_index, HintEncoder(assignment)
+    index = targets.index
     buckets = (*index.ready_buckets(), *index.unready_buckets())
     members = [*(member for bucket in buckets for member in bucket.members), *index.shared_address]
     return {
         each.identity: (
-            encoder.hints_of(each) if assignment.kind == "hints" else None,
-            assignment.group_of(each) if assignment.kind == "groups" else None,
+            hints_of(targets.of(each)) if targets.encoding == "hints" else None,
+            targets.of(each).group,
         )
         for each in members
     }

@@ -49,7 +49,7 @@ def test_no_zone_with_demand_is_at_the_threshold_in_force_and_none_gets_nothing(
         assert allocation is not None
         ready = sum(map(is_ready, endpoints_in(family.slices)))
         for zone, weight in demand.weight_of.items():
-            consumed = allocation.size(allocation.zones.index(zone))
+            consumed = allocation.size((zone,))
             assert consumed > 0
             assert selected(family, zone) == consumed
             assert Fraction(ready * weight, demand.total) / consumed - 1 < overload_threshold(cluster, family)

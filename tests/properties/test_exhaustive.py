@@ -11,8 +11,9 @@ from tests.clusters import Cluster, endpoints_in, only_family, overload_threshol
 from tests.properties.random_clusters import BALANCED, clusters, examples
 
 from zoneward.kube.objects import is_ready
+from zoneward.routing.algorithm_calls import allocate, threshold_parameters
 from zoneward.routing.algorithms.heuristics import PROPORTIONAL_ZONE_CPU
-from zoneward.routing.allocation import allocate, threshold_parameters
+from zoneward.routing.allocation import Supply
 from zoneward.routing.configuration import Configuration, HintsSettings
 from zoneward.routing.rules import Reason
 
@@ -46,10 +47,8 @@ def test_the_heuristic_allocates_wherever_an_assignment_exists(endpoints: int) -
         for threshold in (START, KEEP):
             allocation = allocate(
                 PROPORTIONAL_ZONE_CPU,
-                zones=zones,
-                demand=weights,
-                supply=[0] * (len(zones) - 1) + [endpoints],
-                previous=[0] * len(zones) ** 2,
+                dict(zip(zones, weights, strict=True)),
+                Supply({zones[-1]: endpoints}),
                 parameters=threshold_parameters(threshold, START),
             )
             assert (allocation is not None) == (least is not None and least < threshold), (weights, least)

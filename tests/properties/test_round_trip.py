@@ -17,7 +17,7 @@ from zoneward.kube.objects import Endpoint, EndpointSlice, Pod, is_ready, is_ser
 from zoneward.kube.validation import validate_endpoint_slice
 from zoneward.report.slice_manifests import slice_document
 from zoneward.routing.algorithms.heuristics import HEURISTICS
-from zoneward.routing.allocation import Allocation
+from zoneward.routing.allocation import Allocation, Zones
 from zoneward.routing.configuration import FeatureGates
 from zoneward.routing.placement.groups import ZoneGroup
 from zoneward.routing.request.approach import Approach
@@ -123,21 +123,19 @@ def test_each_zone_selects_the_endpoints_of_the_groups_that_it_consumes(cluster:
 
 def consumed_by(zone: str, allocation: Allocation) -> Counter[tuple[str | None, float]]:
     consumed: Counter[tuple[str | None, float]] = Counter()
-    for number in groups_of(allocation, zone):
-        for here, count in in_group(allocation, number).items():
-            consumed[here, allocation.groups[number].weight(zone)] += count
+    for consumers in groups_of(allocation, zone):
+        for here, count in in_group(allocation, consumers).items():
+            consumed[here, allocation.group(consumers).weight(zone)] += count
     return consumed
 
 
-def groups_of(allocation: Allocation, zone: str | None = None) -> list[int]:
-    return [number for number, group in enumerate(allocation.groups) if zone is None or zone in group.zones]
+def groups_of(allocation: Allocation, zone: str | None = None) -> list[Zones]:
+    return [consumers for consumers in allocation.by_consumers() if zone is None or zone in consumers]
 
 
-def in_group(allocation: Allocation, number: int) -> Counter[str | None]:
+def in_group(allocation: Allocation, consumers: Zones) -> Counter[str | None]:
     """How many endpoints of a group are in each zone; ``""`` in an allocation is no zone at all."""
-    size = len(allocation.zones)
-    row = allocation.counts[number * size : (number + 1) * size]
-    return +Counter({zone or None: count for zone, count in zip(allocation.zones, row, strict=True)})
+    return Counter({zone or None: count for zone, count in allocation.by_consumers()[consumers].items()})
 
 
 @examples(50)

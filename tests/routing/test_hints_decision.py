@@ -12,9 +12,9 @@ from tests.clusters import Cluster, only_family, written
 from tests.properties.random_clusters import examples
 
 from zoneward.kube.objects import EndpointSlice, Pod
+from zoneward.routing.algorithm_calls import measures_of
 from zoneward.routing.configuration import Configuration, HintsSettings
 from zoneward.routing.score import IN_ZONE
-from zoneward.routing.thresholds import measures_of
 from zoneward.slices.plan import FamilyPlan
 
 AUTO: Final = "Hints/ProportionalZoneCPU"
@@ -55,8 +55,7 @@ def in_zone(cluster: Cluster, family: FamilyPlan) -> float:
     """As the decision itself predicts it."""
     allocation = family.decision.allocation
     assert allocation is not None
-    demand = cluster.cluster_state.demand.reduced
-    return measures_of(allocation, [demand.get(zone, 0) for zone in allocation.zones])[IN_ZONE]
+    return measures_of(allocation, cluster.cluster_state.demand.reduced)[IN_ZONE]
 
 
 def anew(cluster: Cluster) -> FamilyPlan:

@@ -44,11 +44,11 @@ def encoded(
         in_force=None,
         configuration=SMALL,
     )
-    assert decision.assignment is not None
-    assigned = assign(decision.assignment, found, PendingWork(found.by_identity.values(), ()))
+    assert decision.targets is not None
+    assigned = assign(decision.targets, found, PendingWork(found.by_identity.values(), ()))
     endpoints = {
         identity[2]: endpoint
-        for group in encode(TEMPLATE, decision.assignment, assigned).values()
+        for group in encode(TEMPLATE, decision.targets, assigned).values()
         for identity, endpoint in group.endpoints.items()
     }
     return endpoints, {member.name: each.group for each in assigned.values() for member in each.endpoints}

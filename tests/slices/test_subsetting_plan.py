@@ -108,16 +108,13 @@ def decided_for(decision: Decision, zone: str) -> Used:
     """What a decision has for a zone; everything where that is nothing."""
     assert decision.allocation is not None
     allocation = decision.allocation
-    size = len(allocation.zones)
     found: Counter[tuple[str, float]] = Counter()
     everything: Counter[tuple[str, float]] = Counter()
-    for number, group in enumerate(allocation.groups):
-        for position, located in enumerate(allocation.zones):
-            count = allocation.counts[number * size + position]
-            if count:
-                everything[located, 1.0] += count
-                if group.weight(zone):
-                    found[located, group.weight(zone)] += count
+    for (consumers, located), count in allocation.counts.items():
+        weight = allocation.group(consumers).weight(zone)
+        everything[located, 1.0] += count
+        if weight:
+            found[located, weight] += count
     if not found:
         return dict(everything)
     if len({weight for _, weight in found}) == 1:

@@ -24,6 +24,7 @@ from zoneward.advice.workloads import Workload
 from zoneward.kube import names
 from zoneward.kube.adoption_marks import runs_zoneward
 from zoneward.kube.objects import Service
+from zoneward.routing.algorithm_calls import measures_of
 from zoneward.routing.algorithms.heuristics import BALANCED, HEURISTICS, PROPORTIONAL_ZONE_CPU
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.decision import Decision
@@ -32,7 +33,6 @@ from zoneward.routing.request.what_if import as_if_requested
 from zoneward.routing.rules import Reason, format_percent
 from zoneward.routing.score import IN_ZONE, MAX_OVERLOAD
 from zoneward.routing.selection.endpoint_selection import LOCAL
-from zoneward.routing.thresholds import measures_of
 from zoneward.slices.plan import FamilyPlan
 
 FixKind = Literal["add-pods", "remove-pods", "move-pods", "label-node", "spread", "setting", "threshold"]
@@ -139,10 +139,9 @@ class Aim:
             return None
         if allocation is None:
             return 1.0
-        weights = [self.demand.weight_of.get(zone, 0) for zone in allocation.zones]
-        if not any(weights) or not any(allocation.counts):
+        if not allocation.counts or not any(zone in self.demand.weight_of for zone in allocation.zones):
             return None
-        measures = measures_of(allocation, weights)
+        measures = measures_of(allocation, self.demand.weight_of)
         in_zone = measures[IN_ZONE]
         if self.weighs and decision.weights is not None:
             # Some proxies follow these in place of hints; which is better, the plan shows.

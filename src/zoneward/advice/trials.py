@@ -43,7 +43,7 @@ class Trials:
     def decide(self, pods: PodChanges, *, service: Service | None = None) -> Decision:
         """The decision with so many Pods more (or, below 0, fewer) in each zone. Raises ImpossibleChange.
 
-        Its assignment is of no use after the next trial.
+        Its targets are of no use after the next trial.
         """
         state = self._given.cluster_state
         if not isinstance(self.replicas, ServicePods):

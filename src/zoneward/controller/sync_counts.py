@@ -108,8 +108,8 @@ def traffic_distribution(service: Service, decision: Decision) -> TrafficDistrib
 
 def hinted_by(decision: Decision) -> HintedBy | None:
     """None where the decision sets no hints. Hints in place of slice groups are made from demand, too."""
-    kind = None if decision.assignment is None else decision.assignment.kind
-    # Upstream's ways set hints that no assignment has, or some hints where not all can be set.
+    kind = None if decision.targets is None else decision.targets.encoding
+    # Upstream's ways set hints that no target has, or some hints where not all can be set.
     if not (kind == "hints" or (kind == "nothing" and decision.active)):
         return None
     if decision.approach is Approach.SUBSETTING or decision.heuristic in (PROPORTIONAL_ZONE_CPU.name, BALANCED.name):
@@ -204,10 +204,10 @@ def totals_of_plan(family: FamilyPlan, *, max_endpoints: int) -> FamilyTotals:
     changes, decision = family.changes, family.decision
     slices = (*changes.create, *changes.update, *changes.unchanged)
     by, hinted = hinted_by(decision), 0
-    if by is not None and decision.assignment is not None:
+    if by is not None and decision.targets is not None:
         # Upstream's way hints endpoints where they lie in slices, and the decision knows nothing of it.
-        by_assignment = decision.assignment.kind == "hints"
-        hinted = decision.assignment.count_hinted() if by_assignment else _hinted_in(slices)
+        by_targets = decision.targets.encoding == "hints"
+        hinted = decision.targets.count_hinted() if by_targets else _hinted_in(slices)
     return family_totals(_groups(slices), max_endpoints=max_endpoints, hinted=hinted, hinted_by=by)
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from zoneward.kube.input_error import InputError
 from zoneward.routing.demand import Demand
-from zoneward.routing.placement.homes import neediest
+from zoneward.routing.placement.homes import neediest_zone
 from zoneward.slices.plan import ServicePlan
 
 Integers = NDArray[np.int64]
@@ -356,13 +356,13 @@ def cluster_dataset(plans: Iterable[ServicePlan], demand: Demand) -> InMemoryDat
             if family.traffic is None or not family.traffic.served:
                 continue
             located = {zone: each.located for zone, each in family.traffic.zones.items()}
-            supply = [located.pop(zone, 0) for zone in demand.zones]
-            total = sum(supply) + sum(located.values())
+            supply = {zone: located.pop(zone, 0) for zone in demand.zones}
+            total = sum(supply.values()) + sum(located.values())
             for _ in range(sum(located.values())):
-                supply[neediest(demand.weights, supply, total)] += 1
+                supply[neediest_zone(demand.weight_of, supply, total)] += 1
             suffix = f" {family.address_type[-1]}" if len(plan.families) > 1 else ""
             names.append(f"{meta.namespace}/{meta.name}{suffix}")
-            rows.append(supply)
+            rows.append(list(supply.values()))
     if not rows:
         raise InputError("--dataset cluster", "expected Services whose traffic can be predicted, found none")
     supplies = np.array(rows, np.int64)

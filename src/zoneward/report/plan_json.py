@@ -351,14 +351,10 @@ def _groups(decision: Decision) -> tuple[GroupView, ...] | None:
     allocation = decision.allocation
     if allocation is None or not decision.has_slice_groups:
         return None
-    size = len(allocation.zones)
-    views = []
-    for number, group in enumerate(allocation.groups):
-        row = allocation.counts[number * size : (number + 1) * size]
-        located = {zone: count for zone, count in zip(allocation.zones, row, strict=True) if count}
-        if located:
-            views.append(GroupView(group.zones, group.weights, sum(row), located))
-    return tuple(views)
+    return tuple(
+        GroupView(consumers, allocation.group(consumers).weights, sum(located.values()), located)
+        for consumers, located in allocation.by_consumers().items()
+    )
 
 
 def _zones(traffic: ExpectedTraffic | None) -> dict[str, ZoneView]:

@@ -441,15 +441,14 @@ def _why_ignored(kinds: Sequence[ProxyKind], *, whole: bool) -> str:
 def _groups(allocation: Allocation, short: Mapping[str, str]) -> str:
     """``a 7, b 6, b=0.33+c=0.67 1``: zones, with weights where they matter, and endpoints."""
     parts = []
-    for number, group in enumerate(allocation.groups):
-        size = allocation.size(number)
+    for consumers, located in allocation.by_consumers().items():
+        group = allocation.group(consumers)
         names = (short.get(zone, zone) for zone in group.zones)
         weighed = (
             f"{name}={weight:.2g}" if group.weighted else name
             for name, weight in zip(names, group.weights, strict=True)
         )
-        if size:
-            parts.append(f"{'+'.join(weighed)} {size}")
+        parts.append(f"{'+'.join(weighed)} {sum(located.values())}")
     return ", ".join(parts)
 
 

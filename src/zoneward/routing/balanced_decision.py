@@ -5,31 +5,29 @@ What is in force stays while it is good enough, and then as few endpoints as pos
 (`zoneward.routing.endpoint_sets`).
 """
 
-from dataclasses import dataclass
+from collections import Counter
 from fractions import Fraction
 from typing import Final
 
 from zoneward.routing.algorithms.heuristics import BALANCED
 from zoneward.routing.algorithms.set_value import LOCALITY, SCORE
-from zoneward.routing.allocation import Allocation
+from zoneward.routing.allocation import Counts, Zones, allocation_of
 from zoneward.routing.configuration import BalancedSettings
 from zoneward.routing.decision import Decision
 from zoneward.routing.decision_context import DecisionContext
 from zoneward.routing.endpoint_sets import (
-    SetCounts,
     SetMeasures,
     SetsRequest,
     best_allocation,
     best_weights,
     cluster_wide,
-    counts_of,
     keep_sets,
     measure_sets,
 )
 from zoneward.routing.hints_decision import check_endpoint_zones, check_nodes
 from zoneward.routing.placement.endpoint_index import Bucket
-from zoneward.routing.placement.groups import ZoneGroup, own_group, restrict_to_zones
-from zoneward.routing.placement.placement import PlacementUnit, place
+from zoneward.routing.placement.groups import ZoneGroup, restrict_to_zones
+from zoneward.routing.placement.placement import Pool, place
 from zoneward.routing.rules import Reason, counted, format_percent
 from zoneward.routing.zone_costs import cost_table
 from zoneward.routing.zone_weights import ZoneWeights
@@ -55,7 +53,7 @@ def decide_sets(context: DecisionContext) -> Decision:
     settings = context.request.balanced or context.configuration.balanced
     request = _request(context, settings)
     best = best_allocation(request)
-    best_counts = cluster_wide(request) if best is None else counts_of(best)
+    best_counts = cluster_wide(request) if best is None else best.counts
     _record_best(context, settings, request, measure_sets(request, best_counts), None if best is None else best_counts)
     found = _keep(context, request)
     if found is None:
@@ -107,7 +105,7 @@ def _record_best(
     settings: BalancedSettings,
     request: SetsRequest,
     measures: SetMeasures,
-    counts: SetCounts | None,
+    counts: Counts | None,
 ) -> None:
     limit = format_percent(settings.max_overload)
     sets = "all endpoints for all zones" if counts is None else _describe_sets(request, counts)
@@ -118,21 +116,18 @@ def _record_best(
     )
 
 
-def _keep(context: DecisionContext, request: SetsRequest) -> SetCounts | None:
+def _keep(context: DecisionContext, request: SetsRequest) -> Counts | None:
     """What is in force, with as few changes as needed; None where nothing is, or where the best sets are less work."""
     if not context.is_in_force(BALANCED):
         return None
-    index = {zone: number for number, zone in enumerate(request.zones)}
-    consumers = {zone for zone, weight in zip(request.zones, request.demand, strict=True) if weight}
-    counts: SetCounts = {}
-    new = [0] * len(request.zones)
+    counts: Counter[tuple[Zones, str]] = Counter()
+    new: Counter[str] = Counter()
     for bucket in context.endpoint_index.ready_buckets():
-        group = _remaining_group(bucket, consumers)
+        group = _remaining_group(bucket, request.consumers)
         if group is None:
-            new[index[bucket.zone]] += len(bucket)
-            continue
-        key = tuple(index[zone] for zone in group.zones), index[bucket.zone]
-        counts[key] = counts.get(key, 0) + len(bucket)
+            new[bucket.zone] += len(bucket)
+        else:
+            counts[group.zones, bucket.zone] += len(bucket)
     if not counts:
         return None
     kept = keep_sets(request, counts, new)
@@ -145,7 +140,7 @@ def _keep(context: DecisionContext, request: SetsRequest) -> SetCounts | None:
     return kept
 
 
-def _remaining_group(bucket: Bucket, consumers: set[str]) -> ZoneGroup | None:
+def _remaining_group(bucket: Bucket, consumers: Zones) -> ZoneGroup | None:
     """The zones that used the endpoints of a bucket and still need any."""
     group = bucket.previous_group
     return restrict_to_zones(group, consumers) if group is not None else None
@@ -166,68 +161,27 @@ def _weights(request: SetsRequest) -> ZoneWeights:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Groups:
-    """Sets as groups: the zones' own first, then the shared ones."""
-
-    groups: tuple[ZoneGroup, ...]
-    counts: tuple[int, ...]
-
-
-def _groups(request: SetsRequest, counts: SetCounts) -> _Groups:
-    zones = request.zones
-    size = len(zones)
-    shared = sorted({members for members, _ in counts if len(members) > 1})
-    number_of = {(zone,): zone for zone in range(size)} | {
-        members: size + number for number, members in enumerate(shared)
-    }
-    flat = [0] * ((size + len(shared)) * size)
-    for (members, located), number in counts.items():
-        flat[number_of[members] * size + located] += number
-    groups = (
-        *map(own_group, zones),
-        *(ZoneGroup(tuple(zones[zone] for zone in members), (1.0,) * len(members)) for members in shared),
-    )
-    return _Groups(groups, tuple(flat))
-
-
-def _place(context: DecisionContext, request: SetsRequest, counts: SetCounts, weights: ZoneWeights) -> Decision:
+def _place(context: DecisionContext, request: SetsRequest, counts: Counts, weights: ZoneWeights) -> Decision:
     """Decide which endpoint is in which set, moving as few as possible."""
-    zones = request.zones
-    size = len(zones)
-    found = _groups(request, counts)
-    number_of = {group.zones: number for number, group in enumerate(found.groups)}
-    index = {zone: number for number, zone in enumerate(zones)}
-    consumers = {zone for zone, weight in zip(zones, request.demand, strict=True) if weight}
-    units = []
+    allocation = allocation_of(request.zones, counts)
+    pools = []
     for bucket in context.endpoint_index.ready_buckets():
-        group = _remaining_group(bucket, consumers)
-        number = number_of.get(group.zones, -1) if group is not None else -1
-        units.append(PlacementUnit(bucket, index[bucket.zone], number))
-    placed = place(units, found.counts, size)
-    own = sum(found.counts[zone * size + zone] for zone in range(size))
-    moved = placed.count_moved(found.groups, zones, starts=not context.is_in_force(BALANCED))
+        group = _remaining_group(bucket, request.consumers)
+        pools.append(Pool(bucket, bucket.zone, group.zones or None if group is not None else None))
+    placed = place(pools, allocation.counts)
+    own = sum(count for (consumers, zone), count in allocation.counts.items() if consumers == (zone,))
+    moved = placed.count_moved(request.zones, starts=not context.is_in_force(BALANCED))
     context.rules.record(
         "placement",
         True,
         f"{counted(own, 'endpoint')} serve their own zone alone, {context.ready_count - own} others; {moved} moved",
     )
-    measures = measure_sets(request, counts)
-    allocation = Allocation(zones, found.groups, found.counts)
     return context.build_decision(
         active=True,
         reason=Reason.ENABLED,
-        message=_describe_decision(context, measures),
+        message=_describe_decision(context, measure_sets(request, counts)),
         allocation=allocation,
-        assignment=context.assign_hints(
-            allocation,
-            bucket_groups={
-                unit.members: found.groups[number]
-                for unit, number in placed.unit_groups.items()
-                if isinstance(unit.members, Bucket)
-            },
-            endpoint_groups={member: found.groups[number] for member, number in placed.endpoint_groups.items()},
-        ),
+        targets=context.hint_targets(allocation, placed.consumers),
         moved=moved,
         weights=weights,
     )
@@ -244,10 +198,9 @@ def _describe_measures(measures: SetMeasures) -> str:
     return f"a request costs {measures.cost:.3g} on average (1: in another zone), {overload}"
 
 
-def _describe_sets(request: SetsRequest, counts: SetCounts) -> str:
-    used = [0] * len(request.zones)
-    for (members, _), number in counts.items():
-        for zone in members:
-            used[zone] += number
-    parts = [f"{zone} {number}" for zone, number in zip(request.zones, used, strict=True) if number]
+def _describe_sets(request: SetsRequest, counts: Counts) -> str:
+    used: Counter[str] = Counter()
+    for (consumers, _), count in counts.items():
+        used.update(dict.fromkeys(consumers, count))
+    parts = [f"{zone} {used[zone]}" for zone in request.zones if used[zone]]
     return f"endpoints of zones: {', '.join(parts)}"

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from zoneward.kube import names
 from zoneward.routing.allocation import Allocation
 from zoneward.routing.configuration import HintsSettings
-from zoneward.routing.placement.assignment import Assignment
+from zoneward.routing.placement.targets import Targets
 from zoneward.routing.request.approach import Approach
 from zoneward.routing.rules import Reason, Rule
 from zoneward.routing.upstream_ranges import ZoneRange
@@ -16,8 +16,8 @@ from zoneward.routing.zone_weights import ZoneWeights
 class Decision:
     """Approach, allocation and reason for one Service and address family.
 
-    ``allocation`` has the number of endpoints for each zone, or None where the decision is not active; ``assignment``
-    has the zones of each endpoint. ``endpoints`` counts the ready endpoints, ``has_endpoints`` says whether there are
+    ``allocation`` has the number of endpoints for each zone, or None where the decision is not active; ``targets`` has
+    what each endpoint gets. ``endpoints`` counts the ready endpoints, ``has_endpoints`` says whether there are
     any, ready or not, and ``moved`` counts those that now serve other zones than before. ``ranges`` are upstream's
     bounds per zone, only where `zoneward.slices.upstream_hints` has to set the hints. ``weights`` are for proxies that
     weigh zones, beside the hints. ``hints_settings`` are the settings that hints were balanced by. ``is_suspended``: it
@@ -45,7 +45,7 @@ class Decision:
     beside_subsetting: bool = False
     hints_settings: HintsSettings | None = None
     is_suspended: bool = False
-    assignment: Assignment | None = field(default=None, compare=False, repr=False)
+    targets: Targets | None = field(default=None, compare=False, repr=False)
 
     @property
     def asked_for(self) -> str | None:
@@ -65,4 +65,4 @@ class Decision:
     @property
     def has_slice_groups(self) -> bool:
         """Whether zones have EndpointSlices of their own, instead of hints."""
-        return self.assignment is not None and self.assignment.kind == "groups"
+        return self.targets is not None and self.targets.encoding == "slice-groups"

@@ -7,13 +7,12 @@ from typing import Final
 from zoneward.kube import names
 from zoneward.kube.objects import Service
 from zoneward.routing.algorithms.heuristics import Heuristic
-from zoneward.routing.allocation import Allocation
+from zoneward.routing.allocation import Allocation, Zones
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.decision import Decision
 from zoneward.routing.demand import Demand
-from zoneward.routing.placement.assignment import Assignment
 from zoneward.routing.placement.endpoint_index import Bucket, EndpointIndex, IndexedEndpoint
-from zoneward.routing.placement.groups import ZoneGroup, own_group
+from zoneward.routing.placement.targets import Target, Targets, hint_target
 from zoneward.routing.request.annotations import check_demand
 from zoneward.routing.request.approach import Approach, RequestedApproach, requested_approach, with_problem
 from zoneward.routing.rules import Reason, RuleLog, counted
@@ -131,35 +130,28 @@ class DecisionContext:
             return None
         return self.build_inactive(Reason.ONE_ZONE, f"nodes are only ready in {counted(zones, 'zone')}")
 
-    def assign_hints(
+    def hint_targets(
         self,
         allocation: Allocation,
+        consumers: Mapping[Bucket | IndexedEndpoint, Zones],
         *,
-        bucket_groups: Mapping[Bucket, ZoneGroup | None],
-        endpoint_groups: Mapping[IndexedEndpoint, ZoneGroup | None],
         node_hints: bool = False,
-    ) -> Assignment:
-        """Ready endpoints with the hints that were decided, the others with the hint of their own zone.
+    ) -> Targets:
+        """Ready endpoints get hints for their consumers, the others the hint of their own zone.
 
         kube-proxy ignores endpoints that are not ready when it looks for hints. Cilium 1.19 and 1.20 drop zone routing
         of the whole Service while one of them has no hint, and select it like a ready one by the hint that it has:
         where no ready endpoint serves its zone, such a hint would leave the zone without endpoints. The first zone
         with ready endpoints takes its place. Upstream gives them none.
         """
-        groups = (group for number, group in enumerate(allocation.groups) if allocation.size(number))
-        served = {zone for group in groups for zone in group.zones}
-        unready = {
-            bucket: own_group(bucket.zone if bucket.zone in served else min(served))
-            for bucket in self.endpoint_index.unready_buckets()
-            if bucket.zone and served and not self.configuration.upstream
+        targets: dict[Bucket | IndexedEndpoint, Target] = {
+            members: hint_target(zones) for members, zones in consumers.items()
         }
-        return Assignment(
-            self.endpoint_index,
-            "hints",
-            bucket_groups={**bucket_groups, **unready},
-            endpoint_groups=endpoint_groups,
-            node_hints=node_hints,
-        )
+        served = {zone for zones, _ in allocation.counts for zone in zones}
+        for bucket in self.endpoint_index.unready_buckets():
+            if bucket.zone and served and not self.configuration.upstream:
+                targets[bucket] = hint_target((bucket.zone if bucket.zone in served else min(served),))
+        return Targets(self.endpoint_index, "hints", targets, node_hints=node_hints)
 
     # --- results --------------------------------------------------------------------------------------------------
 
@@ -168,14 +160,14 @@ class DecisionContext:
         reason: Reason,
         message: str,
         *,
-        assignment: Assignment | None = None,
+        targets: Targets | None = None,
         weights: ZoneWeights | None = None,
         deciding: int | None = None,
     ) -> Decision:
-        """All endpoints serve all zones. ``assignment`` has hints that slices keep nevertheless; ``weights`` are for
+        """All endpoints serve all zones. ``targets`` are hints that slices keep nevertheless; ``weights`` are for
         proxies that weigh zones. ``deciding`` is the rule that decided, where a later one is marked."""
         return self.build_decision(
-            active=False, reason=reason, message=message, assignment=assignment, weights=weights, deciding=deciding
+            active=False, reason=reason, message=message, targets=targets, weights=weights, deciding=deciding
         )
 
     def build_decision(
@@ -184,7 +176,7 @@ class DecisionContext:
         active: bool,
         reason: Reason,
         message: str,
-        assignment: Assignment | None = None,
+        targets: Targets | None = None,
         allocation: Allocation | None = None,
         moved: int = 0,
         ranges: dict[str, ZoneRange] | None = None,
@@ -192,7 +184,6 @@ class DecisionContext:
         deciding: int | None = None,
     ) -> Decision:
         request = self.request
-        assignment = Assignment(self.endpoint_index) if assignment is None else assignment
         return Decision(
             approach=request.approach,
             heuristic=request.heuristic.name if request.heuristic else None,
@@ -213,7 +204,7 @@ class DecisionContext:
             has_endpoints=self.endpoint_index.total_count > 0,
             is_suspended=self._is_suspended(reason),
             beside_subsetting=self.beside_subsetting,
-            assignment=assignment,
+            targets=Targets(self.endpoint_index) if targets is None else targets,
         )
 
     def _is_suspended(self, reason: Reason) -> bool:

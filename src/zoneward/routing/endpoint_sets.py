@@ -4,16 +4,17 @@ Everything here depends on demand, counts of endpoints and settings alone, and i
 cluster share its demand, and most have few endpoints, so that nearly every decision finds its answer.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
 from zoneward.kube.validation import MAX_ZONE_HINTS
+from zoneward.routing.algorithm_calls import allocate
 from zoneward.routing.algorithms.heuristics import BALANCED
 from zoneward.routing.algorithms.set_value import LOCALITY, SCORE, overload_limit, value_of
 from zoneward.routing.algorithms.zone_weights import weigh_zones
-from zoneward.routing.allocation import Allocation, allocate
+from zoneward.routing.allocation import Allocation, Counts, Supply, Zones
 from zoneward.routing.score import IN_ZONE_POINTS
 from zoneward.routing.zone_costs import COST_UNIT
 
@@ -26,9 +27,6 @@ _MAX_REPAIRS: Final = 24
 _REMEMBERED: Final = 4096
 _MISSING_ZONE: Final = -1e12
 """The value of sets in which a zone has no endpoint; below that of all others."""
-
-SetCounts = dict[tuple[tuple[int, ...], int], int]
-"""Endpoints by the zones that use them (in order, as indices) and the zone where they are located."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +43,11 @@ class SetsRequest:
     max_overload: tuple[int, int]
     objective: int
     costs: tuple[int, ...]
+
+    @property
+    def consumers(self) -> Zones:
+        """The zones with demand."""
+        return tuple(zone for zone, weight in zip(self.zones, self.demand, strict=True) if weight)
 
     @property
     def parameters(self) -> tuple[int, ...]:
@@ -76,10 +79,8 @@ def best_allocation(request: SetsRequest) -> Allocation | None:
     """The best sets; None where nothing is better than all endpoints for all zones."""
     return allocate(
         BALANCED,
-        zones=request.zones,
-        demand=request.demand,
-        supply=request.supply,
-        previous=(0,) * len(request.zones) ** 2,
+        dict(zip(request.zones, request.demand, strict=True)),
+        Supply(dict(zip(request.zones, request.supply, strict=True))),
         parameters=request.parameters,
     )
 
@@ -90,54 +91,46 @@ def best_weights(request: SetsRequest) -> tuple[tuple[float, ...], ...]:
     return weigh_zones(request.demand, request.supply, request.parameters)
 
 
-def counts_of(allocation: Allocation) -> SetCounts:
-    """An allocation as counts by set."""
-    size = len(allocation.zones)
-    index = {zone: number for number, zone in enumerate(allocation.zones)}
+def cluster_wide(request: SetsRequest) -> Counts:
+    """All endpoints for all zones with demand."""
     return {
-        (tuple(index[zone] for zone in group.zones), located): allocation.counts[number * size + located]
-        for number, group in enumerate(allocation.groups)
-        for located in range(size)
-        if allocation.counts[number * size + located]
+        (request.consumers, zone): count for zone, count in zip(request.zones, request.supply, strict=True) if count
     }
 
 
-def cluster_wide(request: SetsRequest) -> SetCounts:
-    """All endpoints for all zones with demand."""
-    everybody = tuple(zone for zone, each in enumerate(request.demand) if each)
-    return {(everybody, located): number for located, number in enumerate(request.supply) if number}
-
-
-def measure_sets(request: SetsRequest, counts: SetCounts) -> SetMeasures:
+def measure_sets(request: SetsRequest, counts: Counts) -> SetMeasures:
     """What the proxies do with these sets. A zone without endpoints uses all of them."""
     zones = len(request.zones)
+    index = {zone: position for position, zone in enumerate(request.zones)}
     total, everything = sum(request.supply), sum(request.demand)
     used = [0] * zones
     costs = [0] * zones
-    for (members, located), number in counts.items():
-        for zone in members:
-            used[zone] += number
-            costs[zone] += number * request.costs[zone * zones + located]
+    for (consumers, located), count in counts.items():
+        column = index[located]
+        for consumer in consumers:
+            row = index[consumer]
+            used[row] += count
+            costs[row] += count * request.costs[row * zones + column]
     cost = spread = 0.0
     missing = 0
-    parts = [0.0] * zones
-    for zone, weight in enumerate(request.demand):
+    parts = dict.fromkeys(request.zones, 0.0)
+    for row, (zone, weight) in enumerate(zip(request.zones, request.demand, strict=True)):
         if not weight:
             continue
         share = weight / everything
-        if used[zone]:
-            parts[zone] = share / used[zone]
-            cost += parts[zone] * costs[zone]
+        if used[row]:
+            parts[zone] = share / used[row]
+            cost += parts[zone] * costs[row]
         else:
             missing += 1
             spread += share / total
-            row = request.costs[zone * zones : (zone + 1) * zones]
-            cost += share * sum(each * number for each, number in zip(row, request.supply, strict=True)) / total
+            to_all = zip(request.costs[row * zones : (row + 1) * zones], request.supply, strict=True)
+            cost += share * sum(price * count for price, count in to_all) / total
     worst = mean = 0.0
-    for (members, _), number in counts.items():
-        deviation = total * (spread + sum(parts[zone] for zone in members)) - 1
+    for (consumers, _), count in counts.items():
+        deviation = total * (spread + sum(parts[zone] for zone in consumers)) - 1
         worst = max(worst, deviation)
-        mean += number * abs(deviation)
+        mean += count * abs(deviation)
     cost, mean = cost / COST_UNIT, mean / total
     value = value_of(request.objective, overload_limit(request.parameters), cost, worst, mean)
     points = (
@@ -148,23 +141,23 @@ def measure_sets(request: SetsRequest, counts: SetCounts) -> SetMeasures:
     return SetMeasures(value + _MISSING_ZONE * missing, cost, worst, mean, points, missing)
 
 
-def keep_sets(request: SetsRequest, counts: SetCounts, new: Sequence[int]) -> SetCounts | None:
+def keep_sets(request: SetsRequest, counts: Counts, new: Mapping[str, int]) -> Counts | None:
     """Sets in force as they are, or changed by as few endpoints as possible so that they are good enough; None where
     the best sets are less work.
 
     ``new`` counts the endpoints in each zone that are in no set yet: they join the sets where they help most.
     """
-    found = _keep_sets(request, tuple(sorted(counts.items())), tuple(new))
+    found = _keep_sets(request, tuple(sorted(counts.items())), tuple(sorted(new.items())))
     return None if found is None else dict(found)
 
 
 @lru_cache(maxsize=_REMEMBERED)
 def _keep_sets(
-    request: SetsRequest, counts: tuple[tuple[tuple[tuple[int, ...], int], int], ...], new: tuple[int, ...]
-) -> tuple[tuple[tuple[tuple[int, ...], int], int], ...] | None:
-    now = _with_new(request, dict(counts), new)
+    request: SetsRequest, counts: tuple[tuple[tuple[Zones, str], int], ...], new: tuple[tuple[str, int], ...]
+) -> tuple[tuple[tuple[Zones, str], int], ...] | None:
+    now = _with_new(request, dict(counts), dict(new))
     best = best_allocation(request)
-    goal = cluster_wide(request) if best is None else counts_of(best)
+    goal = cluster_wide(request) if best is None else best.counts
     goal_measures, limit = measure_sets(request, goal), overload_limit(request.parameters)
 
     def stays(measures: SetMeasures) -> bool:
@@ -174,7 +167,7 @@ def _keep_sets(
     return None if found is None else tuple(sorted(found.items()))
 
 
-def _repaired(request: SetsRequest, counts: SetCounts, stays: Callable[[SetMeasures], bool]) -> SetCounts | None:
+def _repaired(request: SetsRequest, counts: Counts, stays: Callable[[SetMeasures], bool]) -> Counts | None:
     """Changes of single endpoints, the most useful one each time, until the sets are good enough; None where no change
     helps or too many are needed."""
     measures = measure_sets(request, counts)
@@ -189,8 +182,8 @@ def _repaired(request: SetsRequest, counts: SetCounts, stays: Callable[[SetMeasu
 
 
 def _on_the_way(
-    request: SetsRequest, counts: SetCounts, goal: SetCounts, stays: Callable[[SetMeasures], bool]
-) -> SetCounts | None:
+    request: SetsRequest, counts: Counts, goal: Counts, stays: Callable[[SetMeasures], bool]
+) -> Counts | None:
     """As much of the way to the best sets as is needed for good enough ones, in at most `_MAX_REPAIRS` steps; None
     where that is the whole way."""
     many = -(-sum(max(0, number - goal.get(key, 0)) for key, number in counts.items()) // _MAX_REPAIRS)
@@ -204,7 +197,7 @@ def _on_the_way(
     return None
 
 
-def _best_of(request: SetsRequest, choices: Iterable[SetCounts]) -> tuple[SetMeasures, SetCounts] | None:
+def _best_of(request: SetsRequest, choices: Iterable[Counts]) -> tuple[SetMeasures, Counts] | None:
     return max(
         ((measure_sets(request, each), each) for each in choices),
         key=lambda each: (each[0].value, -each[0].worst, -each[0].mean),
@@ -212,7 +205,7 @@ def _best_of(request: SetsRequest, choices: Iterable[SetCounts]) -> tuple[SetMea
     )
 
 
-def _nearer(counts: SetCounts, goal: SetCounts, many: int) -> Iterator[SetCounts]:
+def _nearer(counts: Counts, goal: Counts, many: int) -> Iterator[Counts]:
     """The same with up to so many endpoints that go from a set with more than the goal has to one with fewer."""
     lacking = [(key, number - counts.get(key, 0)) for key, number in goal.items() if number > counts.get(key, 0)]
     for (members, located), number in counts.items():
@@ -222,7 +215,7 @@ def _nearer(counts: SetCounts, goal: SetCounts, many: int) -> Iterator[SetCounts
                 yield _moved(counts, members, after, located, min(many, spare, lack))
 
 
-def _moved(counts: SetCounts, before: tuple[int, ...], after: tuple[int, ...], located: int, number: int) -> SetCounts:
+def _moved(counts: Counts, before: Zones, after: Zones, located: str, number: int) -> Counts:
     """The same with so many endpoints of a zone in another set."""
     changed = dict(counts)
     changed[before, located] -= number
@@ -232,12 +225,12 @@ def _moved(counts: SetCounts, before: tuple[int, ...], after: tuple[int, ...], l
     return changed
 
 
-def _with_new(request: SetsRequest, counts: SetCounts, new: Sequence[int]) -> SetCounts:
+def _with_new(request: SetsRequest, counts: Counts, new: Mapping[str, int]) -> Counts:
     """The same with endpoints that were in no set, in the sets where they help most; many at once, at home."""
-    consumers = [zone for zone, weight in enumerate(request.demand) if weight]
-    found = dict(counts)
-    one_by_one = sum(new) <= _MAX_REPAIRS
-    for located, number in enumerate(new):
+    consumers = request.consumers
+    found: Counts = dict(counts)
+    one_by_one = sum(new.values()) <= _MAX_REPAIRS
+    for located, number in new.items():
         home = (located,) if located in consumers else next(iter(counts))[0]
         others = sorted({members for members, _ in counts} | {(zone,) for zone in consumers})
         choices = [home, *others] if one_by_one else [home]
@@ -253,15 +246,15 @@ def _with_new(request: SetsRequest, counts: SetCounts, new: Sequence[int]) -> Se
     return found
 
 
-def _changed(request: SetsRequest, counts: SetCounts) -> Iterator[SetCounts]:
+def _changed(request: SetsRequest, counts: Counts) -> Iterator[Counts]:
     """The same with one endpoint that one zone more uses, one fewer, or one in place of another."""
-    consumers = [zone for zone, weight in enumerate(request.demand) if weight]
+    consumers = request.consumers
     for members, located in counts:
         for after in _changed_members(members, consumers):
             yield _moved(counts, members, after, located, 1)
 
 
-def _changed_members(members: tuple[int, ...], consumers: Iterable[int]) -> Iterator[tuple[int, ...]]:
+def _changed_members(members: Zones, consumers: Iterable[str]) -> Iterator[Zones]:
     outside = [zone for zone in consumers if zone not in members]
     for zone in outside:
         if len(members) < MAX_ZONE_HINTS:

@@ -5,18 +5,20 @@ current Kubernetes decides it.
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping
 from fractions import Fraction
 
+from zoneward.routing.algorithm_calls import allocate, threshold_parameters
 from zoneward.routing.algorithms.heuristics import Heuristic
 from zoneward.routing.algorithms.proportional_zone_cpu import least_endpoints
-from zoneward.routing.allocation import Allocation, allocate, threshold_parameters
+from zoneward.routing.allocation import Allocation, Supply, Zones
 from zoneward.routing.configuration import HintsSettings
 from zoneward.routing.decision import Decision
 from zoneward.routing.decision_context import DecisionContext
 from zoneward.routing.demand import Demand
 from zoneward.routing.placement.endpoint_index import Bucket, count_and_first_names
-from zoneward.routing.placement.placement import PlacementUnit, place, with_guests_kept
+from zoneward.routing.placement.placement import Pool, place, with_guests_kept
 from zoneward.routing.request.approach import Approach
 from zoneward.routing.rules import Reason, counted, describe_without, format_percent, listed
 from zoneward.routing.thresholds import lost_in_zone, overload_threshold
@@ -74,9 +76,7 @@ def decide_own_zone(context: DecisionContext, heuristic: Heuristic) -> Decision:
         return dataclasses.replace(decision, reason=refusal.reason, message=message, rules=context.rules.as_tuple())
     # The other endpoints keep their hints: proxies ignore all of them while one is missing, and an endpoint that comes
     # and goes rewrites no other slice.
-    return context.build_inactive(
-        refusal.reason, refusal.message, assignment=decision.assignment, deciding=refusal.deciding
-    )
+    return context.build_inactive(refusal.reason, refusal.message, targets=decision.targets, deciding=refusal.deciding)
 
 
 def decide_as_upstream(context: DecisionContext) -> Decision:
@@ -153,85 +153,66 @@ def check_endpoint_zones(context: DecisionContext) -> Decision | None:
 
 def _allocate_and_place(context: DecisionContext, heuristic: Heuristic, threshold: Fraction) -> Decision | None:
     """Allocation and placement, or None where the heuristic finds none."""
-    weights = context.demand.reduced
+    demand = context.demand.reduced
     buckets = [bucket for bucket in context.endpoint_index.ready_buckets() if bucket.zone]
-    zones = tuple(sorted(weights.keys() | {bucket.zone for bucket in buckets}))
-    index = {zone: position for position, zone in enumerate(zones)}
-    size = len(zones)
-    units = [PlacementUnit(bucket, index[bucket.zone], _previous_zone(bucket, index)) for bucket in buckets]
-    supply = [0] * size
-    counts = [0] * (size * size)
-    for unit in units:
-        here, there = unit.home, unit.previous_group
-        supply[here] += len(unit)
-        # No endpoint stays for a zone where no traffic starts any more.
-        if there >= 0 and not (heuristic.balances and zones[there] not in weights):
-            counts[there * size + here] += len(unit)
-    demand = [weights.get(zone, 0) for zone in zones]
+    zones = demand.keys() | {bucket.zone for bucket in buckets}
+    pools = [Pool(bucket, bucket.zone, _previous_zone(bucket, zones)) for bucket in buckets]
+    ready: Counter[str] = Counter()
+    previous: Counter[tuple[Zones, str]] = Counter()
+    for pool in pools:
+        ready[pool.home] += len(pool)
+        # Release endpoints held for zones that no longer send traffic.
+        if pool.previous is not None and not (heuristic.balances and pool.previous[0] not in demand):
+            previous[pool.previous, pool.home] += len(pool)
     settings = context.hints
-    allocation = allocate(
-        heuristic,
-        zones=zones,
-        demand=demand,
-        supply=supply,
-        previous=counts,
-        parameters=threshold_parameters(threshold, settings.start_threshold),
-    )
+    parameters = threshold_parameters(threshold, settings.start_threshold)
+    allocation = allocate(heuristic, demand, Supply(ready, previous), parameters=parameters)
     if heuristic.balances:
         detail = _describe_minimums(context, threshold)
         if not context.rules.decide("overload-threshold", allocation is not None, detail):
             return None
     if allocation is None:
         return None
-    if heuristic.balances and any(counts):
+    if heuristic.balances and previous:
         anew, lost = allocate_anew(allocation, heuristic, demand, threshold=threshold, settings=settings)
         most = settings.in_zone_tolerance
         detail = f"{lost * 100:.3g} % less traffic in its zone than allocated anew, {format_percent(most)} at most"
         if not context.rules.record("in-zone-tolerance", lost <= most, detail):
-            allocation = dataclasses.replace(anew, counts=with_guests_kept(anew.counts, counts, size))
-    placed = place(units, allocation.counts, size)
-    moved = placed.count_moved(allocation.groups, zones, starts=not context.is_in_force(heuristic))
-    at_home = sum(allocation.counts[zone * size + zone] for zone in range(size))
-    away = sum(supply) - at_home
-    note = context.rules.record if heuristic.balances else context.rules.decide
-    note(
-        "placement",
-        True,
-        f"{counted(at_home, 'endpoint')} serve their own zone, {away} another; {moved} moved",
-    )
-    groups = allocation.groups
+            allocation = with_guests_kept(anew, previous)
+    placed = place(pools, allocation.counts)
+    moved = placed.count_moved(allocation.zones, starts=not context.is_in_force(heuristic))
+    at_home = sum(count for (consumers, home), count in allocation.counts.items() if consumers == (home,))
+    away = ready.total() - at_home
+    record = context.rules.record if heuristic.balances else context.rules.decide
+    record("placement", True, f"{counted(at_home, 'endpoint')} serve their own zone, {away} another; {moved} moved")
     return context.build_decision(
         active=True,
         reason=Reason.ENABLED,
         message=_describe_allocation(context, heuristic, allocation),
         allocation=allocation,
-        assignment=context.assign_hints(
-            allocation,
-            bucket_groups={
-                unit.members: groups[zone]
-                for unit, zone in placed.unit_groups.items()
-                if isinstance(unit.members, Bucket)
-            },
-            endpoint_groups={member: groups[zone] for member, zone in placed.endpoint_groups.items()},
-            node_hints=heuristic.node_hints,
-        ),
+        targets=context.hint_targets(allocation, placed.consumers, node_hints=heuristic.node_hints),
         moved=moved,
     )
 
 
 def allocate_anew(
-    kept: Allocation, heuristic: Heuristic, demand: Sequence[int], *, threshold: Fraction, settings: HintsSettings
+    kept: Allocation,
+    heuristic: Heuristic,
+    demand: Mapping[str, int],
+    *,
+    threshold: Fraction,
+    settings: HintsSettings,
 ) -> tuple[Allocation, float]:
     """The allocation of the same endpoints if none had been placed before, and the share of all traffic that stays in
     its zone with that one and not with ``kept``.
     """
-    size = len(kept.zones)
+    ready: Counter[str] = Counter()
+    for (_, located), count in kept.counts.items():
+        ready[located] += count
     anew = allocate(
         heuristic,
-        zones=kept.zones,
-        demand=demand,
-        supply=[sum(kept.counts[zone::size]) for zone in range(size)],
-        previous=[0] * (size * size),
+        {zone: demand.get(zone, 0) for zone in kept.zones},
+        Supply(ready),
         parameters=threshold_parameters(threshold, settings.start_threshold),
     )
     if anew is None:
@@ -239,10 +220,10 @@ def allocate_anew(
     return anew, lost_in_zone(kept, anew, demand)
 
 
-def _previous_zone(bucket: Bucket, index: Mapping[str, int]) -> int:
-    """The zone that the endpoints of a bucket served, as an index; -1 for none, or for several at once."""
+def _previous_zone(bucket: Bucket, zones: Collection[str]) -> Zones | None:
+    """The zone that the endpoints of a bucket served; None for none, or for several at once."""
     group = bucket.previous_group
-    return index.get(group.zones[0], -1) if group is not None and len(group.zones) == 1 else -1
+    return group.zones if group is not None and len(group.zones) == 1 and group.zones[0] in zones else None
 
 
 def _describe_minimums(context: DecisionContext, threshold: Fraction) -> str:
@@ -259,16 +240,14 @@ def _describe_minimums(context: DecisionContext, threshold: Fraction) -> str:
 def _describe_allocation(context: DecisionContext, heuristic: Heuristic, allocation: Allocation) -> str:
     if not heuristic.balances:
         empty = tuple(
-            zone
-            for position, zone in enumerate(allocation.zones)
-            if zone in context.demand.weight_of and not allocation.size(position)
+            zone for zone in allocation.zones if zone in context.demand.weight_of and not allocation.size((zone,))
         )
         where = "node, then its own zone" if heuristic.node_hints else "zone"
         text = f"every endpoint serves its own {where}"
         return f"{text}; {listed(empty)} without endpoints: all serve there" if empty else text
     number = context.ready_count
     worst, zone = max(
-        (Fraction(number * weight, context.demand.total * allocation.size(allocation.zones.index(zone))) - 1, zone)
+        (Fraction(number * weight, context.demand.total * allocation.size((zone,))) - 1, zone)
         for zone, weight in context.demand.weight_of.items()
     )
     numbers = f"{counted(number, 'endpoint')} for {counted(len(context.demand.zones), 'zone')}"

@@ -4,27 +4,28 @@ possible.
 The algorithms see endpoints at home (`zoneward.routing.placement.homes`).
 """
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Final
 
 from zoneward.kube.validation import MAX_ZONE_HINTS
+from zoneward.routing.algorithm_calls import allocate, measures_of, rebalance, threshold_parameters
 from zoneward.routing.algorithms.heuristics import SUBSETTING_ALGORITHMS, Heuristic
-from zoneward.routing.algorithms.lazy_rebalance import rebalance_lazily
-from zoneward.routing.algorithms.signature import IMPOSSIBLE
-from zoneward.routing.allocation import Allocation, allocate, allocation_of, threshold_parameters
+from zoneward.routing.allocation import Allocation, Supply, Zones, allocation_of
 from zoneward.routing.decision import Decision
 from zoneward.routing.decision_context import DecisionContext
 from zoneward.routing.demand import Demand
-from zoneward.routing.placement.assignment import Assignment
-from zoneward.routing.placement.endpoint_index import Bucket, IndexedEndpoint, count_and_first_names
-from zoneward.routing.placement.groups import ZoneGroup, own_group
+from zoneward.routing.placement.endpoint_index import count_and_first_names
+from zoneward.routing.placement.groups import ZoneGroup
 from zoneward.routing.placement.homes import Homes, homes_of
-from zoneward.routing.placement.placement import Placement, PlacementUnit, place
+from zoneward.routing.placement.placement import Placed, Pool, place
+from zoneward.routing.placement.targets import Targets, group_target
 from zoneward.routing.request.approach import Approach
 from zoneward.routing.rules import Reason, counted, describe_without, format_percent, listed
 from zoneward.routing.score import MAX_OVERLOAD
-from zoneward.routing.thresholds import endpoints_needed, has_enough_endpoints, lost_in_zone, measures_of
+from zoneward.routing.thresholds import endpoints_needed, has_enough_endpoints, lost_in_zone
 
 BALANCED_GROUPS: Final = frozenset(f"{Approach.SUBSETTING}/{name}" for name in SUBSETTING_ALGORITHMS)
 """What slices say is in force where the starting threshold applies."""
@@ -46,7 +47,7 @@ def decide_balanced(context: DecisionContext, heuristic: Heuristic) -> Decision:
     kept = context.is_in_force(heuristic)
     # With hints, a slice that has none is one whose endpoints are not ready.
     homes = homes_of(context, demand, demand.zones, kept=kept and context.configuration.subsetting.encoding != "hints")
-    groups = _rebalance_lazily(context, heuristic, homes) if kept and any(homes.remaining_groups.values()) else None
+    groups = _rebalance_lazily(context, heuristic, homes) if kept and homes.groups else None
     if groups is None:
         groups = _rebalance_fully(context, heuristic, homes)
     limit = format_percent(context.configuration.subsetting.overload_threshold)
@@ -131,48 +132,28 @@ def _threshold_refusal(context: DecisionContext, zones: int) -> Decision | None:
 
 @dataclass(frozen=True, slots=True)
 class _PlacedGroups:
-    """An allocation over homes, and the placement of the ready endpoints into its groups."""
+    """An allocation over homes, and the placement of the ready endpoints by it."""
 
     allocation: Allocation
-    placed: Placement
+    placed: Placed
 
 
 def _rebalance_lazily(context: DecisionContext, heuristic: Heuristic, homes: Homes) -> _PlacedGroups | None:
     """Make only the update itself; None where that would overload an endpoint (KEP-2004 § Optimizations), or lose too
     much traffic to other zones (`zoneward.routing.thresholds.lost_in_zone`).
     """
-    zones = homes.zones
-    shared = _shared_groups(homes.remaining_groups.values())
-    number_of: dict[tuple[str, ...], int] = {(zone,): number for number, zone in enumerate(zones)}
-    number_of |= {group.zones: len(zones) + number for number, group in enumerate(shared)}
-    groups, size = len(number_of), len(zones)
-    composition = [0] * (groups * size)
-    weights = [0.0] * (groups * size)
-    for number in range(size):
-        weights[number * size + number] = 1.0
-    for group in shared:
-        for position, zone in enumerate(zones):
-            weights[number_of[group.zones] * size + position] = group.weight(zone)
-    for unit in (each.unit(number_of) for each in homes.ready):
-        if unit.previous_group >= 0:
-            composition[unit.previous_group * size + unit.home] += len(unit)
+    previous: Counter[tuple[Zones, str]] = Counter()
+    for pool in homes.ready:
+        if pool.previous is not None:
+            previous[pool.previous, pool.home] += len(pool)
     threshold = context.configuration.subsetting.overload_threshold
-    found = rebalance_lazily(
-        homes.weights,
-        homes.supply,
-        (threshold.numerator, threshold.denominator),
-        groups,
-        composition,
-        weights,
-        [0] * groups,
-        [0.0] * (2 * size),
-    )
+    supply = Supply(homes.supply, previous)
+    allocation, holds = rebalance(homes.weights, supply, weights=_weights_of_shared(homes.groups), threshold=threshold)
     limit = format_percent(threshold)
-    if found == IMPOSSIBLE:
+    if not holds:
         detail = f"not below {limit} with the groups as they are: they are balanced anew"
         context.rules.record("lazy-rebalance", False, detail)
         return None
-    allocation = allocation_of(zones, groups, composition, weights)
     anew = _balance(context, heuristic, homes)
     lost = lost_in_zone(allocation, anew, homes.weights) if anew else 0.0
     most = context.configuration.subsetting.in_zone_tolerance
@@ -183,49 +164,32 @@ def _rebalance_lazily(context: DecisionContext, heuristic: Heuristic, homes: Hom
         )
         return None
     context.rules.record("lazy-rebalance", True, f"{detail}: only the update is made")
-    return _place_groups(homes, allocation)
+    return _PlacedGroups(allocation, place(homes.ready, allocation.counts))
 
 
 def _rebalance_fully(context: DecisionContext, heuristic: Heuristic, homes: Homes) -> _PlacedGroups | None:
     """Compute all groups anew; None where the algorithm finds none."""
     allocation = _balance(context, heuristic, homes)
-    return None if allocation is None else _place_groups(homes, allocation)
+    return None if allocation is None else _PlacedGroups(allocation, place(homes.ready, allocation.counts))
 
 
 def _balance(context: DecisionContext, heuristic: Heuristic, homes: Homes) -> Allocation | None:
     threshold = context.configuration.subsetting.overload_threshold
-    return allocate(
-        heuristic,
-        zones=homes.zones,
-        demand=homes.weights,
-        supply=homes.supply,
-        previous=(0,) * len(homes.zones) ** 2,
-        parameters=threshold_parameters(threshold, threshold),
-    )
+    parameters = threshold_parameters(threshold, threshold)
+    return allocate(heuristic, homes.weights, Supply(homes.supply), parameters=parameters)
 
 
-def _place_groups(homes: Homes, allocation: Allocation) -> _PlacedGroups:
-    number_of = _group_numbers(allocation)
-    units = [each.unit(number_of) for each in homes.ready]
-    return _PlacedGroups(allocation, place(units, allocation.counts, len(homes.zones)))
-
-
-def _shared_groups(groups: Iterable[ZoneGroup | None]) -> list[ZoneGroup]:
-    """The groups that several zones share, in order.
+def _weights_of_shared(groups: Iterable[ZoneGroup]) -> dict[Zones, tuple[float, ...]]:
+    """The weights of groups that several zones share.
 
     Of groups that differ by weights alone, it takes the one that weighs most: an interrupted write of several slices
     leaves such groups.
     """
-    found: dict[tuple[str, ...], ZoneGroup] = {}
+    weights: dict[Zones, tuple[float, ...]] = {}
     for group in groups:
-        if group is not None and len(group.zones) > 1:
-            other = found.get(group.zones)
-            found[group.zones] = group if other is None or group.weights > other.weights else other
-    return [found[zones] for zones in sorted(found)]
-
-
-def _group_numbers(allocation: Allocation) -> dict[tuple[str, ...], int]:
-    return {group.zones: number for number, group in enumerate(allocation.groups)}
+        if len(group.zones) > 1:
+            weights[group.zones] = max(weights.get(group.zones, ()), group.weights)
+    return weights
 
 
 # --- the decision -----------------------------------------------------------------------------------------------------
@@ -235,117 +199,86 @@ def _decide_with_groups(
     context: DecisionContext, heuristic: Heuristic, homes: Homes, groups: _PlacedGroups
 ) -> Decision:
     allocation = groups.allocation
-    all_zones = set(homes.demand.zones)
     as_hints = context.configuration.subsetting.encoding == "hints"
     if as_hints:
-        most = max((len(group.zones) for group in allocation.groups), default=0)
+        most = max((len(consumers) for consumers, _ in allocation.counts), default=0)
         detail = f"{counted(most, 'zone')} in a hint, {MAX_ZONE_HINTS} at most"
         if not context.rules.require("hint-zones", most <= MAX_ZONE_HINTS, detail):
             return context.build_inactive(Reason.TOO_MANY_ZONES, f"a group for {detail}")
-        bucket_groups, endpoint_groups = _groups_by_bucket(groups.placed, allocation.groups)
-        assignment = context.assign_hints(allocation, bucket_groups=bucket_groups, endpoint_groups=endpoint_groups)
+        targets = context.hint_targets(allocation, groups.placed.consumers)
     else:
-        # What all zones consume alike needs no label: a proxy of any age reads such slices.
-        slice_groups: Sequence[ZoneGroup | None] = [
-            None if not group.weighted and all_zones <= set(group.zones) and len(all_zones) > 1 else group
-            for group in allocation.groups
-        ]
-        bucket_groups, endpoint_groups = _groups_by_bucket(groups.placed, slice_groups)
-        rest = _groups_by_bucket(_place_not_ready(homes, allocation, by_need=heuristic.balances), slice_groups)
-        bucket_groups |= rest[0]
-        endpoint_groups |= rest[1]
-        assignment = Assignment(
-            context.endpoint_index, "groups", bucket_groups=bucket_groups, endpoint_groups=endpoint_groups
+        rest = _place_not_ready(homes, allocation, by_need=heuristic.balances)
+        targets = Targets(
+            context.endpoint_index,
+            "slice-groups",
+            {
+                members: group_target(_slice_group(allocation.group(consumers), homes.demand))
+                for placed in (groups.placed, rest)
+                for members, consumers in placed.consumers.items()
+            },
         )
-    parts = groups.placed.part_sizes
-    away = sum(number for (unit, group), number in parts.items() if allocation.groups[group].zones != (unit.zone,))
+    parts = groups.placed.parts
+    away = sum(count for (pool, consumers), count in parts.items() if consumers != (pool.zone,))
     own = counted(context.ready_count - away, "endpoint")
-    moved = groups.placed.count_moved(allocation.groups, homes.zones, starts=not context.is_in_force(heuristic))
-    note = context.rules.record if heuristic.balances else context.rules.decide
-    note("placement", True, f"{own} in their own zone's group, {away} in another; {moved} moved")
+    moved = groups.placed.count_moved(homes.zones, starts=not context.is_in_force(heuristic))
+    record = context.rules.record if heuristic.balances else context.rules.decide
+    record("placement", True, f"{own} in their own zone's group, {away} in another; {moved} moved")
     return context.build_decision(
         active=True,
         reason=Reason.ENABLED,
         message=_describe_groups(context, heuristic, homes, allocation),
-        assignment=assignment,
+        targets=targets,
         allocation=_by_location(homes, groups),
         moved=moved,
     )
 
 
-def _groups_by_bucket(
-    placed: Placement, groups: Sequence[ZoneGroup | None]
-) -> tuple[dict[Bucket, ZoneGroup | None], dict[IndexedEndpoint, ZoneGroup | None]]:
-    """A placement as buckets and single endpoints with their groups."""
-    bucket_groups = {
-        unit.members: groups[number] for unit, number in placed.unit_groups.items() if isinstance(unit.members, Bucket)
-    }
-    endpoint_groups = {
-        unit.members: groups[number]
-        for unit, number in placed.unit_groups.items()
-        if isinstance(unit.members, IndexedEndpoint)
-    }
-    return bucket_groups, endpoint_groups | {
-        member: groups[number] for member, number in placed.endpoint_groups.items()
-    }
+def _slice_group(group: ZoneGroup, demand: Demand) -> ZoneGroup | None:
+    """What all zones consume alike needs no label: a proxy of any age reads such slices."""
+    is_for_all = not group.weighted and len(demand.zones) > 1 and set(demand.zones) <= set(group.zones)
+    return None if is_for_all else group
 
 
-def _place_not_ready(homes: Homes, allocation: Allocation, *, by_need: bool) -> Placement:
+def _place_not_ready(homes: Homes, allocation: Allocation, *, by_need: bool) -> Placed:
     """Groups for endpoints that do not count: the one they were in, or the one that will need them when they do.
 
     Where a decision is not ``by_need``, the one at home.
     """
     if not by_need:
-        return Placement({PlacementUnit(each.members, each.zone, -1): each.zone for each in homes.unready})
-    number_of = _group_numbers(allocation)
-    units = [each.unit(number_of) for each in homes.unready]
-    size = len(homes.zones)
-    composition = list(allocation.counts)
-    supply = list(homes.supply)
-    for unit in units:
-        supply[unit.home] += len(unit)
-        if unit.previous_group >= 0:
-            composition[unit.previous_group * size + unit.home] += len(unit)
-    there = list(composition)
-    new = [unit for unit in units if unit.previous_group < 0]
+        return Placed({pool.members: (pool.home,) for pool in homes.unready})
+    shared = {consumers: allocation.group(consumers).weights for consumers, _ in allocation.counts if consumers[1:]}
+    known = {(zone,) for zone in homes.zones} | shared.keys()
+    supply, counts = Counter(homes.supply), Counter(allocation.counts)
+    new, placed = [], Placed()
+    for pool in homes.unready:
+        supply[pool.home] += len(pool)
+        if pool.previous in known:
+            placed.consumers[pool.members] = pool.previous
+            counts[pool.previous, pool.home] += len(pool)
+        else:
+            new.append(Pool(pool.members, pool.home, None))
     if new:
-        weights = [group.weight(zone) for group in allocation.groups for zone in homes.zones]
-        number_of_groups = len(allocation.groups)
-        rebalance_lazily(
-            homes.weights,
-            supply,
-            (1, 1),
-            number_of_groups,
-            composition,
-            weights,
-            [0] * number_of_groups,
-            [0.0] * (2 * size),
-        )
-    found = place(new, [after - was for after, was in zip(composition, there, strict=True)], size)
-    found.unit_groups |= {unit: unit.previous_group for unit in units if unit.previous_group >= 0}
-    return found
+        after, _ = rebalance(homes.weights, Supply(supply, counts), weights=shared, threshold=Fraction(1))
+        added = {key: count - counts[key] for key, count in after.counts.items()}
+        placed.consumers |= place(new, added).consumers
+    return placed
 
 
 def _by_location(homes: Homes, groups: _PlacedGroups) -> Allocation:
     """The allocation by where endpoints are, not by their homes; ``""`` for those without a zone."""
-    parts = groups.placed.part_sizes
-    zones = tuple(sorted({*homes.zones, *(unit.zone for unit, _ in parts)}))
-    shared = groups.allocation.groups[len(homes.zones) :]
-    everything = (*map(own_group, zones), *shared)
-    number_of = {group.zones: number for number, group in enumerate(everything)}
-    index = {zone: number for number, zone in enumerate(zones)}
-    counts = [0] * (len(everything) * len(zones))
-    for (unit, group), number in parts.items():
-        counts[number_of[groups.allocation.groups[group].zones] * len(zones) + index[unit.zone]] += number
-    return Allocation(zones, everything, tuple(counts))
+    counts: Counter[tuple[Zones, str]] = Counter()
+    for (pool, consumers), count in groups.placed.parts.items():
+        counts[consumers, pool.zone] += count
+    zones = sorted({*homes.zones, *(pool.zone for pool, _ in groups.placed.parts)})
+    return allocation_of(zones, counts, groups.allocation.weights)
 
 
 def _describe_groups(context: DecisionContext, heuristic: Heuristic, homes: Homes, allocation: Allocation) -> str:
     if not heuristic.balances:
-        empty = tuple(zone for number, zone in enumerate(homes.demand.zones) if not homes.supply[number])
+        empty = tuple(zone for zone in homes.demand.zones if not homes.supply[zone])
         text = "every endpoint is in its own zone's group"
         return f"{text}; {listed(empty)} without endpoints: all serve there" if empty else text
-    used = sum(1 for number in range(len(allocation.groups)) if allocation.size(number))
+    used = len(allocation.by_consumers())
     numbers = f"{counted(context.ready_count, 'endpoint')} in {counted(used, 'group')} for {len(homes.zones)} zones"
     worst = measures_of(allocation, homes.weights)[MAX_OVERLOAD]
     if worst < 1e-9:

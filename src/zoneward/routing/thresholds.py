@@ -4,16 +4,17 @@ Threshold), and the in-zone tolerance. Their values are `zoneward.routing.config
 Starting and staying have different thresholds, so that a decision does not flap.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from fractions import Fraction
 from functools import lru_cache
 
+from zoneward.routing.algorithm_calls import measures_of
 from zoneward.routing.algorithms.heuristics import BALANCED
 from zoneward.routing.allocation import Allocation
 from zoneward.routing.configuration import Configuration, HintsSettings
 from zoneward.routing.endpoint_sets import KEPT_OVERLOAD
 from zoneward.routing.request.approach import RequestedApproach
-from zoneward.routing.score import IN_ZONE, MEASURES, measure
+from zoneward.routing.score import IN_ZONE
 
 
 def overload_threshold(settings: HintsSettings, *, kept: bool) -> Fraction:
@@ -51,7 +52,7 @@ def has_enough_endpoints(number: int, needed: Fraction, padding: int, *, kept: b
     return number > needed if kept and padding else number >= needed
 
 
-def lost_in_zone(kept: Allocation, anew: Allocation, demand: Sequence[int]) -> float:
+def lost_in_zone(kept: Allocation, anew: Allocation, demand: Mapping[str, int]) -> float:
     """The share of all traffic that stays in its zone with ``anew`` and not with ``kept``; never below 0.
 
     The in-zone tolerance limits it, for hints and for slice groups alike. The proposals keep endpoints in place while a
@@ -59,11 +60,3 @@ def lost_in_zone(kept: Allocation, anew: Allocation, demand: Sequence[int]) -> f
     old one just left: nobody is overloaded, and in the end little traffic stays in its zone.
     """
     return max(measures_of(anew, demand)[IN_ZONE] - measures_of(kept, demand)[IN_ZONE], 0.0)
-
-
-def measures_of(allocation: Allocation, demand: Sequence[int]) -> list[float]:
-    """What the proposal measures (`zoneward.routing.score`), except slices. ``demand`` is by zone, in name order."""
-    weights = [group.weight(zone) for group in allocation.groups for zone in allocation.zones]
-    measures = [0.0] * MEASURES
-    measure(demand, len(allocation.groups), allocation.counts, weights, 1, measures, [0.0] * len(allocation.zones))
-    return measures

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from zoneward.kube.objects import EndpointPort, EndpointSlice
-from zoneward.routing.placement.assignment import Assignment
 from zoneward.routing.placement.groups import ZoneGroup
+from zoneward.routing.placement.targets import Targets
 from zoneward.slices.endpoints import PodEndpoint, ServiceEndpoints
 from zoneward.slices.existing import GroupKey
 from zoneward.slices.ports import PortKey
@@ -49,7 +49,7 @@ class AssignedGroup:
     endpoints: list[PodEndpoint] = field(default_factory=list)
 
 
-def assign(assignment: Assignment, endpoints: ServiceEndpoints, pending: PendingWork) -> dict[GroupKey, AssignedGroup]:
+def assign(targets: Targets, endpoints: ServiceEndpoints, pending: PendingWork) -> dict[GroupKey, AssignedGroup]:
     """Assign pending endpoints to slice groups."""
     port_groups = endpoints.port_groups
     found = {
@@ -66,12 +66,12 @@ def assign(assignment: Assignment, endpoints: ServiceEndpoints, pending: Pending
         members.append(member)
     for ports, members in by_ports.items():
         port_group = port_groups[ports]
-        if assignment.kind != "groups" or not port_group.counted:
+        if targets.encoding != "slice-groups" or not port_group.counted:
             found.setdefault((ports, ()), AssignedGroup(port_group.ports, None)).endpoints.extend(members)
             continue
         by_zones: dict[tuple[str, ...], list[PodEndpoint]] = {}
         for member in members:
-            group = assignment.group_of(member)
+            group = targets.of(member).group
             zones = group.zones if group is not None else ()
             if zones not in by_zones:
                 assigned = found.setdefault((ports, zones), AssignedGroup(port_group.ports, group))

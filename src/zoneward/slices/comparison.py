@@ -336,16 +336,16 @@ class _FamilyPlanner:
     def _assign(self, decision: Decision, placed: "_Placed") -> dict[GroupKey, AssignedGroup]:
         """All endpoints by their group."""
         if placed not in self._assigned:
-            assert decision.assignment is not None
+            assert decision.targets is not None
             everything = PendingWork(self._endpoints.by_identity.values(), ())
-            self._assigned[placed] = assign(decision.assignment, self._endpoints, everything)
+            self._assigned[placed] = assign(decision.targets, self._endpoints, everything)
         return self._assigned[placed]
 
     def _sizes(self, decision: Decision, placed: "_Placed") -> Hashable:
         """What the numbers of slices depend on where none of ours is there: how many endpoints share slices."""
-        assignment, endpoints = decision.assignment, self._endpoints
+        targets, endpoints = decision.targets, self._endpoints
         sizes: dict[PortKey, list[int]] = {}
-        if assignment is not None and assignment.kind == "groups":
+        if targets is not None and targets.encoding == "slice-groups":
             for (ports, _), group in self._assign(decision, placed).items():
                 sizes.setdefault(ports, []).append(len(group.endpoints))
         else:
@@ -355,8 +355,8 @@ class _FamilyPlanner:
     def _traffic_of_new(self, decision: Decision, placed: "_Placed", service: Service) -> ExpectedTraffic | None:
         """With the slices of a decision where there are no others, and each address is there once. To proxies, neither
         their names nor their number matter then: here each group has one."""
-        state, assignment = self._cluster_state, decision.assignment
-        assert assignment is not None
+        state, targets = self._cluster_state, decision.targets
+        assert targets is not None
         template = slice_template(
             service,
             address_type=self._endpoints.address_type,
@@ -366,7 +366,7 @@ class _FamilyPlanner:
         weights = {names.ZONE_WEIGHTS_ANNOTATION: format_zone_weights(decision.weights)}
         slices = [
             new_slice(template, replace(each, annotations={**each.annotations, **weights}), each.endpoints.values())
-            for each in encode(template, assignment, self._assign(decision, placed)).values()
+            for each in encode(template, targets, self._assign(decision, placed)).values()
         ]
         return predict_service_traffic(
             service, slices, consumers=state.consumers_of(service), gates=state.configuration.gates
@@ -377,7 +377,7 @@ class _FamilyPlanner:
         matter how endpoints get to their slices."""
         state, gates = self._cluster_state, self._cluster_state.configuration.gates
         honored = self._honored_hints(service)
-        hinted = decision.assignment is not None and decision.assignment.kind == "hints"
+        hinted = decision.targets is not None and decision.targets.encoding == "hints"
         weighted = decision.weights is not None and any(each.weights for each in honored)
         reads_groups = any(reads_slice_groups(each.consumer, gates) for each in state.consumers_of(service))
         if not (hinted or weighted or self._has_others or reads_groups):
@@ -414,20 +414,14 @@ class SliceNumbers:
         )
 
 
-_Placed = tuple[Hashable, Hashable, Hashable, Hashable, str]
+_Placed = tuple[Hashable, Hashable, Hashable, str]
 
 
 def _placement_of(decision: Decision) -> _Placed:
     """Everything in a decision by which endpoints get to their slices, with their hints, groups and weights."""
-    assignment = decision.assignment
-    assert assignment is not None
-    return (
-        assignment.kind,
-        assignment.node_hints,
-        frozenset(assignment.bucket_groups.items()),
-        frozenset(assignment.endpoint_groups.items()),
-        str(decision.weights),
-    )
+    targets = decision.targets
+    assert targets is not None
+    return targets.encoding, targets.node_hints, frozenset(targets.targets.items()), str(decision.weights)
 
 
 def _compared(

@@ -13,8 +13,8 @@ from zoneward.routing.configuration import Configuration
 from zoneward.routing.decision import Decision
 from zoneward.routing.decision_context import DecisionContext
 from zoneward.routing.demand import Demand
-from zoneward.routing.placement.assignment import Assignment
 from zoneward.routing.placement.endpoint_index import EndpointIndex
+from zoneward.routing.placement.targets import Targets
 from zoneward.routing.request.approach import Approach
 from zoneward.routing.rules import Reason, Rule, listed
 
@@ -91,7 +91,7 @@ def _refuse_hints_not_stored(context: DecisionContext, heuristic: Heuristic) -> 
         return decision
     message = "the API server does not store hints for nodes: its feature gate is off, or a webhook removes them"
     context.rules.require("hints-stored", False, message)
-    return context.build_inactive(Reason.HINTS_NOT_STORED, message, assignment=decision.assignment)
+    return context.build_inactive(Reason.HINTS_NOT_STORED, message, targets=decision.targets)
 
 
 def decide_without_selector(*, ready: int, managers: tuple[str, ...], others: Rule | None) -> Decision:
@@ -124,5 +124,5 @@ def without_slice_groups(decision: Decision, endpoint_index: EndpointIndex) -> D
         moved=0,
         rules=(*decision.rules, Rule("groups-of-deleted", False, message)),
         deciding=len(decision.rules),
-        assignment=Assignment(endpoint_index),
+        targets=Targets(endpoint_index),
     )

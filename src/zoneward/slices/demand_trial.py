@@ -13,11 +13,11 @@ from typing import Final
 from zoneward.kube.names import DEMAND_ANNOTATION
 from zoneward.kube.objects import EndpointSlice, Pod, Service
 from zoneward.routing import score
-from zoneward.routing.allocation import Allocation
+from zoneward.routing.algorithm_calls import measures_of
+from zoneward.routing.allocation import Allocation, allocation_of
 from zoneward.routing.decision import Decision
 from zoneward.routing.demand import Demand
-from zoneward.routing.placement.groups import ZoneGroup
-from zoneward.routing.thresholds import kept_overload, measures_of
+from zoneward.routing.thresholds import kept_overload
 from zoneward.routing.zone_weights import OutcomeMeasures, have_moved, measure_weights
 from zoneward.slices.cluster_state import ClusterState
 from zoneward.slices.decide import decide
@@ -172,7 +172,7 @@ class DemandTrial:
         found = []
         for demand in self._expected:
             allocation = decision.allocation or _cluster_wide(endpoints, demand)
-            measures = measures_of(allocation, [demand.reduced.get(zone, 0) for zone in allocation.zones])
+            measures = measures_of(allocation, demand.reduced)
             found.append(OutcomeMeasures(measures[score.IN_ZONE], measures[score.MAX_OVERLOAD]))
         if decision.weights is None:
             return (found,)
@@ -183,5 +183,4 @@ def _cluster_wide(endpoints: ServiceEndpoints, demand: Demand) -> Allocation:
     """All ready endpoints in one group of all zones."""
     supply = endpoints.index.ready_by_zone()
     zones = tuple(sorted({*demand.zones, *supply}))
-    everybody = ZoneGroup(zones, (1.0,) * len(zones))
-    return Allocation(zones, (everybody,), tuple(supply.get(zone, 0) for zone in zones))
+    return allocation_of(zones, {(zones, zone): supply.get(zone, 0) for zone in zones})

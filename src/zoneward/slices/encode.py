@@ -2,7 +2,7 @@
 
 Everything that tells a proxy which endpoints it should use is written here:
 
-- hints, ``forZones`` and ``forNodes``, by `HintEncoder`;
+- hints, ``forZones`` and ``forNodes``, by `hints_of`;
 - the zone label of a slice group, and the annotation that lists several zones, or their weights, by `encode_group`;
 - the annotation that remembers the approach, and the labels that every slice of the Service has.
 
@@ -12,6 +12,7 @@ after the slices are packed.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from msgspec.structs import replace
 
@@ -27,9 +28,8 @@ from zoneward.kube.objects import (
     Service,
 )
 from zoneward.routing.configuration import Configuration
-from zoneward.routing.placement.assignment import Assignment
-from zoneward.routing.placement.endpoint_index import Bucket, IndexedEndpoint
 from zoneward.routing.placement.groups import ZoneGroup
+from zoneward.routing.placement.targets import ALL_ZONES, Target, Targets
 from zoneward.routing.selection.group_labels import zones_annotation
 from zoneward.slices.assign import AssignedGroup
 from zoneward.slices.existing import GroupKey
@@ -79,16 +79,15 @@ def slice_template(
 
 
 def encode(
-    template: SliceTemplate, assignment: Assignment, assigned: Mapping[GroupKey, AssignedGroup]
+    template: SliceTemplate, targets: Targets, assigned: Mapping[GroupKey, AssignedGroup]
 ) -> dict[GroupKey, EncodedGroup]:
     """Encode assigned endpoints."""
-    hints_of = HintEncoder(assignment).hints_of if assignment.kind == "hints" else None
     found = {}
     for key, each in assigned.items():
         endpoints = {member.identity: member.endpoint for member in each.endpoints}
-        if hints_of is not None:
+        if targets.encoding == "hints":
             for member in each.endpoints:
-                hints = hints_of(member)
+                hints = hints_of(targets.of(member))
                 if hints is not None:
                     endpoints[member.identity] = replace(member.endpoint, hints=hints)
         labels, annotations = encode_group(template, each.group)
@@ -101,55 +100,14 @@ def encode(
 # --- hints ------------------------------------------------------------------------------------------------------------
 
 
-class HintEncoder:
-    """Writes the hints of endpoints. Endpoints that serve the same zones share one object."""
-
-    def __init__(self, assignment: Assignment) -> None:
-        self._assignment = assignment
-        self._shared_address = assignment.endpoint_index.shared_address
-        self._bucket_hints: dict[Bucket, Hints | None] = {}
-        self._zone_hints: dict[tuple[str, ...], Hints] = {}
-        self._node_hints: dict[tuple[tuple[str, ...], str], Hints] = {}
-
-    def hints_of(self, member: IndexedEndpoint) -> Hints | None:
-        """The hints of an endpoint; None for one that all zones may use, or that is in no group and not ready."""
-        if self._shared_address:
-            member = self._shared_address.get(member, member)
-        bucket = member.bucket
-        assignment = self._assignment
-        if bucket is None or not (bucket.ready or bucket in assignment.bucket_groups):
-            return None
-        group = assignment.endpoint_groups.get(member) if assignment.endpoint_groups else None
-        if group is None:
-            if not assignment.node_hints:
-                return self._for_bucket(bucket)
-            group = assignment.bucket_groups.get(bucket)
-        zones = group.zones if group is not None else ()
-        node = member.endpoint.node_name if assignment.node_hints else None
-        return self._for_node(zones, node) if node else self._for_zones(zones)
-
-    def _for_bucket(self, bucket: Bucket) -> Hints | None:
-        if bucket not in self._bucket_hints:
-            group = self._assignment.bucket_groups.get(bucket)
-            self._bucket_hints[bucket] = self._for_zones(group.zones) if group is not None else None
-        return self._bucket_hints[bucket]
-
-    def _for_zones(self, zones: tuple[str, ...]) -> Hints | None:
-        if not zones:
-            return None
-        found = self._zone_hints.get(zones)
-        if found is None:
-            found = self._zone_hints[zones] = Hints(for_zones=tuple(map(ForZone, zones)))
-        return found
-
-    def _for_node(self, zones: tuple[str, ...], node: str) -> Hints:
-        """KEP-3015: the node of the endpoint beside its zones."""
-        found = self._node_hints.get((zones, node))
-        if found is None:
-            zone_hints = self._for_zones(zones)
-            for_zones = zone_hints.for_zones if zone_hints is not None else None
-            found = self._node_hints[zones, node] = Hints(for_zones=for_zones, for_nodes=(ForNode(node),))
-        return found
+@lru_cache(maxsize=4096)
+def hints_of(target: Target) -> Hints | None:
+    """The hints of an endpoint. Endpoints with the same target share one object."""
+    if target is ALL_ZONES:
+        return None
+    return Hints(
+        for_zones=tuple(map(ForZone, target.zones)) or None, for_nodes=(ForNode(target.node),) if target.node else None
+    )
 
 
 # --- labels and annotations -------------------------------------------------------------------------------------------

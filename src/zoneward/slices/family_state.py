@@ -10,15 +10,12 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from zoneward.kube.objects import Endpoint, EndpointIdentity, EndpointSlice, Pod, identity
-from zoneward.routing.placement.assignment import Assignment
 from zoneward.routing.placement.endpoint_index import Bucket, IndexedEndpoint
 from zoneward.routing.placement.groups import ZoneGroup
+from zoneward.routing.placement.targets import Target, Targets
 from zoneward.slices.assign import CleanSlices, PendingWork
 from zoneward.slices.endpoints import EndpointBuilder, PodEndpoint, ServiceEndpoints
 from zoneward.slices.existing import ExistingSlice, ExistingSlices, GroupKey
-
-_NO_GROUP: Final = object()
-"""Unlike any group, and unlike None, which stands for all zones."""
 
 
 class FamilyState:
@@ -30,7 +27,7 @@ class FamilyState:
         self._pending_endpoints: set[PodEndpoint] = set(endpoints.by_identity.values())
         self._pending_slices: dict[str, ExistingSlice] = dict(slices.own)
         self._clean: dict[GroupKey, CleanSlices] = {}
-        self._bucket_groups: Mapping[Bucket, ZoneGroup | None] = {}
+        self._targets: Mapping[Bucket | IndexedEndpoint, Target] = {}
         self._fingerprint: object = None
 
     @property
@@ -118,26 +115,25 @@ class FamilyState:
 
     # --- pending and clean --------------------------------------------------------------------------------------------
 
-    def pending(self, assignment: Assignment, fingerprint: object) -> PendingWork:
+    def pending(self, targets: Targets, fingerprint: object) -> PendingWork:
         """What a plan has to look at. ``fingerprint`` holds all that every slice depends on."""
         if fingerprint != self._fingerprint:
             for each in self.slices.own.values():
                 self._invalidate(each)
         else:
-            old_groups = self._bucket_groups
-            for bucket, group in assignment.bucket_groups.items():
-                if old_groups.get(bucket, _NO_GROUP) != group:
+            for bucket, target in targets.targets.items():
+                if isinstance(bucket, Bucket) and self._targets.get(bucket) != target:
                     for member in bucket.members:
                         self._invalidate_slices_of(member)
-            for member in assignment.special_endpoints():
+            for member in targets.exceptions():
                 self._invalidate_slices_of(member)
-        self._bucket_groups, self._fingerprint = assignment.bucket_groups, fingerprint
+        self._targets, self._fingerprint = targets.targets, fingerprint
         slices = [each.slice for each in self._pending_slices.values()]
         return PendingWork(self._pending_endpoints, slices, self._clean)
 
-    def mark_clean(self, slices: Iterable[EndpointSlice], assignment: Assignment) -> None:
+    def mark_clean(self, slices: Iterable[EndpointSlice], targets: Targets) -> None:
         """A plan found nothing to change in some slices: remember them while nothing changes."""
-        special = assignment.special_endpoints()
+        special = targets.exceptions()
         for slice_ in slices:
             name = slice_.metadata.name
             each = self.slices.own[name]
@@ -147,8 +143,8 @@ class FamilyState:
             if special and not special.isdisjoint(members):
                 continue
             ports = members[0].ports
-            grouped = assignment.kind == "groups" and self.endpoints.port_groups[ports].counted
-            group = assignment.group_of(members[0]) if grouped else None
+            grouped = targets.encoding == "slice-groups" and self.endpoints.port_groups[ports].counted
+            group = targets.of(members[0]).group if grouped else None
             each.clean = ports, group.zones if group is not None else ()
             self._clean.setdefault(each.clean, CleanSlices(group, {})).slices[name] = slice_
             del self._pending_slices[name]

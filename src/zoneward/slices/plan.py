@@ -26,7 +26,7 @@ from functools import cached_property
 from zoneward.kube.adoption_marks import effective_selector
 from zoneward.kube.objects import Condition, EndpointSlice, Pod, Service, ServiceEvent, is_ready
 from zoneward.routing.decision import Decision
-from zoneward.routing.placement.assignment import Assignment
+from zoneward.routing.placement.targets import Targets
 from zoneward.routing.selection.endpoint_selection import (
     endpoints_of_all_ports,
 )
@@ -216,20 +216,20 @@ def plan_decision(
     """
     configuration = cluster_state.configuration
     upstream = configuration.upstream
-    assignment = decision.assignment
-    if assignment is None or upstream:
+    targets = decision.targets
+    if targets is None or upstream:
         # Upstream packs first, and then sets hints by what is in the slices.
-        assignment = Assignment(endpoints.index)
+        targets = Targets(endpoints.index)
     template = slice_template(
         service, address_type=endpoints.address_type, in_force=decision.remembered, configuration=configuration
     )
     if state is None:
         pending = PendingWork(endpoints.by_identity.values(), [each.slice for each in existing.own.values()])
     else:
-        fingerprint = (template.labels, template.in_force, assignment.kind, assignment.node_hints)
-        pending = state.pending(assignment, fingerprint)
-    assigned = assign(assignment, endpoints, pending)
-    encoded = encode(template, assignment, assigned)
+        fingerprint = (template.labels, template.in_force, targets.encoding, targets.node_hints)
+        pending = state.pending(targets, fingerprint)
+    assigned = assign(targets, endpoints, pending)
+    encoded = encode(template, targets, assigned)
     packed = pack(template, encoded, pending.slices)
     if upstream:
         packed = upstream_hints.set_hints(packed, decision)
@@ -238,9 +238,9 @@ def plan_decision(
         # A Service that is being deleted gets no new slices. All endpoints in those that it has are better than some
         # groups without a slice.
         decision = without_slice_groups(decision, endpoints.index)
-        assignment, template = Assignment(endpoints.index), replace(template, in_force=None)
-        assigned = assign(assignment, endpoints, pending)
-        packed = pack(template, encode(template, assignment, assigned), pending.slices)
+        targets, template = Targets(endpoints.index), replace(template, in_force=None)
+        assigned = assign(targets, endpoints, pending)
+        packed = pack(template, encode(template, targets, assigned), pending.slices)
     touched = {each.metadata.name for each in (*packed.update, *packed.delete)}
     changes = changes_of(
         packed,
@@ -251,15 +251,15 @@ def plan_decision(
         weights=None if upstream else decision.weights,
     )
     if state is not None:
-        state.mark_clean((each for each in pending.slices if each.metadata.name not in touched), assignment)
+        state.mark_clean((each for each in pending.slices if each.metadata.name not in touched), targets)
     replaced, others = existing.replaced_and_others()
     rules, voiding = rules_of_slices(
         service,
         endpoints,
         changes,
         others,
-        zone_hints=upstream or assignment.kind == "hints",
-        node_hints=upstream or assignment.node_hints,
+        zone_hints=upstream or targets.encoding == "hints",
+        node_hints=upstream or targets.node_hints,
     )
     if rules:
         deciding = decision.deciding if voiding is None else len(decision.rules) + voiding

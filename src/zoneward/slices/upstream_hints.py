@@ -4,6 +4,7 @@ Upstream first packs, and then sets hints in the slices that it is about to writ
 not change, and writes those that fail. The result therefore depends on which slices a change happens to touch.
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace as with_fields
 
@@ -11,9 +12,8 @@ from msgspec.structs import replace
 
 from zoneward.kube.objects import Endpoint, EndpointSlice, ForNode, ForZone, Hints
 from zoneward.routing.algorithms.heuristics import HEURISTICS
-from zoneward.routing.allocation import Allocation
+from zoneward.routing.allocation import allocation_of
 from zoneward.routing.decision import Decision
-from zoneward.routing.placement.groups import own_group
 from zoneward.routing.request.approach import Approach
 from zoneward.routing.upstream_ranges import ZoneRange
 from zoneward.slices.pack import PackedSlices
@@ -41,10 +41,7 @@ def with_allocation(decision: Decision, packed: PackedSlices) -> Decision:
         if endpoint.hints is not None and endpoint.hints.for_zones and is_strictly_ready(endpoint)
     ]
     zones = tuple(sorted({*decision.ranges, *(zone for pair in pairs for zone in pair)}))
-    counts = [0] * (len(zones) ** 2)
-    for located, consumer in pairs:
-        counts[zones.index(consumer) * len(zones) + zones.index(located)] += 1
-    allocation = Allocation(zones, tuple(map(own_group, zones)), tuple(counts))
+    allocation = allocation_of(zones, Counter(((consumer,), located) for located, consumer in pairs))
     return with_fields(decision, allocation=allocation, ranges=None)
 
 

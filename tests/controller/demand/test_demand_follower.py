@@ -115,8 +115,8 @@ def retried(service: list[MeasuredService], starts: Shares) -> Shares:
         if service and service[0].plan is not None:
             allocation = service[0].plan.families[0].decision.allocation
             if allocation is not None:
-                number = sum(allocation.counts)
-                consumed = allocation.size(allocation.zones.index(zone))
+                number = sum(allocation.counts.values())
+                consumed = allocation.size((zone,))
                 loads[service[0].writes, zone] = starts(zone, now) * number / consumed - 1 if consumed else 0.0
         return found
 

@@ -17,11 +17,10 @@ from zoneward.controller.sync.demand_impact import DecisionSummary, may_differ, 
 from zoneward.kube.names import DEMAND_ANNOTATION, NODE_EXCLUDED_LABELS
 from zoneward.kube.objects import Allocatable, Node, NodeCondition
 from zoneward.routing.algorithms.heuristics import HEURISTICS
-from zoneward.routing.allocation import Allocation
+from zoneward.routing.allocation import allocation_of
 from zoneward.routing.configuration import Configuration, HintsSettings
 from zoneward.routing.decision import Decision
 from zoneward.routing.demand import Demand, compute_demand
-from zoneward.routing.placement.groups import own_group
 from zoneward.routing.request.approach import Approach
 from zoneward.routing.rules import Reason
 from zoneward.slices.plan import FamilyPlan
@@ -39,8 +38,8 @@ def with_zones(**weights: int) -> Demand:
 
 def state_of(cluster: Cluster, family: FamilyPlan) -> DecisionSummary:
     """What the controller knows when it has decided."""
-    assert family.decision.assignment is not None
-    endpoint_index = family.decision.assignment.endpoint_index
+    assert family.decision.targets is not None
+    endpoint_index = family.decision.targets.index
     zones = cluster.cluster_state.demand.zones
     buckets = (*endpoint_index.ready_buckets(), *endpoint_index.unready_buckets())
     has_zoneless = any(each.zone not in zones for each in buckets) or any(
@@ -148,7 +147,7 @@ def test_a_service_s_own_threshold_decides_whether_it_is_asked_again(threshold: 
 def test_hints_that_other_demand_makes_lose_traffic_are_asked_again(tolerance: str, expected: bool) -> None:
     """Zone a lends zone b two of its seven endpoints. With more demand at home it would lend none of them: a quarter of
     the traffic would stay in its zone that does not, and nobody is overloaded."""
-    allocation = Allocation(("a", "b"), (own_group("a"), own_group("b")), (5, 3, 2, 2))
+    allocation = allocation_of("ab", {(("a",), "a"): 5, (("a",), "b"): 3, (("b",), "a"): 2, (("b",), "b"): 2})
     state = changed(PROPORTIONAL, active=True, endpoints=12, consumed={"a": 8, "b": 4}, allocation=allocation)
     old, new = with_zones(a=2, b=1), with_zones(a=7, b=5)
     configuration = Configuration(hints=HintsSettings(in_zone_tolerance=Fraction(tolerance)))

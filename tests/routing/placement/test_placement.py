@@ -1,7 +1,6 @@
 """Which endpoints go into which group: as many as allocated, as few moved as possible, whatever the order."""
 
 from collections import Counter
-from collections.abc import Sequence
 from itertools import permutations
 from random import Random
 
@@ -10,65 +9,60 @@ from hypothesis import strategies as st
 from tests.builders.structs import an_endpoint
 
 from zoneward.kube.objects import EndpointIdentity
+from zoneward.routing.allocation import Zones, allocation_of
 from zoneward.routing.placement.endpoint_index import Bucket, IndexedEndpoint
 from zoneward.routing.placement.groups import own_group
-from zoneward.routing.placement.placement import PlacementUnit, with_guests_kept
-from zoneward.routing.placement.placement import place as place_units
+from zoneward.routing.placement.placement import Pool, with_guests_kept
+from zoneward.routing.placement.placement import place as place_pools
 
+GROUPS: tuple[Zones, ...] = (("a",), ("b",), ("c",), ("a", "b"), ("b", "c"))
+"""The zones' own, and two that zones share."""
 ZONES = 3
 
 
-def identities(number: int) -> list[EndpointIdentity]:
-    return [((f"10.0.0.{each}",), "shop", f"pod-{each}") for each in range(number)]
-
-
-GROUPS = ZONES + 2
-"""The zones' own, and two that zones share."""
+def identities(count: int) -> list[EndpointIdentity]:
+    return [((f"10.0.0.{index}",), "shop", f"pod-{index}") for index in range(count)]
 
 
 def place(
-    located: list[int], before: list[int], names: list[EndpointIdentity], counts: list[int], zones: int
-) -> list[int | None]:
-    """Place endpoints that lie in buckets; the group of each."""
-    buckets = {key: Bucket(str(key[0]), own_group(str(key[1])), True) for key in zip(located, before, strict=True)}
+    located: list[int], before: list[int], names: list[EndpointIdentity], counts: dict[tuple[int, int], int]
+) -> list[int]:
+    """The group of each endpoint. ``counts`` says how many of a zone are to be in a group; -1 is in no group."""
+    keys = list(zip(located, before, strict=True))
+    buckets = {key: Bucket("abc"[key[0]], own_group(str(key[1])), True) for key in keys}
     members = [IndexedEndpoint(an_endpoint(), name) for name in names]
-    for member, key in zip(members, zip(located, before, strict=True), strict=True):
+    for member, key in zip(members, keys, strict=True):
         member.bucket = buckets[key]
         buckets[key].add(member)
-    units = {key: PlacementUnit(bucket, *key) for key, bucket in buckets.items()}
-    found = place_units(units.values(), counts, zones)
-    for (unit, group), number in found.part_sizes.items():
-        inside = [found.endpoint_groups.get(each, found.unit_groups.get(unit)) for each in unit.in_order()]
-        assert inside.count(group) == number
-    return [
-        found.endpoint_groups.get(member, found.unit_groups.get(units[key]))
-        for member, key in zip(members, zip(located, before, strict=True), strict=True)
-    ]
+    pools = [Pool(bucket, bucket.zone, None if group < 0 else GROUPS[group]) for (_, group), bucket in buckets.items()]
+    allocation = allocation_of("abc", {(GROUPS[group], "abc"[zone]): count for (zone, group), count in counts.items()})
+    placed = place_pools(pools, allocation.counts)
+    consumers = {
+        member: placed.consumers.get(member) or placed.consumers[buckets[key]]
+        for member, key in zip(members, keys, strict=True)
+    }
+    for (pool, group), count in placed.parts.items():
+        assert [consumers[member] for member in pool.in_order()].count(group) == count
+    return [GROUPS.index(consumers[member]) for member in members]
 
 
-def placed(located: list[int], before: list[int], allocation: dict[tuple[int, int], int]) -> list[int | None]:
-    """``allocation``: how many of a zone are to be in a group."""
-    buckets = [allocation.get((zone, group), 0) for group in range(GROUPS) for zone in range(ZONES)]
-    return place(located, before, identities(len(located)), buckets, ZONES)
+def test_new_endpoints_go_to_their_own_zone_first_and_to_shared_groups_last() -> None:
+    counts = {(1, 4): 1, (1, 3): 1, (1, 2): 1, (1, 1): 1}
+    assert place([1, 1, 1, 1], [-1] * 4, identities(4), counts) == [1, 2, 3, 4]
 
 
-def test_new_ones_take_a_group_that_zones_share_after_all_that_one_zone_has() -> None:
-    assert placed([1, 1, 1, 1], [-1] * 4, {(1, 4): 1, (1, 3): 1, (1, 2): 1, (1, 1): 1}) == [1, 2, 3, 4]
-
-
-def test_who_was_in_a_group_that_is_no_more_goes_home_first() -> None:
-    assert placed([0, 0], [4, 4], {(0, 0): 1, (0, 3): 1}) == [0, 3]
+def test_endpoints_of_a_group_that_no_longer_exists_go_home_first() -> None:
+    assert place([0, 0], [4, 4], identities(2), {(0, 0): 1, (0, 3): 1}) == [0, 3]
 
 
 small = st.lists(
-    st.tuples(st.integers(0, ZONES - 1), st.integers(-1, GROUPS - 1), st.integers(0, GROUPS - 1)), max_size=6
+    st.tuples(st.integers(0, ZONES - 1), st.integers(-1, len(GROUPS) - 1), st.integers(0, len(GROUPS) - 1)), max_size=6
 )
 """Per endpoint: where it is, the group it was in, and the one that somebody there will be in."""
 
 
-def counts_of(endpoints: list[tuple[int, int, int]]) -> list[int]:
-    wanted = Counter((group, located) for located, _, group in endpoints)
-    return [wanted[group, zone] for group in range(GROUPS) for zone in range(ZONES)]
+def counts_of(endpoints: list[tuple[int, int, int]]) -> dict[tuple[int, int], int]:
+    return Counter((located, group) for located, _, group in endpoints)
 
 
 @settings(max_examples=100, print_blob=True)
@@ -76,10 +70,10 @@ def counts_of(endpoints: list[tuple[int, int, int]]) -> list[int]:
 def test_counts_are_met_with_the_fewest_moves(endpoints: list[tuple[int, int, int]]) -> None:
     located = [each[0] for each in endpoints]
     before = [each[1] for each in endpoints]
-    result = place(located, before, identities(len(endpoints)), counts_of(endpoints), ZONES)
+    result = place(located, before, identities(len(endpoints)), counts_of(endpoints))
     assert Counter(zip(located, result, strict=True)) == Counter((each[0], each[2]) for each in endpoints)
 
-    def moves(placement: tuple[int | None, ...]) -> int:
+    def moves(placement: tuple[int, ...]) -> int:
         return sum(1 for was, now in zip(before, placement, strict=True) if was not in (-1, now))
 
     every = {
@@ -96,13 +90,12 @@ def test_the_order_of_endpoints_does_not_matter(endpoints: list[tuple[int, int, 
     names = identities(len(endpoints))
     counts = counts_of(endpoints)
     order = random.sample(range(len(endpoints)), len(endpoints))
-    straight = place([each[0] for each in endpoints], [each[1] for each in endpoints], names, counts, ZONES)
+    straight = place([each[0] for each in endpoints], [each[1] for each in endpoints], names, counts)
     shuffled = place(
         [endpoints[each][0] for each in order],
         [endpoints[each][1] for each in order],
         [names[each] for each in order],
         counts,
-        ZONES,
     )
     assert [straight[each] for each in order] == shuffled
 
@@ -146,13 +139,17 @@ def all_with_the_same_guests(counts: list[int], zones: int) -> list[list[int]]:
 
 @settings(max_examples=75)
 @given(lent())
-def test_as_many_guests_as_possible_stay(given_: tuple[list[int], list[int], int]) -> None:
-    counts, before, zones = given_
+def test_as_many_guests_as_possible_stay(lending: tuple[list[int], list[int], int]) -> None:
+    counts, before, size = lending
+    zones = "abcd"[:size]
+    keys = [((zones[cell // size],), zones[cell % size]) for cell in range(size * size)]
 
-    def stay(allocation: Sequence[int]) -> int:
+    def stay(allocation: list[int]) -> int:
         return sum(map(min, allocation, before))
 
-    found = list(with_guests_kept(counts, before, zones))
-    ways = all_with_the_same_guests(counts, zones)
-    assert found in ways
-    assert stay(found) == max(map(stay, ways))
+    allocation = allocation_of(zones, dict(zip(keys, counts, strict=True)))
+    kept = with_guests_kept(allocation, dict(zip(keys, before, strict=True))).counts
+    result = [kept.get(key, 0) for key in keys]
+    ways = all_with_the_same_guests(counts, size)
+    assert result in ways
+    assert stay(result) == max(map(stay, ways))

@@ -9,6 +9,7 @@ A decision differs in its hints or groups, whether it is active, and the reason.
 messages are updated when the Service is decided the next time.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -56,7 +57,9 @@ def summarize(
     A decision as upstream takes it has no allocation: the caller adds what the hints of its slices say.
     """
     allocation = decision.allocation
-    consumed = {} if allocation is None else {str(g): allocation.size(n) for n, g in enumerate(allocation.groups)}
+    consumed: Counter[str] = Counter()
+    for (zones, _), count in allocation.counts.items() if allocation is not None else ():
+        consumed[",".join(zones)] += count
     return DecisionSummary(
         approach=decision.approach,
         heuristic=decision.heuristic,
@@ -147,9 +150,8 @@ def _hints_differ(state: DecisionSummary, old: Demand, new: Demand, configuratio
         return True
     if state.allocation is None:
         return False
-    demand = [new.reduced.get(zone, 0) for zone in state.allocation.zones]
     heuristic = HEURISTICS[state.heuristic or ""]
-    lost = allocate_anew(state.allocation, heuristic, demand, threshold=threshold, settings=settings)[1]
+    lost = allocate_anew(state.allocation, heuristic, new.reduced, threshold=threshold, settings=settings)[1]
     return lost > settings.in_zone_tolerance
 
 

@@ -295,10 +295,10 @@ def _name(each: LivePod | EndpointSlice) -> str:
 
 
 def _summary_of(decision: Decision, demand: Demand, *, has_own_demand: bool) -> DecisionSummary:
-    assignment = decision.assignment
-    if assignment is None:
+    targets = decision.targets
+    if targets is None:
         return summarize(decision, has_zoneless=True, has_own_demand=has_own_demand)
-    endpoint_index, zones = assignment.endpoint_index, set(demand.zones)
+    endpoint_index, zones = targets.index, set(demand.zones)
     buckets = (*endpoint_index.ready_buckets(), *endpoint_index.unready_buckets())
     has_zoneless = any(bucket.zone not in zones for bucket in buckets) or any(
         (each.endpoint.zone or "") not in zones for each in endpoint_index.shared_address
