@@ -32,10 +32,9 @@ from zoneward.client.resources import (
 )
 from zoneward.controller.context import RESYNC_PERIOD, ControllerContext, ControllerOptions
 from zoneward.controller.demand.demand_follower import DemandFollower
-from zoneward.controller.handover.conflict_detector import ConflictDetector, is_built_in, is_sign_of_life
+from zoneward.controller.handover.conflict_detector import ConflictDetector, is_built_in, is_built_in_write
 from zoneward.controller.handover.endpoints_object import EndpointsObjectWriter
 from zoneward.controller.handover.service_handover import ReleaseTasks
-from zoneward.controller.mode import Mode
 from zoneward.controller.queue.work_queue import Urgency, WorkItem, WorkQueue, namespace_of, urgency_of
 from zoneward.controller.status.honored_condition import HonoredCondition
 from zoneward.controller.status.node_proxies import NodeProxies, follow_node_proxies
@@ -103,9 +102,7 @@ class EndpointSliceController:
             manager=context.configuration.manager,
             requeue=self.queue.add_all,
         )
-        if conflicts is None:
-            conflicts = ConflictDetector(together=context.mode is Mode.TAKE_OVER)
-        self._conflicts = conflicts
+        self._conflicts = ConflictDetector() if conflicts is None else conflicts
         self.contested: Final = self._conflicts.contested
         """Services that the built-in controller writes too, and that are therefore left to it. Never replaced."""
         self._resync = PeriodicResync(period=options.resync_period)
@@ -357,7 +354,7 @@ class EndpointSliceController:
 
     def _slice_changed(self, old: EndpointSlice | None, new: EndpointSlice | None) -> None:
         self._states.slice_changed(old, new)
-        self._note_sign_of_life(old, new)
+        self._note_built_in_write(old, new)
         change = self._tracker.observe(old, new)
         if change.is_news:
             self.queue.add_all(sorted(change.services))
@@ -374,14 +371,14 @@ class EndpointSliceController:
             self._log.warning("the API server dropped hints", service="/".join(key), stored=stored)
             self.queue.add(key)
 
-    def _note_sign_of_life(self, old: EndpointSlice | None, new: EndpointSlice | None) -> None:
+    def _note_built_in_write(self, old: EndpointSlice | None, new: EndpointSlice | None) -> None:
         if (
             new is not None
             and self.cache.synced.is_set()
             and is_built_in(new, self._context.configuration)
-            and is_sign_of_life(old, new)
+            and is_built_in_write(old, new)
         ):
-            self._conflicts.sign_of_life(service_key_of(new), now=asyncio.get_running_loop().time())
+            self._conflicts.slice_changed(service_key_of(new), now=asyncio.get_running_loop().time())
 
     def _set_aside(self, found: UnreadableObject) -> None:
         log_unreadable_object(self._log, found)

@@ -1,41 +1,31 @@
-"""Detects whether the built-in controller still writes slices of a Service that is ours. No clock, no waiting.
+"""Detects whether the built-in controller still writes slices of a Service that Zoneward manages. No clock, no waiting.
 
-The built-in controller answers the deletion of a slice by creating it again: that tells it from everything else. Slices
-with its label that exist when we take a Service over belong to the take-over, whatever still happens to them; so do
-those that we find after a restart, or when we begin to lead. From the moment at which only our slices exist, any slice
-with its label was created since. The first time such slices are found, they are deleted at once: a last sync had begun
-before the built-in controller let go, or somebody applied an old manifest. Slices that are found again are left alone
-until `GRACE` seconds have passed since the first time, because such a sync may write many slices, and are then deleted
-together. If slices come back after that, a controller keeps writing them: the Service is *contested*. Slices whose
-deletion failed, by a conflict for example, have not come back. Two finds that lie `MEMORY` seconds apart are unrelated.
-Where all Services are ours (``together``), contested Services are proof for others that have such slices, whether or
-not they belong to a take-over: one in the same namespace, or some in two namespaces. One namespace proves nothing about
-others, because who may write slices there may give them any label.
+The built-in controller recreates a slice that was deleted; nothing else does. Its slices that exist when Zoneward takes
+a Service over, starts, or begins to lead belong to the take-over. Once only Zoneward's slices exist, any slice with the
+built-in label was created since. The first time, Zoneward deletes such slices: a last sync may have ended late, or
+somebody applied an old manifest. The second time within `MEMORY` seconds the Service is *contested*.
 
-A slice that its controller created or changed less than `STILL` seconds ago is never deleted. The controller may still
-wait for the answer to that write; if the slice were gone before, it would wait for ever, and write nothing for this
-Service until it is restarted. Where such changes go on for `GRACE` seconds without a pause, they are proof enough.
+Zoneward never deletes a slice that its controller created or changed less than `STILL` seconds ago. That controller may
+still wait for the answer to its write; if the slice were gone before, it would wait forever and write nothing for this
+Service until it is restarted. If such changes continue without a pause for `GRACE` seconds, the Service is contested.
 
-We write nothing for a contested Service, except that we delete our slices once those of the built-in controller list
-every ready endpoint that ours list: no ready endpoint is ever left without a slice. The Service is ours again
+Zoneward writes nothing for a contested Service, except that it deletes its own slices once those of the built-in
+controller list every ready endpoint that Zoneward's list: no ready endpoint is ever without a slice. It takes the
+Service over again
 
-- at once, where the other slices are gone and there are endpoints to list;
-- where its slices have been wrong for `QUIET` seconds, and the built-in controller has changed none of them for as
-  long. Then it is gone for all of them, except for those of a namespace in which such slices changed; where they
-  changed in two namespaces, it still runs. A mistake costs one more contest, and twice that time at the next one in
-  this namespace;
-- when we are restarted, or begin to lead: then the Service is judged afresh.
+- at once, if the other slices are gone and there are endpoints to list;
+- if the other slices have been wrong for `RETRY` seconds, in which the built-in controller changed none of them. Each
+  further contest doubles this time, up to an hour;
+- when it is restarted, or begins to lead.
 
-As long as nothing changes in a cluster, nobody can tell whether a controller is running. An operator who has switched
-it off and does not want to wait for a change restarts us.
+While nothing changes in a cluster, there is no sign whether a controller is running.
 
-A controller that writes with our own label is not detected, such as the built-in controller where our slices carry its
-label (``--compat=upstream``, ``--keep-built-in-label``): nothing is contested then. Slices of the mirroring controller
-belong to Services without a selector.
+A controller that writes under Zoneward's own label is not detected, such as the built-in controller where Zoneward's
+slices have its label (``--compat=upstream``, ``--keep-built-in-label``). Slices of the mirroring controller belong to
+Services without a selector.
 """
 
-from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum, auto
 from math import inf
@@ -43,7 +33,7 @@ from typing import Final
 
 from zoneward.client.backoff import Backoff
 from zoneward.kube.names import BUILT_IN_MANAGER, MANAGED_BY_LABEL
-from zoneward.kube.objects import EndpointSlice, ObjectKey, is_ready
+from zoneward.kube.objects import EndpointSlice, ObjectKey, ServiceEvent, is_ready
 from zoneward.routing.configuration import Configuration
 from zoneward.slices.plan import ServicePlan
 from zoneward.slices.ports import port_key
@@ -51,232 +41,165 @@ from zoneward.slices.ports import port_key
 STILL: Final = 1.0
 GRACE: Final = 3.0
 MEMORY: Final = 600.0
-QUIET: Final = 30.0
-_LONGEST_QUIET: Final = 3600.0
+RETRY: Final = 30.0
+_LONGEST_RETRY: Final = 3600.0
 """Seconds, all of them."""
+CONTESTED: Final = ServiceEvent(
+    "Warning",
+    "EndpointSlicesContested",
+    "The built-in EndpointSlice controller writes slices of this Service too; Zoneward backs off until those writes"
+    " stop",
+)
 
 
 class ConflictVerdict(Enum):
-    """What to do about slices of the built-in controller of a Service that is ours."""
+    """What to do with slices of the built-in controller of a Service that Zoneward manages."""
 
     DELETE = auto()
     WAIT = auto()
-    """Leave them alone for now: the Service is rechecked later."""
+    """Do not modify them now: the Service is rechecked later."""
     YIELD = auto()
     """The Service is contested: leave it to the built-in controller."""
 
 
 @dataclass(slots=True)
-class _ReappearedSlices:
-    """When slices were found that were created since, first and last, and how often they were deleted."""
+class _BuiltInWrites:
+    """What is known of the built-in controller's writes of one Service, in seconds.
 
-    first: float
-    last: float
-    deletions: int = 0
+    ``changing_since``: when the changes without a pause began. ``recreations``: how often slices were recreated,
+    the last time at ``recreated_at``.
+    """
+
+    changed_at: float = -inf
+    changing_since: float | None = None
+    recreations: int = 0
+    recreated_at: float = -inf
+    recheck_at: float = inf
 
 
 class ConflictDetector:
-    """What was found of each Service. Every method takes ``now`` in seconds, which never goes back."""
+    """The state of each Service: managed or contested. Every method takes ``now`` in seconds, which never goes back."""
 
-    def __init__(self, *, together: bool, still: float = STILL, grace: float = GRACE, quiet: float = QUIET) -> None:
-        self._together, self._still, self._grace = together, still, grace
-        self._backoff = Backoff(initial=quiet, cap=_LONGEST_QUIET)
+    def __init__(self, *, still: float = STILL, grace: float = GRACE, retry: float = RETRY) -> None:
+        self._still, self._grace = still, grace
+        self._backoff = Backoff(initial=retry, cap=_LONGEST_RETRY)
         self.contested: Final[set[ObjectKey]] = set()
         """Never replaced; callers keep a reference."""
-        self._contested_in: Counter[str] = Counter()
-        """The number of contested Services by namespace."""
         self._taken_over: set[ObjectKey] = set()
-        self._reappeared: dict[ObjectKey, _ReappearedSlices] = {}
-        self._wrong_since: dict[ObjectKey, float] = {}
-        """Contested Services whose slices are wrong, and since when."""
-        self._last_change: dict[ObjectKey, float] = {}
-        """When the built-in controller last changed slices of a contested Service."""
-        self._recent_changes: dict[ObjectKey, float] = {}
-        """The same for every Service, the oldest first, in the last `GRACE` seconds."""
-        self._changing_since: dict[ObjectKey, float] = {}
-        """Since when its slices have kept changing while we wanted to delete them."""
-        self._recheck_at: dict[ObjectKey, float] = {}
-        self._reclaimed: set[ObjectKey] = set()
-        """Services that are ours again: other contested Services prove nothing about them."""
-        self._last_sign_of_life: dict[str, float] = {}
-        """By namespace, of its contested Services."""
-        self._reclaims: dict[str, tuple[int, float]] = {}
-        """By namespace, how often Services were reclaimed lately, and when last."""
+        """Services that had only Zoneward's slices when they were last synced."""
+        self._writes: dict[ObjectKey, _BuiltInWrites] = {}
 
     def __len__(self) -> int:
-        """The number of Services of which anything is kept."""
-        return len(
-            self._taken_over | self._reappeared.keys() | self._recent_changes.keys() | self.contested | self._reclaimed
-        )
-
-    # --- Services that are ours ---------------------------------------------------------------------------------------
+        """The number of Services that are remembered."""
+        return len(self._taken_over | self._writes.keys() | self.contested)
 
     def taken_over(self, key: ObjectKey) -> None:
-        """Our slices of a Service are written, and those of the built-in controller are deleted."""
+        """Zoneward's slices of a Service are written, and those of the built-in controller are deleted."""
         self._taken_over.add(key)
+        if writes := self._writes.get(key):
+            writes.changing_since, writes.recheck_at = None, inf
 
-    def found_slices(self, key: ObjectKey, *, now: float) -> ConflictVerdict:
-        """A Service that is ours has slices of the built-in controller."""
-        if self._together and key not in self._reclaimed and self._is_proven(key[0]):
-            return self._contest(key, now)
-        changed = self._recent_changes.get(key, -inf)
-        if now - changed < self._still:
-            if changed - self._changing_since.setdefault(key, changed) >= self._grace:
-                return self._contest(key, now)
-            self._recheck_at[key] = changed + self._still
+    def slice_changed(self, key: ObjectKey, *, now: float) -> None:
+        """The built-in controller created or changed a slice: see `is_built_in_write`."""
+        writes = self._writes.setdefault(key, _BuiltInWrites())
+        writes.changed_at = now
+        if key in self.contested:
+            writes.recheck_at = inf
+
+    def verdict(self, key: ObjectKey, *, now: float) -> ConflictVerdict:
+        """What to do with slices of the built-in controller, which a managed Service has."""
+        writes = self._writes.setdefault(key, _BuiltInWrites())
+        if now - writes.changed_at < self._still:
+            if writes.changing_since is None:
+                writes.changing_since = writes.changed_at
+            if writes.changed_at - writes.changing_since >= self._grace:
+                return self._contest(key, writes, now)
+            writes.recheck_at = writes.changed_at + self._still
             return ConflictVerdict.WAIT
-        # It was quiet for long enough, and what follows is another series of changes.
-        self._changing_since.pop(key, None)
-        if key not in self._taken_over:
-            return ConflictVerdict.DELETE
-        finds = self._reappeared.get(key)
-        if finds is None or now - finds.last > MEMORY:
-            finds = self._reappeared[key] = _ReappearedSlices(now, now)
-        finds.last = now
-        if finds.deletions > 1:
-            return self._contest(key, now)
-        if finds.deletions and now - finds.first < self._grace:
-            self._recheck_at[key] = finds.first + self._grace
-            return ConflictVerdict.WAIT
-        finds.deletions += 1
-        # Until their deletion is known, slices that exist have not come back.
-        self._taken_over.discard(key)
+        writes.changing_since, writes.recheck_at = None, inf
+        if key in self._taken_over:
+            if now - writes.recreated_at > MEMORY:
+                writes.recreations = 0
+            if writes.recreations:
+                return self._contest(key, writes, now)
+            writes.recreations, writes.recreated_at = 1, now
+            # Slices whose deletion fails were not recreated.
+            self._taken_over.discard(key)
         return ConflictVerdict.DELETE
 
-    def _is_proven(self, namespace: str) -> bool:
-        """Whether contested Services prove that the built-in controller writes slices of this namespace."""
-        return namespace in self._contested_in or len(self._contested_in) > 1
-
-    def _contest(self, key: ObjectKey, now: float) -> ConflictVerdict:
+    def _contest(self, key: ObjectKey, writes: _BuiltInWrites, now: float) -> ConflictVerdict:
         self._taken_over.discard(key)
-        self._reclaimed.discard(key)
-        self._recheck_at.pop(key, None)
-        self._changing_since.pop(key, None)
-        if key not in self.contested:
-            self.contested.add(key)
-            self._contested_in[key[0]] += 1
-        self.sign_of_life(key, now=now)
+        self.contested.add(key)
+        writes.recreations += 1
+        writes.recreated_at, writes.changing_since, writes.recheck_at = now, None, inf
         return ConflictVerdict.YIELD
 
-    # --- Services that are contested ----------------------------------------------------------------------------------
-
-    def sign_of_life(self, key: ObjectKey, *, now: float) -> None:
-        """The built-in controller created or changed a slice: see `is_sign_of_life`."""
-        self._recent_changes.pop(key, None)
-        self._recent_changes[key] = now
-        if key in self.contested:
-            self._last_sign_of_life[key[0]] = self._last_change[key] = now
-
-    def check_recovery(self, key: ObjectKey, *, is_current: bool, now: float) -> list[ObjectKey]:
-        """``is_current``: the slices of a contested Service are right. Returns the Services that can be ours again."""
-        if is_current:
-            self._wrong_since.pop(key, None)
-            self._recheck_at.pop(key, None)
-            return []
-        over = max(self._wrong_since.setdefault(key, now), self._last_change[key]) + self._quiet(key[0])
-        if now < over:
-            self._recheck_at[key] = over
-            return []
-        alive = {
-            namespace for namespace, last in self._last_sign_of_life.items() if now < last + self._quiet(namespace)
-        }
-        if len(alive) > 1:
-            return [key]
-        return sorted(each for each in self.contested if each == key or each[0] not in alive)
-
-    def reclaim(self, keys: Collection[ObjectKey], *, now: float) -> None:
-        """These Services are ours again; slices that are found next are not the first."""
-        for key in keys:
-            self._uncontest(key)
-            self._reclaimed.add(key)
-            for each in (self._wrong_since, self._last_change, self._recheck_at):
-                each.pop(key, None)
-            if key in self._reappeared:
-                self._reappeared[key].last = now
-        for namespace in {each[0] for each in keys}:
-            reclaims, last = self._reclaims.get(namespace, (0, -inf))
-            self._reclaims[namespace] = reclaims + 1 if now - last < _LONGEST_QUIET else 1, now
-
-    def _uncontest(self, key: ObjectKey) -> None:
-        if key in self.contested:
-            self.contested.discard(key)
-            self._contested_in[key[0]] -= 1
-            if not self._contested_in[key[0]]:
-                del self._contested_in[key[0]]
-                self._last_sign_of_life.pop(key[0], None)
-
-    def _quiet(self, namespace: str) -> float:
-        """Seconds without a sign of life after which Services are reclaimed."""
-        reclaims, _ = self._reclaims.get(namespace, (0, -inf))
-        return self._backoff.delay(reclaims + 1)
-
-    # --- both ---------------------------------------------------------------------------------------------------------
+    def retry(self, key: ObjectKey, slices: "ContestedSlices", *, now: float) -> bool:
+        """Whether a contested Service, which has these slices, is managed again."""
+        writes = self._writes[key]
+        if slices.is_current:
+            writes.recheck_at = inf
+            return False
+        if not slices.is_gone:
+            if writes.recheck_at == inf:
+                writes.recheck_at = now + self._backoff.delay(max(1, writes.recreations - 1))
+            if now < writes.recheck_at:
+                return False
+        self.contested.discard(key)
+        # Slices that are recreated soon after this are no first time.
+        writes.recreated_at, writes.recheck_at = now, inf
+        return True
 
     def due_rechecks(self, *, now: float) -> list[ObjectKey]:
-        """Services that have to be reconciled again now."""
-        while self._recent_changes and now - next(iter(self._recent_changes.values())) > self._grace:
-            del self._recent_changes[next(iter(self._recent_changes))]
-        keys = [key for key, at in self._recheck_at.items() if at <= now]
-        for key in keys:
-            del self._recheck_at[key]
-        return keys
+        """Services to reconcile now though nothing changed. Forgets writes that no longer matter."""
+        for key in [key for key, writes in self._writes.items() if self._is_over(key, writes, now)]:
+            del self._writes[key]
+        return [key for key, writes in self._writes.items() if writes.recheck_at <= now]
+
+    def _is_over(self, key: ObjectKey, writes: _BuiltInWrites, now: float) -> bool:
+        is_quiet = now - writes.changed_at > self._grace and now - writes.recreated_at > MEMORY
+        return is_quiet and writes.recheck_at == inf and key not in self.contested
 
     def forget(self, key: ObjectKey) -> None:
-        """A Service is gone, or is not ours."""
-        self._uncontest(key)
-        for keys in (self._taken_over, self._reclaimed):
-            keys.discard(key)
-        self._reappeared.pop(key, None)
-        for each in (
-            self._wrong_since,
-            self._last_change,
-            self._recent_changes,
-            self._recheck_at,
-            self._changing_since,
-        ):
-            each.pop(key, None)
+        """A Service is gone, or Zoneward does not manage it."""
+        self.contested.discard(key)
+        self._taken_over.discard(key)
+        self._writes.pop(key, None)
 
     def clear(self) -> None:
         """Another replica leads from now on."""
-        for key in {*self._taken_over, *self._reappeared, *self._recent_changes, *self.contested, *self._reclaimed}:
-            self.forget(key)
-        self._reclaims.clear()
-
-
-# --- what slices say --------------------------------------------------------------------------------------------------
+        self.contested.clear()
+        self._taken_over.clear()
+        self._writes.clear()
 
 
 @dataclass(frozen=True, slots=True)
 class ContestedSlices:
-    """The slices of the built-in controller of a contested Service.
+    """The slices of a contested Service.
 
-    ``is_gone``: there are none, though there are endpoints to list. ``is_current``: they list exactly the ready
-    endpoints. ``doubles`` are our slices, where they list no ready endpoint that the others lack.
+    ``is_gone``: the built-in controller has none, though there are endpoints to list. ``is_current``: its slices list
+    exactly the ready endpoints. ``duplicates``: Zoneward's slices, if they list no ready endpoint that the others lack.
     """
 
     is_gone: bool
     is_current: bool
-    doubles: tuple[EndpointSlice, ...]
+    duplicates: tuple[EndpointSlice, ...]
 
 
 def slices_of_contested(
     plan: ServicePlan, slices: Iterable[EndpointSlice], *, configuration: Configuration
 ) -> ContestedSlices:
-    """``plan`` is what we would write, ``slices`` are all slices of the Service."""
-    own, built_in = [], []
-    for each in slices:
-        if _manager(each) == configuration.manager:
-            own.append(each)
-        elif is_built_in(each, configuration):
-            built_in.append(each)
+    """``plan`` is what Zoneward would write, ``slices`` are all slices of the Service."""
+    slices = tuple(slices)
+    own = tuple(slice_ for slice_ in slices if _manager(slice_) == configuration.manager)
+    built_in = tuple(slice_ for slice_ in slices if is_built_in(slice_, configuration))
     has_ports = bool(plan.service.spec.ports)
-    wanted = _ready((each for family in plan.families for each in family.changes.after), has_ports=has_ports)
-    listed = _ready(built_in, has_ports=has_ports)
-    only_ours = (_ready(own, has_ports=has_ports) & wanted) - listed
+    planned = (slice_ for family in plan.families for slice_ in family.changes.after)
+    ready = _ready_endpoints(planned, has_ports=has_ports)
+    listed = _ready_endpoints(built_in, has_ports=has_ports)
+    only_own = (_ready_endpoints(own, has_ports=has_ports) & ready) - listed
     return ContestedSlices(
-        is_gone=not built_in and bool(wanted),
-        is_current=listed == wanted,
-        doubles=() if only_ours else tuple(own),
+        is_gone=not built_in and bool(ready), is_current=listed == ready, duplicates=() if only_own else own
     )
 
 
@@ -288,8 +211,8 @@ def is_built_in(slice_: EndpointSlice, configuration: Configuration) -> bool:
     )
 
 
-def is_sign_of_life(old: EndpointSlice | None, new: EndpointSlice | None) -> bool:
-    """Whether a change of such a slice is its controller's: not a deletion, nor a new label."""
+def is_built_in_write(old: EndpointSlice | None, new: EndpointSlice | None) -> bool:
+    """Whether its controller made this change of such a slice: not a deletion, nor a new label."""
     if new is None or new.metadata.deletion_timestamp is not None:
         return False
     if old is None or old.metadata.uid != new.metadata.uid:
@@ -297,17 +220,16 @@ def is_sign_of_life(old: EndpointSlice | None, new: EndpointSlice | None) -> boo
     return (old.endpoints, old.ports) != (new.endpoints, new.ports)
 
 
-def _ready(slices: Iterable[EndpointSlice], *, has_ports: bool) -> set[tuple[str, str, object]]:
-    """Family, address and port of the ready endpoints. Where the Service has ports, a slice without ports lists
-    none."""
+def _ready_endpoints(slices: Iterable[EndpointSlice], *, has_ports: bool) -> set[tuple[str, str, object]]:
+    """Family, address and port of the ready endpoints. A slice without ports lists none if the Service has ports."""
     return {
-        (each.address_type, address, port)
-        for each in slices
-        if each.metadata.deletion_timestamp is None
-        for endpoint in each.endpoints or ()
+        (slice_.address_type, address, port)
+        for slice_ in slices
+        if slice_.metadata.deletion_timestamp is None
+        for endpoint in slice_.endpoints or ()
         if is_ready(endpoint)
         for address in endpoint.addresses or ()
-        for port in (port_key(each.ports) if has_ports else (None,))
+        for port in (port_key(slice_.ports) if has_ports else (None,))
     }
 
 

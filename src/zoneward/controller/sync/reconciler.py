@@ -14,6 +14,7 @@ from zoneward.client.resources import SERVICES, SLICES, service_key_of
 from zoneward.controller.context import ControllerContext
 from zoneward.controller.demand.demand_follower import DemandFollower
 from zoneward.controller.handover.conflict_detector import (
+    CONTESTED,
     ConflictDetector,
     ConflictVerdict,
     is_built_in,
@@ -41,11 +42,6 @@ from zoneward.kube.objects import EndpointSlice, ObjectKey, Service, ServiceEven
 from zoneward.slices.existing import is_owned
 from zoneward.slices.plan import ServicePlan
 
-CONTESTED: Final = ServiceEvent(
-    "Warning",
-    "EndpointSlicesContested",
-    "The built-in EndpointSlice controller writes slices of this Service too; Zoneward keeps off until it is quiet",
-)
 ORPHANED: Final = ServiceEvent(
     "Warning",
     "EndpointSlicesOrphaned",
@@ -195,7 +191,7 @@ class ServiceReconciler:
     def _conflict_verdict(self, key: ObjectKey, plan: ServicePlan) -> ConflictVerdict:
         replaced = (each for family in plan.families for each in family.replaced)
         if any(is_built_in(each, self._configuration) for each in (*replaced, *plan.surplus)):
-            return self._conflicts.found_slices(key, now=self._clock())
+            return self._conflicts.verdict(key, now=self._clock())
         return ConflictVerdict.DELETE
 
     def _start_to_yield(self, key: ObjectKey, service: Service) -> None:
@@ -203,31 +199,23 @@ class ServiceReconciler:
         if self._honored is not None:
             self._honored.forget(key)
         name = "/".join(key)
-        self._log.error("the built-in controller writes slices of a Service of ours: keeping off", service=name)
+        self._log.error("backing off: the built-in controller writes slices of the same Service", service=name)
         if self._status_writer is not None and self._leading.is_set():
             # Our conditions describe our own slices only.
             self._status_writer.report(service, conditions=(), events=[CONTESTED])
 
     async def _yield(self, key: ObjectKey, plan: ServicePlan, slices: Sequence[EndpointSlice]) -> ReconcileResult:
         """Write nothing, but delete our slices once those of the built-in controller list all that ours list."""
-        found, now = slices_of_contested(plan, slices, configuration=self._configuration), self._clock()
-        if found.is_gone:
-            self._reclaim([key], now)
-            return _NOTHING_TO_WRITE
-        if reclaimed := self._conflicts.check_recovery(key, is_current=found.is_current, now=now):
-            self._reclaim(reclaimed, now)
+        contested = slices_of_contested(plan, slices, configuration=self._configuration)
+        if self._conflicts.retry(key, contested, now=self._clock()):
+            self._log.info("managing a contested Service again", service="/".join(key))
+            self._queue.add(key)
             return _NOTHING_TO_WRITE
         trigger_time = self._states.trigger_times.time(key)
         # The built-in controller writes the slices, with its own trigger time.
         self._states.trigger_times.written(key)
         self._update_endpoints(key, trigger_time=trigger_time)
-        return await self._slice_writer.write(key, _deletions(found.doubles))
-
-    def _reclaim(self, keys: Sequence[ObjectKey], now: float) -> None:
-        self._conflicts.reclaim(keys, now=now)
-        for key in keys:
-            self._log.info("the built-in controller is quiet: a Service is ours again", service="/".join(key))
-        self._queue.add_all(keys)
+        return await self._slice_writer.write(key, _deletions(contested.duplicates))
 
     # --- a Service that is not ours, or is gone -----------------------------------------------------------------------
 
