@@ -19,13 +19,13 @@ STEADY: Final = {
 }
 GROWING: Final = ("zoneward_meter_lost_messages_total", "zoneward_meter_unlisted_connections_total")
 TROUBLES: Final = {
-    "ZonewardMeterIsAway": {"up": "0x60"},
-    "ZonewardMeterHasNotBegun": {"zoneward_meter_cache_synced": "0x60"},
-    "ZonewardMeterHearsNothing": {"zoneward_meter_watch_trouble_seconds": "0+60x60"},
-    "ZonewardMeterLosesMessages": {"zoneward_meter_lost_messages_total": "0+3x60"},
-    "ZonewardMeterHasTooManySeries": {"zoneward_meter_unlisted_connections_total": "0+3x60"},
-    "ZonewardMeterCountsNoBytes": {"zoneward_meter_accounting": "0x60"},
-    "ZonewardMeterTableIsNearlyFull": {"zoneward_meter_conntrack_entries": "950x60"},
+    "ZonewardMeterDown": {"up": "0x60"},
+    "ZonewardMeterNotSynced": {"zoneward_meter_cache_synced": "0x60"},
+    "ZonewardMeterWatchStale": {"zoneward_meter_watch_trouble_seconds": "0+60x60"},
+    "ZonewardMeterMessagesLost": {"zoneward_meter_lost_messages_total": "0+3x60"},
+    "ZonewardMeterSeriesLimitReached": {"zoneward_meter_unlisted_connections_total": "0+3x60"},
+    "ZonewardMeterNoBytes": {"zoneward_meter_accounting": "0x60"},
+    "ZonewardMeterConntrackNearlyFull": {"zoneward_meter_conntrack_entries": "950x60"},
 }
 """By alert, what the node reports that it is about."""
 

@@ -189,7 +189,7 @@ def test_where_both_run_it_is_said_and_ours_go_once_theirs_are_complete(shop: Cl
         assert controller.is_ready
         assert controller.get("/healthz")[0] == 200
         assert controller.metric(CONTESTED) == len(PODS)
-        assert controller.told("the built-in controller writes slices of a Service of ours: keeping off")
+        assert controller.told("backing off: the built-in controller writes slices of the same Service")
         controller.wait_until(lambda: shop.all_managers() == {names.BUILT_IN_MANAGER}, what="Zoneward's slices gone")
         controller.wait_until(lambda: not shop.all_conditions(), what="our conditions gone")
         assert controller.terminate() == 0

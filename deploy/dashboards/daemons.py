@@ -187,7 +187,7 @@ def proxy() -> Board:
                     "Repairs and restarts",
                     "Rules that other programs changed, and restarts of the process that programs the kernel.",
                     units.CountsPerSecond,
-                    ("sum by (what) (rate(zoneward_proxy_mended_total{JOB}[STEP]))", "{{what}}"),
+                    ("sum by (what) (rate(zoneward_proxy_repairs_total{JOB}[STEP]))", "{{what}}"),
                     ("sum(rate(zoneward_proxy_kernel_process_restarts_total{JOB}[STEP]))", "restarts"),
                 ),
                 graph(

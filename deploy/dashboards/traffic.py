@@ -189,7 +189,7 @@ def node() -> Board:
                     "Rules of Zoneward that another program changed, and that the proxy repaired.",
                     units.CountsPerSecond,
                     (
-                        "sum by (instance, what) (rate(zoneward_proxy_mended_total{NODE}[STEP]))",
+                        "sum by (instance, what) (rate(zoneward_proxy_repairs_total{NODE}[STEP]))",
                         "{{what}}, {{instance}}",
                     ),
                 ),

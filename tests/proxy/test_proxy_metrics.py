@@ -114,7 +114,7 @@ def test_a_service_has_its_endpoints_with_the_rule_that_chose_them_and_its_conne
 def test_repair_counters_begin_at_zero() -> None:
     """A series that begins above 0 has no rate, and no alert."""
     told = {
-        labels["what"]: value for name, labels, value in samples(page(ProxyMetrics())) if name == f"{OURS}mended_total"
+        labels["what"]: value for name, labels, value in samples(page(ProxyMetrics())) if name == f"{OURS}repairs_total"
     }
     assert told == dict.fromkeys(("table", "chains", "sets", "elements", "rules"), 0)
 

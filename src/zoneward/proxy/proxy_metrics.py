@@ -83,7 +83,7 @@ class ProxyMetrics:
             )
         )
         self.repairs = counter(
-            f"{OURS}mended_total", "Rules and elements that others had changed, and that were mended", ["what"]
+            f"{OURS}repairs_total", "Repairs of rules and elements that another program had changed", ["what"]
         )
         for what in _REPAIRED:
             # A series that begins above 0 has no rate.
