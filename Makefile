@@ -37,7 +37,7 @@ demo: .venv/base
 # PYTHONHASHSEED makes the order of sets of strings the same in every run. Properties try half of the examples that
 # `pytest` alone and `make search` try.
 test: .venv/dev
-	PYTHONHASHSEED=0 $(BIN)/pytest -n $(WORKERS) -m 'not slow' --hypothesis-profile=quick
+	PYTHONHASHSEED=0 $(BIN)/pytest -n $(WORKERS) -m 'not slow' --hypothesis-profile=quick --timeout 120
 
 # Tests properties with random examples for SEARCH_MINUTES (default 10), and prints the seed of a failure.
 search: .venv/dev

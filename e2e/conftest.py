@@ -6,10 +6,9 @@ from collections.abc import Iterator
 import pytest
 from e2e.control_plane import ControlPlane
 from e2e.programs import ProgramsError, find_programs
-from tests.conftest import pytest_pyfunc_call
+from tests.foreground import heed_ctrl_c
 
-__all__ = ["pytest_pyfunc_call"]
-"""Runs tests that are coroutines. Ctrl-C ends a run, as in all tests."""
+heed_ctrl_c()
 
 
 @pytest.fixture(scope="session", autouse=True)

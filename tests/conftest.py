@@ -1,8 +1,6 @@
 """Properties look at the same examples in every run: a commit passes or does not. ``make test`` tries half of them, and
 ``make search`` others."""
 
-import asyncio
-import inspect
 from collections.abc import Iterator
 
 import msgspec
@@ -22,8 +20,6 @@ settings.load_profile("fixed")
 # Hypothesis draws constants of all modules that happen to be loaded: that depends on which tests ran before.
 providers._get_local_constants = Constants
 heed_ctrl_c()
-_LIMIT = 120.0
-"""Seconds for a test that is a coroutine: one that waits for an event that never comes fails."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -59,21 +55,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if config.getoption("--properties"):
         config.hook.pytest_deselected(items=[item for item in items if not _draws_examples(item)])
         items[:] = filter(_draws_examples, items)
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Run a test that is a coroutine, in an event loop of its own."""
-    if not inspect.iscoroutinefunction(pyfuncitem.obj):
-        return None
-    arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
-
-    async def run() -> None:
-        async with asyncio.timeout(_LIMIT):
-            await pyfuncitem.obj(**arguments)
-
-    asyncio.run(run())
-    return True
 
 
 def _draws_examples(item: pytest.Item) -> bool:
