@@ -124,25 +124,25 @@ _FIRST_DOCUMENTS: list[tuple[bytes, str]] = [
     ),
     (
         b"apiVersion: v1\nkind: Service\nmetadata: &m\n  labels: *m\n",
-        "line 4, column 11: malformed YAML: an alias stands in what it stands for",
+        "line 4, column 11: malformed YAML: an alias refers to a value that contains it",
     ),
     (
         b"apiVersion: v1\nkind: Service\nmetadata: &m\n  <<: *m\n",
-        "line 4, column 7: malformed YAML: an alias stands in what it stands for",
+        "line 4, column 7: malformed YAML: an alias refers to a value that contains it",
     ),
     (
         b"a0: &a0 {k: v}\n" + _nested("{<<: [%s]}") + _BLOCK + b"  labels: {<<: *a6}\n",
-        "line 6, column 40: malformed YAML: aliases stand for more than 100,000 values",
+        "line 6, column 40: malformed YAML: aliases expand to more than 100,000 values",
     ),
     (
         b"a0: &a0 []\n" + _nested("[%s]") + b"apiVersion: v1\nkind: List\nitems: *a6\n",
-        "line 7, column 15: malformed YAML: aliases stand for more than 100,000 values",
+        "line 7, column 15: malformed YAML: aliases expand to more than 100,000 values",
     ),
     (
         b"a0: &a0 {apiVersion: v1, kind: List, items: []}\n"
         + _nested("{apiVersion: v1, kind: List, items: [%s]}")
         + b"apiVersion: v1\nkind: List\nitems: [*a6]\n",
-        "line 6, column 51: malformed YAML: aliases stand for more than 100,000 values",
+        "line 6, column 51: malformed YAML: aliases expand to more than 100,000 values",
     ),
     (
         b"# x\n" + b"".join(b"%%TAG !a%d! tag:x\n" % number for number in range(101)) + b"---\n" + GOOD,

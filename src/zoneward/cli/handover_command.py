@@ -22,8 +22,8 @@ from zoneward.cli.known_demand import find_cluster_demand, know_demand
 from zoneward.cli.options import Options
 from zoneward.cli.output import Note, print_line, print_notes
 from zoneward.kube.input_error import InputError
+from zoneward.kube.objects import time_text
 from zoneward.kube.safe_text import printable
-from zoneward.kube.time_text import time_text
 
 if TYPE_CHECKING:
     from zoneward.client.auth.client_config import ClientConfig

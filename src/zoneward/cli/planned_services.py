@@ -18,8 +18,7 @@ from zoneward.cli.known_demand import NO_PARTS, KnownDemand, ServiceParts, find_
 from zoneward.cli.options import Options
 from zoneward.cli.output import Note
 from zoneward.kube.gc_tuning import without_gc
-from zoneward.kube.objects import ConfigMap, DaemonSet, Node, ObjectKey, ProxyPod, Service, node_zone
-from zoneward.kube.time_text import time_text
+from zoneward.kube.objects import ConfigMap, DaemonSet, Node, ObjectKey, ProxyPod, Service, node_zone, time_text
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.demand import demands_of
 from zoneward.routing.request.what_if import as_if_requested

@@ -1,7 +1,7 @@
-"""Parses addresses and ranges of addresses, once, from what an API server, a person or a Node says.
+"""Parses IP addresses and CIDR ranges to canonical text, as the kernel writes it.
 
-The result is canonical text, as the kernel writes it: it compares, and it is safe in a command of nft. What is no
-address gives None: nft takes a word in the place of an address for the name of a host, and asks DNS for it.
+Canonical text compares, and is safe in an nft command. Anything else gives None: nft would resolve a word as a host
+name, through DNS.
 """
 
 import re
@@ -11,13 +11,14 @@ from typing import Final
 
 _OCTET: Final = r"(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)"
 _USUAL: Final = re.compile(rf"{_OCTET}(?:\.{_OCTET}){{3}}", re.ASCII)
-"""An address of IPv4 as everybody writes it."""
+"""An IPv4 address without leading zeros."""
 
 
 def parse_address(text: str) -> str | None:
-    """The canonical text of one address, as Kubernetes reads it: numbers of IPv4 may begin with zeros, and an address
-    of IPv4 that is written as one of IPv6 (``::ffff:10.0.0.1``) is one of IPv4. An address with a zone has no place in
-    a packet.
+    """The canonical text of an address as Kubernetes reads it, or None.
+
+    IPv4 numbers may have leading zeros, and an IPv4-mapped address (``::ffff:10.0.0.1``) becomes IPv4. An IPv6 address
+    with a zone is refused: a packet cannot carry it.
     """
     return text if _USUAL.fullmatch(text) else _unusual(text)
 
@@ -25,54 +26,53 @@ def parse_address(text: str) -> str | None:
 @lru_cache(maxsize=1 << 16)
 def _unusual(text: str) -> str | None:
     if ":" not in text:
-        # Zeros before a number were allowed once, and mean nothing; others take them for octal numbers.
-        text = ".".join(each.lstrip("0") or "0" for each in text.split("."))
+        # Kubernetes ignores leading zeros; other parsers read them as octal.
+        text = ".".join(octet.lstrip("0") or "0" for octet in text.split("."))
     try:
-        found = ip_address(text)
+        parsed = ip_address(text)
     except ValueError:
         return None
-    if isinstance(found, IPv6Address):
-        if found.scope_id is not None:
+    if isinstance(parsed, IPv6Address):
+        if parsed.scope_id is not None:
             return None
-        if found.ipv4_mapped is not None:
-            return str(found.ipv4_mapped)
-    return str(found)
+        if parsed.ipv4_mapped is not None:
+            return str(parsed.ipv4_mapped)
+    return str(parsed)
 
 
 def parse_cidr(text: str) -> str | None:
-    """The canonical text of a range, ``ADDRESS/LENGTH``; bits beyond the length are cleared."""
+    """The canonical text of a range, ``ADDRESS/LENGTH``, with the host bits cleared; or None."""
     address, slash, length = text.partition("/")
-    found = parse_address(address)
-    if found is None or not slash or not (length.isascii() and length.isdecimal()):
+    canonical = parse_address(address)
+    if canonical is None or not slash or not (length.isascii() and length.isdecimal()):
         return None
-    if (":" in address) != (":" in found):
-        # Its length counts the bits of another family.
+    if (":" in address) != (":" in canonical):
+        # The length counts the bits of the other family.
         return None
     try:
-        return str(ip_network((found, int(length)), strict=False))
+        return str(ip_network((canonical, int(length)), strict=False))
     except ValueError:
         return None
 
 
 def is_in_cidr(address: str, ranges: str) -> bool:
-    """Whether an address is in a range, or is the same address; both canonical."""
+    """Whether a canonical address is in a canonical range, or equal to a single address."""
     return _parsed(address) in _network(ranges)
 
 
 def special_use(address: str) -> str | None:
-    """The special use of an address that no host has to itself, and that so cannot be an external IP of a Service;
-    None: it has none.
+    """The reserved range of an address that cannot be an external IP of a Service; None for a usual address.
 
-    As ``ValidateNonSpecialIP`` of the API server, and all of multicast.
+    As the API server's ``ValidateNonSpecialIP``, and all of multicast.
     """
-    found = _parsed(address)
-    if found.is_unspecified:
+    parsed = _parsed(address)
+    if parsed.is_unspecified:
         return "unspecified"
-    if found.is_loopback:
+    if parsed.is_loopback:
         return "loopback"
-    if found.is_link_local:
+    if parsed.is_link_local:
         return "link-local"
-    return "multicast" if found.is_multicast else None
+    return "multicast" if parsed.is_multicast else None
 
 
 @lru_cache(maxsize=1 << 12)

@@ -1,4 +1,4 @@
-"""The marks of an adopted Service: its selector is in an annotation, where no other controller looks for it.
+"""The annotations of an adopted Service: they hold its selector, so that no other controller sees it in the spec.
 
 Nothing else records that a Service was adopted.
 """
@@ -14,55 +14,55 @@ from zoneward.kube import names
 from zoneward.kube.objects import EndpointSlice, Service
 
 SELECTOR_ANNOTATION: Final = "zoneward.dev/selector"
-"""The selector, as a JSON object. Present from the moment at which the built-in controller stops until it has
-the Service back."""
+"""The selector, as a JSON object. Present while the built-in controller does not manage the Service."""
 BEFORE_ANNOTATION: Final = "zoneward.dev/before-adoption"
-"""A JSON object with the value that the label skip-mirror had before, or null. Present from the first step of adopting
-to the last one of releasing."""
+"""A JSON object with the former value of the label skip-mirror, or null. Present from the first step of adopting to the
+last one of releasing."""
 ENDPOINTS_ANNOTATION: Final = "zoneward.dev/endpoints"
-"""What becomes of the Endpoints object while the Service is adopted: ``keep`` (current) or ``delete``."""
+"""What to do with the Endpoints object while the Service is adopted: ``keep`` (up to date) or ``delete``."""
 ADOPTION_MARKS: Final = (SELECTOR_ANNOTATION, BEFORE_ANNOTATION, ENDPOINTS_ANNOTATION)
 SKIP_MIRROR_LABEL: Final = "endpointslice.kubernetes.io/skip-mirror"
-"""On an Endpoints object, ``true``: no EndpointSlices are made of it. The Endpoints controller copies it there."""
+"""On an Endpoints object, ``true``: Kubernetes does not mirror it to EndpointSlices. The Endpoints controller copies it
+from the Service."""
 
 
 class AdoptionAction(StrEnum):
     """What a controller that serves only adopted Services does about a Service."""
 
     LEAVE = "leave"
-    """The Service is not ours."""
+    """Zoneward does not manage the Service."""
     SERVE = "serve"
-    """We keep its slices."""
+    """Zoneward maintains its slices."""
     RELEASE = "release"
-    """Its selector is back: the built-in controller serves it, and what we wrote is deleted."""
+    """Its selector is restored: the built-in controller serves it, and Zoneward deletes its own slices."""
     BROKEN = "broken"
-    """It is ours, but no selector can be read. Its slices stay as they are."""
+    """It is adopted, but its selector cannot be read. Its slices are not changed."""
     ORPHANED = "orphaned"
-    """It has slices of ours, but neither a mark nor a selector. They stay as they are."""
+    """It has slices of Zoneward, but neither annotation nor selector. They are not changed."""
 
 
 def has_selector_annotation(service: Service) -> bool:
-    """Whether a Service is marked as ours: adopted, or about to be released."""
+    """Whether a Service is adopted, or about to be released."""
     return SELECTOR_ANNOTATION in (service.metadata.annotations or {})
 
 
 def runs_zoneward(service: Service, slices: Iterable[EndpointSlice]) -> bool:
-    """Whether a Service was adopted, or Zoneward's controller wrote slices of it under its own label."""
+    """Whether a Service was adopted, or has slices with the label of Zoneward's controller."""
     return has_selector_annotation(service) or any(
         (slice_.metadata.labels or {}).get(names.MANAGED_BY_LABEL) == names.MANAGER for slice_ in slices
     )
 
 
 def effective_selector(service: Service) -> Mapping[str, str] | None:
-    """The selector of a Service: that of its spec, else that of its mark; None where there is none that can be read.
+    """The selector in the spec of a Service, else in its annotation; None if neither can be read.
 
-    A selector in the spec wins: every other controller uses that one.
+    The spec wins, because all other controllers use it.
     """
     return service.spec.selector or _marked_selector(service)
 
 
 def with_effective_selector(service: Service) -> Service:
-    """The Service as it would be with its selector in its spec, as planning reads it."""
+    """The Service with its effective selector in the spec, as planning reads it."""
     selector = effective_selector(service)
     if not selector or service.spec.selector:
         return service
@@ -70,9 +70,9 @@ def with_effective_selector(service: Service) -> Service:
 
 
 def adoption_action(service: Service, *, has_own: bool) -> AdoptionAction:
-    """What to do about a Service. ``has_own``: whether slices of ours name it.
+    """What to do about a Service. ``has_own``: whether it has slices of Zoneward.
 
-    A selector that comes back, by GitOps say, is a release, with or without the marks.
+    A restored selector, for example by GitOps, releases the Service, with or without the annotations.
     """
     if service.spec.selector:
         return AdoptionAction.RELEASE if has_own or has_selector_annotation(service) else AdoptionAction.LEAVE
@@ -82,7 +82,7 @@ def adoption_action(service: Service, *, has_own: bool) -> AdoptionAction:
 
 
 def encode_selector(selector: Mapping[str, str]) -> str:
-    """Encode a selector for the annotation."""
+    """The value of `SELECTOR_ANNOTATION`."""
     return msgspec.json.encode(dict(selector), order="sorted").decode()
 
 

@@ -1,6 +1,6 @@
-"""The Lease of the controller's leader election, as others read it: whether a controller runs.
+"""Whether a controller runs, by the Lease of its leader election.
 
-Replicas never compare clocks. Others do, because nobody waits until a Lease has not changed for long enough.
+Replicas never compare clocks. Commands do: they read the Lease once.
 """
 
 from collections.abc import Iterable
@@ -12,15 +12,15 @@ from msgspec.structs import replace
 from zoneward.kube.workload_objects import Lease
 
 CONTROLLER_LEASE: Final = "zoneward-controller"
-"""The name by default. Its namespace is that of the controller's Pod."""
+"""The default name. It is in the namespace of the controller's Pod."""
 _DURATION: Final = 15
-"""Seconds, where a Lease does not say how long it lasts."""
+"""The default duration of a Lease, in seconds."""
 _CLOCK_SKEW: Final = 60
-"""Seconds by which the clocks of a holder and of a reader may differ."""
+"""Tolerated difference between the clocks of the holder and the reader, in seconds."""
 
 
 def is_held(lease: Lease, *, now: datetime) -> bool:
-    """Whether a replica holds the Lease and has renewed it in time. One that was renewed later than ``now`` is held."""
+    """Whether a replica holds the Lease and renewed it in time, or after ``now``."""
     renewed = _renewed(lease)
     if not lease.spec.holder_identity or renewed is None:
         return False
@@ -29,19 +29,18 @@ def is_held(lease: Lease, *, now: datetime) -> bool:
 
 
 def without_expired_holder(lease: Lease, *, now: datetime) -> Lease:
-    """The Lease without its holder, as if it were released, unless it is held. Then a file that it is written to says
-    so at any later time."""
+    """The Lease, released if its holder did not renew it in time, so that a snapshot stays true when read later."""
     return lease if is_held(lease, now=now) else replace(lease, spec=replace(lease.spec, holder_identity=""))
 
 
 def is_led(leases: Iterable[Lease], *, name: str = CONTROLLER_LEASE) -> bool:
-    """Whether a replica holds a Lease of this name, at the time at which the newest of all Leases was renewed.
+    """Whether a replica holds a Lease of this name, at the time of the newest renewal among all Leases.
 
-    Kubelets renew theirs every ten seconds, so that these show when a file was written.
+    Kubelets renew their Leases every ten seconds, so that the newest renewal shows when a snapshot was taken.
     """
     leases = tuple(leases)
-    renewals = [renewed for each in leases if (renewed := _renewed(each)) is not None]
-    return bool(renewals) and any(is_held(each, now=max(renewals)) for each in leases if each.metadata.name == name)
+    renewals = [renewed for lease in leases if (renewed := _renewed(lease)) is not None]
+    return bool(renewals) and any(is_held(lease, now=max(renewals)) for lease in leases if lease.metadata.name == name)
 
 
 def _renewed(lease: Lease) -> datetime | None:

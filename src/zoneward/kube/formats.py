@@ -1,7 +1,8 @@
-"""The forms that text in the API has: names, labels, keys and addresses, each with upstream's words for what is wrong.
+"""Formats of text in the API: names, labels, keys and addresses.
 
-Every ``*_problems`` yields one message per broken rule, nothing for good text. Rules and words are those of Kubernetes'
-``k8s.io/apimachinery/pkg/api/validate/content`` and ``pkg/util/validation/ip.go`` as of v1.37; lengths are in bytes.
+Every ``*_problems`` yields upstream's message for each broken rule, nothing for valid text. The rules are those of
+``k8s.io/apimachinery/pkg/api/validate/content`` and ``k8s.io/apimachinery/pkg/util/validation/ip.go`` (v1.37).
+Lengths are in bytes.
 """
 
 import re
@@ -31,7 +32,7 @@ def label_problems(text: str) -> Iterator[str]:
 
 
 def subdomain_problems(text: str, *, unit: str = "characters") -> Iterator[str]:
-    """A DNS subdomain (RFC 1123) in lower case, up to 253 bytes: what names of Nodes and EndpointSlices are."""
+    """A DNS subdomain (RFC 1123) in lower case, up to 253 bytes, such as the name of a Node or an EndpointSlice."""
     yield from _too_long(text, 253, unit=unit)
     if not re.fullmatch(_SUBDOMAIN, text):
         rule = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.'"
@@ -39,7 +40,7 @@ def subdomain_problems(text: str, *, unit: str = "characters") -> Iterator[str]:
 
 
 def label_value_problems(text: str) -> Iterator[str]:
-    """The value of a label, as a zone's name is one: empty, or up to 63 bytes."""
+    """The value of a label, such as a zone: empty, or up to 63 bytes."""
     yield from _too_long(text, 63)
     if text and not re.fullmatch(_NAME, text):
         rule = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.'"
@@ -47,7 +48,7 @@ def label_value_problems(text: str) -> Iterator[str]:
 
 
 def qualified_name_problems(text: str) -> Iterator[str]:
-    """The key of a label: a name of up to 63 bytes, with a DNS subdomain and a slash before it or without."""
+    """The key of a label: a name of up to 63 bytes, with an optional prefix of a DNS subdomain and a slash."""
     rule = f"must consist of alphanumeric characters, '-', '_' or '.', {_ENDS}"
     mismatch = _mismatch(rule, _NAME, "MyName", "my.name", "123-abc")
     prefix, slash, name = text.rpartition("/")
@@ -66,18 +67,18 @@ def qualified_name_problems(text: str) -> Iterator[str]:
 
 
 def size(text: str) -> int:
-    """Length in bytes, which is what the API's limits count."""
+    """Length in bytes, the unit of the API's limits."""
     return len(text.encode(errors="surrogatepass"))
 
 
 def _too_long(text: str, limit: int, *, unit: str = "bytes") -> Iterator[str]:
-    # Bytes are counted; only of labels upstream says so.
+    # Upstream counts bytes, and for some names calls them characters.
     if size(text) > limit:
         yield f"must be no more than {limit} {unit}"
 
 
 def _mismatch(rule: str, pattern: str, *examples: str) -> str:
-    # The comma and the two spaces around "or" are upstream's own, and what people search the web for.
+    # The comma and the double space around "or" are upstream's: people search for the exact message.
     shown = " or ".join(f"'{example}', " for example in examples)
     return f"{rule} (e.g. {shown}regex used for validation is '{pattern}')"
 
@@ -89,7 +90,7 @@ _LEADING_ZEROS: Final = re.compile(r"(?<![0-9a-fA-F])0+(?=[0-9a-fA-F])")
 
 
 def parse_address(text: str) -> Address | None:
-    """What upstream's sloppy parser reads: leading zeros are ignored, and no IPv6 zone is allowed. None: no address."""
+    """An address as upstream's sloppy parser reads it, with leading zeros; None for anything else and IPv6 zones."""
     try:
         return None if "%" in text else ip_address(_LEADING_ZEROS.sub("", text))
     except ValueError:
@@ -97,7 +98,7 @@ def parse_address(text: str) -> Address | None:
 
 
 def address_problems(text: str, *, canonical: bool) -> Iterator[str]:
-    """An IP address of either family, at most one problem; ``canonical``: spelt as RFC 5952 spells it."""
+    """At most one problem of an IP address of either family; ``canonical`` requires the form of RFC 5952."""
     address = parse_address(text)
     if address is None:
         yield "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
@@ -111,21 +112,20 @@ def address_problems(text: str, *, canonical: bool) -> Iterator[str]:
 
 _BYTE: Final = "(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
 _USUAL: Final = re.compile(rf"(?!127\.|169\.254\.)(?:2[01][0-9]|22[0-3]|1[0-9]{{2}}|[1-9][0-9]?)(?:\.{_BYTE}){{3}}")
-"""An IPv4 address of a host, as everybody writes it."""
+"""An IPv4 address of a host without leading zeros."""
 
 
 def endpoint_address(text: str) -> str | None:
-    """An address in the one spelling in which an API server takes it in an EndpointSlice; None for what it takes in no
-    spelling there, such as a loopback address.
+    """The canonical form of an address, which an API server requires in an EndpointSlice; None for an address that it
+    refuses there.
 
-    A Pod's status may have others: an API server takes any IPv6 spelling there, and loopback, link-local and
-    unspecified addresses too.
+    The status of a Pod may have any IPv6 form, and loopback, link-local and unspecified addresses.
     """
-    return text if _USUAL.fullmatch(text) else _spelt(text)
+    return text if _USUAL.fullmatch(text) else _canonical(text)
 
 
 @lru_cache(maxsize=1 << 14)
-def _spelt(text: str) -> str | None:
+def _canonical(text: str) -> str | None:
     address = parse_address(text)
     if address is None or (isinstance(address, IPv6Address) and address.ipv4_mapped is not None):
         return None
@@ -133,7 +133,7 @@ def _spelt(text: str) -> str | None:
 
 
 def _is_strict(text: str) -> bool:
-    # Of the spellings that `parse_address` lets through, this refuses only zeros that C libraries take for octal.
+    # `parse_address` also accepts leading zeros, which C libraries read as octal.
     try:
         ip_address(text)
     except ValueError:
@@ -142,9 +142,9 @@ def _is_strict(text: str) -> bool:
 
 
 def destination_problems(text: str, address: Address) -> Iterator[str]:
-    """An address that traffic can be sent to from another node (upstream's ``ValidateEndpointIP``).
+    """Reasons why other nodes cannot send traffic to an address (upstream's ``ValidateEndpointIP``).
 
-    Multicast beyond the link passes, which upstream itself calls probably a bug.
+    Multicast beyond the link is accepted, which upstream calls probably a bug.
     """
     if address.is_unspecified:
         yield f"may not be unspecified ({text})"
@@ -159,7 +159,7 @@ def destination_problems(text: str, address: Address) -> Iterator[str]:
 def _is_link_local_multicast(packed: bytes) -> bool:
     if len(packed) == 4:
         return packed[:3] == b"\xe0\x00\x00"
-    # The low half of the second byte is the scope, whatever the flags in its high half say (RFC 4291 § 2.7).
+    # The low half of the second byte is the scope, the high half has flags (RFC 4291 § 2.7).
     return packed[0] == 0xFF and packed[1] & 0x0F == 2
 
 
@@ -167,7 +167,7 @@ def _is_link_local_multicast(packed: bytes) -> bool:
 
 
 def quoted(text: str) -> str:
-    """Text as a Go string literal, as upstream's messages have it: what cannot be seen is spelt out."""
+    """Text as a Go string literal, as in upstream's messages."""
     return '"' + "".join(map(_literal, text)) + '"'
 
 

@@ -1,8 +1,8 @@
-"""The settings of Python's garbage collector, for programs that hold a whole cluster.
+"""Settings of Python's garbage collector for programs that hold a whole cluster.
 
-A large cluster makes millions of objects. Reference counts free nearly all of them, and few are in cycles, but a full
-collection walks over all of them, which takes as long as hundreds of changes. So the collector rests while objects
-come, and what stays is frozen: it is never walked over again.
+A large cluster needs millions of objects. Reference counts free nearly all of them, few are in cycles, and a full
+collection takes as long as hundreds of changes. Therefore the collector is off while objects are loaded, and
+long-lived objects are frozen, so that collections skip them.
 """
 
 import gc
@@ -12,18 +12,18 @@ from contextlib import contextmanager
 disable_gc = gc.disable
 enable_gc = gc.enable
 freeze_objects = gc.freeze
-"""All objects that exist now stay for long: no collection walks over them again."""
+"""Collections skip all objects that exist now."""
 
 
 def restore_gc() -> None:
-    """As it is when Python starts."""
+    """Restore the defaults of Python."""
     gc.unfreeze()
     gc.enable()
 
 
 @contextmanager
 def without_gc() -> Iterator[None]:
-    """No collections inside the block. Afterwards the collector is as it was before."""
+    """Disable the collector inside the block."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -35,7 +35,7 @@ def without_gc() -> Iterator[None]:
 
 @contextmanager
 def frozen_objects() -> Iterator[None]:
-    """What exists at the beginning of the block is not walked over inside it; nor what the block freezes itself."""
+    """Freeze the existing objects for the duration of the block; at its end unfreeze all objects."""
     gc.freeze()
     try:
         yield

@@ -1,9 +1,8 @@
-"""Checks objects from files before anything is computed from them: names, addresses, ports, zones, quantities.
+"""Checks objects from files before use: names, addresses, ports, zones, quantities.
 
-They refuse input that would make an answer wrong or impossible, and that no API server accepts: whatever one accepts
-is read, the zone ``my zone`` of an endpoint and the port 70000 of an EndpointSlice included. What else a server would
-refuse is another matter: see `zoneward.kube.validation`. Values of annotations and ``trafficDistribution`` are left
-alone: their readers keep what they do not know.
+The checks refuse only input that no API server accepts and that would make an answer wrong. An API server accepts the
+zone ``my zone`` of an endpoint and the port 70000 of an EndpointSlice, so these are read. `zoneward.kube.validation`
+has all rules of the API. Annotations and ``trafficDistribution`` are checked where they are interpreted.
 """
 
 import re
@@ -26,7 +25,7 @@ _LABEL_VALUE: Final = "a label value: at most 63 letters, digits and inner '-', 
 
 
 def check_object(obj: Object) -> Object:
-    """The object, with the namespace ``default`` where it has none and should have one. Raises FieldMismatch."""
+    """The object, in the namespace ``default`` if it has none and its kind needs one. Raises FieldMismatch."""
     if not obj.metadata.name:
         raise FieldMismatch("metadata.name", "a name", "nothing")
     match obj:
@@ -45,7 +44,7 @@ def check_object(obj: Object) -> Object:
 
 
 _ADDRESS: Final = re.compile(r"[0-9]{1,3}(?:\.[0-9]{1,3}){3}|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*")
-"""The form alone: API servers parse what they take, and a large snapshot has many."""
+"""Only the form, for speed: an API server has parsed the addresses of real objects."""
 
 _Meta = TypeVar("_Meta", ObjectMeta, PodMeta)
 
@@ -58,10 +57,10 @@ def _check_pod(pod: Pod) -> None:
     status = pod.status
     if status.pod_ip and not _ADDRESS.fullmatch(status.pod_ip):
         raise FieldMismatch("status.podIP", "an IP address", show(status.pod_ip))
-    for index, each in enumerate(status.pod_ips or ()):
-        # The first one stands in both fields.
-        if not (each.ip and each.ip == status.pod_ip) and not _ADDRESS.fullmatch(each.ip):
-            raise FieldMismatch(f"status.podIPs[{index}].ip", "an IP address", show(each.ip))
+    for index, pod_ip in enumerate(status.pod_ips or ()):
+        # The first address is in both fields.
+        if not (pod_ip.ip and pod_ip.ip == status.pod_ip) and not _ADDRESS.fullmatch(pod_ip.ip):
+            raise FieldMismatch(f"status.podIPs[{index}].ip", "an IP address", show(pod_ip.ip))
     for field, containers in (("containers", pod.spec.containers), ("initContainers", pod.spec.init_containers)):
         for i, container in enumerate(containers or ()):
             for j, port in enumerate(container.ports or ()):
@@ -72,10 +71,10 @@ def _check_pod(pod: Pod) -> None:
 
 def _check_service(service: Service) -> None:
     for index, port in enumerate(service.spec.ports or ()):
-        numbers = (("port", port.port), ("targetPort", port.target_port), ("nodePort", port.node_port))
-        for field, number in numbers:
-            if isinstance(number, int) and not 0 <= number <= _MAX_PORT:
-                raise FieldMismatch(f"spec.ports[{index}].{field}", _PORT, show(number))
+        ports = (("port", port.port), ("targetPort", port.target_port), ("nodePort", port.node_port))
+        for field, value in ports:
+            if isinstance(value, int) and not 0 <= value <= _MAX_PORT:
+                raise FieldMismatch(f"spec.ports[{index}].{field}", _PORT, show(value))
 
 
 def _check_slice(slice_: EndpointSlice) -> None:
@@ -84,8 +83,8 @@ def _check_slice(slice_: EndpointSlice) -> None:
         raise FieldMismatch("addressType", "IPv4, IPv6 or FQDN", got)
     for index, endpoint in enumerate(slice_.endpoints or ()):
         if endpoint.hints is not None:
-            for number, zone in enumerate(endpoint.hints.for_zones or ()):
-                _check_zone(zone.name, "endpoints[{}].hints.forZones[{}].name", index, number)
+            for hint_index, zone in enumerate(endpoint.hints.for_zones or ()):
+                _check_zone(zone.name, "endpoints[{}].hints.forZones[{}].name", index, hint_index)
 
 
 def _check_node(node: Node) -> None:

@@ -1,11 +1,11 @@
-"""Errors about input, each in one line: where, which field, what was expected, what was found."""
+"""Errors about input, in one line: the file, the field, what was expected, and what the input has."""
 
 from typing import Final
 
 from zoneward.kube.safe_text import printable
 
 MAX_LENGTH: Final = 300
-"""Longest message, in characters: a line that a terminal still shows as a few rows."""
+"""Longest message, in characters: a few rows of a terminal."""
 _LONGEST_VALUE: Final = 60
 _LONG_LINE: Final = 1 << 16
 
@@ -13,7 +13,7 @@ _LONG_LINE: Final = 1 << 16
 class InputError(Exception):
     """Input that cannot be used. ``str(error)`` is always one printable line of at most 300 characters.
 
-    The parts, a few, go from the large to the small and are joined with ``: ``; empty ones are left out::
+    The parts narrow down the error and are joined with ``: ``, without empty ones::
 
         InputError("a.yaml", "document 3", "Service shop/cart", "spec.ports[0].port", "expected an integer, got 'http'")
     """
@@ -21,46 +21,46 @@ class InputError(Exception):
     def __init__(self, source: str, *parts: str) -> None:
         present = [part for part in (source, *parts) if part]
         room = MAX_LENGTH - len(": ") * (len(present) - 1)
-        # Only the longest parts are cut, and all of them to the same length.
+        # Shorten the longest parts, all to the same length.
         limit = next(
             (limit for limit in range(MAX_LENGTH, 1, -1) if sum(min(len(p), limit) for p in present) <= room), 1
         )
         line = ": ".join(_cut(part, limit) for part in present)
-        # Names in a file may hold anything, also sequences that control a terminal.
+        # Names in a file may contain control sequences of a terminal.
         super().__init__(printable(line))
 
 
-class FieldMismatch(Exception):  # noqa: N818 -- readers turn it into an InputError with its place
-    """A value that does not fit its field, found by code that does not know where in the file it stands."""
+class FieldMismatch(Exception):  # noqa: N818 -- readers turn it into an InputError with file and document
+    """A value that does not fit its field, raised by code that does not know the file."""
 
-    def __init__(self, field: str, expected: str, got: str, *, subject: str = "", place: str = "") -> None:
-        super().__init__(field, expected, got, subject, place)
+    def __init__(self, field: str, expected: str, got: str, *, subject: str = "", path: str = "") -> None:
+        super().__init__(field, expected, got, subject, path)
         self.field, self.expected, self.got = field, expected, got
         self.subject = subject
         """``Kind namespace/name``, where known."""
-        self.place = place
-        """Where in its document the object stands, such as ``items[3]``; empty for the document itself."""
+        self.path = path
+        """The object within its document, such as ``items[3]``; empty for the document itself."""
 
-    def inside(self, place: str) -> "FieldMismatch":
-        """Add an outer level to the place, and return the error itself."""
-        self.place = f"{place}.{self.place}" if self.place else place
+    def inside(self, path: str) -> "FieldMismatch":
+        """Prepend an outer level to the path, and return the error itself."""
+        self.path = f"{path}.{self.path}" if self.path else path
         return self
 
     def error(self, source: str, document: int) -> InputError:
         return InputError(
             source,
             f"document {document}",
-            self.place,
+            self.path,
             self.subject,
             self.field,
             f"expected {self.expected}, got {self.got}",
         )
 
 
-class MalformedText(Exception):  # noqa: N818 -- whoever reads a file turns it into an InputError
-    """Text that is neither JSON nor YAML, and where that shows.
+class MalformedText(Exception):  # noqa: N818 -- readers turn it into an InputError with file and document
+    """A syntax error in JSON or YAML.
 
-    ``line`` and ``column`` count from 1, the column in characters. ``offset`` is in bytes, where it is known.
+    ``line`` and ``column`` count from 1, the column in characters. ``offset`` is in bytes, 0 if unknown.
     """
 
     def __init__(self, line: int, column: int, problem: str, *, offset: int = 0) -> None:
@@ -69,16 +69,16 @@ class MalformedText(Exception):  # noqa: N818 -- whoever reads a file turns it i
 
     @classmethod
     def at(cls, data: bytes | bytearray, offset: int, problem: str) -> "MalformedText":
-        """A problem at a byte of UTF-8 text."""
+        """A problem at an offset of UTF-8 text."""
         line_start = data.rfind(b"\n", 0, offset) + 1
-        # Nobody counts characters on a line of megabytes: there the column is in bytes.
+        # On a line of megabytes the column is in bytes.
         is_long = offset - line_start > _LONG_LINE
         column = 1 + (offset - line_start if is_long else len(data[line_start:offset].decode("utf-8", "replace")))
         return cls(data.count(b"\n", 0, offset) + 1, column, problem, offset=offset)
 
 
 def show(value: object) -> str:
-    """Word a value for an error message: text in quotes, numbers as they are, collections by their kind; never long."""
+    """A value for an error message, shortened: text in quotes, numbers as written, collections by their kind."""
     match value:
         case None:
             return "null"
@@ -87,7 +87,7 @@ def show(value: object) -> str:
         case str():
             return repr(_cut(value, _LONGEST_VALUE))
         case int():
-            # Beyond some thousand digits Python refuses to write an int out.
+            # Python refuses to format an int of thousands of digits.
             return str(value) if abs(value) < 10**_LONGEST_VALUE else "a very large number"
         case float():
             return repr(value)
@@ -100,10 +100,10 @@ def show(value: object) -> str:
 
 
 def _cut(text: str, limit: int) -> str:
-    """Leave out the middle: the end of a path or a message says as much as its beginning."""
+    """Shorten in the middle: the end of a path is as important as its beginning."""
     tail = limit // 2
     return text if len(text) <= limit else f"{text[: limit - tail - 1]}…{text[-tail:]}"
 
 
 class ConfigurationError(ValueError):
-    """An invalid setting. The text is one line: the field, what was expected, what was found."""
+    """An invalid setting. The text is one line: the field, what was expected, and the value."""

@@ -12,20 +12,20 @@ from zoneward.kube.text_encoding import BLOCK, MAX_BYTES, detect_encoding, too_l
 
 STDIN: Final = "-"
 STDIN_NAME: Final = "standard input"
-"""What errors and warnings call it."""
+"""Its name in errors and warnings."""
 SUFFIXES: Final = tuple(f"{suffix}{packed}" for packed in ("", ".gz") for suffix in (".yaml", ".yml", ".json"))
-"""Files in a directory that are read; a file that is named itself may be called anything."""
+"""Files that are read in a directory; a file on the command line may have any name."""
 
 _LARGE_BLOCK: Final = 1 << 20
 _WRITER_WITHIN: Final = 10.0
-"""Seconds in which somebody has to write to a named pipe that is to be read."""
+"""Seconds to wait for a writer of a named pipe."""
 
 
 def expand(paths: Sequence[str]) -> Iterator[str]:
-    """The files to be read: those of directories sorted by path, all others in the order given, each once.
+    """The files to read, in the order given and without duplicates; those of a directory are sorted by path.
 
-    Directories are read with all below them, but for names that begin with a dot (``.git``; ``..data``, in which a
-    mounted ConfigMap keeps a second copy). Raises InputError.
+    Directories are read recursively, except names that begin with a dot (``.git``; ``..data``, the second copy in a
+    mounted ConfigMap). Raises InputError.
     """
     if not paths:
         raise InputError("expected a file, a directory or - for standard input, got none")
@@ -41,7 +41,7 @@ def expand(paths: Sequence[str]) -> Iterator[str]:
 
 
 def load(file: str, *, stdin: BinaryIO | None) -> bytes | bytearray:
-    """All bytes of a file, or of standard input for ``-``. Raises InputError, for junk before it is read whole."""
+    """All bytes of a file, or of standard input for ``-``. Raises InputError, for junk after the first block."""
     if file == STDIN:
         if stdin is None:
             raise InputError(STDIN_NAME, "expected data, got none connected")
@@ -60,10 +60,10 @@ def load(file: str, *, stdin: BinaryIO | None) -> bytes | bytearray:
 
 
 def open_file(path: str | Path) -> BinaryIO:
-    """A file to be read, in which somebody writes where it is a named pipe. Raises OSError or ValueError.
+    """Open a file for reading; a named pipe only if it has a writer. Raises OSError or ValueError.
 
-    Opened as files are, a named pipe would be waited for as long as nobody writes. What ``<(command)`` stands for is
-    a pipe without a name, and waits for its command.
+    A usual open would wait for a writer without an end. The pipe of ``<(command)`` has no name, and waits for its
+    command.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
@@ -80,21 +80,21 @@ def open_file(path: str | Path) -> BinaryIO:
 
 
 def read_small(path: str | Path, *, most: int) -> bytes:
-    """A file of so many bytes at most, and one more where it has more. Raises OSError or ValueError."""
+    """The first ``most`` bytes of a file, and one more if it is longer. Raises OSError or ValueError."""
     with open_file(path) as stream:
         return stream.read(most + 1)
 
 
 def read_regular(path: str | Path, *, most: int) -> bytes:
-    """As `read_small`, of a regular file, which is what tokens, keys and certificates are in: a pipe would be waited
-    for at each request, and a device may have no end."""
+    """As `read_small`, but only for a regular file, as for tokens, keys and certificates: each request would wait for a
+    pipe, and a device may have no end."""
     if not stat.S_ISREG(os.stat(path).st_mode):  # noqa: PTH116 -- on the way of every request
         raise OSError(None, "it is not a regular file", str(path))
     return read_small(path, most=most)
 
 
 def read_limited(file: str, *, what: str, most: int) -> bytes:
-    """A file of at most so many MiB. Raises InputError; ``what`` is what the file should be."""
+    """A file of at most ``most`` MiB. Raises InputError; ``what`` names the expected content."""
     try:
         data = read_small(file, most=most << 20)
     except (OSError, ValueError) as error:
@@ -136,14 +136,14 @@ def _walk(top: str) -> Iterator[Path]:
         subdirectories[:] = (name for name in subdirectories if not name.startswith("."))
         for name in names:
             path = Path(directory, name)
-            # A pipe would be waited for; a link that leads nowhere is a mistake, and opening it says so.
+            # Skip pipes, which would block. Opening a dangling link reports the error.
             is_file = path.is_file() or path.is_symlink()
             if name.lower().endswith(SUFFIXES) and not name.startswith(".") and is_file:
                 yield path
 
 
 def _content(name: str, stream: BinaryIO, *, size: int | None = None) -> bytes | bytearray:
-    """``size`` None: not known beforehand, or endless."""
+    """``size`` is None for a stream of unknown length."""
     head = stream.read(BLOCK)
     while 0 < len(head) < BLOCK and (more := stream.read(BLOCK - len(head))):
         head += more
@@ -152,7 +152,7 @@ def _content(name: str, stream: BinaryIO, *, size: int | None = None) -> bytes |
         if size > MAX_BYTES:
             raise too_large(name)
         stream.seek(0)
-        # As much memory as the file has bytes, and no more. It may grow meanwhile.
+        # Allocate only the size of the file, which may grow meanwhile.
         data = stream.read(size)
         more = stream.read(BLOCK) if len(data) == size else b""
         return read_rest(name, stream, data + more) if more else data
@@ -160,7 +160,7 @@ def _content(name: str, stream: BinaryIO, *, size: int | None = None) -> bytes |
 
 
 def read_rest(name: str, stream: BinaryIO, head: bytes = b"") -> bytearray:
-    """What a stream still has, after what was read of it, in as much memory as that takes. Raises InputError."""
+    """``head`` and the rest of a stream. Raises InputError."""
     data = bytearray(head)
     while block := stream.read(_LARGE_BLOCK):
         data += block
@@ -174,7 +174,7 @@ def _raise(error: OSError) -> NoReturn:
 
 
 def _refused(path: str, error: Exception) -> InputError:
-    # The path that an error names lies below the given one, and says more.
+    # The error may have a more specific path, below the given one.
     named = error.filename if isinstance(error, OSError) and isinstance(error.filename, str) else path
     problem = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     return InputError(named, problem.lower())

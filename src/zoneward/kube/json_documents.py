@@ -1,8 +1,8 @@
-"""JSON as other programs write it: several documents in a row, too many levels, halves of characters.
+"""JSON that Go reads and msgspec does not: concatenated documents, deep nesting, lone surrogates.
 
-msgspec skips what nobody reads by recursion, and Python ends that after some hundred levels; Go's decoder takes 10,000.
-An API server takes as many in ``metadata.managedFields[].fieldsV1``, from whoever may write any object. Decode first,
-and simplify only when that failed: then the usual case costs nothing.
+msgspec skips unread fields by recursion, which Python limits to some hundred levels. Go's decoder accepts 10,000, and
+so does an API server in ``metadata.managedFields[].fieldsV1``, from any client that may write objects. `decode_json`
+simplifies a document only after decoding failed, so that usual documents cost nothing.
 """
 
 import re
@@ -17,79 +17,79 @@ _SURROGATES: Final = ("invalid utf-16 surrogate pair", "unexpected end of hex es
 _LONE_SURROGATE: Final = re.compile(
     rb"\\\\|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(\\u[dD][89a-fA-F][0-9a-fA-F]{2})"
 )
-"""A backslash, a pair of surrogates, or, as a group, one that has no other half."""
+"""A backslash, a surrogate pair, or, as a group, a lone surrogate."""
 _DOCUMENT: Final = msgspec.json.Decoder(msgspec.Raw)
 
 
 def next_document(data: bytes | bytearray, start: int) -> tuple[msgspec.Raw, int]:
-    """Return the document that starts at an offset, undecoded, and the offset after which the next one may start.
+    """The undecoded document that starts at an offset, and the offset of its end.
 
-    The document refers to ``data`` and holds no copy. Raises MalformedText, or RecursionError where it nests too deep.
+    The document is a view of ``data``. Raises MalformedText, or RecursionError for a document that nests too deep.
     """
     rest = memoryview(data)[start:]
     try:
         return _DOCUMENT.decode(rest), len(data)
     except msgspec.DecodeError as error:
-        # msgspec says where in its message, and nothing where a document is cut short.
+        # The message of msgspec has the offset, except for a truncated document.
         match = _AT.fullmatch(str(error))
     if match is None or match[1] in _SURROGATES:
-        # Where one ends the text, msgspec takes the document for cut short.
-        half = next((each for each in _LONE_SURROGATE.finditer(data, start) if each[1]), None)
-        if half is not None:
-            raise MalformedText.at(data, half.start(), "malformed JSON: half of a surrogate pair")
+        # msgspec reports a surrogate at the end of the text as a truncated document.
+        surrogate = next((match for match in _LONE_SURROGATE.finditer(data, start) if match[1]), None)
+        if surrogate is not None:
+            raise MalformedText.at(data, surrogate.start(), "malformed JSON: half of a surrogate pair")
     if match is None:
         raise MalformedText.at(data, len(data), "malformed JSON: the document is cut short")
     problem, offset = match[1], int(match[2])
     if problem == "trailing characters":
-        # For this one problem msgspec counts past the character. The document ends right before it, or after a blank.
+        # msgspec reports the offset after the first trailing character.
         return _DOCUMENT.decode(rest[: offset - 1]), start + offset - 1
     raise MalformedText.at(data, start + offset, f"malformed JSON: {problem}")
 
 
-# --- what msgspec does not decode and other programs do ---------------------------------------------------------------
+# --- documents that msgspec does not decode ---------------------------------------------------------------------------
 
 MAX_DEPTH: Final = 32
-"""Levels that `simplify_json` keeps. The deepest field of any list that is read lies at the eighth."""
+"""Levels that `simplify_json` keeps. The deepest field that is read is at level 8 of a list."""
 _TO_BRACKET: Final = re.compile(rb'[^"\[\]{}]*+(?:"(?:[^"\\]|\\.)*+"[^"\[\]{}]*+)*+([\[\]{}])', re.DOTALL)
-"""Strings may hold brackets, too. Never goes back: linear in the length, whatever the text."""
+"""The next bracket outside of strings. Without backtracking: linear in the length of any text."""
 _ESCAPE: Final = re.compile(
     rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL
 )
 _REPLACEMENT: Final = rb"\ufffd"
 DECODE_ERRORS: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
-"""What decoding raises for a document that is not JSON or does not fit its type."""
+"""Raised by decoding a document that is not JSON or does not fit its type."""
 _T = TypeVar("_T")
 
 
 def decode_json(data: bytes | msgspec.Raw, type_: type[_T]) -> _T:
-    """Decode one document, simplified where it has to be. Raises what is in `DECODE_ERRORS`."""
+    """Decode one document; simplify it first if necessary. Raises `DECODE_ERRORS`."""
     try:
         return msgspec.json.decode(data, type=type_)
     except msgspec.ValidationError:
-        # JSON so far, with a value of another type than expected: simplified it is the same value.
+        # The document is valid JSON of another type: simplifying does not help.
         raise
     except DECODE_ERRORS:
         return msgspec.json.decode(simplify_json(bytes(data)), type=type_)
 
 
 def simplify_json(data: bytes | bytearray | memoryview) -> bytes:
-    """Return the same JSON, of the same length: what nests deeper than `MAX_DEPTH` is empty, and half a character
-    (``\\ud800`` alone) is U+FFFD, as Go's decoder has it.
+    """The same JSON, of the same length, with everything deeper than `MAX_DEPTH` emptied and each lone surrogate
+    (``\\ud800``) replaced by U+FFFD, as in Go.
 
-    Text that is not JSON stays as it is: decoding it reports the mistake at the same byte.
+    Text that is not JSON is returned unchanged, so that decoding it reports the same offset.
     """
-    kept = bytearray(data)
+    simple = bytearray(data)
     depth = start = end = 0
-    while (found := _TO_BRACKET.match(data, end)) is not None:
-        end = found.end()
+    while (bracket := _TO_BRACKET.match(data, end)) is not None:
+        end = bracket.end()
         if data[end - 1] in b"[{":
             depth += 1
             if depth == MAX_DEPTH + 1:
                 start = end
         else:
             if depth == MAX_DEPTH + 1:
-                kept[start : end - 1] = b" " * (end - 1 - start)
+                simple[start : end - 1] = b" " * (end - 1 - start)
             depth -= 1
-    if b"\\ud" in kept or b"\\uD" in kept:
-        return _ESCAPE.sub(lambda escape: _REPLACEMENT if escape[1] else escape[0], bytes(kept))
-    return bytes(kept)
+    if b"\\ud" in simple or b"\\uD" in simple:
+        return _ESCAPE.sub(lambda escape: _REPLACEMENT if escape[1] else escape[0], bytes(simple))
+    return bytes(simple)

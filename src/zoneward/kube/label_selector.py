@@ -1,4 +1,4 @@
-"""Label selectors as ``kubectl -l`` takes them: grammar and words of ``k8s.io/apimachinery/pkg/labels`` (v1.37)."""
+"""Label selectors of ``kubectl -l``, with grammar and errors of ``k8s.io/apimachinery/pkg/labels`` (v1.37)."""
 
 import re
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ _INTEGER: Final = re.compile(r"[-+]?[0-9]+")
 
 
 class SelectorError(ValueError):
-    """The text is no selector. ``problem`` says it in upstream's words."""
+    """Invalid text. ``problem`` is upstream's message."""
 
     def __init__(self, text: str, problem: str) -> None:
         super().__init__(f"expected key=value, key!=value, key in (a,b), key or !key, got {text!r}")
@@ -23,13 +23,13 @@ class SelectorError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """One condition on a label. ``wanted`` is False for ``!=``, ``notin`` and ``!key``; no values: presence alone."""
+    """A condition on a label; without values, on its presence. ``wanted`` is False for ``!=``, ``notin``, ``!key``."""
 
     key: str
     values: frozenset[str] | None
     wanted: bool
     limit: tuple[Literal["<", ">"], int] | None = None
-    """For ``key<5`` and ``key>5``: labels that are no number do not hold."""
+    """For ``key<5`` and ``key>5``: only labels that are integers match."""
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         if self.limit is not None:
@@ -71,12 +71,12 @@ class _Parser:
         self._next = 0
 
     def requirements(self) -> list[Requirement]:
-        found: list[Requirement] = []
+        requirements: list[Requirement] = []
         while self._ahead():
             if self._ahead() in _SPECIAL - {"!"}:
                 raise _Problem(f"found '{self._ahead()}', expected: !, identifier, or 'end of string'")
             try:
-                found.append(self._requirement())
+                requirements.append(self._requirement())
             except _Problem as problem:
                 raise _Problem(f"unable to parse requirement: {problem}") from None
             token = self._take()
@@ -84,7 +84,7 @@ class _Parser:
                 raise _Problem(f"found '{token}', expected: ',' or 'end of string'")
             if token == "," and self._ahead() in _SPECIAL - {"!"}:
                 raise _Problem(f"found '{self._ahead()}', expected: identifier after ','")
-        return found
+        return requirements
 
     def _requirement(self) -> Requirement:
         is_absent = self._ahead() == "!"
@@ -116,12 +116,12 @@ class _Parser:
         return Requirement(key, frozenset(values), wanted=operator in ("in", "=", "=="))
 
     def _values(self) -> list[str]:
-        """``(a, b)``; between commas there may be nothing, which is the empty value."""
+        """``(a, b)``; nothing between two commas is the empty value."""
         if (token := self._take()) != "(":
             raise _Problem(f"found '{token}' expected: '('")
         if self._ahead() == ")":
             self._take()
-            # What `in ()` would select, upstream does not say.
+            # Upstream refuses an empty set.
             raise _Problem("values: Invalid value: []: for 'in', 'notin' operators, values set can't be empty")
         if self._ahead() in _SPECIAL - {","}:
             raise _Problem(f"found '{self._ahead()}', expected: ',', ')' or identifier")

@@ -20,13 +20,13 @@ ROLE_LABELS: Final = frozenset(
         "postgres-operator.crunchydata.com/role",
     }
 )
-"""Labels whose value is a role, in upper or lower case."""
+"""Labels whose value is a role, in any case."""
 ACTIVE_LABELS: Final = frozenset({"vault-active", "openbao-active"})
 """Labels that are ``true`` for the Pod that leads."""
 
 
 def leader_label(labels: Mapping[str, str] | None) -> str | None:
-    """The label that says that a Pod leads, as ``role=master``; None where none says so."""
+    """The label that marks a Pod as the leader, such as ``role=master``; None without one."""
     for key, value in sorted((labels or {}).items()):
         if (key in ROLE_LABELS and value.lower() in LEADERS) or (key in ACTIVE_LABELS and value == "true"):
             return f"{key}={value}"
@@ -34,7 +34,7 @@ def leader_label(labels: Mapping[str, str] | None) -> str | None:
 
 
 def follower_label(labels: Mapping[str, str] | None) -> str | None:
-    """The label that says that a Pod follows a leader, as ``role=replica``; None where none says so."""
+    """The label that marks a Pod as a follower, such as ``role=replica``; None without one."""
     for key, value in sorted((labels or {}).items()):
         if key in ROLE_LABELS and value.lower() in FOLLOWERS:
             return f"{key}={value}"

@@ -1,4 +1,4 @@
-"""The kind ``MeasuredTraffic``: what the proxy or the meter of one node counted. Kubernetes has no such kind.
+"""The kind ``MeasuredTraffic``, of Zoneward: the traffic that the proxy or the meter of one node counted.
 
 ::
 
@@ -17,10 +17,10 @@ import msgspec
 API_VERSION: Final = "zoneward.dev/v1alpha1"
 KIND: Final = "MeasuredTraffic"
 _MOST: Final = 2**63 - 1
-"""Nothing counts as far, and every sum still is a number that a float can hold."""
+"""More than any counter reaches; sums still fit a float."""
 _Count = Annotated[int, msgspec.Meta(ge=0, le=_MOST)]
 Time = Annotated[datetime, msgspec.Meta(tz=True)]
-"""A moment, with its time zone."""
+"""A time with its time zone."""
 
 
 class TrafficBytes(msgspec.Struct, frozen=True, gc=False):
@@ -31,11 +31,11 @@ class TrafficBytes(msgspec.Struct, frozen=True, gc=False):
 
 
 class ServiceTraffic(msgspec.Struct, frozen=True, gc=False, rename="camel", kw_only=True):
-    """Connections to one Service in one family of addresses, by the zone of the endpoint (``""``: nobody knows it).
+    """Connections to one Service in one address family, by the zone of the endpoint (``""`` if unknown).
 
-    ``zones`` went to the Service's own address, and started on the node; ``external`` came by other addresses (node
-    ports, load balancers), where they started is not known. ``bytes`` and ``external_bytes`` are those of the same
-    connections; unset where bytes are not counted.
+    ``zones`` counts connections from the node to the cluster IP. ``external`` counts those through other addresses
+    (node ports, load balancers), whose origin is unknown. ``bytes`` and ``external_bytes`` belong to the same
+    connections; unset if bytes are not counted.
     """
 
     namespace: str
@@ -48,9 +48,9 @@ class ServiceTraffic(msgspec.Struct, frozen=True, gc=False, rename="camel", kw_o
 
 
 class MeasuredTraffic(msgspec.Struct, frozen=True, gc=False, rename="camel", kw_only=True):
-    """What one node counted between two moments. ``zone`` None: the node has none.
+    """The traffic of one node between two times. ``zone`` is None for a node without a zone.
 
-    ``complete`` is false where the kernel had no room for all counters: some connections are missing then.
+    ``complete`` is false if the kernel had no room for all counters, so that some connections are missing.
     """
 
     api_version: Literal["zoneward.dev/v1alpha1"] = API_VERSION

@@ -1,6 +1,6 @@
-"""Well-known labels, annotations and values, spelt once.
+"""Well-known labels, annotations and values.
 
-Everything that starts with ``zoneward.dev`` is ours; all other names belong to Kubernetes.
+Names that start with ``zoneward.dev`` are Zoneward's; all others are those of Kubernetes.
 """
 
 from typing import Final
@@ -15,7 +15,7 @@ NODE_EXCLUDED_LABELS: Final = (
     "node-role.kubernetes.io/control-plane",
     "node-role.kubernetes.io/master",
 )
-"""A Node with one of these labels, whatever the value, adds nothing to demand (KEP-2433 § Identifying Zones)."""
+"""A Node with one of these labels, with any value, adds nothing to demand (KEP-2433 § Identifying Zones)."""
 
 # Services.
 TOPOLOGY_AWARE_HINTS_ANNOTATION: Final = "service.kubernetes.io/topology-aware-hints"
@@ -44,44 +44,45 @@ HEADLESS_LABEL: Final = "service.kubernetes.io/headless"
 PROXY_NAME_LABEL: Final = "service.kubernetes.io/service-proxy-name"
 """Of a Service that the proxy of this name serves, and no other."""
 RESERVED_SLICE_LABELS: Final = (SERVICE_NAME_LABEL, MANAGED_BY_LABEL, HEADLESS_LABEL)
-"""Labels of an EndpointSlice that are its controller's, never mirrored from the Service. So is the zone label, but for
-current Kubernetes, which knows nothing of it there."""
+"""Labels of an EndpointSlice that its controller sets and never copies from the Service. Neither is the zone label,
+except with current Kubernetes, which does not use it there."""
 TRIGGER_TIME_ANNOTATION: Final = "endpoints.kubernetes.io/last-change-trigger-time"
 BUILT_IN_MANAGER: Final = "endpointslice-controller.k8s.io"
 
-# Ours.
+# Zoneward.
 DOMAIN: Final = "zoneward.dev"
 ANONYMIZED_OWNER: Final = ("Owner", "example.com/v1")
-"""Kind and apiVersion of an owner in an anonymized snapshot whose own kind says too much."""
+"""Kind and apiVersion in an anonymized snapshot of an owner whose kind is not public."""
 MANAGER: Final = "endpointslice-controller.zoneward.dev"
 APPROACH_ANNOTATION: Final = "zoneward.dev/approach"
 """On an EndpointSlice: ``<approach>/<heuristic>`` in force when it was written. Absent: cluster-wide."""
 SUSPENDED_PREFIX: Final = "Suspended/"
-"""Before the approach of slices that have no hints for the moment, because something about Nodes is unknown."""
+"""Prefix of the approach of slices whose hints are suspended, because data about Nodes is missing."""
 ZONES_ANNOTATION: Final = "zoneward.dev/zones"
-"""On an EndpointSlice that several zones consume: all of them, with weights where they differ (``a=0.75,b=0.25``)."""
+"""On an EndpointSlice that several zones consume: these zones, with weights if they differ (``a=0.75,b=0.25``)."""
 ZONE_WEIGHTS_ANNOTATION: Final = "zoneward.dev/zone-weights"
 """On one EndpointSlice of an address family: `zoneward.kube.zone_weights`."""
 SUBSETTING_ALGORITHM_ANNOTATION: Final = "zoneward.dev/subsetting-algorithm"
 STARTING_THRESHOLD_ANNOTATION: Final = "zoneward.dev/starting-threshold"
-"""On a Service: endpoints a zone from which subsetting starts."""
+"""On a Service: endpoints per zone at which subsetting starts."""
 HINTS_THRESHOLD_ANNOTATION: Final = "zoneward.dev/hints-threshold"
 """On a Service: the overload below which hints of ``ProportionalZoneCPU`` start, as ``0.2`` or as ``20%``."""
 MAX_OVERLOAD_ANNOTATION: Final = "zoneward.dev/max-overload"
 """On a Service: the overload that ``Balanced`` may cause at most, as ``0.2`` or as ``20%``."""
 DEMAND_ANNOTATION: Final = "zoneward.dev/demand"
-"""On a Service: the parts of zones in its traffic, where it starts: ``a=0.5,b=0.3,c=0.2``."""
+"""On a Service: the share of its traffic that starts in each zone: ``a=0.5,b=0.3,c=0.2``."""
 ACCEPTED_CONDITION: Final = "zoneward.dev/TrafficDistributionAccepted"
 PROGRAMMED_CONDITION: Final = "zoneward.dev/TrafficDistributionProgrammed"
 HONORED_CONDITION: Final = "zoneward.dev/TrafficDistributionHonored"
 MEASURED_CONDITION: Final = "zoneward.dev/TrafficDemandMeasured"
 COMPONENT_LABEL: Final = "app.kubernetes.io/component"
 PROXY_COMPONENT: Final = "zoneward-proxy"
-"""The component of the Lease in which the proxy of a node says what it has programmed."""
+"""The component of the Lease in which the proxy of a node reports what it has programmed."""
 PROGRAMMED_SERVICES_ANNOTATION: Final = "zoneward.dev/programmed-services"
 PROGRAMMED_SLICES_ANNOTATION: Final = "zoneward.dev/programmed-slices"
 """On such a Lease: the resourceVersion up to which every Service, and every EndpointSlice, is in the kernel."""
 NOT_PROGRAMMED_ANNOTATION: Final = "zoneward.dev/not-programmed"
-"""And the Services that are not, whatever their version: ``shop/cart,shop/wishlist``."""
+"""On such a Lease: the Services that are not programmed at any version: ``shop/cart,shop/wishlist``."""
 PROXY_NAME_ANNOTATION: Final = "zoneward.dev/service-proxy-name"
-"""And the only ``service.kubernetes.io/service-proxy-name`` whose Services this proxy serves; absent: those without."""
+"""On such a Lease: the ``service.kubernetes.io/service-proxy-name`` of the Services that this proxy serves; absent for
+Services without that label."""

@@ -1,4 +1,4 @@
-"""Names that a person may have meant by one that is not known."""
+"""Suggests known names for a mistyped one."""
 
 import heapq
 from collections.abc import Iterable
@@ -9,11 +9,11 @@ _ALIKE: Final = 0.6
 """The least similarity of two words, as in `difflib.get_close_matches`."""
 _MOST: Final = 3
 _MARGIN: Final = 0.1
-"""How much less similar than the nearest name another one may be."""
+"""Largest difference in similarity to the nearest name."""
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """`` (did you mean 'shop'?)``, for the end of a message, or nothing where no name is near."""
+    """`` (did you mean 'shop'?)`` for the end of a message; empty if no name is similar."""
     near = [repr(name) for name in near_names(word, known)]
     if not near:
         return ""
@@ -21,13 +21,13 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 
 def near_names(word: str, known: Iterable[str], *, least: float = _ALIKE) -> list[str]:
-    """Up to three known names that are like ``word``, the nearest first: by ``least`` at least, where 1 is equal.
+    """Up to three known names similar to ``word``, the nearest first; ``least`` is the lowest similarity, 1 is equal.
 
-    Letter case makes no difference. A name that is equal but for it is the only answer.
+    Case is ignored. A name that differs only in case is the only answer.
     """
     folded = word.casefold()
     matcher = SequenceMatcher(autojunk=False)
-    # difflib keeps what it knows of the second sequence, and compares it with many first ones.
+    # difflib caches its analysis of the second sequence.
     matcher.set_seq2(folded)
     scores: list[tuple[float, str]] = []
     for name in sorted(set(known)):

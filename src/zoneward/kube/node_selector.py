@@ -1,4 +1,4 @@
-"""Which Nodes a Pod may run on, by ``nodeSelector`` and required node affinity, as the scheduler reads them."""
+"""Whether a Pod may run on a Node, by ``nodeSelector`` and required node affinity, as the scheduler decides."""
 
 from collections.abc import Iterable, Mapping
 
@@ -6,7 +6,7 @@ from zoneward.kube.objects import Node, NodeSelector, NodeSelectorRequirement, N
 
 
 def selects_node(node: Node, *, labels: Mapping[str, str] | None = None, required: NodeSelector | None = None) -> bool:
-    """Whether a Node has all ``labels`` of a node selector and meets one term of what is ``required``."""
+    """Whether a Node has all ``labels`` of a node selector and meets a term of the ``required`` affinity."""
     if not (labels or {}).items() <= (node.metadata.labels or {}).items():
         return False
     return required is None or any(_matches(term, node) for term in required.node_selector_terms or ())
@@ -21,8 +21,8 @@ def _matches(term: NodeSelectorTerm, node: Node) -> bool:
 
 
 def meets(requirements: Iterable[NodeSelectorRequirement] | None, values: Mapping[str, str]) -> bool:
-    """Whether labels meet all requirements: those of a node selector's term, or of a ``LabelSelector``."""
-    return all(_meets(each, values) for each in requirements or ())
+    """Whether labels meet all requirements of a term of a node selector, or of a ``LabelSelector``."""
+    return all(_meets(requirement, values) for requirement in requirements or ())
 
 
 def _meets(requirement: NodeSelectorRequirement, values: Mapping[str, str]) -> bool:
@@ -46,6 +46,6 @@ def _meets(requirement: NodeSelectorRequirement, values: Mapping[str, str]) -> b
 
 
 def _compare(one: str, other: str) -> int:
-    """Numbers of any length: Python reads none of thousands of digits."""
+    """Compare decimal numbers of any length; Python refuses to parse thousands of digits."""
     one, other = one.lstrip("0"), other.lstrip("0")
     return (len(one), one) > (len(other), other) or -((len(one), one) < (len(other), other))

@@ -1,7 +1,7 @@
-"""Reads Kubernetes objects from bytes of JSON or YAML, in every form that ``kubectl`` prints and people write.
+"""Reads Kubernetes objects from bytes of JSON or YAML, in all forms that ``kubectl`` prints and people write.
 
-Nothing is opened here. What cannot be read raises an InputError that points to the document, object and field. Memory
-holds the bytes and the objects: items of a ``List`` are found undecoded in JSON, and decoded one by one in YAML.
+Errors name the document, object and field. Only the bytes and the objects are in memory: items of a ``List``
+are decoded one by one.
 """
 
 import re
@@ -74,21 +74,21 @@ def read_objects(source: str, data: bytes | bytearray, *, skipped: Counter[str])
     """
     text = decode_text(source, data)
     del data  # Free compressed data before decoding.
-    number = 1
+    document_number = 1
     try:
         for document in _documents(text):
             if isinstance(document, list):
                 yield from _list_objects(document, "", (None, None), skipped)
             elif document is not None:
                 yield from _objects(document, (None, None), skipped)
-            number += 1
+            document_number += 1
     except FieldMismatch as mismatch:
-        raise mismatch.error(source, number) from None
+        raise mismatch.error(source, document_number) from None
     except MalformedText as error:
-        place = f"line {error.line}, column {error.column}"
-        raise InputError(source, f"document {number}", place, error.problem) from None
+        position = f"line {error.line}, column {error.column}"
+        raise InputError(source, f"document {document_number}", position, error.problem) from None
     except RecursionError:
-        raise InputError(source, f"document {number}", "malformed JSON: too many levels") from None
+        raise InputError(source, f"document {document_number}", "malformed JSON: too many levels") from None
 
 
 # --- bytes to documents -----------------------------------------------------------------------------------------------
@@ -142,7 +142,7 @@ def _start(text: bytes | bytearray, end: int) -> int:
 
 
 def _flow_style(text: bytes | bytearray, start: int, error: MalformedText) -> Iterator[object]:
-    """YAML that begins with a brace. If that fails, the text was meant as JSON: the error of JSON is raised."""
+    """YAML that begins with a brace. If that fails too, raise the error of JSON."""
     documents = yaml_documents.documents(text, start=start, shape=_WANTED, take=_take)
     try:
         first = next(documents)
@@ -156,7 +156,7 @@ def _flow_style(text: bytes | bytearray, start: int, error: MalformedText) -> It
 
 
 def _objects(value: object, default: _Kind, skipped: Counter[str]) -> Iterator[AnyObject]:
-    """``default`` is for items of lists such as ``PodList``, which need not say what they are. Raises FieldMismatch."""
+    """``default`` is for items of lists such as ``PodList``, which need no kind of their own. Raises FieldMismatch."""
     if isinstance(value, _READ):
         yield value
         return
@@ -172,9 +172,9 @@ def _objects(value: object, default: _Kind, skipped: Counter[str]) -> Iterator[A
         yield _struct(value, KINDS[version, kind])
         return
     if (version, kind) in PROXY_OBJECT_KINDS:
-        found = _proxy_object(value, PROXY_OBJECT_KINDS[version, kind])
-        if found is not None:
-            yield found
+        proxy_object = _proxy_object(value, PROXY_OBJECT_KINDS[version, kind])
+        if proxy_object is not None:
+            yield proxy_object
             return
     if (version, kind) in WORKLOAD_KINDS:
         workload = read_workload_object(value, WORKLOAD_KINDS[version, kind])
@@ -217,8 +217,8 @@ def _struct(value: object, kind: type[Object]) -> Object:
 def _checked(value: object, obj: Object) -> Object:
     try:
         obj = check_object(obj)
-    except FieldMismatch as misfit:
-        misfit.subject = object_title(obj)
+    except FieldMismatch as mismatch:
+        mismatch.subject = object_title(obj)
         raise
     if isinstance(obj, Pod) and may_run_proxy(obj):
         return _proxy_pod(value) or obj
@@ -226,7 +226,7 @@ def _checked(value: object, obj: Object) -> Object:
 
 
 def _proxy_pod(value: object) -> ProxyPod | None:
-    """The Pod with its programs, where these can be read and one of them is a proxy."""
+    """The Pod with its programs, if these can be read and one of them is a proxy."""
     try:
         return reduce_pod(_decode_leniently(value, ProxyPod))
     except msgspec.ValidationError:
@@ -234,21 +234,19 @@ def _proxy_pod(value: object) -> ProxyPod | None:
 
 
 def _proxy_object(value: object, kind: type[ProxyObject]) -> ProxyObject | None:
-    """None for one that says nothing about the nodes' proxies. What cannot be read says nothing: it is no mistake in an
-    object that nobody needs.
-    """
+    """A DaemonSet or ConfigMap of a node proxy; None for any other, and for one that cannot be read."""
     try:
         meta = _decode_leniently(value, _Named).metadata
         if kind is ConfigMap and not is_proxy_config_map(meta.namespace, meta.name):
             return None
-        found = _decode_leniently(value, kind)
+        obj = _decode_leniently(value, kind)
     except msgspec.ValidationError:
         return None
-    return reduce_daemon_set(found) if isinstance(found, DaemonSet) else reduce_config_map(found)
+    return reduce_daemon_set(obj) if isinstance(obj, DaemonSet) else reduce_config_map(obj)
 
 
 class _Named(msgspec.Struct, frozen=True, gc=False):
-    """The name of an object whose other fields may not be needed."""
+    """An object whose other fields may not be needed."""
 
     metadata: PlainMeta = PlainMeta()
 
@@ -264,29 +262,29 @@ def _decode_leniently(value: object, kind: type[_T]) -> _T:
         raise msgspec.ValidationError(str(error)) from None
 
 
-def _take(place: str, item: object) -> object:
-    """An item of a YAML list in as little memory as it can have before the list's own kind is known.
+def _take(path: str, item: object) -> object:
+    """An item of a YAML list, reduced to save memory before the kind of the list is known.
 
-    kubectl writes the kind of a list after its items, so a mismatch is reported once it turns out to matter. A list
-    without a kind has nothing to wait for. Raises FieldMismatch.
+    kubectl writes the kind of a list after its items, so that an error is returned, and raised later if the list is
+    read. In a list without a kind it is raised at once.
     """
     try:
         head = object_head(item)
         known = head.api_version or "", head.kind or ""
         if known in PROXY_OBJECT_KINDS:
-            found = _proxy_object(item, PROXY_OBJECT_KINDS[known])
-            # What is not read is still counted: all that is left of it is what it is.
-            return found if found is not None else {"apiVersion": known[0], "kind": known[1]}
+            proxy_object = _proxy_object(item, PROXY_OBJECT_KINDS[known])
+            # Keep the kind of a skipped object, which is counted.
+            return proxy_object if proxy_object is not None else {"apiVersion": known[0], "kind": known[1]}
         return item if known not in KINDS else _struct(item, KINDS[known])
-    except FieldMismatch as misfit:
-        if place.startswith("["):
-            raise misfit.inside(place) from None
-        return misfit
+    except FieldMismatch as mismatch:
+        if path.startswith("["):
+            raise mismatch.inside(path) from None
+        return mismatch
 
 
 # --- the fields that are read -----------------------------------------------------------------------------------------
 
-# A document's kind may come last, so all fields of all kinds are kept until it does.
+# The kind of a document may come last, so that YAML keeps the fields of all kinds.
 _WANTED: Final[FieldTree] = reduce(
     lambda one, kind: merge_trees(one, field_tree(kind)) or {},
     (*_STRUCTS, ProxyPod, *_PROXY_STRUCTS, *WORKLOAD_KINDS.values()),

@@ -1,8 +1,8 @@
-"""Kubernetes objects as frozen structs of only the fields that Zoneward reads.
+"""Kubernetes objects as frozen structs of the fields that Zoneward reads.
 
-Fields that are not listed are skipped while decoding and cost nothing. Names in Python are the API's own, in snake
-case. A list or a map may be ``null`` in what an API server or a person writes, so each is optional here, and readers
-say ``pod.status.conditions or ()``. ``gc=False`` is safe: no object can refer back to itself.
+Decoding skips all other fields. Names are the API's, in snake case. An API server or a person may write ``null`` for
+any list or map, so that these are optional: use ``pod.status.conditions or ()``. ``gc=False`` is safe because no object
+can refer to itself.
 """
 
 from datetime import UTC, datetime
@@ -14,17 +14,17 @@ from zoneward.kube.names import REGION_LABEL, ZONE_LABEL
 
 Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
-"""Integers as the API has them: what is larger is written by nobody, and could be written by nobody."""
+"""Integers of the API. Larger ones are refused."""
 Number = str | int | float
-"""A quantity as it stands in a document; `zoneward.kube.quantity` reads it exactly."""
+"""A quantity as it is written in a document; `zoneward.kube.quantity` reads it exactly."""
 ObjectKey = tuple[str, str]
 """Namespace (empty for a kind that has none) and name: client-go's ``types.NamespacedName``."""
 _MAX_VERSION_DIGITS: Final = 64
-"""A number of 128 bits has 39 digits. Python reads no number of thousands."""
+"""More than the 39 digits of 128 bits. Python refuses to parse thousands of digits."""
 
 
 class _Object(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
-    """What every struct here shares: immutable, outside the garbage collector, camel case on the wire."""
+    """Base of all structs: immutable, untracked by the garbage collector, camel case in JSON."""
 
 
 # --- metadata ---------------------------------------------------------------------------------------------------------
@@ -50,7 +50,7 @@ class ObjectMeta(_Object, frozen=True, gc=False):
     annotations: dict[str, str] | None = None
     owner_references: tuple[OwnerReference, ...] | None = None
     finalizers: tuple[str, ...] | None = None
-    """Who has to do something before the object may go; an update that left them out would take them away."""
+    """Kubernetes keeps a deleted object until these are removed; an update without them would remove them."""
     generation: Int64 | None = None
     resource_version: str | None = None
     creation_timestamp: str | None = None
@@ -81,7 +81,7 @@ class ServicePort(_Object, frozen=True, gc=False):
     protocol: str = "TCP"
     port: Int32 = 0
     target_port: Int32 | str | None = None
-    """A number, the name of a container's port, or absent: the same number as ``port``."""
+    """A number or the name of a container's port; defaults to ``port``."""
     node_port: Int32 | None = None
     app_protocol: str | None = None
 
@@ -117,7 +117,7 @@ class Condition(_Object, frozen=True, gc=False):
     type: str = ""
     status: str = ""
     last_transition_time: str | None = None
-    """When ``status`` became what it is, as the API writes times; None where nobody has written it yet."""
+    """When ``status`` last changed, in the API's format; None if not written yet."""
     reason: str = ""
     message: str = ""
 
@@ -125,7 +125,7 @@ class Condition(_Object, frozen=True, gc=False):
 class LoadBalancerIngress(_Object, frozen=True, gc=False):
     ip: str | None = None
     ip_mode: str | None = None
-    """``VIP`` unless it says ``Proxy``: then traffic arrives with another destination."""
+    """``VIP``, the default, or ``Proxy``: then traffic arrives with another destination address."""
 
 
 class LoadBalancerStatus(_Object, frozen=True, gc=False):
@@ -190,17 +190,17 @@ class Node(_Object, frozen=True, gc=False):
 
 
 def node_zone(node: Node) -> str | None:
-    """The zone of a Node, or None where its label is missing or empty."""
+    """The zone of a Node; None if its label is missing or empty."""
     return (node.metadata.labels or {}).get(ZONE_LABEL) or None
 
 
 def node_region(node: Node) -> str | None:
-    """The region of a Node, or None where its label is missing or empty."""
+    """The region of a Node; None if its label is missing or empty."""
     return (node.metadata.labels or {}).get(REGION_LABEL) or None
 
 
 def has_ready_condition(conditions: tuple[NodeCondition, ...] | None) -> bool:
-    """Whether conditions of a Node or a Pod say that it is ready."""
+    """Whether the conditions of a Node or a Pod include ``Ready`` with status ``True``."""
     return any(condition.type == "Ready" and condition.status == "True" for condition in conditions or ())
 
 
@@ -216,7 +216,7 @@ class ContainerPort(_Object, frozen=True, gc=False):
 class Container(_Object, frozen=True, gc=False):
     ports: tuple[ContainerPort, ...] | None = None
     restart_policy: str | None = None
-    """Only an init container has one; ``Always`` makes it a sidecar, whose ports count."""
+    """Of an init container: ``Always`` makes it a sidecar, whose ports count."""
 
 
 class PodSpec(_Object, frozen=True, gc=False):
@@ -245,7 +245,7 @@ class Pod(_Object, frozen=True, gc=False):
 
 
 def has_address(pod: Pod) -> bool:
-    """Whether a Pod has an address of any family, without which no slice lists it."""
+    """Whether a Pod has an address of any family. Slices list only such Pods."""
     return bool(pod.status.pod_ips or pod.status.pod_ip)
 
 
@@ -267,7 +267,7 @@ class ProxyPodSpec(PodSpec, frozen=True, gc=False):
 
 
 class ProxyPod(Pod, frozen=True, gc=False):
-    """A Pod in which a node's proxy runs. Of all other Pods nobody reads the programs."""
+    """A Pod in which a node's proxy runs, with its containers' programs; no code reads those of other Pods."""
 
     spec: ProxyPodSpec = ProxyPodSpec()
 
@@ -336,12 +336,12 @@ class ConfigMap(_Object, frozen=True, gc=False):
 
 
 ProxyObject = DaemonSet | ConfigMap
-"""What says which proxies run on the nodes, beside Nodes and Pods."""
+"""Objects that show which proxies run on the nodes, in addition to Nodes and Pods."""
 PROXY_OBJECT_KINDS: Final[dict[tuple[str, str], type[ProxyObject]]] = {
     ("apps/v1", "DaemonSet"): DaemonSet,
     ("v1", "ConfigMap"): ConfigMap,
 }
-"""Few objects of these kinds are read (`zoneward.kube.proxy_programs`), the others are skipped and counted."""
+"""Only those of node proxies are read (`zoneward.kube.proxy_programs`); all others are skipped and counted."""
 
 
 # --- EndpointSlice ----------------------------------------------------------------------------------------------------
@@ -365,7 +365,10 @@ class ForNode(_Object, frozen=True, gc=False):
 
 
 class Hints(_Object, frozen=True, gc=False):
-    """How an endpoint should be consumed (KEP-2433 § EndpointSlice, KEP-3015 § Addition of PreferSameNode)."""
+    """The zones and nodes that should consume an endpoint.
+
+    KEP-2433 § EndpointSlice, KEP-3015 § Addition of PreferSameNode.
+    """
 
     for_zones: tuple[ForZone, ...] | None = None
     for_nodes: tuple[ForNode, ...] | None = None
@@ -379,9 +382,7 @@ class ObjectReference(_Object, frozen=True, gc=False):
 
 
 class Endpoint(_Object, frozen=True, gc=False):
-    """Conditions of which none is set are None: an API server writes ``{}`` where it was given nothing, and both mean
-    the same.
-    """
+    """``conditions`` without any value become None: an API server writes ``{}`` for absent conditions."""
 
     addresses: tuple[str, ...] | None = None
     conditions: EndpointConditions | None = None
@@ -400,7 +401,7 @@ EndpointIdentity = tuple[tuple[str, ...], str, str]
 
 
 def identity(endpoint: Endpoint) -> EndpointIdentity:
-    """What makes an endpoint the same one in another slice or at another time: its addresses and the Pod behind it."""
+    """Identifies an endpoint across slices and over time: its addresses and its Pod."""
     addresses, target = endpoint.addresses or (), endpoint.target_ref
     if len(addresses) > 1:
         addresses = tuple(sorted(addresses))
@@ -408,12 +409,12 @@ def identity(endpoint: Endpoint) -> EndpointIdentity:
 
 
 def is_ready(endpoint: Endpoint) -> bool:
-    """Ready unless it says otherwise, as the API defines an absent condition."""
+    """An absent condition counts as ready, as the API defines."""
     return endpoint.conditions is None or endpoint.conditions.ready is not False
 
 
 def is_serving(endpoint: Endpoint) -> bool:
-    """Serving unless it says otherwise, as upstream's proxy reads it (the API's text would ask for readiness)."""
+    """An absent condition counts as serving, as in upstream's proxy (the API's documentation says: like readiness)."""
     return endpoint.conditions is None or endpoint.conditions.serving is not False
 
 
@@ -439,11 +440,10 @@ class EndpointSlice(_Object, frozen=True, gc=False):
 
 
 class LeaseSpec(_Object, frozen=True, gc=False):
-    """Times are text, as `format_micro_time` writes them: they are for people; replicas never compare
-    them with a clock."""
+    """Times are text, as `format_micro_time` writes them, for people: replicas never compare them with a clock."""
 
     holder_identity: str | None = None
-    """Empty: the holder released it."""
+    """Empty if the holder released it."""
     lease_duration_seconds: Int32 | None = None
     acquire_time: str | None = None
     renew_time: str | None = None
@@ -456,7 +456,7 @@ class Lease(_Object, frozen=True, gc=False):
 
 
 class EventRegarding(_Object, frozen=True, gc=False):
-    """The object that an Event is about, as ``kubectl describe`` looks for it."""
+    """The object of an Event, by which ``kubectl describe`` finds the Event."""
 
     api_version: str = ""
     kind: str = ""
@@ -472,7 +472,7 @@ class EventSeries(_Object, frozen=True, gc=False):
 
 
 class Event(_Object, frozen=True, gc=False):
-    """``events.k8s.io/v1``. Once written, nothing of it may change but its series."""
+    """``events.k8s.io/v1``. Only the series of an existing Event may change."""
 
     metadata: ObjectMeta = ObjectMeta()
     event_time: str | None = None
@@ -491,7 +491,7 @@ class Event(_Object, frozen=True, gc=False):
 
 class NamespaceStatus(_Object, frozen=True, gc=False):
     phase: str = ""
-    """``Terminating``: nothing can be created in it any more."""
+    """``Terminating``: no more objects can be created in it."""
 
 
 class Namespace(_Object, frozen=True, gc=False):
@@ -507,7 +507,7 @@ class EndpointAddress(_Object, frozen=True, gc=False):
 
 
 class EndpointSubset(_Object, frozen=True, gc=False):
-    """Addresses that all serve all of these ports."""
+    """Addresses that serve all of these ports."""
 
     addresses: tuple[EndpointAddress, ...] | None = None
     not_ready_addresses: tuple[EndpointAddress, ...] | None = None
@@ -515,7 +515,7 @@ class EndpointSubset(_Object, frozen=True, gc=False):
 
 
 class Endpoints(_Object, frozen=True, gc=False):
-    """``v1`` Endpoints: what came before EndpointSlices, one object a Service, of its first address family."""
+    """``v1`` Endpoints: the predecessor of EndpointSlices, one object per Service, of its first address family."""
 
     metadata: ObjectMeta = ObjectMeta()
     subsets: tuple[EndpointSubset, ...] | None = None
@@ -528,23 +528,28 @@ KINDS: dict[tuple[str, str], type[Object]] = {
     ("v1", "Pod"): Pod,
     ("discovery.k8s.io/v1", "EndpointSlice"): EndpointSlice,
 }
-"""Kinds that are read, by apiVersion and kind. Every other kind is skipped and counted."""
+"""By apiVersion and kind. All other kinds are skipped and counted."""
 
 
 def parse_resource_version(text: str | None) -> int | None:
-    """Return a resourceVersion as a number, as versions compare (KEP-5504); None for what is not a number."""
+    """A resourceVersion as a number, which compares (KEP-5504); None if it is not a number."""
     if text is None or len(text) > _MAX_VERSION_DIGITS or not text.isascii() or not text.isdigit():
         return None
     return int(text)
 
 
 def format_micro_time(moment: datetime) -> str:
-    """Format a time as the API's MicroTime: UTC, always with six digits, without which the API refuses it."""
+    """A time as the API's MicroTime: UTC with exactly six digits, as the API requires."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
+def time_text(seconds: float) -> str:
+    """Seconds since the epoch as API servers write times: ``2019-01-01T00:00:00Z``, which compares as text."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
 class ServiceEvent(msgspec.Struct, frozen=True, gc=False):
-    """One event about a Service, before it becomes an object of the API."""
+    """An Event about a Service, before it becomes an object of the API."""
 
     type: Literal["Normal", "Warning"]
     reason: str

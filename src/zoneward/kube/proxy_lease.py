@@ -1,7 +1,7 @@
-"""The Lease in which the proxy of a node reports what it has programmed; the controller reads it.
+"""The Lease in which the proxy of a node reports what it has programmed, for the controller.
 
-It has the resourceVersion up to which everything is in the kernel: versions of a kind compare as numbers (KEP-5504). So
-one object a node reports about every Service, and costs one write now and then, as the Leases of kubelets do.
+It has the resourceVersion up to which everything is in the kernel: versions of a kind compare as numbers (KEP-5504).
+Thus one object per node reports about all Services, with as few writes as the Leases of kubelets.
 """
 
 import hashlib
@@ -13,13 +13,13 @@ from zoneward.kube import names
 from zoneward.kube.objects import Lease, LeaseSpec, ObjectKey, ObjectMeta, OwnerReference, parse_resource_version
 
 RENEW_INTERVAL: Final = 60.0
-"""Seconds after which a proxy renews its Lease at the latest, give or take a tenth."""
+"""Seconds between two renewals of the Lease by the proxy, give or take a tenth."""
 LEASE_DURATION: Final = 180.0
-"""Seconds after the last renewal in which a proxy counts as alive."""
+"""Seconds after its last renewal for which a proxy counts as alive."""
 PROXY_LEASE_SELECTOR: Final = f"{names.COMPONENT_LABEL}={names.PROXY_COMPONENT}"
 """The label selector of these Leases."""
 MAX_NOT_PROGRAMMED: Final = 50
-"""Services that a Lease may name as not programmed."""
+"""Services that a Lease may list as not programmed."""
 _LONGEST_NAME: Final = 253
 
 
@@ -34,8 +34,8 @@ class ProgrammedReport:
 
 @dataclass(frozen=True, slots=True)
 class ProxyStatus:
-    """What a Lease says. ``programmed`` None: nothing that can be read. ``proxy_name`` empty: the node's own proxy, and
-    not one for Services with ``service.kubernetes.io/service-proxy-name``."""
+    """The content of a Lease. ``programmed`` is None if it cannot be read. ``proxy_name`` is empty for the usual proxy,
+    which does not serve Services with ``service.kubernetes.io/service-proxy-name``."""
 
     node: str
     proxy_name: str
@@ -43,10 +43,10 @@ class ProxyStatus:
 
 
 def proxy_lease_name(node: str, proxy_name: str = "") -> str:
-    """``zoneward-proxy-NODE``, as long as it fits; ``zoneward-proxy.NODE-HASH`` for a proxy with a name.
+    """``zoneward-proxy-NODE`` if it is short enough; ``zoneward-proxy.NODE-HASH`` if not, or for a proxy with a name.
 
-    The dot tells the two apart: a Node may be called ``NODE-HASH`` too, and an admission policy, which cannot compute
-    the hash, must not take its Lease for one of ``NODE``.
+    The dot distinguishes the two: a Node may have the name ``NODE-HASH``, and an admission policy cannot compute the
+    hash.
     """
     name = f"{names.PROXY_COMPONENT}-{node}"
     if not proxy_name and len(name) <= _LONGEST_NAME:
@@ -65,7 +65,7 @@ def build_proxy_lease(
     renewed: str,
     owner: OwnerReference | None,
 ) -> Lease:
-    """Build a new Lease. ``renewed`` is a time of the API; ``owner`` the Node, with which it goes."""
+    """A new Lease. ``renewed`` is a time of the API; ``owner`` is the Node: Kubernetes deletes the Lease with it."""
     annotations = {
         names.PROGRAMMED_SERVICES_ANNOTATION: str(programmed.services),
         names.PROGRAMMED_SLICES_ANNOTATION: str(programmed.slices),
@@ -87,7 +87,7 @@ def build_proxy_lease(
 
 
 def parse_proxy_lease(lease: Lease) -> ProxyStatus:
-    """Read a Lease, whoever wrote it."""
+    """Read a Lease that any client may have written."""
     annotations = lease.metadata.annotations or {}
     services = parse_resource_version(annotations.get(names.PROGRAMMED_SERVICES_ANNOTATION))
     slices = parse_resource_version(annotations.get(names.PROGRAMMED_SLICES_ANNOTATION))
@@ -100,7 +100,7 @@ def parse_proxy_lease(lease: Lease) -> ProxyStatus:
 
 
 def _parse_keys(text: str) -> Iterable[ObjectKey]:
-    for each in text.split(","):
-        namespace, slash, name = each.partition("/")
+    for key in text.split(","):
+        namespace, slash, name = key.partition("/")
         if slash:
             yield namespace, name

@@ -1,11 +1,11 @@
-"""The programs that serve Services on nodes, as the DaemonSets and Pods that run them and their ConfigMaps show them.
+"""Detects the proxies of nodes by their Pods, DaemonSets and ConfigMaps.
 
-A proxy is recognized by the name of its container, its image or its command; without any of these, a Pod in kube-system
-by the DaemonSet that owns it. Outside kube-system it must use the network of its node, as every proxy does: a tenant
-may give any name to a container, but that network is for those who are trusted with the nodes.
+A proxy is recognized by its container's name, image or command; a Pod in kube-system without these by its DaemonSet.
+Outside kube-system it must use the host network, as every proxy does: a tenant can give any name to a container, but
+may not use that network.
 
-Of each object there is only what says which proxy it is: image, a few flags, a few settings. Addresses, mounts, the
-kubeconfig in kube-proxy's ConfigMap and all other settings are left out before anybody else sees them.
+Objects are reduced to the image, a few flags and a few settings at once. Addresses, mounts, the kubeconfig in
+kube-proxy's ConfigMap and all other settings get no further.
 """
 
 import re
@@ -35,20 +35,20 @@ Program = Literal["kube-proxy", "cilium", "kube-router", "zoneward"]
 SYSTEM_NAMESPACE: Final = "kube-system"
 CILIUM_CONFIG: Final = "cilium-config"
 KUBE_PROXY_CONFIGS: Final = ("kube-proxy", "kube-proxy-config")
-"""kubeadm and most others have the first; Amazon EKS has its configuration in the second."""
+"""kubeadm and most distributions use the first; Amazon EKS configures kube-proxy in the second."""
 CONFIG_MAPS: Final = (*KUBE_PROXY_CONFIGS, CILIUM_CONFIG)
 POD_LABELS: Final[Mapping[str, Sequence[str]]] = {
     "component": ("kube-proxy",),
     "k8s-app": ("cilium", "kube-proxy", "kube-router"),
 }
-"""Labels of proxies' Pods in kube-system: those of AKS and static Pods of GKE and RKE2 have the first; those of other
-DaemonSets, GKE Dataplane V2's too, and static Pods of kops the second."""
+"""Labels of proxies' Pods in kube-system: AKS and static Pods of GKE and RKE2 use the first; all other DaemonSets, GKE
+Dataplane V2 and static Pods of kops use the second."""
 
 FEATURE_GATES: Final = ("TopologyAwareHints", "ServiceTrafficDistribution", "PreferSameTrafficDistribution")
-"""The gates of kube-proxy on which it depends what hints it honors."""
+"""The feature gates of kube-proxy that decide which hints it honors."""
 CILIUM_SETTINGS: Final = ("enable-service-topology", "kube-proxy-replacement")
 SWITCHES: Final = ("true", "false", "strict", "partial", "probe", "disabled")
-"""The values of these settings."""
+"""Valid values of these settings."""
 _FLAGS: Final = ("feature-gates", "run-service-proxy", "service-proxy-name", *CILIUM_SETTINGS)
 _VALUE: Final = re.compile(r"[A-Za-z0-9._,=-]{0,400}", re.ASCII)
 _KUBE_PROXY_IMAGE: Final = re.compile(r"kube-proxy(?:-(?:amd64|arm64|arm|ppc64le|s390x|windows))?")
@@ -66,14 +66,14 @@ _DAEMON_SETS: Final[Mapping[str, Program]] = {
 }
 """Names of DaemonSets in kube-system; ``anetd`` is Cilium in GKE Dataplane V2."""
 _OWNERS: Final = ("DaemonSet", "Node")
-"""What a proxy's Pod belongs to; static Pods belong to their Node."""
+"""Owners of proxies' Pods; a static Pod belongs to its Node."""
 _LONGEST_CONFIGURATION: Final = 1 << 16
 _SETTINGS_KEY: Final = "settings.json"
 
 
 @dataclass(frozen=True, slots=True)
 class ProxyProgram:
-    """``image`` has neither registry nor digest; ``minor`` is None where its tag is no version ``1.x``."""
+    """``image`` has neither registry nor digest; ``minor`` is None if its tag is not a version ``1.x``."""
 
     program: Program
     image: str
@@ -93,20 +93,20 @@ def find_program(containers: Iterable[ProgramContainer] | None) -> ProxyProgram 
 
 
 def minor_version(text: str) -> int | None:
-    """33 for ``v1.33.4-eks-1``; None for what is no version 1."""
-    found = _VERSION.match(text)
-    return int(found[1]) if found else None
+    """33 for ``v1.33.4-eks-1``; None for anything but version 1."""
+    match = _VERSION.match(text)
+    return int(match[1]) if match else None
 
 
 def split_image(image: str) -> tuple[str, str]:
-    """The last part of an image's name, and its tag, which may be empty."""
+    """The last part of an image's name, and its tag or an empty string."""
     name = image.partition("@")[0].rpartition("/")[2]
     name, _, tag = name.partition(":")
     return name, tag
 
 
 def _words(container: ProgramContainer) -> Iterator[str]:
-    """The words of the command line, also of one that a shell runs."""
+    """The words of the command line, including one that a shell runs."""
     for text in (*(container.command or ()), *(container.args or ())):
         for word in text.split():
             yield word.strip("'\";")
@@ -129,12 +129,12 @@ def _program(container: ProgramContainer, words: list[str]) -> Program | None:
 
 def _read_flags(words: list[str]) -> dict[str, str]:
     flags: dict[str, str] = {}
-    for number, word in enumerate(words):
+    for index, word in enumerate(words):
         name, equals, value = word.removeprefix("--").partition("=")
         if not word.startswith("--") or name not in _FLAGS:
             continue
         if not equals:
-            following = words[number + 1] if number + 1 < len(words) else ""
+            following = words[index + 1] if index + 1 < len(words) else ""
             value = "true" if following.startswith("-") or not following else following
         if _VALUE.fullmatch(value):
             flags[name] = value
@@ -148,21 +148,21 @@ def parse_gates(text: str) -> dict[str, bool]:
     return {gate: gates[gate] in ("true", "1", "t") for gate in FEATURE_GATES if gate in gates}
 
 
-# --- only what is read ------------------------------------------------------------------------------------------------
+# --- reduced objects --------------------------------------------------------------------------------------------------
 
 
 def may_run_proxy(pod: Pod) -> bool:
-    """Whether a Pod is of a kind that proxies run in, by its owner: what is not one needs no look at its programs."""
+    """Whether a proxy may run in a Pod, by its owner. The containers of all other Pods are not decoded."""
     return all(owner.kind in _OWNERS for owner in pod.metadata.owner_references or ())
 
 
 def is_proxy_config_map(namespace: str, name: str) -> bool:
-    """Cilium may be in a namespace of its own."""
+    """Cilium may be in any namespace."""
     return name == CILIUM_CONFIG or (namespace == SYSTEM_NAMESPACE and name in KUBE_PROXY_CONFIGS)
 
 
 def reduce_pod(pod: ProxyPod) -> ProxyPod | None:
-    """The Pod of a proxy with only what is read of its programs; None for any other one."""
+    """The Pod of a proxy, with reduced containers; None for any other Pod."""
     containers = pod.spec.containers or ()
     if not _may_be_proxy(pod.metadata.namespace, pod.spec.host_network):
         return None
@@ -171,7 +171,7 @@ def reduce_pod(pod: ProxyPod) -> ProxyPod | None:
     program = _owner_program(pod)
     if program is None:
         return None
-    # What the owner's name says is kept as a command, so that it is read in one way.
+    # A command in place of the owner's name, so that `find_program` recognizes it.
     return replace(pod, spec=replace(pod.spec, containers=(ProgramContainer(command=command_of(program)), *containers)))
 
 
@@ -180,22 +180,23 @@ def _may_be_proxy(namespace: str, host_network: bool | None) -> bool:
 
 
 def _owner_program(pod: ProxyPod) -> Program | None:
-    """The proxy of a Pod whose containers are not known, by the DaemonSet in kube-system that owns it."""
-    if pod.metadata.namespace != SYSTEM_NAMESPACE or any(each.name or each.image for each in pod.spec.containers or ()):
+    """The proxy of a Pod with unknown containers, by its DaemonSet in kube-system."""
+    containers = pod.spec.containers or ()
+    if pod.metadata.namespace != SYSTEM_NAMESPACE or any(container.name or container.image for container in containers):
         return None
     return _DAEMON_SETS.get(owning_daemon_set(pod))
 
 
 def owning_daemon_set(pod: Pod) -> str:
-    """The name of the DaemonSet that owns a Pod, or an empty one."""
+    """The name of the DaemonSet that owns a Pod; empty without one."""
     return next((owner.name for owner in pod.metadata.owner_references or () if owner.kind == "DaemonSet"), "")
 
 
-def reduce_daemon_set(each: DaemonSet) -> DaemonSet | None:
-    """The DaemonSet of a proxy with only what is read of it; None for any other one."""
-    spec = each.spec.template.spec
-    container = next((one for one in spec.containers or () if find_program((one,)) is not None), None)
-    if container is None or not _may_be_proxy(each.metadata.namespace, spec.host_network):
+def reduce_daemon_set(daemon_set: DaemonSet) -> DaemonSet | None:
+    """The DaemonSet of a proxy, with the fields that are read; None for any other DaemonSet."""
+    spec = daemon_set.spec.template.spec
+    container = next((candidate for candidate in spec.containers or () if find_program((candidate,)) is not None), None)
+    if container is None or not _may_be_proxy(daemon_set.metadata.namespace, spec.host_network):
         return None
     pods = DaemonPodSpec(
         node_selector=spec.node_selector,
@@ -204,9 +205,9 @@ def reduce_daemon_set(each: DaemonSet) -> DaemonSet | None:
         host_network=spec.host_network,
     )
     return DaemonSet(
-        metadata=PlainMeta(name=each.metadata.name, namespace=each.metadata.namespace),
+        metadata=PlainMeta(name=daemon_set.metadata.name, namespace=daemon_set.metadata.namespace),
         spec=DaemonSetSpec(template=DaemonPodTemplate(spec=pods)),
-        status=each.status,
+        status=daemon_set.status,
     )
 
 
@@ -228,28 +229,26 @@ def command_of(program: Program) -> tuple[str, ...]:
     return {"cilium": ("cilium-agent",), "zoneward": ("zoneward", "proxy")}.get(program, (program,))
 
 
-def reduce_config_map(each: ConfigMap) -> ConfigMap | None:
-    """The ConfigMap of a proxy with only the settings that are read; None for any other one. What cannot be read says
-    nothing.
-    """
-    if not is_proxy_config_map(each.metadata.namespace, each.metadata.name):
+def reduce_config_map(config_map: ConfigMap) -> ConfigMap | None:
+    """The ConfigMap of a proxy, with the settings that are read and valid; None for any other ConfigMap."""
+    if not is_proxy_config_map(config_map.metadata.namespace, config_map.metadata.name):
         return None
-    data = each.data or {}
-    if each.metadata.name == CILIUM_CONFIG:
+    data = config_map.data or {}
+    if config_map.metadata.name == CILIUM_CONFIG:
         settings = {key: data.get(key, "").lower() for key in CILIUM_SETTINGS}
-        return replace(each, data={key: value for key, value in settings.items() if value in SWITCHES})
+        return replace(config_map, data={key: value for key, value in settings.items() if value in SWITCHES})
     gates: dict[str, bool] = {}
     for key, text in sorted(data.items()):
         if "featureGates" in text and len(text) <= _LONGEST_CONFIGURATION:
             gates |= _configured_gates(key, text)
-    return replace(each, data={_SETTINGS_KEY: msgspec.json.encode({"featureGates": gates}).decode()})
+    return replace(config_map, data={_SETTINGS_KEY: msgspec.json.encode({"featureGates": gates}).decode()})
 
 
 def _configured_gates(name: str, text: str) -> dict[str, bool]:
     try:
         document: object = msgspec.json.decode(text)
     except (*DECODE_ERRORS, UnicodeError):
-        # Snapshots need no parser of YAML, which takes a while to load.
+        # Import PyYAML only for YAML: it takes time.
         from zoneward.kube.yaml_documents import one_document
 
         try:
@@ -262,11 +261,11 @@ def _configured_gates(name: str, text: str) -> dict[str, bool]:
     return {gate: gates[gate] for gate in FEATURE_GATES if isinstance(gates.get(gate), bool)}
 
 
-def settings_of(each: ConfigMap) -> dict[str, str]:
+def settings_of(config_map: ConfigMap) -> dict[str, str]:
     """Cilium's settings in a reduced ConfigMap."""
-    return dict(each.data or {})
+    return dict(config_map.data or {})
 
 
-def gates_of(each: ConfigMap) -> dict[str, bool]:
+def gates_of(config_map: ConfigMap) -> dict[str, bool]:
     """kube-proxy's feature gates in a reduced ConfigMap."""
-    return _configured_gates(_SETTINGS_KEY, (each.data or {}).get(_SETTINGS_KEY, ""))
+    return _configured_gates(_SETTINGS_KEY, (config_map.data or {}).get(_SETTINGS_KEY, ""))

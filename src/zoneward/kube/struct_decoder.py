@@ -1,4 +1,4 @@
-"""Decodes one value, JSON or from YAML, to a struct; where it does not fit, the error names the field."""
+"""Decodes JSON or YAML values to structs, with errors that name the field."""
 
 import json
 import re
@@ -13,7 +13,7 @@ from zoneward.kube.text_encoding import is_half_a_pair
 from zoneward.kube.workload_objects import AnyObject, PersistentVolume
 
 FieldTree = dict[str, "FieldTree | None"]
-"""The fields that are read of a mapping, or of each mapping in a list, and what is read of them; None: all of it."""
+"""The fields that are read of a mapping, or of each mapping in a list, with their own trees; None for all fields."""
 
 
 def struct_of(annotation: object) -> type[msgspec.Struct] | None:
@@ -30,19 +30,19 @@ def field_tree(annotation: object) -> FieldTree | None:
 
 
 def merge_trees(one: FieldTree | None, other: FieldTree | None) -> FieldTree | None:
-    """What is read where a mapping may be of either shape."""
+    """The fields of both trees."""
     if one is None or other is None:
         return None
     return one | {name: merge_trees(one[name], shape) if name in one else shape for name, shape in other.items()}
 
 
 class ObjectHead(NamedTuple):
-    """What has to be known of a value before it can be decoded."""
+    """The fields that decide how a value is decoded."""
 
     api_version: str | None
     kind: str | None
     items: Any
-    """Of a ``List``, its undecoded items; ``msgspec.UNSET`` where there is no such field."""
+    """The undecoded items of a ``List``; ``msgspec.UNSET`` without such a field."""
 
 
 class _KindAndItems(msgspec.Struct, gc=False, rename="camel"):
@@ -61,7 +61,7 @@ _DIGITS_OF_64_BITS: Final = 19
 
 
 def object_head(value: object) -> ObjectHead:
-    """Raises FieldMismatch where the value is no mapping, or what its head holds is no text."""
+    """Raises FieldMismatch if the value is not a mapping, or its kind or apiVersion is not a string."""
     if isinstance(value, msgspec.Raw):
         try:
             head = _HEAD.decode(value)
@@ -85,7 +85,7 @@ def array_items(array: msgspec.Raw) -> list[msgspec.Raw]:
 
 
 def decode_object(value: object, kind: type[Object]) -> Object:
-    """The value as a struct. Raises FieldMismatch, with the field and the object's name, where it does not fit."""
+    """The value as a struct. Raises FieldMismatch, with the field and the name of the object."""
     if isinstance(value, msgspec.Raw):
         try:
             return _OBJECTS[kind].decode(value)
@@ -107,7 +107,7 @@ def decode_object(value: object, kind: type[Object]) -> Object:
 
 
 def object_title(obj: AnyObject) -> str:
-    """``Kind namespace/name``, or ``Kind name`` of what is in no namespace."""
+    """``Kind namespace/name``, or ``Kind name`` for a kind without namespaces."""
     namespace = None if isinstance(obj, Node) else obj.metadata.namespace
     return _title(type(obj), namespace, obj.metadata.name)
 
@@ -171,11 +171,11 @@ def _refuse_duplicates(value: object, kind: str, version: str) -> None:
         raise FieldMismatch(field, "each key once", "it twice", subject=title)
 
 
-def _refuse_item_duplicates(item: object, place: str, kind: str, version: str) -> None:
+def _refuse_item_duplicates(item: object, path: str, kind: str, version: str) -> None:
     try:
         _refuse_duplicates(item, kind, version)
     except FieldMismatch as mismatch:
-        raise mismatch.inside(place) from None
+        raise mismatch.inside(path) from None
 
 
 def _first_duplicate(value: object, shape: FieldTree | None) -> str | None:
@@ -199,7 +199,7 @@ def _first_duplicate(value: object, shape: FieldTree | None) -> str | None:
     return None
 
 
-# --- what msgspec says, in our words ----------------------------------------------------------------------------------
+# --- errors of msgspec, reworded --------------------------------------------------------------------------------------
 
 _EXPECTED: Final = r"(?:Expected `(?P<expected>.*?)`(?: [<>]= (?P<bound>-?[0-9]+))?)?"
 _GOT: Final = r"(?:, got `(?P<got>.*?)`)?(?: - at (?P<key>`key` in )?`\$(?P<path>.*)`)?"
@@ -216,12 +216,12 @@ _WORDS: Final = {
 
 
 def field_mismatch(error: msgspec.ValidationError, kind: type[msgspec.Struct]) -> FieldMismatch:
-    """What a struct's decoder found wrong with a value that is not at hand any more."""
+    """An error of a struct's decoder, without the value."""
     return _misfit(str(error), kind, msgspec.UNSET)
 
 
 def _misfit(message: str, kind: type[msgspec.Struct], value: object) -> FieldMismatch:
-    """``value`` UNSET: it could not be read as plain values, and the message has to do."""
+    """``value`` is UNSET if it cannot be decoded as plain values; then only the message is known."""
     parts = _split_message(message)
     steps, held = _follow(parts["path"] or "", value)
     field = "".join(steps).removeprefix(".")
@@ -240,9 +240,7 @@ def _misfit(message: str, kind: type[msgspec.Struct], value: object) -> FieldMis
 
 
 def _drop_nulls(value: object, shape: FieldTree | None) -> None:
-    """Remove the nulls from all fields: to the API a null is the same as an absent field. Those in maps and lists stay,
-    where they are mistakes.
-    """
+    """Remove nulls from fields: to the API a null is an absent field. Nulls in maps and lists remain errors."""
     if shape is None:
         return
     if isinstance(value, list):
@@ -264,12 +262,12 @@ def _split_message(message: str) -> dict[str, str | None]:
 
 
 def _follow(path: str, value: object) -> tuple[list[str], object]:
-    """What a path as msgspec writes it leads to, and the path with the keys that msgspec leaves out."""
+    """The steps of a path of msgspec, with the keys that msgspec omits, and the value there."""
     steps = []
     for field, index in _STEP.findall(path):
         key: object = field
         if index == "...":
-            # All maps here are from text to text, so the first value that is no text is the one that is meant.
+            # All maps are from strings to strings, so that the error is about the first other value.
             pairs = value.items() if isinstance(value, dict) else ()
             key = next((key for key, held in pairs if not isinstance(held, str)), index)
         elif index:
@@ -283,7 +281,7 @@ def _follow(path: str, value: object) -> tuple[list[str], object]:
 
 
 def _got(value: object, expected: str) -> str:
-    # Who writes `true` or `1` for a label means the text.
+    # A bare `true` or `1` in YAML needs quotes.
     is_bare = expected == "a string" and isinstance(value, bool | int | float)
     return f"{show(value)} without quotes" if is_bare else show(value)
 
@@ -293,7 +291,7 @@ def _either(words: list[str]) -> str:
 
 
 def _untyped(raw: msgspec.Raw) -> object:
-    """UNSET for what fits no plain value either: text that is no UTF-8, a number of thousands of digits."""
+    """The plain values; UNSET for invalid UTF-8 and for numbers of thousands of digits."""
     try:
         return msgspec.json.decode(raw)
     except ValueError:

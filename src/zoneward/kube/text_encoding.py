@@ -1,6 +1,6 @@
-"""Turns the bytes of a file or a pipe into UTF-8 text: gzip, byte order marks, UTF-16. It refuses everything else.
+"""Decodes the bytes of a file or a pipe to UTF-8: gzip, byte order marks, UTF-16. All else is an error.
 
-Whatever can be refused is refused by its first block, before anything of its size is held in memory.
+The first block decides most errors, before the whole input is in memory.
 """
 
 import codecs
@@ -11,18 +11,18 @@ from typing import Final
 from zoneward.kube.input_error import InputError, show
 
 BLOCK: Final = 1 << 16
-"""As many bytes as `detect_encoding` wants to see, where there are as many."""
+"""Bytes that `detect_encoding` needs, if the input has as many."""
 MAX_BYTES: Final = 4 << 30
-"""Largest input, unpacked: three times what the largest clusters have. It stops bombs and endless pipes."""
+"""Largest unpacked input: three times that of the largest clusters. It stops bombs and endless pipes."""
 MAX_RATIO: Final = 200
-"""Bytes that each byte of gzip may stand for, beyond the first `FREE_BYTES`. Objects of a cluster come to 10 to 40,
-what was made to exhaust a machine to 1,000."""
+"""Largest ratio of unpacked to packed bytes, beyond the first `FREE_BYTES`. Objects of a cluster reach 10 to 40, a gzip
+bomb 1,000."""
 FREE_BYTES: Final = 64 << 20
 
 _GZIP: Final = b"\x1f\x8b"
 _LARGE_BLOCK: Final = 1 << 20
 _COMPRESSED_BLOCK: Final = 1 << 14
-"""Behind the end of a member the rest of the block is copied: of many small ones it must not be much."""
+"""Small, because each member copies the rest of the block after its end."""
 _UTF32: Final = re.compile(rb"\xff\xfe\0\0|\0\0\xfe\xff|[\t\n\r -~]\0{3}|\0{3}[\t\n\r -~]")
 _CONTROL: Final = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]")
 _INSIGNIFICANT: Final = re.compile(rb"\s*(?:#[^\n]*|%[^\n]*|---|\.\.\.)?\s*", re.ASCII)
@@ -31,9 +31,9 @@ _YAML_OR_JSON: Final = re.compile(rb"(?:-[ \t]+)*+(?:-?(?:\s|$)|[{\[&!#]|(?:" + 
 
 
 def detect_encoding(source: str, head: bytes) -> str:
-    """Refuse what cannot be YAML or JSON, by its first block, as it lies in the file (gzip and UTF-16 included).
+    """The encoding of the text: ``utf-8``, ``utf-16-le`` or ``utf-16-be``.
 
-    Returns the text's encoding: ``utf-8``, ``utf-16-le`` or ``utf-16-be``. Raises InputError.
+    ``head`` is the first block of the file, maybe in gzip. Raises InputError if it cannot be YAML or JSON.
     """
     if head.startswith(_GZIP):
         try:
@@ -54,7 +54,7 @@ def detect_encoding(source: str, head: bytes) -> str:
     start = 0
     while (blank := _INSIGNIFICANT.match(head, start)) is not None and blank.end() > start:
         start = blank.end()
-    # After a long comment the first line may be cut by the block's end; then the parser has to judge it.
+    # The end of the block may cut the first line after a long comment: leave it to the parser.
     is_cut = start > 0 and b"\n" not in head[start:]
     if start < len(head) and not is_cut and not _YAML_OR_JSON.match(head, start):
         line = head.count(b"\n", 0, start) + 1
@@ -64,18 +64,18 @@ def detect_encoding(source: str, head: bytes) -> str:
 
 
 def decode_text(source: str, data: bytes | bytearray) -> bytes | bytearray:
-    """The data as UTF-8 without a byte order mark; the same object where it is that already. Raises InputError."""
+    """The data as UTF-8 without byte order marks; the same object if possible. Raises InputError."""
     encoding = detect_encoding(source, bytes(data[:BLOCK]))
     if data.startswith(_GZIP):
         data = _decompress(source, data, may_hold_zeros=encoding != "utf-8")
     if encoding != "utf-8":
         data = _transcode(source, data, encoding)
-    # A byte is found many times quicker than three, and most text has none like the first.
+    # Searching one byte is much faster than three, and most text does not contain it.
     return _without_marks(data) if codecs.BOM_UTF8[0] in data and codecs.BOM_UTF8 in data else data
 
 
 def _without_marks(data: bytes | bytearray) -> bytes | bytearray:
-    """Without the marks at the start and at the start of a line: files that were put together have one for each."""
+    """Remove marks at the start and at the start of a line: concatenated files have one each."""
     start = 0
     while data.startswith(codecs.BOM_UTF8, start):
         start += len(codecs.BOM_UTF8)
@@ -83,8 +83,8 @@ def _without_marks(data: bytes | bytearray) -> bytes | bytearray:
 
 
 def _encoding(head: bytes) -> str:
-    """By the byte order mark, else by where the zero is beside a first character that text may begin with. UTF-32 is
-    known so that it can be refused by its name.
+    """The encoding by the byte order mark, else by the position of the zero beside a first ASCII character. UTF-32 is
+    detected for its error.
     """
     if _UTF32.match(head):
         return "utf-32"
@@ -101,9 +101,7 @@ def _refuse_control_characters(source: str, head: bytes) -> None:
 
 
 def _decompress(source: str, data: bytes | bytearray, *, may_hold_zeros: bool) -> bytearray:
-    """All members of a gzip file. A zero byte in what has to be text ends it early, and so does more text than a file
-    of this size has: bombs are full of both.
-    """
+    """All members of a gzip file. Raises InputError early for zero bytes in text and for too much text, as in bombs."""
     limit = min(MAX_BYTES, max(FREE_BYTES, MAX_RATIO * len(data)))
     text = bytearray()
     view, at = memoryview(data), 0
@@ -123,7 +121,7 @@ def _decompress(source: str, data: bytes | bytearray, *, may_hold_zeros: bool) -
                 if len(text) > limit:
                     raise _unpacks_to_more(source, limit)
             while data.startswith(b"\0", at):
-                # Padding may follow a member.
+                # Skip the padding after a member.
                 at += 1
     except zlib.error as error:
         raise _corrupt(source, error) from None
@@ -131,7 +129,7 @@ def _decompress(source: str, data: bytes | bytearray, *, may_hold_zeros: bool) -
 
 
 def _transcode(source: str, data: bytes | bytearray, encoding: str) -> bytearray:
-    """UTF-16 to UTF-8, in blocks: the text never stands in memory as a string."""
+    """UTF-16 to UTF-8, in blocks, without the whole text as a string in memory."""
     decoder = codecs.getincrementaldecoder(encoding)()
     text = bytearray()
     for start in range(0, len(data), _LARGE_BLOCK):
@@ -158,7 +156,7 @@ def _corrupt(source: str, error: Exception) -> InputError:
 
 
 def _undecodable(source: str, encoding: str, error: UnicodeDecodeError, start: int) -> InputError:
-    """``start``: where in the data the bytes begin that were decoded."""
+    """``start``: the offset in the data of the bytes that were decoded."""
     at, name = start + error.start, encoding.upper()
     if is_half_a_pair(error):
         return InputError(source, f"byte {at}", f"expected {name} text, got half of a surrogate pair")
@@ -166,7 +164,7 @@ def _undecodable(source: str, encoding: str, error: UnicodeDecodeError, start: i
 
 
 def is_half_a_pair(error: UnicodeDecodeError) -> bool:
-    """Whether what is no text is a surrogate alone, as careless programs write them."""
+    """Whether the cause is a lone surrogate, as some programs write."""
     if error.encoding.startswith("utf-16"):
         return error.reason in ("illegal UTF-16 surrogate", "illegal encoding")
     return error.object[error.start] == 0xED and error.object[error.start + 1 : error.start + 2] >= b"\xa0"

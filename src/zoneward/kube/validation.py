@@ -1,11 +1,9 @@
-"""What an API server refuses: the rules for EndpointSlices and for ``spec.trafficDistribution``, as upstream has them.
+"""Validates EndpointSlices and ``spec.trafficDistribution`` with the rules and messages of an API server.
 
 The rules are those of Kubernetes' ``pkg/apis/discovery/validation``, ``pkg/apis/core/validation`` and
 ``k8s.io/apimachinery`` (v1.37, whose default gates include strict IP addresses and node hints), in upstream's order
-and words, oddities included: what is refused here is refused by a cluster, with the same reason.
-As upstream, an object is judged after defaulting: an absent port name counts as empty, an absent protocol is an error.
-
-Fields that `zoneward.kube.objects` does not read (finalizers, managed fields) are not judged.
+and words. As upstream, validation follows defaulting: an absent port name counts as empty, an absent protocol is an
+error. Fields that `zoneward.kube.objects` does not read (managed fields) are not validated.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -25,7 +23,7 @@ MAX_ENDPOINTS: Final = 1000
 MAX_ADDRESSES: Final = 100
 """Addresses of one endpoint."""
 MAX_PORTS: Final = 20_000
-"""Ports of one EndpointSlice; the API's text still says 100."""
+"""Ports of one EndpointSlice; the API's documentation still says 100."""
 MAX_ZONE_HINTS: Final = 8
 MAX_NODE_HINTS: Final = 8
 """``forZones`` and ``forNodes`` of one endpoint."""
@@ -37,11 +35,11 @@ ADDRESS_TYPES: Final = ("IPv4", "IPv6", "FQDN")
 PROTOCOLS: Final = ("TCP", "UDP", "SCTP")
 
 ENDPOINTS_PER_SLICE: Final = range(1, MAX_ENDPOINTS + 1)
-"""What a controller's ``--max-endpoints-per-slice`` may be."""
+"""Valid values of a controller's ``--max-endpoints-per-slice``."""
 DEFAULT_ENDPOINTS_PER_SLICE: Final = 100
 
-_REMEMBERED: Final = 16_384
-"""The same keys, names and addresses come again in every write: what is wrong with them is worked out once."""
+_CACHE_SIZE: Final = 16_384
+"""Size of the caches: each write repeats the same keys, names and addresses."""
 
 ErrorType = Literal[
     "FieldValueInvalid",
@@ -69,7 +67,7 @@ _PHRASES: Final[Mapping[ErrorType, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class FieldError:
-    """One thing that is wrong: a cause in the API's ``Status``, where ``type`` is called ``reason``."""
+    """A cause in the API's ``Status``, where ``type`` has the name ``reason``."""
 
     type: ErrorType
     field: str
@@ -84,10 +82,10 @@ class FieldError:
 def validate_endpoint_slice(
     slice_: EndpointSlice, *, deprecated_topology: Mapping[int, Mapping[str, str]] | None = None
 ) -> tuple[FieldError, ...]:
-    """What is wrong with a new EndpointSlice (upstream's ``ValidateEndpointSliceCreate``); empty when nothing is.
+    """Errors of a new EndpointSlice (upstream's ``ValidateEndpointSliceCreate``).
 
-    ``deprecated_topology`` holds labels by the index of their endpoint, for callers that still meet this remnant of
-    v1beta1: `Endpoint` has no field for it.
+    ``deprecated_topology`` has labels by the index of their endpoint: `Endpoint` has no field for this remnant of
+    v1beta1.
     """
     return (
         *new_metadata_errors(slice_.metadata),
@@ -97,9 +95,9 @@ def validate_endpoint_slice(
 
 
 def validate_endpoint_slice_update(new: EndpointSlice, *, old: EndpointSlice) -> tuple[FieldError, ...]:
-    """What is wrong with an update (upstream's ``ValidateEndpointSliceUpdate``); ``addressType`` never changes.
+    """Errors of an update (upstream's ``ValidateEndpointSliceUpdate``); ``addressType`` is immutable.
 
-    Endpoints that an update leaves as they were are not judged again: an older API server may have accepted them.
+    Unchanged endpoints are not validated again: an older API server may have accepted them.
     """
     endpoints: Iterable[FieldError] = ()
     if (new.endpoints or ()) != (old.endpoints or ()):
@@ -116,7 +114,7 @@ def validate_endpoint_slice_update(new: EndpointSlice, *, old: EndpointSlice) ->
 def validate_traffic_distribution(
     service: Service, *, prefer_same_traffic_distribution: bool = True
 ) -> tuple[FieldError, ...]:
-    """What is wrong with ``spec.trafficDistribution``, on a Service of any type.
+    """Errors of ``spec.trafficDistribution`` of a Service of any type.
 
     Upstream's ``validateServiceTrafficDistribution``. Without the gate ``PreferSameTrafficDistribution`` (KEP-3015 §
     Feature Enablement and Rollback; on since v1.34) only ``PreferClose`` is known (KEP-4444 § PreferClose).
@@ -147,7 +145,7 @@ def content_errors(slice_: EndpointSlice) -> Iterator[FieldError]:
 
 
 def _port(port: EndpointPort, field: str, taken: set[str]) -> Iterator[FieldError]:
-    """``taken`` holds the names of the ports before this one, and gets this one's. The number may be any."""
+    """``taken`` has the names of the ports before this one, and gets its name. Any number is valid."""
     name = port.name or ""
     if name:
         yield from invalid(f"{field}.name", name, formats.label_problems(name))
@@ -176,7 +174,7 @@ def _endpoints(slice_: EndpointSlice, topology: Mapping[int, Mapping[str, str]])
 def endpoint_errors(
     endpoint: Endpoint, field: str, address_type: str, topology: Mapping[str, str] = MappingProxyType({})
 ) -> Iterator[FieldError]:
-    """One endpoint, that stands at ``field`` of an EndpointSlice of this type."""
+    """Errors of the endpoint at ``field`` of an EndpointSlice of this type."""
     addresses = endpoint.addresses or ()
     if not addresses:
         yield error("FieldValueRequired", f"{field}.addresses")
@@ -185,8 +183,8 @@ def endpoint_errors(
     for index, address in enumerate(addresses):
         if address_type == "FQDN":
             yield from _domain_name(address, f"{field}.addresses[{index}]")
-        elif address_type in ADDRESS_TYPES and (found := _address_problems(address, address_type)):
-            yield from _ip(address, f"{field}.addresses", index, found)
+        elif address_type in ADDRESS_TYPES and (ip_problems := _address_problems(address, address_type)):
+            yield from _ip(address, f"{field}.addresses", index, ip_problems)
     if endpoint.node_name is not None and (problems := _subdomain_problems(endpoint.node_name)):
         yield from invalid(f"{field}.nodeName", endpoint.node_name, problems)
     if topology:
@@ -202,12 +200,12 @@ def _topology(topology: Mapping[str, str], field: str) -> Iterator[FieldError]:
         yield too_many(field, len(topology), MAX_TOPOLOGY_LABELS)
     yield from labels_errors(topology, field)
     if names.ZONE_LABEL in topology:
-        # The API server itself moves this label to the field `zone`, so upstream takes it for a bug of its own.
+        # The API server moves this label to the field `zone`: upstream reports a bug in the API server.
         yield error("InternalError", f"{field}[{names.ZONE_LABEL}]", "reserved key was not removed in conversion")
 
 
 def _hints(hints: Hints, field: str) -> Iterator[FieldError]:
-    """Too many hints of one kind end the look at this endpoint's hints: the rest is not judged."""
+    """Validation stops at too many hints of one kind."""
     zones = tuple(zone.name for zone in hints.for_zones or ())
     if len(zones) > MAX_ZONE_HINTS:
         yield too_many(f"{field}.forZones", len(zones), MAX_ZONE_HINTS)
@@ -224,8 +222,8 @@ def _hinted(hinted: tuple[str, ...], field: str, problems: Callable[[str], tuple
     for index, name in enumerate(hinted):
         if name in hinted[:index]:
             yield error("FieldValueDuplicate", f"{field}[{index}].name", value=name)
-        if found := problems(name):
-            yield from invalid(f"{field}[{index}].name", name, found)
+        if name_problems := problems(name):
+            yield from invalid(f"{field}[{index}].name", name, name_problems)
 
 
 # --- addresses --------------------------------------------------------------------------------------------------------
@@ -233,24 +231,26 @@ def _hinted(hinted: tuple[str, ...], field: str, problems: Callable[[str], tuple
 
 def _ip(address: str, field: str, index: int, problems: Iterable[tuple[bool, str]]) -> Iterator[FieldError]:
     for is_about_list, problem in problems:
-        # Of an address of the other family, upstream points at the list, not at the one address.
+        # For an address of the other family, upstream names the list, not the address.
         yield from invalid(field if is_about_list else f"{field}[{index}]", address, [problem])
 
 
-@lru_cache(maxsize=_REMEMBERED)
+@lru_cache(maxsize=_CACHE_SIZE)
 def _address_problems(address: str, address_type: str) -> tuple[tuple[bool, str], ...]:
-    """Whether each problem is one of the whole list, and its words."""
-    # Without leading zeros an IPv4 address has one spelling; IPv6 in a slice for IPv4 is reported for its family.
-    problems = tuple((False, each) for each in formats.address_problems(address, canonical=address_type == "IPv6"))
+    """Pairs of whether a problem is one of the whole list, and its message."""
+    # An IPv4 address without leading zeros is canonical.
+    problems = tuple(
+        (False, problem) for problem in formats.address_problems(address, canonical=address_type == "IPv6")
+    )
     parsed = formats.parse_address(address)
     if problems or parsed is None:
         return problems
     family = () if f"IPv{parsed.version}" == address_type else ((True, f"must be an {address_type} address"),)
-    return (*family, *((False, each) for each in formats.destination_problems(address, parsed)))
+    return (*family, *((False, problem) for problem in formats.destination_problems(address, parsed)))
 
 
 def _domain_name(name: str, field: str) -> Iterator[FieldError]:
-    """Two labels at least; one trailing dot is allowed and left out of the message, as upstream does."""
+    """At least two labels; a trailing dot is valid and removed from the message, as upstream does."""
     if not name:
         yield error("FieldValueRequired", field)
         return
@@ -264,7 +264,7 @@ def _domain_name(name: str, field: str) -> Iterator[FieldError]:
     for label in name.split("."):
         if problems := ",".join(formats.label_problems(label)):
             yield from invalid(field, label, [problems])
-            return  # the first label that is wrong stands for all
+            return  # Upstream reports only the first invalid label.
 
 
 # --- metadata ---------------------------------------------------------------------------------------------------------
@@ -276,9 +276,9 @@ def new_metadata_errors(
     name_problems: Callable[[str], Iterable[str]] = formats.subdomain_problems,
     is_namespaced: bool = True,
 ) -> Iterator[FieldError]:
-    """``ValidateObjectMeta``; ``name_problems`` judges the names of the kind."""
+    """``ValidateObjectMeta``; ``name_problems`` validates names of the kind."""
     if prefix := metadata.generate_name:
-        # Something follows the prefix, so it may end in a dash. Upstream drops two characters for the one it adds.
+        # A suffix follows the prefix, so that it may end in a dash. Upstream replaces two characters by one.
         stem = f"{prefix[:-2]}a" if len(prefix) > 1 and prefix.endswith("-") else prefix
         yield from invalid("metadata.generateName", prefix, name_problems(stem))
     if metadata.name:
@@ -298,7 +298,7 @@ def new_metadata_errors(
 
 
 def fixed_metadata_errors(new: ObjectMeta, old: ObjectMeta) -> Iterator[FieldError]:
-    """What of ``ValidateObjectMetaUpdate`` is about fields that an update leaves as they are."""
+    """The part of ``ValidateObjectMetaUpdate`` about immutable fields."""
     if not new.resource_version:
         yield from invalid("metadata.resourceVersion", "", ["must be specified for an update"])
     if (new.generation or 0) < (old.generation or 0):
@@ -311,7 +311,7 @@ def fixed_metadata_errors(new: ObjectMeta, old: ObjectMeta) -> Iterator[FieldErr
 
 
 def free_metadata_errors(metadata: ObjectMeta) -> Iterator[FieldError]:
-    """What an update may change: labels, annotations, owners."""
+    """Errors of fields that an update may change: labels, annotations, owners."""
     yield from labels_errors(metadata.labels or {}, "metadata.labels")
     annotations = metadata.annotations or {}
     for key in annotations:
@@ -329,7 +329,7 @@ def labels_errors(labels: Mapping[str, str], field: str) -> Iterator[FieldError]
 
 
 def _owners(owners: tuple[OwnerReference, ...]) -> Iterator[FieldError]:
-    """At most one owner is the controller, and no Event owns anything."""
+    """At most one owner is the controller, and an Event cannot be an owner."""
     field = "metadata.ownerReferences"
     controller = ""
     for index, owner in enumerate(owners):
@@ -346,8 +346,8 @@ def _owners(owners: tuple[OwnerReference, ...]) -> Iterator[FieldError]:
             this = f"{owner.kind}/{owner.name}"
             if controller:
                 rule = "Only one reference can have Controller set to true."
-                found = f'Found "true" in references for {controller} and {this}'
-                yield from invalid(field, [_as_written(each) for each in owners], [f"{rule} {found}"])
+                owner_names = f'Found "true" in references for {controller} and {this}'
+                yield from invalid(field, [_as_written(reference) for reference in owners], [f"{rule} {owner_names}"])
             controller = controller or this
 
 
@@ -357,16 +357,16 @@ def _as_written(owner: OwnerReference) -> dict[str, str | bool]:
     return fields | {name: flag for name, flag in flags.items() if flag is not None}
 
 
-# --- names, remembered ------------------------------------------------------------------------------------------------
+# --- cached formats ---------------------------------------------------------------------------------------------------
 
 
-def _remembered(problems: Callable[[str], Iterable[str]]) -> Callable[[str], tuple[str, ...]]:
-    return lru_cache(maxsize=_REMEMBERED)(lambda text: tuple(problems(text)))
+def _cached(problems: Callable[[str], Iterable[str]]) -> Callable[[str], tuple[str, ...]]:
+    return lru_cache(maxsize=_CACHE_SIZE)(lambda text: tuple(problems(text)))
 
 
-_key_problems: Final = _remembered(formats.qualified_name_problems)
-_value_problems: Final = _remembered(formats.label_value_problems)
-_subdomain_problems: Final = _remembered(formats.subdomain_problems)
+_key_problems: Final = _cached(formats.qualified_name_problems)
+_value_problems: Final = _cached(formats.label_value_problems)
+_subdomain_problems: Final = _cached(formats.subdomain_problems)
 
 
 # --- errors -----------------------------------------------------------------------------------------------------------
@@ -402,5 +402,5 @@ def too_many(field: str, count: int, limit: int) -> FieldError:
 
 
 def _shown(value: object) -> str:
-    """A value as upstream prints it: a Go string literal, or JSON for all but text."""
+    """A value as upstream prints it: text as a Go string literal, all else as JSON."""
     return formats.quoted(value) if isinstance(value, str) else msgspec.json.encode(value).decode()

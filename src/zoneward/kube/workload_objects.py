@@ -1,7 +1,6 @@
-"""Workloads, autoscalers, volumes and Leases, of which checks and fixes read a few fields: no decision depends on them.
+"""Workloads, autoscalers, volumes and Leases: checks and fixes read a few of their fields, decisions none.
 
-As in `zoneward.kube.objects`: names are the API's own, and each list and map may be null. What cannot be read of such
-an object says nothing, and is no mistake.
+The rules of `zoneward.kube.objects` apply. An object that cannot be read is skipped without an error.
 """
 
 from typing import Final, TypeVar
@@ -14,7 +13,7 @@ from zoneward.kube.objects import Int32, NodeAffinity, NodeSelector, NodeSelecto
 
 
 class _WorkloadPart(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
-    """What every struct here shares."""
+    """Base of all structs."""
 
 
 class WorkloadMeta(_WorkloadPart, frozen=True, gc=False):
@@ -45,7 +44,7 @@ class WeightedPodAffinityTerm(_WorkloadPart, frozen=True, gc=False):
 
 
 class PodAffinity(_WorkloadPart, frozen=True, gc=False):
-    """Of affinity and of anti-affinity: they have the same fields."""
+    """Affinity or anti-affinity, which have the same fields."""
 
     required: tuple[PodAffinityTerm, ...] | None = msgspec.field(
         name="requiredDuringSchedulingIgnoredDuringExecution", default=None
@@ -74,7 +73,7 @@ class Volume(_WorkloadPart, frozen=True, gc=False):
 
 
 class TemplateSpec(_WorkloadPart, frozen=True, gc=False):
-    """What a pod template says about where its Pods may run."""
+    """The fields of a pod template that decide where its Pods may run."""
 
     node_selector: dict[str, str] | None = None
     affinity: TemplateAffinity | None = None
@@ -96,7 +95,7 @@ class PodTemplate(_WorkloadPart, frozen=True, gc=False):
 
 class DeploymentSpec(_WorkloadPart, frozen=True, gc=False):
     replicas: Int32 | None = None
-    """1 where it is absent."""
+    """Defaults to 1."""
     template: PodTemplate = PodTemplate()
 
 
@@ -115,7 +114,7 @@ class ClaimTemplate(_WorkloadPart, frozen=True, gc=False):
 
 class StatefulSetSpec(_WorkloadPart, frozen=True, gc=False):
     replicas: Int32 | None = None
-    """1 where it is absent."""
+    """Defaults to 1."""
     template: PodTemplate = PodTemplate()
     volume_claim_templates: tuple[ClaimTemplate, ...] | None = None
 
@@ -133,7 +132,7 @@ class ScaleTarget(_WorkloadPart, frozen=True, gc=False):
 class AutoscalerSpec(_WorkloadPart, frozen=True, gc=False):
     scale_target_ref: ScaleTarget = ScaleTarget()
     min_replicas: Int32 | None = None
-    """1 where it is absent."""
+    """Defaults to 1."""
     max_replicas: Int32 | None = None
 
 
@@ -172,7 +171,7 @@ class LeaseSpec(_WorkloadPart, frozen=True, gc=False):
 
 
 class Lease(_WorkloadPart, frozen=True, gc=False):
-    """Without a holder it was released."""
+    """Released if it has no holder."""
 
     metadata: WorkloadMeta = WorkloadMeta()
     spec: LeaseSpec = LeaseSpec()
@@ -200,20 +199,18 @@ def replicas_of(workload: Workload) -> int:
 
 
 def read_workload_object(value: object, kind: type[WorkloadObject]) -> WorkloadObject | None:
-    """Read one from undecoded JSON or from what YAML gave; None for what cannot be read or has no name."""
+    """An object from undecoded JSON or YAML values; None if it cannot be read or has no name."""
     try:
-        found = (
-            msgspec.json.decode(value, type=kind) if isinstance(value, msgspec.Raw) else msgspec.convert(value, kind)
-        )
-        # Half of a surrogate pair could never be printed.
-        msgspec.json.encode(found)
+        obj = msgspec.json.decode(value, type=kind) if isinstance(value, msgspec.Raw) else msgspec.convert(value, kind)
+        # Refuse a lone surrogate, which cannot be printed.
+        msgspec.json.encode(obj)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return None
-    return normalized(found) if found.metadata.name else None
+    return normalized(obj) if obj.metadata.name else None
 
 
-def normalized(found: WorkloadT) -> WorkloadT:
-    """The object as files have it: in a namespace where its kind has one, without a version."""
-    meta = found.metadata
-    namespace = "" if isinstance(found, PersistentVolume) else meta.namespace or DEFAULT_NAMESPACE
-    return replace(found, metadata=replace(meta, namespace=namespace, resource_version=None))
+def normalized(obj: WorkloadT) -> WorkloadT:
+    """The object as in a file: with a namespace if its kind has one, without a resourceVersion."""
+    meta = obj.metadata
+    namespace = "" if isinstance(obj, PersistentVolume) else meta.namespace or DEFAULT_NAMESPACE
+    return replace(obj, metadata=replace(meta, namespace=namespace, resource_version=None))

@@ -1,10 +1,9 @@
-"""YAML text to documents, of which only the wanted fields are built.
+"""Decodes YAML to documents with only the wanted fields.
 
-PyYAML composes nodes in C but resolves and constructs them in Python, at 1.5 MB a second. Here its parser gives events,
-and values are built from those alone whose fields are wanted: many times as fast, and a ``List`` of any length is
-handed over item by item, so that it never stands in memory. Where a wanted value makes use of an alias, a merge or a
-tag, PyYAML does it all after all: such files are rare, and small. Before it does, a pass over the events counts what
-aliases stand for: a few lines of them can stand for more than a machine holds.
+PyYAML composes nodes in C but constructs values in Python, at 1.5 MB/s. This module takes the events of its C parser
+and constructs only the values of wanted fields, which is many times faster, and passes on the items of a ``List`` one
+by one, to save memory. If a wanted value uses an alias, a merge or a tag, PyYAML constructs the whole document: such
+files are rare and small. Before that, a pass over the events limits the values that aliases expand to.
 """
 
 from collections.abc import Callable, Iterator
@@ -31,16 +30,16 @@ from zoneward.kube.input_files import read_limited
 from zoneward.kube.struct_decoder import FieldTree
 
 Take = Callable[[str, object], object]
-"""Called with place (``[3]``, ``items[3]``) and value of each item as soon as it is built; its answer stands there."""
+"""Called with the path (``[3]``, ``items[3]``) and the value of each item. Its result replaces the value."""
 
 MAX_DEPTH: Final = 100
 MAX_FIELDS: Final = 1000
-"""Fields at the top of a document. An object has a handful; a log of ``key: value`` lines has any number."""
+"""Fields at the top of a document. An object has a few; a log of ``key: value`` lines has many."""
 MAX_TAG_DIRECTIVES: Final = 100
-"""The parser compares each ``%TAG`` with all before it."""
+"""The parser compares each ``%TAG`` with all earlier ones."""
 MAX_REPEATED: Final = 100_000
-"""Values that the aliases of one document may stand for, those that stand for others included. People repeat some
-hundred; what is written to exhaust a machine repeats thousands of millions."""
+"""Values that the aliases of one document may expand to, nested aliases included. People repeat some hundred values; a
+bomb repeats billions."""
 
 _Event = Any
 _Next = Callable[[], _Event]
@@ -52,10 +51,10 @@ _TAG: Final = "tag:yaml.org,2002:"
 
 
 def documents(data: bytes | bytearray, *, start: int, shape: FieldTree, take: Take) -> Iterator[object]:
-    """Each document of the stream that starts at an offset, as dicts, lists and scalars; None for an empty one.
+    """The documents of the stream that starts at an offset, as dicts, lists and scalars; None for an empty one.
 
-    ``take`` gets the items of a list at the top of a document, or of a list ``items`` there. Raises MalformedText; what
-    ``take`` raises passes through.
+    ``take`` gets the items of a list at the top of a document, or of a list ``items`` there. Raises MalformedText, and
+    the errors of ``take``.
     """
     done = 0
     with _malformed(data, start):
@@ -64,27 +63,27 @@ def documents(data: bytes | bytearray, *, start: int, shape: FieldTree, take: Ta
                 yield document
                 done += 1
         except _Unusual:
-            for number, document in enumerate(_loaded(data, start)):
-                if number >= done:
+            for index, document in enumerate(_loaded(data, start)):
+                if index >= done:
                     yield _taken(document, take)
 
 
 def whole_documents(data: bytes | bytearray) -> list[object]:
-    """Each document of a small file with all of its fields. Raises MalformedText."""
+    """The documents of a small file with all fields. Raises MalformedText."""
     with _malformed(data, 0):
         return list(_loaded(data, 0))
 
 
 def read_document(file: str, *, what: str, most: int) -> object:
-    """The one document of a small file, None where it is empty. Raises InputError with what is wrong and where.
+    """The only document of a small file; None if the file is empty. Raises InputError.
 
-    ``what`` is what the file should be, ``most`` how many MiB that may have.
+    ``what`` names the expected content, ``most`` is the largest size in MiB.
     """
     return one_document(file, read_limited(file, what=what, most=most))
 
 
 def one_document(source: str, data: bytes) -> object:
-    """As `read_document`, of data that errors call ``source``."""
+    """As `read_document`, for data with the name ``source`` in errors."""
     try:
         documents = whole_documents(data)
     except MalformedText as error:
@@ -96,7 +95,7 @@ def one_document(source: str, data: bytes) -> object:
 
 @contextmanager
 def _malformed(data: bytes | bytearray, start: int) -> Iterator[None]:
-    """Tell the parser's mistakes by their place in the whole data."""
+    """Convert the parser's errors to MalformedText, with the line in the whole data."""
     if data.count(b"\n%TAG", start) > MAX_TAG_DIRECTIVES:
         raise MalformedText.at(data, start, f"malformed YAML: more than {MAX_TAG_DIRECTIVES} %TAG directives")
     try:
@@ -117,14 +116,14 @@ _CLEARER: Final = {
 
 
 class _Refused(yaml.MarkedYAMLError):
-    """What the parser takes and we don't."""
+    """YAML that the parser accepts and Zoneward does not."""
 
     def __init__(self, problem: str, event: _Event) -> None:
         super().__init__(problem=problem, problem_mark=event.start_mark)
 
 
 class _Unusual(Exception):  # noqa: N818
-    """A wanted value is none that is built here."""
+    """A wanted value has an alias, a merge or a tag."""
 
 
 # --- PyYAML -----------------------------------------------------------------------------------------------------------
@@ -142,12 +141,12 @@ class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mis
 def _number(construct: Callable[[Any, yaml.ScalarNode], object]) -> Callable[[Any, yaml.ScalarNode], object]:
     def number(loader: Any, node: yaml.ScalarNode) -> object:
         text = loader.construct_scalar(node)
-        # No number that is read is as long.
+        # No field that is read has such a long number.
         if len(text) > _LONGEST_NUMBER or ":" in text:
             return text
         try:
             return construct(loader, node)
-        except (ValueError, IndexError):  # such as 0b_, or a tag before nothing
+        except (ValueError, IndexError):  # such as 0b_, or a tag before an empty value
             return text
 
     return number
@@ -164,14 +163,14 @@ def _text(loader: Any, node: yaml.ScalarNode) -> object:
 
 Loader.add_constructor(f"{_TAG}int", _number(yaml.SafeLoader.construct_yaml_int))
 Loader.add_constructor(f"{_TAG}float", _number(yaml.SafeLoader.construct_yaml_float))
-# A tag may stand before any text, and PyYAML expects it to fit.
+# A tag may precede any text, and PyYAML requires text that fits.
 Loader.add_constructor(f"{_TAG}bool", _switch)
 Loader.add_constructor(f"{_TAG}timestamp", _text)
 _resolver: Final = Loader("")
 
 
 def _plain(text: str) -> object:
-    """What a scalar without quotes and tag means."""
+    """The value of a scalar without quotes and tag."""
     return _resolved(text) if len(text) <= _LONGEST_NUMBER else text
 
 
@@ -183,7 +182,7 @@ def _resolved(text: str) -> object:
 
 
 class _InputWindow:
-    """What lies behind an offset, as a file: given bytes, the parser would copy them all."""
+    """The data from an offset, as a file: the parser would copy bytes."""
 
     def __init__(self, data: bytes | bytearray, start: int) -> None:
         self._data, self._at = memoryview(data), start
@@ -240,7 +239,7 @@ def _mapping(
         if shape is None:
             key = _plain(event.value) if event.implicit[0] else event.value
             if key in values:
-                raise _twice(event)
+                raise _duplicate(event)
             values[key] = _value(events(), events, None, depth)
             continue
         name, key = event.value, event
@@ -249,7 +248,7 @@ def _mapping(
             _skip(event, events, depth)
             continue
         if name in values:
-            raise _twice(key)
+            raise _duplicate(key)
         if take is not None and name == "items" and event.__class__ is SequenceStartEvent:
             values[name] = _list(event, events, shape[name], depth + 1, take, name)
         else:
@@ -290,7 +289,7 @@ def _skip(event: _Event, events: _Next, depth: int) -> None:
         event = events()
 
 
-def _twice(key: _Event) -> _Refused:
+def _duplicate(key: _Event) -> _Refused:
     return _Refused(f"expected each key once, got {show(key.value)} twice", key)
 
 
@@ -298,11 +297,11 @@ def _too_deep(event: _Event) -> _Refused:
     return _Refused(f"more than {MAX_DEPTH} levels", event)
 
 
-# --- documents that PyYAML builds -------------------------------------------------------------------------------------
+# --- documents that PyYAML constructs ---------------------------------------------------------------------------------
 
 
 def _loaded(data: bytes | bytearray, start: int) -> Iterator[object]:
-    """Each document with all of its fields, each looked at before it is built."""
+    """The documents with all fields. Each is checked before PyYAML constructs it."""
     events, loader = _events(data, start), Loader(_InputWindow(data, start))
     while True:
         _check_document(events)
@@ -313,11 +312,11 @@ def _loaded(data: bytes | bytearray, start: int) -> Iterator[object]:
 
 @dataclass(slots=True)
 class _Open:
-    """A mapping or a list whose end has not come yet. ``size``: the values in it, with what aliases stand for."""
+    """A mapping or a list that has not ended. ``size``: its values, with expanded aliases."""
 
     anchor: str | None
     keys: set[str] | None
-    """Of a mapping, the scalars that stood where a key does."""
+    """The scalar keys of a mapping."""
     size: int = 1
     entries: int = field(default=0)
 
@@ -327,8 +326,8 @@ class _Open:
 
 
 def _check_document(events: _Next) -> None:
-    """Refuse what PyYAML would take too long for, or does badly: it composes by recursion in C, copies what is merged
-    as often as that is asked for, and lets the last of equal keys win.
+    """Refuse what PyYAML would not limit: it composes by recursion in C, copies merged mappings without a limit, and
+    keeps the last of duplicate keys.
     """
     sizes: dict[str, int] = {}
     repeated = 0
@@ -348,17 +347,17 @@ def _check_document(events: _Next) -> None:
                 continue
             size = 1
             if kind is AliasEvent:
-                if any(each.anchor == event.anchor for each in path):
-                    raise _Refused("an alias stands in what it stands for", event)
+                if any(container.anchor == event.anchor for container in path):
+                    raise _Refused("an alias refers to a value that contains it", event)
                 size = sizes.get(event.anchor, 1)
                 repeated += size
                 if repeated > MAX_REPEATED:
-                    raise _Refused(f"aliases stand for more than {MAX_REPEATED:,} values", event)
+                    raise _Refused(f"aliases expand to more than {MAX_REPEATED:,} values", event)
             if path:
                 above = path[-1]
                 if above.awaits_key and kind is ScalarEvent and above.keys is not None:
                     if event.value in above.keys:
-                        raise _twice(event)
+                        raise _duplicate(event)
                     above.keys.add(event.value)
                 above.entries += 1
             if kind in _OPENING:
@@ -373,12 +372,12 @@ def _check_document(events: _Next) -> None:
     except _Refused:
         raise
     except yaml.YAMLError:
-        # Told when it is met again.
+        # Constructing the document reports the error.
         return
 
 
 def _taken(document: object, take: Take) -> object:
-    """The same as happens while building, for a document that has been loaded whole."""
+    """Apply ``take`` to the items of a document that PyYAML constructed."""
     if isinstance(document, list):
         return [take(f"[{index}]", item) for index, item in enumerate(document)]
     if isinstance(document, dict) and isinstance(document.get("items"), list):

@@ -1,10 +1,9 @@
-"""Weights of zones in the annotation ``zoneward.dev/zone-weights`` of an EndpointSlice: JSON with shares of traffic,
-and the numbers of endpoints for which they were computed.
+"""The annotation ``zoneward.dev/zone-weights`` of an EndpointSlice: shares of traffic between zones, and the counts of
+endpoints for which they were computed.
 
 ``{"counts":{"a":4,"b":2},"shares":{"a":{"a":1.0},"b":{"a":0.25,"b":0.75}}}``
 
-Anybody may write an annotation: `parse_zone_weights` takes no text that is longer than weights can be, and checks all
-of it.
+Any client may write an annotation: `parse_zone_weights` limits its length and checks all of it.
 """
 
 from collections.abc import Mapping
@@ -21,9 +20,9 @@ MAX_ZONES: Final = 32
 _DIGITS: Final = 4
 """Decimals of a share."""
 _ROUNDING: Final = 0.002
-"""How far the shares of a zone may be from 1: a little more than `MAX_ZONES` roundings."""
+"""Tolerance for the sum of the shares of a zone: a little more than `MAX_ZONES` roundings."""
 _MAX_LENGTH: Final = (MAX_ZONES + 1) * (MAX_ZONES + 1) * 80
-"""Characters: a name of 63 and a share, in each row and in that of the counts."""
+"""Characters: a name of 63 and a share, in each row and in the counts."""
 _MAX_COUNT: Final = 10_000_000
 
 _Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
@@ -32,9 +31,9 @@ _Count = Annotated[int, msgspec.Meta(ge=0, le=_MAX_COUNT)]
 
 @dataclass(frozen=True, slots=True)
 class ZoneWeights:
-    """``shares`` has, for each zone where traffic starts, the part of it for the endpoints located in each zone (they
-    add up to 1; zones that get nothing are left out). ``counts`` are the ready endpoints by zone for which they were
-    computed.
+    """``shares``: by the zone where traffic starts, the share for the endpoints located in each zone. The shares of a
+    zone sum to 1, and zones without a share are missing. ``counts``: the ready endpoints by zone for which the shares
+    were computed.
     """
 
     shares: Mapping[str, Mapping[str, float]]
@@ -50,7 +49,7 @@ _DECODER: Final = msgspec.json.Decoder(_Document)
 
 
 def format_zone_weights(weights: ZoneWeights | None) -> str | None:
-    """The value of the annotation; None without weights, and for weights that no reader would take."""
+    """The value of the annotation; None without weights, and for weights that no reader would accept."""
     if weights is None:
         return None
     document = {"counts": dict(weights.counts), "shares": _rounded(weights.shares)}
@@ -59,7 +58,7 @@ def format_zone_weights(weights: ZoneWeights | None) -> str | None:
 
 
 def parse_zone_weights(text: str) -> ZoneWeights | None:
-    """The weights in an annotation, without shares that round to 0; None where it is invalid."""
+    """The weights in an annotation, without shares that round to 0; None if it is invalid."""
     if len(text) > _MAX_LENGTH:
         return None
     try:
@@ -70,7 +69,7 @@ def parse_zone_weights(text: str) -> ZoneWeights | None:
     zones = {*document.counts, *document.shares}.union(*rows) if len(document.shares) <= MAX_ZONES else set()
     if not 0 < len(zones) <= MAX_ZONES or not all(map(_is_zone, zones)):
         return None
-    # No name has a colon: more of them than keys are keys that stand there twice.
+    # Names of zones have no colon, so that more colons than keys mean a duplicate key.
     if text.count(":") != 2 + len(document.counts) + len(document.shares) + sum(map(len, rows)):
         return None
     if any(abs(sum(row.values()) - 1) > _ROUNDING for row in rows):

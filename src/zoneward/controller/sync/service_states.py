@@ -17,8 +17,7 @@ from zoneward.controller.sync.demand_impact import DecisionSummary, services_to_
 from zoneward.controller.sync.dropped_hints import DroppedHints
 from zoneward.kube.adoption_marks import effective_selector, with_effective_selector
 from zoneward.kube.names import DEMAND_ANNOTATION, MANAGED_BY_LABEL
-from zoneward.kube.objects import EndpointSlice, ObjectKey, Service, node_zone
-from zoneward.kube.time_text import time_text
+from zoneward.kube.objects import EndpointSlice, ObjectKey, Service, node_zone, time_text
 from zoneward.routing.configuration import Configuration, StoredHints
 from zoneward.routing.decision import Decision
 from zoneward.routing.demand import Demand, changes_demand, demand_of, is_new_node
