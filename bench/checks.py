@@ -9,6 +9,7 @@ from tests.advice.findings.viewing import managed_by
 from bench.measuring import Figure
 from bench.snapshots import large_snapshot
 from zoneward.advice.findings.check_cluster import check_cluster
+from zoneward.advice.json_value import to_json
 from zoneward.cli.check import view_cluster
 from zoneward.cli.options import Options
 from zoneward.cli.planned_services import SelectedServices, select_services
@@ -27,8 +28,6 @@ from zoneward.kube.workload_objects import (
     WorkloadMeta,
     WorkloadObject,
 )
-from zoneward.report.check_json import check_document
-from zoneward.report.plan_json import to_json
 from zoneward.slices.plan import plan_service
 from zoneward.snapshots.cluster_snapshot import Snapshot
 
@@ -43,7 +42,7 @@ def check() -> Iterator[Figure]:
     with without_gc():  # as the command
         start = time.perf_counter()
         checked = check_cluster(view_cluster(whole, options))
-        to_json(check_document(checked))
+        to_json(checked)
         took = time.perf_counter() - start
     services, pods = len(whole.services), len(whole.snapshot.pods)
     yield Figure(f"check, {services:,} Services, {pods:,} pods, beyond reading", took, "s", _MOST_SECONDS)

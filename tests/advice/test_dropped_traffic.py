@@ -127,7 +127,7 @@ def test_what_is_dropped_now_comes_before_what_is_planned() -> None:
     cluster = Cluster(service=a_service(), nodes=NODES, pods=pods_in({"a": 1}), slices=(stale,))
     proxies = same_proxy_everywhere(cluster.nodes, PROXY_KINDS["kube-proxy-1.34"])
     (family,) = explain_service(input_of(cluster), node_proxies=proxies).families
-    assert family.would_drop is None
+    assert family.planned.dropped is None
     assert family.dropped is not None
     assert family.dropped.reason == "its only endpoint is not ready"
     assert family.dropped.fix.startswith("With slices as planned nothing is dropped")
@@ -139,7 +139,8 @@ def test_where_no_slice_lists_anything_the_plan_says_why() -> None:
     cluster = Cluster(service=with_target("web"), nodes=NODES, pods=pods, slices=(empty,))
     proxies = same_proxy_everywhere(cluster.nodes, PROXY_KINDS["kube-proxy-1.34"])
     (family,) = explain_service(input_of(cluster), node_proxies=proxies).families
-    assert family.drops_now is not None
-    assert family.drops_now.is_empty
+    assert family.now is not None
+    assert family.now.dropped is not None
+    assert family.now.dropped.is_empty
     assert family.dropped is not None
     assert family.dropped.reason == "no container port is called 'web'"

@@ -37,7 +37,7 @@ def test_an_explanation_has_now_only_where_slices_are_known() -> None:
     (after,) = explain_service(input_of(cluster.settled()), node_proxies=proxies).families
     assert before.now is None
     assert after.now is not None
-    assert after.now.traffic == after.planned.traffic
+    assert after.now.zones == after.planned.zones
     assert after.now.proxies == {"zoneward": 2}
 
 
@@ -47,9 +47,11 @@ def test_what_the_built_in_controller_would_refuse_is_said_while_it_is_at_work()
     proxies = same_proxy_everywhere(cluster.nodes, ZONEWARD_PROXY)
     (before,) = explain_service(input_of(cluster), node_proxies=proxies).families
     (after,) = explain_service(input_of(cluster.settled()), node_proxies=proxies).families
-    assert before.planned.decision.active
-    assert before.built_in == "service.kubernetes.io/topology-mode: 'zoneward.dev/Balanced' is not a known value"
-    assert after.built_in is None
+    assert before.planned.active
+    assert (
+        before.planned.built_in == "service.kubernetes.io/topology-mode: 'zoneward.dev/Balanced' is not a known value"
+    )
+    assert after.planned.built_in is None
 
 
 def test_hints_of_the_built_in_controller_by_cpu_are_shown_where_zoneward_decides_by_another_demand() -> None:
@@ -60,15 +62,14 @@ def test_hints_of_the_built_in_controller_by_cpu_are_shown_where_zoneward_decide
     )
     proxies = same_proxy_everywhere(cluster.nodes, ZONEWARD_PROXY)
     (before,) = explain_service(input_of(cluster), node_proxies=proxies).families
-    assert before.planned.traffic is not None
-    assert before.planned.traffic.max_overload == pytest.approx(0)
-    assert before.built_in is None
-    assert before.built_in_traffic is not None
-    assert before.built_in_traffic.max_overload == pytest.approx(0.4)
+    assert before.planned.max_overload == pytest.approx(0)
+    assert before.planned.built_in is None
+    assert before.planned.built_in_traffic is not None
+    assert before.planned.built_in_traffic.max_overload == pytest.approx(0.4)
     (after,) = explain_service(input_of(cluster.settled()), node_proxies=proxies).families
-    assert after.built_in_traffic is None, "Zoneward's controller is at work"
+    assert after.planned.built_in_traffic is None, "Zoneward's controller is at work"
     without = cluster.with_(service=a_service("Auto"))
-    assert explain_service(input_of(without), node_proxies=proxies).families[0].built_in_traffic is None
+    assert explain_service(input_of(without), node_proxies=proxies).families[0].planned.built_in_traffic is None
 
 
 @pytest.mark.parametrize(

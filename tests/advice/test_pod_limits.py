@@ -238,7 +238,7 @@ def test_pods_that_all_have_the_role_of_a_leader_are_no_database() -> None:
 def test_an_explanation_says_what_is_unchecked_only_where_a_fix_changes_pods() -> None:
     proxies = same_proxy_everywhere(ALIKE, ZONEWARD_PROXY)
     (family,) = explain_service(input_of(LOPSIDED, lacking=LACKING), node_proxies=proxies).families
-    assert len(family.unchecked) == 2
+    assert len(family.not_checked) == 2
     balanced = LOPSIDED.with_(pods=stateful({"a": 2, "b": 2, "c": 2}))
     (family,) = explain_service(input_of(balanced, lacking=LACKING), node_proxies=proxies).families
-    assert (family.aim, family.unchecked, family.limits) == (None, (), ())
+    assert (family.aim, family.not_checked, family.limits) == (None, (), ())

@@ -10,15 +10,15 @@ from tests.builders.objects import a_node, a_pod, a_service
 from tests.cli.live_cluster import Cluster
 from tests.cli.running import SAMPLE, Commands
 
-from zoneward.report.explain_json import ExplanationView
+from zoneward.advice.explanation import Explanation
 
 
 @pytest.fixture(scope="module")
 def with_slices(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The sample cluster with slices of the built-in controller, without hints."""
+    from zoneward.advice.json_value import to_json
     from zoneward.cli.options import Options
     from zoneward.cli.planned_services import plan_services
-    from zoneward.report.plan_json import to_json
     from zoneward.report.slice_manifests import slices_document
 
     file = tmp_path_factory.mktemp("slices") / "slices.json"
@@ -54,7 +54,7 @@ def test_no_line_but_a_command_is_wider_than_the_screen(zoneward: Commands) -> N
 
 def test_json_has_the_fields_that_scripts_rely_on(zoneward: Commands, with_slices: Path) -> None:
     out = zoneward("explain", "-f", SAMPLE, "-f", with_slices, "shop/checkout", "-o", "json").out
-    msgspec.json.decode(out, type=ExplanationView)
+    msgspec.json.decode(out, type=Explanation)
     document = json.loads(out)
     (family,) = document["families"]
     assert (document["namespace"], document["service"], family["addressType"]) == ("shop", "checkout", "IPv4")
@@ -141,7 +141,7 @@ def test_what_nodes_measured_stands_beside_what_is_in_force(zoneward: Commands, 
     text = zoneward(*given).out
     assert "MEASURED 68% of 696,459 connections from 22 nodes stayed in their zone, 70% predicted; 1 node does" in text
     assert "worker-b2  eu-central-1b       26,749    19%        67%  19% in its zone, predicted 67%" in text
-    (family,) = msgspec.json.decode(zoneward(*given, "-o", "json").out, type=ExplanationView).families
+    (family,) = msgspec.json.decode(zoneward(*given, "-o", "json").out, type=Explanation).families
     measured = family.measured
     assert measured
     assert (measured.connections, measured.deviating_nodes, len(measured.nodes)) == (696_459, ("worker-b2",), 22)
@@ -199,7 +199,7 @@ def a_database() -> list[dict[str, Any]]:
 
 def explained(zoneward: Commands, *words: str | Path) -> dict[str, Any]:
     document = json.loads(zoneward("explain", "-q", *words, "-o", "json").out)
-    msgspec.convert(document, ExplanationView)
+    msgspec.convert(document, Explanation)
     (family,) = document["families"]
     return dict(family)
 

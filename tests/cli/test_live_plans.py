@@ -10,6 +10,7 @@ import pytest
 import yaml
 from tests.cli.running import SAMPLE
 
+from zoneward.advice.decisions import DecisionDocument, decisions_document
 from zoneward.cli import live_plans
 from zoneward.cli.cluster_input import filter_services
 from zoneward.cli.live_plans import LivePlans
@@ -18,7 +19,6 @@ from zoneward.cli.planned_services import SelectedServices, build_cluster_state,
 from zoneward.client.informer_cache import InformerCache
 from zoneward.client.resources import NODES, PODS, SERVICES, SLICES
 from zoneward.kube.objects import Service
-from zoneward.report.plan_json import DecisionView, decisions_document
 from zoneward.routing.configuration import Configuration
 from zoneward.slices.plan import plan_service
 from zoneward.snapshots.cluster_snapshot import Snapshot
@@ -44,7 +44,7 @@ class Scene:
         self.cache, self.version, self.waits = InformerCache(), 0, 0
         self.options = options or Options()
         self.objects: dict[tuple[str, str, str], Any] = {}
-        self.told: dict[tuple[str, str, str], DecisionView] = {}
+        self.told: dict[tuple[str, str, str], DecisionDocument] = {}
         self.plans = LivePlans(
             self.cache,
             options=self.options,
@@ -94,7 +94,7 @@ class Scene:
         assert not self.plans.is_stale
         return types
 
-    def fresh(self) -> list[DecisionView]:
+    def fresh(self) -> list[DecisionDocument]:
         """What a plan of the same cluster says that was read anew."""
         decoded = [msgspec.json.decode(json.dumps(each), type=RESOURCES[kind].struct)
                    for (kind, *_), each in sorted(self.objects.items(), key=lambda item: item[0])]  # fmt: skip
@@ -119,7 +119,7 @@ class Scene:
             )
             for service in services
         )
-        decisions: list[DecisionView] = decisions_document(plans, now=selected.now())["decisions"]
+        decisions: list[DecisionDocument] = decisions_document(plans, now=selected.now())["decisions"]
         return decisions
 
 

@@ -25,9 +25,9 @@ PRICE: Final = ("--price-per-gb", "0.01USD")
 @pytest.fixture(scope="module")
 def slices(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What the plan of the sample cluster writes."""
+    from zoneward.advice.json_value import to_json
     from zoneward.cli.options import Options
     from zoneward.cli.planned_services import plan_services
-    from zoneward.report.plan_json import to_json
     from zoneward.report.slice_manifests import slices_document
 
     file = tmp_path_factory.mktemp("slices") / "slices.json"

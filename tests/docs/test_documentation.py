@@ -26,7 +26,30 @@ import yaml
 
 from zoneward import sample
 from zoneward.advice import bypass
+from zoneward.advice.decisions import (
+    DecidedZone,
+    DecisionBefore,
+    DecisionDocument,
+    LoadComparison,
+    SkippedService,
+    SliceCounts,
+)
+from zoneward.advice.dropped_traffic import DroppedTraffic
+from zoneward.advice.explanation import (
+    DecidedRule,
+    Explanation,
+    FamilyExplanation,
+    FixChange,
+    FixResult,
+    IgnoringProxy,
+    PlannedTraffic,
+    ServiceTraffic,
+    TrafficInForce,
+    VerifiedFix,
+    ZoneTraffic,
+)
 from zoneward.advice.fixes import FixKind
+from zoneward.advice.honored_traffic import HonoredTraffic, NodeTraffic
 from zoneward.advice.prices import Prices, read_prices
 from zoneward.cli.main import cli
 from zoneward.cli.main import run as cli_run
@@ -41,24 +64,10 @@ from zoneward.meter.meter_configuration import MeterConfiguration, read_meter_co
 from zoneward.proxy import proxy_events
 from zoneward.proxy.proxy_configuration import DEFAULT_PORT, HEALTHZ_PORT, ProxyConfiguration, read_proxy_configuration
 from zoneward.proxy.ruleset.base_rules import RulesetOptions, base_sets
-from zoneward.report.explain_json import (
-    ExplainedMeasurementView,
-    ExplainedNowView,
-    ExplainedPlanView,
-    ExplainedRuleView,
-    ExplainedZoneView,
-    ExplanationView,
-    FamilyExplanationView,
-    FixChangeView,
-    FixResultView,
-    FixView,
-)
-from zoneward.report.plan_json import BeforeView, DecisionView, LoadView, SkippedView, SlicesView, ZoneView
 from zoneward.report.route_report import NodeRoutes, PortRoute
 from zoneward.report.traffic_json import (
     CrossingView,
     MeasuringReportView,
-    ReportNodeView,
     ReportNowView,
     ReportSettingView,
     ServiceReportView,
@@ -208,16 +217,16 @@ def rule_names() -> set[str]:
     found = set()
     for path in SOURCE.rglob("*.py"):
         text = path.read_text()
-        if not re.search(r"\b(?:record|_passes|Rule|NumberAnnotation)\(", text):
+        if not re.search(r"\b(?:record|require|decide|_passes|Rule|NumberAnnotation)\(", text):
             continue
         for node in ast.walk(ast.parse(text)):
             if not isinstance(node, ast.Call) or not node.args:
                 continue
             called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
             first = node.args[0]
-            if called in ("record", "_passes", "Rule") and isinstance(first, ast.Constant):
+            if called in ("record", "require", "decide", "_passes", "Rule") and isinstance(first, ast.Constant):
                 found.add(str(first.value))
-            elif called in ("record", "_passes", "Rule") and isinstance(first, ast.JoinedStr):
+            elif called in ("record", "require", "decide", "_passes", "Rule") and isinstance(first, ast.JoinedStr):
                 assert ast.unparse(first) == "f'gate-{rule}'", "a new kind of rule name: teach this test to find it"
             elif called == "NumberAnnotation":
                 found.add(str(ast.literal_eval(node.args[1])))
@@ -308,12 +317,33 @@ def test_the_commands_page_has_every_command_option_and_value() -> None:
 
 
 VIEWS = (
-    *(DecisionView, ZoneView, SlicesView, BeforeView, LoadView, SkippedView, Rule, ServiceEvent, Condition),
+    *(
+        DecisionDocument,
+        DecidedZone,
+        SliceCounts,
+        DecisionBefore,
+        LoadComparison,
+        SkippedService,
+        Rule,
+        ServiceEvent,
+        Condition,
+    ),
     *(NodeRoutes, PortRoute),
 )
 EXPLANATION_VIEWS = (
-    *(ExplanationView, FamilyExplanationView, ExplainedNowView, ExplainedPlanView, ExplainedZoneView),
-    *(ExplainedRuleView, FixView, FixChangeView, FixResultView, ExplainedMeasurementView),
+    DecidedRule,
+    Explanation,
+    FamilyExplanation,
+    FixChange,
+    FixResult,
+    IgnoringProxy,
+    PlannedTraffic,
+    ServiceTraffic,
+    TrafficInForce,
+    VerifiedFix,
+    ZoneTraffic,
+    HonoredTraffic,
+    DroppedTraffic,
 )
 
 
@@ -330,7 +360,7 @@ def test_the_commands_page_lists_every_field_of_an_explanation() -> None:
 
 def test_the_page_of_report_lists_every_field_of_its_json() -> None:
     views = (
-        *(CrossingView, MeasuringReportView, ReportNodeView, ReportNowView, ReportSettingView, ServiceReportView),
+        *(CrossingView, MeasuringReportView, NodeTraffic, ReportNowView, ReportSettingView, ServiceReportView),
         *(SettingTotalView, ZoneFlowView),
     )
     fields_of_views = {field.encode_name for view in views for field in msgspec.structs.fields(view)}

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 from tests.properties.hostile_objects import KINDS, Object, an_object, hostile, written
 
+from zoneward.advice.decisions import decisions_document
 from zoneward.client.informers import InformerTarget
 from zoneward.client.reflector import Reflector
 from zoneward.client.resources import CACHED_RESOURCES, LEASES, AnyWatchedResource
@@ -27,7 +28,6 @@ from zoneward.proxy.proxy_configuration import ProxyConfiguration
 from zoneward.proxy.ruleset.base_rules import RulesetOptions
 from zoneward.proxy.ruleset.ruleset_options import ruleset_options
 from zoneward.proxy.ruleset.ruleset_state import full_ruleset
-from zoneward.report.plan_json import decisions_document
 from zoneward.routing.configuration import Configuration, FeatureGates
 from zoneward.slices.plan import ServicePlan
 

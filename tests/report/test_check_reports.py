@@ -9,14 +9,12 @@ import jsonschema
 import pytest
 from tests.report.simulated import NASTY
 
-from zoneward.advice.findings.check_cluster import CheckedCluster, NotChecked
+from zoneward.advice.findings.check_cluster import CheckedCluster, NotChecked, count_by_severity
 from zoneward.advice.findings.codes import CLUSTER, CODES, SEVERITIES, Finding, FindingObject
+from zoneward.advice.json_value import to_json
 from zoneward.kube.safe_text import printable
-from zoneward.report.check_json import check_document
-from zoneward.report.check_page import check_page
+from zoneward.report.check_report import check_page, check_table
 from zoneward.report.check_sarif import sarif_document
-from zoneward.report.check_table import check_table, summary
-from zoneward.report.plan_json import to_json
 from zoneward.report.terminal_text import render_text
 
 SCHEMA: Final = Path(__file__).parent / "data" / "sarif-2.1.0-rtm.5.json"
@@ -25,7 +23,7 @@ CONTROLS: Final = "cart\x1b[2J\x07\x9b31m\r\n\u202e"
 
 def checked_of(*findings: Finding, not_checked: tuple[NotChecked, ...] = (), ignored: int = 0) -> CheckedCluster:
     in_order = sorted(findings, key=lambda each: (SEVERITIES.index(each.severity), each.code))
-    return CheckedCluster(tuple(in_order), not_checked, ignored, services=3, nodes=2)
+    return CheckedCluster(tuple(in_order), count_by_severity(findings), ignored, not_checked, services=3, nodes=2)
 
 
 def service_finding(code: str, name: str = "cart", message: str = "why", fix: str = "") -> Finding:
@@ -96,7 +94,7 @@ def test_nothing_in_a_table_steers_the_terminal() -> None:
 
 
 def test_the_json_has_the_shape_that_scripts_rely_on() -> None:
-    document = json.loads(to_json(check_document(EVERYTHING)))
+    document = json.loads(to_json(EVERYTHING))
     assert [each for each in document["findings"] if each["object"]["kind"] == "Cluster"] == [
         {
             "code": "ZW102",
@@ -110,7 +108,7 @@ def test_the_json_has_the_shape_that_scripts_rely_on() -> None:
         }
     ]
     assert document["findings"][-1]["services"] == ["shop/a"]
-    assert document["summary"] == {severity: EVERYTHING.count(severity) for severity in SEVERITIES}
+    assert document["summary"] == EVERYTHING.summary
     assert (document["ignored"], document["notChecked"][0]["codes"]) == (4, ["ZW201", "ZW202"])
 
 
@@ -148,7 +146,7 @@ def parsed(page: str) -> ElementTree.Element:
 
 
 def test_the_page_is_well_formed_and_has_a_row_for_each_finding() -> None:
-    root = parsed(check_page(EVERYTHING, summary=summary(EVERYTHING)))
+    root = parsed(check_page(EVERYTHING))
     rows = [row for body in root.iter("tbody") for row in body.iter("tr")]
     assert len(rows) == len(EVERYTHING.findings)
     ids = [each.get("id") or "" for each in root.iter() if each.get("id")]
@@ -157,9 +155,9 @@ def test_the_page_is_well_formed_and_has_a_row_for_each_finding() -> None:
 
 
 def test_the_page_asks_nobody_for_anything_and_follows_light_and_dark() -> None:
-    page = check_page(EVERYTHING, summary=summary(EVERYTHING))
+    page = check_page(EVERYTHING)
     assert "<script" not in page
     assert "http://" not in page.replace("http-equiv", "")
     assert "https://" not in page
-    assert "@media (prefers-color-scheme: dark)" in page
+    assert "prefers-color-scheme: dark" in page
     assert not {"<", ">", "&"} & set(page.partition("<style>")[2].partition("</style>")[0])

@@ -6,12 +6,12 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 from msgspec.structs import replace
 
+from zoneward.advice.decisions import DecidedZone, DecisionDocument, SliceCounts
 from zoneward.report.decision_changes import DecisionChange, change_json, change_text
-from zoneward.report.plan_json import DecisionView, SlicesView, ZoneView
 from zoneward.routing.rules import Rule
 
 NOW = datetime(2026, 6, 1, 12, 0, 0, 123_456, tzinfo=UTC)
-CART = DecisionView(
+CART = DecisionDocument(
     namespace="shop",
     service="cart",
     address_type="IPv4",
@@ -21,7 +21,7 @@ CART = DecisionView(
     reason="no zone is more than 5 % above",
     reason_code="Enabled",
     endpoints=6,
-    zones={"a": ZoneView(demand=1.0, located=6, consumed=6, expected=6.0, overload=0.0)},
+    zones={"a": DecidedZone(demand=1.0, located=6, consumed=6, expected=6.0, overload=0.0)},
     allocation={"a": {"a": 6}},
     groups=None,
     weights=None,
@@ -31,7 +31,7 @@ CART = DecisionView(
     mean_overload=0.01,
     moved=0,
     now=None,
-    slices=SlicesView(create=0, update=0, delete=0, unchanged=2),
+    slices=SliceCounts(create=0, update=0, delete=0, unchanged=2),
     replaced_slices=(),
     other_slices=(),
     rules=(),
@@ -52,7 +52,7 @@ def test_a_line_has_the_type_the_time_in_utc_and_the_decision_of_a_plan() -> Non
 
 
 REASON = "no zone is more than 5 % above"
-ZONES = {"b": ZoneView(demand=1.0, located=6, consumed=6, expected=6.0, overload=0.0)}
+ZONES = {"b": DecidedZone(demand=1.0, located=6, consumed=6, expected=6.0, overload=0.0)}
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ ZONES = {"b": ZoneView(demand=1.0, located=6, consumed=6, expected=6.0, overload
         (CART, replace(CART, in_zone_traffic=None), "changed shop/cart: in zone 97% > -"),
         (
             CART,
-            replace(CART, slices=SlicesView(create=1, update=2, delete=3, unchanged=0)),
+            replace(CART, slices=SliceCounts(create=1, update=2, delete=3, unchanged=0)),
             "changed shop/cart: slices =2 > +1 ~2 -3",
         ),
         (CART, replace(CART, active=False, reason="too few"), "changed shop/cart: not active: too few"),
@@ -83,5 +83,5 @@ ZONES = {"b": ZoneView(demand=1.0, located=6, consumed=6, expected=6.0, overload
     ],
     ids=["gone", "gone IPv6", "new", "numbers", "dropped", "unknown", "slices", "reason", "zones", "the rest"],
 )
-def test_a_log_says_what_is_different(old: DecisionView | None, new: DecisionView | None, told: str) -> None:
+def test_a_log_says_what_is_different(old: DecisionDocument | None, new: DecisionDocument | None, told: str) -> None:
     assert change_text(DecisionChange(old, new), now=NOW) == f"2026-06-01 12:00:00 {told}"

@@ -8,11 +8,11 @@ from xml.etree import ElementTree
 import pytest
 
 from zoneward import sample
+from zoneward.advice.json_value import to_json
 from zoneward.cli.main import run
 from zoneward.cli.options import Options
 from zoneward.cli.planned_services import plan_services
 from zoneward.report.explain_picture import load_text
-from zoneward.report.plan_json import to_json
 from zoneward.report.slice_manifests import slices_document
 
 WIDEST = 0.8

@@ -7,7 +7,7 @@ import msgspec
 from tests.builders.structs import a_service, nodes_in, pods_in
 from tests.clusters import Cluster
 
-from zoneward.report.plan_json import decisions_document
+from zoneward.advice.decisions import decisions_document
 from zoneward.routing.zone_weights import ZoneWeights
 
 

@@ -1,9 +1,9 @@
 """Who does not follow hints: traffic that goes past the proxies of the nodes, or that they handle in another way."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final
 
+from zoneward.advice.json_value import JsonValue
 from zoneward.advice.service_input import ServiceInput
 from zoneward.kube import names
 from zoneward.kube.objects import Pod, Service
@@ -11,8 +11,7 @@ from zoneward.routing.rules import counted
 from zoneward.routing.selection.endpoint_selection import LOCAL, is_externally_accessible, is_proxied, policies_of
 
 
-@dataclass(frozen=True, slots=True)
-class Bypass:
+class Bypass(JsonValue, frozen=True, gc=False):
     """``what`` is a stable name in kebab case, ``detail`` a sentence for people."""
 
     what: str

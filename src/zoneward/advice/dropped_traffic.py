@@ -5,9 +5,9 @@ internal traffic is Local, and the node of the client has none.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
+from zoneward.advice.json_value import JsonValue, round_part
 from zoneward.kube.objects import (
     Endpoint,
     EndpointSlice,
@@ -29,8 +29,7 @@ _NOT_READY_FIX: Final = "Get its pods ready: kubectl describe says why they are 
 _LOCAL_FIX: Final = "Run a pod on every node, as a DaemonSet does, or set internalTrafficPolicy to Cluster."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DroppedTraffic:
+class DroppedTraffic(JsonValue, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     """What is dropped of the traffic to a Service in one address family.
 
     ``share`` is of all of its traffic, 0 to 1. ``ports`` are those that no endpoint serves while others are served.
@@ -66,7 +65,9 @@ def dropped_traffic(
         if not used:
             return _without_endpoint(slices, unserved)
         if traffic is not None:
-            return DroppedTraffic(share=traffic.dropped, ports=(), reason=_local(used, demand), fix=_LOCAL_FIX)
+            return DroppedTraffic(
+                share=round_part(traffic.dropped), ports=(), reason=_local(used, demand), fix=_LOCAL_FIX
+            )
     if unserved:
         ports = tuple(each.name or str(each.port) for each in unserved)
         return DroppedTraffic(share=0.0, ports=ports, reason=_no_target(unserved), fix=_fix_target(unserved))

@@ -1,20 +1,26 @@
-"""What happens to the traffic of a Service, why, and what to change: everything that ``zoneward explain`` shows."""
+"""What happens to the traffic of a Service, why, and what to change: the document of ``zoneward explain -o json``.
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Final
+Text, page and picture show this document and nothing else.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
 
 from zoneward.advice.bypass import Bypass, bypasses
+from zoneward.advice.decisions import LoadComparison, compared_load
 from zoneward.advice.dropped_traffic import DroppedTraffic, dropped_first, dropped_traffic
-from zoneward.advice.fix_commands import FixSteps, steps_of
-from zoneward.advice.fixes import Fix, aim_of, find_fixes
-from zoneward.advice.honored_traffic import HonoredTraffic, node_traffic
-from zoneward.advice.load_change import LoadChange, PlansBefore, load_change, plans_before
+from zoneward.advice.fix_commands import describe_fix, steps_of
+from zoneward.advice.fixes import Fix, FixKind, Needs, aim_of, find_fixes
+from zoneward.advice.honored_traffic import HonoredTraffic, honored_traffic, node_traffic
+from zoneward.advice.json_value import JsonValue, round_if_any, round_part, round_share, round_shares
+from zoneward.advice.load_change import PlansBefore, load_change, plans_before
 from zoneward.advice.measured_flows import MeasuredFlows
 from zoneward.advice.node_proxies import NodeProxies
 from zoneward.advice.now import CurrentTraffic, ignoring_proxies, traffic_now
 from zoneward.advice.pod_limits import Unchecked, pod_limits
-from zoneward.advice.proxy_kinds import ProxyKind
 from zoneward.advice.service_input import ServiceInput
 from zoneward.kube.adoption_marks import runs_zoneward
 from zoneward.kube.objects import Service
@@ -24,67 +30,182 @@ from zoneward.slices.plan import FamilyPlan
 _STALE: Final = "With slices as planned nothing is dropped: zoneward check shows how those in the cluster differ."
 
 
-@dataclass(frozen=True, slots=True)
-class VerifiedFix:
-    """A fix and how to apply it."""
+class ZoneTraffic(JsonValue, frozen=True, gc=False):
+    """One zone: its share of all traffic, endpoints located there, and what it uses.
 
-    fix: Fix
-    steps: FixSteps
-
-
-@dataclass(frozen=True, slots=True)
-class FamilyExplanation:
-    """One address family of a Service.
-
-    ``now`` is None where no slices are known. ``built_in`` says why
-    the built-in controller, which is the one at work, gives no hints where Zoneward would; ``built_in_traffic`` is what
-    comes of the hints that it gives by CPU, where Zoneward decides by another demand. ``aim`` is what the ``fixes``
-    reach, None where nothing is to be fixed. ``limits`` say which changes of Pods are not possible, and ``unchecked``
-    what such changes depend on and the input does not have; both empty where no fix is looked for, and ``unchecked``
-    where no fix changes Pods. ``load_change`` is None where the cluster was not changed, or no endpoint has traffic
-    before or after. ``measured`` is None where nothing was. ``ignored_by``: the kinds of proxies that ignore what is
-    planned, with the numbers of their nodes. ``drops_now`` and ``would_drop``: what proxies drop with the slices in
-    force, and with those that are planned.
+    ``uses`` counts the endpoints that its proxies select, ``to`` has the shares of its traffic, both by the zone of the
+    endpoints. ``load`` is what an endpoint located there gets on the mean, 1 is fair. ``dropped`` is the share of its
+    own traffic for which there is no endpoint.
     """
 
-    now: CurrentTraffic | None
-    planned: FamilyPlan
+    demand: float
+    located: int
+    consumed: int
+    uses: dict[str, int]
+    to: dict[str, float]
+    in_zone: float | None
+    load: float | None
+    dropped: float
+
+
+class ServiceTraffic(JsonValue, frozen=True, gc=False):
+    """Where the traffic of a Service goes. Figures are None, and ``zones`` empty, for a Service that proxies ignore.
+
+    ``dropped_traffic`` is the share of all traffic for which there is no endpoint; exactly 1 where all of it is
+    dropped.
+    """
+
+    in_zone_traffic: float | None
+    max_overload: float | None
+    dropped_traffic: float | None
+    zones: dict[str, ZoneTraffic]
+
+    @property
+    def served(self) -> bool:
+        """Whether any traffic reaches an endpoint."""
+        return self.dropped_traffic is not None and self.dropped_traffic < 1
+
+
+class TrafficInForce(ServiceTraffic, frozen=True, gc=False):
+    """What the slices in force do. ``proxies`` counts nodes by the kind of their proxy; ``dropped`` is None where
+    nothing is."""
+
+    dropped: DroppedTraffic | None
+    proxies: dict[str, int]
+
+
+class IgnoringProxy(JsonValue, frozen=True, gc=False):
+    """A kind of proxy that ignores what the plan writes, and on how many nodes; ``about`` says what it honors."""
+
+    proxy: str
+    nodes: int
+    about: str
+
+
+class PlannedTraffic(ServiceTraffic, frozen=True, gc=False):
+    """What Zoneward would decide, and what would come of it. ``dropped`` is None where nothing would be dropped.
+
+    ``void``: proxies ignore all of its hints. ``nodes`` counts those from which traffic starts, ``ignored_by`` those
+    with a proxy that ignores what is planned. ``built_in`` is why the built-in controller, where that one is at work,
+    gives no hints and Zoneward would; ``built_in_traffic`` is what comes of its hints where it decides by CPU and
+    Zoneward by another demand.
+
+    ``load`` is absent where no option changes the input; it is None where no endpoint has traffic before or after.
+    """
+
+    approach: str
+    heuristic: str | None
+    active: bool
+    void: bool
+    reason: str
+    reason_code: str
+    dropped: DroppedTraffic | None
+    nodes: int
+    ignored_by: tuple[IgnoringProxy, ...]
     built_in: str | None
+    built_in_traffic: ServiceTraffic | None
+    load: LoadComparison | msgspec.UnsetType | None = msgspec.UNSET
+
+
+class DecidedRule(JsonValue, frozen=True, gc=False):
+    """A rule of the decision; exactly one is ``deciding``, where any is."""
+
+    rule: str
+    passed: bool
+    detail: str
+    deciding: bool
+
+
+class FixChange(JsonValue, frozen=True, gc=False, omit_defaults=True):
+    """One thing to change: Pods in a zone (below 0: fewer), the zone of a node, or a patch of the Service."""
+
+    zone: str | None = None
+    pods: int | None = None
+    node: str | None = None
+    patch: dict[str, Any] | None = None
+
+
+class FixResult(JsonValue, frozen=True, gc=False):
+    """The result of the decision on the changed input."""
+
+    active: bool
+    reason: str
+    in_zone_traffic: float | None
+    max_overload: float
+
+
+class VerifiedFix(JsonValue, frozen=True, gc=False):
+    """A fix and how to apply it. ``pods`` is its cost; ``anywhere``: only the number of Pods counts, not their zones.
+
+    ``volumes_checked`` is false where it moves Pods whose volumes may be bound to their zones.
+    """
+
+    kind: FixKind
+    about: str
+    pods: int
+    anywhere: bool
+    needs: tuple[Needs, ...]
+    changes: tuple[FixChange, ...]
+    result: FixResult
+    commands: tuple[str, ...]
+    notes: tuple[str, ...]
+    volumes_checked: bool
+
+
+class FamilyExplanation(JsonValue, frozen=True, gc=False):
+    """One address family of a Service.
+
+    ``now`` is None where no slices are known. ``aim`` is what fixes reach, None where nothing is to be fixed.
+    ``limits`` say which changes of Pods are no fix, ``not_checked`` what the fixes that change Pods were not checked
+    against. ``measured`` is absent without measurements, and None where they hold no connection.
+    """
+
+    address_type: str
+    now: TrafficInForce | None
+    planned: PlannedTraffic
+    rules: tuple[DecidedRule, ...]
     aim: str | None
     fixes: tuple[VerifiedFix, ...]
-    limits: tuple[str, ...] = ()
-    unchecked: tuple[Unchecked, ...] = ()
-    load_change: LoadChange | None = None
-    measured: HonoredTraffic | None = None
-    built_in_traffic: ExpectedTraffic | None = None
-    ignored_by: tuple[tuple[ProxyKind, int], ...] = ()
-    drops_now: DroppedTraffic | None = None
-    would_drop: DroppedTraffic | None = None
+    limits: tuple[str, ...]
+    not_checked: tuple[Unchecked, ...]
+    bypassed_by: tuple[Bypass, ...]
+    measured: HonoredTraffic | msgspec.UnsetType | None = msgspec.UNSET
 
     @property
     def dropped(self) -> DroppedTraffic | None:
         """What comes before everything else about the Service."""
-        return dropped_first(self.drops_now, self.would_drop)
+        return dropped_first(self.now.dropped if self.now is not None else None, self.planned.dropped)
+
+    @property
+    def traffic_now(self) -> ServiceTraffic | None:
+        """None where nothing is known, and for a Service that proxies ignore."""
+        return self.now if self.now is not None and self.now.zones else None
+
+    @property
+    def traffic_planned(self) -> ServiceTraffic | None:
+        """None for a Service that proxies ignore."""
+        return self.planned if self.planned.zones else None
 
     @property
     def changes_nothing(self) -> bool:
         """Whether traffic goes the same way now and as planned, in a cluster that no option changes."""
-        now, planned = self.now.traffic if self.now is not None else None, self.planned.traffic
-        if now is None or planned is None or self.load_change is not None:
+        now, planned = self.traffic_now, self.traffic_planned
+        if now is None or planned is None or self.planned.load:
             return False
         return now.zones == planned.zones and now.max_overload == planned.max_overload
 
 
-@dataclass(frozen=True, slots=True)
-class Explanation:
-    """A Service with all its address families, none for an ExternalName. ``is_changed``: options change the cluster;
-    ``is_measured``: there are measurements."""
+class Explanation(JsonValue, frozen=True, gc=False):
+    """A Service with all its address families; none for an ExternalName."""
 
-    service: Service
+    namespace: str
+    service: str
     families: tuple[FamilyExplanation, ...]
     bypassed_by: tuple[Bypass, ...]
-    is_changed: bool = False
-    is_measured: bool = False
+
+    @property
+    def name(self) -> str:
+        return f"{self.namespace}/{self.service}"
 
 
 def explain_service(
@@ -97,104 +218,130 @@ def explain_service(
 ) -> Explanation:
     """Explain one Service. ``actual`` is the Service as it is in the cluster where ``given`` has another setting,
     ``unchanged`` the same in the cluster as it was read where ``given`` is in a changed one. ``node_proxies`` are those
-    of the cluster as it was read. ``measured``: what nodes counted, to stand beside what is in force.
+    of the cluster as it was read. ``measured``: what nodes counted, to be shown beside what is in force.
     """
     read = unchanged or given
+    service = actual or given.service
     state = read.cluster_state
     now = traffic_now(
-        actual or given.service,
-        slices=read.slices,
-        demand=state.demand,
-        node_proxies=node_proxies,
-        gates=state.configuration.gates,
+        service, slices=read.slices, demand=state.demand, node_proxies=node_proxies, gates=state.configuration.gates
     )
-    before = plans_before([unchanged.plan]) if unchanged is not None else {}
-    honored = _honored(read, actual or given.service, measured) if measured is not None else {}
-    families = tuple(
-        _family(
-            given,
-            family,
-            now.get(family.address_type),
-            before,
-            honored.get(family.address_type),
-            drops_now=_dropped_now(actual or given.service, family.address_type, read, now),
-            node_proxies=node_proxies,
-        )
-        for family in given.plan.families
-    )
-    return Explanation(
-        given.service,
-        families,
-        bypasses(given),
-        is_changed=unchanged is not None,
-        is_measured=measured is not None,
-    )
-
-
-def _honored(read: ServiceInput, service: Service, measured: MeasuredFlows) -> dict[str, HonoredTraffic]:
-    """By address type."""
-    name = service.metadata.namespace, service.metadata.name
-    return {
-        family: HonoredTraffic(
-            node_traffic(
-                service,
+    before = plans_before([unchanged.plan]) if unchanged is not None else None
+    honored = _honored(read, service, measured) if measured is not None else {}
+    bypassed_by = bypasses(given)
+    families = []
+    for family in given.plan.families:
+        address_type = family.address_type
+        families.append(
+            _family(
+                given,
                 family,
-                flows.connections,
-                zone_of=measured.zone_of,
-                slices=read.slices,
-                cluster_state=read.cluster_state,
+                now=_in_force(service, address_type, read, now),
+                planned=_planned(given, family, before, node_proxies),
+                bypassed_by=bypassed_by,
+                measured=msgspec.UNSET if measured is None else honored.get(address_type),
             )
         )
-        for (*key, family), flows in measured.services.items()
-        if tuple(key) == name
-    }
+    meta = given.service.metadata
+    return Explanation(meta.namespace, meta.name, tuple(families), bypassed_by)
 
 
 def _family(
     given: ServiceInput,
     family: FamilyPlan,
-    now: CurrentTraffic | None,
-    before: PlansBefore,
-    measured: HonoredTraffic | None,
     *,
-    drops_now: DroppedTraffic | None,
-    node_proxies: NodeProxies,
+    now: TrafficInForce | None,
+    planned: PlannedTraffic,
+    bypassed_by: tuple[Bypass, ...],
+    measured: HonoredTraffic | msgspec.UnsetType | None,
 ) -> FamilyExplanation:
+    if now is not None and now.dropped is not None and planned.dropped is None:
+        now = replace(now, dropped=replace(now.dropped, fix=_STALE))
     aim = aim_of(family)
-    would_drop = dropped_traffic(family.service, family.slices, family.traffic, family.cluster_state.demand)
-    if drops_now is not None and would_drop is None:
-        drops_now = replace(drops_now, fix=_STALE)
     fixes = find_fixes(given, family.address_type)
     limits = pod_limits(given, family.address_type)
-    built_in = _as_built_in(given, family)
-    state = family.cluster_state
     return FamilyExplanation(
+        address_type=family.address_type,
         now=now,
-        planned=family,
-        built_in=built_in.decision.message if built_in is not None and not built_in.decision.active else None,
+        planned=planned,
+        rules=tuple(
+            DecidedRule(rule.rule, rule.passed, rule.detail, index == family.decision.deciding)
+            for index, rule in enumerate(family.decision.rules)
+        ),
         aim=aim.about if aim is not None else None,
-        fixes=tuple(VerifiedFix(fix, steps_of(fix, given, family.address_type)) for fix in fixes),
+        fixes=tuple(_fix(fix, given, family.address_type) for fix in fixes),
         limits=limits.reasons if aim is not None and not aim.only_served else (),
-        unchecked=limits.unchecked if any(fix.change.pods for fix in fixes) else (),
-        load_change=load_change(family, before),
-        measured=measured if measured is not None and measured.nodes else None,
-        drops_now=drops_now,
-        ignored_by=ignoring_proxies(family, node_proxies),
-        would_drop=would_drop,
-        built_in_traffic=built_in.traffic
-        if built_in is not None and built_in.decision.active and state.decision_demand() is not state.by_cpu
-        else None,
+        not_checked=limits.unchecked if any(fix.change.pods for fix in fixes) else (),
+        bypassed_by=bypassed_by,
+        measured=measured,
     )
 
 
-def _dropped_now(
+# --- now --------------------------------------------------------------------------------------------------------------
+
+
+def _in_force(
     service: Service, address_type: str, read: ServiceInput, now: Mapping[str, CurrentTraffic]
-) -> DroppedTraffic | None:
-    """What proxies drop with the slices as they were read; None where there are none."""
-    if address_type not in now:
+) -> TrafficInForce | None:
+    """What proxies do with the slices as they were read; None where there are none."""
+    current = now.get(address_type)
+    if current is None:
         return None
-    slices = [each for each in read.slices if each.address_type == address_type]
-    return dropped_traffic(service, slices, now[address_type].traffic, read.cluster_state.demand)
+    slices = [slice_ for slice_ in read.slices if slice_.address_type == address_type]
+    return TrafficInForce(
+        *_figures(current.traffic),
+        dropped=dropped_traffic(service, slices, current.traffic, read.cluster_state.demand),
+        proxies=dict(current.proxies),
+    )
+
+
+def _honored(read: ServiceInput, service: Service, measured: MeasuredFlows) -> dict[str, HonoredTraffic]:
+    """By address type, where any connection was counted."""
+    name = service.metadata.namespace, service.metadata.name
+    by_family = {
+        family: node_traffic(
+            service,
+            family,
+            flows.connections,
+            zone_of=measured.zone_of,
+            slices=read.slices,
+            cluster_state=read.cluster_state,
+        )
+        for (*key, family), flows in measured.services.items()
+        if tuple(key) == name
+    }
+    return {family: honored_traffic(nodes) for family, nodes in by_family.items() if nodes}
+
+
+# --- planned ----------------------------------------------------------------------------------------------------------
+
+
+def _planned(
+    given: ServiceInput, family: FamilyPlan, before: PlansBefore | None, node_proxies: NodeProxies
+) -> PlannedTraffic:
+    decision, state = family.decision, family.cluster_state
+    built_in = _as_built_in(given, family)
+    refused = built_in is not None and not built_in.decision.active
+    by_other_demand = state.decision_demand() is not state.by_cpu
+    return PlannedTraffic(
+        *_figures(family.traffic),
+        approach=decision.approach,
+        heuristic=decision.heuristic,
+        active=decision.active,
+        void=family.void_hints is not None,
+        reason=decision.message,
+        reason_code=decision.reason,
+        dropped=dropped_traffic(family.service, family.slices, family.traffic, state.demand),
+        nodes=len(state.demand.nodes),
+        ignored_by=tuple(
+            IgnoringProxy(kind.title, nodes, kind.about) for kind, nodes in ignoring_proxies(family, node_proxies)
+        ),
+        built_in=built_in.decision.message if built_in is not None and refused else None,
+        built_in_traffic=ServiceTraffic(*_figures(built_in.traffic))
+        if built_in is not None and not refused and built_in.traffic is not None and by_other_demand
+        else None,
+        load=msgspec.UNSET if before is None else compared_load(load_change(family, before)),
+    )
 
 
 def _as_built_in(given: ServiceInput, family: FamilyPlan) -> FamilyPlan | None:
@@ -206,3 +353,59 @@ def _as_built_in(given: ServiceInput, family: FamilyPlan) -> FamilyPlan | None:
     ):
         return None
     return given.as_upstream().family(family.address_type)
+
+
+def _figures(
+    traffic: ExpectedTraffic | None,
+) -> tuple[float | None, float | None, float | None, dict[str, ZoneTraffic]]:
+    """The fields of `ServiceTraffic`."""
+    if traffic is None:
+        return None, None, None, {}
+    zones = {
+        zone: ZoneTraffic(
+            demand=round_share(found.demand),
+            located=found.located,
+            consumed=found.consumed,
+            uses=dict(found.selected),
+            to=round_shares(found.to),
+            in_zone=round_if_any(found.in_zone),
+            load=round_if_any(found.load),
+            dropped=round_part(found.dropped),
+        )
+        for zone, found in traffic.zones.items()
+    }
+    return round_if_any(traffic.in_zone), round_share(traffic.max_overload), round_part(traffic.dropped), zones
+
+
+# --- fixes ------------------------------------------------------------------------------------------------------------
+
+
+def _fix(fix: Fix, given: ServiceInput, address_type: str) -> VerifiedFix:
+    traffic, decision = fix.family.traffic, fix.family.decision
+    assert traffic is not None, "a fix is verified by its traffic"
+    steps = steps_of(fix, given, address_type)
+    return VerifiedFix(
+        kind=fix.kind,
+        about=describe_fix(fix),
+        pods=fix.pods,
+        anywhere=fix.wherever,
+        needs=fix.needs,
+        changes=tuple(_changes(fix)),
+        result=FixResult(
+            active=decision.active,
+            reason=decision.message,
+            in_zone_traffic=round_if_any(traffic.in_zone),
+            max_overload=round_share(traffic.max_overload),
+        ),
+        commands=steps.commands,
+        notes=steps.notes,
+        volumes_checked=not fix.may_be_bound,
+    )
+
+
+def _changes(fix: Fix) -> Iterable[FixChange]:
+    change = fix.change
+    yield from (FixChange(zone=zone, pods=pods) for zone, pods in sorted(change.pods.items()))
+    yield from (FixChange(node=node, zone=zone) for node, zone in sorted(change.zone_of_node.items()))
+    if change.service_patch:
+        yield FixChange(patch=dict(change.service_patch))

@@ -17,7 +17,7 @@ from zoneward.kube import names
 from zoneward.kube.adoption_marks import effective_selector
 from zoneward.kube.objects import Service
 from zoneward.kube.workload_objects import StatefulSet, replicas_of
-from zoneward.routing.rules import counted
+from zoneward.routing.rules import counted, listed
 
 DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
 """A ReplicaSet removes the Pods with the lowest cost first."""
@@ -59,6 +59,49 @@ def steps_of(fix: Fix, given: ServiceInput, address_type: str) -> FixSteps:
     if not all(commands):
         return FixSteps((), (*notes, "there is no command: the name of an object begins with a dash"))
     return FixSteps(tuple(commands), tuple(notes))
+
+
+def describe_fix(fix: Fix) -> str:
+    """``2 more Pods in eu-1b``, ``trafficDistribution: PreferSameZone``."""
+    change = fix.change
+    match fix.kind:
+        case "label-node":
+            nodes = tuple(sorted(change.zone_of_node))
+            where = "in any zone" if fix.among else f"in {', '.join(sorted(set(change.zone_of_node.values())))}"
+            return f"zone label for {counted(len(nodes), 'node')} {where}: {listed(nodes)}"
+        case "setting":
+            return f"{_setting(fix)}{f', and {_spread(fix)}' if change.pods else ''}"
+        case "threshold":
+            return fix.threshold or ""
+        case "spread":
+            return _spread(fix)
+        case "move-pods":
+            removed = {zone: -pods for zone, pods in change.pods.items() if pods < 0}
+            added = {zone: pods for zone, pods in change.pods.items() if pods > 0}
+            return f"move {counted(change.moved_pods, 'Pod')} out of {_by_zone(removed)} to {_by_zone(added)}"
+    word = "more" if fix.pods > 0 else "fewer"
+    pods = {zone: abs(pods) for zone, pods in change.pods.items()}
+    where = "in whichever zone" if fix.wherever else f"in {_by_zone(pods)}"
+    return f"{counted(abs(fix.pods), f'{word} Pod')} {where}"
+
+
+def _setting(fix: Fix) -> str:
+    spec = fix.change.service_patch.get("spec") or {}
+    for field in ("internalTrafficPolicy", "trafficDistribution"):
+        if spec.get(field):
+            return f"{field}: {spec[field]}"
+    annotations = (fix.change.service_patch.get("metadata") or {}).get("annotations") or {}
+    return ", ".join(f"{name.rpartition('/')[2]}: {value}" for name, value in annotations.items() if value is not None)
+
+
+def _spread(fix: Fix) -> str:
+    more = f"{counted(fix.pods, 'more Pod')}, " if fix.pods > 0 else ""
+    return f"{more}Pods spread evenly over the zones"
+
+
+def _by_zone(pods: Mapping[str, int]) -> str:
+    """The zone, or each zone with its number of Pods."""
+    return ", ".join((zone or "no zone") + (f" ({count})" if len(pods) > 1 else "") for zone, count in pods.items())
 
 
 def located_after(change: Change, given: ServiceInput, address_type: str) -> dict[str, int]:

@@ -7,10 +7,10 @@ session affinity are not judged: their connections are not independent of each o
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from math import sqrt
 from typing import Final
 
+from zoneward.advice.json_value import JsonValue, round_share, round_shares
 from zoneward.kube.objects import EndpointSlice, Service
 from zoneward.routing.demand import NodeDemand
 from zoneward.routing.selection.endpoint_selection import Consumer
@@ -23,65 +23,58 @@ STANDARD_ERRORS: Final = 4
 TOLERANCE: Final = 0.05
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeTraffic:
+class NodeTraffic(JsonValue, frozen=True, gc=False, kw_only=True):
     """The connections from one node to one Service in one family.
 
     ``measured`` and ``predicted`` have the shares by the zone of the endpoint; ``predicted`` is None where nothing can
-    be predicted. ``deviates`` is the zone whose share differs the most where that is more than chance explains, else
-    None; ``""`` is the unknown zone.
+    be predicted. ``in_zone`` and ``predicted_in_zone`` are the shares that stay in the node's own zone; None where that
+    is unknown. ``deviates`` is the zone whose share differs the most where that is more than random variation explains,
+    else None; ``""`` is the unknown zone.
     """
 
     node: str
     zone: str
     connections: int
-    measured: Mapping[str, float]
-    predicted: Mapping[str, float] | None
+    in_zone: float | None
+    predicted_in_zone: float | None
+    measured: dict[str, float]
+    predicted: dict[str, float] | None
     deviates: str | None
 
-    @property
-    def in_zone(self) -> float | None:
-        """None where nobody knows the zone of the node."""
-        return self.measured.get(self.zone, 0.0) if self.zone else None
 
-    @property
-    def predicted_in_zone(self) -> float | None:
-        if self.predicted is None or not self.zone:
-            return None
-        return self.predicted.get(self.zone, 0.0)
+class HonoredTraffic(JsonValue, frozen=True, gc=False):
+    """One Service in one family, by node.
 
+    ``in_zone`` is the share that stayed in its zone, of the connections from known zones, and ``predicted_in_zone`` the
+    share that should have stayed, of the connections of nodes with a prediction; None without any.
+    """
 
-@dataclass(frozen=True, slots=True)
-class HonoredTraffic:
-    """One Service in one family, by node. Shares are of the connections of all nodes."""
-
+    connections: int
+    in_zone: float | None
+    predicted_in_zone: float | None
+    deviating_nodes: tuple[str, ...]
     nodes: tuple[NodeTraffic, ...]
 
-    @property
-    def connections(self) -> int:
-        return sum(each.connections for each in self.nodes)
+    def first(self, count: int) -> tuple[NodeTraffic, ...]:
+        """At most ``count`` nodes: those that deviate first, then those with the most connections."""
+        return tuple(sorted(self.nodes, key=lambda node: (node.deviates is None, -node.connections))[:count])
 
-    @property
-    def in_zone(self) -> float | None:
-        """The share that stayed in its zone, of the connections from known zones; None without any."""
-        known = [(each.connections, share) for each in self.nodes if (share := each.in_zone) is not None]
-        total = sum(number for number, _ in known)
-        return sum(number * share for number, share in known) / total if total else None
 
-    @property
-    def predicted_in_zone(self) -> float | None:
-        """The share that should have stayed, of the connections of nodes of which something is predicted."""
-        judged = [(each.connections, share) for each in self.nodes if (share := each.predicted_in_zone) is not None]
-        total = sum(number for number, _ in judged)
-        return sum(number * share for number, share in judged) / total if total else None
+def honored_traffic(nodes: Sequence[NodeTraffic]) -> HonoredTraffic:
+    """The nodes of one Service together, each with its connections as weight."""
+    return HonoredTraffic(
+        connections=sum(node.connections for node in nodes),
+        in_zone=_weighted_share((node.connections, node.in_zone) for node in nodes),
+        predicted_in_zone=_weighted_share((node.connections, node.predicted_in_zone) for node in nodes),
+        deviating_nodes=tuple(node.node for node in nodes if node.deviates is not None),
+        nodes=tuple(nodes),
+    )
 
-    @property
-    def deviating(self) -> tuple[NodeTraffic, ...]:
-        return tuple(each for each in self.nodes if each.deviates is not None)
 
-    def most_telling(self, number: int) -> tuple[NodeTraffic, ...]:
-        """Some nodes: those that deviate first, then those with the most connections."""
-        return tuple(sorted(self.nodes, key=lambda each: (each.deviates is None, -each.connections))[:number])
+def _weighted_share(shares: Iterable[tuple[int, float | None]]) -> float | None:
+    known = [(connections, share) for connections, share in shares if share is not None]
+    total = sum(connections for connections, _ in known)
+    return round_share(sum(connections * share for connections, share in known) / total) if total else None
 
 
 def node_traffic(
@@ -97,28 +90,31 @@ def node_traffic(
 
     ``zone_of`` has their zones. ``slices`` are all that name the Service, as they are in the cluster.
     """
-    predictions = _Predictions(service, [each for each in slices if each.address_type == address_type], cluster_state)
-    found = []
+    predictions = _Predictions(
+        service, [slice_ for slice_ in slices if slice_.address_type == address_type], cluster_state
+    )
+    nodes = []
     for node, to in sorted(connections.items()):
         total = sum(to.values())
         if not total:
             continue
         zone = zone_of.get(node) or ""
-        measured = {end: number / total for end, number in sorted(to.items())}
+        measured = {end: count / total for end, count in sorted(to.items())}
         predicted = predictions.on(node, zone)
-        found.append(
+        judged = predicted is not None and service.spec.session_affinity != "ClientIP"
+        nodes.append(
             NodeTraffic(
                 node=node,
                 zone=zone,
                 connections=total,
-                measured=measured,
-                predicted=predicted,
-                deviates=None
-                if predicted is None or service.spec.session_affinity == "ClientIP"
-                else _deviating_zone(measured, predicted, total),
+                in_zone=round_share(measured.get(zone, 0.0)) if zone else None,
+                predicted_in_zone=round_share(predicted.get(zone, 0.0)) if zone and predicted is not None else None,
+                measured=round_shares(measured),
+                predicted=None if predicted is None else round_shares(predicted),
+                deviates=_deviating_zone(measured, predicted, total) if judged and predicted is not None else None,
             )
         )
-    return tuple(found)
+    return tuple(nodes)
 
 
 def _deviating_zone(measured: Mapping[str, float], predicted: Mapping[str, float], total: int) -> str | None:

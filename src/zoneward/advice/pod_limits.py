@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from zoneward.advice.changed_cluster import NO_ZONE
+from zoneward.advice.json_value import JsonValue
 from zoneward.advice.schedulable_zones import MOST_ORDINALS, SchedulableZones, claims_of, keeps_together
 from zoneward.advice.service_input import ServiceInput
 from zoneward.advice.workloads import UNKNOWN_WORKLOAD, Workload, makes
@@ -21,9 +22,8 @@ _MORE_ORDINALS: Final = 500
 """Claims that earlier Pods may have left behind."""
 
 
-@dataclass(frozen=True, slots=True)
-class Unchecked:
-    """Something that fixes depend on and that the input does not say, with the reason in a phrase."""
+class Unchecked(JsonValue, frozen=True, gc=False):
+    """Something that fixes which change Pods depend on, and in a phrase why the input does not say it."""
 
     what: str
     reason: str

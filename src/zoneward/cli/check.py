@@ -67,24 +67,20 @@ def command(
         checked = check_cluster(view_cluster(selected, options), ignored=rules)
     print_notes(options, selected.notes)
     if output == "table":
-        from zoneward.report.check_table import check_table
+        from zoneward.report.check_report import check_table
         from zoneward.report.terminal_text import render_text
 
         text = render_text(check_table(checked, top=top), color=wants_color(options), width=table_width(), crop=False)
         click.echo(text, nl=False, color=True)
     elif output == "html":
-        from zoneward.report.check_page import check_page
-        from zoneward.report.check_table import summary
+        from zoneward.report.check_report import check_page
 
-        sys.stdout.buffer.write(check_page(checked, summary=summary(checked)).encode())
+        sys.stdout.buffer.write(check_page(checked).encode())
     else:
-        from zoneward.report.plan_json import to_json
+        from zoneward.advice.json_value import to_json
+        from zoneward.report.check_sarif import sarif_document
 
-        if output == "json":
-            from zoneward.report.check_json import check_document as document
-        else:
-            from zoneward.report.check_sarif import sarif_document as document
-        sys.stdout.buffer.write(to_json(document(checked)))
+        sys.stdout.buffer.write(to_json(checked if output == "json" else sarif_document(checked)))
     return int(fail_on is not None and checked.has_at_least(fail_on))
 
 
@@ -102,7 +98,7 @@ def _ignored(text: str) -> "Ignored":
         return Ignored(code)
     if not (slash and namespace and name) or "/" in name:
         raise InputError("--ignore", f"expected CODE:NAMESPACE/SERVICE, got {text!r}")
-    return Ignored(code, (namespace, name))
+    return Ignored(code, service)
 
 
 def view_cluster(selected: "SelectedServices", options: Options) -> "ClusterView":

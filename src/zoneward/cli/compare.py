@@ -97,8 +97,8 @@ def _compare(options: Options, *, only: tuple[str, ...], sort: str | None, top: 
             table = render_text(parts.for_terminal(width), color=wants_color(options), width=width)
             click.echo(table, nl=False, color=True)
     elif output == "json":
+        from zoneward.advice.json_value import to_json
         from zoneward.report.comparison_report import comparison_document
-        from zoneward.report.plan_json import to_json
 
         sys.stdout.buffer.write(to_json(comparison_document(shown, totals, request.abilities, proxies=request.proxies)))
     else:

@@ -157,7 +157,8 @@ def _run(options: DaemonOptions, *, is_upstream: bool) -> int:
     from zoneward.daemon.program import run_program
 
     async def work(stop: "asyncio.Event") -> None:
-        from zoneward.report.plan_json import decisions_document, to_json
+        from zoneward.advice.decisions import decisions_document
+        from zoneward.advice.json_value import to_json
 
         program = module.ControllerProgram(
             access,

@@ -56,10 +56,9 @@ def command(*, options: Options, output: str, measured_in: tuple[str, ...], wind
         text = explanation_text(explanation, width=table_width(), color=wants_color(options))
         click.echo(text, nl=False, color=True)
     elif output == "json":
-        from zoneward.report.explain_json import explanation_document
-        from zoneward.report.plan_json import to_json
+        from zoneward.advice.json_value import to_json
 
-        sys.stdout.buffer.write(to_json(explanation_document(explanation)))
+        sys.stdout.buffer.write(to_json(explanation))
     else:
         from zoneward.report.explain_page import explanation_page
         from zoneward.report.explain_picture import explanation_picture

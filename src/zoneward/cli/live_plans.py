@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import click
 
+from zoneward.advice.decisions import DecisionDocument, decisions_document
 from zoneward.advice.node_proxies import NodeProxies
 from zoneward.advice.now import CurrentTraffic, traffic_now
 from zoneward.cli.known_demand import NO_PARTS, ServiceParts
@@ -17,7 +18,6 @@ from zoneward.client.resources import LiveNode, object_key_of
 from zoneward.kube.label_selector import parse_selector
 from zoneward.kube.objects import ObjectKey, Service, node_zone
 from zoneward.report.decision_changes import DecisionChange
-from zoneward.report.plan_json import DecisionView, decisions_document
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.demand import changes_demand
 from zoneward.slices.cluster_state import ClusterState
@@ -62,7 +62,7 @@ class LivePlans:
         self._nodes_changed = True
         self._demand_changed = True
         self._plans: dict[ObjectKey, ServicePlan] = {}
-        self._views: dict[ObjectKey, tuple[DecisionView, ...]] = {}
+        self._views: dict[ObjectKey, tuple[DecisionDocument, ...]] = {}
         self.now: dict[ObjectKey, dict[str, CurrentTraffic]] = {}
         """What the slices in force do, by Service and address type."""
         self.proxy_objects = ProxyObjects()
@@ -194,7 +194,7 @@ class LivePlans:
         return _changes(before, after)
 
 
-def _changes(before: tuple[DecisionView, ...], after: tuple[DecisionView, ...]) -> list[DecisionChange]:
+def _changes(before: tuple[DecisionDocument, ...], after: tuple[DecisionDocument, ...]) -> list[DecisionChange]:
     old = {view.address_type: view for view in before}
     new = {view.address_type: view for view in after}
     return [

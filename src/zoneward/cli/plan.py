@@ -58,7 +58,8 @@ def command(*, options: Options, output: str, watch: bool, measured_in: tuple[st
     now = {} if output in ("yaml", "slices-json") else planned.now()
     print_notes(options, [*planned.notes, *measured_notes])
     if output == "json":
-        from zoneward.report.plan_json import decisions_document, to_json
+        from zoneward.advice.decisions import decisions_document
+        from zoneward.advice.json_value import to_json
 
         _write(to_json(decisions_document(plans, now=now, measured=measured, zones=demand.zones, before=before)))
     elif output in ("table", "wide", "html"):
@@ -82,7 +83,7 @@ def command(*, options: Options, output: str, watch: bool, measured_in: tuple[st
             table = render_text(parts.for_terminal(width), color=wants_color(options), width=width)
             click.echo(table, nl=False, color=True)
     else:
-        from zoneward.report.plan_json import to_json
+        from zoneward.advice.json_value import to_json
         from zoneward.report.slice_manifests import slices_document, to_yaml, warn_before_applying
 
         document: Any = slices_document(plans)

@@ -122,7 +122,7 @@ def command(
         node_traffic=_node_traffic(request.selected, measured),
     )
     if output == "json":
-        from zoneward.report.plan_json import to_json
+        from zoneward.advice.json_value import to_json
         from zoneward.report.traffic_json import report_document
 
         sys.stdout.buffer.write(to_json(report_document(report)))

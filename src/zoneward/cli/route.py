@@ -33,8 +33,8 @@ def command(*, options: Options, node: str, as_is: bool, output: str) -> None:
     """
     if as_is:
         options.changes.refuse("expected no --as-is with it: the slices in the snapshot know nothing of the change")
+    from zoneward.advice.json_value import to_json
     from zoneward.cli.planned_services import plan_services
-    from zoneward.report.plan_json import to_json
     from zoneward.report.route_report import route_table
 
     planned = plan_services(options)
@@ -57,10 +57,10 @@ def node_routes(planned: "PlannedServices", *, node: str, as_is: bool) -> "NodeR
     """
     import msgspec
 
+    from zoneward.advice.json_value import round_share
     from zoneward.advice.load_change import load_change, plans_before
     from zoneward.cli.cluster_input import find_node
     from zoneward.kube.objects import node_zone
-    from zoneward.report.plan_json import round_share
     from zoneward.report.route_report import NodeRoutes, PortRoute
     from zoneward.routing.selection.endpoint_selection import (
         endpoints_of_port,

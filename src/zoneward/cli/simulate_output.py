@@ -126,7 +126,7 @@ def _text(options: "SimulationOptions", simulation: Simulation) -> str:
         table = simulation_table(simulation, width=_WIDEST)
         return render_text(table, color=wants_color(options.shared) and options.to is None, width=_WIDEST)
     if options.form == "json":
-        from zoneward.report.plan_json import to_json
+        from zoneward.advice.json_value import to_json
 
         return to_json(simulation_document(simulation)).decode()
     if options.form == "csv":

@@ -1,7 +1,7 @@
 """Findings as SARIF 2.1.0 (``check -o sarif``), which code scanning services and editors read.
 
-A finding is about an object of a cluster and not about a line of a file, so that its place is a logical location. Many
-readers insist on a file as well: they get one that is called like the object, ``Service/shop/cart``.
+A finding is about an object of a cluster and not about a line of a file, so it has a logical location. Many readers
+need a file, too: they get one with the name of the object, ``Service/shop/cart``.
 """
 
 from typing import Any, Final
@@ -18,7 +18,7 @@ _LEVELS: Final[dict[Severity, str]] = {"error": "error", "warning": "warning", "
 
 def sarif_document(checked: CheckedCluster) -> dict[str, Any]:
     """A log with one run, which has all codes as rules, and what could not be checked as notifications."""
-    index = {code: number for number, code in enumerate(CODES)}
+    index = {code: position for position, code in enumerate(CODES)}
     return {
         "version": VERSION,
         "runs": [
@@ -27,17 +27,18 @@ def sarif_document(checked: CheckedCluster) -> dict[str, Any]:
                 "invocations": [
                     {
                         "executionSuccessful": True,
-                        "toolExecutionNotifications": [_notification(each) for each in checked.not_checked],
+                        "toolExecutionNotifications": [_notification(missing) for missing in checked.not_checked],
                     }
                 ],
-                "results": [_result(each, index[each.code]) for each in checked.findings],
+                "results": [_result(finding, index[finding.code]) for finding in checked.findings],
             }
         ],
     }
 
 
-def _notification(found: NotChecked) -> dict[str, Any]:
-    return {"level": "note", "message": {"text": printable(f"not checked: {', '.join(found.codes)}: {found.reason}")}}
+def _notification(missing: NotChecked) -> dict[str, Any]:
+    text = f"not checked: {', '.join(missing.codes)}: {missing.reason}"
+    return {"level": "note", "message": {"text": printable(text)}}
 
 
 def _rules() -> list[dict[str, Any]]:
@@ -53,8 +54,8 @@ def _rules() -> list[dict[str, Any]]:
 
 
 def _result(finding: Finding, rule: int) -> dict[str, Any]:
-    place = _place(finding.object)
-    location = {"name": printable(finding.object.name or finding.object.kind), "fullyQualifiedName": place}
+    uri = _uri(finding.object)
+    location = {"name": printable(finding.object.name or finding.object.kind), "fullyQualifiedName": uri}
     return {
         "ruleId": finding.code,
         "ruleIndex": rule,
@@ -62,15 +63,15 @@ def _result(finding: Finding, rule: int) -> dict[str, Any]:
         "message": {"text": printable(f"{finding.object}: {finding.message}. Fix: {finding.fix}")},
         "locations": [
             {
-                "physicalLocation": {"artifactLocation": {"uri": place}},
+                "physicalLocation": {"artifactLocation": {"uri": uri}},
                 "logicalLocations": [{**location, "kind": "resource"}],
             }
         ],
-        "partialFingerprints": {"codeAndObject/v1": f"{finding.code}/{place}"},
+        "partialFingerprints": {"codeAndObject/v1": f"{finding.code}/{uri}"},
     }
 
 
-def _place(about: FindingObject) -> str:
-    """``Service/shop/cart``, as a relative URI. No part of it leads upwards."""
+def _uri(about: FindingObject) -> str:
+    """``Service/shop/cart``, as a relative URI. No part of it leads to a parent folder."""
     parts = (part for part in (about.kind, about.namespace, about.name) if part)
     return "/".join(quote(part, safe="", errors="replace") if part.strip(".") else "_" for part in parts)

@@ -9,9 +9,9 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from zoneward.advice.dropped_traffic import format_dropped
+from zoneward.advice.json_value import JsonValue, round_if_any, round_share
 from zoneward.advice.recommendations import ClusterAbilities, InForce, Recommendation, familiarity
 from zoneward.kube.safe_text import safe_csv_cell
-from zoneward.report.plan_json import JsonView, round_if_any, round_share
 from zoneward.report.plan_table import CLUSTER_WIDE, short_reason
 from zoneward.report.table_parts import TableParts
 from zoneward.report.terminal_text import StyledText, Text, join_wrapped, whole_percent
@@ -28,7 +28,7 @@ NOW, TODAY, BEST_OF_EACH = "now", "today", "best"
 """The totals that are no approach: what is in force, what Services ask for, and the best for each of them."""
 
 
-class CandidateView(JsonView, frozen=True, gc=False):
+class CandidateView(JsonValue, frozen=True, gc=False):
     """One approach for one Service. The shares, overloads and the score are null where nothing can be predicted.
 
     ``dropped_traffic`` is the share of all traffic that no endpoint takes; where that is any, there is no score.
@@ -54,7 +54,7 @@ class CandidateView(JsonView, frozen=True, gc=False):
     needs: str | None
 
 
-class NowView(JsonView, frozen=True, gc=False):
+class NowView(JsonValue, frozen=True, gc=False):
     """What the slices of one Service do now, through the proxies on the nodes."""
 
     in_zone_traffic: float | None
@@ -65,7 +65,7 @@ class NowView(JsonView, frozen=True, gc=False):
     score: float | None
 
 
-class ComparisonView(JsonView, frozen=True, gc=False):
+class ComparisonView(JsonValue, frozen=True, gc=False):
     """All approaches for one Service in one address family. ``today`` is what its own settings choose.
 
     ``best`` is the best approach that the cluster can apply as it is, ``better`` the best with Zoneward's controller
@@ -84,7 +84,7 @@ class ComparisonView(JsonView, frozen=True, gc=False):
     approaches: tuple[CandidateView, ...]
 
 
-class TotalView(JsonView, frozen=True, gc=False):
+class TotalView(JsonValue, frozen=True, gc=False):
     """One approach for all Services together.
 
     Shares, overloads and the score are means over the endpoints of all Services whose traffic can be predicted and is

@@ -6,8 +6,8 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from zoneward.advice.decisions import DecisionDocument
 from zoneward.kube.safe_text import escape_json
-from zoneward.report.plan_json import DecisionView
 
 _WORDS: Final = {"ADDED": "new", "CHANGED": "changed", "REMOVED": "gone"}
 
@@ -16,8 +16,8 @@ _WORDS: Final = {"ADDED": "new", "CHANGED": "changed", "REMOVED": "gone"}
 class DecisionChange:
     """The change of one decision. ``old`` is None where it is new, ``new`` where it is gone."""
 
-    old: DecisionView | None
-    new: DecisionView | None
+    old: DecisionDocument | None
+    new: DecisionDocument | None
 
     @property
     def type(self) -> Literal["ADDED", "CHANGED", "REMOVED"]:
@@ -26,7 +26,7 @@ class DecisionChange:
         return "CHANGED" if self.new is not None else "REMOVED"
 
     @property
-    def view(self) -> DecisionView:
+    def view(self) -> DecisionDocument:
         """The decision as it is now; one that is gone, as it was last."""
         view = self.new or self.old
         assert view is not None
@@ -57,7 +57,7 @@ def change_text(change: DecisionChange, *, now: datetime) -> str:
     return f"{head}: {', '.join(differences)}" if differences else head
 
 
-def _describe_differences(old: DecisionView | None, new: DecisionView) -> list[str]:
+def _describe_differences(old: DecisionDocument | None, new: DecisionDocument) -> list[str]:
     parts = [
         _step("endpoints", str(old.endpoints) if old else None, str(new.endpoints)),
         _step("in zone", _percent(old.in_zone_traffic) if old else None, _percent(new.in_zone_traffic)),
@@ -72,7 +72,7 @@ def _describe_differences(old: DecisionView | None, new: DecisionView) -> list[s
         parts.append(f"{'active' if new.active else 'not active'}: {new.reason}")
     differences = [part for part in parts if part]
     if old is not None and not differences:
-        names = (name for name in DecisionView.__struct_fields__ if getattr(old, name) != getattr(new, name))
+        names = (name for name in DecisionDocument.__struct_fields__ if getattr(old, name) != getattr(new, name))
         differences = [f"other {name.replace('_', ' ')}" for name in names]
     return differences
 
@@ -83,11 +83,11 @@ def _step(name: str, old: str | None, new: str) -> str:
     return f"{name} {new}" if old is None else f"{name} {old} > {new}"
 
 
-def _reason(view: DecisionView) -> tuple[object, ...]:
+def _reason(view: DecisionDocument) -> tuple[object, ...]:
     return view.approach, view.heuristic, view.active, view.reason
 
 
-def _located(view: DecisionView) -> dict[str, int]:
+def _located(view: DecisionDocument) -> dict[str, int]:
     return {zone: each.located for zone, each in view.zones.items()}
 
 
@@ -95,14 +95,14 @@ def _percent(share: float | None, sign: str = "") -> str:
     return "-" if share is None else f"{sign}{share:.0%}"
 
 
-def _now(view: DecisionView) -> str:
+def _now(view: DecisionDocument) -> str:
     """The shares of traffic in its zone and the worst overload that the slices in force give."""
     if view.now is None:
         return "-"
     return f"{_percent(view.now.in_zone_traffic)} {_percent(view.now.max_overload, '+')}"
 
 
-def _slices(view: DecisionView) -> str:
+def _slices(view: DecisionDocument) -> str:
     counts = view.slices
     signs = (("+", counts.create), ("~", counts.update), ("-", counts.delete), ("=", counts.unchanged))
     return " ".join(f"{sign}{number}" for sign, number in signs if number) or "none"

@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from zoneward.advice.dropped_traffic import format_dropped
-from zoneward.advice.explanation import Explanation, FamilyExplanation
+from zoneward.advice.explanation import Explanation, FamilyExplanation, ServiceTraffic, ZoneTraffic
 from zoneward.report.html import Markup, joined, tag
 from zoneward.report.plan_table import short_names
-from zoneward.routing.selection.expected_traffic import ExpectedTraffic, ExpectedZoneTraffic
 
 _WIDTH: Final = 480
 _BOX, _GAP = 124, 16
@@ -64,8 +63,7 @@ def explanation_picture(explanation: Explanation) -> str:
     """The pictures of all address families below each other, as one SVG file."""
     pictures = [family_picture(explanation, family) for family in explanation.families]
     heights = [picture_height(family) for family in explanation.families]
-    meta = explanation.service.metadata
-    title = f"{meta.namespace}/{meta.name}"
+    title = explanation.name
     tops = [sum(heights[:number]) for number in range(len(heights))]
     body = [
         tag("svg", picture, x="0", y=str(top), width=str(_WIDTH), height=str(height), viewBox=f"0 0 {_WIDTH} {height}")
@@ -127,9 +125,9 @@ def picture_height(family: FamilyExplanation) -> int:
     return _Layout(_only_state(family) is not None).bottom(len(_zones(family))) + _FOOTER
 
 
-def _only_state(family: FamilyExplanation) -> tuple[str, ExpectedTraffic | None] | None:
+def _only_state(family: FamilyExplanation) -> tuple[str, ServiceTraffic | None] | None:
     """What to show in place of both states, with its title; None where they differ."""
-    now, planned = family.now.traffic if family.now is not None else None, family.planned.traffic
+    now, planned = family.traffic_now, family.traffic_planned
     if family.changes_nothing:
         return "now, and planned the same", planned
     if now is None:
@@ -143,12 +141,11 @@ def family_picture(explanation: Explanation, family: FamilyExplanation) -> Marku
     only = _only_state(family)
     layout = _Layout(only is not None)
     names = dict(zip(zones, short_names(zones), strict=True))
-    now = family.now.traffic if family.now is not None else None
-    planned = family.planned.traffic
-    meta = explanation.service.metadata
-    title = f"{meta.namespace}/{meta.name}"
+    now = family.traffic_now
+    planned = family.traffic_planned
+    title = explanation.name
     if len(explanation.families) > 1:
-        title += f" {family.planned.address_type}"
+        title += f" {family.address_type}"
     parts = [svg_text(_LEFT, 22, cut_middle(title, 56), "name")]
     if only is not None:
         sides = [(_LEFT, "", only[1])]
@@ -172,7 +169,7 @@ def family_picture(explanation: Explanation, family: FamilyExplanation) -> Marku
     bottom = layout.bottom(len(zones))
     for x, anchor, traffic in sides:
         first, second = _results(traffic)
-        high = " high" if traffic is not None and traffic.dropped else ""
+        high = " high" if traffic is not None and traffic.dropped_traffic else ""
         at = x + _BOX if anchor else x
         parts.append(svg_text(at, bottom + 26, first, f"name{anchor}{high}"))
         parts.append(svg_text(at, bottom + 46, second, f"soft{anchor}"))
@@ -180,12 +177,12 @@ def family_picture(explanation: Explanation, family: FamilyExplanation) -> Marku
 
 
 def _zones(family: FamilyExplanation) -> list[str]:
-    traffics = (family.now.traffic if family.now is not None else None, family.planned.traffic)
+    traffics = (family.traffic_now, family.traffic_planned)
     return sorted({zone for traffic in traffics if traffic is not None for zone in traffic.zones})
 
 
 def _client_box(
-    x: int, place: int, layout: _Layout, colour: str, name: str, zone: ExpectedZoneTraffic | None
+    x: int, place: int, layout: _Layout, colour: str, name: str, zone: ZoneTraffic | None
 ) -> Iterator[Markup]:
     top = layout.top(place)
     yield tag("rect", x=str(x), y=str(top), width=str(_BOX), height=str(layout.height), rx="6", class_=colour)
@@ -202,7 +199,7 @@ def _client_box(
 
 
 def _endpoint_box(
-    place: int, layout: _Layout, colour: str, name: str, states: list[ExpectedZoneTraffic | None]
+    place: int, layout: _Layout, colour: str, name: str, states: list[ZoneTraffic | None]
 ) -> Iterator[Markup]:
     located = next((state.located for state in reversed(states) if state is not None), 0)
     top, left = layout.top(place), layout.endpoints
@@ -219,9 +216,7 @@ def _endpoint_box(
             yield svg_text(middle, top + y, f"{label}{load_text(state.load)}", f"{high} middle{size}")
 
 
-def _flows(
-    zones: list[str], traffic: ExpectedTraffic | None, start: int, end: int, layout: _Layout
-) -> Iterator[Markup]:
+def _flows(zones: list[str], traffic: ServiceTraffic | None, start: int, end: int, layout: _Layout) -> Iterator[Markup]:
     """A line from each zone to the endpoints that it uses, as thick as the traffic. Lines do not overlap at their
     ends."""
     if traffic is None:
@@ -247,7 +242,7 @@ def _flows(
         )
 
 
-def _widths(traffic: ExpectedTraffic) -> Mapping[tuple[str, str], float]:
+def _widths(traffic: ServiceTraffic) -> Mapping[tuple[str, str], float]:
     return {
         (zone, place): max(0.75, _THICKEST * 2 * each.demand * share)
         for zone, each in traffic.zones.items()
@@ -256,12 +251,13 @@ def _widths(traffic: ExpectedTraffic) -> Mapping[tuple[str, str], float]:
     }
 
 
-def _results(traffic: ExpectedTraffic | None) -> tuple[str, str]:
-    if traffic is None:
+def _results(traffic: ServiceTraffic | None) -> tuple[str, str]:
+    if traffic is None or traffic.max_overload is None:
         return "not known", ""
-    stays = "in its zone: unknown" if traffic.in_zone is None else f"{traffic.in_zone:.0%} stays in its zone"
-    if traffic.dropped:
-        return f"{format_dropped(traffic.dropped)} is dropped", stays if traffic.served else ""
+    in_zone = traffic.in_zone_traffic
+    stays = "in its zone: unknown" if in_zone is None else f"{in_zone:.0%} stays in its zone"
+    if traffic.dropped_traffic:
+        return f"{format_dropped(traffic.dropped_traffic)} is dropped", stays if traffic.served else ""
     return stays, f"busiest endpoint {_above_fair(traffic.max_overload)}"
 
 
@@ -270,11 +266,11 @@ def _described(family: FamilyExplanation) -> str:
     if only is not None:
         title, traffic = only
         return f"Zones and endpoints. {title.capitalize()}: {_result_text(traffic)}."
-    now = family.now.traffic if family.now is not None else None
-    return f"Zones, endpoints, zones. Now: {_result_text(now)}. Planned: {_result_text(family.planned.traffic)}."
+    now = family.traffic_now
+    return f"Zones, endpoints, zones. Now: {_result_text(now)}. Planned: {_result_text(family.traffic_planned)}."
 
 
-def _result_text(traffic: ExpectedTraffic | None) -> str:
+def _result_text(traffic: ServiceTraffic | None) -> str:
     return ", ".join(filter(None, _results(traffic)))
 
 

@@ -54,16 +54,20 @@ def name(text: str) -> Markup:
 
 
 def table(head: Sequence[Content], bodies: Iterable[Iterable[Markup]], *, label: str, class_: str = "plain") -> Markup:
-    """A table that scrolls sideways where it has no room; ``bodies`` are groups of whole rows."""
-    header = [tag("th", each, scope="col") if each else tag("td") for each in head]
+    """A table that scrolls sideways if there is no room for it; ``bodies`` are groups of whole rows."""
+    return table_with_header(
+        [tag("th", title, scope="col") if title else tag("td") for title in head], bodies, label=label, class_=class_
+    )
+
+
+def table_with_header(
+    header: Iterable[Markup], bodies: Iterable[Iterable[Markup]], *, label: str, class_: str = "plain"
+) -> Markup:
+    """The same, with the cells of its header."""
+    body = (tag("tbody", *rows) for rows in bodies)
     return tag(
         "div",
-        tag(
-            "table",
-            tag("thead", tag("tr", *header)),
-            *(tag("tbody", *rows) for rows in bodies),
-            class_=class_,
-        ),
+        tag("table", tag("thead", tag("tr", *header)), *body, class_=class_),
         class_="scroll",
         tabindex="0",
         role="region",

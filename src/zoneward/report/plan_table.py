@@ -5,6 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
+from zoneward.advice.decisions import count_slices
 from zoneward.advice.dropped_traffic import DroppedTraffic, dropped_traffic, format_dropped
 from zoneward.advice.load_change import PlansBefore, load_change
 from zoneward.advice.node_proxies import NodeProxies
@@ -12,7 +13,6 @@ from zoneward.advice.now import CurrentTraffic, ignoring_proxies
 from zoneward.advice.proxy_kinds import ProxyKind
 from zoneward.kube import names
 from zoneward.kube.objects import ObjectKey
-from zoneward.report.plan_json import count_slices
 from zoneward.report.slice_manifests import deleted_slices
 from zoneward.report.table_parts import TableParts
 from zoneward.report.terminal_text import StyledText, Text, join_wrapped, whole_percent

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 import msgspec
 from rich.console import Group, RenderableType
 
-from zoneward.report.plan_json import JsonView
+from zoneward.advice.json_value import JsonValue
 from zoneward.report.terminal_text import StyledText, Text, align_columns, join_wrapped, whole_percent
 
 
-class PortRoute(JsonView, frozen=True, gc=False):
+class PortRoute(JsonValue, frozen=True, gc=False):
     """One Service port in one address family, as ``address:port``.
 
     ``cluster`` and ``local`` are null where the traffic policies do not use them; ``known`` counts the endpoints to
@@ -37,7 +37,7 @@ class PortRoute(JsonView, frozen=True, gc=False):
     load_change: float | msgspec.UnsetType | None = msgspec.UNSET
 
 
-class NodeRoutes(JsonView, frozen=True, gc=False):
+class NodeRoutes(JsonValue, frozen=True, gc=False):
     """Everything that one node's proxy selects. ``zone`` is null where the node has none; ``proxy`` is its kind."""
 
     node: str

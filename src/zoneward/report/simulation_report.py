@@ -8,8 +8,8 @@ from typing import Any, Final
 from rich.console import Group, RenderableType
 from rich.progress import ProgressColumn, Task
 
+from zoneward.advice.json_value import round_if_any, round_share
 from zoneward.kube.safe_text import safe_csv_cell
-from zoneward.report.plan_json import round_if_any, round_share
 from zoneward.report.terminal_text import StyledText, Text, align_columns, join_wrapped
 from zoneward.routing.simulation_results import BOUND, CREDITS, ENCODINGS, WEIGHTS, Band, Means, Quantiles, Simulation
 

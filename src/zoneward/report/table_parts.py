@@ -7,18 +7,23 @@ from typing import Final
 
 from rich.console import Group
 
-from zoneward.report.html import DARK_STYLE, Content, Markup, joined, name, page, table, tag
-from zoneward.report.terminal_text import StyledText, align_columns
+from zoneward.report.html import DARK_STYLE, Content, Markup, joined, name, page, table, table_with_header, tag
+from zoneward.report.terminal_text import StyledText, TableText, align_columns
 
-_STYLE: Final = """
+TEXT_STYLE: Final = """
 :root { --good: #116329; --middling: #7d4e00; --bad: #a40e26; }
 @media screen and (prefers-color-scheme: dark) { :root { --good: #56d364; --middling: #e3b341; --bad: #ff8e86; } }
-main { max-width: 1500px; }
 .bold { font-weight: 700; }
 .dim { color: var(--soft); }
 .green { color: var(--good); }
 .yellow { color: var(--middling); }
 .red { color: var(--bad); }
+th.words, td.words { text-align: left; }
+td.words:last-child { white-space: normal; overflow-wrap: anywhere; }
+"""
+"""For a page that shows a `Table`, or text with a style."""
+_STYLE: Final = """
+main { max-width: 1500px; }
 .parts td:last-child { white-space: normal; min-width: 15rem; max-width: 34rem; overflow-wrap: anywhere; }
 .parts th, .parts td { padding-left: 7px; padding-right: 7px; }
 .parts tr th:first-child { padding-left: 0; min-width: 11rem; overflow-wrap: anywhere; }
@@ -33,6 +38,36 @@ _ROW_HEIGHT: Final = 31
 """Pixels: what a row takes that nobody has seen yet."""
 _LETTER: Final = 0.85
 _CLASSES: Final = frozenset(("bold", "dim", "green", "yellow", "red"))
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A small table. Columns of ``right`` hold numbers."""
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[StyledText]]
+    right: Collection[str]
+
+    def for_terminal(self, width: int) -> TableText:
+        """Laid out in ``width`` columns."""
+        return align_columns(self.columns, self.rows, right=self.right, width=width)
+
+    def as_element(self, label: str) -> Markup:
+        """A table of a page that has `TEXT_STYLE`."""
+        classes: list[dict[str, str]] = [{} if column in self.right else {"class_": "words"} for column in self.columns]
+        head = (
+            tag("th", column.lower(), scope="col", **of_cell)
+            for column, of_cell in zip(self.columns, classes, strict=True)
+        )
+        rows = (
+            tag(
+                "tr",
+                tag("th", styled(cells[0], as_content=name), scope="row"),
+                *(tag("td", styled(cell), **of_cell) for cell, of_cell in zip(cells[1:], classes[1:], strict=True)),
+            )
+            for cells in self.rows
+        )
+        return table_with_header(head, [rows], label=label)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +103,7 @@ class TableParts:
             *self._tables(title),
             tag("ul", *(tag("li", styled(line)) for line in self.below.split("\n")), class_="notes"),
             tag("footer", "Made by ", tag("code", made_by), ". For programs: ", tag("code", "-o json"), "."),
-            style=f"{DARK_STYLE}{_STYLE}{left}",
+            style=f"{DARK_STYLE}{TEXT_STYLE}{_STYLE}{left}",
         )
 
     def _tables(self, title: str) -> Iterator[Markup]:

@@ -1,11 +1,12 @@
 """Traffic between zones and what it costs, as the JSON and the CSV of ``zoneward report``. `docs/report.md` has the
 meaning of every field."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Any, Final
 
 from zoneward.advice.honored_traffic import NodeTraffic
+from zoneward.advice.json_value import JsonValue, round_if_any, round_share
 from zoneward.advice.measured_flows import HOURS_IN_MONTH
 from zoneward.advice.prices import BYTES_IN_GB
 from zoneward.advice.traffic_report import (
@@ -19,12 +20,11 @@ from zoneward.advice.traffic_report import (
 )
 from zoneward.kube.safe_text import safe_csv_cell
 from zoneward.report.comparison_report import BEST_OF_EACH, NOW, csv_cell, csv_text
-from zoneward.report.plan_json import JsonView, round_if_any, round_share
 
 _DIGITS: Final = 6
 
 
-class CrossingView(JsonView, frozen=True, gc=False):
+class CrossingView(JsonValue, frozen=True, gc=False):
     """What leaves its zone: GB a month, the share of all traffic, and money a month, each with its margin (95 %, chance
     alone). ``gb`` is null without bytes, ``money`` also without prices, ``share`` where there is no traffic."""
 
@@ -36,7 +36,7 @@ class CrossingView(JsonView, frozen=True, gc=False):
     money_margin: float | None
 
 
-class ReportNowView(JsonView, frozen=True, gc=False):
+class ReportNowView(JsonValue, frozen=True, gc=False):
     """What was measured. ``predicted_in_zone`` is what the slices in force should keep; null without slices."""
 
     crossing: CrossingView
@@ -45,7 +45,7 @@ class ReportNowView(JsonView, frozen=True, gc=False):
     max_overload: float | None
 
 
-class ReportSettingView(JsonView, frozen=True, gc=False):
+class ReportSettingView(JsonValue, frozen=True, gc=False):
     """One setting for one Service; ``crossing`` and ``saved`` are null where nothing can be predicted."""
 
     approach: str
@@ -60,21 +60,7 @@ class ReportSettingView(JsonView, frozen=True, gc=False):
     dropped: float
 
 
-class ReportNodeView(JsonView, frozen=True, gc=False):
-    """The connections of one node to one Service, by the zone of the endpoint; ``deviates`` is the zone whose share is
-    not the predicted one."""
-
-    node: str
-    zone: str
-    connections: int
-    in_zone: float | None
-    predicted_in_zone: float | None
-    measured: dict[str, float]
-    predicted: dict[str, float] | None
-    deviates: str | None
-
-
-class ServiceReportView(JsonView, frozen=True, gc=False):
+class ServiceReportView(JsonValue, frozen=True, gc=False):
     """One Service in one address family."""
 
     namespace: str
@@ -89,10 +75,10 @@ class ServiceReportView(JsonView, frozen=True, gc=False):
     settings: tuple[ReportSettingView, ...]
     best: str | None
     better: str | None
-    nodes: tuple[ReportNodeView, ...]
+    nodes: tuple[NodeTraffic, ...]
 
 
-class SettingTotalView(JsonView, frozen=True, gc=False):
+class SettingTotalView(JsonValue, frozen=True, gc=False):
     """One setting for all Services; ``overloads`` and ``drops`` count Services."""
 
     approach: str
@@ -104,7 +90,7 @@ class SettingTotalView(JsonView, frozen=True, gc=False):
     drops: int
 
 
-class ZoneFlowView(JsonView, frozen=True, gc=False):
+class ZoneFlowView(JsonValue, frozen=True, gc=False):
     """Traffic from one zone to one zone: GB a month, null without bytes, and the share of all traffic."""
 
     from_zone: str
@@ -113,7 +99,7 @@ class ZoneFlowView(JsonView, frozen=True, gc=False):
     share: float
 
 
-class MeasuringReportView(JsonView, frozen=True, gc=False):
+class MeasuringReportView(JsonValue, frozen=True, gc=False):
     """What was measured: times, the hours that the documents of a node cover, and the nodes."""
 
     since: datetime
@@ -179,11 +165,10 @@ def report_document(report: TrafficReport) -> dict[str, Any]:
 
 
 def _shares(node: NodeTraffic) -> dict[str, Any]:
-    predicted = node.predicted_in_zone
     return {
         "connections": node.connections,
-        "inZone": round_if_any(node.in_zone),
-        "predictedInZone": round_if_any(predicted),
+        "inZone": node.in_zone,
+        "predictedInZone": node.predicted_in_zone,
         "deviates": node.deviates,
     }
 
@@ -244,7 +229,7 @@ class _Views:
             settings=tuple(self.setting(service, each) for each in service.settings),
             best=service.best,
             better=service.better,
-            nodes=tuple(map(node_view, self._report.node_traffic.get(service.key, ()))),
+            nodes=self._report.node_traffic.get(service.key, ()),
         )
 
     def setting(self, service: ServiceReport, setting: SettingReport) -> ReportSettingView:
@@ -260,23 +245,6 @@ class _Views:
             overloads=setting.overloads,
             dropped=round_share(setting.dropped),
         )
-
-
-def node_view(node: NodeTraffic) -> ReportNodeView:
-    return ReportNodeView(
-        node=node.node,
-        zone=node.zone,
-        connections=node.connections,
-        in_zone=round_if_any(node.in_zone),
-        predicted_in_zone=round_if_any(node.predicted_in_zone),
-        measured=_all_rounded(node.measured),
-        predicted=None if node.predicted is None else _all_rounded(node.predicted),
-        deviates=node.deviates,
-    )
-
-
-def _all_rounded(shares: Mapping[str, float]) -> dict[str, float]:
-    return {zone: round_share(share) for zone, share in shares.items()}
 
 
 # --- CSV --------------------------------------------------------------------------------------------------------------

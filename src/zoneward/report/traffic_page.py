@@ -7,7 +7,7 @@ without it everything else is there, and the field is not.
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from zoneward.advice.honored_traffic import HonoredTraffic, NodeTraffic
+from zoneward.advice.honored_traffic import HonoredTraffic, NodeTraffic, honored_traffic
 from zoneward.advice.prices import BYTES_IN_GB
 from zoneward.advice.recommendations import ClusterAbilities
 from zoneward.advice.traffic_report import ServiceReport, SettingReport, SettingTotal, TrafficReport
@@ -294,7 +294,7 @@ def _inside(
     yield table(head, [rows], label=label, class_="plain settings")
     if not nodes:
         return
-    yield from nodes_of_service(HonoredTraffic(tuple(nodes)), name_of(service.key))
+    yield from nodes_of_service(honored_traffic(nodes), name_of(service.key))
 
 
 def _setting_row(
@@ -339,7 +339,7 @@ def _honored(report: TrafficReport) -> Iterator[Content]:
 
 def nodes_of_service(measured: HonoredTraffic, title: str) -> Iterator[Content]:
     """A table of nodes with what each measured, for a page that has `NODES_STYLE`."""
-    shown = measured.most_telling(_MOST_NODES)
+    shown = measured.first(_MOST_NODES)
     if len(shown) < len(measured.nodes):
         yield tag("p", f"{len(shown)} of {len(measured.nodes)} nodes; -o json has all.")
     yield _node_table([_node_row(each, _verdict(each)) for each in shown], f"Nodes with traffic to {title}")

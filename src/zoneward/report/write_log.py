@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from zoneward.advice.decisions import count_slices
 from zoneward.kube.objects import Endpoint, ServiceEvent, identity, is_ready, is_terminating
-from zoneward.report.plan_json import count_slices
 from zoneward.routing.algorithms.heuristics import HEURISTICS
 from zoneward.routing.decision import Decision
 from zoneward.routing.request.approach import Approach

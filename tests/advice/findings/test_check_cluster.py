@@ -422,8 +422,8 @@ def test_findings_come_the_worst_first_then_by_code_and_object() -> None:
     assert sorted(keys) == keys
 
 
-@pytest.mark.parametrize("key", [None, (NAMESPACE, SERVICE)], ids=["code", "service"])
-def test_an_ignored_finding_is_left_out_and_counted(key: tuple[str, str] | None) -> None:
+@pytest.mark.parametrize("key", [None, f"{NAMESPACE}/{SERVICE}"], ids=["code", "service"])
+def test_an_ignored_finding_is_left_out_and_counted(key: str | None) -> None:
     checked = check_cluster(CASES["ZW501"](), ignored=[Ignored("ZW501", key)])
     assert (checked.findings, checked.ignored) == ((), 1)
 
@@ -436,12 +436,12 @@ def test_a_finding_about_several_services_stays_until_all_are_ignored() -> None:
         replace(service.service, metadata=meta, spec=replace(service.service.spec, selector={"app": SERVICE}))
     )
     both = ClusterView(view.nodes, view.cluster_state, (service, *second.services), view.node_proxies, view.workloads)
-    first = Ignored("ZW501", (NAMESPACE, SERVICE))
+    first = Ignored("ZW501", f"{NAMESPACE}/{SERVICE}")
     (finding,) = [each for each in check_cluster(both, ignored=[first]).findings if each.code == "ZW501"]
-    assert finding.services == ((NAMESPACE, "second"),)
+    assert finding.services == (f"{NAMESPACE}/second",)
     assert not [
         each
-        for each in check_cluster(both, ignored=[first, Ignored("ZW501", (NAMESPACE, "second"))]).findings
+        for each in check_cluster(both, ignored=[first, Ignored("ZW501", f"{NAMESPACE}/second")]).findings
         if each.code == "ZW501"
     ]
 

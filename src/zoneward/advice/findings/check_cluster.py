@@ -1,7 +1,10 @@
 """All findings about a cluster, sorted, less those that are ignored, and what could not be checked."""
 
+from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from zoneward.advice.findings.cluster_view import ClusterView
 from zoneward.advice.findings.codes import CODES, SEVERITIES, Finding, Severity
@@ -11,7 +14,7 @@ from zoneward.advice.findings.services import service_findings
 from zoneward.advice.findings.settings import setting_findings
 from zoneward.advice.findings.slices import slice_findings
 from zoneward.advice.findings.workloads import workload_findings
-from zoneward.kube.objects import ObjectKey
+from zoneward.advice.json_value import JsonValue
 
 _SUBJECTS = (
     node_findings,
@@ -26,67 +29,83 @@ _SUBJECTS = (
 
 @dataclass(frozen=True, slots=True)
 class Ignored:
-    """Findings to leave out: all with a code, or those that affect no Service but this one."""
+    """Findings to leave out: all with a code, or those that affect no Service except this one (``namespace/name``)."""
 
     code: str
-    key: ObjectKey | None = None
+    service: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class NotChecked:
-    """Codes of which nothing is known, and why, in a phrase."""
+class NotChecked(JsonValue, frozen=True, gc=False):
+    """Codes that could not be checked, and why, in a phrase."""
 
     codes: tuple[str, ...]
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class CheckedCluster:
-    """What a check found: the worst first, then by code and object.
+class CheckedCluster(JsonValue, frozen=True, gc=False):
+    """The document of ``check -o json``: the worst findings first, then by code and object.
 
-    ``ignored`` counts what was left out, ``services`` and ``nodes`` what was looked at.
+    ``summary`` counts them by severity, ``ignored`` those that were left out, ``services`` and ``nodes`` the objects
+    that were checked.
     """
 
     findings: tuple[Finding, ...]
-    not_checked: tuple[NotChecked, ...]
+    summary: dict[Severity, int]
     ignored: int
+    not_checked: tuple[NotChecked, ...]
     services: int
     nodes: int
 
-    def count(self, severity: Severity) -> int:
-        return sum(each.severity == severity for each in self.findings)
-
     def has_at_least(self, severity: Severity) -> bool:
         """Whether a finding is as bad as that, or worse."""
-        return any(self.count(each) for each in SEVERITIES[: SEVERITIES.index(severity) + 1])
+        return any(self.summary[worse] for worse in SEVERITIES[: SEVERITIES.index(severity) + 1])
 
 
 def check_cluster(view: ClusterView, *, ignored: Iterable[Ignored] = ()) -> CheckedCluster:
     """Every finding about the nodes, and about the Services of the view with what belongs to them."""
     rules = tuple(ignored)
-    kept, left_out = [], 0
+    findings: list[Finding] = []
+    left_out = 0
     for subject in _SUBJECTS:
         for finding in subject(view):
-            without = _without_ignored(finding, rules)
-            if without is None:
+            rest = _without_ignored(finding, rules)
+            if rest is None:
                 left_out += 1
             else:
-                kept.append(without)
-    rank = {severity: number for number, severity in enumerate(SEVERITIES)}
-    kept.sort(key=lambda each: (rank[each.severity], each.code, each.object.namespace, each.object.name))
-    return CheckedCluster(tuple(kept), _not_checked(view), left_out, services=len(view.services), nodes=len(view.nodes))
+                findings.append(rest)
+    findings.sort(
+        key=lambda finding: (
+            SEVERITIES.index(finding.severity),
+            finding.code,
+            finding.object.namespace,
+            finding.object.name,
+        )
+    )
+    return CheckedCluster(
+        tuple(findings),
+        count_by_severity(findings),
+        left_out,
+        _not_checked(view),
+        services=len(view.services),
+        nodes=len(view.nodes),
+    )
+
+
+def count_by_severity(findings: Iterable[Finding]) -> dict[Severity, int]:
+    counts = Counter(finding.severity for finding in findings)
+    return {severity: counts[severity] for severity in SEVERITIES}
 
 
 def _without_ignored(finding: Finding, rules: Iterable[Ignored]) -> Finding | None:
     """The finding with the Services that are left; None where it is ignored."""
     about = finding.object
-    affected = finding.services or (((about.namespace, about.name),) if about.kind == "Service" else ())
+    affected = finding.services or ((f"{about.namespace}/{about.name}",) if about.kind == "Service" else ())
     left = affected
     for rule in rules:
         if rule.code == finding.code:
-            if rule.key is None:
+            if rule.service is None:
                 return None
-            left = tuple(each for each in left if each != rule.key)
+            left = tuple(service for service in left if service != rule.service)
     if left == affected:
         return finding
     return replace(finding, services=left) if left else None

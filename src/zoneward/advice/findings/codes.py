@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from zoneward.advice.dropped_traffic import EMPTY_FIX
+from zoneward.advice.json_value import JsonValue
 from zoneward.kube.objects import ObjectKey
 
 Severity = Literal["error", "warning", "info"]
@@ -26,9 +27,8 @@ CLUSTER_KIND: Final = "Cluster"
 SPREAD_FIX: Final = "Spread the pods in proportion to the traffic of the zones (zoneward explain shows how many)."
 
 
-@dataclass(frozen=True, slots=True)
-class FindingObject:
-    """The object that a finding is about. ``namespace`` is empty for a kind that has none."""
+class FindingObject(JsonValue, frozen=True, gc=False):
+    """The object that a finding is about. ``namespace`` and ``name`` are empty for a kind that has none."""
 
     kind: str
     namespace: str
@@ -43,28 +43,21 @@ class FindingObject:
 CLUSTER: Final = FindingObject(CLUSTER_KIND, "", "")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """One thing that should change. ``message`` is the reason with its numbers, ``fix`` what to do.
+class Finding(JsonValue, frozen=True, gc=False, kw_only=True):
+    """One thing that should change. ``message`` is the reason with its numbers, ``fix`` what to do, ``docs`` the
+    section that explains the code.
 
-    ``services`` are the Services that it affects where it is about one of their other objects.
+    ``services`` are the Services that it affects, as ``namespace/name``, where it is about one of their other objects.
     """
 
     code: str
     severity: Severity
     object: FindingObject
+    title: str
     message: str
     fix: str
-    services: tuple[ObjectKey, ...] = ()
-
-    @property
-    def title(self) -> str:
-        return CODES[self.code].title
-
-    @property
-    def docs(self) -> str:
-        """The section that explains the code."""
-        return CODES[self.code].docs
+    docs: str
+    services: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,9 +92,11 @@ class Code:
             code=self.code,
             severity=self.severity if asks or not self.lowered else "info",
             object=about,
+            title=self.title,
             message=message,
             fix=fix or self.fix,
-            services=tuple(services),
+            docs=self.docs,
+            services=tuple("/".join(key) for key in services),
         )
 
 

@@ -7,10 +7,10 @@ from typing import Any, Final
 
 import msgspec
 
+from zoneward.advice.json_value import JsonValue, round_if_any, round_share
 from zoneward.advice.load_change import LoadChange, PlansBefore, family_before, load_change
 from zoneward.advice.now import CurrentTraffic
 from zoneward.kube.objects import Condition, ObjectKey, ServiceEvent
-from zoneward.kube.safe_text import escape_json
 from zoneward.routing.algorithms.heuristics import BALANCED
 from zoneward.routing.decision import Decision
 from zoneward.routing.rules import Rule
@@ -21,11 +21,7 @@ from zoneward.slices.plan import FamilyPlan, ServicePlan
 _NOTHING_KNOWN: Final[Mapping[ObjectKey, Mapping[str, CurrentTraffic]]] = MappingProxyType({})
 
 
-class JsonView(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """A part of a JSON document, in which names are camel case."""
-
-
-class ZoneView(JsonView, frozen=True, gc=False):
+class DecidedZone(JsonValue, frozen=True, gc=False):
     """Endpoints and demand of one zone; the zone ``""`` stands for nodes and endpoints without one."""
 
     demand: float
@@ -35,7 +31,7 @@ class ZoneView(JsonView, frozen=True, gc=False):
     overload: float | None
 
 
-class GroupView(JsonView, frozen=True, gc=False):
+class DecidedGroup(JsonValue, frozen=True, gc=False):
     """One slice group: the zones that consume it, their weights, and its endpoints, by the zone they are located in."""
 
     zones: tuple[str, ...]
@@ -44,7 +40,7 @@ class GroupView(JsonView, frozen=True, gc=False):
     located: dict[str, int]
 
 
-class SlicesView(JsonView, frozen=True, gc=False):
+class SliceCounts(JsonValue, frozen=True, gc=False):
     """How many slices would be written. ``delete`` counts those of the built-in controller that would have to go."""
 
     create: int
@@ -53,7 +49,7 @@ class SlicesView(JsonView, frozen=True, gc=False):
     unchanged: int
 
 
-class MeasuredZoneView(JsonView, frozen=True, gc=False):
+class MeasuredZone(JsonValue, frozen=True, gc=False):
     """Connections that started in one zone, by where they went, and the share that stayed, measured and predicted."""
 
     connections: int
@@ -62,7 +58,7 @@ class MeasuredZoneView(JsonView, frozen=True, gc=False):
     predicted_in_zone: float | None
 
 
-class MeasuredView(JsonView, frozen=True, gc=False):
+class MeasuredShares(JsonValue, frozen=True, gc=False):
     """What nodes counted. ``predicted_in_zone``: the prediction for traffic that starts where it did when counted.
 
     ``external``: connections by other addresses than the Service's own, which are in no other number.
@@ -71,11 +67,11 @@ class MeasuredView(JsonView, frozen=True, gc=False):
     connections: int
     in_zone: float | None
     predicted_in_zone: float | None
-    zones: dict[str, MeasuredZoneView]
+    zones: dict[str, MeasuredZone]
     external: int
 
 
-class MeasuringView(JsonView, frozen=True, gc=False):
+class MeasuredNodes(JsonValue, frozen=True, gc=False):
     """Which nodes reported what they counted, by zone, and from which zones of the cluster none did."""
 
     since: datetime
@@ -85,20 +81,20 @@ class MeasuringView(JsonView, frozen=True, gc=False):
     incomplete_nodes: tuple[str, ...]
 
 
-class BeforeView(JsonView, frozen=True, gc=False):
+class DecisionBefore(JsonValue, frozen=True, gc=False):
     """The same Service and family in the cluster as it was read, where options change the input."""
 
     active: bool
     reason: str
     endpoints: int
-    zones: dict[str, ZoneView]
+    zones: dict[str, DecidedZone]
     in_zone_traffic: float | None
     dropped_traffic: float | None
     max_overload: float | None
     mean_overload: float | None
 
 
-class LoadView(JsonView, frozen=True, gc=False):
+class LoadComparison(JsonValue, frozen=True, gc=False):
     """The share of all traffic of the busiest endpoint, before and after options changed the input.
 
     ``change`` is after / before - 1, ``highest_rise`` the same for the one endpoint with the largest: null where none
@@ -111,14 +107,14 @@ class LoadView(JsonView, frozen=True, gc=False):
     highest_rise: float | None
 
 
-class NowZoneView(JsonView, frozen=True, gc=False):
+class ZoneNow(JsonValue, frozen=True, gc=False):
     """One zone today: the endpoints that its proxies use, and the load of those located there over a fair one."""
 
     consumed: int
     load: float | None
 
 
-class NowView(JsonView, frozen=True, gc=False):
+class DecisionNow(JsonValue, frozen=True, gc=False):
     """What the slices in the cluster do today. ``proxies`` counts the nodes from which traffic starts by the kind of
     their proxy. The other figures are null and empty for a Service that proxies ignore.
     """
@@ -126,11 +122,11 @@ class NowView(JsonView, frozen=True, gc=False):
     in_zone_traffic: float | None
     max_overload: float | None
     dropped_traffic: float | None
-    zones: dict[str, NowZoneView]
+    zones: dict[str, ZoneNow]
     proxies: dict[str, int]
 
 
-class DecisionView(JsonView, frozen=True, gc=False):
+class DecisionDocument(JsonValue, frozen=True, gc=False):
     """One Service in one address family.
 
     ``groups`` is null where no slice groups are made, ``weights`` (the shares of each zone's traffic for the endpoints
@@ -149,28 +145,28 @@ class DecisionView(JsonView, frozen=True, gc=False):
     reason: str
     reason_code: str
     endpoints: int
-    zones: dict[str, ZoneView]
+    zones: dict[str, DecidedZone]
     allocation: dict[str, dict[str, int]] | None
-    groups: tuple[GroupView, ...] | None
+    groups: tuple[DecidedGroup, ...] | None
     weights: dict[str, dict[str, float]] | None
     in_zone_traffic: float | None
     dropped_traffic: float | None
     max_overload: float | None
     mean_overload: float | None
     moved: int
-    now: NowView | None
-    slices: SlicesView
+    now: DecisionNow | None
+    slices: SliceCounts
     replaced_slices: tuple[str, ...]
     other_slices: tuple[str, ...]
     rules: tuple[Rule, ...]
     events: tuple[ServiceEvent, ...]
     conditions: tuple[Condition, ...]
-    measured: MeasuredView | msgspec.UnsetType | None = msgspec.UNSET
-    before: BeforeView | msgspec.UnsetType | None = msgspec.UNSET
-    load: LoadView | msgspec.UnsetType | None = msgspec.UNSET
+    measured: MeasuredShares | msgspec.UnsetType | None = msgspec.UNSET
+    before: DecisionBefore | msgspec.UnsetType | None = msgspec.UNSET
+    load: LoadComparison | msgspec.UnsetType | None = msgspec.UNSET
 
 
-class SkippedView(JsonView, frozen=True, gc=False):
+class SkippedService(JsonValue, frozen=True, gc=False):
     """A Service that has no EndpointSlices at all, and why."""
 
     namespace: str
@@ -192,12 +188,12 @@ def decisions_document(
     also ``"measured"``, which names its sources; ``zones`` are those of the cluster. ``before`` are the plans of the
     unchanged cluster, where options change the input.
     """
-    decisions: list[DecisionView] = []
-    skipped: list[SkippedView] = []
+    decisions: list[DecisionDocument] = []
+    skipped: list[SkippedService] = []
     for plan in plans:
         meta = plan.service.metadata
         if not plan.families:
-            skipped.append(SkippedView(meta.namespace, meta.name, f"{plan.service.spec.type}: it has no endpoints"))
+            skipped.append(SkippedService(meta.namespace, meta.name, f"{plan.service.spec.type}: it has no endpoints"))
         current = now.get((meta.namespace, meta.name), {})
         decisions.extend(
             _decision(plan, family, current.get(family.address_type), measured, before) for family in plan.families
@@ -206,16 +202,11 @@ def decisions_document(
     return document if measured is None else {"measured": _measuring(measured, zones), **document}
 
 
-def to_json(document: Any) -> bytes:
-    """JSON with two spaces of indentation and a newline at its end, which steers no terminal."""
-    return escape_json(msgspec.json.format(msgspec.json.encode(document), indent=2)) + b"\n"
-
-
-def count_slices(plan: ServicePlan, family: FamilyPlan) -> SlicesView:
+def count_slices(plan: ServicePlan, family: FamilyPlan) -> SliceCounts:
     """What one family writes; slices of families that the Service no longer has count with its first."""
     surplus = len(plan.surplus) if family is plan.families[0] else 0
     changes = family.changes
-    return SlicesView(
+    return SliceCounts(
         create=len(changes.create),
         update=len(changes.update),
         delete=len(changes.delete) + len(family.replaced) + surplus,
@@ -237,10 +228,10 @@ def _decision(
     now: CurrentTraffic | None,
     measured: TrafficMeasurements | None,
     before: PlansBefore | None,
-) -> DecisionView:
+) -> DecisionDocument:
     decision, traffic = family.decision, family.traffic
     meta = plan.service.metadata
-    return DecisionView(
+    return DecisionDocument(
         namespace=meta.namespace,
         service=meta.name,
         address_type=family.address_type,
@@ -268,16 +259,16 @@ def _decision(
         conditions=plan.conditions,
         measured=msgspec.UNSET if measured is None else _measured(plan, family, measured),
         before=msgspec.UNSET if before is None else _before(family, before),
-        load=msgspec.UNSET if before is None else load_view(load_change(family, before)),
+        load=msgspec.UNSET if before is None else compared_load(load_change(family, before)),
     )
 
 
-def _before(family: FamilyPlan, before: PlansBefore) -> BeforeView | None:
+def _before(family: FamilyPlan, before: PlansBefore) -> DecisionBefore | None:
     earlier = family_before(family, before)
     if earlier is None:
         return None
     traffic = earlier.traffic
-    return BeforeView(
+    return DecisionBefore(
         active=earlier.decision.active,
         reason=earlier.decision.message,
         endpoints=earlier.decision.endpoints,
@@ -289,11 +280,11 @@ def _before(family: FamilyPlan, before: PlansBefore) -> BeforeView | None:
     )
 
 
-def load_view(change: LoadChange | None) -> LoadView | None:
+def compared_load(change: LoadChange | None) -> LoadComparison | None:
     """The load before and after a change of the cluster; None where nothing is to be compared."""
     if change is None:
         return None
-    return LoadView(
+    return LoadComparison(
         before=round_share(change.before),
         after=round_share(change.after),
         change=round_share(change.change),
@@ -301,30 +292,30 @@ def load_view(change: LoadChange | None) -> LoadView | None:
     )
 
 
-def _now(now: CurrentTraffic) -> NowView:
+def _now(now: CurrentTraffic) -> DecisionNow:
     traffic = now.traffic
     zones = traffic.zones.items() if traffic is not None else ()
-    return NowView(
+    return DecisionNow(
         in_zone_traffic=round_if_any(traffic.in_zone) if traffic is not None else None,
         max_overload=round_share(traffic.max_overload) if traffic is not None else None,
         dropped_traffic=round_share(traffic.dropped) if traffic is not None else None,
-        zones={zone: NowZoneView(each.consumed, round_if_any(each.load)) for zone, each in zones},
+        zones={zone: ZoneNow(each.consumed, round_if_any(each.load)) for zone, each in zones},
         proxies=dict(now.proxies),
     )
 
 
-def _measured(plan: ServicePlan, family: FamilyPlan, measured: TrafficMeasurements) -> MeasuredView | None:
+def _measured(plan: ServicePlan, family: FamilyPlan, measured: TrafficMeasurements) -> MeasuredShares | None:
     meta, traffic = plan.service.metadata, family.traffic
     found = measured.of(meta.namespace, meta.name, family.address_type)
     if found is None:
         return None
     predicted = {zone: each.in_zone for zone, each in traffic.zones.items()} if traffic else {}
-    return MeasuredView(
+    return MeasuredShares(
         connections=found.connections,
         in_zone=round_if_any(found.share),
         predicted_in_zone=round_if_any(predicted_in_zone_share(found, traffic) if traffic else None),
         zones={
-            zone: MeasuredZoneView(
+            zone: MeasuredZone(
                 connections=each.connections,
                 to=dict(each.to),
                 in_zone=round_if_any(each.share),
@@ -336,8 +327,8 @@ def _measured(plan: ServicePlan, family: FamilyPlan, measured: TrafficMeasuremen
     )
 
 
-def _measuring(measured: TrafficMeasurements, zones: Iterable[str]) -> MeasuringView:
-    return MeasuringView(
+def _measuring(measured: TrafficMeasurements, zones: Iterable[str]) -> MeasuredNodes:
+    return MeasuredNodes(
         since=measured.since,
         until=measured.until,
         nodes={zone: tuple(sorted(nodes)) for zone, nodes in measured.nodes.items()},
@@ -346,22 +337,22 @@ def _measuring(measured: TrafficMeasurements, zones: Iterable[str]) -> Measuring
     )
 
 
-def _groups(decision: Decision) -> tuple[GroupView, ...] | None:
+def _groups(decision: Decision) -> tuple[DecidedGroup, ...] | None:
     """The slice groups that have endpoints; None where the decision makes none."""
     allocation = decision.allocation
     if allocation is None or not decision.has_slice_groups:
         return None
     return tuple(
-        GroupView(consumers, allocation.group(consumers).weights, sum(located.values()), located)
+        DecidedGroup(consumers, allocation.group(consumers).weights, sum(located.values()), located)
         for consumers, located in allocation.by_consumers().items()
     )
 
 
-def _zones(traffic: ExpectedTraffic | None) -> dict[str, ZoneView]:
+def _zones(traffic: ExpectedTraffic | None) -> dict[str, DecidedZone]:
     if traffic is None:
         return {}
     return {
-        zone: ZoneView(
+        zone: DecidedZone(
             demand=round_share(each.demand),
             located=each.located,
             consumed=each.consumed,
@@ -379,12 +370,3 @@ def _weights(decision: Decision) -> dict[str, dict[str, float]] | None:
         start: {end: round_share(share) for end, share in sorted(row.items())}
         for start, row in sorted(decision.weights.shares.items())
     }
-
-
-def round_share(share: float) -> float:
-    """Six digits are more than a prediction is worth, and hide the noise of doubles. ``+ 0.0`` turns -0.0 into 0.0."""
-    return round(share, 6) + 0.0
-
-
-def round_if_any(share: float | None) -> float | None:
-    return None if share is None else round_share(share)

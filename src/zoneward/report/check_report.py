@@ -1,0 +1,200 @@
+"""Findings for a terminal and as a page: a block for each code.
+
+The page needs no script and no network, and follows the reader's choice of light or dark.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import Final
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+
+from zoneward.advice.findings.check_cluster import CheckedCluster
+from zoneward.advice.findings.codes import CODES, SEVERITIES, Code, Finding, Severity
+from zoneward.report.html import DARK_STYLE, Content, Markup, name, page, table, tag
+from zoneward.report.terminal_text import StyledText, Text
+from zoneward.routing.rules import counted
+
+_STYLES: Final = {"error": "bold red", "warning": "bold yellow", "info": "bold cyan"}
+_NAMES: Final = 5
+"""Objects that one line names."""
+_OPEN: Final = 20
+"""Findings of one code that the page shows at once; more are shown on a click."""
+_PAGE_STYLE: Final = """
+h2 .severity, nav .severity { font-size: .72rem; font-weight: 700; text-transform: uppercase; letter-spacing: .04em;
+  padding: .1rem .45rem; border-radius: 3px; color: #fff; vertical-align: middle; margin-right: .5rem; }
+.error { background: #a40e26; }
+.warning { background: #7d4e00; }
+.info { background: #0a58a8; }
+nav { display: block; }
+nav ul { list-style: none; margin: 0; padding: 0; }
+nav li { margin: .35rem 0; }
+.findings th, .findings td { text-align: left; white-space: normal; overflow-wrap: anywhere; }
+.findings tr th:first-child { min-width: 9rem; max-width: 18rem; padding-left: 0; }
+.findings td { min-width: 15rem; max-width: 44rem; }
+.findings td small { font-size: 14px; line-height: 20px; }
+@media (max-width: 560px) {
+  .findings tr th:first-child { position: static; min-width: 7rem; }
+  .findings td { min-width: 11rem; }
+}
+"""
+
+
+def _blocks(checked: CheckedCluster) -> Iterator[tuple[Severity, Code, list[Finding]]]:
+    """The findings by severity and code; one code may have findings of two severities."""
+    for (severity, code), findings in groupby(checked.findings, lambda finding: (finding.severity, finding.code)):
+        yield severity, CODES[code], list(findings)
+
+
+def _summary(checked: CheckedCluster) -> StyledText:
+    """``1 error, 3 warnings and 2 infos in 14 Services and 6 Nodes; 4 ignored``."""
+    where = f"in {counted(checked.services, 'Service')} and {counted(checked.nodes, 'Node')}"
+    ignored = f"; {checked.ignored} ignored" if checked.ignored else ""
+    if not checked.findings:
+        return Text(f"No findings {where}{ignored}.", "green" if not checked.not_checked else "")
+    text = Text()
+    counts = [(severity, count) for severity, count in checked.summary.items() if count]
+    for index, (severity, count) in enumerate(counts):
+        text.append("" if not index else " and " if index == len(counts) - 1 else ", ")
+        text.append(counted(count, severity), _STYLES[severity])
+    return text.append(f" {where}{ignored}.")
+
+
+# --- for a terminal ---------------------------------------------------------------------------------------------------
+
+
+def check_table(checked: CheckedCluster, *, top: int) -> RenderableType:
+    """At most ``top`` lines of findings for each code and severity, 0 for all; then what was not checked and totals."""
+    parts: list[RenderableType] = []
+    for severity, code, findings in _blocks(checked):
+        parts.extend(_block(severity, code, findings, top=top))
+        parts.append(Text())
+    parts += (
+        Text(f"Not checked: {', '.join(missing.codes)}: {missing.reason}", "dim") for missing in checked.not_checked
+    )
+    return Group(*parts, _summary(checked))
+
+
+def _block(severity: Severity, code: Code, findings: Sequence[Finding], *, top: int) -> Iterator[RenderableType]:
+    """Findings with the same message share a line."""
+    head = Text(f"{severity.upper()} {code.code}", _STYLES[severity]).append(f" {code.title}", "bold")
+    yield head.append(f" ({len(findings)})" if len(findings) > 1 else "")
+    by_message: dict[str, list[Finding]] = {}
+    for finding in findings:
+        by_message.setdefault(finding.message, []).append(finding)
+    shown = list(by_message.items())[: top or None]
+    for message, alike in shown:
+        yield _indented(Text(_objects(alike), "bold").append(f": {message}", "not bold"), 2)
+        if alike[0].fix != code.fix:
+            yield _fix(alike[0].fix, 4)
+    left = len(findings) - sum(len(alike) for _, alike in shown)
+    if left:
+        yield _indented(Text(f"and {left} more: --top 0 shows all", "dim"), 2)
+    if any(alike[0].fix == code.fix for _, alike in shown):
+        yield _fix(code.fix, 2)
+    yield _indented(Text(code.docs, "dim"), 2)
+
+
+def _objects(alike: Sequence[Finding]) -> str:
+    """``Node n1, n2 and 3 more``, by kind."""
+    parts = []
+    for _, same_kind in groupby(alike, lambda finding: finding.object.kind):
+        first, *others = same_kind
+        names = [str(first.object), *(str(other.object).partition(" ")[2] for other in others[: _NAMES - 1])]
+        more = len(others) + 1 - len(names)
+        parts.append(", ".join(names) + (f" and {more} more" if more else ""))
+    return "; ".join(parts)
+
+
+def _fix(fix: str, indent: int) -> RenderableType:
+    """A command is one line at any width, because people copy it."""
+    text = Text("fix: ", "green").append(fix, "default")
+    if not fix.startswith("kubectl "):
+        return _indented(text, indent)
+    return Text(" " * indent, no_wrap=True, overflow="ignore").append_text(text)
+
+
+def _indented(text: StyledText, by: int) -> Padding:
+    return Padding(text, (0, 0, 0, by), expand=False)
+
+
+# --- as a page --------------------------------------------------------------------------------------------------------
+
+
+def check_page(checked: CheckedCluster) -> str:
+    """The page, with a row for each finding."""
+    blocks = list(_blocks(checked))
+    facts: list[tuple[str, int]] = [(severity, checked.summary[severity]) for severity in SEVERITIES]
+    facts += [("Services", checked.services), ("nodes", checked.nodes), ("ignored", checked.ignored)]
+    links = (
+        tag(
+            "li",
+            _badge(severity),
+            tag("a", f"{code.code} {code.title}", href=f"#{_id(severity, code)}"),
+            f" ({len(findings)})",
+        )
+        for severity, code, findings in blocks
+    )
+    return page(
+        "Zoneward: findings",
+        tag("h1", "Is this cluster fit for zone aware routing?"),
+        tag("p", _summary(checked).plain),
+        tag("dl", *(tag("div", tag("dt", what), tag("dd", str(count))) for what, count in facts), class_="facts"),
+        *([tag("nav", tag("ul", *links), aria_label="Findings")] if blocks else []),
+        *(_section(severity, code, findings) for severity, code, findings in blocks),
+        *_not_checked(checked),
+        tag(
+            "footer",
+            "Made by zoneward check. For programs: ",
+            tag("code", "-o json"),
+            " or ",
+            tag("code", "-o sarif"),
+            ". Each code is explained in ",
+            tag("code", "docs/check.md"),
+            ".",
+        ),
+        style=f"{DARK_STYLE}{_PAGE_STYLE}",
+    )
+
+
+def _id(severity: Severity, code: Code) -> str:
+    return f"{code.code.lower()}-{severity}"
+
+
+def _badge(severity: Severity) -> Markup:
+    return tag("span", severity, class_=f"severity {severity}")
+
+
+def _section(severity: Severity, code: Code, findings: Sequence[Finding]) -> Markup:
+    label = f"{code.code}: {code.title}"
+    rows: Content = table(("object", "reason and fix"), [_rows(findings, code)], label=label, class_="findings")
+    if len(findings) > _OPEN:
+        rows = tag("details", tag("summary", counted(len(findings), "finding")), rows)
+    return tag(
+        "section",
+        tag("h2", _badge(severity), f"{code.code} {code.title}"),
+        tag("p", tag("strong", "Fix: "), _as_code(code.fix)),
+        tag("p", tag("small", code.docs)),
+        rows,
+        id=_id(severity, code),
+    )
+
+
+def _rows(findings: Sequence[Finding], code: Code) -> Iterator[Markup]:
+    for finding in findings:
+        fix = [tag("br"), tag("small", "Fix: ", _as_code(finding.fix))] if finding.fix != code.fix else []
+        about = tag("th", name(str(finding.object)), scope="row")
+        yield tag("tr", about, tag("td", tag("bdi", finding.message), *fix))
+
+
+def _as_code(fix: str) -> Content:
+    """A command in the type of code, also at the end of a sentence."""
+    start, kubectl, command = fix.partition("kubectl ")
+    return tag("span", start, tag("code", kubectl + command)) if kubectl else fix
+
+
+def _not_checked(checked: CheckedCluster) -> Iterator[Markup]:
+    if checked.not_checked:
+        lines = (tag("li", f"{', '.join(missing.codes)}: {missing.reason}") for missing in checked.not_checked)
+        yield tag("section", tag("h2", "Not checked"), tag("ul", *lines))
