@@ -1,7 +1,6 @@
 """The decisions of a plan as the JSON that scripts rely on (``plan -o json``)."""
 
 from collections.abc import Iterable, Mapping
-from datetime import datetime
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -10,6 +9,7 @@ import msgspec
 from zoneward.advice.json_value import JsonValue, round_if_any, round_share
 from zoneward.advice.load_change import LoadChange, PlansBefore, family_before, load_change
 from zoneward.advice.now import CurrentTraffic
+from zoneward.kube.measured_traffic import Time
 from zoneward.kube.objects import Condition, ObjectKey, ServiceEvent
 from zoneward.routing.algorithms.heuristics import BALANCED
 from zoneward.routing.decision import Decision
@@ -74,8 +74,8 @@ class MeasuredShares(JsonValue, frozen=True, gc=False):
 class MeasuredNodes(JsonValue, frozen=True, gc=False):
     """Which nodes reported what they counted, by zone, and from which zones of the cluster none did."""
 
-    since: datetime
-    until: datetime
+    since: Time
+    until: Time
     nodes: dict[str, tuple[str, ...]]
     missing_zones: tuple[str, ...]
     incomplete_nodes: tuple[str, ...]
