@@ -13,7 +13,7 @@ from typing import Any, Final
 _LARGE: Final = 12_000
 """Bytes of bytecode of all functions together, above which only small ones replace their calls: machine code of the
 rest would take minutes and gigabytes to compile."""
-_SMALL: Final = 400
+_SMALL: Final = 600
 """Bytes of a small function."""
 
 

@@ -6,59 +6,51 @@ load is too much, are parameters (`zoneward.routing.algorithms.set_value`).
 
 - Two or three zones with demand: all sets are tried where there are at most `EXACT_ENDPOINTS` endpoints, and then the
   answer is the optimum. With more endpoints rounding matters little, and only sets of nearly the same sizes as good
-  disjoint ones are tried (`zoneward.routing.algorithms.shared_sets`).
-- More zones: good disjoint sets, for one zone or for several together (`zoneward.routing.algorithms.disjoint_sets`),
-  which single endpoints then leave, join, or share (`zoneward.routing.algorithms.endpoint_steps`).
+  disjoint ones are tried (`zoneward.routing.algorithms.exact_search`).
+- More zones: good disjoint sets, for one zone or for several together, which single endpoints then leave, join, or
+  share (`zoneward.routing.algorithms.local_search`).
 """
 
 from collections.abc import MutableSequence
 from typing import Final
 
-from zoneward.routing.algorithms.disjoint_sets import FAIR, GIVEN, NEAR, SIZES_AT, find_disjoint_sets
-from zoneward.routing.algorithms.endpoint_steps import improve_by_steps, write_disjoint_sets
+from zoneward.routing.algorithms.exact_search import (
+    KINDS,
+    MAX_CONSUMERS,
+    MAX_WINDOW,
+    ExactRoom,
+    place_best,
+    search_exactly,
+    search_pooled,
+    uses,
+)
+from zoneward.routing.algorithms.local_search import (
+    FAIR,
+    GIVEN,
+    NEAR,
+    LocalRoom,
+    find_disjoint_sets,
+    improve_groups,
+    write_groups,
+)
 from zoneward.routing.algorithms.proportional_zone_cpu import proportional_zone_cpu
 from zoneward.routing.algorithms.set_value import (
     COSTS_AT,
+    MEASURES,
     OBJECTIVE_AT,
-    cost_between,
-    is_plain,
+    Problem,
     overload_limit,
-    value_of,
+    request_cost,
+    write_value,
 )
-from zoneward.routing.algorithms.shared_sets import (
-    BEST,
-    BEST_MEAN,
-    BEST_VALUE,
-    BEST_WORST,
-    CONSUMERS,
-    FOUND,
-    FREE,
-    FREE_REALS,
-    HIGH,
-    IS_PLAIN,
-    LOW,
-    NUMBER,
-    SHARES,
-    SINKS,
-    TOTAL,
-    ZONES,
-    place_kinds,
-    search_pooled_sets,
-    search_shared_sets,
-    uses,
-)
-from zoneward.routing.algorithms.signature import (
-    IMPOSSIBLE,
-    IntegerSequence,
-    max_groups,
-    sorted_input_at,
-    sorted_weights_at,
-)
+from zoneward.routing.algorithms.signature import IMPOSSIBLE, IntegerSequence, max_groups, row, table
+from zoneward.routing.algorithms.transport import FlowRoom
+from zoneward.routing.zone_costs import COST_UNIT
 
 EXACT_ENDPOINTS: Final = 20
-"""Up to so many endpoints in two or three zones with demand the answer is the optimum."""
+"""Up to this number of endpoints in two or three zones with demand, the answer is the optimum."""
 _MARGIN: Final = 2
-"""With more, sizes are tried that are at most so far from those of good disjoint sets."""
+"""With more, the sizes that are tried differ at most by this from those of good disjoint sets."""
 
 
 def balanced(
@@ -78,207 +70,255 @@ def balanced(
     largest overload, twice, the objective, and the costs of n x n pairs of zones in millionths.
     """
     zones = len(demand)
-    if not _prepare(demand, supply, parameters, scratch, reals):
-        return IMPOSSIBLE
-    if scratch[NUMBER] > ZONES:
-        return _for_sorted_zones(demand, supply, parameters, previous, composition, weights, scratch, reals)
-    for start in (NEAR, FAIR):
-        _search_near(start, demand, supply, parameters, scratch, reals)
-    if scratch[TOTAL] <= EXACT_ENDPOINTS:
-        for consumer in range(scratch[NUMBER]):
-            scratch[LOW + consumer] = 1
-            scratch[HIGH + consumer] = scratch[TOTAL]
-        search_shared_sets(supply, parameters, scratch, reals)
-    elif scratch[NUMBER] == ZONES:
-        search_pooled_sets(supply, parameters, scratch, reals)
-    if scratch[FOUND] == 0:
-        return IMPOSSIBLE
-    total = scratch[TOTAL]
-    sizes0 = sizes1 = sizes2 = 0
-    for kind in range(SINKS):
-        sizes0 += scratch[BEST + kind] if uses(kind, 0) else 0
-        sizes1 += scratch[BEST + kind] if uses(kind, 1) else 0
-        sizes2 += scratch[BEST + kind] if uses(kind, 2) else 0
-    load0 = total * reals[SHARES] / sizes0
-    load1 = total * reals[SHARES + 1] / sizes1
-    load2 = total * reals[SHARES + 2] / sizes2 if sizes2 > 0 else 0.0
-    place_kinds(supply, parameters, scratch, BEST, scratch, FREE, reals, FREE_REALS, load0, load1, load2)
-    for zone in range(zones):
-        weights[zone * zones + zone] = 1.0
-    for kind in range(SINKS):
-        if scratch[BEST + kind] == 0:
-            continue
-        group = scratch[CONSUMERS + kind] if kind < ZONES else zones + kind - ZONES
-        for located in range(zones):
-            composition[group * zones + located] = scratch[FREE + kind * zones + located]
-        for consumer in range(scratch[NUMBER]):
-            if uses(kind, consumer):
-                weights[group * zones + scratch[CONSUMERS + consumer]] = 1.0
-    return 2 * zones + 2
-
-
-def _prepare(
-    demand: IntegerSequence,
-    supply: IntegerSequence,
-    parameters: IntegerSequence,
-    scratch: MutableSequence[int],
-    reals: MutableSequence[float],
-) -> bool:
-    """Write what the searches start from: one group for all zones is the best so far. False without a choice."""
-    zones = len(demand)
+    consumers = 0
     total = 0
-    everything = 0
-    number = 0
-    for consumer in range(ZONES):
-        scratch[CONSUMERS + consumer] = -1
-        scratch[LOW + consumer] = 0
-        reals[SHARES + consumer] = 0.0
     for zone in range(zones):
+        consumers += 1 if demand[zone] > 0 else 0
         total += supply[zone]
-        everything += demand[zone]
-        if demand[zone] > 0:
-            if number < ZONES:
-                scratch[CONSUMERS + number] = zone
-            number += 1
-    if total == 0 or number < 2:
-        return False
-    cost = 0.0
-    for zone in range(zones):
-        for located in range(zones):
-            cost += demand[zone] * supply[located] * cost_between(parameters, zones, zone, located)
-    for consumer in range(min(number, ZONES)):
-        reals[SHARES + consumer] = demand[scratch[CONSUMERS + consumer]] / everything
-    scratch[NUMBER] = number
-    scratch[TOTAL] = total
-    scratch[FOUND] = 0
-    scratch[IS_PLAIN] = 1 if is_plain(parameters, zones) else 0
-    limit = overload_limit(parameters)
-    reals[BEST_VALUE] = value_of(parameters[OBJECTIVE_AT], limit, cost / total / everything, 0.0, 0.0)
-    reals[BEST_WORST] = 0.0
-    reals[BEST_MEAN] = 0.0
-    return True
-
-
-def _search_near(
-    start: int,
-    demand: IntegerSequence,
-    supply: IntegerSequence,
-    parameters: IntegerSequence,
-    scratch: MutableSequence[int],
-    reals: MutableSequence[float],
-) -> None:
-    """Try sizes near those of good disjoint sets, unless they have been tried before."""
-    if scratch[TOTAL] < scratch[NUMBER]:
-        return
-    find_disjoint_sets(demand, supply, parameters, start, scratch, reals)
-    is_new = False
-    for consumer in range(scratch[NUMBER]):
-        size = scratch[SIZES_AT + scratch[CONSUMERS + consumer]]
-        low, high = max(1, size - _MARGIN), min(scratch[TOTAL], size + _MARGIN)
-        if scratch[LOW + consumer] != low or scratch[HIGH + consumer] != high:
-            is_new = True
-        scratch[LOW + consumer] = low
-        scratch[HIGH + consumer] = high
-    if is_new:
-        search_shared_sets(supply, parameters, scratch, reals)
-
-
-def _for_sorted_zones(
-    demand: IntegerSequence,
-    supply: IntegerSequence,
-    parameters: IntegerSequence,
-    previous: IntegerSequence,
-    composition: MutableSequence[int],
-    weights: MutableSequence[float],
-    scratch: MutableSequence[int],
-    reals: MutableSequence[float],
-) -> int:
-    """The same for zones in an order that their names have no part in, so that these do not change the answer."""
-    zones = len(demand)
+    if total == 0 or consumers < 2:
+        return IMPOSSIBLE
     groups = max_groups(zones)
-    order = sorted_input_at(zones)
-    keys = demand_at = order + zones
-    supply_at, parameters_at = order + 2 * zones, order + 3 * zones
-    composition_at, weights_at = parameters_at + COSTS_AT + zones * zones, sorted_weights_at(zones)
+    flow_room = FlowRoom(
+        before=scratch[row(5, zones, zones)],
+        sink=scratch[row(6, zones, zones)],
+        visited=scratch[row(7, zones, zones)],
+        distance=reals[row(2, zones, zones)],
+    )
+    local = LocalRoom(
+        order=scratch[row(15, zones, zones)],
+        set_of=scratch[row(16, zones, zones)],
+        size=scratch[row(17, zones, zones)],
+        top=scratch[row(18, zones + 1, zones)],
+        unused=scratch[row(19, zones, zones)],
+        count=scratch[row(20, groups, zones)],
+        used=scratch[row(21, zones, zones)],
+        composition=scratch[table(2, groups * zones, zones)],
+        share=reals[row(6, zones, zones)],
+        cost=reals[row(7, zones, zones)],
+        overload=reals[row(8, zones, zones)],
+        more_cost=reals[row(9, zones, zones)],
+        more_overload=reals[row(10, zones, zones)],
+        more_lack=reals[row(11, zones, zones)],
+        fewer_cost=reals[row(12, zones, zones)],
+        fewer_overload=reals[row(13, zones, zones)],
+        fewer_lack=reals[row(14, zones, zones)],
+        price=reals[row(15, zones, zones)],
+        load=reals[row(16, groups, zones)],
+        part=reals[row(17, zones, zones)],
+        zone_cost=reals[row(18, zones, zones)],
+        round_best=reals[row(19, MEASURES, zones)],
+        weights=reals[table(4, groups * zones, zones)],
+        group_price=reals[table(5, groups * zones, zones)],
+        flow_room=flow_room,
+    )
+    order, keys = scratch[row(0, zones, zones)], scratch[row(1, zones, zones)]
+    _order_zones(demand, supply, parameters, order, keys, consumers > MAX_CONSUMERS)
+    problem = Problem(
+        demand=scratch[row(2, zones, zones)],
+        supply=scratch[row(3, zones, zones)],
+        consumers=scratch[row(4, zones, zones)],
+        costs=scratch[table(0, zones * zones, zones)],
+        shares=reals[row(0, zones, zones)],
+        best=reals[row(1, MEASURES, zones)],
+        consumer_count=consumers,
+        total=total,
+        limit=overload_limit(parameters),
+        objective=parameters[OBJECTIVE_AT],
+        is_plain=_is_plain(parameters, zones),
+    )
+    _write_problem(problem, demand, supply, parameters, order)
+    if consumers > MAX_CONSUMERS:
+        own_scratch = scratch[table(3, 6 * zones, zones)]
+        is_better = _search_locally(problem, local, parameters, previous, own_scratch, reals)
+    else:
+        exact = ExactRoom(
+            low=scratch[row(8, MAX_CONSUMERS, zones)],
+            high=scratch[row(9, MAX_CONSUMERS, zones)],
+            size=scratch[row(10, MAX_CONSUMERS, zones)],
+            spare=scratch[row(11, MAX_CONSUMERS, zones)],
+            tried=scratch[row(12, KINDS, zones)],
+            best=scratch[row(13, KINDS, zones)],
+            unused=scratch[row(14, zones, zones)],
+            flow=scratch[table(1, KINDS * zones, zones)],
+            share=reals[row(3, MAX_CONSUMERS, zones)],
+            part=reals[row(4, MAX_CONSUMERS, zones)],
+            load=reals[row(5, KINDS, zones)],
+            least_cost=reals[table(0, MAX_CONSUMERS * MAX_WINDOW, zones)],
+            overload=reals[table(1, MAX_CONSUMERS * MAX_WINDOW, zones)],
+            lack=reals[table(2, MAX_CONSUMERS * MAX_WINDOW, zones)],
+            flow_cost=reals[table(3, KINDS * zones, zones)],
+            flow_room=flow_room,
+        )
+        is_better = _search_exactly(problem, exact, local)
+    if not is_better:
+        return IMPOSSIBLE
+    for group in range(groups):
+        target = order[group] if group < zones else group
+        for zone in range(zones):
+            cell = target * zones + order[zone]
+            composition[cell] = local.composition[group * zones + zone]
+            weights[cell] = local.weights[group * zones + zone]
+    return groups
+
+
+def _order_zones(
+    demand: IntegerSequence,
+    supply: IntegerSequence,
+    parameters: IntegerSequence,
+    order: MutableSequence[int],
+    keys: MutableSequence[int],
+    is_sorted: bool,
+) -> None:
+    """Write the zones in name order, or in an order in which names have no part, so that they don't change the answer.
+
+    ``keys`` distinguish zones with the same demand and supply.
+    """
+    zones = len(demand)
     for zone in range(zones):
-        # What tells apart zones with the same demand and supply.
         key = 0
         for other in range(zones):
             key += parameters[COSTS_AT + zone * zones + other] * (1 + supply[other])
             key += parameters[COSTS_AT + other * zones + zone] * (1 + demand[other])
-        scratch[keys + zone] = key
-        place = zone
-        while place > 0:
-            other = scratch[order + place - 1]
-            if (demand[other], supply[other], scratch[keys + other]) <= (demand[zone], supply[zone], key):
+        keys[zone] = key
+        position = zone
+        while is_sorted and position > 0:
+            other = order[position - 1]
+            if (demand[other], supply[other], keys[other]) <= (demand[zone], supply[zone], key):
                 break
-            scratch[order + place] = other
-            place -= 1
-        scratch[order + place] = zone
-    for place in range(COSTS_AT):
-        scratch[parameters_at + place] = parameters[place]
-    for place in range(zones):
-        zone = scratch[order + place]
-        scratch[demand_at + place] = demand[zone]
-        scratch[supply_at + place] = supply[zone]
-        for other in range(zones):
-            scratch[parameters_at + COSTS_AT + place * zones + other] = parameters[
-                COSTS_AT + zone * zones + scratch[order + other]
-            ]
-    found = _for_many_zones(
-        scratch[demand_at:supply_at],
-        scratch[supply_at:parameters_at],
-        scratch[parameters_at:composition_at],
-        previous,
-        composition,
-        weights,
-        scratch,
-        reals,
-    )
-    for cell in range(groups * zones):
-        scratch[composition_at + cell] = composition[cell]
-        reals[weights_at + cell] = weights[cell]
-    for group in range(groups):
-        # A zone's own group stands where the zone does.
-        target = scratch[order + group] if group < zones else group
-        for place in range(zones):
-            zone = scratch[order + place]
-            composition[target * zones + zone] = scratch[composition_at + group * zones + place]
-            weights[target * zones + zone] = reals[weights_at + group * zones + place]
-    return found
+            order[position] = other
+            position -= 1
+        order[position] = zone
 
 
-def _for_many_zones(
+def _is_plain(parameters: IntegerSequence, zones: int) -> bool:
+    """Whether a request costs nothing in its zone and 1 elsewhere, as without any table."""
+    for start in range(zones):
+        for end in range(zones):
+            if parameters[COSTS_AT + start * zones + end] != (0 if start == end else COST_UNIT):
+                return False
+    return True
+
+
+def _write_problem(
+    problem: Problem,
     demand: IntegerSequence,
     supply: IntegerSequence,
     parameters: IntegerSequence,
+    order: IntegerSequence,
+) -> None:
+    """Write the input for zones in order. The best so far is one group for all of them."""
+    zones = len(demand)
+    total_demand = 0
+    consumers = 0
+    for position in range(zones):
+        zone = order[position]
+        problem.demand[position] = demand[zone]
+        problem.supply[position] = supply[zone]
+        total_demand += demand[zone]
+        if demand[zone] > 0:
+            problem.consumers[consumers] = position
+            consumers += 1
+        for other in range(zones):
+            problem.costs[position * zones + other] = parameters[COSTS_AT + zone * zones + order[other]]
+    cost = 0.0
+    for zone in range(zones):
+        problem.shares[zone] = problem.demand[zone] / total_demand
+        for located in range(zones):
+            cost += problem.demand[zone] * problem.supply[located] * request_cost(problem, zone, located)
+    write_value(problem, cost / problem.total / total_demand, 0.0, 0.0, problem.best)
+
+
+def _search_exactly(problem: Problem, room: ExactRoom, local: LocalRoom) -> bool:
+    """Two or three zones with demand; writes groups where they are better than one for all."""
+    for kind in range(KINDS):
+        room.best[kind] = 0
+    for consumer in range(MAX_CONSUMERS):
+        room.low[consumer] = room.high[consumer] = 0
+        if consumer < problem.consumer_count:
+            room.share[consumer] = problem.shares[problem.consumers[consumer]]
+        else:
+            room.share[consumer] = 0.0
+    if problem.total >= problem.consumer_count:
+        for start in (NEAR, FAIR):
+            find_disjoint_sets(problem, local, start)
+            is_new = False
+            for consumer in range(problem.consumer_count):
+                size = local.size[problem.consumers[consumer]]
+                low, high = max(1, size - _MARGIN), min(problem.total, size + _MARGIN)
+                if room.low[consumer] != low or room.high[consumer] != high:
+                    is_new = True
+                room.low[consumer], room.high[consumer] = low, high
+            if is_new:
+                search_exactly(problem, room)
+    if problem.total <= EXACT_ENDPOINTS:
+        for consumer in range(problem.consumer_count):
+            room.low[consumer], room.high[consumer] = 1, problem.total
+        search_exactly(problem, room)
+    elif problem.consumer_count == MAX_CONSUMERS:
+        search_pooled(problem, room)
+    return _write_best(problem, room, local)
+
+
+def _write_best(problem: Problem, room: ExactRoom, local: LocalRoom) -> bool:
+    zones = len(problem.supply)
+    endpoints = 0
+    for kind in range(KINDS):
+        endpoints += room.best[kind]
+    if endpoints == 0:
+        return False
+    place_best(problem, room)
+    _clear_groups(zones, local)
+    for zone in range(zones):
+        local.weights[zone * zones + zone] = 1.0
+    for kind in range(KINDS):
+        if room.best[kind] == 0:
+            continue
+        group = problem.consumers[kind] if kind < MAX_CONSUMERS else zones + kind - MAX_CONSUMERS
+        for located in range(zones):
+            local.composition[group * zones + located] = room.flow[kind * zones + located]
+        for consumer in range(problem.consumer_count):
+            if uses(kind, consumer):
+                local.weights[group * zones + problem.consumers[consumer]] = 1.0
+    return True
+
+
+def _search_locally(
+    problem: Problem,
+    room: LocalRoom,
+    parameters: IntegerSequence,
     previous: IntegerSequence,
-    composition: MutableSequence[int],
-    weights: MutableSequence[float],
     scratch: MutableSequence[int],
     reals: MutableSequence[float],
-) -> int:
-    """Disjoint sets, then steps of single endpoints; impossible where all that is not better than one group for all."""
-    zones = len(demand)
+) -> bool:
+    """Any number of zones: disjoint sets, then steps of single endpoints. Writes groups, and returns whether they are
+    better than one for all."""
+    zones = len(problem.supply)
+    _clear_groups(zones, room)
     start = FAIR
-    if proportional_zone_cpu(demand, supply, parameters, previous, composition, weights, scratch, reals) > 0:
+    groups = proportional_zone_cpu(
+        problem.demand, problem.supply, parameters, previous, room.composition, room.weights, scratch, reals
+    )
+    if groups > 0:
         start = GIVEN
         for zone in range(zones):
-            scratch[SIZES_AT + zone] = 0
+            room.size[zone] = 0
             for located in range(zones):
-                scratch[SIZES_AT + zone] += composition[zone * zones + located]
-    for cell in range(zones * zones):
-        composition[cell] = 0
-    # It used the same scratch space.
-    _prepare(demand, supply, parameters, scratch, reals)
-    best = find_disjoint_sets(demand, supply, parameters, start, scratch, reals)
-    # Sizes and zones of these sets, while others are looked for.
-    for place in range(2 * zones):
-        scratch[FREE + 8 * zones + place] = scratch[SIZES_AT + place]
-    if find_disjoint_sets(demand, supply, parameters, NEAR, scratch, reals) <= best:
-        for place in range(2 * zones):
-            scratch[SIZES_AT + place] = scratch[FREE + 8 * zones + place]
-    write_disjoint_sets(demand, supply, parameters, composition, weights, scratch, reals)
-    if not improve_by_steps(demand, parameters, composition, weights, scratch, reals):
-        return IMPOSSIBLE
-    return 2 * zones + 2
+                room.size[zone] += room.composition[zone * zones + located]
+    _clear_groups(zones, room)
+    best = find_disjoint_sets(problem, room, start)
+    # The sizes and zones of these sets, in case that the next are no better.
+    for zone in range(zones):
+        room.count[zone] = room.size[zone]
+        room.used[zone] = room.set_of[zone]
+    if find_disjoint_sets(problem, room, NEAR) <= best:
+        for zone in range(zones):
+            room.size[zone] = room.count[zone]
+            room.set_of[zone] = room.used[zone]
+    write_groups(problem, room)
+    return improve_groups(problem, room)
+
+
+def _clear_groups(zones: int, room: LocalRoom) -> None:
+    for cell in range(max_groups(zones) * zones):
+        room.composition[cell] = 0
+        room.weights[cell] = 0.0

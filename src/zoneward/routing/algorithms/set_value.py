@@ -1,11 +1,12 @@
-"""What ``Balanced`` compares sets of endpoints by: its objective, within the limit on overload.
+"""What ``Balanced`` searches by: the problem, and the value of sets of endpoints.
 
 A value is a single number, larger is better. With the objective *score* it is KEP-2004's; with *locality* it is the
-cost, and equal costs are compared by the worst and then by the mean overload. Sets above the limit have values below
-those of all others, the lower the more they overload.
+cost, and equal costs are compared by the worst and then by the mean overload. Sets above the limit on overload have
+values below those of all others, the lower the more they overload.
 """
 
-from typing import Final
+from collections.abc import MutableSequence
+from typing import Any, Final, NamedTuple
 
 from zoneward.routing.algorithms.signature import IntegerSequence
 from zoneward.routing.score import IN_ZONE_POINTS, OVERLOAD_POINTS, SLICES_POINTS
@@ -19,8 +20,33 @@ COSTS_AT: Final = 5
 """Where the parameters of ``Balanced`` begin that no other algorithm has: the objective, and the cost of each pair of
 zones in millionths (`zoneward.routing.zone_costs`)."""
 
+MEASURES: Final = 4
+"""How many real numbers `write_value` writes."""
+
 EPSILON: Final = 1e-9
 _ABOVE_LIMIT: Final = -1e6
+
+
+class Problem(NamedTuple):
+    """The input of a search, for n zones; named arrays that numba compiles.
+
+    ``demand``, ``supply`` and ``shares`` (of all demand) have n values; ``costs`` has n x n in millionths, by the zone
+    where a request starts and the one where its endpoint is. The first ``consumer_count`` of ``consumers`` are the
+    zones with demand. ``total`` counts endpoints. ``is_plain``: a request costs nothing in its zone, and 1 elsewhere.
+    ``best`` has the value, the worst and the mean overload of the best sets so far; at first, of one group for all.
+    """
+
+    demand: Any
+    supply: Any
+    costs: Any
+    shares: Any
+    consumers: Any
+    consumer_count: int
+    total: int
+    limit: float
+    objective: int
+    is_plain: bool
+    best: Any
 
 
 def overload_limit(parameters: IntegerSequence) -> float:
@@ -28,18 +54,10 @@ def overload_limit(parameters: IntegerSequence) -> float:
     return parameters[0] / parameters[1] + EPSILON
 
 
-def cost_between(parameters: IntegerSequence, zones: int, start: int, end: int) -> float:
+def request_cost(problem: Problem, start: int, end: int) -> float:
     """The cost of a request from one zone to another, 0 to 1."""
-    return parameters[COSTS_AT + start * zones + end] / COST_UNIT
-
-
-def is_plain(parameters: IntegerSequence, zones: int) -> bool:
-    """Whether a request costs nothing in its zone and 1 elsewhere, as without any table."""
-    for start in range(zones):
-        for end in range(zones):
-            if parameters[COSTS_AT + start * zones + end] != (0 if start == end else COST_UNIT):
-                return False
-    return True
+    cost: float = problem.costs[start * len(problem.supply) + end] / COST_UNIT
+    return cost
 
 
 def value_of(objective: int, limit: float, cost: float, worst: float, mean: float) -> float:
@@ -51,18 +69,22 @@ def value_of(objective: int, limit: float, cost: float, worst: float, mean: floa
     return IN_ZONE_POINTS * (1 - cost) + OVERLOAD_POINTS * (1 - worst) + OVERLOAD_POINTS * (1 - mean) + SLICES_POINTS
 
 
-def is_better(
-    objective: int,
-    value: float,
-    worst: float,
-    mean: float,
-    other_value: float,
-    other_worst: float,
-    other_mean: float,
-) -> bool:
-    """Whether the first sets are better than the others, by more than a rounding error."""
-    if value > other_value + EPSILON:
+def is_better(problem: Problem, cost: float, worst: float, mean: float, other: MutableSequence[float]) -> bool:
+    """Whether sets are better than ``other``, which `write_value` wrote, by more than a rounding error.
+
+    With lower bounds of cost and overloads: whether sets may be better.
+    """
+    value = value_of(problem.objective, problem.limit, cost, worst, mean)
+    if value > other[0] + EPSILON:
         return True
-    if objective != LOCALITY or value < other_value - EPSILON or worst > other_worst + EPSILON:
+    if problem.objective != LOCALITY or value < other[0] - EPSILON or worst > other[1] + EPSILON:
         return False
-    return worst < other_worst - EPSILON or mean < other_mean - EPSILON
+    return worst < other[1] - EPSILON or mean < other[2] - EPSILON
+
+
+def write_value(problem: Problem, cost: float, worst: float, mean: float, measures: MutableSequence[float]) -> None:
+    """Write what `is_better` compares with."""
+    measures[0] = value_of(problem.objective, problem.limit, cost, worst, mean)
+    measures[1] = worst
+    measures[2] = mean
+    measures[3] = cost

@@ -51,26 +51,43 @@ AllocateFunction = Callable[
 """(demand, supply, parameters, previous, composition, weights, scratch, reals) -> number of groups, or IMPOSSIBLE."""
 
 
+_ROWS: Final = 24
+_TABLES: Final = 6
+
+
 def max_groups(zones: int) -> int:
-    """Groups that the largest allocation has: one of each zone's own, one more for each, and two that many share."""
+    """Groups of the largest allocation: the own group of each zone, one more for each, and two that many share."""
     return 2 * zones + 2
 
 
 def scratch_length(zones: int) -> int:
-    """Integers that the algorithm with the largest need has room for: ``Balanced``, which tries many sets."""
-    return sorted_input_at(zones) + zones * (zones + 3) + 5 + max_groups(zones) * zones
-
-
-def sorted_input_at(zones: int) -> int:
-    """Where the integers end that searches use, and those begin in which ``Balanced`` sorts its input."""
-    return 32 + 24 * zones + max_groups(zones) * (zones + 4)
+    """Integers for the algorithm with the largest need: ``Balanced``, which tries many sets."""
+    return _ROWS * _row_length(zones) + _TABLES * _table_length(zones)
 
 
 def reals_length(zones: int) -> int:
-    """Real numbers that the algorithm with the largest need has room for."""
-    return sorted_weights_at(zones) + max_groups(zones) * zones
+    """Real numbers for the algorithm with the largest need."""
+    return scratch_length(zones)
 
 
-def sorted_weights_at(zones: int) -> int:
-    """Where the real numbers end that searches use."""
-    return 96 + 16 * zones + max_groups(zones) * (zones + 4)
+def row(index: int, length: int, zones: int) -> slice:
+    """One of 24 parts of ``scratch`` or ``reals``, with up to one value a group and eight more.
+
+    Such a slice is a view of an array of numpy, and a copy of a part of a list: take each part once.
+    """
+    start = index * _row_length(zones)
+    return slice(start, start + length)
+
+
+def table(index: int, length: int, zones: int) -> slice:
+    """One of 6 parts with up to one value a group and zone, and 72 more, like `row`."""
+    start = _ROWS * _row_length(zones) + index * _table_length(zones)
+    return slice(start, start + length)
+
+
+def _row_length(zones: int) -> int:
+    return max_groups(zones) + 8
+
+
+def _table_length(zones: int) -> int:
+    return max_groups(zones) * zones + 72

@@ -1,86 +1,70 @@
 """The cheapest way to give located endpoints to the sets that need them: a transportation problem.
 
-A flow has at ``sink * n + located`` how much of a zone's supply goes to each sink, and a cost for each unit of it. Any
-flow becomes a cheapest one by exchanges along cycles of zones, each of which passes a unit on to the next: while one of
-these lowers the cost, it is made (cycle canceling; the cycles are found by Bellman and Ford).
+A flow has at ``sink * n + located`` how much of a zone's supply each sink gets, and a cost for each unit of it. Any
+flow becomes a cheapest one by exchanges along cycles of zones, each of which passes a unit to the next: an exchange is
+made while one lowers the cost (cycle canceling, with the cycles of Bellman and Ford).
 """
 
 from collections.abc import MutableSequence, Sequence
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 _EPSILON: Final = 1e-11
 
 
-def cheapest_flow(
-    sinks: int,
-    zones: int,
-    flow: MutableSequence[int],
-    flow_at: int,
-    cost: Sequence[float],
-    cost_at: int,
-    scratch: MutableSequence[int],
-    scratch_at: int,
-    reals: MutableSequence[float],
-    reals_at: int,
-) -> None:
-    """Change the flow at ``flow_at`` into a cheapest one with the same sums by sink and by zone.
+class FlowRoom(NamedTuple):
+    """Arrays of n values: the zone before each zone on its path, the sink of that step, whether the path was followed
+    back through the zone, and the cost of the path."""
 
-    ``cost_at`` is where the costs begin. Uses 3 n integers of ``scratch`` and n of ``reals``.
-    """
+    before: Any
+    sink: Any
+    visited: Any
+    distance: Any
+
+
+def cheapest_flow(sinks: int, zones: int, flow: MutableSequence[int], cost: Sequence[float], room: FlowRoom) -> None:
+    """Change a flow into a cheapest one with the same sums by sink and by zone."""
     if zones < 2:
         return
-    before, through, mark = scratch_at, scratch_at + zones, scratch_at + 2 * zones
     while True:
-        for zone in range(zones):
-            reals[reals_at + zone] = 0.0
-            scratch[before + zone] = -1
-        last = -1
-        for _ in range(zones):
-            last = _relax(sinks, zones, flow, flow_at, cost, cost_at, scratch, before, through, reals, reals_at)
-            if last < 0:
-                break
-        if last < 0:
+        zone = _find_cycle(sinks, zones, flow, cost, room)
+        if zone < 0:
             return
-        # Steps back from a zone that the last round still changed end in a cycle.
-        for zone in range(zones):
-            scratch[mark + zone] = 0
-        while scratch[mark + last] == 0:
-            scratch[mark + last] = 1
-            last = scratch[before + last]
-            if last < 0:
-                return
+        start = zone
         amount = -1
-        zone = last
-        while True:
-            there = flow[flow_at + scratch[through + zone] * zones + scratch[before + zone]]
-            if amount < 0 or there < amount:
-                amount = there
-            zone = scratch[before + zone]
-            if zone == last:
-                break
-        while True:
-            row = flow_at + scratch[through + zone] * zones
-            flow[row + scratch[before + zone]] -= amount
-            flow[row + zone] += amount
-            zone = scratch[before + zone]
-            if zone == last:
-                break
+        while amount < 0 or zone != start:
+            units = flow[room.sink[zone] * zones + room.before[zone]]
+            if amount < 0 or units < amount:
+                amount = units
+            zone = room.before[zone]
+        is_done = False
+        while not is_done:
+            giver = room.before[zone]
+            flow[room.sink[zone] * zones + giver] -= amount
+            flow[room.sink[zone] * zones + zone] += amount
+            zone = giver
+            is_done = zone == start
 
 
-def _relax(
-    sinks: int,
-    zones: int,
-    flow: Sequence[int],
-    flow_at: int,
-    cost: Sequence[float],
-    cost_at: int,
-    scratch: MutableSequence[int],
-    before: int,
-    through: int,
-    reals: MutableSequence[float],
-    reals_at: int,
-) -> int:
-    """One round: the last zone that gets nearer by taking a unit over from another zone, or -1."""
+def _find_cycle(sinks: int, zones: int, flow: Sequence[int], cost: Sequence[float], room: FlowRoom) -> int:
+    """A zone of a cycle that lowers the cost, or -1."""
+    for zone in range(zones):
+        room.distance[zone] = 0.0
+        room.before[zone] = -1
+        room.visited[zone] = 0
+    last = -1
+    for _ in range(zones):
+        last = _relax(sinks, zones, flow, cost, room)
+        if last < 0:
+            return -1
+    # From a zone that the last round still changed, the steps back end in a cycle.
+    while last >= 0 and room.visited[last] == 0:
+        room.visited[last] = 1
+        last = room.before[last]
+    return last
+
+
+def _relax(sinks: int, zones: int, flow: Sequence[int], cost: Sequence[float], room: FlowRoom) -> int:
+    """One round: the last zone that gets nearer by taking a unit from another zone, or -1."""
     last = -1
     for giver in range(zones):
         for taker in range(zones):
@@ -88,11 +72,11 @@ def _relax(
                 continue
             for sink in range(sinks):
                 row = sink * zones
-                if flow[flow_at + row + giver] > 0:
-                    step = cost[cost_at + row + taker] - cost[cost_at + row + giver]
-                    if reals[reals_at + giver] + step < reals[reals_at + taker] - _EPSILON:
-                        reals[reals_at + taker] = reals[reals_at + giver] + step
-                        scratch[before + taker] = giver
-                        scratch[through + taker] = sink
+                if flow[row + giver] > 0:
+                    distance = room.distance[giver] + (cost[row + taker] - cost[row + giver])
+                    if distance < room.distance[taker] - _EPSILON:
+                        room.distance[taker] = distance
+                        room.before[taker] = giver
+                        room.sink[taker] = sink
                         last = taker
     return last

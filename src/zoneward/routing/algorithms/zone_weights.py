@@ -1,16 +1,17 @@
 """Weights of zones: the optimum of a linear program, for proxies that can send any share of a zone's traffic anywhere.
 
-Traffic of zone z to the endpoints of zone i costs c(z, i) a request; all of z's traffic goes somewhere, and the
-endpoints of i together take at most their part, n_i / T, times 1 + overload: a transportation problem. With the
+A request from zone z to an endpoint in zone i costs c(z, i). All traffic of z is sent somewhere, and the endpoints of i
+together get at most their share n_i / T of all traffic, times 1 + overload: a transportation problem. With the
 objective *score* the overload is 0, because a point more in its zone is worth less than the overload that it causes.
-With *locality* it is the least with which the cost is as low as the limit allows.
+With *locality* it is the least overload with which the cost is as low as the limit allows.
 """
 
 from collections.abc import Sequence
 from typing import Final
 
-from zoneward.routing.algorithms.set_value import LOCALITY, OBJECTIVE_AT, cost_between
-from zoneward.routing.algorithms.transport import cheapest_flow
+from zoneward.routing.algorithms.set_value import COSTS_AT, LOCALITY, OBJECTIVE_AT
+from zoneward.routing.algorithms.transport import FlowRoom, cheapest_flow
+from zoneward.routing.zone_costs import COST_UNIT
 
 _STEPS: Final = 1024
 """Overloads that are tried, from 0 to the limit."""
@@ -41,32 +42,27 @@ def _flow(
 ) -> tuple[list[int], float]:
     """The cheapest flow with ``step`` of `_STEPS` parts of the largest overload, and its cost.
 
-    Row z has the traffic of zone z to each zone, and one row more what endpoints could still take.
+    Row z has the traffic of zone z to each zone; the last row has the capacity of endpoints that is left.
     """
     zones = len(demand)
-    total, everything = sum(supply), sum(demand)
+    total, total_demand = sum(supply), sum(demand)
     unit = parameters[1] * _STEPS
-    left = [each * everything * (unit + parameters[0] * step) for each in supply]
-    wanted = [each * total * unit for each in demand]
-    wanted.append(sum(left) - sum(wanted))
+    capacity = [endpoints * total_demand * (unit + parameters[0] * step) for endpoints in supply]
+    wanted = [weight * total * unit for weight in demand]
+    wanted.append(sum(capacity) - sum(wanted))
     flow = [0] * ((zones + 1) * zones)
     for turn in range(2):
         for row, needed in enumerate(wanted):
             for located in range(zones) if turn else (row,) if row < zones else ():
-                amount = min(needed - sum(flow[row * zones : (row + 1) * zones]), left[located])
+                amount = min(needed - sum(flow[row * zones : (row + 1) * zones]), capacity[located])
                 flow[row * zones + located] += amount
-                left[located] -= amount
-    costs = [cost_between(parameters, zones, row, located) for row in range(zones) for located in range(zones)]
-    costs += [0.0] * zones
-    cheapest_flow(zones + 1, zones, flow, 0, costs, 0, [0] * (3 * zones), 0, [0.0] * zones, 0)
-    cost = sum(each * price for each, price in zip(flow, costs, strict=True))
-    return flow, cost / (everything * total * unit)
+                capacity[located] -= amount
+    costs = [cost / COST_UNIT for cost in parameters[COSTS_AT:]] + [0.0] * zones
+    cheapest_flow(zones + 1, zones, flow, costs, FlowRoom([0] * zones, [0] * zones, [0] * zones, [0.0] * zones))
+    cost = sum(amount * price for amount, price in zip(flow, costs, strict=True))
+    return flow, cost / (total_demand * total * unit)
 
 
 def _shares(flow: Sequence[int], zones: int) -> tuple[tuple[float, ...], ...]:
-    found = []
-    for start in range(zones):
-        row = flow[start * zones : (start + 1) * zones]
-        whole = sum(row)
-        found.append(tuple(each / whole if whole else 0.0 for each in row))
-    return tuple(found)
+    rows = [flow[start * zones : (start + 1) * zones] for start in range(zones)]
+    return tuple(tuple(amount / sum(row) if any(row) else 0.0 for amount in row) for row in rows)
