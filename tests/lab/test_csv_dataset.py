@@ -8,7 +8,6 @@ from collections.abc import Callable
 from io import StringIO
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from zoneward.kube.input_error import FieldMismatch, InputError
@@ -56,7 +55,7 @@ BAD_FILES: dict[str, tuple[bytes, str]] = {
     "no first line": (b"one,1 2,3 4", "row 1: expected a first line such as name,zone1,zone2, got 'one' first"),
     "name not first": (b"a,name,b\n", "row 1: expected a first line such as name,zone1,zone2, got 'a' first"),
     "31 zones": (f"name,{','.join(map(str, range(31)))}\n".encode(), "row 1: expected 2 to 30 zones, got 31"),
-    "a zone twice": (b"name,a,b, a\n", "row 1: expected zones with names of their own, got 'a'"),
+    "a zone twice": (b"name,a,b, a\n", "row 1: expected a unique name for each zone, got 'a'"),
     "a first line that is not UTF-8": (b"name,a,\xe9\n", "row 1: expected UTF-8, got byte 0xe9"),
     "UTF-16": ("name,a,b\n".encode("utf-16"), "row 1: expected UTF-8, got byte 0xff"),
     "an endless first line": (b"name,a," * 10_000, "row 1: expected at most 16,384 bytes, got more"),
@@ -145,8 +144,7 @@ def test_fast_and_literal_reading_agree() -> None:
                 text = text[:at] + rng.choice(pieces) + text[at + rng.randint(0, 1) :]
             line = text.encode()
             lines.append(line[:-1] + b"\xff" if rng.random() < 0.02 else line)
-        joined = b"".join(line + b"\n" for line in lines)
-        rows = parse_lines(joined, np.cumsum([len(line) + 1 for line in lines]), ("a", "b"))
+        rows = parse_lines(lines, ("a", "b"))
         read = dict(zip(rows.lines.tolist(), zip(rows.names, rows.demand, rows.supply, strict=True), strict=True))
         first = None
         for number, line in enumerate(lines):
@@ -250,7 +248,7 @@ def test_chunks_do_not_depend_on_blocks(tmp_path: Path, monkeypatch: pytest.Monk
     assert rows == (100 if sample is None else min(sample, 100))
     assert [len(chunk) for chunk in whole] == [16] * (rows // 16) + [rows % 16] * (rows % 16 > 0)
     for block in (1, 2, 13, 100, 1000):
-        monkeypatch.setattr(csv_dataset, "BLOCK_SIZE", block)
+        monkeypatch.setattr(csv_dataset, "_BLOCK_BYTES", block)
         assert _chunks(CsvDataset(path, sample=sample, seed=5)) == whole
 
 
