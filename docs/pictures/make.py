@@ -13,9 +13,10 @@ from typing import Final, NamedTuple
 from xml.sax.saxutils import escape
 
 from zoneward.routing.algorithms.heuristics import REQUIRE_ZONE, SUBSETTING_ALGORITHMS, Heuristic
-from zoneward.routing.allocation import Allocation, allocate, threshold_parameters
+from zoneward.routing.algorithm_calls import allocate, measures_of, threshold_parameters
+from zoneward.routing.allocation import Allocation, Supply
 from zoneward.routing.placement.groups import ZoneGroup
-from zoneward.routing.score import IN_ZONE, MAX_OVERLOAD, MEASURES, SLICES, measure
+from zoneward.routing.score import IN_ZONE, MAX_OVERLOAD
 
 ZONES: Final = ("a", "b", "c")
 DEMAND: Final = (74, 14, 12)
@@ -65,24 +66,14 @@ class Drawn(NamedTuple):
 
 def allocation_by(heuristic: Heuristic) -> Allocation:
     """What the algorithm makes of the example."""
-    found = allocate(
+    allocation = allocate(
         heuristic,
-        zones=ZONES,
-        demand=DEMAND,
-        supply=SUPPLY,
-        previous=(0,) * len(ZONES) ** 2,
+        dict(zip(ZONES, DEMAND, strict=True)),
+        Supply(dict(zip(ZONES, SUPPLY, strict=True))),
         parameters=threshold_parameters(THRESHOLD, THRESHOLD),
     )
-    assert found is not None, f"{heuristic.name} finds nothing for the example"
-    return found
-
-
-def measures_of(allocation: Allocation) -> list[float]:
-    """The proposal's measures of an allocation of the example."""
-    weights = [group.weight(zone) for group in allocation.groups for zone in ZONES]
-    measures = [0.0] * MEASURES
-    measure(DEMAND, len(allocation.groups), allocation.counts, weights, 100, measures, [0.0] * len(ZONES))
-    return measures
+    assert allocation is not None, f"{heuristic.name} has no allocation for the example"
+    return allocation
 
 
 def drawings() -> dict[str, str]:
@@ -102,11 +93,11 @@ def picture(heuristic: Heuristic) -> Iterator[str]:
     room = max(column_height(zone_heights), column_height(group_heights))
     zone_boxes, group_boxes = stacked(zone_heights, room), stacked(group_heights, room)
     bottom = TOP + room
-    measures = measures_of(allocation)
+    measures = measures_of(allocation, dict(zip(ZONES, DEMAND, strict=True)))
     numbers = (
         (f"{measures[IN_ZONE] * 100:.0f} %", "of the traffic stays in its zone"),
         (f"+{measures[MAX_OVERLOAD] * 100:.0f} %", "worst overload"),
-        (f"{measures[SLICES]:.0f}", "EndpointSlice" if measures[SLICES] == 1 else "EndpointSlices"),
+        (f"{len(groups)}", "EndpointSlice" if len(groups) == 1 else "EndpointSlices"),
     )
     height = bottom + FOOTER
     yield (
@@ -135,12 +126,9 @@ def picture(heuristic: Heuristic) -> Iterator[str]:
 
 
 def drawn(allocation: Allocation) -> Iterator[Drawn]:
-    size = len(ZONES)
-    for number, group in enumerate(allocation.groups):
-        row = allocation.counts[number * size : (number + 1) * size]
-        located = tuple(zone for zone, count in zip(ZONES, row, strict=True) for _ in range(count))
-        if located:
-            yield Drawn(group, located)
+    for consumers, row in allocation.by_consumers().items():
+        located = tuple(zone for zone in ZONES for _ in range(row.get(zone, 0)))
+        yield Drawn(allocation.group(consumers), located)
 
 
 def described(heuristic: Heuristic, groups: Sequence[Drawn], numbers: Sequence[tuple[str, str]]) -> str:
