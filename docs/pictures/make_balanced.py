@@ -14,7 +14,8 @@ from typing import Final, NamedTuple
 from xml.sax.saxutils import escape
 
 from zoneward.routing.algorithms.set_value import SCORE
-from zoneward.routing.endpoint_sets import SetCounts, SetsRequest, best_allocation, cluster_wide, counts_of
+from zoneward.routing.allocation import Counts
+from zoneward.routing.endpoint_sets import SetsRequest, best_allocation, cluster_wide
 from zoneward.routing.zone_costs import ZoneCosts, cost_table
 
 Sets = list[tuple[int, tuple[int, ...]]]
@@ -105,20 +106,26 @@ def sides_of(case: Case) -> tuple[Side, Side]:
     request = request_of(case)
     best = best_allocation(request)
     assert best is not None, f"Balanced finds nothing for {case.title}"
-    empty = [zone for zone, number in enumerate(case.supply) if not number]
-    own = {(tuple(sorted((zone, *empty))), zone): number for zone, number in enumerate(case.supply) if number}
+    supply = dict(zip(case.zones, case.supply, strict=True))
+    empty = [zone for zone, count in supply.items() if not count]
+    own = {(tuple(sorted((zone, *empty))), zone): count for zone, count in supply.items() if count}
     other = cluster_wide(request) if case.spreads else own
-    return side_of(case, other), side_of(case, counts_of(best))
+    return side_of(case, other), side_of(case, best.counts)
 
 
-def side_of(case: Case, counts: SetCounts) -> Side:
-    sets = sorted((located, members) for (members, located), number in counts.items() for _ in range(number))
+def side_of(case: Case, counts: Counts) -> Side:
+    index = {zone: position for position, zone in enumerate(case.zones)}
+    sets = sorted(
+        (index[located], tuple(index[zone] for zone in consumers))
+        for (consumers, located), count in counts.items()
+        for _ in range(count)
+    )
     loads, in_zone, cross = [0.0] * len(sets), [0.0] * len(case.zones), 0.0
     for zone, percent in enumerate(case.demand):
-        used = [number for number, (_, members) in enumerate(sets) if zone in members]
-        for number in used:
-            located = sets[number][0]
-            loads[number] += len(sets) * percent / 100 / len(used)
+        used = [position for position, (_, members) in enumerate(sets) if zone in members]
+        for position in used:
+            located = sets[position][0]
+            loads[position] += len(sets) * percent / 100 / len(used)
             in_zone[zone] += (located == zone) / len(used)
             cross += percent / 100 / len(used) * (case.zones[located][:-1] != case.zones[zone][:-1])
     return Side(sets, loads, in_zone, cross)
