@@ -113,6 +113,13 @@ class Taken(list[Any]):
         self.told: dict[str, dict[str, object]] = {}
 
 
+class Cache:
+    """The cache of numba for one function."""
+
+    def __init__(self, function: object) -> None:
+        self.function = function
+
+
 @pytest.fixture
 def taken(monkeypatch: pytest.MonkeyPatch) -> Iterator[Taken]:
     """A numba that takes functions and gives them back as they are."""
@@ -126,7 +133,11 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> Iterator[Taken]:
 
         return decorate
 
-    monkeypatch.setitem(sys.modules, "numba", SimpleNamespace(njit=njit, config=taken.config))
+    caching = SimpleNamespace(FunctionCache=Cache)
+    core = SimpleNamespace(caching=caching)
+    monkeypatch.setitem(sys.modules, "numba", SimpleNamespace(njit=njit, config=taken.config, core=core))
+    monkeypatch.setitem(sys.modules, "numba.core", core)
+    monkeypatch.setitem(sys.modules, "numba.core.caching", caching)
     monkeypatch.setattr(numba_compiler, "is_available", lambda: True)
     numba_compiler._compile.cache_clear()
     yield taken
@@ -186,16 +197,17 @@ def stepped(number: int) -> int:
     return step(number) * 10
 
 
-def test_another_function_may_stand_behind_a_name_for_this_caller_alone(
-    taken: Taken, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert compile_function(stepped, step=two_steps)(1) == 30
-    assert [function.__name__ for function in taken] == ["two_steps", "stepped"]
-    assert compile_function(stepped)(1) == 20
-    assert compile_function(stepped, step=two_steps) is compile_function(stepped, step=two_steps)
-    assert compile_function(stepped, step=two_steps) is not compile_function(stepped)
-    monkeypatch.setattr(numba_compiler, "is_available", lambda: False)
-    assert (compile_function(stepped, step=two_steps)(1), stepped(1)) == (30, 20)
+def repeated(action: Callable[[int], int]) -> Callable[[int], int]:
+    def repeat(number: int) -> int:
+        return action(action(number))
+
+    return repeat
+
+
+def test_closure_is_compiled_with_the_function_that_it_closes_over(taken: Taken) -> None:
+    assert compile_function(repeated(step))(1) == 3
+    assert compile_function(repeated(two_steps))(1) == 5
+    assert [function.__name__ for function in taken] == ["step", "repeat", "two_steps", "repeat"]
 
 
 def test_only_what_has_a_name_to_be_kept_as_is_kept(taken: Taken) -> None:

@@ -1,7 +1,7 @@
 """Scores rows of inputs: a rule of the decision core allocates, and the proposal's measures score the result.
 
-`score_rows` is compiled once for each rule, with the rule in it (`zoneward.routing.numba_compiler`). It runs as plain
-Python too, over lists, for rules that can't be compiled.
+`row_scorer` closes over a rule, and is compiled with it (`zoneward.routing.numba_compiler`). It runs as plain Python
+too, over lists, for rules that can't be compiled.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from zoneward.lab.contenders import Contender
 from zoneward.lab.datasets import Integers
 from zoneward.routing.algorithms.one_group import one_group
-from zoneward.routing.algorithms.signature import IMPOSSIBLE, max_groups, reals_length, scratch_length
+from zoneward.routing.algorithms.signature import IMPOSSIBLE, AllocateFunction, max_groups, reals_length, scratch_length
 from zoneward.routing.numba_compiler import CACHE_SOURCE, compile_function
 from zoneward.routing.score import IN_ZONE, MAX_OVERLOAD, MEAN_OVERLOAD, MEASURES, SLICES, measure, total
 
@@ -33,8 +33,6 @@ UNSCORED: Final = 2.0
 """Nothing to score: there is no endpoint, or no node."""
 
 Floats = NDArray[np.float64]
-rule = one_group
-"""Stands for the rule of a contender, which `compiled` puts in its place."""
 
 
 class Scratch(NamedTuple):
@@ -52,53 +50,60 @@ class Scratch(NamedTuple):
     measures: Any
 
 
-def score_rows(
-    demand: Sequence[Sequence[int]],
-    supply: Sequence[Sequence[int]],
-    parameters: Sequence[int],
-    starting_threshold: float,
-    max_endpoints_per_slice: int,
-    scratch: Scratch,
-    results: Sequence[MutableSequence[float]],
-) -> None:
-    """Score every row of ``demand`` and ``supply`` into ``results[column][row]``.
+def row_scorer(rule: AllocateFunction) -> Callable[..., None]:
+    """The function that scores rows by a rule."""
 
-    Rows with fewer than ``starting_threshold`` endpoints a zone, and those for which the rule finds nothing, get one
-    group for all, as the proposal downgrades.
-    """
-    previous, composition, weights, integers, reals, measures = scratch
-    for row in range(len(demand)):
-        zones = len(demand[row])
-        total = 0
-        nodes = 0
-        for zone in range(zones):
-            total += supply[row][zone]
-            nodes += demand[row][zone]
-        if total == 0 or nodes == 0:
-            for column in range(MEASURES):
-                results[column][row] = 0.0
-            results[FATE][row] = UNSCORED
-            continue
-        for cell in range(len(composition)):
-            composition[cell] = 0
-            weights[cell] = 0.0
-        groups = IMPOSSIBLE
-        if total >= starting_threshold * zones:
-            groups = rule(demand[row], supply[row], parameters, previous, composition, weights, integers, reals)
+    def score_rows(
+        demand: Sequence[Sequence[int]],
+        supply: Sequence[Sequence[int]],
+        parameters: Sequence[int],
+        starting_threshold: float,
+        max_endpoints_per_slice: int,
+        scratch: Scratch,
+        results: Sequence[MutableSequence[float]],
+    ) -> None:
+        """Score every row of ``demand`` and ``supply`` into ``results[column][row]``.
+
+        Rows with fewer than ``starting_threshold`` endpoints a zone, and those for which the rule finds no allocation,
+        get one group for all, as the proposal downgrades.
+        """
+        previous, composition, weights, integers, reals, measures = scratch
+        for row in range(len(demand)):
+            zones = len(demand[row])
+            total = 0
+            nodes = 0
+            for zone in range(zones):
+                total += supply[row][zone]
+                nodes += demand[row][zone]
+            if total == 0 or nodes == 0:
+                for column in range(MEASURES):
+                    results[column][row] = 0.0
+                results[FATE][row] = UNSCORED
+                continue
+            for cell in range(len(composition)):
+                composition[cell] = 0
+                weights[cell] = 0.0
+            groups = IMPOSSIBLE
+            if total >= starting_threshold * zones:
+                groups = rule(demand[row], supply[row], parameters, previous, composition, weights, integers, reals)
+                if groups == IMPOSSIBLE:
+                    for cell in range(len(composition)):
+                        composition[cell] = 0
+                        weights[cell] = 0.0
             if groups == IMPOSSIBLE:
-                for cell in range(len(composition)):
-                    composition[cell] = 0
-                    weights[cell] = 0.0
-        if groups == IMPOSSIBLE:
-            groups = one_group(demand[row], supply[row], parameters, previous, composition, weights, integers, reals)
-        measure(demand[row], groups, composition, weights, max_endpoints_per_slice, measures, reals)
-        for column in range(MEASURES):
-            results[column][row] = measures[column]
-        fate = SCORED
-        for zone in range(zones):
-            if reals[zone] <= 0:
-                fate = FELL_BACK
-        results[FATE][row] = fate
+                groups = one_group(
+                    demand[row], supply[row], parameters, previous, composition, weights, integers, reals
+                )
+            measure(demand[row], groups, composition, weights, max_endpoints_per_slice, measures, reals)
+            for column in range(MEASURES):
+                results[column][row] = measures[column]
+            fate = SCORED
+            for zone in range(zones):
+                if reals[zone] <= 0:
+                    fate = FELL_BACK
+            results[FATE][row] = fate
+
+    return score_rows
 
 
 def score_columns(contender: Contender, demand: Integers, supply: Integers) -> Floats:
@@ -173,19 +178,15 @@ def compile_kernels(contenders: Iterable[Contender]) -> None:
 
 
 def kernel(contender: Contender) -> Callable[..., None]:
-    """`score_rows` for the rule of a contender, compiled unless it runs as interpreted Python."""
-    if contender.interpreted:
-        from types import FunctionType
-
-        return FunctionType(score_rows.__code__, {**globals(), "rule": contender.rule})
-    return _kernel(contender.rule, contender.key)
+    """`row_scorer` for the rule of a contender, compiled unless it runs as interpreted Python."""
+    return row_scorer(contender.rule) if contender.interpreted else _kernel(contender.rule, contender.key)
 
 
 @cache
-def _kernel(rule: Any, key: str) -> Callable[..., None]:
+def _kernel(rule: AllocateFunction, key: str) -> Callable[..., None]:
     if not key:
-        return compile_function(score_rows, allocates=True, rule=rule)
-    return compile_function(score_rows, cache_dir=machine_code_cache(), cache_name=f"score_rows_{key}", rule=rule)
+        return compile_function(row_scorer(rule), allocates=True)
+    return compile_function(row_scorer(rule), cache_dir=machine_code_cache(), cache_name=f"score_rows_{key}")
 
 
 def machine_code_cache() -> str:
