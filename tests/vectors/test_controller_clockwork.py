@@ -2,14 +2,13 @@
 ``slices_packing.json``, ``hints_auto.json`` and ``traffic_distribution.json``."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace as changed
 from typing import Final
 
 import pytest
 from msgspec.structs import replace
 from tests.builders import structs
 from tests.builders.structs import SOME_TIME
-from tests.vectors.building import UPSTREAM, a_node, asking_service, decision_for, packed_from, upstream_demand
+from tests.vectors.building import a_node, asking_service, decision_for, packed_from, upstream_demand
 from tests.vectors.cases import Case, RunIn, by_name, load
 from tests.vectors.outcomes import check
 from tests.vectors.test_hints_auto import LEFT_OUT as LEFT_OUT_OF_HINTS
@@ -21,7 +20,6 @@ from zoneward.client.informer_cache import InformerCache
 from zoneward.client.resources import LivePod, LivePodCondition, LivePodMeta, LivePodStatus
 from zoneward.controller.queue.batching import Batching, RequeueDelay
 from zoneward.controller.queue.work_queue import ItemSchedule
-from zoneward.controller.sync.demand_impact import DecisionSummary, services_to_requeue, summarize
 from zoneward.controller.sync.endpointslice_tracker import EndpointSliceTracker
 from zoneward.controller.sync.service_states import TriggerTimeTracker
 from zoneward.controller.sync_counts import SliceTotals, family_totals
@@ -29,8 +27,10 @@ from zoneward.kube.names import NODE_EXCLUDED_LABELS
 from zoneward.kube.objects import EndpointSlice, Node, ObjectKey, ObjectMeta, PodIP, Service, ServiceSpec
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.demand import Demand, changes_demand, compute_demand
-from zoneward.routing.request.approach import Approach
-from zoneward.routing.rules import Reason
+from zoneward.routing.upstream_ranges import UpstreamRefusal, zone_ranges
+from zoneward.slices.cluster_state import ClusterState
+from zoneward.slices.plan import plan_service
+from zoneward.slices.planner import ServicePlanner
 
 SERVICE: Final[ObjectKey] = ("ns", "svc")
 
@@ -233,35 +233,40 @@ KEPT: Final = {
 def node_change_requeue(case: Case) -> None:
     given, expected = case["input"], case["expected"]["services_requeued"]
     nodes = [a_node(each) for each in given["nodes"]]
-    services = [
-        (("ns", key), [with_hints(hints, is_on=given["topology_engine_enabled"])])
-        for key, hints in given["allocated_hints_by_service"].items()
-    ]
+    is_on: bool = given["topology_engine_enabled"]
+    services: list[Mapping[str, int]] = list(given["allocated_hints_by_service"].values())
     # Before, demand was as the hints are.
-    before: dict[str, int] = next(iter(given["allocated_hints_by_service"].values()), {"zone-a": 1, "zone-b": 1})
+    before = next(iter(services), {"zone-a": 1, "zone-b": 1})
     fair = [
         a_node({"name": f"{zone}-{number}", "zone": zone, "cpu": "1", "ready": True})
         for zone, hints in before.items()
         for number in range(hints)
     ]
-
-    def requeued(configuration: Configuration) -> int:
-        old, new = (compute_demand(each, missing_cpu=configuration.hints.missing_cpu) for each in (fair, nodes))
-        return len(services_to_requeue(services, old=old, new=new, configuration=configuration))
-
-    assert requeued(UPSTREAM) == expected
-    assert requeued(Configuration()) == (0 if case["id"] in KEPT else expected)
+    configuration = Configuration()
+    old, new = (compute_demand(each, missing_cpu=configuration.hints.missing_cpu) for each in (fair, nodes))
+    assert sum(is_on and lacks_minimum(hints, upstream_demand(nodes)) for hints in services) == expected
+    requeued = sum(is_on and is_affected(hints, old=old, new=new) for hints in services)
+    assert requeued == (0 if case["id"] in KEPT else expected)
 
 
-def with_hints(hints: Mapping[str, int], *, is_on: bool) -> DecisionSummary:
-    return DecisionSummary(
-        approach=Approach.HINTS,
-        heuristic="ProportionalZoneCPU" if is_on else None,
-        active=is_on,
-        reason=Reason.ENABLED if is_on else Reason.FEATURE_GATE_OFF,
-        endpoints=sum(hints.values()),
-        consumed=hints,
+def lacks_minimum(hints: Mapping[str, int], demand: Demand) -> bool:
+    """Upstream asks again where a zone has fewer hints than its minimum, or where there are no ranges."""
+    ranges = zone_ranges(demand, sum(hints.values()))
+    return isinstance(ranges, UpstreamRefusal) or any(
+        hints.get(zone, 0) < range_.minimum for zone, range_ in ranges.items()
     )
+
+
+def is_affected(hints: Mapping[str, int], *, old: Demand, new: Demand) -> bool:
+    """Whether another demand changes the decision about a Service that has this number of hints for each zone."""
+    nodes = {f"node-{zone}": zone for zone in hints}
+    cluster_state = ClusterState(demand=old, node_zones=nodes, configuration=Configuration())
+    service, pods = structs.a_service("Auto"), structs.pods_in(hints)
+    plan = plan_service(service, pods=pods, slices=(), cluster_state=cluster_state)
+    slices = [slice_ for family in plan.families for slice_ in family.slices]
+    planner = ServicePlanner(service, cluster_state, pods=pods, slices=slices)
+    planner.plan()
+    return planner.is_affected_by(new)
 
 
 def node_update_sequence(case: Case) -> None:
@@ -269,15 +274,9 @@ def node_update_sequence(case: Case) -> None:
     service, (first, second_) = asking_service(given["service"]), given["steps"]
     before = {each["name"]: each for each in first["nodes"]}
     after = {name: {**each, **second_["node_update"].get(name, {})} for name, each in before.items()}
-    demands = [upstream_demand(map(a_node, each.values())) for each in (before, after)]
-    decision = decision_for(service, packed_from(given["slices"], service), nodes=map(a_node, before.values()))
-    assert requeues(summarize(decision), *demands, configuration=UPSTREAM)
-    own = changed(summarize(decision), reason=Reason.NODE_WITHOUT_ZONE)
-    assert requeues(own, *demands, configuration=Configuration())
-
-
-def requeues(state: DecisionSummary, old: Demand, new: Demand, *, configuration: Configuration) -> bool:
-    return bool(services_to_requeue([(SERVICE, [state])], old=old, new=new, configuration=configuration))
+    packed = packed_from(given["slices"], service)
+    old, new = (decision_for(service, packed, nodes=map(a_node, nodes.values())) for nodes in (before, after))
+    assert not old.has_same_outcome(new)
 
 
 def node_update_trigger(case: Case) -> None:

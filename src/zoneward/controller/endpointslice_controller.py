@@ -53,6 +53,9 @@ from zoneward.slices.plan import ServicePlan, plan_service
 
 _RECHECK_PERIOD: Final = 0.5
 """Seconds between two looks for Services to reconcile though no event arrived."""
+_CHECK_TIME: Final = 0.005
+_CHECK_PAUSE: Final = 0.015
+"""Seconds of checking decisions after a change of demand, and between two turns: a quarter of a core at most."""
 _POLL_PERIOD: Final = 0.01
 """Seconds between two looks whether the controller is idle."""
 
@@ -191,6 +194,7 @@ class EndpointSliceController:
                     self._start_worker(group.create_task(self._work(), name=f"worker {number}"))
                 self._start_worker(group.create_task(self._endpoints.run(), name="writing Endpoints objects"))
                 group.create_task(self._recheck(), name="rechecking Services")
+                group.create_task(self._check_demand(), name="checking decisions after a change of demand")
                 group.create_task(self._hints_probe.run(), name="testing whether hints are stored")
                 if self._status_writer is not None:
                     group.create_task(self._status_writer.run(), name="writing conditions and Events")
@@ -249,6 +253,8 @@ class EndpointSliceController:
     def is_idle(self) -> bool:
         """Whether all that the cache has led to is written, and the cache has seen it."""
         if not self.cache.synced.is_set() or self._nodes_changed or self._releases:
+            return False
+        if self._states.has_unchecked.is_set():
             return False
         depth = self.queue.depth()
         if depth.waiting or depth.working or not self._endpoints.is_idle:
@@ -437,6 +443,19 @@ class EndpointSliceController:
                 self._endpoints.read_afresh(key)
                 keys.append(key)
             self.queue.add_all(keys, urgency=Urgency.BACKGROUND)
+
+    async def _check_demand(self) -> None:
+        """Adds the Services to the queue whose decisions another demand changes."""
+        clock = asyncio.get_running_loop().time
+        while True:
+            await self._states.has_unchecked.wait()
+            await self._leading.wait()
+            began = clock()
+            while self._states.has_unchecked.is_set() and clock() - began < _CHECK_TIME:
+                key = self._states.check_next()
+                if key is not None:
+                    self.queue.add(key, urgency=Urgency.BACKGROUND)
+            await asyncio.sleep(_CHECK_PAUSE)
 
     def _finish(self, item: WorkItem[ObjectKey], result: ReconcileResult) -> None:
         key = item.key

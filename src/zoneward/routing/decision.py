@@ -66,3 +66,13 @@ class Decision:
     def has_slice_groups(self) -> bool:
         """Whether zones have EndpointSlices of their own, instead of hints."""
         return self.targets is not None and self.targets.encoding == "slice-groups"
+
+    def has_same_outcome(self, other: "Decision") -> bool:
+        """Whether slices need no change between two decisions about the same endpoints, and the reason is the same."""
+        values, others = (
+            (decision.active, decision.reason, decision.remembered, decision.weights, decision.ranges)
+            for decision in (self, other)
+        )
+        if values != others or (self.targets is None) != (other.targets is None):
+            return False
+        return self.targets is None or other.targets is None or self.targets.is_equal(other.targets)

@@ -169,6 +169,20 @@ def existing_by_family(
     return by_family
 
 
+def decide_family(
+    service: Service, endpoints: ServiceEndpoints, existing: ExistingSlices, cluster_state: ClusterState
+) -> Decision:
+    """The decision about one address family of a managed Service."""
+    return decide(
+        service,
+        endpoints.index,
+        demand=cluster_state.for_service(service).decision_demand(),
+        in_force=existing.in_force,
+        configuration=cluster_state.configuration,
+        slice_groups_read=cluster_state.reads_slice_groups(service),
+    )
+
+
 # --- the pipeline -----------------------------------------------------------------------------------------------------
 
 
@@ -187,14 +201,7 @@ def plan_family(
     With a ``state``, only what may have changed since its last plan goes through the steps after the decision.
     """
     own = cluster_state.for_service(service)
-    decision = decide(
-        service,
-        endpoints.index,
-        demand=own.decision_demand(),
-        in_force=existing.in_force,
-        configuration=cluster_state.configuration,
-        slice_groups_read=cluster_state.reads_slice_groups(service),
-    )
+    decision = decide_family(service, endpoints, existing, cluster_state)
     return plan_decision(
         decision, endpoints, existing, service, own, trigger_time=trigger_time, taken=taken, state=state
     )

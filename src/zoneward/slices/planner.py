@@ -11,13 +11,22 @@ slices.
 """
 
 from collections.abc import Container, Hashable, Iterable, Mapping
+from dataclasses import replace
 
 from zoneward.kube.objects import EndpointSlice, Pod, Service
+from zoneward.routing.demand import Demand
 from zoneward.slices.cluster_state import ClusterState
 from zoneward.slices.endpoints import collect_endpoints, endpoint_builder, planned_address_types
 from zoneward.slices.existing import ExistingSlices
 from zoneward.slices.family_state import FamilyState
-from zoneward.slices.plan import ServicePlan, is_deleting, is_managed, plan_families, plan_unmanaged
+from zoneward.slices.plan import (
+    ServicePlan,
+    decide_family,
+    is_deleting,
+    is_managed,
+    plan_families,
+    plan_unmanaged,
+)
 
 
 class ServicePlanner:
@@ -140,6 +149,27 @@ class ServicePlanner:
             taken=(taken, self._slices),
             states=self._families if keeps_state else None,
         )
+
+    def is_affected_by(self, demand: Demand) -> bool:
+        """Whether another decision than that of the last plan follows from this demand of the cluster.
+
+        Other percentages in texts do not count: they wait for the next plan (KEP-2433 § Overload).
+        """
+        if self._families is None or demand.zones != self._cluster_state.demand.zones:
+            return True
+        heuristic = self._cluster_state.requested(self._service).heuristic
+        if heuristic is None or not (heuristic.balances or heuristic.subsets):
+            # Hints for the own zone do not depend on shares.
+            return False
+        new = replace(self._cluster_state, demand=demand)
+        for address_type, family in self._families.items():
+            existing = self._existing_of(address_type)
+            before, after = (
+                decide_family(self._service, family.endpoints, existing, state) for state in (self._cluster_state, new)
+            )
+            if not before.has_same_outcome(after):
+                return True
+        return False
 
     def _build_families(self) -> dict[str, FamilyState]:
         self._existing = {}

@@ -4,6 +4,7 @@ Nothing is kept of a Service before its first plan. Later changes are only recor
 plan does not change while it is written, and states that a Pod passed through in between cost nothing.
 """
 
+import asyncio
 import re
 import time
 from collections.abc import Callable, Container, Mapping
@@ -13,13 +14,11 @@ from typing import Final
 
 from zoneward.client.informer_cache import InformerCache
 from zoneward.client.resources import LiveNode, LivePod, object_key_of, service_key_of
-from zoneward.controller.sync.demand_impact import DecisionSummary, services_to_requeue, summarize
 from zoneward.controller.sync.dropped_hints import DroppedHints
 from zoneward.kube.adoption_marks import effective_selector, with_effective_selector
-from zoneward.kube.names import DEMAND_ANNOTATION, MANAGED_BY_LABEL
+from zoneward.kube.names import MANAGED_BY_LABEL
 from zoneward.kube.objects import EndpointSlice, ObjectKey, Service, node_zone, time_text
 from zoneward.routing.configuration import Configuration, StoredHints
-from zoneward.routing.decision import Decision
 from zoneward.routing.demand import Demand, changes_demand, demand_of, is_new_node
 from zoneward.routing.request.annotations import requests_subsetting
 from zoneward.slices.cluster_state import ClusterState
@@ -66,7 +65,11 @@ class ServiceStates:
         self._slice_groups_seen = slice_groups_seen
         self.trigger_times: Final = TriggerTimeTracker()
         self._states: dict[ObjectKey, _ServiceState] = {}
-        self._summaries: dict[ObjectKey, tuple[DecisionSummary, ...]] = {}
+        self._ready_endpoints: dict[ObjectKey, int] = {}
+        """Of every planned Service, in the address family with the fewest."""
+        self._unchecked: dict[ObjectKey, None] = {}
+        """Services whose decisions another demand may change: see `check_next`."""
+        self.has_unchecked: Final = asyncio.Event()
         self._service_parts: dict[ObjectKey, Mapping[str, Fraction]] = {}
         self.dropped_hints: Final = DroppedHints()
         self._without_hints: dict[StoredHints, ClusterState] = {}
@@ -164,8 +167,8 @@ class ServiceStates:
     def refresh_nodes(self) -> list[ObjectKey]:
         """Apply the changes of Nodes, and of measured demand. Returns the Services whose decisions may differ now.
 
-        It does not return Services with Pods on such a Node, which `zoneward.client.affected_services` returns, nor
-        those with other measured demand.
+        It does not return Services with Pods on such a Node, which `zoneward.client.affected_services` returns, those
+        with other measured demand, and those that `check_next` checks.
         """
         if self._parts_changed:
             # The state never changes, because plans in threads use it.
@@ -180,13 +183,25 @@ class ServiceStates:
         self._set_cluster_state(self._make_cluster_state(zones, None if self._demand_changed else before.demand))
         self._zones_changed = self._demand_changed = False
         if bool(before.node_zones) != bool(zones):
-            return list(self._summaries)
-        return services_to_requeue(
-            self._summaries.items(),
-            old=before.demand,
-            new=self._cluster_state.demand,
-            configuration=self._configuration,
-        )
+            return list(self._ready_endpoints)
+        if decision_inputs(before.demand) != decision_inputs(self._cluster_state.demand):
+            self._unchecked = dict.fromkeys(self._states)
+            self.has_unchecked.set()
+        return []
+
+    def check_next(self) -> ObjectKey | None:
+        """Check the next Service after a change of demand. Returns it if its decision may differ now.
+
+        This takes two decisions, so the caller spreads the calls. `has_unchecked` is set while Services wait.
+        """
+        key = next(iter(self._unchecked), None)
+        if key is None:
+            self.has_unchecked.clear()
+            return None
+        del self._unchecked[key]
+        state = self._states.get(key)
+        is_affected = state is not None and state.service.is_affected_by(self._cluster_state.demand)
+        return key if is_affected else None
 
     @property
     def cluster_state(self) -> ClusterState:
@@ -235,16 +250,13 @@ class ServiceStates:
         if all(family.decision.heuristic is None for family in plan.families):
             # It asks for no hints any more: whether they are stored does not matter.
             self.dropped_hints.forget(key)
-        has_own_demand = key in self._service_parts or DEMAND_ANNOTATION in (service.metadata.annotations or {})
-        self._summaries[key] = tuple(
-            _summary_of(family.decision, family.cluster_state.demand, has_own_demand=has_own_demand)
-            for family in plan.families
-        )
+        self._ready_endpoints[key] = min((family.decision.endpoints for family in plan.families), default=0)
+        self._unchecked.pop(key, None)
         return plan
 
     def ready_endpoints(self, key: ObjectKey) -> int:
         """The ready endpoints of the last plan, in the address family with the fewest; 0 without a plan."""
-        return min((each.endpoints for each in self._summaries.get(key, ())), default=0)
+        return self._ready_endpoints.get(key, 0)
 
     def plan_afresh(self, key: ObjectKey) -> None:
         """Plan a Service from the cache alone the next time, in case that what is kept of it is wrong."""
@@ -253,13 +265,13 @@ class ServiceStates:
     def forget(self, key: ObjectKey) -> None:
         """A Service is gone, or is not ours."""
         self._states.pop(key, None)
-        self._summaries.pop(key, None)
+        self._ready_endpoints.pop(key, None)
         self.dropped_hints.forget(key)
         self.trigger_times.forget(key)
 
     def clear(self) -> None:
         """Another replica leads from now on."""
-        for key in {*self._states, *self._summaries}:
+        for key in {*self._states, *self._ready_endpoints}:
             self.forget(key)
         self.dropped_hints.clear()
 
@@ -284,6 +296,13 @@ class ServiceStates:
         state.pods, state.slices = {}, {}
 
 
+def decision_inputs(demand: Demand) -> object:
+    """All that decisions read from demand."""
+    without_cpu = bool(demand.without_cpu) and demand.unit != "nodes"
+    refusals = not demand.nodes, bool(demand.control_planes), bool(demand.without_zone), without_cpu
+    return refusals, demand.reduced, demand.by_count.reduced, demand.regions, demand.idle_zones
+
+
 def is_own(slice_: EndpointSlice, configuration: Configuration) -> bool:
     """Whether a slice has our managed-by label."""
     return (slice_.metadata.labels or {}).get(MANAGED_BY_LABEL) == configuration.manager
@@ -291,23 +310,6 @@ def is_own(slice_: EndpointSlice, configuration: Configuration) -> bool:
 
 def _name(each: LivePod | EndpointSlice) -> str:
     return each.metadata.name
-
-
-def _summary_of(decision: Decision, demand: Demand, *, has_own_demand: bool) -> DecisionSummary:
-    targets = decision.targets
-    if targets is None:
-        return summarize(decision, has_zoneless=True, has_own_demand=has_own_demand)
-    endpoint_index, zones = targets.index, set(demand.zones)
-    buckets = (*endpoint_index.ready_buckets(), *endpoint_index.unready_buckets())
-    has_zoneless = any(bucket.zone not in zones for bucket in buckets) or any(
-        (each.endpoint.zone or "") not in zones for each in endpoint_index.shared_address
-    )
-    return summarize(
-        decision,
-        shared_addresses=len(endpoint_index.shared_address),
-        has_zoneless=has_zoneless,
-        has_own_demand=has_own_demand,
-    )
 
 
 _TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII)

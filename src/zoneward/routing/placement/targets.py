@@ -73,6 +73,11 @@ class Targets:
             return hint_target(target.zones, node)
         return target
 
+    def is_equal(self, other: "Targets") -> bool:
+        """Whether both give the same endpoints the same targets. False may be wrong where they say it in two ways."""
+        values, others = ((targets.encoding, targets.node_hints, targets.targets) for targets in (self, other))
+        return values == others
+
     def of_bucket(self, bucket: Bucket) -> Target:
         """The target of the endpoints of a bucket that have none of their own, without the node."""
         return self.targets.get(bucket, ALL_ZONES)
