@@ -16,11 +16,9 @@ from zoneward.advice.changed_cluster import (
     ImpossibleChange,
     ServicePods,
     SliceReplicas,
-    add_pods,
-    remove_pods,
+    nodes_in_zone,
     without_endpoints_on,
-    without_node,
-    without_zone,
+    without_nodes,
 )
 from zoneward.kube.names import NODE_EXCLUDED_LABELS
 from zoneward.kube.objects import ContainerPort, EndpointSlice, Node, Pod, Service, ServicePort, identity
@@ -99,8 +97,8 @@ def test_pods_that_finished_or_terminate_are_no_replicas_and_stay() -> None:
 
 def test_pods_that_are_not_ready_go_first_and_then_the_last_names() -> None:
     pods = (a_pod("x"), a_pod("y", ready=False), a_pod("z"))
-    assert [pod.metadata.name for pod in remove_pods(a_service(), pods, zone="a", count=1, nodes=NODES)] == ["x", "z"]
-    assert [pod.metadata.name for pod in remove_pods(a_service(), pods, zone="a", count=2, nodes=NODES)] == ["x"]
+    assert [pod.metadata.name for pod in ServicePods(a_service(), pods, nodes=NODES).changed({"a": -1})] == ["x", "z"]
+    assert [pod.metadata.name for pod in ServicePods(a_service(), pods, nodes=NODES).changed({"a": -2})] == ["x"]
 
 
 # --- Pods -------------------------------------------------------------------------------------------------------------
@@ -112,7 +110,7 @@ def test_a_pod_that_is_added_is_a_ready_copy_with_a_name_and_addresses_of_its_ow
         a_pod("x", ips=("10.0.0.1", "fd00::1"), ports=ports, ready=False, hostname="x"),
         a_pod("cart-added-1", ips=("240.0.0.1", "fd00::2"), ports=ports, ready=False, hostname="y"),
     )
-    first, second = add_pods(a_service(), pods, zone="b", count=2, nodes=NODES)[2:]
+    first, second = ServicePods(a_service(), pods, nodes=NODES).changed({"b": 2})[2:]
     assert [first.metadata.name, second.metadata.name] == ["cart-added-2", "cart-added-3"]
     assert [each.ip for each in first.status.pod_ips or ()] == ["240.0.0.2", "2001:db8::1"]
     assert (first.spec.node_name, first.spec.hostname) == ("node-b", "cart-added-2")
@@ -131,9 +129,9 @@ def test_pods_are_spread_over_the_ready_nodes_of_their_zone() -> None:
         a_node("a4", labels=excluded),
         a_node("b1", "b", labels=excluded),
     )
-    added = add_pods(a_service(), (a_pod("x", "a1"),), zone="a", count=4, nodes=nodes)[1:]
+    added = ServicePods(a_service(), (a_pod("x", "a1"),), nodes=nodes).changed({"a": 4})[1:]
     assert [pod.spec.node_name for pod in added] == ["a2", "a1", "a2", "a1"]
-    assert add_pods(a_service(), (a_pod("x", "a1"),), zone="b", count=1, nodes=nodes)[1].spec.node_name == "b1"
+    assert ServicePods(a_service(), (a_pod("x", "a1"),), nodes=nodes).changed({"b": 1})[1].spec.node_name == "b1"
 
 
 @pytest.mark.parametrize(
@@ -166,10 +164,10 @@ def test_what_is_added_and_removed_again_leaves_the_same_pods(
         a_pod(pod.metadata.name, pod.spec.node_name, ips=(pod.status.pod_ip,), ready=rank not in not_ready)
         for rank, pod in enumerate(every)
     )
-    more = add_pods(a_service(mode), pods, zone=zone, count=number, nodes=NODES)
+    more = ServicePods(a_service(mode), pods, nodes=NODES).changed({zone: number})
     assert len(more) == len(pods) + number
     assert more[: len(pods)] == pods
-    assert remove_pods(a_service(mode), more, zone=zone, count=number, nodes=NODES) == pods
+    assert ServicePods(a_service(mode), more, nodes=NODES).changed({zone: -number}) == pods
 
 
 @examples(40)
@@ -178,7 +176,7 @@ def test_a_decision_about_added_pods_is_the_one_about_as_many_real_ones(
     counts: dict[str, int], mode: str | None, zone: str, number: int
 ) -> None:
     counts = counts | {zone: counts[zone] + 1}
-    changed = add_pods(a_service(mode), pods_in(counts), zone=zone, count=number, nodes=NODES)
+    changed = ServicePods(a_service(mode), pods_in(counts), nodes=NODES).changed({zone: number})
     real = pods_in(counts | {zone: counts[zone] + number})
     assert _answers(_plan(a_service(mode), changed)) == _answers(_plan(a_service(mode), real))
 
@@ -189,13 +187,13 @@ def test_a_decision_about_added_pods_is_the_one_about_as_many_real_ones(
 def test_without_a_zone_its_nodes_and_their_pods_are_gone_and_nothing_else() -> None:
     nodes = (*NODES, a_node("more-a", "a"), a_node("nowhere", None))
     pods = (*pods_in({"a": 2, "b": 1}), a_pod("x", "more-a"), a_pod("y", "nowhere"), a_pod("z", "unknown"))
-    kept, left = without_zone(nodes, pods, "a")
+    kept, left = without_nodes(nodes, pods, nodes_in_zone(nodes, "a"))
     assert [node.metadata.name for node in kept] == ["node-b", "node-c", "nowhere"]
     assert [pod.metadata.name for pod in left] == ["b-0000", "y", "z"]
 
 
 def test_without_a_node_its_pods_are_gone_and_nothing_else() -> None:
-    kept, left = without_node(NODES, pods_in({"a": 1, "b": 1}), "node-a")
+    kept, left = without_nodes(NODES, pods_in({"a": 1, "b": 1}), ("node-a",))
     assert [node.metadata.name for node in kept] == ["node-b", "node-c"]
     assert [pod.metadata.name for pod in left] == ["b-0000"]
 

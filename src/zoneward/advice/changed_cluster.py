@@ -57,16 +57,6 @@ def nodes_in_zone(nodes: Iterable[Node], zone: str) -> frozenset[str]:
     return frozenset(node.metadata.name for node in nodes if node_zone(node) == zone)
 
 
-def without_zone(nodes: Sequence[Node], pods: Sequence[Pod], zone: str) -> tuple[tuple[Node, ...], tuple[Pod, ...]]:
-    """Nodes and Pods without the Nodes of a zone and the Pods on them."""
-    return without_nodes(nodes, pods, nodes_in_zone(nodes, zone))
-
-
-def without_node(nodes: Sequence[Node], pods: Sequence[Pod], name: str) -> tuple[tuple[Node, ...], tuple[Pod, ...]]:
-    """Nodes and Pods without one Node and the Pods on it."""
-    return without_nodes(nodes, pods, (name,))
-
-
 def without_nodes(
     nodes: Sequence[Node], pods: Sequence[Pod], names: Collection[str]
 ) -> tuple[tuple[Node, ...], tuple[Pod, ...]]:
@@ -280,18 +270,6 @@ class ServicePods:
                 phase="Running", conditions=_READY, pod_ip=addresses[0], pod_ips=tuple(map(PodIP, addresses))
             ),
         )
-
-
-def add_pods(service: Service, pods: Iterable[Pod], *, zone: str, count: int, nodes: Iterable[Node]) -> tuple[Pod, ...]:
-    """The Pods of a Service and so many more in a zone, as `ServicePods.changed` adds them."""
-    return ServicePods(service, pods, nodes=nodes).changed({zone: count})
-
-
-def remove_pods(
-    service: Service, pods: Iterable[Pod], *, zone: str, count: int, nodes: Iterable[Node]
-) -> tuple[Pod, ...]:
-    """The Pods of a Service without so many of a zone, as `ServicePods.changed` removes them."""
-    return ServicePods(service, pods, nodes=nodes).changed({zone: -count})
 
 
 # --- the same where slices are all that is known ----------------------------------------------------------------------

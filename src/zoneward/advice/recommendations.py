@@ -192,11 +192,11 @@ def is_built_in(
 
 
 def overloads(compared: ComparedApproach, keep_threshold: float) -> bool:
-    """Whether a setting puts the busiest endpoint above the threshold for keeping hints: then it is never best.
+    """Whether a setting puts the busiest endpoint at the threshold for keeping hints or above: then it is never best.
 
     Cluster-wide traffic never does: any overload comes from other fields of the Service.
     """
-    return compared.active and compared.traffic is not None and compared.traffic.max_overload > keep_threshold
+    return compared.active and compared.traffic is not None and compared.traffic.max_overload >= keep_threshold
 
 
 def best_of(

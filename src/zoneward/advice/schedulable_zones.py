@@ -13,6 +13,7 @@ from zoneward.kube.workload_objects import (
     PodSelector,
     StatefulSet,
     Workload,
+    replicas_of,
 )
 from zoneward.routing.demand import is_node_ready
 from zoneward.routing.rules import listed
@@ -70,6 +71,20 @@ class SchedulableZones:
                 where = f"volume {closed[0]} can not be mounted in {in_zones(closed[1])}"
                 yield ClosedZones(closed[1], f"all of its pods use claim {claim}, and {where}")
 
+    def closed_by_pod_claims(self, workload: Workload) -> Iterator[ClosedZones]:
+        """By the volumes that each Pod of a StatefulSet has: zones in which none of them can be mounted."""
+        for prefix in _claim_prefixes(workload):
+            closed = set(self.zones)
+            for ordinal in range(min(replicas_of(workload), MOST_ORDINALS)):
+                volume = self.closed_by_claim(workload.metadata.namespace, f"{prefix}-{ordinal}")
+                if volume is None:
+                    break
+                closed.intersection_update(volume[1])
+            else:
+                if closed:
+                    zones = tuple(sorted(closed))
+                    yield ClosedZones(zones, f"none of its volumes {prefix}-* can be mounted in {in_zones(zones)}")
+
     # --- claims -------------------------------------------------------------------------------------------------------
 
     def knows_claim(self, namespace: str, claim: str) -> bool:
@@ -96,9 +111,14 @@ class SchedulableZones:
 
 def claims_of(workload: Workload, *, ordinal: int) -> tuple[str, ...]:
     """The names of the claims of one Pod of a StatefulSet, and of those that all Pods of a workload share."""
-    templates = workload.spec.volume_claim_templates or () if isinstance(workload, StatefulSet) else ()
-    own = (f"{template.metadata.name}-{workload.metadata.name}-{ordinal}" for template in templates)
-    return (*own, *_shared_claims(workload))
+    return (*(f"{prefix}-{ordinal}" for prefix in _claim_prefixes(workload)), *_shared_claims(workload))
+
+
+def _claim_prefixes(workload: Workload) -> Iterator[str]:
+    """The names of the claims of a StatefulSet's Pods, without the ordinal of the Pod."""
+    if isinstance(workload, StatefulSet):
+        for template in workload.spec.volume_claim_templates or ():
+            yield f"{template.metadata.name}-{workload.metadata.name}"
 
 
 def _shared_claims(workload: Workload) -> Iterator[str]:

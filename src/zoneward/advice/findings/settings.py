@@ -252,7 +252,11 @@ def _shown(value: str) -> str:
 def _only_zoneward(view: ServiceView, cluster: ClusterView) -> Iterator[Finding]:
     configuration = cluster.cluster_state.configuration
     requested = _requested(view.service, configuration)
-    if not requested.accepted or requested.heuristic is None or not _is_built_in(view):
+    # Slices of Zoneward's controller that carry the label of the built-in one say what they were written for.
+    by_zoneward = view.runs_zoneward or any(map(approach_of_slice, view.slices))
+    if not requested.accepted or requested.heuristic is None or by_zoneward:
+        return
+    if names.BUILT_IN_MANAGER not in managers_of(view.slices):
         return
     upstream = _requested(view.service, configuration.as_upstream())
     if upstream.heuristic is None:
@@ -261,8 +265,3 @@ def _only_zoneward(view: ServiceView, cluster: ClusterView) -> Iterator[Finding]
         same_zone = cluster.name_of(names.PREFER_SAME_ZONE)
         fix = ONLY_ZONEWARD.fix.replace(names.PREFER_SAME_ZONE, same_zone)
         yield ONLY_ZONEWARD.finding(view.object, message, fix=fix)
-
-
-def _is_built_in(view: ServiceView) -> bool:
-    """Whether the built-in controller writes all slices; ours that carry its label say what they were written for."""
-    return managers_of(view.slices) == (names.BUILT_IN_MANAGER,) and not any(map(approach_of_slice, view.slices))

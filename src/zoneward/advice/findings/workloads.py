@@ -12,10 +12,10 @@ from zoneward.advice.findings.codes import (
     FindingObject,
 )
 from zoneward.advice.findings.overload import overload_now, overload_planned
-from zoneward.advice.schedulable_zones import MOST_ORDINALS, SchedulableZones, in_zones, keeps_together
+from zoneward.advice.schedulable_zones import SchedulableZones, keeps_together
 from zoneward.kube import names
 from zoneward.kube.objects import ObjectKey
-from zoneward.kube.workload_objects import PodAffinity, StatefulSet, Workload, replicas_of
+from zoneward.kube.workload_objects import PodAffinity, Workload, replicas_of
 from zoneward.routing.rules import counted
 
 
@@ -80,25 +80,13 @@ def _affinity(workload: Workload, services: tuple[ServiceView, ...], zones: Sche
 
 
 def _volumes(workload: Workload, services: tuple[ServiceView, ...], zones: SchedulableZones) -> Iterator[Finding]:
-    """A claim that all Pods share must be mountable everywhere; claims of their own must lie in all zones together."""
+    """A claim that all Pods share must be mountable everywhere; of claims for single Pods, each zone needs one."""
     about, keys, asks = object_of(workload), _keys(services), _ask(services)
-    namespace = workload.metadata.namespace
-    for shared in zones.closed_by_shared_claims(workload):
-        yield VOLUME_IN_ZONE.finding(about, shared.reason, services=keys, asks=asks)
-    if not isinstance(workload, StatefulSet) or replicas_of(workload) < len(zones.zones):
-        return
-    for template in workload.spec.volume_claim_templates or ():
-        stem = f"{template.metadata.name}-{workload.metadata.name}"
-        closed: set[str] | None = None
-        for ordinal in range(min(replicas_of(workload), MOST_ORDINALS)):
-            found = zones.closed_by_claim(namespace, f"{stem}-{ordinal}")
-            if found is None:
-                break
-            closed = set(found[1]) if closed is None else closed.intersection(found[1])
-        else:
-            if closed:
-                message = f"none of its volumes {stem}-* can be mounted in {in_zones(tuple(sorted(closed)))}"
-                yield VOLUME_IN_ZONE.finding(about, message, services=keys, asks=asks)
+    closed = [*zones.closed_by_shared_claims(workload)]
+    if replicas_of(workload) >= len(zones.zones):
+        closed += zones.closed_by_pod_claims(workload)
+    for volume in closed:
+        yield VOLUME_IN_ZONE.finding(about, volume.reason, services=keys, asks=asks)
 
 
 # --- autoscalers ------------------------------------------------------------------------------------------------------
