@@ -103,7 +103,7 @@ def test_new_pods_of_a_stateful_set_start_with_empty_volumes() -> None:
     fixes = [fix for fix in find_fixes(given, "IPv4") if fix.pods > 0]
     assert fixes
     assert all(
-        "each new Pod gets volumes of its own, which start empty" in steps_of(fix, given, "IPv4").notes for fix in fixes
+        "each new Pod gets its own volumes, which start empty" in steps_of(fix, given, "IPv4").notes for fix in fixes
     )
 
 

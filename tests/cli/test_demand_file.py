@@ -154,7 +154,7 @@ def test_every_command_that_decides_names_it(zoneward: Commands, tmp_path: Path)
         result = zoneward(*command, "--sample", "--demand", file)
         assert f"zoneward: demand of 1 of 16 Services from {file}; by CPU for the others\n" in result.err
         if command[0] == "plan":
-            assert "\nDemand of its own, by figures: 1 of 1 Service\n" in result.out
+            assert "\nWith their own demand, by figures: 1 of 1 Service\n" in result.out
         if command[0] == "explain":
             assert f"yes demand-figures            by figures of this Service, traffic starts in {A} 70%" in result.out
 

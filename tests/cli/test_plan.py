@@ -229,7 +229,7 @@ def test_slices_of_ours_that_are_no_longer_wanted_are_named_too(zoneward: Comman
     current = tmp_path / "current.yaml"
     current.write_text(zoneward("plan", "-q", "--sample", "-o", "yaml", "shop/cart").out)
     result = zoneward("plan", "-f", SAMPLE, "-f", path, "-f", current, "-o", "yaml", "shop/cart")
-    assert "# 1 slice of Zoneward's own, no longer wanted, would have to go, too:\n#   shop/cart-of-old\n" in result.out
+    assert "# 1 slice of Zoneward, no longer needed, must be deleted, too:\n#   shop/cart-of-old\n" in result.out
 
 
 # --- now, and the nodes' proxies --------------------------------------------------------------------------------------

@@ -45,7 +45,7 @@ def test_lines_are_those_that_are_given_and_no_more() -> None:
 
 # --- columns ----------------------------------------------------------------------------------------------------------
 
-COLUMNS = ("SERVICE", "APPROACH", "IN ZONE", "WORST", "SLICES", "TRAFFIC GOES TO")
+COLUMNS = ("SERVICE", "APPROACH", "IN ZONE", "WORST", "SLICES", "TRAFFIC SENT TO")
 RIGHT = {"IN ZONE", "WORST"}
 LONG = "all zones: 2 endpoints for 3 zones: too few, one each"
 ROWS = (
@@ -56,7 +56,7 @@ ROWS = (
 )  # fmt: skip
 
 AT_100 = """\
-SERVICE                        APPROACH             IN ZONE  WORST  SLICES  TRAFFIC GOES TO
+SERVICE                        APPROACH             IN ZONE  WORST  SLICES  TRAFFIC SENT TO
 ────────────────────────────────────────────────────────────────────────────────────────────────────
 shop/cart                      PreferSameZone          100%  +701%  +1      its own zone
 shop/checkout                  ProportionalZoneCPU      36%    +0%  +1 =2   all zones: 2 endpoints
@@ -67,7 +67,7 @@ shop/checkout                  ProportionalZoneCPU      36%    +0%  +1 =2   all 
 payments/a-ser…th-a-long-name                                               nowhere: ExternalName
 """
 AT_80 = """\
-SERVICE           APPROACH             IN ZONE  WORST  SLICES  TRAFFIC GOES TO
+SERVICE           APPROACH             IN ZONE  WORST  SLICES  TRAFFIC SENT TO
 ────────────────────────────────────────────────────────────────────────────────
 shop/cart         PreferSameZone          100%  +701%  +1      its own zone
 shop/checkout     ProportionalZoneCPU      36%    +0%  +1 =2
@@ -111,7 +111,7 @@ WORDS = st.lists(st.text("abcxyz", min_size=1, max_size=9), max_size=14).map(" "
 @given(st.lists(st.tuples(st.just("shop/cart"), st.just("local"), WORDS, WORDS), min_size=1), st.integers(30, 120))
 def test_no_word_of_a_reason_is_ever_lost_nor_a_line_too_long(rows: list[tuple[str, ...]], width: int) -> None:
     rows = [(name, approach, number[:5].strip(), reason) for name, approach, number, reason in rows]
-    text = table(width, tuple(rows), ("SERVICE", "APPROACH", "WORST", "TRAFFIC GOES TO"))
+    text = table(width, tuple(rows), ("SERVICE", "APPROACH", "WORST", "TRAFFIC SENT TO"))
     assert max(map(len, text.splitlines())) <= width
     shown = text.split()
     for *_, reason in rows:
@@ -132,7 +132,7 @@ def test_a_table_knows_the_lines_of_its_rows() -> None:
 def test_without_colour_a_table_has_the_same_lines(rows: list[tuple[str, ...]], width: int, cut: bool) -> None:
     """Large ones are then written without rich's console."""
     cells = [[Text(cell, "bold") for cell in row] for row in rows]
-    heads = ("SERVICE", "APPROACH", "WORST", "TRAFFIC GOES TO")
+    heads = ("SERVICE", "APPROACH", "WORST", "TRAFFIC SENT TO")
     group = Group(
         Text("above"), align_columns(heads, cells, right=RIGHT, width=width, cut=cut), join_wrapped(["a", "b"])
     )

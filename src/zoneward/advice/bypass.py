@@ -1,4 +1,4 @@
-"""Who does not follow hints: traffic that goes past the proxies of the nodes, or that they handle in another way."""
+"""Traffic that does not follow hints: it bypasses the proxies of the nodes, or they handle it in another way."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final
@@ -37,7 +37,7 @@ _ISTIO_WAYPOINT: Final = "istio.io/use-waypoint"
 
 
 def bypasses(given: ServiceInput) -> tuple[Bypass, ...]:
-    """What of a Service's traffic hints and slice groups do not reach, as far as the input shows it."""
+    """Traffic of a Service that hints and slice groups do not reach, as far as the input shows it."""
     return (*_of_settings(given), *_of_load_balancers(given.service), *_of_meshes(given), *_not_seen(given))
 
 
@@ -90,14 +90,14 @@ def _of_load_balancers(service: Service) -> Iterator[Bypass]:
 
 
 def _of_meshes(given: ServiceInput) -> Iterator[Bypass]:
-    found: dict[tuple[str, str], int] = {}
+    pods_by_mesh: dict[tuple[str, str], int] = {}
     for pod in given.pods:
         for mesh in set(_meshes_of(pod)):
-            found[mesh] = found.get(mesh, 0) + 1
+            pods_by_mesh[mesh] = pods_by_mesh.get(mesh, 0) + 1
     if _ISTIO_WAYPOINT in {**(given.service.metadata.labels or {}), **(given.service.metadata.annotations or {})}:
-        found.setdefault(("istio", "Istio"), 0)
-    for (what, title), number in sorted(found.items()):
-        where = f"in {number} of {counted(len(given.pods), 'Pod')}" if number else "by a waypoint"
+        pods_by_mesh.setdefault(("istio", "Istio"), 0)
+    for (what, title), pods in sorted(pods_by_mesh.items()):
+        where = f"in {pods} of {counted(len(given.pods), 'Pod')}" if pods else "by a waypoint"
         yield Bypass(
             what, f"{title} is at work {where}: clients in the mesh choose endpoints themselves, not kube-proxy"
         )

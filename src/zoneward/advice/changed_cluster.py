@@ -1,6 +1,6 @@
 """A cluster as it would be with other Nodes and Pods: without a zone or a Node, with more or fewer Pods of a Service.
 
-Every function returns new values; what does not change stays the same object. `ServicePods` and `SliceReplicas` prepare
+Every function returns new values; an unchanged value stays the same object. `ServicePods` and `SliceReplicas` prepare
 one Service once and then change it many times, each time from its first state, in time proportional to its Pods.
 """
 
@@ -38,7 +38,7 @@ from zoneward.slices.endpoints import FINISHED_PHASES, IPV4, IPV6, address_types
 ADDED_UID: Final = "added"
 """The UID of Pods that are added. They are the first to be removed again."""
 NO_ZONE: Final = ""
-"""Stands for the zone of Pods that have none, or that are on no known Node."""
+"""The zone of Pods without a zone, and of Pods on no known Node."""
 _FIRST_ADDRESS: Final = {IPV4: int(IPv4Address("240.0.0.1")), IPV6: int(IPv6Address("2001:db8::1"))}
 """Added Pods get addresses from ranges that no cluster uses: reserved (RFC 1112), documentation (RFC 3849)."""
 _READY: Final = (NodeCondition(type="Ready", status="True"),)
@@ -46,7 +46,7 @@ _Key = TypeVar("_Key", bound=Hashable)
 
 
 class ImpossibleChange(ValueError):  # noqa: N818 -- who asked for it turns it into an InputError with the option
-    """A change that cannot be made. The text is one line and names what was expected and found."""
+    """A change that cannot be made. The text is one line: what was expected, and what was there instead."""
 
 
 # --- without Nodes ----------------------------------------------------------------------------------------------------
@@ -72,15 +72,15 @@ def without_endpoints_on(
 ) -> tuple[EndpointSlice, ...]:
     """Slices without the endpoints on these Nodes or in these zones: where slices are all that is known of Pods."""
     return tuple(
-        _only_endpoints(each, lambda endpoint: endpoint.node_name not in nodes and endpoint.zone not in zones)
-        for each in slices
+        _only_endpoints(slice_, lambda endpoint: endpoint.node_name not in nodes and endpoint.zone not in zones)
+        for slice_ in slices
     )
 
 
 def _only_endpoints(slice_: EndpointSlice, keep: Callable[[Endpoint], bool]) -> EndpointSlice:
     endpoints = slice_.endpoints or ()
-    kept = tuple(endpoint for endpoint in endpoints if keep(endpoint))
-    return slice_ if len(kept) == len(endpoints) else replace(slice_, endpoints=kept)
+    endpoints_left = tuple(endpoint for endpoint in endpoints if keep(endpoint))
+    return slice_ if len(endpoints_left) == len(endpoints) else replace(slice_, endpoints=endpoints_left)
 
 
 # --- more or fewer Pods of a Service ----------------------------------------------------------------------------------
@@ -106,13 +106,13 @@ class _Replicas(Generic[_Key]):
 
     def __init__(self, replicas: Iterable[_Replica[_Key]], nodes: Iterable[Node], *, zones: Iterable[str] = ()) -> None:
         self._by_zone: dict[str, list[_Replica[_Key]]] = {}
-        for each in replicas:
-            self._by_zone.setdefault(each.zone, []).append(each)
-        for found in self._by_zone.values():
-            # A ReplicaSet, too, first removes Pods that are not ready.
-            found.sort(key=lambda each: each.name, reverse=True)
-            found.sort(key=lambda each: (not each.added, each.ready))
-        self.by_zone: Final = {zone: len(found) for zone, found in sorted(self._by_zone.items())}
+        for replica in replicas:
+            self._by_zone.setdefault(replica.zone, []).append(replica)
+        for in_zone in self._by_zone.values():
+            # A ReplicaSet also removes Pods first that are not ready.
+            in_zone.sort(key=lambda replica: replica.name, reverse=True)
+            in_zone.sort(key=lambda replica: (not replica.added, replica.ready))
+        self.by_zone: Final = {zone: len(in_zone) for zone, in_zone in sorted(self._by_zone.items())}
         ready = [node for node in nodes if is_node_ready(node)]
         self._nodes: dict[str, list[str]] = {}
         for candidates in ([node for node in ready if counts_for_demand(node)], ready):
@@ -124,10 +124,10 @@ class _Replicas(Generic[_Key]):
         self.zones: Final = tuple(sorted(self._nodes.keys() | set(zones)))
         """Zones in which replicas can be added."""
         self._templates: dict[str, _Key] = {}
-        self._used: Counter[str] = Counter(each.node for found in self._by_zone.values() for each in found)
+        self._used: Counter[str] = Counter(replica.node for in_zone in self._by_zone.values() for replica in in_zone)
 
     def changes_to(self, replicas: int) -> dict[str, int]:
-        """By how many replicas each zone changes so that there are so many in all, without the zones that do not.
+        """By how many replicas each zone changes to reach a total of ``replicas``; unchanged zones are left out.
 
         Replicas are added where there are the fewest and removed where there are the most; of equal zones, the first by
         name. Raises ImpossibleChange.
@@ -140,27 +140,27 @@ class _Replicas(Generic[_Key]):
             fewest = [(self.by_zone.get(zone, 0), zone) for zone in self.zones]
             heapify(fewest)
             for _ in range(missing):
-                number, zone = fewest[0]
+                count, zone = fewest[0]
                 changes[zone] += 1
-                heapreplace(fewest, (number + 1, zone))
+                heapreplace(fewest, (count + 1, zone))
         elif missing < 0:
-            most = [(-number, zone) for zone, number in self.by_zone.items()]
+            most = [(-count, zone) for zone, count in self.by_zone.items()]
             heapify(most)
             for _ in range(-missing):
-                number, zone = most[0]
+                count, zone = most[0]
                 changes[zone] -= 1
-                heapreplace(most, (number + 1, zone))
+                heapreplace(most, (count + 1, zone))
         return dict(sorted(changes.items()))
 
     def removed(self, changes: Mapping[str, int]) -> set[_Key]:
-        """The keys of the replicas that go. Raises ImpossibleChange."""
+        """The keys of the replicas to remove. Raises ImpossibleChange."""
         gone: set[_Key] = set()
         for zone, change in changes.items():
-            found = self._by_zone.get(zone, [])
-            if -change > len(found):
+            present = self._by_zone.get(zone, [])
+            if -change > len(present):
                 where = f"in zone {zone}" if zone else "without a zone"
-                raise ImpossibleChange(f"expected at most {len(found)} Pods to remove {where}, got {-change}")
-            gone.update(each.key for each in found[: max(0, -change)])
+                raise ImpossibleChange(f"expected at most {len(present)} Pods to remove {where}, got {-change}")
+            gone.update(replica.key for replica in present[: max(0, -change)])
         return gone
 
     def places(self, changes: Mapping[str, int]) -> Iterator[tuple[str, str]]:
@@ -184,18 +184,20 @@ class _Replicas(Generic[_Key]):
     def template(self, zone: str) -> _Key:
         """The key of the replica to copy: a ready one, of the same zone where there is one. Raises ImpossibleChange."""
         if zone not in self._templates:
-            every = [each for found in self._by_zone.values() for each in found]
+            every = [replica for replicas in self._by_zone.values() for replica in replicas]
             if not every:
                 raise ImpossibleChange("expected a Pod to copy, found none")
-            best = min(every, key=lambda each: (not each.ready, each.zone != zone, each.added, each.name))
+            best = min(
+                every, key=lambda replica: (not replica.ready, replica.zone != zone, replica.added, replica.name)
+            )
             self._templates[zone] = best.key
         return self._templates[zone]
 
 
 class ServicePods:
-    """The Pods of one Service, to be changed any number of times, each time from what was given.
+    """The Pods of one Service, to be changed any number of times, each time from the same start.
 
-    ``taken`` has names and addresses of others, which Pods that are added avoid.
+    ``taken`` has names and addresses of other Pods, which added Pods do not use.
     """
 
     def __init__(
@@ -208,20 +210,22 @@ class ServicePods:
         self._replicas = _Replicas(
             (
                 _Replica(
-                    key=number,
+                    key=index,
                     name=pod.metadata.name,
                     zone=zones.get(pod.spec.node_name, NO_ZONE),
                     node=pod.spec.node_name,
                     ready=has_ready_condition(pod.status.conditions),
                     added=pod.metadata.uid == ADDED_UID,
                 )
-                for number, pod in enumerate(self._pods)
+                for index, pod in enumerate(self._pods)
                 if pod.metadata.deletion_timestamp is None and pod.status.phase not in FINISHED_PHASES
             ),
             nodes,
         )
         own = {pod.metadata.name for pod in self._pods} | {
-            ip for pod in self._pods for ip in (pod.status.pod_ip, *(each.ip for each in pod.status.pod_ips or ()))
+            ip
+            for pod in self._pods
+            for ip in (pod.status.pod_ip, *(address.ip for address in pod.status.pod_ips or ()))
         }
         self._taken = (own, taken)
 
@@ -236,7 +240,7 @@ class ServicePods:
         return self._replicas.zones
 
     def changes_to(self, replicas: int) -> dict[str, int]:
-        """By how many Pods each zone changes so that there are so many in all. Raises ImpossibleChange.
+        """By how many Pods each zone changes to reach a total of ``replicas``. Raises ImpossibleChange.
 
         Pods are added where there are the fewest and removed where there are the most; of equal zones, the first by
         name.
@@ -244,23 +248,23 @@ class ServicePods:
         return self._replicas.changes_to(replicas)
 
     def changed(self, changes: Mapping[str, int]) -> tuple[Pod, ...]:
-        """The Pods with so many more (or, below 0, fewer) in each zone. Raises ImpossibleChange.
+        """The Pods after changing their number by zone; below 0, Pods are removed. Raises ImpossibleChange.
 
-        A new Pod is a ready copy of another one, with a name and addresses of its own, on a ready Node of its zone. The
-        first to go are Pods that were added, then those that are not ready.
+        A new Pod is a ready copy of another one, with a new name and new addresses, on a ready Node of its zone. Pods
+        that were added are removed first, then those that are not ready.
         """
         gone = self._replicas.removed(changes)
-        kept = tuple(pod for number, pod in enumerate(self._pods) if number not in gone) if gone else self._pods
+        left = tuple(pod for index, pod in enumerate(self._pods) if index not in gone) if gone else self._pods
         fresh = _FreshNames(self._service, self._taken)
         added = (
             self._copy(self._pods[self._replicas.template(zone)], node, fresh)
             for zone, node in self._replicas.places(changes)
         )
-        return (*kept, *added)
+        return (*left, *added)
 
     def _copy(self, pod: Pod, node: str, fresh: "_FreshNames") -> Pod:
         name = fresh.name()
-        ips = [each.ip for each in pod.status.pod_ips or ()] or [pod.status.pod_ip]
+        ips = [address.ip for address in pod.status.pod_ips or ()] or [pod.status.pod_ip]
         families = [IPV6 if ":" in ip else IPV4 for ip in ips if ip] or address_types(self._service, self._pods)
         addresses = [fresh.address(family) for family in families]
         return Pod(
@@ -293,14 +297,14 @@ class SliceReplicas:
         self._service = service
         self._slices = tuple(slices)
         self._address_type = address_type
-        found: dict[EndpointIdentity, _Replica[EndpointIdentity]] = {}
+        replicas: dict[EndpointIdentity, _Replica[EndpointIdentity]] = {}
         own: set[str] = set()
-        for endpoint in (each for slice_ in self._own_slices() for each in slice_.endpoints or ()):
+        for endpoint in (endpoint for slice_ in self._own_slices() for endpoint in slice_.endpoints or ()):
             target = endpoint.target_ref
             name = target.name if target else ",".join(endpoint.addresses or ())
             own.update((name, *(endpoint.addresses or ())))
             if not is_terminating(endpoint):
-                found[identity(endpoint)] = _Replica(
+                replicas[identity(endpoint)] = _Replica(
                     key=identity(endpoint),
                     name=name,
                     zone=endpoint.zone or NO_ZONE,
@@ -309,9 +313,9 @@ class SliceReplicas:
                     added=target is not None and target.uid == ADDED_UID,
                 )
         nodes = tuple(nodes)
-        # Without any Node, the zones of the endpoints are the ones that are known.
-        zones = () if nodes else {each.zone for each in found.values() if each.zone}
-        self._replicas = _Replicas(found.values(), nodes, zones=zones)
+        # Without any Node, only the zones of the endpoints are known.
+        zones = () if nodes else {replica.zone for replica in replicas.values() if replica.zone}
+        self._replicas = _Replicas(replicas.values(), nodes, zones=zones)
         self._taken = (own, taken)
 
     @property
@@ -329,7 +333,8 @@ class SliceReplicas:
         return self._replicas.changes_to(replicas)
 
     def changed(self, changes: Mapping[str, int]) -> tuple[EndpointSlice, ...]:
-        """All slices, with so many more (or, below 0, fewer) endpoints in each zone. Raises ImpossibleChange.
+        """All slices after changing the number of endpoints by zone; below 0, endpoints are removed. Raises
+        ImpossibleChange.
 
         A new endpoint is a ready copy of another one, in the same slices, without hints.
         """
@@ -347,8 +352,8 @@ class SliceReplicas:
                 zone=zone,
             )
             added.setdefault(self._replicas.template(zone), []).append(copy)
-        own = {id(each) for each in self._own_slices()}
-        return tuple(self._changed(each, gone, added) if id(each) in own else each for each in self._slices)
+        own = {id(slice_) for slice_ in self._own_slices()}
+        return tuple(self._changed(slice_, gone, added) if id(slice_) in own else slice_ for slice_ in self._slices)
 
     def _changed(
         self,
@@ -356,20 +361,20 @@ class SliceReplicas:
         gone: Container[EndpointIdentity],
         added: Mapping[EndpointIdentity, Sequence[Endpoint]],
     ) -> EndpointSlice:
-        kept = _only_endpoints(slice_, lambda endpoint: identity(endpoint) not in gone)
+        reduced = _only_endpoints(slice_, lambda endpoint: identity(endpoint) not in gone)
         listed = {identity(endpoint) for endpoint in slice_.endpoints or ()} if added else set()
         more = tuple(copy for key, copies in added.items() if key in listed for copy in copies)
-        return replace(kept, endpoints=(*(kept.endpoints or ()), *more)) if more else kept
+        return replace(reduced, endpoints=(*(reduced.endpoints or ()), *more)) if more else reduced
 
     def _own_slices(self) -> Iterator[EndpointSlice]:
-        return (each for each in self._slices if each.address_type == self._address_type)
+        return (slice_ for slice_ in self._slices if slice_.address_type == self._address_type)
 
 
 # --- names and addresses ----------------------------------------------------------------------------------------------
 
 
 class _FreshNames:
-    """Names and addresses that nobody has yet; equal ones for equal input."""
+    """Unused names and addresses; equal ones for equal input."""
 
     def __init__(self, service: Service, taken: Sequence[Container[str]]) -> None:
         self._prefix = f"{service.metadata.name}-added-"
@@ -378,11 +383,11 @@ class _FreshNames:
         self._next = {family: count(first) for family, first in _FIRST_ADDRESS.items()}
 
     def name(self) -> str:
-        return next(name for number in self._names if not self._is_taken(name := f"{self._prefix}{number}"))
+        return next(name for value in self._names if not self._is_taken(name := f"{self._prefix}{value}"))
 
     def address(self, family: str) -> str:
         to_text = IPv6Address if family == IPV6 else IPv4Address
-        return next(text for number in self._next[family] if not self._is_taken(text := str(to_text(number))))
+        return next(text for value in self._next[family] if not self._is_taken(text := str(to_text(value))))
 
     def _is_taken(self, text: str) -> bool:
-        return any(text in each for each in self._taken)
+        return any(text in names for names in self._taken)

@@ -60,7 +60,7 @@ class CountSearch:
         """Whether any other placement of as many Pods suffices, too: only the number counts."""
         size = sum(changes.values())
         every = self._all_more(size) if size > 0 else self._all_fewer(-size)
-        return every is not None and all(self.suffices(each) for each in every)
+        return every is not None and all(self.suffices(changes) for changes in every)
 
     def spread(self, extra: int) -> list[PodChanges]:
         """Every possible way to spread the Pods and some more evenly: the numbers of any two zones differ by one at
@@ -69,14 +69,14 @@ class CountSearch:
         Empty where there are too many ways.
         """
         zones = len(self.zones)
-        if not zones or any(number and zone not in self.zones for zone, number in self.pods.items()):
+        if not zones or any(count and zone not in self.zones for zone, count in self.pods.items()):
             return []
-        each, rest = divmod(sum(self.pods.values()) + extra, zones)
-        if not each or comb(zones, rest) > _MANY // 5:
+        evenly, rest = divmod(sum(self.pods.values()) + extra, zones)
+        if not evenly or comb(zones, rest) > _MANY // 5:
             return []
         ways = []
         for chosen in combinations(self.zones, rest):
-            wanted = {zone: each + (zone in chosen) for zone in self.zones}
+            wanted = {zone: evenly + (zone in chosen) for zone in self.zones}
             ways.append(_without_zeros({zone: wanted[zone] - self.pods.get(zone, 0) for zone in self.zones}))
         return [way for way in ways if all(-change <= self._movable.get(zone, 0) for zone, change in way.items())]
 
@@ -108,13 +108,13 @@ class CountSearch:
             changes = first(size)
             return changes if changes is not None and self.suffices(changes) else None
 
-        low, high, found = _IN_ORDER, _IN_ORDER * 2, None
-        while found is None and low < most:
+        low, high, smallest = _IN_ORDER, _IN_ORDER * 2, None
+        while smallest is None and low < most:
             high = min(high, most)
-            found = suffices(high)
-            if found is None:
+            smallest = suffices(high)
+            if smallest is None:
                 low, high = high, high * 2
-        if found is None:
+        if smallest is None:
             return
         while high - low > 1:
             middle = (low + high) // 2
@@ -122,14 +122,14 @@ class CountSearch:
             if changes is None:
                 low = middle
             else:
-                high, found = middle, changes
+                high, smallest = middle, changes
         size = high - 1
         while size > max(_IN_ORDER, high - 1 - 2 * len(self.zones)):
             changes = suffices(size)
             if changes is not None:
-                high, found = size, changes
+                high, smallest = size, changes
             size -= 1
-        yield found
+        yield smallest
 
     # --- placements of one size ---------------------------------------------------------------------------------------
 
@@ -167,13 +167,13 @@ class CountSearch:
         return (_counted(chosen) for chosen in combinations_with_replacement(self.zones, size))
 
     def _all_fewer(self, size: int) -> Iterator[PodChanges] | None:
-        zones = [zone for zone, number in sorted(self.pods.items()) if number]
+        zones = [zone for zone, count in sorted(self.pods.items()) if count]
         if not zones or comb(size + len(zones) - 1, size) > _MANY:
             return None
         return (
-            {zone: -number for zone, number in gone.items()}
+            {zone: -count for zone, count in gone.items()}
             for gone in map(_counted, combinations_with_replacement(zones, size))
-            if all(number <= self._movable.get(zone, 0) for zone, number in gone.items())
+            if all(count <= self._movable.get(zone, 0) for zone, count in gone.items())
             and size < sum(self.pods.values())
         )
 
@@ -190,8 +190,8 @@ class CountSearch:
         """Where a Pod more takes most of the highest load: the zone with the most demand for each Pod."""
 
         def load(zone: str) -> tuple[float, float]:
-            demand, number = self._demand.get(zone, 0), pods.get(zone, 0)
-            return (demand / number if number else (inf if demand else 0.0), demand)
+            demand, count = self._demand.get(zone, 0), pods.get(zone, 0)
+            return (demand / count if count else (inf if demand else 0.0), demand)
 
         return max(self.zones, key=load)
 
@@ -201,8 +201,8 @@ class CountSearch:
             return None
 
         def load(zone: str) -> float:
-            demand, number = self._demand.get(zone, 0), pods[zone] - 1
-            return demand / number if number else (inf if demand else 0.0)
+            demand, count = self._demand.get(zone, 0), pods[zone] - 1
+            return demand / count if count else (inf if demand else 0.0)
 
         return min(
             (zone for zone in sorted(pods) if pods[zone] and self._may_leave(zone, pods[zone])), key=load, default=None
@@ -212,14 +212,14 @@ class CountSearch:
         return self.pods.get(zone, 0) - left < self._movable.get(zone, 0)
 
     def _changes_to(self, pods: Mapping[str, int]) -> PodChanges:
-        return _without_zeros({zone: number - self.pods.get(zone, 0) for zone, number in pods.items()})
+        return _without_zeros({zone: count - self.pods.get(zone, 0) for zone, count in pods.items()})
 
 
 def _counted(zones: Iterable[str]) -> dict[str, int]:
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for zone in zones:
-        found[zone] = found.get(zone, 0) + 1
-    return found
+        counts[zone] = counts.get(zone, 0) + 1
+    return counts
 
 
 def _without_zeros(changes: Mapping[str, int]) -> PodChanges:

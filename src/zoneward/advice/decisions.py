@@ -22,7 +22,7 @@ _NOTHING_KNOWN: Final[Mapping[ObjectKey, Mapping[str, CurrentTraffic]]] = Mappin
 
 
 class DecidedZone(JsonValue, frozen=True, gc=False):
-    """Endpoints and demand of one zone; the zone ``""`` stands for nodes and endpoints without one."""
+    """Endpoints and demand of one zone; the zone ``""`` is that of nodes and endpoints without one."""
 
     demand: float
     located: int
@@ -41,7 +41,7 @@ class DecidedGroup(JsonValue, frozen=True, gc=False):
 
 
 class SliceCounts(JsonValue, frozen=True, gc=False):
-    """How many slices would be written. ``delete`` counts those of the built-in controller that would have to go."""
+    """How many slices would be written. ``delete`` includes replaced slices of the built-in controller."""
 
     create: int
     update: int
@@ -59,7 +59,7 @@ class MeasuredZone(JsonValue, frozen=True, gc=False):
 
 
 class MeasuredShares(JsonValue, frozen=True, gc=False):
-    """What nodes counted. ``predicted_in_zone``: the prediction for traffic that starts where it did when counted.
+    """Measured connections. ``predicted_in_zone`` is for traffic that starts where the measured connections started.
 
     ``external``: connections by other addresses than the Service's own, which are in no other number.
     """
@@ -252,8 +252,8 @@ def _decision(
         moved=decision.moved,
         now=_now(now) if now is not None else None,
         slices=count_slices(plan, family),
-        replaced_slices=tuple(each.metadata.name for each in family.replaced),
-        other_slices=tuple(each.metadata.name for each in family.others),
+        replaced_slices=tuple(slice_.metadata.name for slice_ in family.replaced),
+        other_slices=tuple(other.metadata.name for other in family.others),
         rules=decision.rules,
         events=plan.events if family.address_type == plan.worst_family else (),
         conditions=plan.conditions,
@@ -299,31 +299,31 @@ def _now(now: CurrentTraffic) -> DecisionNow:
         in_zone_traffic=round_if_any(traffic.in_zone) if traffic is not None else None,
         max_overload=round_share(traffic.max_overload) if traffic is not None else None,
         dropped_traffic=round_share(traffic.dropped) if traffic is not None else None,
-        zones={zone: ZoneNow(each.consumed, round_if_any(each.load)) for zone, each in zones},
+        zones={zone: ZoneNow(figures.consumed, round_if_any(figures.load)) for zone, figures in zones},
         proxies=dict(now.proxies),
     )
 
 
 def _measured(plan: ServicePlan, family: FamilyPlan, measured: TrafficMeasurements) -> MeasuredShares | None:
     meta, traffic = plan.service.metadata, family.traffic
-    found = measured.of(meta.namespace, meta.name, family.address_type)
-    if found is None:
+    measurement = measured.of(meta.namespace, meta.name, family.address_type)
+    if measurement is None:
         return None
-    predicted = {zone: each.in_zone for zone, each in traffic.zones.items()} if traffic else {}
+    predicted = {zone: figures.in_zone for zone, figures in traffic.zones.items()} if traffic else {}
     return MeasuredShares(
-        connections=found.connections,
-        in_zone=round_if_any(found.share),
-        predicted_in_zone=round_if_any(predicted_in_zone_share(found, traffic) if traffic else None),
+        connections=measurement.connections,
+        in_zone=round_if_any(measurement.share),
+        predicted_in_zone=round_if_any(predicted_in_zone_share(measurement, traffic) if traffic else None),
         zones={
             zone: MeasuredZone(
-                connections=each.connections,
-                to=dict(each.to),
-                in_zone=round_if_any(each.share),
+                connections=figures.connections,
+                to=dict(figures.to),
+                in_zone=round_if_any(figures.share),
                 predicted_in_zone=round_if_any(predicted.get(zone)),
             )
-            for zone, each in found.zones.items()
+            for zone, figures in measurement.zones.items()
         },
-        external=found.external,
+        external=measurement.external,
     )
 
 
@@ -353,13 +353,13 @@ def _zones(traffic: ExpectedTraffic | None) -> dict[str, DecidedZone]:
         return {}
     return {
         zone: DecidedZone(
-            demand=round_share(each.demand),
-            located=each.located,
-            consumed=each.consumed,
-            expected=round_share(each.expected),
-            overload=round_if_any(each.overload),
+            demand=round_share(figures.demand),
+            located=figures.located,
+            consumed=figures.consumed,
+            expected=round_share(figures.expected),
+            overload=round_if_any(figures.overload),
         )
-        for zone, each in traffic.zones.items()
+        for zone, figures in traffic.zones.items()
     }
 
 

@@ -61,7 +61,7 @@ def dropped_traffic(
         return None
     unserved = _unserved_ports(service, slices)
     if traffic is None or traffic.dropped:
-        used = [each for each in endpoints_of_all_ports(slices) if _is_used(each)]
+        used = [endpoint for endpoint in endpoints_of_all_ports(slices) if _is_used(endpoint)]
         if not used:
             return _without_endpoint(slices, unserved)
         if traffic is not None:
@@ -69,7 +69,7 @@ def dropped_traffic(
                 share=round_part(traffic.dropped), ports=(), reason=_local(used, demand), fix=_LOCAL_FIX
             )
     if unserved:
-        ports = tuple(each.name or str(each.port) for each in unserved)
+        ports = tuple(port.name or str(port.port) for port in unserved)
         return DroppedTraffic(share=0.0, ports=ports, reason=_no_target(unserved), fix=_fix_target(unserved))
     return None
 
@@ -96,7 +96,7 @@ def _is_used(endpoint: Endpoint) -> bool:
 
 def _unserved_ports(service: Service, slices: Sequence[EndpointSlice]) -> tuple[ServicePort, ...]:
     served = {
-        port_key(port) for each in slices if any(map(_is_used, each.endpoints or ())) for port in each.ports or ()
+        port_key(port) for slice_ in slices if any(map(_is_used, slice_.endpoints or ())) for port in slice_.ports or ()
     }
     return tuple(port for port in service.spec.ports or () if (port.name or "", port.protocol or "TCP") not in served)
 
@@ -109,19 +109,19 @@ def _without_endpoint(slices: Sequence[EndpointSlice], unserved: Sequence[Servic
     if listed_:
         reason = "its only endpoint is not ready" if listed_ == 1 else f"none of its {listed_} endpoints is ready"
         return DroppedTraffic(share=1.0, ports=(), reason=reason, fix=_NOT_READY_FIX)
-    if any(each.endpoints for each in slices):
+    if any(slice_.endpoints for slice_ in slices):
         return DroppedTraffic(share=1.0, ports=(), reason=_no_target(unserved), fix=_fix_target(unserved))
     return DroppedTraffic(share=1.0, ports=(), reason="no endpoint", fix=EMPTY_FIX, is_empty=True)
 
 
 def _no_target(ports: Sequence[ServicePort]) -> str:
     """Endpoints without a port come from Pods that do not have the named one."""
-    targets = tuple(dict.fromkeys(f"{each.target_port!r}" for each in ports if isinstance(each.target_port, str)))
+    targets = tuple(dict.fromkeys(f"{port.target_port!r}" for port in ports if isinstance(port.target_port, str)))
     return f"no container port is called {listed(targets)}" if targets else "no endpoint serves it"
 
 
 def _fix_target(ports: Sequence[ServicePort]) -> str:
-    if not any(isinstance(each.target_port, str) for each in ports):
+    if not any(isinstance(port.target_port, str) for port in ports):
         return "Let a slice of the Service list endpoints with the port."
     return "Give a container port in the pod template that name, or set targetPort to one that the containers have."
 
@@ -130,8 +130,8 @@ def _fix_target(ports: Sequence[ServicePort]) -> str:
 
 
 def _local(used: Sequence[Endpoint], demand: Demand) -> str:
-    hosts = {each.node_name for each in used}
+    hosts = {endpoint.node_name for endpoint in used}
     without = sum(node.name not in hosts for node in demand.nodes)
-    number = counted(len(demand.nodes), "node")
+    nodes = counted(len(demand.nodes), "node")
     verb = "has" if without == 1 else "have"
-    return f"internalTrafficPolicy is {LOCAL}, and {without} of {number} {verb} no ready endpoint"
+    return f"internalTrafficPolicy is {LOCAL}, and {without} of {nodes} {verb} no ready endpoint"

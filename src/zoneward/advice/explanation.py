@@ -49,7 +49,7 @@ class ZoneTraffic(JsonValue, frozen=True, gc=False):
 
 
 class ServiceTraffic(JsonValue, frozen=True, gc=False):
-    """Where the traffic of a Service goes. Figures are None, and ``zones`` empty, for a Service that proxies ignore.
+    """The traffic of a Service by zone. Figures are None, and ``zones`` empty, for a Service that proxies ignore.
 
     ``dropped_traffic`` is the share of all traffic for which there is no endpoint; exactly 1 where all of it is
     dropped.
@@ -188,7 +188,7 @@ class FamilyExplanation(JsonValue, frozen=True, gc=False):
 
     @property
     def changes_nothing(self) -> bool:
-        """Whether traffic goes the same way now and as planned, in a cluster that no option changes."""
+        """Whether the plan leaves traffic as it is now, in a cluster that no option changes."""
         now, planned = self.traffic_now, self.traffic_planned
         if now is None or planned is None or self.planned.load:
             return False
@@ -363,16 +363,16 @@ def _figures(
         return None, None, None, {}
     zones = {
         zone: ZoneTraffic(
-            demand=round_share(found.demand),
-            located=found.located,
-            consumed=found.consumed,
-            uses=dict(found.selected),
-            to=round_shares(found.to),
-            in_zone=round_if_any(found.in_zone),
-            load=round_if_any(found.load),
-            dropped=round_part(found.dropped),
+            demand=round_share(figures.demand),
+            located=figures.located,
+            consumed=figures.consumed,
+            uses=dict(figures.selected),
+            to=round_shares(figures.to),
+            in_zone=round_if_any(figures.in_zone),
+            load=round_if_any(figures.load),
+            dropped=round_part(figures.dropped),
         )
-        for zone, found in traffic.zones.items()
+        for zone, figures in traffic.zones.items()
     }
     return round_if_any(traffic.in_zone), round_share(traffic.max_overload), round_part(traffic.dropped), zones
 

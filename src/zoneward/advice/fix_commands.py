@@ -1,4 +1,4 @@
-"""What to type for a fix: kubectl commands, and what the scheduler then has to do."""
+"""The kubectl commands of a fix, and what the scheduler must do after them."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -27,7 +27,7 @@ _MOST_NAMED: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class FixSteps:
-    """``commands`` to type, in order, and what to know: what follows, and what they cannot force."""
+    """``commands`` to type, in order, and ``notes``: what follows from them, and what they cannot force."""
 
     commands: tuple[str, ...]
     notes: tuple[str, ...] = ()
@@ -108,7 +108,7 @@ def located_after(change: Change, given: ServiceInput, address_type: str) -> dic
     """Pods by zone with a change of their numbers."""
     before = given.replicas(address_type).by_zone
     counts = {zone: before.get(zone, 0) + change.pods.get(zone, 0) for zone in sorted({*before, *change.pods})}
-    return {zone: number for zone, number in counts.items() if zone or number}
+    return {zone: count for zone, count in counts.items() if zone or count}
 
 
 def _pod_steps(fix: Fix, given: ServiceInput, address_type: str) -> FixSteps:
@@ -122,7 +122,7 @@ def _pod_steps(fix: Fix, given: ServiceInput, address_type: str) -> FixSteps:
     if fix.kind == "remove-pods":
         gone = _removed_pods(fix, given)
         if not gone or len(gone) > _MOST_NAMED:
-            where = f"the Pods that go have to be those {_in_zones(change.pods)}"
+            where = f"the Pods to remove are those {_in_zones(change.pods)}"
             return FixSteps(scale.commands, (*notes, *scale.notes, where))
         mark = kubectl("annotate", names=("pod", *gone, f"{DELETION_COST}=-1000"), namespace=namespace)
         order = "the ReplicaSet then removes these Pods first"
@@ -140,7 +140,7 @@ def _pod_steps(fix: Fix, given: ServiceInput, address_type: str) -> FixSteps:
     kind = "strategic" if workload.is_built_in else "merge"
     words = ("patch", f"--type={kind}", "-p", _json({"spec": patch}))
     command = kubectl(*words, names=(workload.resource,), namespace=namespace)
-    placed = ", ".join(f"{number} in {zone or 'no zone'}" for zone, number in counts.items())
+    placed = ", ".join(f"{count} in {zone or 'no zone'}" for zone, count in counts.items())
     if fix.kind == "spread" or fix.kind == "setting":
         notes.append(f"the scheduler then spreads new Pods evenly, as in {placed}")
     elif skew == 1 and len(set(wanted)) == 1:
@@ -155,8 +155,8 @@ def _removed_pods(fix: Fix, given: ServiceInput) -> list[str]:
     own = [pod for pod in given.pods if given.is_of_workload(pod)]
     if not own:
         return []
-    kept = set(map(id, ServicePods(given.service, own, nodes=given.nodes).changed(fix.change.pods)))
-    return [pod.metadata.name for pod in own if id(pod) not in kept]
+    left = set(map(id, ServicePods(given.service, own, nodes=given.nodes).changed(fix.change.pods)))
+    return [pod.metadata.name for pod in own if id(pod) not in left]
 
 
 def _workload_notes(fix: Fix, given: ServiceInput, address_type: str) -> Iterator[str]:
@@ -172,7 +172,7 @@ def _workload_notes(fix: Fix, given: ServiceInput, address_type: str) -> Iterato
         yield "not checked: whether volumes of these Pods can be mounted in other zones"
     template = workload.object
     if isinstance(template, StatefulSet) and template.spec.volume_claim_templates and fix.pods > 0:
-        yield "each new Pod gets volumes of its own, which start empty"
+        yield "each new Pod gets its own volumes, which start empty"
     unselected = unselected_pods(given)
     if unselected:
         yield (
@@ -219,7 +219,7 @@ def _constraint(service: Service, workload: Workload, skew: int) -> dict[str, An
         "labelSelector": {"matchLabels": dict(effective_selector(service) or {})},
     }
     if workload.kind == "Deployment":
-        # Else the Pods of the revision before count during a rollout, and what is left in the end is not even.
+        # Otherwise Pods of the previous revision count during a rollout, and the Pods end up uneven.
         constraint["matchLabelKeys"] = [POD_TEMPLATE_HASH]
     return constraint
 
@@ -232,7 +232,7 @@ def _label_note(fix: Fix) -> str:
 
 
 def _in_zones(pods: Mapping[str, int]) -> str:
-    return ", ".join(f"{abs(number)} in {zone or 'no zone'}" for zone, number in sorted(pods.items()))
+    return ", ".join(f"{abs(count)} in {zone or 'no zone'}" for zone, count in sorted(pods.items()))
 
 
 def _json(document: Any) -> str:

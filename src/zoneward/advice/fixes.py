@@ -37,7 +37,7 @@ from zoneward.slices.plan import FamilyPlan
 
 FixKind = Literal["add-pods", "remove-pods", "move-pods", "label-node", "spread", "setting", "threshold"]
 Needs = Literal["controller"]
-"""What a fix needs of Zoneward, beside a cluster: the controller, where the built-in one would decide otherwise."""
+"""What a fix needs from Zoneward: its controller, where the built-in one would decide otherwise."""
 
 ENOUGH_IN_ZONE: Final = 0.9
 """The share of traffic that is to stay in its zone where hints or slice groups are in force already."""
@@ -59,7 +59,7 @@ _MOST_FAILURES: Final = 3
 """Changes of one kind that suffice for `decide` and not for the plan: then the search ends."""
 _MOST_SPREAD: Final = 12
 _MOST_FEWER: Final = 100
-"""To take more Pods than that is another way to run a Service, and no fix."""
+"""Removing more Pods than that is a redesign and no fix."""
 _MOST_UNLABELLED: Final = 4
 """Nodes without a zone of which every combination is tried."""
 _PERCENT: Final = 100
@@ -106,7 +106,7 @@ class Fix:
 @dataclass(frozen=True, slots=True)
 class Aim:
     """What is to be reached: hints or slice groups in force, more than (or at least) a share of traffic in its zone,
-    and, where the heuristic has no threshold of its own, overload below ``threshold``. ``weighs``: some proxies follow
+    and, where the heuristic has no threshold, overload below ``threshold``. ``weighs``: some proxies follow
     weights of zones. ``only_served``: nothing but that no traffic is dropped.
     """
 
@@ -162,7 +162,7 @@ def aim_of(family: FamilyPlan) -> Aim | None:
     """What a fix of this plan aims for; None where nothing is to be fixed, or no change of the cluster can fix it."""
     decision, traffic, state = family.decision, family.traffic, family.cluster_state
     threshold = state.configuration.hints.start_threshold
-    weighs = any(each.consumer.zone_weights for each in state.consumers_of(family.service))
+    weighs = any(consumer_demand.consumer.zone_weights for consumer_demand in state.consumers_of(family.service))
     if traffic is not None and traffic.dropped:
         return Aim("no traffic dropped", 0.0, threshold, state.demand, weighs, only_served=True)
     if (
@@ -285,11 +285,11 @@ class _FixSearch:
         except ImpossibleChange:
             return None
 
-    def _first(self, kind: FixKind, found: Iterator[PodChanges]) -> Fix | None:
+    def _first(self, kind: FixKind, changes: Iterator[PodChanges]) -> Fix | None:
         """The first of the changes that the plan confirms."""
-        for number, pods in enumerate(found):
+        for failures, pods in enumerate(changes):
             fix = self._verified(kind, Change(pods=pods))
-            if fix is not None or number + 1 == _MOST_FAILURES:
+            if fix is not None or failures + 1 == _MOST_FAILURES:
                 return fix
         return None
 
@@ -299,9 +299,9 @@ class _FixSearch:
         if not search.wherever(fix.change.pods):
             return fix
         zones = [zone for zone in search.zones if size > 0 or self._trials.replicas.by_zone.get(zone, 0) >= -size]
-        found = [self._verified(fix.kind, Change(pods={zone: size})) for zone in zones]
-        worst = min([fix, *filter(None, found)], key=_in_zone)
-        return dataclasses.replace(worst, wherever=all(found))
+        fixes = [self._verified(fix.kind, Change(pods={zone: size})) for zone in zones]
+        worst = min([fix, *filter(None, fixes)], key=_in_zone)
+        return dataclasses.replace(worst, wherever=all(fixes))
 
     def _spread(
         self, search: CountSearch, patch: MergePatch | None = None, service: Service | None = None
@@ -328,7 +328,7 @@ class _FixSearch:
     # --- dropped traffic ----------------------------------------------------------------------------------------------
 
     def served(self) -> Iterator[Fix]:
-        """The policy for internal traffic with which all of it has an endpoint."""
+        """The internal traffic policy with which all traffic has an endpoint."""
         fix = self._verified("setting", Change(service_patch=CLUSTER_POLICY))
         if fix is not None:
             yield dataclasses.replace(fix, needs=())
@@ -336,8 +336,8 @@ class _FixSearch:
     # --- labels, settings, thresholds ---------------------------------------------------------------------------------
 
     def labels(self) -> Iterator[Fix]:
-        """A zone for the fewest Nodes that have none. Where a Node is, nobody knows here: every zone has to do, or
-        those that do are named.
+        """A zone for as few of the Nodes without one as possible. The input does not say where these Nodes are, so a
+        fix works in every zone, or names those in which it works.
         """
         state = self._given.cluster_state
         hosts = {pod.spec.node_name for pod in self._given.pods}
@@ -356,31 +356,31 @@ class _FixSearch:
                     product(zones, repeat=size) if few and len(zones) ** size <= 27 else ((z,) * size for z in zones)
                 )
                 changes = [Change(zone_of_node=dict(zip(nodes, chosen, strict=True))) for chosen in every]
-                fixes = [fix for each in changes if (fix := self._verified("label-node", each)) is not None]
+                fixes = [fix for change in changes if (fix := self._verified("label-node", change)) is not None]
                 if fixes:
                     every_zone = len(fixes) == len(changes)
                     yield dataclasses.replace(fixes[0], among=zones if every_zone else ())
                     return
 
     def settings(self) -> Iterator[Fix]:
-        """Other settings: the best by their traffic, and the best that needs Zoneward where that one is better."""
-        found = []
+        """Other settings: the best one, and the best one that needs Zoneward if that is better."""
+        fixes = []
         for value, patch in self._other_settings():
             service = self._given.changed(Change(service_patch=patch), address_type=self._address_type).service
             if self._expected({}, service) is None:
                 continue
             fix = self._verified("setting", Change(service_patch=patch))
             if fix is not None:
-                found.append(dataclasses.replace(fix, setting=value))
+                fixes.append(dataclasses.replace(fix, setting=value))
         best: Fix | None = None
         for needs in ((), ("controller",)):
-            alike = [each for each in found if each.needs == needs]
+            alike = [fix for fix in fixes if fix.needs == needs]
             if alike and (best is None or max(map(_value, alike)) > _value(best)):
                 best = max(alike, key=_value)
                 yield best
 
     def settings_with_pods(self) -> Iterator[Fix]:
-        """Where no single change suffices: another setting and Pods spread evenly."""
+        """Another setting together with Pods spread evenly, where no single change is enough."""
         if not self._limits.scales or self._decision.active:
             return
         for value, patch in self._other_settings():
@@ -400,7 +400,7 @@ class _FixSearch:
                 yield value, patch
 
     def thresholds(self) -> Iterator[Fix]:
-        """The nearest number of the Service's own with which something comes into force. Only Zoneward reads it."""
+        """The nearest threshold of the Service with which something is in force. Only Zoneward reads it."""
         decision, configuration = self._decision, self._given.cluster_state.configuration
         if decision.active or configuration.upstream:
             return
@@ -428,8 +428,8 @@ class _FixSearch:
         return Fix(kind, change, family, needs, workload=self._given.workload, may_be_bound=may_be_bound)
 
     def _built_in_agrees(self, changed: ServiceInput) -> bool:
-        """Whether the controller that is at work would meet the aim: the built-in one, if ours has no slice. It decides
-        by CPU, and traffic starts where it does.
+        """Whether the controller that writes the slices would meet the aim: the built-in one, unless Zoneward has a
+        slice. It decides by CPU, while traffic starts where ``demand`` says.
         """
         if changed.cluster_state.configuration.upstream or runs_zoneward(self._given.service, self._given.slices):
             return True

@@ -1,8 +1,8 @@
-"""Whether nodes do what is predicted: where their connections went, beside where the slices in force should send them.
+"""Whether nodes behave as predicted: where their connections went, and where the slices in force should send them.
 
 A node deviates with a Service if it has at least `LEAST_CONNECTIONS` to it, and for the endpoints of some zone the
 share that went there differs from the predicted one by more than `STANDARD_ERRORS` standard errors of a binomial sample
-and by more than `TOLERANCE`: slices that changed meanwhile, as with a rollout, explain less than that. Services with
+and by more than `TOLERANCE`: slices that changed meanwhile, as in a rollout, explain less than that. Services with
 session affinity are not judged: their connections are not independent of each other.
 """
 
@@ -19,7 +19,7 @@ from zoneward.slices.cluster_state import ClusterState
 
 LEAST_CONNECTIONS: Final = 30
 STANDARD_ERRORS: Final = 4
-"""One sample of 16,000 is as far off by chance."""
+"""One sample of 16,000 is as far off at random."""
 TOLERANCE: Final = 0.05
 
 
@@ -131,8 +131,8 @@ def _deviating_zone(measured: Mapping[str, float], predicted: Mapping[str, float
 
 
 class _Predictions:
-    """What the slices in force mean for single nodes. Nodes of one zone and one kind of proxy select alike, but for
-    those that have an endpoint or are named in hints: each prediction is computed once.
+    """Predictions for single nodes from the slices in force. Nodes of one zone and one kind of proxy select alike,
+    except those that have an endpoint or are named in hints, so each prediction is computed once.
     """
 
     def __init__(self, service: Service, slices: Sequence[EndpointSlice], cluster_state: ClusterState) -> None:
@@ -141,8 +141,8 @@ class _Predictions:
         self._cluster_state = cluster_state
         self._special = {
             name
-            for each in slices
-            for endpoint in each.endpoints or ()
+            for slice_ in slices
+            for endpoint in slice_.endpoints or ()
             for name in (
                 endpoint.node_name,
                 *(hint.name for hint in (endpoint.hints.for_nodes or () if endpoint.hints else ())),

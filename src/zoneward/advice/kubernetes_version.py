@@ -17,7 +17,7 @@ def kubernetes_minor(nodes: Iterable[Node]) -> int | None:
     policy).
     """
     kubelets = (node.status.node_info.kubelet_version for node in nodes if node.status and node.status.node_info)
-    return max((minor for each in kubelets if (minor := minor_version(each)) is not None), default=None)
+    return max((minor for kubelet in kubelets if (minor := minor_version(kubelet)) is not None), default=None)
 
 
 def setting_name(approach: str, kubernetes: int | None) -> str:

@@ -1,8 +1,7 @@
-"""Which kind of proxy runs on each node, and what says so.
+"""Which kind of proxy runs on each node, and the evidence.
 
-What runs there claims the node: each running Pod of a proxy, and each DaemonSet that selects the node, where its Pods
-are not in the input and it is not known to have none. Claims of kube-system count before all others, then in this
-order:
+Each running Pod of a proxy claims its node. So does each DaemonSet that selects the node, if its Pods are not in the
+input and its status does not say that it has none. Claims from kube-system win, then in this order:
 
 1. Zoneward's proxy in place of kube-proxy: without ``--service-proxy-name``.
 2. Cilium. It translates what Pods send to ClusterIPs on every node where it runs, also beside a kube-proxy that it does
@@ -15,7 +14,7 @@ Where two programs claim a node, a note says so. Where nothing claims it, kube-p
 assumed, or the newest where that is not known. k3s has kube-proxy built in; otherwise a note says that it is a guess:
 proxies may be up to three versions older (Kubernetes' version skew policy).
 
-Taints are not looked at: the DaemonSets of proxies tolerate all.
+Taints are ignored: the DaemonSets of proxies tolerate all.
 """
 
 from collections import Counter
@@ -63,7 +62,7 @@ _SERVICE_TOPOLOGY: Final = "enable-service-topology"
 _RUNNING: Final = ("Running", "")
 """Phases of a Pod that runs; files that people write need not say it."""
 NEWEST: Final = kube_proxy(NEWEST_KUBE_PROXY)
-"""What is assumed where nothing says what runs."""
+"""Assumed where nothing says which proxy runs."""
 _RANKS: Final[Mapping[Program, int]] = {"zoneward": 0, "cilium": 1, "kube-router": 2, "kube-proxy": 3}
 
 
@@ -101,14 +100,14 @@ class NodeProxies:
     def split(self, demand: Demand, service: Service) -> ProxyDemand:
         """Demand for a Service. It is split once for all Services."""
         if proxy_name_of(service) is not None:
-            kind, number = self.labelled, len(demand.nodes)
-            return ProxyDemand((ConsumerDemand(kind.consumer, demand),), {kind: number}, {kind.title: number})
+            kind, nodes = self.labelled, len(demand.nodes)
+            return ProxyDemand((ConsumerDemand(kind.consumer, demand),), {kind: nodes}, {kind.title: nodes})
         if not self._split or self._split[0][0] is not demand:
             consumers = split_demand(demand, self.default.consumer, self.consumer_by_node)
             kinds = dict(Counter(self.on(node.name) for node in demand.nodes).most_common())
             titles = Counter[str]()
-            for kind, number in kinds.items():
-                titles[kind.title] += number
+            for kind, nodes in kinds.items():
+                titles[kind.title] += nodes
             self._split[:] = [(demand, ProxyDemand(consumers, kinds, titles))]
         return self._split[0][1]
 
@@ -119,7 +118,7 @@ class NodeProxies:
 
 
 def same_proxy_everywhere(nodes: Iterable[Node], kind: ProxyKind, *, evidence: str = "--proxy") -> NodeProxies:
-    """One kind on all nodes and for all Services, whatever runs there."""
+    """One kind on all nodes and for all Services: nothing is detected."""
     every = [node.metadata.name for node in nodes]
     return NodeProxies(dict.fromkeys(every, kind), dict.fromkeys(every, evidence), kind, labelled=kind)
 
@@ -152,7 +151,7 @@ def detect_node_proxies(
             continue
         first = claims[0]
         kind_of[name], evidence[name] = first.kind, first.evidence
-        rivals = dict.fromkeys(each.place for each in claims if each.program != first.program)
+        rivals = dict.fromkeys(claim.place for claim in claims if claim.program != first.program)
         if rivals:
             contested.setdefault(" and ".join((first.place, *rivals)), []).append(name)
         if first.program == "cilium" and not detection.knows_settings(first.seen):
@@ -198,7 +197,7 @@ class _Seen:
 
 @dataclass(frozen=True, slots=True)
 class _Claim:
-    """What a program that runs on a node means for all Services there."""
+    """The kind of proxy that a program on a node makes, for all Services there."""
 
     seen: _Seen
     kind: ProxyKind
@@ -224,15 +223,17 @@ class _Detection:
         self, daemon_sets: Sequence[DaemonSet], pods: Sequence[ProxyPod], config_maps: Sequence[ConfigMap]
     ) -> None:
         self._cilium = {
-            each.metadata.namespace: settings_of(each) for each in config_maps if each.metadata.name == CILIUM_CONFIG
+            config_map.metadata.namespace: settings_of(config_map)
+            for config_map in config_maps
+            if config_map.metadata.name == CILIUM_CONFIG
         }
         self._gates: dict[str, bool] = {}
-        for each in sorted(config_maps, key=lambda one: one.metadata.name):
-            if each.metadata.name != CILIUM_CONFIG:
-                self._gates |= gates_of(each)
+        for config_map in sorted(config_maps, key=lambda config_map: config_map.metadata.name):
+            if config_map.metadata.name != CILIUM_CONFIG:
+                self._gates |= gates_of(config_map)
         self._pods: dict[str, list[_Seen]] = {}
         known: set[ObjectKey] = set()
-        for pod in sorted(pods, key=lambda one: one.metadata.name):
+        for pod in sorted(pods, key=lambda pod: pod.metadata.name):
             program = find_program(pod.spec.containers)
             if program is None:
                 continue
@@ -241,14 +242,14 @@ class _Detection:
             if pod.spec.node_name and pod.status.phase in _RUNNING:
                 seen = _Seen(program, f"Pod {namespace}/{pod.metadata.name}", namespace, lambda _node: True)
                 self._pods.setdefault(pod.spec.node_name, []).append(seen)
-        programs = [(each, find_program(each.spec.template.spec.containers)) for each in daemon_sets]
+        programs = [(daemon_set, find_program(daemon_set.spec.template.spec.containers)) for daemon_set in daemon_sets]
         self._daemons = sorted(
             (
-                _of_daemon_set(each, program)
-                for each, program in programs
+                _of_daemon_set(daemon_set, program)
+                for daemon_set, program in programs
                 if program is not None
-                and (each.metadata.namespace, each.metadata.name) not in known
-                and not (each.status is not None and each.status.number_ready == 0)
+                and (daemon_set.metadata.namespace, daemon_set.metadata.name) not in known
+                and not (daemon_set.status is not None and daemon_set.status.number_ready == 0)
             ),
             key=lambda seen: seen.title,
         )
@@ -256,16 +257,16 @@ class _Detection:
     def claims(self, node: Node) -> list[_Claim]:
         """The programs on a node that serve all Services; the first one counts."""
         # Pods come first among those of one rank: they are what runs there now, and a sort is stable.
-        seen = [*self._pods.get(node.metadata.name, ()), *(each for each in self._daemons if each.runs_on(node))]
-        seen.sort(key=lambda each: (each.namespace != SYSTEM_NAMESPACE, _RANKS[each.program.program]))
-        return [_Claim(each, kind) for each in seen if (kind := self._kind(each, node)) is not None]
+        seen = [*self._pods.get(node.metadata.name, ()), *(daemon for daemon in self._daemons if daemon.runs_on(node))]
+        seen.sort(key=lambda one: (one.namespace != SYSTEM_NAMESPACE, _RANKS[one.program.program]))
+        return [_Claim(one, kind) for one in seen if (kind := self._kind(one, node)) is not None]
 
     def knows_settings(self, seen: _Seen) -> bool:
         """Whether the settings of a Cilium are known."""
         return seen.namespace in self._cilium or _SERVICE_TOPOLOGY in seen.program.flags
 
     def _kind(self, seen: _Seen, node: Node) -> ProxyKind | None:
-        """None for a program that serves no Services, or only some."""
+        """None for a program that serves no Services, or only a few of them."""
         program, flags = seen.program, seen.program.flags
         match program.program:
             case "zoneward":
@@ -286,13 +287,13 @@ class _Detection:
                 return kube_proxy(NEWEST_KUBE_PROXY if minor is None else minor, gates)
 
 
-def _of_daemon_set(each: DaemonSet, program: ProxyProgram) -> _Seen:
-    meta = each.metadata
+def _of_daemon_set(daemon_set: DaemonSet, program: ProxyProgram) -> _Seen:
+    meta = daemon_set.metadata
     return _Seen(
         program,
         f"DaemonSet {meta.namespace}/{meta.name}",
         meta.namespace,
-        lambda node: selects_node(each, node),
+        lambda node: selects_node(daemon_set, node),
     )
 
 
@@ -302,7 +303,7 @@ def _kubelet_version(node: Node) -> str:
 
 
 def _from_kubelet(node: Node) -> tuple[ProxyKind, str, bool]:
-    """kube-proxy as the kubelet's version suggests it, what says so, and whether that is sure."""
+    """kube-proxy in the version of the kubelet, the evidence, and whether that is certain."""
     version = _kubelet_version(node)
     minor = minor_version(version)
     if (node.metadata.labels or {}).get(names.OS_LABEL) == names.WINDOWS:

@@ -35,16 +35,16 @@ def traffic_now(
     node_proxies: NodeProxies,
     gates: FeatureGates,
 ) -> dict[str, CurrentTraffic]:
-    """By address type, for those of which there are slices. ``slices`` are all that name the Service, whoever manages
-    them; the Service is as it is in the cluster, for annotations count for some proxies.
+    """By address type, for those of which there are slices. ``slices`` are all that name the Service, with any
+    manager. The Service is as it is in the cluster, because some proxies read its annotations.
     """
     by_family: dict[str, list[EndpointSlice]] = {}
-    for each in slices:
-        by_family.setdefault(each.address_type, []).append(each)
-    found = node_proxies.split(demand, service)
+    for slice_ in slices:
+        by_family.setdefault(slice_.address_type, []).append(slice_)
+    split = node_proxies.split(demand, service)
     return {
         family: CurrentTraffic(
-            predict_service_traffic(service, own, consumers=found.consumers, gates=gates), found.nodes
+            predict_service_traffic(service, own, consumers=split.consumers, gates=gates), split.nodes
         )
         for family, own in sorted(by_family.items())
     }
@@ -58,7 +58,7 @@ def ignoring_proxies(family: FamilyPlan, node_proxies: NodeProxies) -> tuple[tup
     kinds = node_proxies.split(state.demand, family.service).kinds
     gates = state.configuration.gates
     return tuple(
-        (kind, number) for kind, number in kinds.items() if not _reads(decision, family.service, kind.consumer, gates)
+        (kind, nodes) for kind, nodes in kinds.items() if not _reads(decision, family.service, kind.consumer, gates)
     )
 
 

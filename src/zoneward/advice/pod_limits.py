@@ -214,8 +214,8 @@ def _open_zones(zones: SchedulableZones, namespace: str, claims: tuple[str, ...]
     """The zones in which all of these claims can be mounted; None where that is every zone, or not known."""
     closed: set[str] = set()
     for claim in claims:
-        found = zones.closed_by_claim(namespace, claim)
-        closed.update(found[1] if found is not None else ())
+        volume = zones.closed_by_claim(namespace, claim)
+        closed.update(volume[1] if volume is not None else ())
     return tuple(zone for zone in zones.zones if zone not in closed) if closed else None
 
 

@@ -52,7 +52,7 @@ _ANY_ANNOTATION: Final = Consumer(
 
 @dataclass(frozen=True, slots=True)
 class ProxyKind:
-    """One kind of proxy. ``about`` says in one phrase what it honors, ``alias_of`` what an alias stands for.
+    """One kind of proxy. ``about`` says in one phrase what it honors, ``alias_of`` what an alias means.
     ``can_switch_on``: it ignores hints by a setting.
     """
 
@@ -153,13 +153,13 @@ _ALIASES: Final = {
     "annotation": "kube-proxy 1.24 to 1.30",
     "no-hints": "a proxy without hints",
 }
-"""What the names of consumers stand for."""
+"""What the names of consumers mean."""
 PROXY_KINDS: Final[Mapping[str, ProxyKind]] = MappingProxyType(
     {kind.name: kind for kind in _KINDS}
     | {
-        each.name: ProxyKind(each.name, each, each.about, _ALIASES[each.name])
-        for each in CONSUMERS.values()
-        if each is not ZONEWARD
+        consumer.name: ProxyKind(consumer.name, consumer, consumer.about, _ALIASES[consumer.name])
+        for consumer in CONSUMERS.values()
+        if consumer is not ZONEWARD
     }
 )
 """By name: what ``--proxy`` takes. The names of `CONSUMERS` are aliases."""

@@ -44,8 +44,8 @@ class SchedulableZones:
     ) -> None:
         self.zones: Final = zones
         self._nodes = [node for node in nodes if is_node_ready(node) and node_zone(node)]
-        self._claims = {(each.metadata.namespace, each.metadata.name): each.spec.volume_name for each in claims}
-        self._volumes = {each.metadata.name: each.spec.node_affinity for each in volumes}
+        self._claims = {(claim.metadata.namespace, claim.metadata.name): claim.spec.volume_name for claim in claims}
+        self._volumes = {volume.metadata.name: volume.spec.node_affinity for volume in volumes}
         self._closed: dict[tuple[NodeSelector | None, tuple[tuple[str, str], ...]], tuple[str, ...]] = {}
 
     # --- pod templates ------------------------------------------------------------------------------------------------

@@ -77,7 +77,7 @@ class ServiceInput:
 
     def family(self, address_type: str) -> FamilyPlan | None:
         """The plan of one address family, or None where the Service has none of it."""
-        return next((each for each in self.plan.families if each.address_type == address_type), None)
+        return next((family for family in self.plan.families if family.address_type == address_type), None)
 
     @cached_property
     def workload(self) -> Workload | None:

@@ -26,7 +26,7 @@ class Trials:
         self._address_type = address_type
         self.replicas: Final = given.replicas(address_type)
         state = given.cluster_state
-        by_name = {each.metadata.name: each for each in given.slices}
+        by_name = {slice_.metadata.name: slice_ for slice_ in given.slices}
         existing = existing_by_family(given.service, by_name.values(), state).get(address_type) or ExistingSlices(
             given.service, state.configuration, indexed=False
         )
@@ -37,11 +37,11 @@ class Trials:
         self._more: dict[str, list[Pod]] = {}
         self._fewer: dict[tuple[str, int], list[Pod]] = {}
         self._changes: dict[str, int] = {}
-        """What the endpoints are with now."""
+        """The changes that the endpoints have now."""
         self._added: dict[int, PodEndpoint | None] = {}
 
     def decide(self, pods: PodChanges, *, service: Service | None = None) -> Decision:
-        """The decision with so many Pods more (or, below 0, fewer) in each zone. Raises ImpossibleChange.
+        """The decision after changing the number of Pods by zone. Raises ImpossibleChange.
 
         Its targets are of no use after the next trial.
         """
@@ -103,13 +103,13 @@ class Trials:
         if change >= 0:
             return []
         if (zone, change) not in self._fewer:
-            kept = {id(pod) for pod in self.replicas.changed({zone: change})}
-            self._fewer[zone, change] = [pod for pod in self._given.pods if id(pod) not in kept]
+            left = {id(pod) for pod in self.replicas.changed({zone: change})}
+            self._fewer[zone, change] = [pod for pod in self._given.pods if id(pod) not in left]
         return self._fewer[zone, change]
 
-    def _make_more(self, number: int) -> None:
-        """Pods for all trials, so many for each zone, with names and addresses that no other has."""
+    def _make_more(self, count: int) -> None:
+        """Pods for all trials, ``count`` for each zone, with unused names and addresses."""
         assert isinstance(self.replicas, ServicePods)
         zones = sorted(self.replicas.zones)
-        new = self.replicas.changed(dict.fromkeys(zones, number))[len(self._given.pods) :]
-        self._more = {zone: list(new[place * number :][:number]) for place, zone in enumerate(zones)}
+        new = self.replicas.changed(dict.fromkeys(zones, count))[len(self._given.pods) :]
+        self._more = {zone: list(new[index * count :][:count]) for index, zone in enumerate(zones)}

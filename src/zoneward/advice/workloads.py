@@ -1,5 +1,5 @@
-"""Which workload the Pods of a Service belong to, as their owners or the labels of its controller say, and what the
-input has of it.
+"""Which workload the Pods of a Service belong to, by their owners or the labels of its controller, and its objects in
+the input.
 """
 
 import re
@@ -20,7 +20,7 @@ from zoneward.kube.workload_objects import (
 )
 
 POD_TEMPLATE_HASH: Final = "pod-template-hash"
-"""The label by which a Deployment tells the Pods of its ReplicaSets apart."""
+"""The label by which a Deployment distinguishes the Pods of its ReplicaSets."""
 _STATEFUL_SET_POD: Final = "statefulset.kubernetes.io/pod-name"
 _API_VERSION: Final = "apps/v1"
 _SCALED: Final = ("Deployment", "StatefulSet", "ReplicaSet", "ReplicationController")
@@ -52,10 +52,10 @@ class WorkloadObjects:
         """Sort objects by what they are read for."""
         objects = tuple(objects)
         return cls(
-            workloads=tuple(each for each in objects if isinstance(each, workload_objects.Workload)),
-            autoscalers=tuple(each for each in objects if isinstance(each, HorizontalPodAutoscaler)),
-            claims=tuple(each for each in objects if isinstance(each, PersistentVolumeClaim)),
-            volumes=tuple(each for each in objects if isinstance(each, PersistentVolume)),
+            workloads=tuple(object_ for object_ in objects if isinstance(object_, workload_objects.Workload)),
+            autoscalers=tuple(object_ for object_ in objects if isinstance(object_, HorizontalPodAutoscaler)),
+            claims=tuple(object_ for object_ in objects if isinstance(object_, PersistentVolumeClaim)),
+            volumes=tuple(object_ for object_ in objects if isinstance(object_, PersistentVolume)),
             lacking=MappingProxyType(dict(lacking or {})),
         )
 
@@ -91,7 +91,7 @@ class Workload:
 
 
 UNKNOWN_WORKLOAD: Final = Workload("Deployment", "NAME", _API_VERSION, 0)
-"""Stands for the owner of the Pods where the input does not say who that is."""
+"""Used where the input does not say what owns the Pods."""
 
 
 def workload_of(
@@ -103,12 +103,16 @@ def workload_of(
     pods = tuple(pods)
     owners = Counter(owner for pod in pods if (owner := owner_of(pod)) is not None)
     if owners:
-        (kind, name, api_version), count = min(owners.items(), key=lambda each: (-each[1], each[0]))
+        (kind, name, api_version), count = min(owners.items(), key=lambda owner: (-owner[1], owner[0]))
         return _with_objects(Workload(kind, name, api_version, count), pods[0].metadata.namespace, objects)
     if not pods or not selector:
         return None
     namespace = pods[0].metadata.namespace
-    matches = [each for each in objects.workloads if each.metadata.namespace == namespace and makes(each, selector)]
+    matches = [
+        workload
+        for workload in objects.workloads
+        if workload.metadata.namespace == namespace and makes(workload, selector)
+    ]
     if len(matches) != 1:
         return None
     workload = Workload(type(matches[0]).__name__, matches[0].metadata.name, _API_VERSION, len(pods))
@@ -121,21 +125,22 @@ def makes(workload: workload_objects.Workload, selector: Mapping[str, str]) -> b
 
 
 def _with_objects(workload: Workload, namespace: str, objects: WorkloadObjects) -> Workload:
-    """A group of its own may have a kind with the name of a built-in one."""
+    """Another API group may have a kind with the name of a built-in one."""
     if workload.api_version.partition("/")[0] != "apps":
         named: Iterator[workload_objects.Workload] = iter(())
     else:
         named = (
-            each
-            for each in objects.workloads
-            if (type(each).__name__, each.metadata.name, each.metadata.namespace)
+            workload_object
+            for workload_object in objects.workloads
+            if (type(workload_object).__name__, workload_object.metadata.name, workload_object.metadata.namespace)
             == (workload.kind, workload.name, namespace)
         )
     autoscalers = (
-        each
-        for each in objects.autoscalers
-        if each.metadata.namespace == namespace
-        and (each.spec.scale_target_ref.kind, each.spec.scale_target_ref.name) == (workload.kind, workload.name)
+        autoscaler
+        for autoscaler in objects.autoscalers
+        if autoscaler.metadata.namespace == namespace
+        and (autoscaler.spec.scale_target_ref.kind, autoscaler.spec.scale_target_ref.name)
+        == (workload.kind, workload.name)
     )
     return replace(workload, object=next(named, None), autoscaler=next(autoscalers, None))
 
@@ -158,7 +163,7 @@ def _named_owner(pod: Pod) -> Owner | None:
             if owner.kind == "ReplicaSet" and template_hash and owner.name.endswith(f"-{template_hash}"):
                 return "Deployment", owner.name.removesuffix(f"-{template_hash}"), _API_VERSION
             return owner.kind, owner.name, owner.api_version
-    # Whoever wrote the snapshot may have left the owners out.
+    # A snapshot may lack the owners.
     name, _, _ = meta.name.rpartition("-")
     if template_hash and name.endswith(f"-{template_hash}"):
         return "Deployment", name.removesuffix(f"-{template_hash}"), _API_VERSION

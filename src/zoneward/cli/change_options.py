@@ -39,8 +39,8 @@ class _ReplicasType(click.ParamType[ReplicasChange]):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> ReplicasChange:
         if isinstance(value, ReplicasChange):
             return value
-        service, _, number = str(value).partition("=")
-        replicas = _number(number, least=0)
+        service, _, digits = str(value).partition("=")
+        replicas = _number(digits, least=0)
         if not _is_service(service) or replicas is None:
             self.fail(f"expected {self.name} with N from 0 to {MAX_PODS}, got {value!r}", param, ctx)
         return ReplicasChange(service, replicas)
@@ -53,8 +53,8 @@ class _AddedPodsType(click.ParamType[AddedPods]):
         if isinstance(value, AddedPods):
             return value
         service, _, rest = str(value).partition("=")
-        zone, _, number = rest.rpartition(":")
-        count = _number(number, least=1)
+        zone, _, digits = rest.rpartition(":")
+        count = _number(digits, least=1)
         if not _is_service(service) or not zone or count is None:
             self.fail(f"expected {self.name} with N from 1 to {MAX_PODS}, got {value!r}", param, ctx)
         return AddedPods(service, zone, count)
@@ -68,8 +68,8 @@ def _number(text: str, *, least: int) -> int | None:
     # Not more digits than the limit has: Python reads no number of thousands.
     if not text.isascii() or not text.isdigit() or len(text) > len(str(MAX_PODS)):
         return None
-    number = int(text)
-    return number if least <= number <= MAX_PODS else None
+    count = int(text)
+    return count if least <= count <= MAX_PODS else None
 
 
 CHANGE_OPTIONS: Final = (
@@ -101,7 +101,7 @@ class InputChanges:
     def services(self) -> tuple[str, ...]:
         """The Services that change, as they were named, each once."""
         changes: Iterable[ReplicasChange | AddedPods] = (*self.replicas, *self.added_pods)
-        return tuple(dict.fromkeys(each.service for each in changes))
+        return tuple(dict.fromkeys(change.service for change in changes))
 
     def refuse(self, why: str) -> None:
         """Raises a usage error where anything is to be changed: the option that was given, and why not."""

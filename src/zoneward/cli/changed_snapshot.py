@@ -35,12 +35,12 @@ def change_snapshot(snapshot: Snapshot, changes: InputChanges) -> tuple[Snapshot
     snapshot, lines = _without_nodes(snapshot, changes)
     if changes.services:
         # Names and addresses that Pods which are added must not get.
-        taken = {each.metadata.name for each in snapshot.pods}
+        taken = {pod.metadata.name for pod in snapshot.pods}
         taken.update(
             ip for pod in snapshot.pods for ip in (pod.status.pod_ip, *(ip.ip for ip in pod.status.pod_ips or ()))
         )
         taken.update(
-            ip for each in snapshot.slices for endpoint in each.endpoints or () for ip in endpoint.addresses or ()
+            ip for slice_ in snapshot.slices for endpoint in slice_.endpoints or () for ip in endpoint.addresses or ()
         )
         for service, asked in _by_service(snapshot, changes):
             snapshot, line = _with_pods(snapshot, service, asked, taken)
@@ -58,9 +58,9 @@ def _without_nodes(snapshot: Snapshot, changes: InputChanges) -> tuple[Snapshot,
         return snapshot, []
     known = {zone for zone in snapshot.node_zones.values() if zone} | {
         endpoint.zone
-        for each in snapshot.slices
-        if not _follows_pods(each, snapshot)
-        for endpoint in each.endpoints or ()
+        for slice_ in snapshot.slices
+        if not _follows_pods(slice_, snapshot)
+        for endpoint in slice_.endpoints or ()
         if endpoint.zone
     }
     for zone in zones:
@@ -71,19 +71,19 @@ def _without_nodes(snapshot: Snapshot, changes: InputChanges) -> tuple[Snapshot,
     if len(nodes) == len(snapshot.nodes) and nodes:
         option = "--without-zone" if zones else "--without-node"
         raise InputError(option, f"expected at least one Node to be left, got all {len(nodes)} Nodes")
-    kept, pods = without_nodes(snapshot.nodes, snapshot.pods, nodes)
+    nodes_left, pods = without_nodes(snapshot.nodes, snapshot.pods, nodes)
     slices = tuple(
-        each if _follows_pods(each, snapshot) else without_endpoints_on((each,), nodes=nodes, zones=zones)[0]
-        for each in snapshot.slices
+        slice_ if _follows_pods(slice_, snapshot) else without_endpoints_on((slice_,), nodes=nodes, zones=zones)[0]
+        for slice_ in snapshot.slices
     )
     what = ", ".join((*(f"zone {zone}" for zone in zones), *(f"Node {name}" for name in gone)))
     if snapshot.has_pods:
-        number = counted(len(snapshot.pods) - len(pods), "Pod")
+        lost = counted(len(snapshot.pods) - len(pods), "Pod")
     else:
-        number = counted(_endpoints(snapshot.slices) - _endpoints(slices), "endpoint")
-    line = f"what if: without {what}: {counted(len(nodes), 'Node')} and {number} are gone"
+        lost = counted(_endpoints(snapshot.slices) - _endpoints(slices), "endpoint")
+    line = f"what if: without {what}: {counted(len(nodes), 'Node')} and {lost} are gone"
     # Without any Pod left, the snapshot must still know that there are none.
-    return replace(snapshot, nodes=kept, pods=pods, slices=slices, lists_pods=snapshot.has_pods), [line]
+    return replace(snapshot, nodes=nodes_left, pods=pods, slices=slices, lists_pods=snapshot.has_pods), [line]
 
 
 def _follows_pods(slice_: EndpointSlice, snapshot: Snapshot) -> bool:
@@ -93,7 +93,7 @@ def _follows_pods(slice_: EndpointSlice, snapshot: Snapshot) -> bool:
 
 
 def _endpoints(slices: Iterable[EndpointSlice]) -> int:
-    return sum(len(each.endpoints or ()) for each in slices)
+    return sum(len(slice_.endpoints or ()) for slice_ in slices)
 
 
 # --- Pods -------------------------------------------------------------------------------------------------------------
@@ -107,7 +107,7 @@ def _by_service(snapshot: Snapshot, changes: InputChanges) -> list[tuple[Service
     added: dict[tuple[str, str], list[AddedPods]] = {}
     services: dict[tuple[str, str], Service] = {}
     zones = {zone for zone in snapshot.node_zones.values() if zone} | {
-        endpoint.zone for each in snapshot.slices for endpoint in each.endpoints or () if endpoint.zone
+        endpoint.zone for slice_ in snapshot.slices for endpoint in slice_.endpoints or () if endpoint.zone
     }
     for wanted in changes.replicas:
         key, services[key] = _find(snapshot, wanted.service, "--replicas")
@@ -125,18 +125,20 @@ def _by_service(snapshot: Snapshot, changes: InputChanges) -> list[tuple[Service
 
 def _find(snapshot: Snapshot, wanted: str, option: str) -> tuple[tuple[str, str], Service]:
     namespace, slash, name = wanted.rpartition("/")
-    found = [
-        each
-        for each in snapshot.services
-        if each.metadata.name == name and (not slash or each.metadata.namespace == namespace)
+    services = [
+        service
+        for service in snapshot.services
+        if service.metadata.name == name and (not slash or service.metadata.namespace == namespace)
     ]
-    if not found:
-        known = tuple(sorted("/".join(_key(each)) if slash else each.metadata.name for each in snapshot.services))
+    if not services:
+        known = tuple(
+            sorted("/".join(_key(service)) if slash else service.metadata.name for service in snapshot.services)
+        )
         raise _unknown(option, wanted, known, "Service")
-    if len(found) > 1:
-        same = listed(tuple(sorted("/".join(_key(each)) for each in found)))
+    if len(services) > 1:
+        same = listed(tuple(sorted("/".join(_key(service)) for service in services)))
         raise InputError(option, f"expected a Service with its namespace ({same}), got {wanted!r}")
-    return _key(found[0]), found[0]
+    return _key(services[0]), services[0]
 
 
 def _key(service: Service) -> tuple[str, str]:
@@ -151,11 +153,11 @@ def _with_pods(snapshot: Snapshot, service: Service, asked: _Asked, taken: set[s
     try:
         if snapshot.has_pods and is_managed(service):
             pods = snapshot.pods_of(service)
-            found = ServicePods(service, pods, nodes=snapshot.nodes, taken=taken)
-            changes = _changes(found, asked)
-            changed = found.changed(changes)
-            kept = set(map(id, changed))
-            gone = {id(pod) for pod in pods if id(pod) not in kept}
+            present = ServicePods(service, pods, nodes=snapshot.nodes, taken=taken)
+            changes = _changes(present, asked)
+            changed = present.changed(changes)
+            left_ids = set(map(id, changed))
+            gone = {id(pod) for pod in pods if id(pod) not in left_ids}
             before = set(map(id, pods))
             added = tuple(pod for pod in changed if id(pod) not in before)
             taken.update(
@@ -164,7 +166,7 @@ def _with_pods(snapshot: Snapshot, service: Service, asked: _Asked, taken: set[s
             left = (pod for pod in snapshot.pods if id(pod) not in gone)
             # Without any Pod left, the snapshot must still know that there are none.
             snapshot = replace(snapshot, pods=(*left, *added), lists_pods=True)
-            return snapshot, _line(name, found.by_zone, changes, "Pod")
+            return snapshot, _line(name, present.by_zone, changes, "Pod")
         return _with_endpoints(snapshot, service, asked, taken)
     except ImpossibleChange as error:
         raise InputError(option, f"Service {name}", str(error)) from error
@@ -174,22 +176,22 @@ def _with_endpoints(snapshot: Snapshot, service: Service, asked: _Asked, taken: 
     """The same where only the slices of a Service say what its endpoints are. Raises ImpossibleChange."""
     slices = snapshot.slices_of(service)
     line = ""
-    families = [each for each in (IPV4, IPV6) if any(slice_.address_type == each for slice_ in slices)]
+    families = [family for family in (IPV4, IPV6) if any(slice_.address_type == family for slice_ in slices)]
     for family in families or (IPV4,):
-        found = SliceReplicas(service, slices, address_type=family, nodes=snapshot.nodes, taken=taken)
-        changes = _changes(found, asked)
-        slices = found.changed(changes)
-        line = line or _line("/".join(_key(service)), found.by_zone, changes, "endpoint")
-    new = {each.metadata.name: each for each in slices}
+        present = SliceReplicas(service, slices, address_type=family, nodes=snapshot.nodes, taken=taken)
+        changes = _changes(present, asked)
+        slices = present.changed(changes)
+        line = line or _line("/".join(_key(service)), present.by_zone, changes, "endpoint")
+    new = {slice_.metadata.name: slice_ for slice_ in slices}
     old = set(map(id, snapshot.slices_of(service)))
-    every = tuple(new[each.metadata.name] if id(each) in old else each for each in snapshot.slices)
-    taken.update(text for each in slices for text in _names_in(each))
+    every = tuple(new[slice_.metadata.name] if id(slice_) in old else slice_ for slice_ in snapshot.slices)
+    taken.update(text for slice_ in slices for text in _names_in(slice_))
     return replace(snapshot, slices=every), line
 
 
 def _names(pod: Pod) -> tuple[str, ...]:
     """The name and the addresses of a Pod."""
-    return (pod.metadata.name, pod.status.pod_ip, *(each.ip for each in pod.status.pod_ips or ()))
+    return (pod.metadata.name, pod.status.pod_ip, *(address.ip for address in pod.status.pod_ips or ()))
 
 
 def _names_in(slice_: EndpointSlice) -> Iterator[str]:
@@ -200,12 +202,12 @@ def _names_in(slice_: EndpointSlice) -> Iterator[str]:
             yield endpoint.target_ref.name
 
 
-def _changes(found: ServicePods | SliceReplicas, asked: _Asked) -> Mapping[str, int]:
+def _changes(present: ServicePods | SliceReplicas, asked: _Asked) -> Mapping[str, int]:
     """By how many Pods each zone changes: first to the number of replicas, and those that are added on top."""
     replicas, added = asked
-    changes = Counter(found.changes_to(replicas.replicas) if replicas else {})
-    for each in added:
-        changes[each.zone] += each.count
+    changes = Counter(present.changes_to(replicas.replicas) if replicas else {})
+    for more in added:
+        changes[more.zone] += more.count
     return changes
 
 

@@ -123,7 +123,7 @@ def view_cluster(selected: "SelectedServices", options: Options) -> "ClusterView
         for service in selected.services
     )
     objects = read_workload_objects(snapshot)
-    leases = tuple(each for each in snapshot.workload_objects if isinstance(each, Lease))
+    leases = tuple(object_ for object_ in snapshot.workload_objects if isinstance(object_, Lease))
     # Only a Service of Zoneward's controller needs its Lease.
     needs_leases = any(service.runs_zoneward for service in services)
     lacking = {need: reason for need, reason in objects.lacking.items() if need != "Leases" or needs_leases}

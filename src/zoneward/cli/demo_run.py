@@ -203,8 +203,8 @@ def _summary(controller: EndpointSliceController, story: DemoStory) -> list[str]
             slices=cache.slices_of(plan.service.metadata.namespace, plan.service.metadata.name),
             cluster_state=cluster_state,
         )
-        for each in compared:
-            totals.add(each)
+        for comparison in compared:
+            totals.add(comparison)
     kinds = (Operation.CREATE, "created"), (Operation.UPDATE, "updated"), (Operation.DELETE, "deleted")
     lines = [
         f"{counted(len(story.plans), 'Service')} in {story.seconds:.0f} s: slices "

@@ -30,7 +30,7 @@ _REDRAW: Final = 0.1
 """Seconds between two checks for something new to draw."""
 _PLAIN: Final = 0.05
 _MARKED: Final = 0.5
-"""Seconds for which a row stands out after it was written."""
+"""Seconds for which a row is marked after it was written."""
 
 
 class DemoStory:

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 )
 @measured_options("Show where connections went beside what is predicted, node by node")
 def command(*, options: Options, output: str, measured_in: tuple[str, ...], window: str | None) -> None:
-    """Show what happens to the traffic of one Service now, why, which smallest changes would help, and what goes past
-    the proxies. Every change is verified by the decision on the changed cluster. It only reads.
+    """Show what happens to the traffic of one Service now, why, which smallest changes would help, and which traffic
+    bypasses the proxies. Every change is verified by the decision on the changed cluster. It only reads.
 
     \b
     zoneward explain --sample shop/checkout
@@ -68,7 +68,7 @@ def command(*, options: Options, output: str, measured_in: tuple[str, ...], wind
 
 
 def _explain(selected: "SelectedServices", options: Options, measured: "MeasuredFlows | None") -> "Explanation":
-    """Raises InputError where the name stands for several Services."""
+    """Raises InputError if several Services have the name."""
     from zoneward.advice.explanation import explain_service
     from zoneward.advice.service_input import ServiceInput
     from zoneward.cli.planned_services import with_what_if
@@ -76,7 +76,7 @@ def _explain(selected: "SelectedServices", options: Options, measured: "Measured
     from zoneward.routing.rules import listed
 
     if len(selected.services) != 1:
-        names = tuple(f"{each.metadata.namespace}/{each.metadata.name}" for each in selected.services)
+        names = tuple(f"{service.metadata.namespace}/{service.metadata.name}" for service in selected.services)
         raise InputError("SERVICE", f"expected one Service, got {len(names)}: {listed(names)}")
     (service,) = selected.services
 

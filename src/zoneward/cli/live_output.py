@@ -91,8 +91,8 @@ class Screen:
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGTSTP):
-                self._old_handlers[number] = signal.signal(number, self._on_signal)
+            for signal_number in (signal.SIGTERM, signal.SIGHUP, signal.SIGTSTP):
+                self._old_handlers[signal_number] = signal.signal(signal_number, self._on_signal)
         self._is_on = True
         _write(_ENTER)
         return self
@@ -101,8 +101,8 @@ class Screen:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._leave()
-        for number, handler in self._old_handlers.items():
-            signal.signal(number, handler)
+        for signal_number, handler in self._old_handlers.items():
+            signal.signal(signal_number, handler)
 
     def draw(self, lines: Sequence[str]) -> None:
         """Show these lines; there must be no more than fit."""
@@ -115,14 +115,14 @@ class Screen:
             self._is_on = False
             _write(_LEAVE)
 
-    def _on_signal(self, number: int, _frame: FrameType | None) -> None:
+    def _on_signal(self, signal_number: int, _frame: FrameType | None) -> None:
         """Leave the screen and let the signal have its default effect; after Ctrl-Z and ``fg`` draw again."""
         with suppress(OSError):
             # After SIGHUP there may be no terminal any more.
             self._leave()
-        signal.signal(number, signal.SIG_DFL)
-        os.kill(os.getpid(), number)
-        signal.signal(number, self._on_signal)
+        signal.signal(signal_number, signal.SIG_DFL)
+        os.kill(os.getpid(), signal_number)
+        signal.signal(signal_number, self._on_signal)
         self._is_on = True
         _write(_ENTER)
         shown, self._step_text = self._step_text or (), None

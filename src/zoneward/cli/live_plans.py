@@ -139,14 +139,14 @@ class LivePlans:
         )
 
     def _node_proxies(self) -> NodeProxies:
-        found = self.proxy_objects
+        objects = self.proxy_objects
         return find_node_proxies(
             sorted(self._cache.nodes, key=lambda node: node.metadata.name),
             options=self._options,
-            daemon_sets=found.daemon_sets,
-            pods=found.pods,
-            config_maps=found.config_maps,
-            missing=found.unread,
+            daemon_sets=objects.daemon_sets,
+            pods=objects.pods,
+            config_maps=objects.config_maps,
+            missing=objects.unread,
         )
 
     def _in_order(self, keys: Collection[ObjectKey]) -> list[ObjectKey]:
@@ -171,7 +171,7 @@ class LivePlans:
             self._views.pop(key, None)
             self.now.pop(key, None)
             return _changes(before, ())
-        slices = sorted(cache.slices_of(*key), key=lambda each: each.metadata.name)
+        slices = sorted(cache.slices_of(*key), key=lambda slice_: slice_.metadata.name)
         plan = plan_service(
             with_what_if(service, self._options, self._configuration),
             # By name, as an API server lists them: equal clusters give equal plans.
@@ -223,11 +223,11 @@ def service_ranking(options: Options) -> Rank:
             return None
         if not named:
             return 0
-        places = (
-            place
-            for place, (namespace, name) in enumerate(named)
+        positions = (
+            position
+            for position, (namespace, name) in enumerate(named)
             if meta.name == name and namespace in ("", meta.namespace)
         )
-        return next(places, None)
+        return next(positions, None)
 
     return rank

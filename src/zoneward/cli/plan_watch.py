@@ -55,7 +55,7 @@ _POLL: Final = 0.5
 _REDRAW: Final = 0.25
 """Seconds between two pictures."""
 _MARKED: Final = 3.0
-"""Seconds for which a row stands out after it changed."""
+"""Seconds for which a row is marked after it changed."""
 
 
 def check_usage(options: Options, output: str) -> None:
@@ -337,7 +337,7 @@ class WatchScreen:
         self._error = None if text is None else (text, since.astimezone())
 
     def show_unreadable(self, text: str) -> None:
-        # Once the table stands, it says how many there are.
+        # Later the table shows how many there are.
         if not self._is_complete.is_set():
             print_notes(self._options, [Note(text)])
 

@@ -64,7 +64,7 @@ class SelectedServices:
     def now(self) -> dict[ObjectKey, dict[str, CurrentTraffic]]:
         """The same for all selected Services, by namespace and name, in the cluster as it was read."""
         read = self.unchanged or self
-        return {(each.metadata.namespace, each.metadata.name): read.now_of(each) for each in read.services}
+        return {(service.metadata.namespace, service.metadata.name): read.now_of(service) for service in read.services}
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +182,7 @@ def select_services(options: Options, *, workloads: bool = False) -> SelectedSer
     known_demand = know_demand(
         found_demand,
         zones={zone for node in snapshot.nodes if (zone := node_zone(node))},
-        services={(each.metadata.namespace, each.metadata.name) for each in snapshot.services},
+        services={(service.metadata.namespace, service.metadata.name) for service in snapshot.services},
     )
     selected = _select(snapshot, options, known_demand)
     if not options.changes:
@@ -207,8 +207,8 @@ def _select(snapshot: Snapshot, options: Options, known_demand: KnownDemand) -> 
         service_parts=known_demand.service_parts,
     )
     taken: dict[str, set[str]] = {}
-    for each in snapshot.slices:
-        taken.setdefault(each.metadata.namespace, set()).add(each.metadata.name)
+    for slice_ in snapshot.slices:
+        taken.setdefault(slice_.metadata.namespace, set()).add(slice_.metadata.name)
     notes = tuple(_notes(snapshot, services, node_proxies, options, known_demand))
     return SelectedServices(snapshot, cluster_state, node_proxies, tuple(services), taken, notes)
 

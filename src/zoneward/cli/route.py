@@ -88,10 +88,10 @@ def node_routes(planned: "PlannedServices", *, node: str, as_is: bool) -> "NodeR
                 change = None if loads is None else round_share(loads.change)
             groups, weights = slice_groups(slices, consumer, gates), usable_zone_weights(slices, honored)
             for port in plan.service.spec.ports or ():
-                found = endpoints_of_port(slices, port.name, protocol=port.protocol, node=node)
-                addresses = {id(endpoint): address for address, endpoint in found.items()}
+                endpoints = endpoints_of_port(slices, port.name, protocol=port.protocol, node=node)
+                addresses = {id(endpoint): address for address, endpoint in endpoints.items()}
                 selection = select_endpoints(
-                    tuple(found.values()),
+                    tuple(endpoints.values()),
                     policies=policies,
                     honored=honored,
                     node=node,
@@ -113,7 +113,7 @@ def node_routes(planned: "PlannedServices", *, node: str, as_is: bool) -> "NodeR
                         rule=selection.rule,
                         healthy_local=selection.healthy_local,
                         has_endpoints=selection.has_any,
-                        known=len(found),
+                        known=len(endpoints),
                         weights=selection.weights,
                         load_change=change,
                     )
@@ -128,7 +128,8 @@ def _slices(
         return [(family, family.slices) for family in plan.families]
     slices = planned.snapshot.slices_of(plan.service)
     return [
-        (family, tuple(each for each in slices if each.address_type == family.address_type)) for family in plan.families
+        (family, tuple(slice_ for slice_ in slices if slice_.address_type == family.address_type))
+        for family in plan.families
     ]
 
 

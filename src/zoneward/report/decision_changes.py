@@ -88,7 +88,7 @@ def _reason(view: DecisionDocument) -> tuple[object, ...]:
 
 
 def _located(view: DecisionDocument) -> dict[str, int]:
-    return {zone: each.located for zone, each in view.zones.items()}
+    return {zone: figures.located for zone, figures in view.zones.items()}
 
 
 def _percent(share: float | None, sign: str = "") -> str:
@@ -105,7 +105,7 @@ def _now(view: DecisionDocument) -> str:
 def _slices(view: DecisionDocument) -> str:
     counts = view.slices
     signs = (("+", counts.create), ("~", counts.update), ("-", counts.delete), ("=", counts.unchanged))
-    return " ".join(f"{sign}{number}" for sign, number in signs if number) or "none"
+    return " ".join(f"{sign}{count}" for sign, count in signs if count) or "none"
 
 
 def _time(now: datetime) -> str:

@@ -1,7 +1,7 @@
 """The picture of ``explain``: zones as they use endpoints now, the endpoints by their zone, and on the right the same
 zones as they would use them. Zones and endpoints once where nothing changes, or only one of both is known.
 
-One SVG for pages and as a file of its own: narrow enough for a telephone, with colours for light and dark in it.
+One SVG for pages and as a separate file: narrow enough for a telephone, with colours for light and dark.
 """
 
 from collections.abc import Iterator, Mapping
@@ -29,8 +29,8 @@ _MANY_TIMES: Final = 10.0
 """Loads from which on a box says how many times a fair one they are: percents would be too wide."""
 _FONT: Final = "system-ui, -apple-system, 'Segoe UI', Helvetica, Arial, 'Liberation Sans', sans-serif"
 _ZONE_STYLES: Final = "\n".join(
-    f".flows .z{each} {{ stroke: var(--z{each}); }} .flows text.z{each} {{ fill: var(--z{each}); stroke: none; }}"
-    for each in range(COLOURS)
+    f".flows .z{index} {{ stroke: var(--z{index}); }} .flows text.z{index} {{ fill: var(--z{index}); stroke: none; }}"
+    for index in range(COLOURS)
 )
 PICTURE_STYLE: Final = (
     """
@@ -64,7 +64,7 @@ def explanation_picture(explanation: Explanation) -> str:
     pictures = [family_picture(explanation, family) for family in explanation.families]
     heights = [picture_height(family) for family in explanation.families]
     title = explanation.name
-    tops = [sum(heights[:number]) for number in range(len(heights))]
+    tops = [sum(heights[:index]) for index in range(len(heights))]
     body = [
         tag("svg", picture, x="0", y=str(top), width=str(_WIDTH), height=str(height), viewBox=f"0 0 {_WIDTH} {height}")
         for picture, top, height in zip(pictures, tops, heights, strict=True)
@@ -90,7 +90,7 @@ def picture_element(explanation: Explanation, family: FamilyExplanation) -> Mark
         "svg",
         family_picture(explanation, family),
         class_="flows",
-        # The page has a title of its own.
+        # The page has its own title.
         viewBox=f"0 {_TITLE} {_WIDTH} {picture_height(family) - _TITLE}",
         role="img",
         aria_label=_described(family),
@@ -99,7 +99,7 @@ def picture_element(explanation: Explanation, family: FamilyExplanation) -> Mark
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """Where boxes stand. ``is_single``: zones are on the left and endpoints on the right; else endpoints are in the
+    """Positions of boxes. ``is_single``: zones are on the left and endpoints on the right; else endpoints are in the
     middle, with a line more for their two loads.
     """
 
@@ -114,8 +114,8 @@ class _Layout:
         """The left edge of the boxes of endpoints."""
         return _RIGHT if self.is_single else _MIDDLE
 
-    def top(self, place: int) -> int:
-        return _TOP + place * (self.height + _GAP)
+    def top(self, row: int) -> int:
+        return _TOP + row * (self.height + _GAP)
 
     def bottom(self, zones: int) -> int:
         return self.top(max(1, zones) - 1) + self.height
@@ -126,7 +126,7 @@ def picture_height(family: FamilyExplanation) -> int:
 
 
 def _only_state(family: FamilyExplanation) -> tuple[str, ServiceTraffic | None] | None:
-    """What to show in place of both states, with its title; None where they differ."""
+    """The only state to show, with its title; None where now and planned differ."""
     now, planned = family.traffic_now, family.traffic_planned
     if family.changes_nothing:
         return "now, and planned the same", planned
@@ -136,7 +136,7 @@ def _only_state(family: FamilyExplanation) -> tuple[str, ServiceTraffic | None] 
 
 
 def family_picture(explanation: Explanation, family: FamilyExplanation) -> Markup:
-    """What stands inside of an SVG element of `_WIDTH` and `picture_height`."""
+    """The content of an SVG element of `_WIDTH` and `picture_height`."""
     zones = _zones(family)
     only = _only_state(family)
     layout = _Layout(only is not None)
@@ -159,13 +159,13 @@ def family_picture(explanation: Explanation, family: FamilyExplanation) -> Marku
         parts.append(svg_text(_RIGHT + _BOX, 52, "planned", "soft end"))
         parts += _flows(zones, now, _LEFT + _BOX, _MIDDLE, layout)
         parts += _flows(zones, planned, _RIGHT, _MIDDLE + _BOX, layout)
-    for place, zone in enumerate(zones):
-        colour = f"z{place % COLOURS}"
+    for row, zone in enumerate(zones):
+        colour = f"z{row % COLOURS}"
         name = cut_middle(names[zone], _LONGEST) or "no zone"
         for x, _, traffic in sides:
-            parts += _client_box(x, place, layout, colour, name, traffic.zones.get(zone) if traffic else None)
+            parts += _client_box(x, row, layout, colour, name, traffic.zones.get(zone) if traffic else None)
         states = [traffic.zones.get(zone) if traffic else None for _, _, traffic in sides]
-        parts += _endpoint_box(place, layout, colour, name, states)
+        parts += _endpoint_box(row, layout, colour, name, states)
     bottom = layout.bottom(len(zones))
     for x, anchor, traffic in sides:
         first, second = _results(traffic)
@@ -182,9 +182,9 @@ def _zones(family: FamilyExplanation) -> list[str]:
 
 
 def _client_box(
-    x: int, place: int, layout: _Layout, colour: str, name: str, zone: ZoneTraffic | None
+    x: int, row: int, layout: _Layout, colour: str, name: str, zone: ZoneTraffic | None
 ) -> Iterator[Markup]:
-    top = layout.top(place)
+    top = layout.top(row)
     yield tag("rect", x=str(x), y=str(top), width=str(_BOX), height=str(layout.height), rx="6", class_=colour)
     top += (layout.height - 66) // 2
     yield svg_text(x + 9, top + 21, f"zone {name}", f"name {colour}")
@@ -199,10 +199,10 @@ def _client_box(
 
 
 def _endpoint_box(
-    place: int, layout: _Layout, colour: str, name: str, states: list[ZoneTraffic | None]
+    row: int, layout: _Layout, colour: str, name: str, states: list[ZoneTraffic | None]
 ) -> Iterator[Markup]:
     located = next((state.located for state in reversed(states) if state is not None), 0)
-    top, left = layout.top(place), layout.endpoints
+    top, left = layout.top(row), layout.endpoints
     middle = left + _BOX // 2
     yield tag("rect", x=str(left), y=str(top), width=str(_BOX), height=str(layout.height), rx="22", class_=colour)
     words = "1 endpoint" if located == 1 else f"{located} endpoints"
@@ -221,7 +221,7 @@ def _flows(zones: list[str], traffic: ServiceTraffic | None, start: int, end: in
     ends."""
     if traffic is None:
         return
-    place_of = {zone: place for place, zone in enumerate(zones)}
+    row_of = {zone: end_zone for end_zone, zone in enumerate(zones)}
     leaving: dict[str, float] = {}
     arriving: dict[str, float] = {}
     widths = _widths(traffic)
@@ -229,25 +229,25 @@ def _flows(zones: list[str], traffic: ServiceTraffic | None, start: int, end: in
         leaving[zone] = -sum(width for (start_zone, _), width in widths.items() if start_zone == zone) / 2
         arriving[zone] = -sum(width for (_, end_zone), width in widths.items() if end_zone == zone) / 2
     bend = (start + end) / 2
-    for (zone, place), width in widths.items():
-        y = layout.top(place_of[zone]) + layout.height / 2 + leaving[zone] + width / 2
-        to = layout.top(place_of[place]) + layout.height / 2 + arriving[place] + width / 2
+    for (zone, end_zone), width in widths.items():
+        y = layout.top(row_of[zone]) + layout.height / 2 + leaving[zone] + width / 2
+        to = layout.top(row_of[end_zone]) + layout.height / 2 + arriving[end_zone] + width / 2
         leaving[zone] += width
-        arriving[place] += width
+        arriving[end_zone] += width
         yield tag(
             "path",
             d=f"M{start} {y:.4g}C{bend:g} {y:.4g} {bend:g} {to:.4g} {end} {to:.4g}",
             stroke_width=f"{width:.3g}",
-            class_=f"z{place_of[zone] % COLOURS}",
+            class_=f"z{row_of[zone] % COLOURS}",
         )
 
 
 def _widths(traffic: ServiceTraffic) -> Mapping[tuple[str, str], float]:
     return {
-        (zone, place): max(0.75, _THICKEST * 2 * each.demand * share)
-        for zone, each in traffic.zones.items()
-        for place, share in each.to.items()
-        if each.demand * share > 1e-6 and place in traffic.zones
+        (zone, end_zone): max(0.75, _THICKEST * 2 * figures.demand * share)
+        for zone, figures in traffic.zones.items()
+        for end_zone, share in figures.to.items()
+        if figures.demand * share > 1e-6 and end_zone in traffic.zones
     }
 
 
@@ -275,7 +275,7 @@ def _result_text(traffic: ServiceTraffic | None) -> str:
 
 
 def load_text(load: float) -> str:
-    """What a box shows of a load: how far it is from a fair one, or a multiple where percents are too wide."""
+    """A load in a box: its difference from a fair one, or a multiple where percents are too wide."""
     return _above_fair(load - 1) if load < _MANY_TIMES else f"\N{MULTIPLICATION SIGN}{load:.0f}"
 
 
@@ -289,5 +289,5 @@ def cut_middle(text: str, most: int) -> str:
 
 
 def svg_text(x: float, y: float, words: str, class_: str = "") -> Markup:
-    """Words at a place, for a picture with `PICTURE_STYLE`."""
+    """Words at a position, for a picture with `PICTURE_STYLE`."""
     return tag("text", words, x=f"{x:g}", y=f"{y:g}", **({"class_": class_} if class_ else {}))

@@ -89,8 +89,8 @@ def explanation_text(explanation: Explanation, *, width: int, color: bool) -> st
                 show([Text(section.more, "dim")])
         show([Text(), Text("WHY", "bold"), *_why(family, width)])
         show([Text(), *_fixes_heading(family, width)])
-        for number, fix in enumerate(family.fixes, start=1):
-            show(list(_fix(number, fix, width)))
+        for position, fix in enumerate(family.fixes, start=1):
+            show(list(_fix(position, fix, width)))
             # Not through rich, which would cut them.
             parts.extend(f"{_COMMAND_INDENT}{printable(command)}\n" for command in fix.commands)
             show([line for note in fix.notes for line in _wrapped(note, width, 5, "dim")])
@@ -293,9 +293,9 @@ def _fixes_heading(family: FamilyExplanation, width: int) -> list[StyledText]:
     return [Text("SMALLEST FIXES  ", "bold").append(first, "default"), *(Text(" " * 16 + line) for line in rest)]
 
 
-def _fix(number: int, fix: VerifiedFix, width: int) -> Iterator[StyledText]:
+def _fix(position: int, fix: VerifiedFix, width: int) -> Iterator[StyledText]:
     lines = wrap(printable(f"{fix.about}: {describe_outcome(fix)}"), max(width - 5, _LEAST_DETAIL))
-    yield Text(f"{number:>3}. {lines[0]}", "green")
+    yield Text(f"{position:>3}. {lines[0]}", "green")
     yield from (Text(f"     {line}", "green") for line in lines[1:])
 
 

@@ -1,4 +1,4 @@
-"""Builds HTML from values: everything is escaped but what is `Markup` already. The result is well-formed XML too.
+"""Builds HTML from values: everything is escaped, except `Markup`. The result is also well-formed XML.
 
 No library: a page has one builder of elements (ten lines), a table and a style sheet. Template engines escape for HTML
 alone, do not promise XML, and would be one more dependency of the command line.
@@ -19,7 +19,7 @@ _VOID: Final = frozenset(("br", "input", "link", "meta"))
 
 @dataclass(frozen=True, slots=True)
 class Markup:
-    """Text that is HTML, and goes into a page as it is."""
+    """Text that is HTML already."""
 
     html: str
 
@@ -28,7 +28,7 @@ Content = str | Markup
 
 
 def tag(name: str, /, *content: Content, **attributes: str) -> Markup:
-    """An element. ``class_`` stands for ``class``, ``aria_label`` for ``aria-label``."""
+    """An element. ``class_`` becomes ``class``, ``aria_label`` ``aria-label``."""
     written = "".join(f' {key.rstrip("_").replace("_", "-")}="{_safe(value)}"' for key, value in attributes.items())
     if name in _VOID:
         return Markup(f"<{name}{written} />")
@@ -36,19 +36,24 @@ def tag(name: str, /, *content: Content, **attributes: str) -> Markup:
 
 
 def joined(content: Iterable[Content], *, between: str = "") -> Markup:
-    return Markup(between.join(each.html if isinstance(each, Markup) else _safe(each) for each in content))
+    return Markup(between.join(part.html if isinstance(part, Markup) else _safe(part) for part in content))
 
 
 def printable(text: str) -> str:
-    """Text without what neither HTML nor XML can hold: control characters and halves of surrogate pairs."""
+    """Text without characters that HTML and XML cannot hold: control characters and halves of surrogate pairs."""
     return "".join(
-        each if (each >= " " and not "\x7f" <= each <= "\x9f" and not "\ud800" <= each <= "\udfff") else "\ufffd"
-        for each in text.replace("\n", " ").replace("\t", " ").replace("\ufffe", "\ufffd").replace("\uffff", "\ufffd")
+        character
+        if (character >= " " and not "\x7f" <= character <= "\x9f" and not "\ud800" <= character <= "\udfff")
+        else "\ufffd"
+        for character in text.replace("\n", " ")
+        .replace("\t", " ")
+        .replace("\ufffe", "\ufffd")
+        .replace("\uffff", "\ufffd")
     )
 
 
 def name(text: str) -> Markup:
-    """A name from outside: its direction stays its own, and it may break where its parts end."""
+    """A name from the cluster: isolated in its direction, with possible line breaks between its parts."""
     parts = _PARTS.split(text)
     return tag("bdi", joined(parts if len(parts) > 1 else _HUMPS.split(text), between="<wbr />"))
 
@@ -76,8 +81,8 @@ def table_with_header(
 
 
 def page(title: str, *content: Content, style: str = "", script: str = "") -> str:
-    """A whole page that needs nothing from anywhere, and is not allowed to ask for it. ``style`` follows the common
-    one, and the ``script`` the content; both with no ``<``, ``>`` or ``&`` in them. No other script may run.
+    """A whole page that loads nothing, and whose policy forbids it to. ``style`` follows the common one, and the
+    ``script`` the content; both without ``<``, ``>`` and ``&``. No other script may run.
     """
     policy = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
     if script:
@@ -89,7 +94,7 @@ def page(title: str, *content: Content, style: str = "", script: str = "") -> st
         tag("meta", charset="utf-8"),
         tag("meta", http_equiv="Content-Security-Policy", content=policy),
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        # An icon of its own, so that no browser asks a server for one.
+        # An icon, so that no browser asks a server for one.
         tag("link", rel="icon", href="data:,"),
         tag("title", title),
         tag("style", Markup(_STYLE + style)),
@@ -102,7 +107,7 @@ def _safe(text: str) -> str:
     return escape(printable(text))
 
 
-# No ">" or "&" in it: those would have to be written otherwise in XML than in HTML.
+# Without ">" and "&", which XML and HTML escape differently here.
 _STYLE: Final = """
 :root { color-scheme: light; --ink: #1b1f24; --soft: #57606a; --line: #d8dee4; --tint: #f6f8fa; }
 * { box-sizing: border-box; }
@@ -202,4 +207,4 @@ DARK_STYLE: Final = """
   .scroll:focus-visible { outline-color: #6cb6ff; }
 }
 """
-"""For pages of which every part can be read on a dark ground, too: they follow what the reader prefers."""
+"""For pages that are readable in dark mode: they follow the preference of the reader."""

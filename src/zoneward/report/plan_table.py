@@ -29,7 +29,7 @@ from zoneward.routing.selection.traffic_measurements import TrafficMeasurements,
 from zoneward.slices.plan import FamilyPlan, ServicePlan
 
 CLUSTER_WIDE = "cluster-wide"
-"""What a Service gets where no other approach does, in all tables."""
+"""The approach of a Service that gets no other one, in all tables."""
 _MOST_ZONE_COLUMNS = 6
 _CHANGE: Final = ">"
 _DROPS: Final = "drops"
@@ -49,7 +49,7 @@ _UNITS: Final = {
     "even": "the same in each zone, {}",
     "parts": "as it was set, {}",
 }
-"""What demand is measured by, with the ready nodes that it starts on."""
+"""The unit of demand, with the ready nodes where traffic starts."""
 _SHORT_REASONS = {
     Reason.TOPOLOGY_KEYS: "topologyKeys is set",
     Reason.UNKNOWN_VALUE: "unknown value",
@@ -91,8 +91,8 @@ def plan_parts(
     ``now`` has what slices in force do, by namespace and name of the Service and by address type, ``node_proxies`` the
     proxies that predictions are for. ``wide`` shows the approach and the whole reason, over as many lines as that
     takes. ``known_zones`` have a column even where no traffic starts. ``measured`` figures stand beside the predicted
-    ones. ``before`` are the plans of the unchanged cluster, where options change the input: loads are shown against
-    theirs.
+    ones. ``before`` are the plans of the unchanged cluster, where options change the input: loads are
+    compared with their loads.
     """
     every = tuple(sorted({*demand.zones, *known_zones}))
     zones = every if len(every) <= _MOST_ZONE_COLUMNS else ()
@@ -104,18 +104,18 @@ def plan_parts(
     columns.extend(short[: len(zones)])
     columns.extend(("IN ZONE", "WORST", "MEAN", "MOVED", "SLICES") if wide else ("IN ZONE", "WORST", "SLICES"))
     if measured is not None:
-        place = columns.index("IN ZONE") + 1
-        columns[place:place] = ["MEASURED", "PREDICTED"] if wide else ["MEASURED"]
+        position = columns.index("IN ZONE") + 1
+        columns[position:position] = ["MEASURED", "PREDICTED"] if wide else ["MEASURED"]
     if before is not None:
-        place = columns.index("WORST") + 1
-        columns[place:place] = ["LOAD", "RISE"] if wide else ["LOAD"]
+        position = columns.index("WORST") + 1
+        columns[position:position] = ["LOAD", "RISE"] if wide else ["LOAD"]
     rows = []
     has_now = has_unknown = drops = False
     for plan in plans:
         current = now.get((plan.service.metadata.namespace, plan.service.metadata.name), {})
         for family in plan.families:
             traffic = family.traffic
-            today = found.traffic if (found := current.get(family.address_type)) is not None else None
+            today = in_force.traffic if (in_force := current.get(family.address_type)) is not None else None
             cells = [_service(plan, family)]
             if wide:
                 cells.append(Text(_approach(family.decision)))
@@ -154,7 +154,7 @@ def plan_parts(
         legend = join_wrapped([_measured_from(measured, demand, short_of, wide=wide), legend])
     return TableParts(
         above=(_heading(demand, short_of, node_proxies, plans),),
-        columns=(*columns, "TRAFFIC GOES TO"),
+        columns=(*columns, "TRAFFIC SENT TO"),
         rows=rows,
         right=set(columns) - {"SERVICE", "APPROACH", "SLICES"},
         below=legend,
@@ -162,7 +162,7 @@ def plan_parts(
 
 
 def _served_traffic(traffic: ExpectedTraffic | None) -> ExpectedTraffic | None:
-    """The same, where any of it is served: no figure means anything where all is dropped."""
+    """The traffic if any of it is served: figures mean nothing if all of it is dropped."""
     return traffic if traffic is not None and traffic.served else None
 
 
@@ -176,7 +176,7 @@ def _from_to(today: StyledText | None, planned: StyledText) -> StyledText:
 def _measured_from(
     measured: TrafficMeasurements, demand: Demand, short: Mapping[str, str], *, wide: bool
 ) -> StyledText:
-    """Where measurements come from, and what they do not cover."""
+    """The nodes that measured, and what they do not cover."""
     sources = tuple(
         f"{counted(len(nodes), 'node')} in {short.get(zone, zone) or 'no zone'}"
         for zone, nodes in measured.nodes.items()
@@ -198,11 +198,11 @@ def _heading(
     lines: list[Text | str] = [_demand(demand, short)]
     own = sum(any(family.cluster_state.demand.unit == "figures" for family in plan.families) for plan in plans)
     if own:
-        lines.append(f"Demand of its own, by figures: {own:,} of {counted(len(plans), 'Service')}")
+        lines.append(f"With their own demand, by figures: {own:,} of {counted(len(plans), 'Service')}")
     if node_proxies is None or not demand.nodes:
         return join_wrapped(lines)
     counts = Counter(node_proxies.on(node.name).title for node in demand.nodes)
-    kinds = [title if len(counts) == 1 else f"{title} on {number}" for title, number in counts.most_common()]
+    kinds = [title if len(counts) == 1 else f"{title} on {nodes}" for title, nodes in counts.most_common()]
     return join_wrapped([*lines, f"Proxies: {listed(tuple(kinds))}"])
 
 
@@ -212,9 +212,9 @@ def _demand(demand: Demand, short: Mapping[str, str]) -> Text:
         return text.append("No ready Node in a zone: nothing is known about where traffic starts.", "yellow")
     text.append("Demand: ")
     everything = demand.total + demand.unzoned
-    for number, (zone, weight) in enumerate(demand.weight_of.items()):
+    for index, (zone, weight) in enumerate(demand.weight_of.items()):
         label = zone if short[zone] == zone else f"{short[zone]} = {zone}"
-        text.append("  " if number else "").append(label, "bold").append(f" {weight / everything:.0%}")
+        text.append("  " if index else "").append(label, "bold").append(f" {weight / everything:.0%}")
     if demand.unzoned:
         text.append("  without a zone", "yellow").append(f" {demand.unzoned / everything:.0%}")
     return text.append(f"  ({_UNITS[demand.unit].format(counted(len(demand.nodes), 'ready node'))})", "dim")
@@ -253,9 +253,9 @@ def _legend(
     if replaced:
         whose = "of the built-in controller" if replaces_built_in else "with Zoneward's own label"
         lines.append(f"{counted(replaced, 'slice')} {whose} would be replaced, counted as deleted.")
-    others = [each.metadata.name for plan in plans for family in plan.families for each in family.others]
+    others = [other.metadata.name for plan in plans for family in plan.families for other in family.others]
     if others:
-        lines.append(f"Left alone, managed by others: {listed(tuple(others))}.")
+        lines.append(f"Skipped (managed by another controller): {listed(tuple(others))}.")
     more = "" if wide else "-o wide (reasons), "
     slices = "" if is_changed else ", -o yaml (slices)"
     lines.append(f"More: zoneward explain SERVICE (why, fixes), {more}-o json (rules){slices}.")
@@ -267,7 +267,7 @@ def _name(plan: ServicePlan) -> str:
 
 
 def _approach(decision: Decision) -> str:
-    """What the Service asks for, in the word of every table where that is nothing."""
+    """What the Service asks for."""
     return decision.asked_for or (CLUSTER_WIDE if decision.approach is Approach.CLUSTER_WIDE else decision.approach)
 
 
@@ -279,14 +279,16 @@ def _service(plan: ServicePlan, family: FamilyPlan) -> StyledText:
 
 
 def _zone(traffic: ExpectedTraffic | None, zone: str, configuration: Configuration) -> StyledText:
-    each = traffic.zones.get(zone) if traffic else None
-    if each is None:
+    figures = traffic.zones.get(zone) if traffic else None
+    if figures is None:
         return Text("-", "dim")
-    return Text(f"{each.located}>{each.consumed}", "red" if each.dropped else _colour(_above(each), configuration))
+    return Text(
+        f"{figures.located}>{figures.consumed}", "red" if figures.dropped else _colour(_above(figures), configuration)
+    )
 
 
-def _above(each: ExpectedZoneTraffic) -> float:
-    return each.overload if each.overload is not None else 0.0
+def _above(figures: ExpectedZoneTraffic) -> float:
+    return figures.overload if figures.overload is not None else 0.0
 
 
 def _share(share: float | None) -> StyledText:
@@ -296,22 +298,22 @@ def _share(share: float | None) -> StyledText:
 def _measured(plan: ServicePlan, family: FamilyPlan, measured: TrafficMeasurements) -> tuple[StyledText, StyledText]:
     """The shares that stayed in their zone: measured, and predicted."""
     meta, traffic = plan.service.metadata, family.traffic
-    found = measured.of(meta.namespace, meta.name, family.address_type)
-    if found is None or found.share is None:
+    measurement = measured.of(meta.namespace, meta.name, family.address_type)
+    if measurement is None or measurement.share is None:
         return _share(None), _share(None)
-    share = _share(found.share).append(f" of {_shorten_count(found.connections)}", "dim")
-    return share, _share(predicted_in_zone_share(found, traffic) if traffic else None)
+    share = _share(measurement.share).append(f" of {_shorten_count(measurement.connections)}", "dim")
+    return share, _share(predicted_in_zone_share(measurement, traffic) if traffic else None)
 
 
-def _shorten_count(number: int) -> str:
+def _shorten_count(count: int) -> str:
     """In few columns: ``950``, ``13k``, ``2.4M``."""
-    if number < 10_000:
-        return str(number)
-    return f"{number / 1e3:.0f}k" if number < 999_500 else f"{number / 1e6:.1f}M"
+    if count < 10_000:
+        return str(count)
+    return f"{count / 1e3:.0f}k" if count < 999_500 else f"{count / 1e6:.1f}M"
 
 
 def _worst(traffic: ExpectedTraffic | None, configuration: Configuration) -> StyledText:
-    """The load of the busiest endpoint. No load is a good one while traffic is dropped."""
+    """The load of the busiest endpoint, or that traffic is dropped."""
     if traffic is None:
         return Text("-", "dim")
     if traffic.dropped:
@@ -320,9 +322,9 @@ def _worst(traffic: ExpectedTraffic | None, configuration: Configuration) -> Sty
 
 
 def _load(family: FamilyPlan, before: PlansBefore, configuration: Configuration) -> tuple[StyledText, StyledText]:
-    """By how much loads grow: that of the busiest endpoint, and the most that one endpoint's does."""
-    found = load_change(family, before)
-    change, rise = (found.change, found.highest_rise) if found else (None, None)
+    """The growth of the highest load, and the highest growth of any endpoint's load."""
+    loads = load_change(family, before)
+    change, rise = (loads.change, loads.highest_rise) if loads else (None, None)
     return _growth(change, configuration), _growth(rise, configuration)
 
 
@@ -340,14 +342,14 @@ def _colour(overload: float, configuration: Configuration) -> str:
 def _changes(plan: ServicePlan, family: FamilyPlan) -> StyledText:
     counts = count_slices(plan, family)
     text = Text()
-    for sign, number, style in (
+    for sign, count, style in (
         ("+", counts.create, "green"),
         ("~", counts.update, "yellow"),
         ("-", counts.delete, "red"),
         ("=", counts.unchanged, "dim"),
     ):
-        if number:
-            text.append(" " if text else "").append(f"{sign}{number}", style)
+        if count:
+            text.append(" " if text else "").append(f"{sign}{count}", style)
     return text
 
 
@@ -359,7 +361,7 @@ def _goes_to(
     node_proxies: NodeProxies | None,
     whole: bool,
 ) -> StyledText:
-    """Where traffic goes, and why: the whole reason, or a few words for it."""
+    """Which endpoints get the traffic, and why: the whole reason, or a few words for it."""
     dropped = dropped_traffic(family.service, family.slices, family.traffic, family.cluster_state.demand)
     if dropped is not None and dropped.share == 1:
         return Text(f"nowhere: {dropped.reason}", "red")
@@ -399,7 +401,7 @@ def _served(
         return Text("all zones", "yellow").append(f": {why}", "default")
     heuristic = decision.heuristic or ""
     ignoring = ignoring_proxies(family, node_proxies) if node_proxies is not None else ()
-    if ignoring and sum(number for _, number in ignoring) == len(demand.nodes):
+    if ignoring and sum(nodes for _, nodes in ignoring) == len(demand.nodes):
         why = _why_ignored(tuple(kind for kind, _ in ignoring), whole=whole)
         return Text("all zones", "yellow").append(f": {why}", "default")
     goes_to = _DESTINATIONS.get(heuristic, f"zone groups: {heuristic}")
@@ -413,15 +415,15 @@ def _served(
         if decision.has_slice_groups and decision.allocation is not None:
             text.append(f"; groups: {_groups(decision.allocation, short)}", "default")
     elif traffic and not HEURISTICS[decision.heuristic or ""].balances:
-        empty = [zone for zone, each in traffic.zones.items() if each.demand and not each.located]
+        empty = [zone for zone, figures in traffic.zones.items() if figures.demand and not figures.located]
         if empty:
             without = ", ".join(short.get(zone, zone) or "no zone" for zone in empty)
             text.append(f"; {without}: all zones", "default")
     if ignoring and whole:
-        text.append("".join(f"; {counted(number, 'node')}: {kind.title} {kind.about}" for kind, number in ignoring))
+        text.append("".join(f"; {counted(nodes, 'node')}: {kind.title} {kind.about}" for kind, nodes in ignoring))
     elif ignoring:
-        number = sum(number for _, number in ignoring)
-        text.append(f"; {counted(number, 'node')} {'ignores' if number == 1 else 'ignore'} it", "yellow")
+        nodes = sum(nodes for _, nodes in ignoring)
+        text.append(f"; {counted(nodes, 'node')} {'ignores' if nodes == 1 else 'ignore'} it", "yellow")
     return text
 
 
@@ -432,7 +434,7 @@ def short_reason(reason: Reason, message: str, *, endpoints: int, zones: int) ->
 
 
 def _why_ignored(kinds: Sequence[ProxyKind], *, whole: bool) -> str:
-    """Why no proxy does what the slices say, in few words or with what each honors."""
+    """Why no proxy honors the slices, in few words or by kind of proxy."""
     if whole:
         return "; ".join(f"{kind.title} {kind.about}" for kind in kinds)
     return f"{', '.join(kind.title for kind in kinds)} {'ignore' if len(kinds) > 1 else 'ignores'} it"

@@ -51,23 +51,31 @@ def route_table(route: NodeRoutes, *, width: int) -> RenderableType:
     heading = Text.assemble("Proxy on ", (route.node, "bold"), " in zone ", (route.zone or "(none)", "bold"))
     heading.append(f": {route.proxy}")
     rows = []
-    dual = {(each.namespace, each.service) for each in route.ports if each.address_type == "IPv6"} & {
-        (each.namespace, each.service) for each in route.ports if each.address_type == "IPv4"
+    dual = {
+        (label_of_port.namespace, label_of_port.service)
+        for label_of_port in route.ports
+        if label_of_port.address_type == "IPv6"
+    } & {
+        (label_of_port.namespace, label_of_port.service)
+        for label_of_port in route.ports
+        if label_of_port.address_type == "IPv4"
     }
-    for each in route.ports:
-        port = each.port or str(each.port_number)
-        name = f"{each.namespace}/{each.service}:{port}" + ("" if each.protocol == "TCP" else f"/{each.protocol}")
+    for port in route.ports:
+        label_of_port = port.port or str(port.port_number)
+        name = f"{port.namespace}/{port.service}:{label_of_port}" + (
+            "" if port.protocol == "TCP" else f"/{port.protocol}"
+        )
         label = Text(name)
-        if (each.namespace, each.service) in dual:
-            label.append(f" {each.address_type[-1]}", "dim")
-        is_near = each.rule.endswith(("hints", "slices", "weights"))
-        style = "green" if is_near else "yellow" if each.rule == "terminating" else ""
-        used = Text(f"{len(each.all_reachable)} of {each.known}")
-        load = [] if each.load_change is msgspec.UNSET else [_load(each.load_change)]
-        rows.append([label, Text(each.rule, style), used, *load, _endpoints(each)])
+        if (port.namespace, port.service) in dual:
+            label.append(f" {port.address_type[-1]}", "dim")
+        is_near = port.rule.endswith(("hints", "slices", "weights"))
+        style = "green" if is_near else "yellow" if port.rule == "terminating" else ""
+        used = Text(f"{len(port.all_reachable)} of {port.known}")
+        load = [] if port.load_change is msgspec.UNSET else [_load(port.load_change)]
+        rows.append([label, Text(port.rule, style), used, *load, _endpoints(port)])
     columns = ["SERVICE PORT", "RULE", "USES", "ENDPOINTS"]
     legend = ["USES: endpoints this node may send to, of all of the port's. More: -o json."]
-    if any(each.load_change is not msgspec.UNSET for each in route.ports):
+    if any(label_of_port.load_change is not msgspec.UNSET for label_of_port in route.ports):
         columns.insert(3, "LOAD")
         legend.append("LOAD: the busiest endpoint's load against the busiest one's before the change of the cluster.")
     table = align_columns(columns, rows, right={"USES", "LOAD"}, width=width, cut=True)
@@ -78,13 +86,13 @@ def _load(change: float | None) -> StyledText:
     return Text("-", "dim") if change is None else Text(whole_percent(change))
 
 
-def _endpoints(each: PortRoute) -> StyledText:
+def _endpoints(port: PortRoute) -> StyledText:
     parts: list[tuple[str, Sequence[str]]] = []
-    if each.local is not None and each.cluster is not None:
-        parts = [("cluster ", each.cluster), ("local ", each.local)]
+    if port.local is not None and port.cluster is not None:
+        parts = [("cluster ", port.cluster), ("local ", port.local)]
     else:
-        parts = [("local " if each.cluster is None else "", each.all_reachable)]
+        parts = [("local " if port.cluster is None else "", port.all_reachable)]
     text = Text()
-    for number, (label, addresses) in enumerate(parts):
-        text.append("; " if number else "").append(label, "dim").append(" ".join(addresses) or "none")
-    return Text("weighted ", "dim").append_text(text) if each.weights else text
+    for index, (label, addresses) in enumerate(parts):
+        text.append("; " if index else "").append(label, "dim").append(" ".join(addresses) or "none")
+    return Text("weighted ", "dim").append_text(text) if port.weights else text

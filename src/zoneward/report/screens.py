@@ -1,4 +1,4 @@
-"""Screens of a given size that are drawn again and again: ``plan --watch``, and the demo with its log of writes."""
+"""Screens of a given size: ``plan --watch``, and the demo with its log of writes."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ def watch_screen(
     now: Mapping[_Key, Mapping[str, CurrentTraffic]] = MappingProxyType({}),
     node_proxies: NodeProxies | None = None,
 ) -> list[str]:
-    """At most as many lines as the terminal has: the status, the table, and, where there is room, what columns mean.
+    """The status, the table, and, if there is room, the legend: never more lines than the terminal has.
 
     Where not all plans fit, those of ``latest``, the Services that changed, last change first, come before the others,
     and the last line says how many are not shown. Services are ``marked`` by namespace and name.
@@ -58,23 +58,23 @@ def watch_screen(
     if terminal.height - len(top) - len(above) < _HEAD + _LEAST_ROWS:
         above = []
     room = terminal.height - len(top) - len(above)
-    number = len(plans)
+    count = len(plans)
     if sum(map(_rows, plans)) + _HEAD > room:
         plans = _latest_first(plans, latest)
         rows = accumulate(map(_rows, plans))
-        number = max(1, sum(1 for _ in takewhile(lambda row: row + _HEAD < room, rows)))
+        count = max(1, sum(1 for _ in takewhile(lambda row: row + _HEAD < room, rows)))
     while True:
-        _, table, legend = table_of(plans[:number])
+        _, table, legend = table_of(plans[:count])
         body = lines(table)
-        space = room - (number < len(plans))
-        if len(body) <= space or number == 1:
+        space = room - (count < len(plans))
+        if len(body) <= space or count == 1:
             break
-        if number == len(plans):
+        if count == len(plans):
             plans = _latest_first(plans, latest)
         # A whole reason takes more lines than one.
-        number = max(1, min(number - 1, number * max(space - _HEAD, 1) // (len(body) - _HEAD)))
-    if number < len(plans):
-        below = lines(Text(f"and {len(plans) - number:,} more Services", "dim"))
+        count = max(1, min(count - 1, count * max(space - _HEAD, 1) // (len(body) - _HEAD)))
+    if count < len(plans):
+        below = lines(Text(f"and {len(plans) - count:,} more Services", "dim"))
     else:
         below = lines(legend)
         if len(body) + len(below) > room:
@@ -101,12 +101,12 @@ def _mark_rows(table: RenderableType, plans: Sequence[ServicePlan], marked: Coll
     """The same table with the rows of some Services in reverse."""
     assert isinstance(table, TableText)
     rows: list[int] = []
-    number = 0
+    row = 0
     for plan in plans:
         size = _rows(plan)
         if _key(plan) in marked:
-            rows.extend(range(number, number + size))
-        number += size
+            rows.extend(range(row, row + size))
+        row += size
     return table.mark_rows(rows, _MARK)
 
 
@@ -135,7 +135,7 @@ class ZoneStatus:
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
-    """``seconds`` since the start. ``name``: the Service that was written; empty: an act of the script."""
+    """``seconds`` since the start. ``name`` is the Service that was written, empty for a step of the script."""
 
     seconds: float
     name: str
@@ -161,9 +161,9 @@ def total_traffic(plans: Sequence[ServicePlan]) -> TotalTraffic:
     ]
     if not known:
         return TotalTraffic(None, None)
-    shares = [(number, traffic.in_zone) for number, traffic in known if traffic.in_zone is not None]
+    shares = [(endpoints, traffic.in_zone) for endpoints, traffic in known if traffic.in_zone is not None]
     return TotalTraffic(
-        in_zone=sum(number * share for number, share in shares) / sum(number for number, _ in shares)
+        in_zone=sum(endpoints * share for endpoints, share in shares) / sum(endpoints for endpoints, _ in shares)
         if shares
         else None,
         worst=max(traffic.max_overload for _, traffic in known),
@@ -189,14 +189,14 @@ def demo_screen(
     configuration: Configuration,
     terminal: Terminal,
 ) -> list[str]:
-    """At most as many lines as the terminal has. The newest lines of the log fill the rest, at least four lines."""
+    """Never more lines than the terminal has. The newest lines of the log fill the rest, at least four lines."""
     width, height = terminal.width, terminal.height
     heads = [_cut(status, width)]
     if height >= _LEAST_HEIGHT_FOR_ZONES:
-        heads += [_zone_line(each, width) for each in zones]
+        heads += [_zone_line(zone, width) for zone in zones]
         heads.append(Text())
-    above = list(chain.from_iterable(render_lines(each, terminal) or [""] for each in heads))
-    parts = plan_parts(plans, demand=demand, configuration=configuration, known_zones=[each.zone for each in zones])
+    above = list(chain.from_iterable(render_lines(head, terminal) or [""] for head in heads))
+    parts = plan_parts(plans, demand=demand, configuration=configuration, known_zones=[zone.zone for zone in zones])
     rows = parts.for_terminal(width).renderables[1]
     assert isinstance(rows, TableText)
     table = render_lines(_mark_rows(rows, plans, marked), terminal)
@@ -212,21 +212,21 @@ def demo_screen(
     return [*body, *_log_lines(log, terminal, max(0, height - len(body)))][:height]
 
 
-def _zone_line(each: ZoneStatus, width: int) -> StyledText:
-    part = min(_BAR, round(each.share * _BAR))
-    is_out = not each.ready_nodes
-    text = Text().append(each.zone, "bold red" if is_out else "bold")
-    text.append(f" {each.share:4.0%} ").append(_FULL * part, "green").append(_EMPTY * (_BAR - part), "dim")
-    text.append("  nodes ", "dim").append_text(_of(each.ready_nodes, each.nodes))
-    text.append("  pods ", "dim").append_text(_of(each.ready_pods, each.pods))
+def _zone_line(zone: ZoneStatus, width: int) -> StyledText:
+    part = min(_BAR, round(zone.share * _BAR))
+    is_out = not zone.ready_nodes
+    text = Text().append(zone.zone, "bold red" if is_out else "bold")
+    text.append(f" {zone.share:4.0%} ").append(_FULL * part, "green").append(_EMPTY * (_BAR - part), "dim")
+    text.append("  nodes ", "dim").append_text(_of(zone.ready_nodes, zone.nodes))
+    text.append("  pods ", "dim").append_text(_of(zone.ready_pods, zone.pods))
     if is_out:
         text.append("  out", "bold red")
     return _cut(text, width)
 
 
-def _of(ready: int, number: int) -> Text:
-    """``3/4``, of which the first are ready."""
-    return Text(f"{ready}/{number}", "green" if ready == number else "yellow" if ready else "red")
+def _of(ready: int, count: int) -> Text:
+    """``3/4``: three of four are ready."""
+    return Text(f"{ready}/{count}", "green" if ready == count else "yellow" if ready else "red")
 
 
 def _cut(text: StyledText, width: int) -> StyledText:
@@ -236,17 +236,17 @@ def _cut(text: StyledText, width: int) -> StyledText:
 
 
 def _log_lines(log: Sequence[LogLine], terminal: Terminal, room: int) -> list[str]:
-    """The last lines of the log. What is too long for one continues below, indented."""
+    """The last lines of the log. Long lines continue below, indented."""
     console = Console(width=terminal.width)
-    names = max((len(each.name) for each in log), default=0)
-    found: list[StyledText] = []
-    for each in reversed(log):
-        if len(found) >= room:
+    names = max((len(line.name) for line in log), default=0)
+    texts: list[StyledText] = []
+    for line in reversed(log):
+        if len(texts) >= room:
             break
-        first, *rest = log_text(each, names=names).wrap(console, console.width)
+        first, *rest = log_text(line, names=names).wrap(console, console.width)
         more = Text(" ").join(rest).wrap(console, max(console.width - _INDENT, 20)) if rest else ()
-        found = [first, *(Text(" " * _INDENT).append_text(one) for one in more), *found]
-    lines = []
-    for text in found[-room:] if room else ():
-        lines += render_lines(text, terminal)
-    return lines
+        texts = [first, *(Text(" " * _INDENT).append_text(one) for one in more), *texts]
+    rendered = []
+    for text in texts[-room:] if room else ():
+        rendered += render_lines(text, terminal)
+    return rendered

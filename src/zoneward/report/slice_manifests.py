@@ -14,14 +14,14 @@ from zoneward.slices.plan import ServicePlan
 
 
 def slices_document(plans: Iterable[ServicePlan]) -> dict[str, Any]:
-    """A v1 List of every slice that the plans want to exist, whether it has to be written or is there already."""
-    slices = (each for plan in plans for family in plan.families for each in family.changes.after)
-    return {"apiVersion": "v1", "kind": "List", "metadata": {}, "items": [slice_document(each) for each in slices]}
+    """A v1 List of all slices after the plans, new and existing ones."""
+    slices = (slice_ for plan in plans for family in plan.families for slice_ in family.changes.after)
+    return {"apiVersion": "v1", "kind": "List", "metadata": {}, "items": [slice_document(slice_) for slice_ in slices]}
 
 
-def slice_document(each: EndpointSlice) -> dict[str, Any]:
-    """One slice without what the API server fills in, because it refuses a stale version or UID."""
-    meta = each.metadata
+def slice_document(slice_: EndpointSlice) -> dict[str, Any]:
+    """One slice without the fields that the API server sets: it refuses a stale version or UID."""
+    meta = slice_.metadata
     metadata: dict[str, Any] = {"name": meta.name, "namespace": meta.namespace}
     for name, value in (("labels", meta.labels), ("annotations", meta.annotations)):
         if value:
@@ -32,43 +32,43 @@ def slice_document(each: EndpointSlice) -> dict[str, Any]:
         "apiVersion": "discovery.k8s.io/v1",
         "kind": "EndpointSlice",
         "metadata": metadata,
-        "addressType": each.address_type,
-        "endpoints": msgspec.to_builtins(each.endpoints or ()),
-        "ports": msgspec.to_builtins(each.ports or ()),
+        "addressType": slice_.address_type,
+        "endpoints": msgspec.to_builtins(slice_.endpoints or ()),
+        "ports": msgspec.to_builtins(slice_.ports or ()),
     }
 
 
 def deleted_slices(plans: Iterable[ServicePlan], *, manager: str) -> tuple[str, ...]:
-    """``namespace/name`` of every slice of a manager that has to be deleted: applying a list deletes nothing."""
+    """``namespace/name`` of every slice of a manager that must be deleted: applying a List deletes nothing."""
     return tuple(
-        f"{each.metadata.namespace}/{each.metadata.name}"
+        f"{slice_.metadata.namespace}/{slice_.metadata.name}"
         for plan in plans
         for slices in (*((*family.replaced, *family.changes.delete) for family in plan.families), plan.surplus)
-        for each in slices
-        if (each.metadata.labels or {}).get(names.MANAGED_BY_LABEL) == manager
+        for slice_ in slices
+        if (slice_.metadata.labels or {}).get(names.MANAGED_BY_LABEL) == manager
     )
 
 
 def warn_before_applying(plans: Sequence[ServicePlan], *, configuration: Configuration) -> Iterator[str]:
-    """What a user has to know before applying the slices of plans, line by line."""
+    """Warnings before the slices of plans are applied, line by line."""
     built_in = deleted_slices(plans, manager=names.BUILT_IN_MANAGER)
     own = deleted_slices(plans, manager=names.MANAGER)
     if configuration.upstream:
         yield "EndpointSlices as the built-in controller would write them; where it runs, it changes them back."
-        yield from _block(f"{counted(len(built_in), 'slice')} of its own would have to go:", built_in)
+        yield from _block(f"{counted(len(built_in), 'slice')} with its label would be deleted:", built_in)
         return
     if configuration.keep_built_in_label:
         yield "EndpointSlices with the label of the built-in controller; where it runs, it changes them back."
-        yield from _block(f"{counted(len(built_in), 'slice')} with its label would have to go:", built_in)
-        yield from _block(f"{counted(len(own), 'slice')} with Zoneward's own label would have to go:", own)
+        yield from _block(f"{counted(len(built_in), 'slice')} with its label would be deleted:", built_in)
+        yield from _block(f"{counted(len(own), 'slice')} with Zoneward's label would be deleted:", own)
         return
     yield "Do not apply these slices beside the built-in EndpointSlice controller: every endpoint would be listed"
     yield "twice, and proxies would take either copy, with its hints or without."
     if not built_in:
         yield "This snapshot holds no slice of the built-in controller; where it runs, all of its slices of these"
-        yield f"Services would have to go (label {names.MANAGED_BY_LABEL}: {names.BUILT_IN_MANAGER})."
-    yield from _block(f"{counted(len(built_in), 'slice')} of the built-in controller would have to go:", built_in)
-    yield from _block(f"{counted(len(own), 'slice')} of Zoneward's own, no longer wanted, would have to go, too:", own)
+        yield f"Services must be deleted (label {names.MANAGED_BY_LABEL}: {names.BUILT_IN_MANAGER})."
+    yield from _block(f"{counted(len(built_in), 'slice')} of the built-in controller must be deleted:", built_in)
+    yield from _block(f"{counted(len(own), 'slice')} of Zoneward, no longer needed, must be deleted, too:", own)
 
 
 def _block(heading: str, slices: tuple[str, ...]) -> Iterator[str]:

@@ -92,8 +92,8 @@ class TableParts:
         """An HTML page with everything in it: it needs no script and no network. ``made_by`` is the command."""
         columns = self.columns[1:] if self.is_grouped else self.columns
         left = "".join(
-            f".parts th:nth-child({place}), .parts td:nth-child({place}) {{ text-align: left; }}\n"
-            for place, column in enumerate(columns, start=1)
+            f".parts th:nth-child({position}), .parts td:nth-child({position}) {{ text-align: left; }}\n"
+            for position, column in enumerate(columns, start=1)
             if column not in self.right
         )
         return page(
@@ -119,8 +119,8 @@ class TableParts:
             part.append(group)
             rows += len(group)
         head = self._head()
-        for number, part in enumerate(parts, start=1):
-            label = title if len(parts) == 1 else f"{title}, part {number} of {len(parts)}"
+        for index, part in enumerate(parts, start=1):
+            label = title if len(parts) == 1 else f"{title}, part {index} of {len(parts)}"
             height = _ROW_HEIGHT * sum(map(len, part))
             yield tag(
                 "div",
@@ -134,17 +134,17 @@ class TableParts:
         skipped = int(self.is_grouped)
         last = len(self.columns) - 1
         return [
-            tag("span", column, class_="wide", style=f"min-width: {self._width(place)}ch")
-            if skipped < place < last and len(self.rows) > _ROWS
+            tag("span", column, class_="wide", style=f"min-width: {self._width(index)}ch")
+            if skipped < index < last and len(self.rows) > _ROWS
             else tag("span", column)
-            for place, column in enumerate(self.columns)
-            if place >= skipped
+            for index, column in enumerate(self.columns)
+            if index >= skipped
         ]
 
-    def _width(self, place: int) -> int:
+    def _width(self, column: int) -> int:
         """In digits: letters are narrower on the mean."""
-        longest = max(row[place].cell_len for row in self.rows)
-        return longest if self.columns[place] in self.right else round(longest * _LETTER)
+        longest = max(row[column].cell_len for row in self.rows)
+        return longest if self.columns[column] in self.right else round(longest * _LETTER)
 
     def _grouped_rows(self) -> Iterator[list[Markup]]:
         groups: list[list[Sequence[StyledText]]] = []
@@ -160,18 +160,18 @@ class TableParts:
 
 def _row(cells: Sequence[StyledText]) -> Markup:
     first, *others = cells
-    written = (tag("td", styled(each)) for each in others)
+    written = (tag("td", styled(other)) for other in others)
     return tag("tr", tag("th", styled(first, as_content=name), scope="row"), *written)
 
 
 def styled(text: StyledText, *, as_content: Callable[[str], Content] = str) -> Markup:
     """Text as HTML, each run of a style in an element of its class."""
-    ends = sorted({0, len(text.plain), *(place for span in text.spans for place in (span.start, span.end))})
+    ends = sorted({0, len(text.plain), *(position for span in text.spans for position in (span.start, span.end))})
     parts = []
     for start, end in pairwise(ends):
-        styles = [str(text.style), *(str(each.style) for each in text.spans if each.start <= start and end <= each.end)]
+        styles = [str(text.style), *(str(span.style) for span in text.spans if span.start <= start and end <= span.end)]
         # The last one wins, as on a terminal; "default" is none.
-        style = next((each for each in reversed(styles) if each in _CLASSES or each == "default"), "default")
+        style = next((style for style in reversed(styles) if style in _CLASSES or style == "default"), "default")
         part = as_content(text.plain[start:end])
         parts.append(part if style == "default" else tag("span", part, class_=style))
     # Elements are what takes browsers time: numbers and plain words need none.

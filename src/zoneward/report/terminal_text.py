@@ -13,14 +13,14 @@ from rich.text import Span
 from zoneward.kube.safe_text import printable
 
 StyledText = rich.text.Text
-"""Also what comes of a `Text` that is cut, split or joined."""
+"""Also the result of cutting, splitting or joining a `Text`."""
 _SHORTEST_REASON, _LEAST_REASON = 24, 12
-"""Columns for the reason: what names give way for, and what it needs at least to stand beside the others."""
+"""Columns for the reason: names are shortened to keep the first; with less than the second it moves below."""
 _FEW_LINES: Final = 2
 _SHORTEST_NAME: Final = 16
 _INDENT: Final = "    "
 _WRAPPING: Final = Console(width=80)
-"""rich asks a console how to wrap; each call names its own width."""
+"""rich needs a console to wrap; each call passes its width."""
 _LINE_END: Final = rich.text.Text("\n", no_wrap=True)
 
 
@@ -34,7 +34,7 @@ class Terminal:
 
 
 class Text(rich.text.Text):
-    """Text in one line, of which every character can be seen, whatever it is made of."""
+    """Text in one line in which every character is visible."""
 
     def __init__(self, text: str = "", style: str = "", **options: Any) -> None:
         super().__init__(printable(text), style, **options)
@@ -50,8 +50,8 @@ def whole_percent(share: float, *, plus: bool = True) -> str:
 
 
 def join_lines(texts: Iterable[str | StyledText], style: str = "") -> StyledText:
-    """Each in a line of its own."""
-    return _LINE_END.join(each if isinstance(each, StyledText) else Text(each, style) for each in texts)
+    """Each text on its own line."""
+    return _LINE_END.join(text if isinstance(text, StyledText) else Text(text, style) for text in texts)
 
 
 def join_wrapped(texts: Iterable[str | StyledText], style: str = "") -> StyledText:
@@ -85,9 +85,9 @@ class TableText:
         """The same table with these rows in a style."""
         lines = list(self.lines)
         for row in rows:
-            for number in range(*self.row_lines[row]):
-                lines[number] = lines[number].copy()
-                lines[number].stylize(style)
+            for index in range(*self.row_lines[row]):
+                lines[index] = lines[index].copy()
+                lines[index].stylize(style)
         return join_lines(lines)
 
 
@@ -99,19 +99,19 @@ def align_columns(
     width: int,
     cut: bool = False,
 ) -> TableText:
-    """A table in which every column but the last is as wide as it needs to be.
+    """A table in which every column except the last is as wide as its content.
 
-    The last one, which says why, takes the rest, and is never lost: what is too long for it continues below, and where
-    there is hardly any room beside the other columns, it has lines of its own. It is ``cut`` only where that is wanted.
-    Where the other columns are too wide, the first ones that are not ``right``, the names, have a line of their own.
+    The last one, the reason, gets the rest. Unless it may be ``cut``, long text continues below, on separate lines if
+    there is hardly any room beside the other columns. If the other columns are too wide, the first ones that are not
+    ``right``, the names, get a separate line.
     """
     on_right = [name in right for name in columns]
     whole = _lengths(rows)
     shortened, lengths = _shorten_names(rows, whole, _room_for_names(columns, whole, width))
     *widths, last = _widths(columns, lengths)
-    # Numbers at the end need all their room, words a little: where it is not there, names make it.
+    # A last column of numbers needs its whole width, words need little: names are stacked to get it.
     needed = last if on_right[-1] else min(last, _LEAST_REASON)
-    stacked, left = 0, next((number for number, is_right in enumerate(on_right) if is_right), 1)
+    stacked, left = 0, next((index for index, is_right in enumerate(on_right) if is_right), 1)
     while sum(widths) + 2 * len(widths) + needed > width and stacked < left:
         widths = [0, *widths[1 if stacked == 0 else 2 :]]
         stacked += 1
@@ -124,20 +124,20 @@ def align_columns(
     )
     head = layout.lines([Text(name, "bold") for name in columns], list(map(cell_len, columns)))
     rule = Text("─" * min(max(line.cell_len for line in head), width))
-    # A row that stands in many places is the same lines: on a large table that is most of them.
+    # Rows that are the same object share their lines: in a large table most of them do.
     known: dict[int, list[StyledText]] = {}
     lines = []
     for row, taken in shown:
-        found = known.get(id(row))
-        if found is None:
-            found = known[id(row)] = layout.lines(row, taken)
-        lines.append(found)
+        row_lines = known.get(id(row))
+        if row_lines is None:
+            row_lines = known[id(row)] = layout.lines(row, taken)
+        lines.append(row_lines)
     return TableText([*head, rule], lines)
 
 
 def _lengths(rows: Sequence[Sequence[StyledText]]) -> list[tuple[int, ...]]:
-    """The columns that each cell takes: measured once, for that is most of the work on a large table, and rows of one
-    share most of their cells, or are the same.
+    """The columns that each cell takes. Each cell is measured once: that is most of the work on a large table, whose
+    rows share most of their cells.
     """
     known: dict[int, int] = {}
     known_rows: dict[int, tuple[int, ...]] = {}
@@ -150,10 +150,10 @@ def _lengths(rows: Sequence[Sequence[StyledText]]) -> list[tuple[int, ...]]:
 
     lengths = []
     for row in rows:
-        found = known_rows.get(id(row))
-        if found is None:
-            found = known_rows[id(row)] = tuple(map(measured, row))
-        lengths.append(found)
+        row_lengths = known_rows.get(id(row))
+        if row_lengths is None:
+            row_lengths = known_rows[id(row)] = tuple(map(measured, row))
+        lengths.append(row_lengths)
     return lengths
 
 
@@ -164,14 +164,14 @@ def _widths(columns: Sequence[str], lengths: Iterable[Sequence[int]]) -> list[in
 
 
 def _room_for_names(columns: Sequence[str], lengths: Iterable[Sequence[int]], width: int) -> int:
-    """Columns that the first cells may take so that the numbers beside them find room."""
-    beside = sum(each + 2 for each in _widths(columns, lengths)[1:-1])
+    """Columns that the first cells may take so that the numbers beside them have room."""
+    beside = sum(column_width + 2 for column_width in _widths(columns, lengths)[1:-1])
     return max(width - beside - _SHORTEST_REASON - 2, _SHORTEST_NAME)
 
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """How the cells of a row become lines. The first ``stacked`` cells have a line of their own."""
+    """How the cells of a row become lines. The first ``stacked`` cells have a separate line."""
 
     widths: tuple[int, ...]
     on_right: tuple[bool, ...]
@@ -179,14 +179,14 @@ class _Layout:
     stacked: int
     cut: bool
     known: dict[tuple[int, int], tuple[StyledText, str, list[Span]]] = field(default_factory=dict)
-    """By column and cell, which rows share: the cell, which lives as long, and how it stands there."""
+    """By column and id of the cell, which rows share: the cell (so that its id stays valid) and its text there."""
     wrapped: dict[int, tuple[StyledText, Sequence[StyledText]]] = field(default_factory=dict)
-    """The same for the last cells that are too long for their column: the lines of each."""
+    """The same for last cells that are too long for their column, with their lines."""
 
     def lines(self, cells: Sequence[StyledText], lengths: Sequence[int]) -> list[StyledText]:
-        """A table of thousands of rows is laid out in a moment where rich's own takes many.
+        """Much faster than a table of rich for thousands of rows.
 
-        ``lengths`` are the columns that the cells take. The cells, which rows may share, stay as they are.
+        ``lengths`` are the columns that the cells take. Rows may share cells, so they are never changed.
         """
         above = []
         if self.stacked:
@@ -201,10 +201,10 @@ class _Layout:
             first, *rest = beside
             indent = " " * (sum(self.widths[:-1]) + 2 * (len(self.widths) - 1))
             line = self._join([*cells[:-1], first], [*lengths[:-1], first.cell_len])
-            return [*above, line, *(Text(indent).append_text(each) for each in rest)]
+            return [*above, line, *(Text(indent).append_text(line_below) for line_below in rest)]
         below = last.wrap(_WRAPPING, max(self.width - len(_INDENT), 1))
         line = self._join([*cells[:-1], Text()], [*lengths[:-1], 0])
-        return [*above, line, *(Text(_INDENT).append_text(each) for each in below)]
+        return [*above, line, *(Text(_INDENT).append_text(line_below) for line_below in below)]
 
     def _beside(self, last: StyledText, room: int) -> Sequence[StyledText]:
         if id(last) not in self.wrapped:
@@ -217,11 +217,11 @@ class _Layout:
         position = 0
         # A last column without any width would still have the blanks before it.
         shown = len(cells) if self.widths[-1] else len(cells) - 1
-        for number in range(shown):
-            cell = cells[number]
-            known = self.known.get((number, id(cell)))
+        for column in range(shown):
+            cell = cells[column]
+            known = self.known.get((column, id(cell)))
             if known is None:
-                known = self.known[number, id(cell)] = (cell, *self._in_column(number, cell, lengths[number]))
+                known = self.known[column, id(cell)] = (cell, *self._in_column(column, cell, lengths[column]))
             _, part, styles = known
             parts.append(part)
             for start, end, style in styles:
@@ -229,17 +229,17 @@ class _Layout:
             position += len(part)
         return StyledText("".join(parts), no_wrap=True, overflow="ellipsis", spans=spans)
 
-    def _in_column(self, number: int, cell: StyledText, length: int) -> tuple[str, list[Span]]:
+    def _in_column(self, column: int, cell: StyledText, length: int) -> tuple[str, list[Span]]:
         """A cell as wide as its column, after two blanks where another one is before it; and its styles there."""
-        width = self.widths[number]
+        width = self.widths[column]
         if length > width:
             cell = cell.copy()
             cell.truncate(width, overflow="ellipsis")
             length = cell.cell_len
-        gap, room, text, right = "  " if number else "", " " * (width - length), cell.plain, self.on_right[number]
+        gap, room, text, right = "  " if column else "", " " * (width - length), cell.plain, self.on_right[column]
         start = len(gap) + len(room) if right else len(gap)
         styles = [Span(start, start + len(text), cell.style)] if cell.style else []
-        styles += (Span(each.start + start, each.end + start, each.style) for each in cell.spans)
+        styles += (Span(span.start + start, span.end + start, span.style) for span in cell.spans)
         return f"{gap}{room}{text}" if right else f"{gap}{text}{room}", styles
 
 
@@ -249,11 +249,11 @@ def _shorten_names(
     """Rows, and the lengths of their cells, with names of more than ``most`` columns cut in their middle."""
     shortened, measured = list(rows), list(lengths)
     half = (most - 1) // 2
-    for number, taken in enumerate(lengths):
+    for index, taken in enumerate(lengths):
         if taken[0] > most:
-            (first, *rest), (_, *others) = rows[number], taken
+            (first, *rest), (_, *others) = rows[index], taken
             cut = Text(f"{first.plain[: most - 1 - half]}…{first.plain[-half:]}")
-            shortened[number], measured[number] = [cut, *rest], (cut.cell_len, *others)
+            shortened[index], measured[index] = [cut, *rest], (cut.cell_len, *others)
     return shortened, measured
 
 
@@ -264,10 +264,16 @@ def render_text(table: RenderableType, *, color: bool, width: int, crop: bool = 
     """Text of a table or of parts. ``width`` in columns; without ``crop``, lines that must not wrap may be longer."""
     if isinstance(table, TableText):
         table = table.text
-    elif not color and isinstance(table, Group) and any(isinstance(each, TableText) for each in table.renderables):
+    elif (
+        not color
+        and isinstance(table, Group)
+        and any(isinstance(renderable, TableText) for renderable in table.renderables)
+    ):
         return "".join(
-            _plain_lines(each, width) if isinstance(each, TableText) else _printed(Group(each), False, width, crop)
-            for each in table.renderables
+            _plain_lines(renderable, width)
+            if isinstance(renderable, TableText)
+            else _printed(Group(renderable), False, width, crop)
+            for renderable in table.renderables
         )
     return _printed(table, color, width, crop)
 
@@ -280,17 +286,17 @@ def _printed(what: RenderableType, color: bool, width: int, crop: bool) -> str:
 
 
 def _plain_lines(table: TableText, width: int) -> str:
-    """The same for a table without colour: one of a hundred thousand lines takes a moment."""
+    """The same for a table without colour, fast enough for a hundred thousand lines."""
     known: dict[int, str] = {}
     lines = []
-    for each in table.lines:
-        line = known.get(id(each))
-        if line is None:
-            line = each.plain.rstrip()
-            if (len(line) if line.isascii() else cell_len(line)) > width:
-                line = f"{set_cell_size(line, width - 1)}…"
-            line = known[id(each)] = f"{line}\n"
-        lines.append(line)
+    for line in table.lines:
+        text = known.get(id(line))
+        if text is None:
+            text = line.plain.rstrip()
+            if (len(text) if text.isascii() else cell_len(text)) > width:
+                text = f"{set_cell_size(text, width - 1)}…"
+            text = known[id(line)] = f"{text}\n"
+        lines.append(text)
     return "".join(lines)
 
 

@@ -1,7 +1,6 @@
-"""Describes what was written for a Service and why, in the words of an operator.
+"""Describes what was written for a Service and why.
 
-Two plans that were written one after the other say everything: which pods came, went or changed, where traffic starts,
-what the Service asks for.
+It compares two plans that were written one after the other: pods, demand, and what the Service asks for.
 """
 
 from collections import Counter
@@ -23,11 +22,11 @@ _State = Literal["ready", "ending", "waiting"]
 
 @dataclass(frozen=True, slots=True)
 class WrittenPlan:
-    """What the log needs of a plan that was written, whatever happens to the plan.
+    """A copy of what the log needs from a plan that was written.
 
-    ``created``, ``updated`` and ``deleted`` count slices. ``pods`` by namespace and name; an endpoint without one goes
-    by its address. ``demand`` has the share of each zone in which traffic starts; it is empty where it is not known.
-    ``in_zone`` and ``worst`` are None where nobody takes the traffic.
+    ``created``, ``updated`` and ``deleted`` count slices. ``pods`` by namespace and name; an endpoint without one has
+    its address instead. ``demand`` has the share of each zone in which traffic starts, empty if unknown.
+    ``in_zone`` and ``worst`` are None where no traffic is served.
     """
 
     created: int
@@ -53,7 +52,7 @@ class WrittenPlan:
 
 
 def record_plan(plan: ServicePlan) -> WrittenPlan:
-    """Call it before the next plan of the Service is made: it computes everything that a table shows of this one."""
+    """Call it before the Service is planned again: it computes everything that a table shows of this plan."""
     for family in plan.families:
         family.traffic  # noqa: B018 -- computed on first use, which is now
     counts = [count_slices(plan, family) for family in plan.families]
@@ -61,11 +60,11 @@ def record_plan(plan: ServicePlan) -> WrittenPlan:
     decision = reported.decision if reported else None
     traffic = reported.traffic if reported else None
     return WrittenPlan(
-        created=sum(each.create for each in counts),
-        updated=sum(each.update for each in counts),
-        deleted=sum(each.delete for each in counts),
+        created=sum(count.create for count in counts),
+        updated=sum(count.update for count in counts),
+        deleted=sum(count.delete for count in counts),
         pods=dict(_pods(plan)),
-        demand={zone: each.demand for zone, each in traffic.zones.items() if each.demand} if traffic else {},
+        demand={zone: figures.demand for zone, figures in traffic.zones.items() if figures.demand} if traffic else {},
         asked=decision.asked_for if decision else None,
         by_demand=_depends_on_demand(decision),
         active=decision is not None and decision.active,
@@ -85,7 +84,7 @@ def describe_write(before: WrittenPlan | None, now: WrittenPlan) -> str:
     ``before`` is the plan described last, None for the first.
     """
     counts = ((now.created, "created"), (now.updated, "updated"), (now.deleted, "deleted"))
-    line = ", ".join(f"{counted(number, 'slice')} {what}" for number, what in counts if number) or "nothing to write"
+    line = ", ".join(f"{counted(count, 'slice')} {what}" for count, what in counts if count) or "nothing to write"
     causes = list(_causes(before, now))
     line += f": {', '.join(causes)}" if causes else ""
     effects = list(_effects(before, now))
@@ -105,15 +104,15 @@ def _causes(before: WrittenPlan | None, now: WrittenPlan) -> Iterator[str]:
     old = before.pods if before else {}
     came = Counter(state for pod, state in now.pods.items() if pod not in old)
     became = Counter(state for pod, state in now.pods.items() if pod in old and old[pod] != state)
-    for number, what in (
+    for count, what in (
         (came["ready"] + became["ready"], "ready"),
         (came["waiting"], "starting"),
         (became["waiting"], "not ready"),
         (came["ending"] + became["ending"], "ending"),
         (sum(pod not in now.pods for pod in old), "gone"),
     ):
-        if number:
-            yield f"{counted(number, 'pod')} {what}"
+        if count:
+            yield f"{counted(count, 'pod')} {what}"
 
 
 def _demand_causes(before: Mapping[str, float], now: Mapping[str, float]) -> Iterator[str]:
@@ -123,7 +122,7 @@ def _demand_causes(before: Mapping[str, float], now: Mapping[str, float]) -> Ite
     yield from (f"{_zone_name(zone)} has no ready node" for zone in before if zone not in now)
     yield from (f"{_zone_name(zone)} has ready nodes" for zone in now if zone not in before)
     if before.keys() == now.keys() and dict(before) != dict(now):
-        yield "zones share the CPU otherwise"
+        yield "zones have other shares of the CPU"
 
 
 def _zone_name(zone: str) -> str:
@@ -164,8 +163,8 @@ def _step(name: str, old: float | None, new: float | None, sign: str = "") -> It
 def _pods(plan: ServicePlan) -> Iterator[tuple[_Pod, _State]]:
     """Pods in more than one family are the same pod."""
     for family in plan.families:
-        for each in family.changes.after:
-            for endpoint in each.endpoints or ():
+        for slice_ in family.changes.after:
+            for endpoint in slice_.endpoints or ():
                 addresses, namespace, name = identity(endpoint)
                 yield (namespace, name) if name else ("", ",".join(addresses)), _state(endpoint)
 

@@ -63,7 +63,7 @@ class ServiceView:
         current = self.current.get(family.address_type)
         if current is None or self.is_hypothetical:
             return planned
-        slices = [each for each in self.slices if each.address_type == family.address_type]
+        slices = [slice_ for slice_ in self.slices if slice_.address_type == family.address_type]
         now = dropped_traffic(self.service, slices, current.traffic, family.cluster_state.demand)
         return dropped_first(now, planned)
 
@@ -147,10 +147,10 @@ class ClusterView:
         for view in self.services:
             selector = effective_selector(view.service)
             if selector:
-                # Every label of the selector must be there, so any one of them finds the Service.
+                # A Pod must have every label of the selector, so one of them is enough as a key.
                 key = min(selector)
                 by_label.setdefault((view.key[0], key, selector[key]), []).append(view)
-        found = {}
+        services = {}
         for workload in self.workloads:
             labels = workload.spec.template.metadata.labels or {}
             namespace = workload.metadata.namespace
@@ -161,8 +161,8 @@ class ClusterView:
                 if (effective_selector(view.service) or {}).items() <= labels.items()
             )
             if selecting:
-                found[object_of(workload)] = selecting
-        return found
+                services[object_of(workload)] = selecting
+        return services
 
 
 def object_of(workload: Workload) -> FindingObject:

@@ -18,8 +18,8 @@ SEVERITIES: Final[tuple[Severity, ...]] = ("error", "warning", "info")
 Need = Literal[
     "Nodes", "Pods", "EndpointSlices", "endpoints", "proxies", "workloads", "autoscalers", "volumes", "Leases"
 ]
-"""What a check reads beside Services; without it the code counts as not checked. ``EndpointSlices`` are those that a
-controller has made of Pods; ``endpoints`` are Pods or slices of whatever kind.
+"""What a check reads in addition to Services; without it the code counts as not checked. ``EndpointSlices`` are those
+that a controller has made of Pods; ``endpoints`` are Pods, or slices with any manager.
 """
 CLUSTER_KIND: Final = "Cluster"
 """The kind of the object of a finding about the cluster as a whole, which has no name."""
@@ -268,7 +268,7 @@ AUTOSCALER_SEES_MEAN: Final = Code(
     "warning",
     "An autoscaler sees the mean while one zone is hot",
     "Spread the pods in proportion to the traffic of the zones, lower the autoscaler's target, or run a workload with"
-    " an autoscaler of its own in each zone.",
+    " its own autoscaler in each zone.",
     (*_WORKLOADS, "autoscalers"),
 )
 
@@ -323,8 +323,8 @@ NOBODY_UPDATES: Final = Code(
 )
 
 CODES: Final[Mapping[str, Code]] = {
-    each.code: each
-    for each in (
+    code.code: code
+    for code in (
         NODE_WITHOUT_ZONE,
         ONE_ZONE,
         SKEWED_ZONES,

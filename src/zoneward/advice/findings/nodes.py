@@ -53,7 +53,7 @@ def _skew(view: ClusterView, demand: Demand) -> Iterator[Finding]:
     overload = Fraction(largest * len(demand.zones), demand.total) - 1
     threshold = overload_threshold(view.cluster_state.configuration.hints, kept=False)
     if overload >= threshold:
-        shares = ", ".join(f"{each} {demand.share(each):.0%}" for each in demand.zones)
+        shares = ", ".join(f"{zone} {demand.share(zone):.0%}" for zone in demand.zones)
         message = (
             f"{shares}: with pods spread evenly, those in zone {zone} would get {format_percent(overload)} more than"
             f" fair (threshold {format_percent(threshold)})"

@@ -52,6 +52,6 @@ def _broken_threshold(service: Service, traffic: ExpectedTraffic | None, view: C
     if traffic is None or traffic.max_overload < threshold or policies_of(service, gates).internal_local:
         return None
     worst = format_percent(Fraction(traffic.max_overload))
-    loads = {zone: each.load for zone, each in traffic.zones.items() if zone and each.load is not None}
+    loads = {zone: figures.load for zone, figures in traffic.zones.items() if zone and figures.load is not None}
     hot = f"; the hottest zone is {max(loads, key=lambda zone: (loads[zone], zone))}" if loads else ""
     return f"the busiest pods get {worst} more than fair, and the threshold is {format_percent(threshold)}{hot}"

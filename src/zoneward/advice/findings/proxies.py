@@ -44,7 +44,7 @@ def proxy_findings(view: ClusterView) -> Iterator[Finding]:
             fix = _CILIUM_FIX if kind.can_switch_on else ""
             yield PROXY_IGNORES_HINTS.finding(FindingObject("Node", "", name), message, fix=fix)
     if len({kind.consumer for kind in kinds}) > 1:
-        parts = (f"{kind.title} on {counted(number, 'node')}" for kind, number in kinds.most_common())
+        parts = (f"{kind.title} on {counted(nodes, 'node')}" for kind, nodes in kinds.most_common())
         message = f"{', '.join(parts)}: the same Service is routed in different ways, by the node of the client"
         yield PROXY_SKEW.finding(CLUSTER, message)
     gates = view.cluster_state.configuration.gates
@@ -57,8 +57,8 @@ def _unhonored(view: ServiceView, proxies: NodeProxies, cluster: ClusterView, ga
     for family, heuristic in view.asking_families():
         # Proxies that ignore all hints are findings about their nodes.
         lost = {
-            kind: number
-            for kind, number in ignoring_proxies(family, proxies)
+            kind: nodes
+            for kind, nodes in ignoring_proxies(family, proxies)
             if family.decision.has_slice_groups or kind.consumer.zone_hints != "never"
         }
         what = "slice groups" if family.decision.has_slice_groups else "hints for zones of such a Service"
@@ -88,4 +88,4 @@ def _ignoring_node_hints(
     """By kind of proxy, the nodes where hints for zones count and those for nodes do not."""
     kinds = proxies.split(demand, service).kinds
     honored = {kind: honored_hints(service, kind.consumer, gates) for kind in kinds}
-    return {kind: kinds[kind] for kind, found in honored.items() if found.zones and not found.nodes}
+    return {kind: kinds[kind] for kind, hints in honored.items() if hints.zones and not hints.nodes}

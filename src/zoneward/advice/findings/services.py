@@ -1,4 +1,4 @@
-"""Findings 4xx: what a Service asks for, and why it does not get it or should not. The plan of the Service says."""
+"""Findings 4xx: what a Service asks for, and why it does not get it or should not. They come from its plan."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -35,12 +35,12 @@ _BYPASSING: Final = ("internal-traffic-policy", "proxied")
 def service_findings(view: ClusterView) -> Iterator[Finding]:
     """At most one finding of each code for a Service: that of its first address family that has one."""
     for service in view.services:
-        found = dict(_dropped(service, view))
+        findings = dict(_dropped(service, view))
         for family, _ in service.asking_families():
             for code, message in _problems(service, family, view):
-                if code not in found and view.knows(*code.needs):
-                    found[code] = code.finding(service.object, message, fix=_fix(code, service, family))
-        yield from found.values()
+                if code not in findings and view.knows(*code.needs):
+                    findings[code] = code.finding(service.object, message, fix=_fix(code, service, family))
+        yield from findings.values()
 
 
 def _fix(code: Code, service: ServiceView, family: FamilyPlan) -> str:
@@ -51,7 +51,7 @@ def _fix(code: Code, service: ServiceView, family: FamilyPlan) -> str:
 
 
 def _dropped(service: ServiceView, view: ClusterView) -> Iterator[tuple[Code, Finding]]:
-    """Whatever the Service asks for. Where neither Pods nor endpoints are there, nobody may need it."""
+    """Independent of the setting. Without Pods and endpoints, the Service may be unused."""
     if not view.knows(*DROPPED.needs):
         return
     for family in service.plan.families:
@@ -87,10 +87,10 @@ def _problems(service: ServiceView, family: FamilyPlan, view: ClusterView) -> It
     traffic = family.traffic
     if not decision.active or traffic is None or not is_proxied(family.service):
         return
-    empty = tuple(zone for zone, each in traffic.zones.items() if each.demand and zone and not each.located)
+    empty = tuple(zone for zone, figures in traffic.zones.items() if figures.demand and zone and not figures.located)
     zones = len(view.cluster_state.demand.zones)
     if empty and decision.endpoints:
         few = decision.endpoints < zones
         numbers = f"{counted(decision.endpoints, 'endpoint')} for {counted(zones, 'zone')}: " if few else ""
-        message = f"{numbers}none in zone {listed(empty)}, whose traffic goes to all others"
+        message = f"{numbers}none in zone {listed(empty)}, whose traffic is sent to all others"
         yield TOO_FEW_ENDPOINTS if few else ZONE_WITHOUT_ENDPOINT, message

@@ -1,4 +1,4 @@
-"""Findings 3xx: the settings of a Service. Whether a value is accepted, the decision itself says."""
+"""Findings 3xx: the settings of a Service. The decision itself says whether a value is accepted."""
 
 import json
 from collections.abc import Iterator
@@ -45,7 +45,7 @@ from zoneward.slices.slice_rules import managers_of
 
 _DISTRIBUTION: Final = "spec.trafficDistribution"
 _TOPOLOGY: Final = (names.TOPOLOGY_AWARE_HINTS_ANNOTATION, names.TOPOLOGY_MODE_ANNOTATION)
-_NUMBERS: Final = {each.name: each for each in (HINTS_THRESHOLD, MAX_OVERLOAD, STARTING_THRESHOLD)}
+_NUMBERS: Final = {annotation.name: annotation for annotation in (HINTS_THRESHOLD, MAX_OVERLOAD, STARTING_THRESHOLD)}
 _OWN_NAMES: Final = tuple(
     f"{names.DOMAIN}/{name}" for name in HEURISTICS if find_heuristic(f"{names.DOMAIN}/{name}") is not None
 )
@@ -65,13 +65,13 @@ _VALUES: Final = {
     names.SUBSETTING_ALGORITHM_ANNOTATION: tuple(SUBSETTING_ALGORITHMS),
     _DISTRIBUTION: (*DISTRIBUTION_HEURISTICS, *_OWN_NAMES),
 }
-"""Values that a misspelt one may have been meant as. Nothing is accepted or refused by them."""
+"""Values that a misspelt one may stand for. They decide nothing."""
 _ANNOTATIONS: Final = frozenset(
     (*_TOPOLOGY, names.SUBSETTING_ANNOTATION, names.SUBSETTING_ALGORITHM_ANNOTATION, *_NUMBERS, names.DEMAND_ANNOTATION)
 )
 _KNOWN_ANNOTATIONS: Final = _ANNOTATIONS | {*ADOPTION_MARKS}
 _LONGEST: Final = 100
-"""Characters of a text that may be a slip of the pen; nothing longer is compared."""
+"""Longer texts are not compared with known values: nobody misspells that much."""
 _ALIKE_NAMES: Final = 0.85
 _ALIKE_VALUES: Final = 0.6
 
@@ -92,11 +92,11 @@ def setting_findings(view: ClusterView) -> Iterator[Finding]:
 
 
 def _settings(service: Service) -> dict[str, str]:
-    """Every setting that is there, in the order in which they win."""
+    """The settings of a Service, by precedence."""
     annotations = service.metadata.annotations or {}
-    found = {name: annotations[name] for name in (names.SUBSETTING_ANNOTATION, *_TOPOLOGY) if annotations.get(name)}
+    settings = {name: annotations[name] for name in (names.SUBSETTING_ANNOTATION, *_TOPOLOGY) if annotations.get(name)}
     distribution = service.spec.traffic_distribution
-    return found if distribution is None else {**found, _DISTRIBUTION: distribution}
+    return settings if distribution is None else {**settings, _DISTRIBUTION: distribution}
 
 
 def _values(view: ServiceView, cluster: ClusterView) -> Iterator[Finding]:
@@ -110,10 +110,10 @@ def _values(view: ServiceView, cluster: ClusterView) -> Iterator[Finding]:
     if algorithm is not None and algorithm not in SUBSETTING_ALGORITHMS:
         then = f"{configuration.subsetting.algorithm} is used"
         yield _unknown(view, names.SUBSETTING_ALGORITHM_ANNOTATION, algorithm, then, None)
-    for name, number in _NUMBERS.items():
+    for name, annotation in _NUMBERS.items():
         text = annotations.get(name)
-        if text is not None and number.parse(text) is None:
-            message = f"{name}: {quote_value(text)} is not {number.expected}: the configured number is used"
+        if text is not None and annotation.parse(text) is None:
+            message = f"{name}: {quote_value(text)} is not {annotation.expected}: the configured number is used"
             yield UNKNOWN_VALUE.finding(view.object, message)
 
 
@@ -126,11 +126,11 @@ def _demand(view: ServiceView) -> Iterator[Finding]:
 
 def _unknown(view: ServiceView, name: str, value: str, then: str, kubernetes: int | None) -> Finding:
     # An API server refuses the names that it does not know yet.
-    known_values = tuple(each for each in _VALUES[name] if not is_too_new(each, kubernetes))
+    known_values = tuple(known_value for known_value in _VALUES[name] if not is_too_new(known_value, kubernetes))
     meant = _nearest(value, known_values, _ALIKE_VALUES)
     message = f"{name}: {quote_value(value)} is not a known value, {then}"
     if meant is None:
-        known = ", ".join(each for each in known_values if each and not each[0].islower())
+        known = ", ".join(known_value for known_value in known_values if known_value and not known_value[0].islower())
         return UNKNOWN_VALUE.finding(
             view.object, message, fix=f"Use one of {known}; or remove the setting." if known else ""
         )
@@ -156,7 +156,7 @@ def _requested(service: Service, configuration: Configuration) -> RequestedAppro
 
 @lru_cache(maxsize=1 << 12)
 def _nearest(text: str, known: tuple[str, ...], alike: float) -> str | None:
-    """The known text that was probably meant; letter case and blanks around it make no difference."""
+    """The known text that was probably meant; case and surrounding blanks do not matter."""
     word = text.strip()
     if not word or len(word) > _LONGEST:
         return None
@@ -164,7 +164,7 @@ def _nearest(text: str, known: tuple[str, ...], alike: float) -> str | None:
 
 
 def _set(service: Service, name: str, value: str | None, *, instead_of: str | None = None) -> str:
-    """The command that sets a setting (``None`` removes it), and takes another annotation away."""
+    """The command that sets a setting (``None`` removes it), and removes another annotation."""
     about, namespace = ("service", service.metadata.name), service.metadata.namespace
     if name == _DISTRIBUTION:
         patch = json.dumps({"spec": {"trafficDistribution": value}}, separators=(",", ":"))
@@ -223,7 +223,7 @@ def _two_settings(view: ServiceView, cluster: ClusterView) -> Iterator[Finding]:
     }
     requested = cluster.cluster_state.requested(service)
     if requested.instead is not None:
-        # Hints complete subsetting: they stay while it is not active.
+        # Hints complement subsetting: they stay while it is not active.
         del set_[names.SUBSETTING_ANNOTATION]
         requested = requested.instead
     if len(set_) < 2:
@@ -235,12 +235,12 @@ def _two_settings(view: ServiceView, cluster: ClusterView) -> Iterator[Finding]:
     if subsetting is not None and subsetting.heuristic is not None and subsetting.heuristic != requested.heuristic:
         wins += ", as no proxy of the cluster reads slice groups"
         del alone[names.SUBSETTING_ANNOTATION]
-    kept = next((name for name, each in alone.items() if each.accepted), None)
+    winner = next((name for name, requested_alone in alone.items() if requested_alone.accepted), None)
     fix = ""
-    if kept is not None:
-        # Nothing changes by it: the others count for nothing already.
-        commands = " && ".join(_set(service, name, None) for name in set_ if name != kept)
-        fix = f"To keep {kept} and remove the rest: {commands}"
+    if winner is not None:
+        # No traffic changes: the others have no effect already.
+        commands = " && ".join(_set(service, name, None) for name in set_ if name != winner)
+        fix = f"To keep {winner} and remove the rest: {commands}"
     yield TWO_SETTINGS.finding(view.object, f"{both} are both set{wins}", fix=fix)
 
 

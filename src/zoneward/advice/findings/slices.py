@@ -67,7 +67,7 @@ def _void(service: ServiceView, family: FamilyPlan, _view: ClusterView) -> str |
 
 
 def _of_family(service: ServiceView, family: FamilyPlan) -> tuple[EndpointSlice, ...]:
-    return tuple(each for each in service.slices if each.address_type == family.address_type)
+    return tuple(slice_ for slice_ in service.slices if slice_.address_type == family.address_type)
 
 
 def is_of_controller(slice_: EndpointSlice) -> bool:
@@ -97,23 +97,23 @@ def _orphan(service: ServiceView) -> Finding:
 
 def _two_writers(service: ServiceView, family: FamilyPlan, _view: ClusterView) -> str | None:
     """Both controllers have slices with endpoints, or two managers list the same endpoint."""
-    slices = [each for each in _of_family(service, family) if each.endpoints]
+    slices = [slice_ for slice_ in _of_family(service, family) if slice_.endpoints]
     managers = managers_of(slices)
     if len(managers) < 2:
         return None
     manager_of: dict[EndpointIdentity, str | None] = {}
     twice: set[EndpointIdentity] = set()
     writers: set[str | None] = set()
-    for each in slices:
-        manager = _manager(each)
-        for endpoint in each.endpoints or ():
+    for slice_ in slices:
+        manager = _manager(slice_)
+        for endpoint in slice_.endpoints or ():
             key = identity(endpoint)
             other = manager_of.setdefault(key, manager)
             if other != manager:
                 twice.add(key)
                 writers.update((manager, other))
     if twice:
-        who = " and ".join(sorted(each or "nobody named" for each in writers))
+        who = " and ".join(sorted(writer or "nobody named" for writer in writers))
         return f"{counted(len(twice), 'endpoint')} in slices of {who}: proxies take either copy"
     if set(_CONTROLLERS) <= set(managers):
         return f"slices of {' and '.join(_CONTROLLERS)}"
@@ -129,22 +129,28 @@ def _difference(service: ServiceView, family: FamilyPlan, _view: ClusterView) ->
         return None
     planned = _ready(family.changes.after)
     listed_ = _ready(_of_controllers(service, family))
-    missing = [_named(each) for key, each in planned.items() if key not in listed_]
-    extra = [_named(each) for key, each in listed_.items() if key not in planned]
+    missing = [_named(endpoint) for key, endpoint in planned.items() if key not in listed_]
+    extra = [_named(endpoint) for key, endpoint in listed_.items() if key not in planned]
     moved = [
-        _named(each) for key, each in planned.items() if key in listed_ and (listed_[key].zone or None) != each.zone
+        _named(endpoint)
+        for key, endpoint in planned.items()
+        if key in listed_ and (listed_[key].zone or None) != endpoint.zone
     ]
     parts = (
         (missing, "ready pod", "missing in the slices"),
         (extra, "ready endpoint", "without such a ready pod"),
         (moved, "endpoint", "with another zone than the node of the pod"),
     )
-    found = [f"{counted(len(all_), noun)} {what} ({listed(tuple(sorted(all_)))})" for all_, noun, what in parts if all_]
-    return ", ".join(found) or None
+    differences = [
+        f"{counted(len(all_), noun)} {what} ({listed(tuple(sorted(all_)))})" for all_, noun, what in parts if all_
+    ]
+    return ", ".join(differences) or None
 
 
 def _ready(slices: Iterable[EndpointSlice]) -> dict[EndpointIdentity, Endpoint]:
-    return {identity(one): one for each in slices for one in each.endpoints or () if is_ready(one)}
+    return {
+        identity(endpoint): endpoint for slice_ in slices for endpoint in slice_.endpoints or () if is_ready(endpoint)
+    }
 
 
 def _named(endpoint: Endpoint) -> str:
@@ -162,7 +168,7 @@ def _has_hints(endpoint: Endpoint) -> bool:
 
 def _incomplete(service: ServiceView, family: FamilyPlan, _view: ClusterView) -> str | None:
     slices = _of_controllers(service, family)
-    if any(group_of_slice(each) is not None for each in slices):
+    if any(group_of_slice(slice_) is not None for slice_ in slices):
         return None
     ready = [endpoint for endpoint in endpoints_of_all_ports(slices) if is_ready(endpoint)]
     without = [_named(endpoint) for endpoint in ready if not _has_hints(endpoint)]
@@ -177,13 +183,15 @@ def _no_hints(service: ServiceView, family: FamilyPlan, view: ClusterView) -> st
     if service.is_hypothetical or not family.decision.active or family.decision.has_slice_groups:
         return None
     if not any(map(is_ready, endpoints_of_all_ports(slices))) or any(
-        _has_hints(endpoint) for each in slices for endpoint in each.endpoints or ()
+        _has_hints(endpoint) for slice_ in slices for endpoint in slice_.endpoints or ()
     ):
         return None
     planned: FamilyPlan | None = family
-    if not any(approach_of_slice(each) is not None or _manager(each) == names.MANAGER for each in slices):
+    if not any(approach_of_slice(slice_) is not None or _manager(slice_) == names.MANAGER for slice_ in slices):
         planned = _as_built_in(service, family, view)
-    if planned is None or not any(_has_hints(one) for each in planned.changes.after for one in each.endpoints or ()):
+    if planned is None or not any(
+        _has_hints(endpoint) for slice_ in planned.changes.after for endpoint in slice_.endpoints or ()
+    ):
         return None
     return f"{family.decision.accepted_message or family.decision.heuristic}: {managers_of(slices)[0]} sets no hints"
 
@@ -192,4 +200,4 @@ def _as_built_in(service: ServiceView, family: FamilyPlan, view: ClusterView) ->
     """The plan that the built-in controller would have."""
     state = replace(view.cluster_state, configuration=view.cluster_state.configuration.as_upstream())
     plan = plan_service(service.service, pods=service.pods, slices=service.slices, cluster_state=state)
-    return next((each for each in plan.families if each.address_type == family.address_type), None)
+    return next((planned for planned in plan.families if planned.address_type == family.address_type), None)

@@ -37,11 +37,11 @@ def workload_findings(view: ClusterView) -> Iterator[Finding]:
 
 
 def _keys(services: tuple[ServiceView, ...]) -> tuple[ObjectKey, ...]:
-    return tuple(each.key for each in services)
+    return tuple(service.key for service in services)
 
 
 def _ask(services: tuple[ServiceView, ...]) -> bool:
-    return any(each.asks for each in services)
+    return any(service.asks for service in services)
 
 
 # --- spread and affinity ----------------------------------------------------------------------------------------------
@@ -50,7 +50,7 @@ def _ask(services: tuple[ServiceView, ...]) -> bool:
 def _spread(workload: Workload, services: tuple[ServiceView, ...]) -> Iterator[Finding]:
     """Any constraint over zones counts, also a soft one, and so does anti-affinity between zones."""
     spec = workload.spec.template.spec
-    keys = [each.topology_key for each in spec.topology_spread_constraints or ()]
+    keys = [constraint.topology_key for constraint in spec.topology_spread_constraints or ()]
     if spec.affinity is not None:
         keys += _topology_keys(spec.affinity.pod_anti_affinity)
     if names.ZONE_LABEL not in keys:
@@ -61,8 +61,8 @@ def _spread(workload: Workload, services: tuple[ServiceView, ...]) -> Iterator[F
 def _topology_keys(affinity: PodAffinity | None) -> list[str]:
     if affinity is None:
         return []
-    preferred = (each.pod_affinity_term for each in affinity.preferred or ())
-    return [each.topology_key for each in (*(affinity.required or ()), *preferred)]
+    preferred = (term.pod_affinity_term for term in affinity.preferred or ())
+    return [term.topology_key for term in (*(affinity.required or ()), *preferred)]
 
 
 def _affinity(workload: Workload, services: tuple[ServiceView, ...], zones: SchedulableZones) -> Iterator[Finding]:
