@@ -79,7 +79,7 @@ payments…ng-name                                               nowhere:
 """
 AT_60 = """\
 SERVICE
-  APPROACH             IN ZONE  WORST  SLICES  TRAFFIC GOES
+  APPROACH             IN ZONE  WORST  SLICES  TRAFFIC SENT
                                                TO
 ────────────────────────────────────────────────────────────
 shop/cart

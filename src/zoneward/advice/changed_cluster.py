@@ -113,6 +113,7 @@ class _Replicas(Generic[_Key]):
             in_zone.sort(key=lambda replica: replica.name, reverse=True)
             in_zone.sort(key=lambda replica: (not replica.added, replica.ready))
         self.by_zone: Final = {zone: len(in_zone) for zone, in_zone in sorted(self._by_zone.items())}
+        """Replicas by zone; `NO_ZONE` is for those on no known Node."""
         ready = [node for node in nodes if is_node_ready(node)]
         self._nodes: dict[str, list[str]] = {}
         for candidates in ([node for node in ready if counts_for_demand(node)], ready):
@@ -152,7 +153,7 @@ class _Replicas(Generic[_Key]):
                 heapreplace(most, (count + 1, zone))
         return dict(sorted(changes.items()))
 
-    def removed(self, changes: Mapping[str, int]) -> set[_Key]:
+    def _removed(self, changes: Mapping[str, int]) -> set[_Key]:
         """The keys of the replicas to remove. Raises ImpossibleChange."""
         gone: set[_Key] = set()
         for zone, change in changes.items():
@@ -163,7 +164,7 @@ class _Replicas(Generic[_Key]):
             gone.update(replica.key for replica in present[: max(0, -change)])
         return gone
 
-    def places(self, changes: Mapping[str, int]) -> Iterator[tuple[str, str]]:
+    def _places(self, changes: Mapping[str, int]) -> Iterator[tuple[str, str]]:
         """The zone and the Node of each replica that is added. Raises ImpossibleChange.
 
         Of the Nodes of a zone, those with the fewest replicas come first; of equal ones, the first by name.
@@ -181,7 +182,7 @@ class _Replicas(Generic[_Key]):
                 yield zone, node
                 heapreplace(nodes, (used + 1, node))
 
-    def template(self, zone: str) -> _Key:
+    def _template(self, zone: str) -> _Key:
         """The key of the replica to copy: a ready one, of the same zone where there is one. Raises ImpossibleChange."""
         if zone not in self._templates:
             every = [replica for replicas in self._by_zone.values() for replica in replicas]
@@ -194,7 +195,7 @@ class _Replicas(Generic[_Key]):
         return self._templates[zone]
 
 
-class ServicePods:
+class ServicePods(_Replicas[int]):
     """The Pods of one Service, to be changed any number of times, each time from the same start.
 
     ``taken`` has names and addresses of other Pods, which added Pods do not use.
@@ -207,7 +208,7 @@ class ServicePods:
         self._pods = tuple(pods)
         nodes = tuple(nodes)
         zones = {node.metadata.name: node_zone(node) or NO_ZONE for node in nodes}
-        self._replicas = _Replicas(
+        super().__init__(
             (
                 _Replica(
                     key=index,
@@ -229,37 +230,16 @@ class ServicePods:
         }
         self._taken = (own, taken)
 
-    @property
-    def by_zone(self) -> Mapping[str, int]:
-        """Pods that neither finished nor terminate, by zone; `NO_ZONE` is for those on no known Node."""
-        return self._replicas.by_zone
-
-    @property
-    def zones(self) -> tuple[str, ...]:
-        """The zones in which Pods can be added: those with a ready Node."""
-        return self._replicas.zones
-
-    def changes_to(self, replicas: int) -> dict[str, int]:
-        """By how many Pods each zone changes to reach a total of ``replicas``. Raises ImpossibleChange.
-
-        Pods are added where there are the fewest and removed where there are the most; of equal zones, the first by
-        name.
-        """
-        return self._replicas.changes_to(replicas)
-
     def changed(self, changes: Mapping[str, int]) -> tuple[Pod, ...]:
         """The Pods after changing their number by zone; below 0, Pods are removed. Raises ImpossibleChange.
 
         A new Pod is a ready copy of another one, with a new name and new addresses, on a ready Node of its zone. Pods
         that were added are removed first, then those that are not ready.
         """
-        gone = self._replicas.removed(changes)
+        gone = self._removed(changes)
         left = tuple(pod for index, pod in enumerate(self._pods) if index not in gone) if gone else self._pods
         fresh = _FreshNames(self._service, self._taken)
-        added = (
-            self._copy(self._pods[self._replicas.template(zone)], node, fresh)
-            for zone, node in self._replicas.places(changes)
-        )
+        added = (self._copy(self._pods[self._template(zone)], node, fresh) for zone, node in self._places(changes))
         return (*left, *added)
 
     def _copy(self, pod: Pod, node: str, fresh: "_FreshNames") -> Pod:
@@ -279,7 +259,7 @@ class ServicePods:
 # --- the same where slices are all that is known ----------------------------------------------------------------------
 
 
-class SliceReplicas:
+class SliceReplicas(_Replicas[EndpointIdentity]):
     """The endpoints of one Service in one address family, where no Pods are known, to be changed like `ServicePods`.
 
     ``slices`` are all those of the Service; slices of other families stay as they are.
@@ -315,22 +295,8 @@ class SliceReplicas:
         nodes = tuple(nodes)
         # Without any Node, only the zones of the endpoints are known.
         zones = () if nodes else {replica.zone for replica in replicas.values() if replica.zone}
-        self._replicas = _Replicas(replicas.values(), nodes, zones=zones)
+        super().__init__(replicas.values(), nodes, zones=zones)
         self._taken = (own, taken)
-
-    @property
-    def by_zone(self) -> Mapping[str, int]:
-        """Endpoints that do not terminate, by zone."""
-        return self._replicas.by_zone
-
-    @property
-    def zones(self) -> tuple[str, ...]:
-        """The zones in which endpoints can be added."""
-        return self._replicas.zones
-
-    def changes_to(self, replicas: int) -> dict[str, int]:
-        """As `ServicePods.changes_to`."""
-        return self._replicas.changes_to(replicas)
 
     def changed(self, changes: Mapping[str, int]) -> tuple[EndpointSlice, ...]:
         """All slices after changing the number of endpoints by zone; below 0, endpoints are removed. Raises
@@ -338,10 +304,10 @@ class SliceReplicas:
 
         A new endpoint is a ready copy of another one, in the same slices, without hints.
         """
-        gone = self._replicas.removed(changes)
+        gone = self._removed(changes)
         added: dict[EndpointIdentity, list[Endpoint]] = {}
         fresh = _FreshNames(self._service, self._taken)
-        for zone, node in self._replicas.places(changes):
+        for zone, node in self._places(changes):
             copy = Endpoint(
                 addresses=(fresh.address(self._address_type),),
                 conditions=EndpointConditions(ready=True, serving=True, terminating=False),
@@ -351,7 +317,7 @@ class SliceReplicas:
                 node_name=node or None,
                 zone=zone,
             )
-            added.setdefault(self._replicas.template(zone), []).append(copy)
+            added.setdefault(self._template(zone), []).append(copy)
         own = {id(slice_) for slice_ in self._own_slices()}
         return tuple(self._changed(slice_, gone, added) if id(slice_) in own else slice_ for slice_ in self._slices)
 
