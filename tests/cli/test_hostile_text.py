@@ -177,7 +177,7 @@ def test_notes_and_snapshots_are_told_in_lines(zoneward: Commands, tmp_path: Pat
     done = zoneward("snapshot", "-f", file, "-f", again, "-v", "-o", tmp_path / f"out{HOSTILE}.json".replace("\0", ""))
     again.unlink()
     assert is_clean(done.err)
-    assert "is given twice" in done.err
+    assert "is a duplicate" in done.err
     assert all(line.startswith("zoneward: ") for line in done.err.splitlines())
 
 

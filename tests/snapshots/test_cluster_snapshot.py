@@ -45,9 +45,9 @@ def test_the_later_of_two_equal_objects_takes_the_place_of_the_first_and_a_warni
     snapshot = read_snapshot([a, b], stdin=None)
     assert [(thing.metadata.name, thing.metadata.uid) for thing in snapshot.pods] == [("x", "b"), ("y", "a")]
     assert snapshot.warnings == (
-        f"Pod shop/x is given twice, in {a} and in {b}: the one in {b} counts",
-        f"Node x is given twice, in {a} and in {b}: the one in {b} counts",
-        f"Service shop/x is given twice in {b}: the later one counts",
+        f"Pod shop/x is a duplicate, in {a} and in {b}: the one in {b} wins",
+        f"Node x is a duplicate, in {a} and in {b}: the one in {b} wins",
+        f"Service shop/x is a duplicate in {b}: the last one wins",
     )
 
 
@@ -60,8 +60,8 @@ def test_warnings_beyond_a_few_are_only_counted() -> None:
     pods = [a_pod(f"p{number}") for number in range(MAX_WARNINGS + 5)]
     warnings = Snapshot.of(pods + pods).warnings
     assert len(warnings) == MAX_WARNINGS + 1
-    assert warnings[0] == "Pod shop/p0 is given twice: the later one counts"
-    assert warnings[-1] == "5 more objects are given twice: the later ones count"
+    assert warnings[0] == "Pod shop/p0 is a duplicate: the last one wins"
+    assert warnings[-1] == "5 more objects are duplicates: the last ones win"
 
 
 def test_sources_without_any_object_of_use_are_refused(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The objects of a cluster at one moment, from files (what ``kubectl get -o yaml`` prints) or from its API server."""
+"""The objects of a cluster at one time, from files (output of ``kubectl get -o yaml``) or from its API server."""
 
 from collections import Counter, defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
@@ -20,6 +20,7 @@ from zoneward.kube.objects import (
     DaemonSet,
     EndpointSlice,
     Node,
+    ObjectKey,
     Pod,
     ProxyPod,
     Service,
@@ -32,11 +33,11 @@ if TYPE_CHECKING:
     from zoneward.client.auth.client_config import ClientConfig
 
 MAX_WARNINGS: Final = 20
-"""Warnings about single objects; of the others only the number is reported."""
+"""Warnings about single objects; a last one counts the others."""
 
 
 class PodIndex:
-    """Finds the Pods that a selector selects without a look at all others, by those labels whose names are ``keys``."""
+    """Finds the Pods of a selector by the labels with these ``keys``, without a search through all Pods."""
 
     def __init__(self, pods: Sequence[Pod], *, keys: Container[str]) -> None:
         self._pods: dict[tuple[str, str, str], list[Pod]] = {}
@@ -55,17 +56,17 @@ class PodIndex:
                     by_label[label] = [pod]
 
     def selected(self, namespace: str, selector: Mapping[str, str] | None) -> tuple[Pod, ...]:
-        """Pods of the namespace that have all labels of the selector, in their first order.
+        """Pods of the namespace that have all labels of the selector, in their order.
 
-        An empty selector selects nothing: such a Service has its endpoints from elsewhere.
+        An empty selector selects nothing: other programs manage the endpoints of such a Service.
         """
         if not selector:
             return ()
-        found = self.with_rarest_label(namespace, selector)
-        return tuple(pod for pod in found if selector.items() <= (pod.metadata.labels or {}).items())
+        candidates = self.with_rarest_label(namespace, selector)
+        return tuple(pod for pod in candidates if selector.items() <= (pod.metadata.labels or {}).items())
 
     def with_rarest_label(self, namespace: str, selector: Mapping[str, str] | None) -> Sequence[Pod]:
-        """Pods of the namespace that have the label of a selector that the fewest have."""
+        """Pods of the namespace with the rarest label of a selector."""
         known = [label for label in (selector or {}).items() if label[0] in self._keys]
         if selector and not known:
             return [pod for pod in self._all if pod.metadata.namespace == namespace]
@@ -74,33 +75,33 @@ class PodIndex:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """All objects of a cluster that are known, each once, in the order in which they were given."""
+    """All known objects of a cluster without duplicates, in the order given."""
 
     services: tuple[Service, ...] = ()
     nodes: tuple[Node, ...] = ()
     pods: tuple[Pod, ...] = ()
     slices: tuple[EndpointSlice, ...] = ()
     daemon_sets: tuple[DaemonSet, ...] = ()
-    """Those of the nodes' proxies, and `config_maps` with their settings."""
+    """DaemonSets of node proxies; `config_maps` has their settings."""
     config_maps: tuple[ConfigMap, ...] = ()
     workload_objects: tuple[WorkloadObject, ...] = ()
     """Workloads, autoscalers, volumes and Leases, which only checks read."""
     skipped: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
-    """How many objects were of a kind that is not read, by ``apiVersion/Kind``."""
+    """Number of skipped objects by ``apiVersion/Kind``."""
     warnings: tuple[str, ...] = ()
-    """Lines to be shown: what was given twice, and what could not be read."""
+    """Lines about duplicate and unreadable objects."""
     lists_pods: bool = False
-    """Whether Pods were listed: then no Pods in the snapshot means that the cluster has none."""
+    """Whether Pods were listed: then a snapshot without Pods means a cluster without Pods."""
     unread_proxy_objects: tuple[str, ...] = ()
-    """What could not be read of what says which proxies run on the nodes: a line for each reason."""
+    """Why some objects of node proxies could not be read, one line per reason."""
     unread_workloads: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    """Kinds of workload objects that could not be listed, each with the reason in a phrase."""
+    """Kinds of workload objects that could not be listed, with the reasons."""
     lists_workloads: bool = False
-    """Whether workload objects were listed: then those that are not here do not exist, except the unread ones."""
+    """Whether workload objects were listed: then missing ones of other than the unread kinds do not exist."""
 
     @property
     def node_names(self) -> frozenset[str] | None:
-        """None where no Nodes are known."""
+        """None without Nodes."""
         return frozenset(node.metadata.name for node in self.nodes) or None
 
     @classmethod
@@ -113,53 +114,53 @@ class Snapshot:
         warnings: Iterable[str] = (),
         unread_proxy_objects: tuple[str, ...] = (),
     ) -> "Snapshot":
-        """A snapshot of objects that are at hand. Of objects with the same kind and name the later one counts.
+        """A snapshot of these objects, deduplicated by kind and name: the last one wins.
 
-        ``skipped`` is looked at last, so that ``of(read(source, data, skipped=count), skipped=count)`` says all.
+        ``skipped`` is read after ``objects``, which may count into it while they are read.
         """
         builder = _SnapshotBuilder()
         for obj in objects:
             builder.add(obj, "")
-        found = builder.snapshot(skipped or {}, lists_pods=lists_pods, more_warnings=tuple(warnings))
-        return replace(found, unread_proxy_objects=unread_proxy_objects) if unread_proxy_objects else found
+        snapshot = builder.snapshot(skipped or {}, lists_pods=lists_pods, more_warnings=tuple(warnings))
+        return replace(snapshot, unread_proxy_objects=unread_proxy_objects) if unread_proxy_objects else snapshot
 
     @property
     def has_pods(self) -> bool:
-        """Whether it is known which Pods there are. Files without any leave that to EndpointSlices; Pods of nodes'
-        proxies may be there for themselves.
+        """Whether endpoints come from Pods. If the files have none, except those of node proxies, they come from
+        EndpointSlices.
         """
         return self.lists_pods or any(not isinstance(pod, ProxyPod) for pod in self.pods)
 
     @property
     def proxy_pods(self) -> tuple[ProxyPod, ...]:
-        """The Pods in which nodes' proxies run, as far as their programs are known."""
+        """The Pods in which node proxies run."""
         return tuple(pod for pod in self.pods if isinstance(pod, ProxyPod))
 
     def pods_of(self, service: Service) -> tuple[Pod, ...]:
-        """The Pods that the Service selects, by its spec or by its mark; none where it has no selector."""
+        """The Pods of the Service's effective selector; none without a selector."""
         return self._pods.selected(service.metadata.namespace, effective_selector(service))
 
     def most_pods_of(self, service: Service) -> int:
-        """As many Pods as the Service selects, or more, without a look at them."""
+        """An upper bound of the number of Pods that the Service selects, without comparing labels."""
         return len(self._pods.with_rarest_label(service.metadata.namespace, effective_selector(service)))
 
     def slices_of(self, service: Service) -> tuple[EndpointSlice, ...]:
-        """The EndpointSlices that name the Service, whichever controller manages them."""
+        """The EndpointSlices of the Service, of all controllers."""
         return self._slices.get((service.metadata.namespace, service.metadata.name), ())
 
     def only(self, services: Iterable[Service]) -> "Snapshot":
-        """What decisions about some of its Services need: their Pods and EndpointSlices, and all Nodes and their
+        """The objects that decisions about these Services need: their Pods and EndpointSlices, and all Nodes with their
         proxies.
         """
         services = tuple(services)
-        pods = {id(pod) for service in services for pod in self.pods_of(service)}
-        slices = {id(each) for service in services for each in self.slices_of(service)}
-        wanted = set(map(id, services))
+        wanted = {_key(service) for service in services}
+        pods = {_key(pod) for service in services for pod in self.pods_of(service)}
+        slices = {_key(slice_) for service in services for slice_ in self.slices_of(service)}
         return Snapshot(
-            services=tuple(each for each in self.services if id(each) in wanted),
+            services=tuple(service for service in self.services if _key(service) in wanted),
             nodes=self.nodes,
-            pods=tuple(each for each in self.pods if id(each) in pods or isinstance(each, ProxyPod)),
-            slices=tuple(each for each in self.slices if id(each) in slices),
+            pods=tuple(pod for pod in self.pods if _key(pod) in pods or isinstance(pod, ProxyPod)),
+            slices=tuple(slice_ for slice_ in self.slices if _key(slice_) in slices),
             daemon_sets=self.daemon_sets,
             config_maps=self.config_maps,
             unread_proxy_objects=self.unread_proxy_objects,
@@ -170,21 +171,21 @@ class Snapshot:
         )
 
     def _around(self, services: Iterable[Service]) -> Iterator[WorkloadObject]:
-        """Workload objects in the namespaces of some Services, volumes, which are in none, and all Leases."""
-        namespaces = {each.metadata.namespace for each in services}
-        for each in self.workload_objects:
-            if isinstance(each, PersistentVolume | Lease) or each.metadata.namespace in namespaces:
-                yield each
+        """Workload objects in the namespaces of some Services, all volumes, and all Leases."""
+        namespaces = {service.metadata.namespace for service in services}
+        for obj in self.workload_objects:
+            if isinstance(obj, PersistentVolume | Lease) or obj.metadata.namespace in namespaces:
+                yield obj
 
     @cached_property
     def node_zones(self) -> Mapping[str, str | None]:
-        """Zone by name of the Node; None for a Node without a zone. An empty label is none."""
+        """Zone by name of the Node; None for a Node without a zone or with an empty label."""
         zones = {node.metadata.name: node_zone(node) for node in self.nodes}
         return MappingProxyType(zones)
 
     @cached_property
     def _pods(self) -> PodIndex:
-        # Pods have many labels, and Services ask for few.
+        # Pods have many labels, and Services select by few.
         keys = {key for service in self.services for key in effective_selector(service) or ()}
         return PodIndex(self.pods, keys=keys)
 
@@ -194,19 +195,23 @@ class Snapshot:
         for slice_ in self.slices:
             if service := (slice_.metadata.labels or {}).get(names.SERVICE_NAME_LABEL):
                 slices[slice_.metadata.namespace, service].append(slice_)
-        return {service: tuple(found) for service, found in slices.items()}
+        return {service: tuple(slices_of_service) for service, slices_of_service in slices.items()}
+
+
+def _key(obj: Service | Pod | EndpointSlice) -> ObjectKey:
+    return obj.metadata.namespace, obj.metadata.name
 
 
 def read_snapshot(paths: Sequence[str], *, stdin: BinaryIO | None) -> Snapshot:
     """All objects in files, directories and, for ``-``, standard input. Raises InputError.
 
-    Of an object that is given twice the later one counts, in the place of the first, with a warning.
+    The last one of duplicate objects wins, at the position of the first, with a warning.
     """
     builder, skipped, sources = _SnapshotBuilder(), Counter[str](), list[str]()
     with without_gc():
         for file in expand(paths):
             sources.append(STDIN_NAME if file == STDIN else file)
-            # No name is bound to the bytes: they are gone before the next file is read.
+            # Keep no reference to the bytes, so that they are freed before the next file.
             for obj in read_objects(sources[-1], load(file, stdin=stdin), skipped=skipped):
                 builder.add(obj, sources[-1])
     snapshot = builder.snapshot(skipped)
@@ -224,16 +229,15 @@ def read_cluster(
     workloads: bool = False,
     lease_name: str = CONTROLLER_LEASE,
 ) -> Snapshot:
-    """Every Node of a live cluster and what says which proxies run there, and the Services, Pods and EndpointSlices of
-    some namespaces, or with None of all.
+    """All Nodes of a live cluster with the objects of their proxies, and the Services, Pods and EndpointSlices of these
+    namespaces, or of all with None.
 
-    With ``workloads`` also those, their autoscalers, their volumes and the controller's Leases, as far as there is
-    permission.
+    ``workloads`` adds workloads, autoscalers, volumes and the controller's Leases, if permitted. Raises InputError.
 
-    Raises InputError. Each kind is as of one moment, but not of the same one. An object that cannot be decoded is left
-    out with a warning: one tenant's object must not keep everybody from an answer.
+    The lists of different kinds may be of different times. An object that cannot be decoded is skipped with a warning:
+    one tenant must not break the command for all.
     """
-    # Reading files needs no client, and does not wait for its libraries.
+    # Import the client only for a live cluster: it takes time.
     import asyncio
 
     from zoneward.client.api_errors import CallFailed
@@ -255,24 +259,20 @@ def read_cluster(
                 for namespace in (None,) if namespaces is None else namespaces:
                     scope = ListScope(namespace=namespace)
                     objects += await list_resources(transport, resources, scope, on_unreadable=unreadable.append)
-                    # Nodes are in no namespace: once is enough.
-                    resources = tuple(each for each in resources if each.namespaced)
-                found = await proxies
+                    # List Nodes once.
+                    resources = tuple(resource for resource in resources if resource.namespaced)
+                proxy_objects = await proxies
             finally:
                 proxies.cancel()
-                # Nothing may use the connections when they are closed.
+                # The task must end before the connections are closed.
                 await asyncio.wait((proxies,))
-            known = {(pod.metadata.namespace, pod.metadata.name) for pod in found.pods}
-            others = (
-                each
-                for each in objects
-                if not isinstance(each, Pod) or (each.metadata.namespace, each.metadata.name) not in known
-            )
+            known = {_key(pod) for pod in proxy_objects.pods}
+            others = (obj for obj in objects if not isinstance(obj, Pod) or _key(obj) not in known)
             snapshot = Snapshot.of(
-                (*others, *found.pods, *found.daemon_sets, *found.config_maps),
+                (*others, *proxy_objects.pods, *proxy_objects.daemon_sets, *proxy_objects.config_maps),
                 lists_pods=True,
                 warnings=map(skipped_message, unreadable),
-                unread_proxy_objects=found.unread,
+                unread_proxy_objects=proxy_objects.unread,
             )
             if not workloads:
                 return snapshot
@@ -288,40 +288,40 @@ def read_cluster(
 
 
 class _SnapshotBuilder:
-    """Objects by kind and name, each with its source: a file's name, or nothing."""
+    """Objects by kind and name, with the name of their file or an empty string."""
 
     def __init__(self) -> None:
-        self._things: dict[tuple[type[AnyObject], str, str], tuple[AnyObject, str]] = {}
+        self._objects: dict[tuple[type[AnyObject], str, str], tuple[AnyObject, str]] = {}
         self._warnings: list[str] = []
         self._repeated = 0
 
     def add(self, obj: AnyObject, source: str) -> None:
         namespace = "" if isinstance(obj, Node) else obj.metadata.namespace
         key = (type(obj), namespace, obj.metadata.name)
-        earlier = self._things.get(key)
+        earlier = self._objects.get(key)
         if earlier is not None:
             self._warn(obj, earlier[1], source)
-        # A key that is there already keeps its place.
-        self._things[key] = (obj, source)
+        # A duplicate keeps the position of the first.
+        self._objects[key] = (obj, source)
 
     def snapshot(
         self, skipped: Mapping[str, int], *, lists_pods: bool = False, more_warnings: Sequence[str] = ()
     ) -> Snapshot:
-        things = [obj for obj, _ in self._things.values()]
+        objects = [obj for obj, _ in self._objects.values()]
         warnings = list(self._warnings)
         if self._repeated > len(warnings):
-            warnings.append(f"{self._repeated - len(warnings)} more objects are given twice: the later ones count")
+            warnings.append(f"{self._repeated - len(warnings)} more objects are duplicates: the last ones win")
         warnings += more_warnings[:MAX_WARNINGS]
         if len(more_warnings) > MAX_WARNINGS:
-            warnings.append(f"left out, as they cannot be read: {len(more_warnings) - MAX_WARNINGS} more objects")
+            warnings.append(f"skipped {len(more_warnings) - MAX_WARNINGS} more objects that cannot be read")
         return Snapshot(
-            services=tuple(obj for obj in things if isinstance(obj, Service)),
-            nodes=tuple(obj for obj in things if isinstance(obj, Node)),
-            pods=tuple(obj for obj in things if isinstance(obj, Pod)),
-            slices=tuple(obj for obj in things if isinstance(obj, EndpointSlice)),
-            daemon_sets=tuple(obj for obj in things if isinstance(obj, DaemonSet)),
-            config_maps=tuple(obj for obj in things if isinstance(obj, ConfigMap)),
-            workload_objects=tuple(obj for obj in things if isinstance(obj, WorkloadObject)),
+            services=tuple(obj for obj in objects if isinstance(obj, Service)),
+            nodes=tuple(obj for obj in objects if isinstance(obj, Node)),
+            pods=tuple(obj for obj in objects if isinstance(obj, Pod)),
+            slices=tuple(obj for obj in objects if isinstance(obj, EndpointSlice)),
+            daemon_sets=tuple(obj for obj in objects if isinstance(obj, DaemonSet)),
+            config_maps=tuple(obj for obj in objects if isinstance(obj, ConfigMap)),
+            workload_objects=tuple(obj for obj in objects if isinstance(obj, WorkloadObject)),
             skipped=MappingProxyType(dict(skipped)),
             warnings=tuple(warnings),
             lists_pods=lists_pods,
@@ -332,7 +332,7 @@ class _SnapshotBuilder:
         if len(self._warnings) == MAX_WARNINGS:
             return
         if earlier != later:
-            where = f", in {earlier} and in {later}: the one in {later} counts"
+            where = f", in {earlier} and in {later}: the one in {later} wins"
         else:
-            where = f" in {later}: the later one counts" if later else ": the later one counts"
-        self._warnings.append(f"{object_title(obj)} is given twice{where}")
+            where = f" in {later}: the last one wins" if later else ": the last one wins"
+        self._warnings.append(f"{object_title(obj)} is a duplicate{where}")

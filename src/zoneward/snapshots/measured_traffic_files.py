@@ -1,4 +1,4 @@
-"""Reads what ``--measured`` names: files, directories, standard input, and addresses of proxies (``http://...``)."""
+"""Reads the sources of ``--measured``: files, directories, standard input, and URLs of proxies (``http://...``)."""
 
 from collections.abc import Iterator, Sequence
 from typing import BinaryIO, Final
@@ -16,24 +16,24 @@ _TIME_LIMIT: Final = 10.0
 _LIST_KINDS: Final = ("List", f"{KIND}List")
 
 
-def read_measured(places: Sequence[str], *, stdin: BinaryIO | None) -> tuple[MeasuredTraffic, ...]:
+def read_measured(sources: Sequence[str], *, stdin: BinaryIO | None) -> tuple[MeasuredTraffic, ...]:
     """All documents, in the order given; at least one. Raises InputError."""
-    found = tuple(document for place in places for document in _read(place, stdin))
-    if not found:
-        raise InputError(", ".join(map(without_password, places)), f"expected a document of kind {KIND}, got none")
-    return found
+    documents = tuple(document for source in sources for document in _read(source, stdin))
+    if not documents:
+        raise InputError(", ".join(map(without_password, sources)), f"expected a document of kind {KIND}, got none")
+    return documents
 
 
-def _read(place: str, stdin: BinaryIO | None) -> Iterator[MeasuredTraffic]:
-    if place.startswith(("http://", "https://")):
-        yield from read_measured_traffic(without_password(place), _fetch(place))
+def _read(source: str, stdin: BinaryIO | None) -> Iterator[MeasuredTraffic]:
+    if source.startswith(("http://", "https://")):
+        yield from read_measured_traffic(without_password(source), _fetch(source))
         return
-    for file in expand([place]):
+    for file in expand([source]):
         yield from read_measured_traffic(STDIN_NAME if file == STDIN else file, load(file, stdin=stdin))
 
 
 def _fetch(url: str) -> bytes:
-    # Files are the rule, and these take longer to import than to read most files.
+    # Import only for URLs: it takes longer than reading most files.
     from http.client import HTTPException
     from urllib.error import HTTPError
     from urllib.request import urlopen
@@ -64,18 +64,18 @@ _DOCUMENT: Final = msgspec.json.Decoder(MeasuredTraffic)
 
 
 def read_measured_traffic(source: str, data: bytes | bytearray) -> Iterator[MeasuredTraffic]:
-    """The documents in the data: JSON, one or a List of them, or one on each line; gzipped or not. Raises InputError.
+    """The documents in JSON data: one, a List, or one per line; gzipped or not. Raises InputError.
 
-    ``source`` is what errors call the data.
+    ``source`` names the data in errors.
     """
     text = bytes(decode_text(source, data)).strip()
     if not text:
         raise InputError(source, f"expected a document of kind {KIND}, got nothing")
     first, _, others = text.partition(b"\n")
     if others and _is_json(first):
-        for number, line in enumerate(text.splitlines(), start=1):
+        for line_number, line in enumerate(text.splitlines(), start=1):
             if line.strip():
-                yield from _iter_documents(source, f"line {number}", line)
+                yield from _iter_documents(source, f"line {line_number}", line)
     else:
         yield from _iter_documents(source, "", text)
 
@@ -88,18 +88,18 @@ def _is_json(text: bytes) -> bool:
     return True
 
 
-def _iter_documents(source: str, place: str, text: bytes | msgspec.Raw) -> Iterator[MeasuredTraffic]:
+def _iter_documents(source: str, path: str, text: bytes | msgspec.Raw) -> Iterator[MeasuredTraffic]:
     try:
         head = _HEAD.decode(text)
         if head.kind in _LIST_KINDS:
-            for number, item in enumerate(head.items or ()):
-                yield from _iter_documents(source, f"{place} items[{number}]".strip(), item)
+            for index, item in enumerate(head.items or ()):
+                yield from _iter_documents(source, f"{path} items[{index}]".strip(), item)
             return
         if head.kind != KIND:
-            raise InputError(source, place, "kind", f"expected {KIND}, got {head.kind or 'none'}")
+            raise InputError(source, path, "kind", f"expected {KIND}, got {head.kind or 'none'}")
         yield _DOCUMENT.decode(text)
     except DECODE_ERRORS as error:
         problem = str(error)
         raise InputError(
-            source, place, f"expected a document of kind {KIND}, got {problem[:1].lower()}{problem[1:]}"
+            source, path, f"expected a document of kind {KIND}, got {problem[:1].lower()}{problem[1:]}"
         ) from None

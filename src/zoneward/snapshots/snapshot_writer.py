@@ -1,9 +1,8 @@
-"""Writes a snapshot as a v1 ``List``, as ``kubectl get -o json`` and ``-o yaml`` print one.
+"""Writes a snapshot as a v1 ``List``, as ``kubectl get -o json`` and ``-o yaml`` print it.
 
-Reading it gives the same snapshot: it has the kinds and fields that Zoneward reads, and no others.
-
-Memory does not grow with the number of objects. The YAML is our own: for a pod of 5.8 kB PyYAML's C dumper takes
-1.2 ms, the little that objects of an API server need a fifth of that (0.26 ms; JSON 0.05 ms; making the pod included).
+Reading it gives the same snapshot: it has only the kinds and fields that Zoneward reads. Memory does not grow with the
+number of objects. The YAML writer knows only what objects of an API server need: for a Pod of 5.8 kB it takes 0.26 ms,
+PyYAML's C dumper 1.2 ms.
 """
 
 import json
@@ -43,7 +42,7 @@ _PLAIN: Final = re.compile(
     re.VERBOSE,
 )
 _NUMBER_TO_OTHERS: Final = re.compile(r"[-+]?(?:\.[0-9_]+|[0-9][0-9_]*(?:\.[0-9_]*)?)(?:[eE][-+]?[0-9]+)?|0o[0-7_]+")
-"""Numbers to Go, which kubectl is written in, but not to PyYAML: 1e3, 0o17."""
+"""Numbers to Go, and so to kubectl, but not to PyYAML: 1e3, 0o17."""
 _BOOL_TO_OTHERS: Final = frozenset("yYnN")
 _ASTRAL: Final = re.compile(r"\\u(d[89ab][0-9a-f]{2})\\u(d[c-f][0-9a-f]{2})")
 
@@ -53,25 +52,24 @@ _HEADS: Final[dict[type[AnyObject], dict[str, str]]] = {
     for (version, kind), struct in (*KINDS.items(), *PROXY_OBJECT_KINDS.items(), *WORKLOAD_KINDS.items())
 }
 _NO_POD: Final = Pod(metadata=PodMeta(name="no-pods", namespace="default"), status=PodStatus(phase="Succeeded"))
-"""Stands in a file for the knowledge that there are no Pods: without one, endpoints would be taken from the slices. It
-is finished and has no labels, so that no Service has it.
-"""
+"""Records in a file that the cluster has no Pods; otherwise endpoints would come from the slices. It has ended and has
+no labels, so that no Service selects it."""
 
 
 class ByteStream(Protocol):
-    """Takes bytes: a file opened for them, ``sys.stdout.buffer``, a compressor."""
+    """A binary file, ``sys.stdout.buffer``, or a compressor."""
 
     def write(self, data: bytes, /) -> object: ...
 
 
 def write_snapshot(snapshot: Snapshot, stream: ByteStream, *, form: SnapshotFormat = "json") -> None:
-    """Write all objects, each kind in the order in which its objects were given."""
+    """Write all objects in their order, kind by kind."""
     write = write_yaml if form == "yaml" else write_json
     write(iter_documents(snapshot), stream)
 
 
 def iter_documents(snapshot: Snapshot) -> Iterator[dict[str, Any]]:
-    """All objects as documents, one at a time: many do not take more memory than one."""
+    """All objects as documents, one at a time to save memory."""
     says_none = snapshot.has_pods and len(snapshot.proxy_pods) == len(snapshot.pods)
     kinds: tuple[tuple[type[Object | ProxyObject], tuple[Object | ProxyObject, ...]], ...] = (
         (Service, snapshot.services),
@@ -81,52 +79,50 @@ def iter_documents(snapshot: Snapshot) -> Iterator[dict[str, Any]]:
         (DaemonSet, snapshot.daemon_sets),
         (ConfigMap, snapshot.config_maps),
     )
-    for struct, things in kinds:
-        for obj in things:
+    for struct, objects in kinds:
+        for obj in objects:
             document = _HEADS[struct] | msgspec.to_builtins(obj)
             if isinstance(obj, Pod | Node):
-                # Those of a live cluster know their version, and Pods some times, which no file is read for.
+                # Only objects of a live cluster have these.
                 document["metadata"].pop("resourceVersion", None)
                 document.get("status", {}).pop(READY_SINCE, None)
             yield document
-    for each in snapshot.workload_objects:
-        yield _HEADS[type(each)] | msgspec.to_builtins(each)
+    for workload in snapshot.workload_objects:
+        yield _HEADS[type(workload)] | msgspec.to_builtins(workload)
 
 
 # --- lists ------------------------------------------------------------------------------------------------------------
 
 
 def write_json(objects: Iterable[dict[str, Any]], stream: ByteStream) -> None:
-    """A List as JSON, compact, with one object on each line."""
+    """A List as compact JSON, one object per line."""
     encode = msgspec.json.Encoder(order="sorted").encode
     stream.write(b'{"apiVersion":"v1","items":[')
     separator = b"\n"
-    for each in objects:
-        stream.write(separator + escape_json(encode(each)))
+    for document in objects:
+        stream.write(separator + escape_json(encode(document)))
         separator = b",\n"
     stream.write(b'\n],"kind":"List","metadata":{"resourceVersion":""}}\n')
 
 
 def write_yaml(objects: Iterable[dict[str, Any]], stream: ByteStream) -> None:
-    """A List as YAML, in blocks, with items at column 0.
+    """A List as block YAML, with items at column 0.
 
-    Text that YAML would read as something else is quoted, also where only YAML 1.1 or only Go would.
+    Text is quoted if YAML 1.1, YAML 1.2 or Go would read it as another type.
     """
     stream.write(b"apiVersion: v1\nitems:")
     is_empty = True
-    for each in objects:
+    for document in objects:
         lines: list[str] = ["\n"] if is_empty else []
         is_empty = False
-        _write_block([each], "", "", lines)
+        _write_block([document], "", "", lines)
         stream.write("".join(lines).encode())
     stream.write(b" []\n" if is_empty else b"")
     stream.write(b'kind: List\nmetadata:\n  resourceVersion: ""\n')
 
 
 def _write_block(value: Any, first: str, rest: str, lines: list[str]) -> None:
-    """Appends the lines of a mapping, list or tuple, not empty: the first starts with ``first``, the others with
-    ``rest``.
-    """
+    """Append the lines of a non-empty mapping, list or tuple: ``first`` starts the first line, ``rest`` the others."""
     deeper = rest + "  "
     if isinstance(value, list | tuple):
         for item in value:
@@ -144,7 +140,7 @@ def _write_block(value: Any, first: str, rest: str, lines: list[str]) -> None:
             lines.append(f"{first}{_text(key)}:\n")
             _write_block(item, deeper, deeper, lines)
         elif item and isinstance(item, list | tuple):
-            # A list stands in the column of its key: its dashes are indentation enough.
+            # The dashes of a list are in the column of its key.
             lines.append(f"{first}{_text(key)}:\n")
             _write_block(item, rest, rest, lines)
         else:
@@ -153,7 +149,7 @@ def _write_block(value: Any, first: str, rest: str, lines: list[str]) -> None:
 
 
 def _scalar(value: Any) -> str:
-    # Numbers, booleans, null and what is empty look the same in JSON.
+    # YAML writes numbers, booleans, null and empty containers as JSON does.
     return _text(value) if isinstance(value, str) else json.dumps(value)
 
 
@@ -167,7 +163,7 @@ def _text(text: str) -> str:
 
 
 def _needs_quotes(text: str) -> bool:
-    """Whether someone reads this as a number, a boolean, null or a time when it stands without quotes."""
+    """Whether a parser reads this text as a number, a boolean, null or a time without quotes."""
     by_first_letter = yaml.SafeLoader.yaml_implicit_resolvers
     return (
         any(pattern.match(text) for _, pattern in by_first_letter.get(text[0], ()))
@@ -177,5 +173,5 @@ def _needs_quotes(text: str) -> bool:
 
 
 def _join_surrogates(pair: re.Match[str]) -> str:
-    """One escape of YAML for the two that JSON needs for a character outside the basic plane."""
+    """One YAML escape in place of the surrogate pair of JSON."""
     return f"\\U{ord(bytes.fromhex(pair[1] + pair[2]).decode('utf-16-be')):08x}"
