@@ -1,1 +1,1 @@
-"""An API server in memory, for those without a cluster, for the demonstration and for tests. Stands on `kube` alone."""
+"""An API server in memory: for people without a cluster, for the demo, and for tests. It imports only `kube`."""

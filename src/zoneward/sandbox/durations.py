@@ -1,4 +1,4 @@
-"""Times as people write them: ``90s``, ``1m30s``, ``250ms``, and from one to another: ``5s-15s``."""
+"""Parses durations such as ``90s``, ``1m30s`` and ``250ms``, and ranges such as ``5s-15s``."""
 
 import re
 from random import Random
@@ -10,7 +10,7 @@ _WHOLE: Final = re.compile(rf"(?:{_PART.pattern})+", re.ASCII)
 
 
 class Span(NamedTuple):
-    """Seconds, at least and at most."""
+    """A range in seconds."""
 
     least: float
     most: float
@@ -20,7 +20,7 @@ class Span(NamedTuple):
 
 
 def parse_duration(text: str) -> float:
-    """Seconds. Raises ValueError, saying what was expected; ``0`` needs no unit."""
+    """Seconds; ``0`` needs no unit. Raises ValueError with what was expected."""
     if text == "0":
         return 0.0
     if not _WHOLE.fullmatch(text):
@@ -29,7 +29,7 @@ def parse_duration(text: str) -> float:
 
 
 def parse_span(text: str) -> Span:
-    """One time, or the least and the most. Raises ValueError, saying what was expected."""
+    """A duration or a range. Raises ValueError with what was expected."""
     least, dash, most = text.partition("-")
     try:
         span = Span(parse_duration(least), parse_duration(most if dash else least))
@@ -41,7 +41,7 @@ def parse_span(text: str) -> Span:
 
 
 def written(seconds: float) -> str:
-    """``1m30s``, ``2h``, ``0.25s``: as short as it can be, to hundredths of a second."""
+    """``1m30s``, ``2h``, ``0.25s``: the shortest form, to hundredths of a second."""
     rest, text = round(seconds, 2), ""
     for unit in "dhm":
         count, rest = divmod(rest, _UNITS[unit])

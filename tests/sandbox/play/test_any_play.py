@@ -47,7 +47,7 @@ actions: st.SearchStrategy[dict[str, Any]] = st.one_of(
     st.fixed_dictionaries({"add_nodes": st.sampled_from(nodes(1, 1, 1, pods=5))}),
     st.builds(lambda nodes_, duration: {"drain": Drain(**nodes_, duration=duration)}, which, lasting),
     st.builds(lambda nodes_: {"remove_nodes": NodeSelection(**nodes_)}, which),
-    st.builds(lambda path: {"autoscale": Autoscale(workload=path, points=curve, each=4, noise="30%")}, workloads),
+    st.builds(lambda path: {"autoscale": Autoscale(workload=path, points=curve, interval=4, noise="30%")}, workloads),
 )
 steps = st.builds(lambda at, action: Step(at=at, **action), st.integers(0, 60).map(float), actions)
 

@@ -133,7 +133,7 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
     ),
     (
         {"workloads": [{"name": "cart"}, {"name": "cart"}]},
-        "workloads[1].name: expected a name of its own in its namespace, got 'cart'",
+        "workloads[1].name: expected a unique name in its namespace, got 'cart'",
     ),
     (
         {"workloads": [{"name": "cart", "startup": "9s-5s"}]},

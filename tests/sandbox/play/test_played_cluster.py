@@ -80,7 +80,7 @@ def test_a_namespace_and_the_service_that_a_workload_asks_for_are_created_first(
     assert isinstance(made, Create)
     assert isinstance(node, Create)
     assert [namespace.key, made.key, node.key[0]] == [("Namespace", "", "shop"), ("Service", "shop", "cart"), "Node"]
-    assert made.place == "workloads[0].service"
+    assert made.path == "workloads[0].service"
     assert made.obj["metadata"]["annotations"] == {"a": "b"}
     assert made.obj["spec"]["trafficDistribution"] == "PreferSameZone"
     assert made.obj["spec"]["selector"] == {"app": "cart"}
@@ -153,9 +153,9 @@ def test_scaling_down_takes_pods_that_share_a_node_first() -> None:
 
 def test_an_autoscaled_workload_follows_its_points_or_its_wave() -> None:
     points = tuple(CurvePoint(at=at, replicas=count) for at, count in ((0, 2), (100, 12), (200, 12), (300, 4)))
-    play = a_play({"autoscale": Autoscale(workload=CART, each=10, points=points)})
+    play = a_play({"autoscale": Autoscale(workload=CART, interval=10, points=points)})
     assert [len(played(play, until=29 + at).pods()) for at in (0, 50, 100, 200, 250, 400)] == [2, 7, 12, 12, 8, 4]
-    play = a_play({"autoscale": Autoscale(workload=CART, each=10, wave=Wave(low=2, high=10, period=100))})
+    play = a_play({"autoscale": Autoscale(workload=CART, interval=10, wave=Wave(low=2, high=10, period=100))})
     assert [len(played(play, until=25 + at).pods()) for at in (0, 30, 50, 100, 150)] == [2, 7, 10, 2, 10]
     curve = play.steps[0].autoscale
     assert len(played(a_play({"autoscale": curve}, scale(3)), until=200).pods()) == 3, "scaling ends it"
@@ -164,7 +164,7 @@ def test_an_autoscaled_workload_follows_its_points_or_its_wave() -> None:
 def test_noise_moves_replicas_by_no_more_than_its_part() -> None:
     wave = Wave(low=20, high=20, period=100)
     counts, world = set(), World()
-    play = a_play({"autoscale": Autoscale(workload=CART, each=1, noise="20%", wave=wave)})
+    play = a_play({"autoscale": Autoscale(workload=CART, interval=1, noise="20%", wave=wave)})
     for now, actions in moments(cluster_of(play), until=220):
         world.take(actions)
         if now > 20:

@@ -1,4 +1,4 @@
-"""A play on a server: its actions are done as they are due, and what others change is taken as it is."""
+"""Runs a play on a server: performs its actions when they are due, and follows changes of other clients."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -16,12 +16,12 @@ from zoneward.sandbox.server.schema import type_of
 from zoneward.sandbox.server.status_errors import StatusError
 
 POLL_SECONDS: Final = 1.0
-"""Seconds (of the day, not of the play) between looks at what others did."""
+"""Seconds of real time between two checks for changes of other clients."""
 _BATCH: Final = 50
-"""Actions, or objects looked at, until others may go on: a few milliseconds."""
+"""Actions or objects between two switches to other tasks: a few milliseconds."""
 _SHORTEST: Final = 0.001
-"""Seconds. Actions due within them are done at once: a clock may not resolve shorter times."""
-_OBJECTS_A_LOOK: Final = 500
+"""Shortest sleep in seconds: a clock may not resolve shorter times."""
+_OBJECTS_PER_CHECK: Final = 500
 
 
 async def play(
@@ -34,9 +34,9 @@ async def play(
     until: float | None = None,
     source: str = "play",
 ) -> None:
-    """Play until cancelled, or until a time of the play: also after the last step, pods that go are replaced.
+    """Play until cancelled, or until a time of the play. Deleted pods are replaced also after the last step.
 
-    ``on_line`` gets a line for each step. Raises InputError where the server refuses what stands in the play's file,
+    ``on_line`` gets a line for each step. Raises InputError if the server refuses an object in the play's file,
     ``source``.
     """
     start = clock()
@@ -45,9 +45,9 @@ async def play(
     runner = _ActionRunner(LocalClient(registry), kinds, cluster, on_line, source)
     polled, now = start, 0.0
     while True:
-        for number, action in enumerate(cluster.timeline.run(now)):
+        for index, action in enumerate(cluster.timeline.run(now)):
             runner.run_action(action)
-            if number % _BATCH == _BATCH - 1:
+            if index % _BATCH == _BATCH - 1:
                 await sleep(0)
         if until is not None and now >= until:
             return
@@ -56,8 +56,8 @@ async def play(
         time = clock()
         if (time - polled).total_seconds() >= POLL_SECONDS:
             polled = time
-            await runner.look(sleep)
-        # A clock that is set back makes the play wait.
+            await runner.check_objects(sleep)
+        # If the clock is set back, the play waits.
         now = max(now, (time - start).total_seconds() * play.speed)
         if until is not None:
             now = min(now, until)
@@ -91,14 +91,14 @@ class _ActionRunner:
         except StatusError as refusal:
             self._refused(action, refusal)
 
-    async def look(self, sleep: Callable[[float], Awaitable[None]]) -> None:
-        """At a part of the objects, where they are many: the next part the next time."""
+    async def check_objects(self, sleep: Callable[[float], Awaitable[None]]) -> None:
+        """Check the next part of the objects for changes of other clients."""
         watched = self.cluster.watched()
         begin = self._polled_until if self._polled_until < len(watched) else 0
-        self._polled_until = begin + _OBJECTS_A_LOOK
-        for number, key in enumerate(watched[begin : self._polled_until]):
+        self._polled_until = begin + _OBJECTS_PER_CHECK
+        for index, key in enumerate(watched[begin : self._polled_until]):
             self.cluster.observe(key, self._found(key))
-            if number % _BATCH == _BATCH - 1:
+            if index % _BATCH == _BATCH - 1:
                 await sleep(0)
 
     def _found(self, key: Key) -> Object | None:
@@ -116,10 +116,10 @@ class _ActionRunner:
         if isinstance(action, Create):
             if refusal.reason == "AlreadyExists" and kind != "Pod":
                 return
-            if action.place:
-                raise InputError(self.source, action.place, refusal.message)
+            if action.path:
+                raise InputError(self.source, action.path, refusal.message)
             self.cluster.refused(action.key)
-        # The same problem of every pod of a workload is reported once.
+        # Report the same problem of all pods of a workload once.
         problem = refusal.message.partition("\n")[0]
         if problem.replace(name, "") not in self._reported:
             self._reported.add(problem.replace(name, ""))

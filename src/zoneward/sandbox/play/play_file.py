@@ -1,4 +1,4 @@
-"""A play's file, ``kind: Play``: its fields, as values, and how it is read. docs/plays.md describes every field."""
+"""Reads a play's file, ``kind: Play``. docs/plays.md describes all fields."""
 
 import re
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     MilliCpu = int
     SpanText = str
 else:
-    # `_parse` makes these for msgspec. An interval is above 0.
+    # `_parse` creates these for msgspec. An interval is above 0.
     Seconds, Interval = type("Seconds", (float,), {}), type("Interval", (float,), {})
     MilliCpu, SpanText = type("MilliCpu", (int,), {}), type("SpanText", (str,), {})
 _Name = Annotated[str, Meta(pattern="^[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?$")]
@@ -35,7 +35,7 @@ _Percent = Annotated[str, Meta(pattern="^[0-9]{1,3}%$")]
 
 
 def _parse(type_: Any, value: object) -> Any:
-    """For msgspec, which adds the place to a ValueError. A bare number is seconds."""
+    """Decoder hook of msgspec, which adds the path to a ValueError. A bare number is seconds."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     text = f"{value:f}s" if is_number else value if isinstance(value, str) else ""
     try:
@@ -60,7 +60,7 @@ class _Fields(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, ren
 
 
 class NodeGroup(_Fields, frozen=True, kw_only=True):
-    """Equal nodes of one zone, called ``<name>-1`` and so on."""
+    """Equal nodes of one zone: ``<name>-1`` and so on."""
 
     zone: _Zone
     name: _Name = ""
@@ -95,14 +95,14 @@ class RollingUpdate(_Fields, frozen=True, kw_only=True):
 
 
 class WorkloadService(_Fields, frozen=True, kw_only=True):
-    """In front of a workload, with its name."""
+    """The Service of a workload, with the same name."""
 
     annotations: dict[str, str] = field(default_factory=dict)
     traffic_distribution: str = ""
 
 
 class Workload(_Fields, frozen=True, kw_only=True):
-    """Equal pods, held at a number: a Deployment, but the sandbox serves no such kind."""
+    """A number of equal pods, like a Deployment, a kind that the sandbox does not serve."""
 
     name: _Name
     namespace: _Name = "default"
@@ -112,7 +112,7 @@ class Workload(_Fields, frozen=True, kw_only=True):
     spread: Annotated[str, Meta(pattern="^(even|random)$")] = "even"
     rollout: RollingUpdate = RollingUpdate()
     startup: SpanText = "5s-10s"
-    """From a pod's node until it is ready."""
+    """From the creation of a pod until it is ready."""
     termination: SpanText = "2s-5s"
     """From the deletion until it is gone."""
     service: WorkloadService | None = None
@@ -123,7 +123,7 @@ class Workload(_Fields, frozen=True, kw_only=True):
 
 
 class NodeSelection(_Fields, frozen=True, kw_only=True):
-    """Nodes: by name, or of a zone, all of them or ``count``, the newest first."""
+    """Nodes by name, or of a zone: all of them, or the ``count`` newest."""
 
     zone: _Zone | None = None
     count: Annotated[int, Meta(ge=1)] | None = None
@@ -140,14 +140,14 @@ class NodeSelection(_Fields, frozen=True, kw_only=True):
 
 
 class Scale(_Fields, frozen=True, kw_only=True):
-    """Ends autoscaling of the workload."""
+    """Set the replicas of a workload, and end its autoscaling."""
 
     workload: str
     replicas: _Replicas
 
 
 class RollOut(_Fields, frozen=True, kw_only=True):
-    """Every pod is replaced, a few at a time."""
+    """Replace all pods, a few at a time."""
 
     workload: str
 
@@ -158,7 +158,7 @@ class CurvePoint(_Fields, frozen=True, kw_only=True):
 
 
 class Wave(_Fields, frozen=True, kw_only=True):
-    """A sine that begins at ``low``."""
+    """A sine wave that starts at ``low``."""
 
     low: _Replicas
     high: _Replicas
@@ -166,14 +166,14 @@ class Wave(_Fields, frozen=True, kw_only=True):
 
 
 class Autoscale(_Fields, frozen=True, kw_only=True):
-    """Replicas follow a curve from the step on: straight lines between points, or a wave without an end."""
+    """Replicas follow a curve from the step on: straight lines between points, or an endless wave."""
 
     workload: str
     points: tuple[CurvePoint, ...] = ()
     wave: Wave | None = None
     noise: _Percent = "0%"
-    """Up to this part more or less."""
-    each: Interval = 30.0
+    """Maximum random deviation."""
+    interval: Interval = field(name="each", default=30.0)
 
     def __post_init__(self) -> None:
         if bool(self.points) == (self.wave is not None):
@@ -183,7 +183,7 @@ class Autoscale(_Fields, frozen=True, kw_only=True):
 
 
 class Flap(_Fields, frozen=True, kw_only=True):
-    """Some ready pods are ready for half a period and not for the other half."""
+    """Some ready pods alternate between unready and ready, for half a period each."""
 
     workload: str
     pods: Annotated[int, Meta(ge=1)] = 1
@@ -192,32 +192,32 @@ class Flap(_Fields, frozen=True, kw_only=True):
 
 
 class Outage(NodeSelection, frozen=True, kw_only=True):
-    """Nodes fall silent."""
+    """The kubelets of nodes stop."""
 
     duration: Interval | None = field(name="for", default=None)
-    """None: for good."""
+    """None: without an end."""
     noticed_after: Seconds = 40.0
-    """Until the Node is ``Unknown`` and its pods are not ready (kube-controller-manager's grace period)."""
+    """Seconds until the Node is ``Unknown`` and its pods are not ready (grace period of kube-controller-manager)."""
     evicted_after: Seconds = 300.0
-    """From then until the pods are deleted, and so replaced (a pod's ``tolerationSeconds``)."""
+    """Seconds from then until the pods are deleted and replaced (``tolerationSeconds`` of a pod)."""
 
 
 class Drain(NodeSelection, frozen=True, kw_only=True):
-    """Nodes are cordoned, and their pods are deleted."""
+    """Cordon nodes and delete their pods."""
 
     duration: Interval | None = field(name="for", default=None)
-    """Until they are uncordoned; None: never."""
+    """Seconds until they are uncordoned; None: never."""
 
 
 StepAction = Scale | RollOut | Autoscale | Flap | Outage | Drain | NodeGroup | NodeSelection
 
 
 class Step(_Fields, frozen=True, kw_only=True):
-    """One of the actions, at a time."""
+    """An action at a time of the play."""
 
     at: Seconds
     every: Interval | None = None
-    """Again and again, this long after."""
+    """Repeat after this time."""
     scale: Scale | None = None
     rollout: RollOut | None = None
     autoscale: Autoscale | None = None
@@ -229,13 +229,14 @@ class Step(_Fields, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         names = [name for name in self.__struct_fields__ if name not in ("at", "every")]
-        if len(found := [name for name in names if getattr(self, name) is not None]) != 1:
-            raise ValueError(f"expected one action, got {' and '.join(found) or 'none'}")
+        if len(actions := [name for name in names if getattr(self, name) is not None]) != 1:
+            raise ValueError(f"expected one action, got {' and '.join(actions) or 'none'}")
 
     @property
     def action(self) -> StepAction:
         nodes = (self.outage, self.drain, self.add_nodes, self.remove_nodes)
-        return next(each for each in (self.scale, self.rollout, self.autoscale, self.flap, *nodes) if each is not None)
+        actions = (self.scale, self.rollout, self.autoscale, self.flap, *nodes)
+        return next(action for action in actions if action is not None)
 
 
 class Play(_Fields, frozen=True, kw_only=True):
@@ -243,7 +244,7 @@ class Play(_Fields, frozen=True, kw_only=True):
     kind: Annotated[str, Meta(pattern="^Play$")]
     seed: Annotated[int, Meta(ge=0)] = 1
     speed: Annotated[float, Meta(gt=0, le=100_000)] = 1
-    """Seconds of the play in a second."""
+    """Seconds of the play per second."""
     nodes: tuple[NodeGroup, ...] = ()
     workloads: tuple[Workload, ...] = ()
     steps: tuple[Step, ...] = ()
@@ -253,14 +254,14 @@ class Play(_Fields, frozen=True, kw_only=True):
 
 
 def read_play(file: str) -> Play:
-    """Raises InputError with the file, the field, what was expected and what was found."""
+    """Raises InputError with the file, the field, what was expected, and the value."""
     from zoneward.kube.yaml_documents import read_document
 
     return _play(file, read_document(file, what="play", most=1))
 
 
 def play_from(source: str, data: bytes) -> Play:
-    """A play from YAML; ``source`` is what errors call it. Raises InputError."""
+    """A play from YAML; ``source`` names it in errors. Raises InputError."""
     from zoneward.kube.yaml_documents import one_document
 
     return _play(source, one_document(source, data))
@@ -270,34 +271,34 @@ def _play(source: str, document: object) -> Play:
     try:
         play = msgspec.convert(document, Play, dec_hook=_parse)
     except msgspec.ValidationError as error:
-        problem, _, place = str(error).replace("`", "").partition(" - at $")
-        raise InputError(source, place.removeprefix("."), problem[0].lower() + problem[1:]) from None
-    for place, expected, got in _problems(play):
-        raise InputError(source, place, f"expected {expected}, got {got}")
+        problem, _, path = str(error).replace("`", "").partition(" - at $")
+        raise InputError(source, path.removeprefix("."), problem[0].lower() + problem[1:]) from None
+    for path, expected, got in _problems(play):
+        raise InputError(source, path, f"expected {expected}, got {got}")
     return play
 
 
 def _problems(play: Play) -> Iterator[tuple[str, str, str]]:
-    """What is wrong between parts of a play: the place, what was expected and what was found."""
+    """Errors across fields of a play: the path, what was expected, and the value."""
     groups = [*play.nodes, *(step.add_nodes for step in play.steps if step.add_nodes is not None)]
     zones, stems = {group.zone for group in groups}, {group.prefix for group in groups}
     if (count := sum(group.count for group in play.nodes)) > MAX_NODES:
         yield "nodes", f"no more than {MAX_NODES} in all", str(count)
     paths = set[str]()
-    for number, workload in enumerate(play.workloads):
+    for index, workload in enumerate(play.workloads):
         if workload.path in paths:
-            yield f"workloads[{number}].name", "a name of its own in its namespace", show(workload.name)
+            yield f"workloads[{index}].name", "a unique name in its namespace", show(workload.name)
         paths.add(workload.path)
-    for number, step in enumerate(play.steps):
-        place, action = f"steps[{number}]", step.action
+    for index, step in enumerate(play.steps):
+        path, action = f"steps[{index}]", step.action
         if isinstance(action, Scale | RollOut | Autoscale | Flap) and action.workload not in paths:
-            yield place, _one_of("workloads", paths), show(action.workload)
+            yield path, _one_of("workloads", paths), show(action.workload)
         if isinstance(action, NodeSelection):
             if action.zone and action.zone not in zones:
-                yield place, _one_of("zones", zones), show(action.zone)
+                yield path, _one_of("zones", zones), show(action.zone)
             for name in action.nodes:
                 if name.rpartition("-")[0] not in stems:
-                    yield place, _one_of("nodes", {f"{stem}-1" for stem in stems}), show(name)
+                    yield path, _one_of("nodes", {f"{stem}-1" for stem in stems}), show(name)
 
 
 def _one_of(what: str, known: set[str]) -> str:

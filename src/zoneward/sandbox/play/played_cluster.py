@@ -1,4 +1,4 @@
-"""A played cluster: what to do at a time. No clock, no I/O; the same seed makes the same cluster."""
+"""The cluster of a play and its actions over time. No clock, no I/O; the same seed gives the same cluster."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -28,9 +28,9 @@ from zoneward.sandbox.play.workload_controller import WorkloadController
 
 
 class PlayedCluster:
-    """``start`` is the time of day when the play begins; all other times are seconds of the play since.
+    """``start`` is the real start time; all other times are seconds of the play.
 
-    The driver does the actions, and reports refusals and changes by other clients: `refused` and `observe`.
+    The driver performs the actions, and reports refusals and changes by other clients: `refused` and `observe`.
     """
 
     def __init__(self, play: Play, *, start: datetime) -> None:
@@ -38,25 +38,25 @@ class PlayedCluster:
         self.timeline = Timeline(Random(play.seed), start=start, speed=play.speed)
         self._nodes: dict[str, PlayedNode] = {}
         self._named: dict[str, int] = {}
-        """How many nodes there have been of each prefix."""
+        """The last number of a node by prefix."""
         self._workloads = WorkloadController(self.timeline, self._nodes, play.workloads)
         self.timeline.after(0, self._set_up)
 
-    # --- what others do -----------------------------------------------------------------------------------------------
+    # --- other clients ------------------------------------------------------------------------------------------------
 
     def watched(self) -> list[Key]:
         """The objects for `observe`."""
         return [*(node.key for node in self._nodes.values()), *self._workloads.pods]
 
     def observe(self, key: Key, obj: Object | None) -> None:
-        """An object as it is now; None: it does not exist."""
+        """Take the current state of an object; None if it does not exist."""
         if key in self._workloads.pods:
             self._observe_pod(self._workloads.pods[key], obj)
         elif key[0] == "Node" and key[2] in self._nodes:
             self._observe_node(self._nodes[key[2]], obj)
 
     def refused(self, key: Key) -> None:
-        """The server would not create the object."""
+        """The server refused to create the object."""
         if key in self._workloads.pods:
             self._workloads.refused(self._workloads.pods[key])
 
@@ -86,11 +86,11 @@ class PlayedCluster:
         for namespace in dict.fromkeys(workload.namespace for workload in self._play.workloads):
             obj = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
             self.timeline.do(Create(("Namespace", "", namespace), obj))
-        for number, workload in enumerate(self._play.workloads):
+        for index, workload in enumerate(self._play.workloads):
             if workload.service is not None:
-                place = f"workloads[{number}].service"
+                path = f"workloads[{index}].service"
                 key = ("Service", workload.namespace, workload.name)
-                self.timeline.do(Create(key, service_manifest(workload), place))
+                self.timeline.do(Create(key, service_manifest(workload), path))
         for group in self._play.nodes:
             self._add_nodes(group)
         for state in self._workloads.by_path.values():
@@ -142,12 +142,12 @@ class PlayedCluster:
     def _autoscale(self, curve: Autoscale) -> None:
         state = self._workloads.by_path[curve.workload]
         state.curve += 1
-        number, start = state.curve, self.timeline.now
+        curve_number, start = state.curve, self.timeline.now
         end = curve.points[-1].at if curve.points else None
 
         def follow() -> None:
             elapsed = self.timeline.now - start
-            if state.curve != number:
+            if state.curve != curve_number:
                 return
             replicas = replicas_at(curve, elapsed, self.timeline.chance)
             if replicas != state.replicas:
@@ -155,7 +155,7 @@ class PlayedCluster:
                 state.replicas = replicas
                 self._workloads.reconcile(state)
             if end is None or elapsed < end:
-                self.timeline.after(curve.each if end is None else min(curve.each, end - elapsed), follow)
+                self.timeline.after(curve.interval if end is None else min(curve.interval, end - elapsed), follow)
 
         follow()
 
@@ -189,18 +189,18 @@ class PlayedCluster:
         return here if which.count is None else here[::-1][: which.count]
 
     def _add_nodes(self, group: NodeGroup) -> None:
-        """No more than `MAX_NODES` in all. Names count on where the last group of that name ended."""
+        """Add nodes up to `MAX_NODES` in all. Their numbers continue after those of the same prefix."""
         for _ in range(min(group.count, MAX_NODES - len(self._nodes))):
-            number = self._named[group.prefix] = self._named.get(group.prefix, 0) + 1
-            used = {node.number for node in self._nodes.values()}
-            free = next(each for each in range(MAX_NODES) if each not in used)
-            node = PlayedNode(number=free, name=f"{group.prefix}-{number}", group=group)
+            suffix = self._named[group.prefix] = self._named.get(group.prefix, 0) + 1
+            used = {node.index for node in self._nodes.values()}
+            free = next(candidate for candidate in range(MAX_NODES) if candidate not in used)
+            node = PlayedNode(index=free, name=f"{group.prefix}-{suffix}", group=group)
             self._nodes[node.name] = node
             self.timeline.do(Create(node.key, node.manifest(self.timeline.stamp())))
         self._workloads.use_room()
 
     def _fail(self, nodes: list[PlayedNode], outage: Outage) -> None:
-        """Their kubelets fall silent, those of nodes that are out already for as long as they were to be."""
+        """Stop the kubelets of nodes, except those of an earlier outage."""
         out: list[tuple[PlayedNode, int]] = []
         for node in nodes:
             if node.is_alive:
@@ -210,7 +210,9 @@ class PlayedCluster:
 
         def still_out() -> list[PlayedNode]:
             return [
-                node for node, number in out if not node.is_alive and node.outage == number and node.name in self._nodes
+                node
+                for node, outage_number in out
+                if not node.is_alive and node.outage == outage_number and node.name in self._nodes
             ]
 
         def notice() -> None:
@@ -257,7 +259,7 @@ class PlayedCluster:
             self._workloads.use_room()
 
     def _drain(self, nodes: list[PlayedNode], duration: float | None) -> None:
-        # All are cordoned before the first pod looks for another place.
+        # Cordon all nodes before the first pod is scheduled again.
         for node in nodes:
             self._cordon(node, is_cordoned=True)
         self._end_pods(nodes, self._workloads.delete)
@@ -271,7 +273,7 @@ class PlayedCluster:
             self.timeline.after(duration, uncordon)
 
     def _remove(self, nodes: list[PlayedNode]) -> None:
-        """Each once its pods are gone; at once, where no kubelet ends them."""
+        """Delete nodes after their pods, or at once if the kubelet does not run."""
         for node in nodes:
             node.is_leaving = True
         self._drain(nodes, None)
@@ -281,7 +283,7 @@ class PlayedCluster:
                 self._forget(node)
 
     def _forget(self, node: PlayedNode) -> None:
-        """It is no more, and what was on it is collected."""
+        """Remove a deleted node and its pods."""
         self._nodes.pop(node.name, None)
         node.is_leaving, node.is_alive = False, False
         self._end_pods([node], self._workloads.discard)
@@ -296,7 +298,7 @@ class PlayedCluster:
 
 
 def replicas_at(curve: Autoscale, elapsed: float, chance: Random) -> int:
-    """What the curve says so many seconds after its start. Draws one number, whatever the noise."""
+    """Replicas at a time of the curve, in seconds from its start. It always draws one random number."""
     if curve.wave is not None:
         low, high = curve.wave.low, curve.wave.high
         exact = low + (high - low) * (1 - cos(2 * pi * elapsed / curve.wave.period)) / 2

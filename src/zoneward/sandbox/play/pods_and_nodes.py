@@ -1,4 +1,4 @@
-"""The pods and nodes of a play: their state, their manifests, and which node takes a pod."""
+"""The pods and nodes of a play: state, manifests, and scheduling."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -12,22 +12,22 @@ from zoneward.sandbox.play.timeline import Key, Object
 
 _PODS: Final = int(IPv4Address("10.64.0.0"))
 _BITS: Final = 9
-"""Of each node's range: more than the pods it may have, so that an address is not taken again at once."""
+"""Bits of the range of a node: more addresses than pods, so that addresses are not reused at once."""
 _HOSTS: Final = int(IPv4Address("192.168.0.0"))
 _MOST_ADDRESSES: Final = (1 << _BITS) - 2
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class PlayedPod:
-    """``is_ready`` is what its kubelet knows, ``is_reported_ready`` what the API says. ``node`` None: it is no more."""
+    """``is_ready`` is known to the kubelet, ``is_reported_ready`` to the API. ``node`` is None for a deleted pod."""
 
-    number: int
+    index: int
     name: str
     workload: Workload
     template: str
     node: "PlayedNode | None" = None
     address: str = ""
-    """Empty: its containers do not run yet."""
+    """Empty until its containers run."""
     begun: str = ""
     is_ready: bool = False
     is_reported_ready: bool = False
@@ -35,7 +35,7 @@ class PlayedPod:
     has_ended: bool = False
     is_flapping: bool = False
     course: int = 0
-    """Grows when the planned changes of the pod are void."""
+    """Incremented to cancel the planned changes of the pod."""
     conditions: dict[str, Object] = field(default_factory=dict)
 
     @property
@@ -47,7 +47,7 @@ class PlayedPod:
         return self.node is not None and self.node.is_alive
 
     def manifest(self, node: "PlayedNode") -> Object:
-        """As the controller of a Deployment makes it, with the node of the scheduler and the labels of admission."""
+        """As from the controller of a Deployment, with the node from the scheduler and the labels from admission."""
         container = {
             "name": "app",
             "image": f"{self.workload.name}:{self.template}",
@@ -68,7 +68,7 @@ class PlayedPod:
         }
 
     def status(self, now: str, **changed: bool) -> Object:
-        """A patch of a pod whose containers run, or ran; ``changed`` are conditions."""
+        """A status patch of a pod whose containers run or have run; ``changed`` are conditions."""
         for kind, is_true in changed.items():
             _set_condition(self.conditions, kind, str(is_true), now)
         state: Object = {"running": {"startedAt": self.begun}}
@@ -89,9 +89,9 @@ class PlayedPod:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class PlayedNode:
-    """``is_alive`` is what is, ``is_ready`` what the API says."""
+    """``is_alive``: the kubelet runs. ``is_ready`` is what the API reports."""
 
-    number: int
+    index: int
     name: str
     group: NodeGroup
     is_alive: bool = True
@@ -101,7 +101,7 @@ class PlayedNode:
     pods: dict[Key, PlayedPod] = field(default_factory=dict)
     used_cpu: int = 0
     outage: int = 0
-    """Counts outages, to tell a later one from an earlier one."""
+    """Number of outages so far."""
     conditions: dict[str, Object] = field(default_factory=dict)
     _taken: set[str] = field(default_factory=set)
     _next: int = 0
@@ -112,7 +112,7 @@ class PlayedNode:
 
     @property
     def address(self) -> str:
-        return str(IPv4Address(_HOSTS + self.number + 1))
+        return str(IPv4Address(_HOSTS + self.index + 1))
 
     def takes(self, workload: Workload) -> bool:
         is_open = self.is_ready and not self.is_cordoned and not self.is_leaving
@@ -129,14 +129,14 @@ class PlayedNode:
         self._taken.discard(pod.address)
 
     def give_address(self, pod: PlayedPod) -> None:
-        """The next one that no pod has, as network plugins do: none comes again soon."""
+        """Give the pod the next free address, as network plugins do, so that addresses are not reused soon."""
         while not pod.address or pod.address in self._taken:
-            pod.address = str(IPv4Address(_PODS + (self.number << _BITS) + 1 + self._next))
+            pod.address = str(IPv4Address(_PODS + (self.index << _BITS) + 1 + self._next))
             self._next = (self._next + 1) % _MOST_ADDRESSES
         self._taken.add(pod.address)
 
     def manifest(self, now: str) -> Object:
-        cidr = f"{IPv4Address(_PODS + (self.number << _BITS))}/{32 - _BITS}"
+        cidr = f"{IPv4Address(_PODS + (self.index << _BITS))}/{32 - _BITS}"
         room = {"cpu": _cpu_text(self.group.cpu), "memory": "16Gi", "pods": str(self.group.pods)}
         labels = {
             "kubernetes.io/arch": "amd64",
@@ -160,14 +160,14 @@ class PlayedNode:
         }
 
     def status(self, now: str) -> Object:
-        """A patch with what its kubelet reports, or the node lifecycle controller of a silent one."""
+        """A status patch of the kubelet, or of the node lifecycle controller for a node whose kubelet stopped."""
         reason = "KubeletReady" if self.is_ready else "NodeStatusUnknown"
         _set_condition(self.conditions, "Ready", "True" if self.is_ready else "Unknown", now, reason=reason)
         return {"status": {"conditions": list(self.conditions.values())}}
 
 
 def _set_condition(conditions: dict[str, Object], kind: str, status: str, now: str, **more: str) -> None:
-    """The time of a condition is when its status changed, not when it was written."""
+    """Set a condition; its transition time changes only with its status."""
     before = conditions.get(kind, {"status": ""})
     since = before["lastTransitionTime"] if before["status"] == status else now
     conditions[kind] = {"type": kind, "status": status, "lastTransitionTime": since, **more}
@@ -193,13 +193,13 @@ def service_manifest(workload: Workload) -> Object:
 def choose_node(
     workload: Workload, template: str, nodes: Iterable[PlayedNode], others: Iterable[PlayedPod], chance: Random
 ) -> PlayedNode | None:
-    """The node for a new pod; ``others`` are those of its workload. None: no node has room."""
+    """The node for a new pod; None if no node has room. ``others`` are the pods of its workload."""
     fitting = [node for node in nodes if node.takes(workload)]
     if not fitting:
         return None
     if workload.spread == "random":
         return chance.choice(fitting)
-    # Pods of the same template count first, so that a rollout ends spread evenly whatever it began with.
+    # Count pods of the same template first, so that a rollout always ends spread evenly.
     by_zone: dict[str, list[int]] = {node.group.zone: [0, 0] for node in fitting}
     by_node: dict[str, list[int]] = {node.name: [0, 0] for node in fitting}
     for other in others:
@@ -211,6 +211,6 @@ def choose_node(
                 counts[1] += 1
 
     def rank(node: PlayedNode) -> tuple[list[int], list[int], float, int]:
-        return by_zone[node.group.zone], by_node[node.name], node.used_cpu / node.group.cpu, node.number
+        return by_zone[node.group.zone], by_node[node.name], node.used_cpu / node.group.cpu, node.index
 
     return min(fitting, key=rank)

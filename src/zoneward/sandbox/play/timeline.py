@@ -1,4 +1,4 @@
-"""What a play wants done to the objects of the server, as values; and the play's time: what is due when."""
+"""The actions of a play on the objects of a server, as values, and when they are due."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,13 +20,13 @@ Key = tuple[str, str, str]
 class Create:
     key: Key
     obj: Object
-    place: str = ""
-    """Where it stands in the play's file; empty: nowhere."""
+    path: str = ""
+    """Its field in the play's file; empty without one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """A strategic merge patch: of the status, or of all else."""
+    """A strategic merge patch of the status, or of the rest."""
 
     key: Key
     patch: Object
@@ -34,21 +34,20 @@ class Patch:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """``grace``: seconds; None: the pod's own, 0: at once."""
+    """``grace`` is in seconds; None means the pod's own, 0 at once."""
 
     key: Key
     grace: int | None = None
 
 
 Action = Create | Patch | Delete | str
-"""Text is a line to report."""
+"""A string is a line to report."""
 
 
 class Timeline:
-    """``now`` is in seconds of the play; ``start`` is the time of day when it begins, ``speed`` how much faster it is.
+    """``now`` is in seconds of the play, ``start`` its real start time, ``speed`` the play seconds per second.
 
-    What is due runs in the order of its time, at its time, even if `run` is called late: how often it is called makes
-    no difference.
+    Callbacks run in the order of their times, with `now` at their time, even if `run` is called late.
     """
 
     def __init__(self, chance: Random, *, start: datetime, speed: float) -> None:
@@ -60,14 +59,14 @@ class Timeline:
 
     @property
     def next(self) -> float | None:
-        """When something is due; None: never, unless others change things."""
+        """When the next callback is due; None without one."""
         return self._due[0][0] if self._due else None
 
     def after(self, seconds: float, act: Callable[[], None]) -> None:
         heappush(self._due, (self.now + seconds, next(self.numbers), act))
 
     def run(self, now: float) -> list[Action]:
-        """What was done since the last call, and what is due until ``now``."""
+        """Run the callbacks due until ``now``; return the actions since the last call."""
         while self._due and self._due[0][0] <= now:
             self.now, _, act = heappop(self._due)
             act()
@@ -82,7 +81,7 @@ class Timeline:
         self._done.append(f"{written(self.now)}: {line}")
 
     def stamp(self) -> str:
-        """The time of day, as Kubernetes writes it."""
+        """The current real time, as Kubernetes writes it."""
         return as_time(self._start + timedelta(seconds=self.now / self._speed))
 
 

@@ -1,4 +1,4 @@
-"""The workloads of a play, each with its pods held at a number, as Deployments do it; and the kubelets of the pods."""
+"""The workloads of a play with their replicas, like a Deployment, and the kubelets of their pods."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -11,23 +11,23 @@ from zoneward.sandbox.play.timeline import Create, Delete, Key, Patch, Timeline
 from zoneward.sandbox.server.resource_registry import NAME_ALPHABET
 
 _PATIENCE: Final = 1.0
-"""Seconds until a pod that the server refused is tried again."""
+"""Seconds until a refused pod is created again."""
 _RUNS_AFTER: Final = 0.5
-"""Of the startup: the rest is what the application takes until its probe succeeds."""
+"""Share of the startup; the rest is the time until the application's probe succeeds."""
 _SERVES_FOR: Final = 0.6
-"""Of the termination: until then a pod finishes requests."""
+"""Share of the termination in which a pod finishes requests."""
 _CLEANUP: Final = 1.0
-"""Seconds that a kubelet which comes back takes to find out that a pod was deleted."""
+"""Seconds until a restarted kubelet sees that a pod was deleted."""
 
 
 class PlayedWorkload:
-    """A workload and its pods by name, those that are terminating too."""
+    """A workload and its pods by name, including terminating ones."""
 
     def __init__(self, workload: Workload, *, template: str) -> None:
         self.workload, self.template, self.replicas = workload, template, workload.replicas
         self.pods: dict[str, PlayedPod] = {}
         self.curve = 0
-        """Counts what rules the replicas, so that an earlier curve ends."""
+        """Incremented by each scaling step, which ends an earlier curve."""
         self.lacks_room = False
 
     def live(self) -> list[PlayedPod]:
@@ -35,11 +35,11 @@ class PlayedWorkload:
 
 
 class WorkloadController:
-    """``nodes``, by name, is the played cluster's."""
+    """``nodes`` is shared with the played cluster."""
 
     def __init__(self, timeline: Timeline, nodes: dict[str, PlayedNode], workloads: Iterable[Workload]) -> None:
         self._timeline, self._nodes = timeline, nodes
-        self.by_path = {each.path: PlayedWorkload(each, template=self._letters(10)) for each in workloads}
+        self.by_path = {workload.path: PlayedWorkload(workload, template=self._letters(10)) for workload in workloads}
         self.pods: dict[Key, PlayedPod] = {}
 
     def state_of(self, pod: PlayedPod) -> PlayedWorkload:
@@ -50,7 +50,7 @@ class WorkloadController:
         self.reconcile(state)
 
     def reconcile(self, state: PlayedWorkload) -> None:
-        """Create and delete pods until nothing is left to do but to wait."""
+        """Create and delete pods until only waiting is left."""
         is_changed = True
         while is_changed:
             live = state.live()
@@ -81,13 +81,13 @@ class WorkloadController:
     # --- one pod ------------------------------------------------------------------------------------------------------
 
     def delete(self, pod: PlayedPod) -> None:
-        """With grace; what takes its place is for `reconcile` to say."""
+        """Delete a pod with grace; `reconcile` replaces it."""
         if not pod.is_terminating:
             self._timeline.do(Delete(pod.key))
             self.end(pod)
 
     def end(self, pod: PlayedPod) -> None:
-        """The pod has a deletion timestamp, which its kubelet sees."""
+        """The kubelet sees the deletion timestamp of a pod."""
         pod.is_terminating = True
         pod.course += 1
         termination = parse_span(pod.workload.termination).draw(self._timeline.chance)
@@ -95,12 +95,12 @@ class WorkloadController:
         self._later(pod, termination, self.discard)
 
     def discard(self, pod: PlayedPod) -> None:
-        """Away with it, at once."""
+        """Delete a pod at once."""
         self._timeline.do(Delete(pod.key, grace=0))
         self.forget(pod)
 
     def forget(self, pod: PlayedPod) -> None:
-        """It is no more."""
+        """Remove a deleted pod."""
         pod.course += 1
         del self.pods[pod.key], self.state_of(pod).pods[pod.name]
         node, pod.node = pod.node, None
@@ -113,7 +113,7 @@ class WorkloadController:
             self._nodes.pop(node.name, None)
 
     def refused(self, pod: PlayedPod) -> None:
-        """The server refused to create the pod: try another one later."""
+        """Retry later after the server refused to create a pod."""
         self.forget(pod)
         self._timeline.after(_PATIENCE, lambda: self.reconcile(self.state_of(pod)))
 
@@ -123,11 +123,11 @@ class WorkloadController:
         name = ""
         while not name or name in pods:
             name = f"{workload.name}-{template}-{self._letters(5)}"
-        number = next(self._timeline.numbers)
+        index = next(self._timeline.numbers)
         node = choose_node(workload, template, self._nodes.values(), pods.values(), chance)
         if node is None:
             return False
-        pod = pods[name] = PlayedPod(number=number, name=name, workload=workload, template=template)
+        pod = pods[name] = PlayedPod(index=index, name=name, workload=workload, template=template)
         self.pods[pod.key] = pod
         node.add(pod)
         self._timeline.do(Create(pod.key, pod.manifest(node)))
@@ -201,7 +201,7 @@ class WorkloadController:
 def _dispensable(pods: list[PlayedPod]) -> list[PlayedPod]:
     """Those to be deleted first, first: as a ReplicaSet's controller ranks them."""
     on_node = Counter(pod.node for pod in pods)
-    return sorted(pods, key=lambda pod: (bool(pod.address), pod.is_reported_ready, -on_node[pod.node], -pod.number))
+    return sorted(pods, key=lambda pod: (bool(pod.address), pod.is_reported_ready, -on_node[pod.node], -pod.index))
 
 
 def change_of(
@@ -214,8 +214,8 @@ def change_of(
     makes fewer than ``replicas`` - ``unavailable``.
     """
     delete_new = max(0, new[0] - replicas)
-    kept, kept_ready = new[0] - delete_new, min(new[1], replicas)
-    create = max(0, min(replicas - kept, replicas + surge - kept - old[0] if old[0] else replicas))
+    new_left, kept_ready = new[0] - delete_new, min(new[1], replicas)
+    create = max(0, min(replicas - new_left, replicas + surge - new_left - old[0] if old[0] else replicas))
     spare = max(0, kept_ready + old[0] - (replicas - unavailable))
     unready = min(old[0] - old[1], spare)
     return create, delete_new, unready, min(old[1], spare - unready)

@@ -1,4 +1,4 @@
-"""All kinds that the sandbox has, and discovery: the documents that tell clients about them."""
+"""All kinds of the sandbox, and the discovery documents that describe them to clients."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ _ALL: Final[_Options] = {"categories": ("all",)}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerGates:
-    """Upstream's feature gates of the same names. Current Kubernetes has them all, older ones had not."""
+    """Upstream's feature gates of the same names, which older Kubernetes did not have."""
 
     topology_aware_hints: bool = True
     prefer_same_traffic_distribution: bool = True
@@ -30,33 +30,33 @@ GATES: Final = {
     "PreferSameTrafficDistribution": "prefer_same_traffic_distribution",
     "ServiceTrafficDistribution": "service_traffic_distribution",
 }
-"""Upstream's names and ours."""
+"""From upstream's names to the fields of `ServerGates`."""
 
 
 def parse_gates(texts: Iterable[str]) -> ServerGates:
-    """Gates written as for kube-apiserver: ``TopologyAwareHints=false,...``; what comes last counts.
+    """Gates in the form of kube-apiserver: ``TopologyAwareHints=false,...``; the last one wins.
 
-    Raises ValueError that says what was expected and what was found.
+    Raises ValueError with what was expected.
     """
-    found = {}
-    for each in (part for text in texts for part in text.split(",")):
-        name, _, value = each.partition("=")
+    gates = {}
+    for gate in (part for text in texts for part in text.split(",")):
+        name, _, value = gate.partition("=")
         if name not in GATES:
             raise ValueError(f"expected one of {', '.join(GATES)}, got {name!r}")
         if value not in ("true", "false"):
-            raise ValueError(f"expected {name}=true or {name}=false, got {each!r}")
-        found[GATES[name]] = value == "true"
-    return ServerGates(**found)
+            raise ValueError(f"expected {name}=true or {name}=false, got {gate!r}")
+        gates[GATES[name]] = value == "true"
+    return ServerGates(**gates)
 
 
 def _core(kind: str, plural: str, strategy: Strategy, short_name: str, *fields: str, **options: Any) -> Kind:
-    """A kind of the core group; ``fields`` are those that field selectors may name."""
+    """A kind of the core group; ``fields`` are valid in field selectors."""
     selectable = dict(zip(fields, fields, strict=True))
     return Kind(kind, plural, strategy, short_names=(short_name,), **{"selectable": selectable} | options)
 
 
 def kinds(gates: ServerGates | None = None) -> tuple[Kind, ...]:
-    """New ones each time: the rules of Services keep account of addresses and ports."""
+    """New kinds on each call: the strategy of Services has the state of allocated addresses and ports."""
     gates = gates or ServerGates()
     deprecated = {"warning": "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"}
     events = _core("Event", "events", event.EventStrategy(), "ev", selectable=event.SELECTABLE, **_PUT)
@@ -107,10 +107,10 @@ _VERBS: Final = ("create", "delete", "deletecollection", "get", "list", "patch",
 
 
 def document(kinds: Sequence[Kind], path: str, *, address: str) -> Object | None:
-    """Of a path without its last slash; ``address`` is ``host:port``. None for a path without one."""
+    """The document of a path without its last slash; None for other paths. ``address`` is ``host:port``."""
     match path.strip("/").split("/"):
         case ["version"]:
-            # That of the Kubernetes whose rules these are.
+            # The version of Kubernetes whose rules the sandbox has.
             own = dict.fromkeys(("gitCommit", "gitTreeState", "goVersion", "compiler", "platform"), "zoneward sandbox")
             version = {"major": _MAJOR, "minor": _MINOR, "gitVersion": f"v{_MAJOR}.{_MINOR}.{_PATCH}"}
             return version | own | {"buildDate": "1970-01-01T00:00:00Z"}
@@ -118,8 +118,8 @@ def document(kinds: Sequence[Kind], path: str, *, address: str) -> Object | None
             addresses = [{"clientCIDR": "0.0.0.0/0", "serverAddress": address}]
             return {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": addresses}
         case ["apis"]:
-            found = [_group(api) for api in _apis(kinds) if "/" in api]
-            return {"kind": "APIGroupList", "apiVersion": "v1", "groups": found}
+            groups = [_group(api) for api in _apis(kinds) if "/" in api]
+            return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
         case ["apis", name]:
             one = next((_group(api) for api in _apis(kinds) if api.startswith(f"{name}/")), None)
             return None if one is None else {"kind": "APIGroup", "apiVersion": "v1"} | one
@@ -135,13 +135,13 @@ def document(kinds: Sequence[Kind], path: str, *, address: str) -> Object | None
 
 
 def _openapi(kinds: Sequence[Kind], root: str) -> Object | None:
-    """The least that kubectl has to find: that a patch takes ``fieldValidation``, so that it leaves the validation to
-    the server. ``root`` is ``api/v1`` or ``apis/GROUP/VERSION``. None for one without kinds.
+    """The minimum for kubectl: PATCH has the parameter ``fieldValidation``, so that kubectl leaves validation to the
+    server. ``root`` is ``api/v1`` or ``apis/GROUP/VERSION``. None for one without kinds.
     """
     paths, schemas = {}, {}
     answers = {"responses": {"200": {"description": "OK"}}}
     parameters = [{"name": "fieldValidation", "in": "query", "schema": {"type": "string"}}]
-    for kind in (each for each in kinds if _root(each.api) == root):
+    for kind in (candidate for candidate in kinds if _root(candidate.api) == root):
         named = {"group": kind.group, "version": kind.version, "kind": kind.kind}
         patch = {"x-kubernetes-action": "patch", "x-kubernetes-group-version-kind": named, "parameters": parameters}
         get = {"x-kubernetes-action": "get", "x-kubernetes-group-version-kind": named}
@@ -150,25 +150,25 @@ def _openapi(kinds: Sequence[Kind], root: str) -> Object | None:
         schema = {"type": "object", "description": _UNDESCRIBED, "x-kubernetes-group-version-kind": [named]}
         schemas[f"{root.replace('/', '.')}.{kind.kind}"] = schema
     info = {"title": "Zoneward sandbox", "version": f"v{_MAJOR}.{_MINOR}.{_PATCH}"}
-    found = {"openapi": "3.0.0", "info": info, "paths": paths, "components": {"schemas": schemas}}
-    return found if paths else None
+    document = {"openapi": "3.0.0", "info": info, "paths": paths, "components": {"schemas": schemas}}
+    return document if paths else None
 
 
 def _resources(kinds: Sequence[Kind], api: str) -> Object | None:
     """``/api/v1``, ``/apis/GROUP/VERSION``; ``api`` is ``v1`` or ``GROUP/VERSION``. None for one without kinds."""
-    found: list[Object] = []
-    for kind in sorted((each for each in kinds if each.api == api), key=lambda each: each.plural):
+    resources: list[Object] = []
+    for kind in sorted((kind for kind in kinds if kind.api == api), key=lambda kind: kind.plural):
         own = {"namespaced": kind.is_namespaced, "kind": kind.kind}
         names = {"shortNames": list(kind.short_names), "categories": list(kind.categories)}
         verbs = [verb for verb in _VERBS if verb != "deletecollection" or kind.kind != "Namespace"]
         whole = {"name": kind.plural, "singularName": kind.kind.lower()} | own | {"verbs": verbs}
-        found.append(whole | {key: value for key, value in names.items() if value})
+        resources.append(whole | {key: value for key, value in names.items() if value})
         if kind.has_status:
             status = {"name": f"{kind.plural}/status", "singularName": ""}
-            found.append(status | own | {"verbs": ["get", "patch", "update"]})
-    # Upstream's oldest document has no version of its own.
+            resources.append(status | own | {"verbs": ["get", "patch", "update"]})
+    # Upstream's oldest document has no apiVersion.
     version = {"apiVersion": "v1"} if "/" in api else {}
-    return {"kind": "APIResourceList"} | version | {"groupVersion": api, "resources": found} if found else None
+    return {"kind": "APIResourceList"} | version | {"groupVersion": api, "resources": resources} if resources else None
 
 
 def _root(api: str) -> str:

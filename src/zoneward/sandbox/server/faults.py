@@ -1,7 +1,7 @@
-"""Injected faults: slow answers, errors, lost answers, watches that end or send nothing more.
+"""Injects faults: slow answers, errors, lost answers, watches that break or fall silent.
 
-Each fault draws from a random stream of its own, made from the seed: the same requests get the same faults, and one
-more ``--fault`` does not change the others.
+Each fault has a separate random stream from the seed: the same requests get the same faults, and one more ``--fault``
+does not change the others.
 """
 
 import re
@@ -16,7 +16,7 @@ from zoneward.sandbox.server.status_errors import StatusError
 
 
 class FaultKind(StrEnum):
-    """A watch gets ``gone`` or one of the last three instead of its next event; no event follows."""
+    """In a watch, ``gone`` and the last three replace the next event, and no event follows."""
 
     LATENCY = "latency"
     SERVER_ERROR = "500"
@@ -24,15 +24,15 @@ class FaultKind(StrEnum):
     TOO_MANY = "429"
     CONFLICT = "conflict"
     LOST_ANSWER = "lost-answer"
-    """The request is done, and the connection breaks before the answer."""
+    """The server handles the request, and the connection breaks before the answer."""
     GONE = "gone"
     """An event of type ERROR with a Status 410, then the end."""
     DROP_WATCH = "drop-watch"
     """The connection breaks between two events."""
     CUT_WATCH = "cut-watch"
-    """It breaks in the middle of the event."""
+    """The connection breaks in the middle of an event."""
     SILENT_WATCH = "silent-watch"
-    """It stays open, and nothing comes any more, bookmarks neither."""
+    """The connection stays open without events and bookmarks."""
 
 
 _WATCH_FAULTS: Final = (FaultKind.GONE, FaultKind.DROP_WATCH, FaultKind.CUT_WATCH, FaultKind.SILENT_WATCH)
@@ -46,17 +46,17 @@ class Fault:
     latency: Span = Span(0, 0)  # noqa: RUF009  (frozen)
     """Seconds."""
     retry_after: int = 1
-    """Seconds; of 429."""
+    """Seconds of ``Retry-After`` of 429."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestFault:
-    """What goes wrong with a request: first the wait, then a refusal, or what was done is not answered."""
+    """The fault of a request: a delay, then a refusal or a lost answer."""
 
     latency: float = 0
     """Seconds."""
     refusal: StatusError | None = None
-    """Nothing is done, and this is answered. Its message names no object, because the request was not handled."""
+    """The answer to a request that is not handled. Therefore its message names no object."""
     is_answer_lost: bool = False
 
 
@@ -71,7 +71,7 @@ _METHODS: Final = {
     FaultKind.CONFLICT: ("PUT", "PATCH"),
     FaultKind.LOST_ANSWER: ("POST", "PUT", "PATCH", "DELETE"),
 }
-"""Requests that a fault concerns; all others concern every request."""
+"""Methods that a fault applies to; all others apply to every method."""
 _FORM: Final = re.compile(r"([a-z0-9-]+)(?:=([^@]*))?(?:@(.*))?", re.ASCII)
 _PROBABILITY: Final = re.compile(r"[0-9]*\.?[0-9]+", re.ASCII)
 _SECONDS: Final = re.compile(r"[0-9]{1,4}s", re.ASCII)
@@ -80,7 +80,7 @@ _MOST: Final = 3_600
 
 
 def parse_fault(text: str) -> Fault:
-    """``KIND[=AMOUNT][@PROBABILITY]``, as ``latency=5ms-200ms@0.3``. Raises ValueError, saying what was expected."""
+    """``KIND[=AMOUNT][@PROBABILITY]``, as ``latency=5ms-200ms@0.3``. Raises ValueError with what was expected."""
     match = _FORM.fullmatch(text)
     kinds = [str(kind) for kind in FaultKind]
     if match is None or match[1] not in kinds:
@@ -109,18 +109,18 @@ def parse_fault(text: str) -> Fault:
 
 
 class FaultInjector:
-    """``on_request`` once for every request, ``on_event`` once for every event of a watch that is about to be sent."""
+    """Call ``on_request`` once per request, and ``on_event`` once before each event of a watch."""
 
     def __init__(self, faults: Iterable[Fault], seed: int) -> None:
         counts: dict[FaultKind, int] = {}
         self._requests: list[tuple[Fault, Random]] = []
         self._events: list[tuple[Fault, Random]] = []
         for fault in faults:
-            number = counts[fault.kind] = counts.get(fault.kind, 0) + 1
+            fault_number = counts[fault.kind] = counts.get(fault.kind, 0) + 1
             if fault.kind not in _WATCH_FAULTS or fault.kind is FaultKind.GONE:
-                self._requests.append((fault, Random(f"{seed} {fault.kind} {number} requests")))
+                self._requests.append((fault, Random(f"{seed} {fault.kind} {fault_number} requests")))
             if fault.kind in _WATCH_FAULTS:
-                self._events.append((fault, Random(f"{seed} {fault.kind} {number} events")))
+                self._events.append((fault, Random(f"{seed} {fault.kind} {fault_number} events")))
 
     def on_request(self, method: str, *, is_watch: bool = False, is_continued: bool = False) -> RequestFault | None:
         """``is_continued``: a list with a ``continue`` token. The first of several errors wins."""
@@ -130,7 +130,7 @@ class FaultInjector:
                 continue
             if fault.kind is FaultKind.GONE and not (is_watch or is_continued):
                 continue
-            # Always two numbers, so that a hit shifts nothing.
+            # Always draw two numbers, so that a hit does not change later ones.
             drawn, amount = chance.random(), chance.random()
             if drawn >= fault.probability:
                 continue
@@ -146,6 +146,6 @@ class FaultInjector:
         return RequestFault(latency=latency, refusal=StatusError(*_REFUSALS[hit.kind], details=details))
 
     def on_event(self) -> FaultKind | None:
-        """The first of several wins."""
+        """The first of several faults wins."""
         hits = [fault for fault, chance in self._events if chance.random() < fault.probability]
         return hits[0].kind if hits else None

@@ -1,7 +1,6 @@
-"""What a cluster deletes by itself: objects whose owners are gone, the content of namespaces that end, and pods whose
-grace is over.
+"""Deletes objects without owners, the content of deleted namespaces, and pods after their grace period.
 
-The garbage collector, the namespace controller and the kubelets of a cluster do this. Owners of kinds that the server
+In a cluster the garbage collector, the namespace controller and the kubelets do this. Owners of kinds that the server
 does not have (a ReplicaSet) count as existing.
 """
 
@@ -16,11 +15,11 @@ from zoneward.sandbox.server.resource_registry import Deletion, Registry, Write
 from zoneward.sandbox.server.status_errors import StatusError
 from zoneward.sandbox.server.versioned_store import Key, Record, StoredChange
 
-Place = tuple[str, Key]
-"""Of an object: the resource of its kind, and its key."""
+Reference = tuple[str, Key]
+"""The resource and the key of an object."""
 
 _AT_ONCE: Final = 500
-"""Objects of a kind that go with their namespace until others are served."""
+"""Objects of a kind that are deleted with their namespace in one step."""
 
 
 class GarbageCollector:
@@ -29,10 +28,10 @@ class GarbageCollector:
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
         self._namespaces = registry.kinds["namespaces"]
-        self._by_owner: defaultdict[str, set[Place]] = defaultdict(set)
+        self._by_owner: defaultdict[str, set[Reference]] = defaultdict(set)
         """Dependents by the UID of each of their owners."""
-        self._pending: OrderedDict[Place, None] = OrderedDict()
-        """Objects that may have to go; each once, however often something about it changes."""
+        self._pending: OrderedDict[Reference, None] = OrderedDict()
+        """Objects that may have to be deleted, without duplicates."""
         for kind in registry.kinds.values():
             if kind.stored_as is None:
                 for key, record in registry.store.records(kind):
@@ -44,7 +43,7 @@ class GarbageCollector:
         return not self._pending
 
     def collect(self, *, most: int = 500) -> None:
-        """Handle at most so many pending objects; more may follow."""
+        """Handle at most ``most`` pending objects; this may add more."""
         for _ in range(min(most, len(self._pending))):
             (resource, key), _ = self._pending.popitem(last=False)
             kind = self._registry.kinds[resource]
@@ -61,15 +60,15 @@ class GarbageCollector:
                 continue
 
     def _note(self, kind: Kind, change: StoredChange) -> None:
-        place, old = (kind.resource, change.key), change.old
+        reference, old = (kind.resource, change.key), change.old
         before, owners = old.owners if old else (), change.new.owners if change.new else ()
         if before != owners:
             for owner in before:
-                self._by_owner[owner].discard(place)
+                self._by_owner[owner].discard(reference)
                 if not self._by_owner[owner]:
                     del self._by_owner[owner]
             for owner in owners:
-                self._by_owner[owner].add(place)
+                self._by_owner[owner].add(reference)
         if change.new is None:
             if old is not None:
                 self._pending |= dict.fromkeys(sorted(self._by_owner.get(old.uid, ())))
@@ -77,7 +76,7 @@ class GarbageCollector:
             if namespace is not None and namespace.is_ending:
                 self._pending[self._namespaces.resource, ("", change.key[0])] = None
         elif before != owners or (kind is self._namespaces and change.new.is_ending):
-            self._pending[place] = None
+            self._pending[reference] = None
 
     def _collect(self, kind: Kind, key: Key, metadata: Object) -> None:
         owners = metadata.get("ownerReferences") or ()
@@ -90,7 +89,7 @@ class GarbageCollector:
 
     def _exists(self, owner: Object, namespace: str) -> bool:
         kinds = self._registry.kinds.values()
-        kind = next((each for each in kinds if (each.kind, each.api) == (owner["kind"], owner["apiVersion"])), None)
+        kind = next((kind for kind in kinds if (kind.kind, kind.api) == (owner["kind"], owner["apiVersion"])), None)
         if kind is None:
             return True
         record = self._registry.store.get(kind.stored, (namespace if kind.is_namespaced else "", owner["name"]))

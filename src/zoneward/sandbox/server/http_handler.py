@@ -1,4 +1,4 @@
-"""The API over HTTP: authentication, the verbs, and the form of the answer."""
+"""The API over HTTP: authentication, verbs, and answers."""
 
 import asyncio
 import logging
@@ -54,7 +54,7 @@ class ApiHandler:
         self._is_ending = False
 
     async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
-        """What aiohttp calls for each request."""
+        """The handler of aiohttp for all requests."""
         try:
             path = unquote(request.rel_url.raw_path)
             first, slash, rest = path.removeprefix("/").partition("/")
@@ -70,7 +70,7 @@ class ApiHandler:
         except web.RequestPayloadError as error:
             return _refused(errors.bad_request(f"the body cannot be read: {' '.join(str(error).split())}"))
         except RecursionError:
-            # Bodies nested so deep that they can be read, and not merged or written.
+            # The body can be decoded, but merging or encoding it recurses too deep.
             return _refused(errors.bad_request("the body is nested too deep"))
         except (ConnectionError, ClientPayloadError):
             # The client is gone.
@@ -80,7 +80,7 @@ class ApiHandler:
             return _refused(errors.unexpected(error))
 
     async def end_watches(self, *, within: float) -> None:
-        """End them properly; after so many seconds, drop clients that do not read."""
+        """End all watches; after ``within`` seconds, drop clients that do not read."""
         self._is_ending = True
         for task in self._watches:
             task.cancel()
@@ -88,7 +88,7 @@ class ApiHandler:
             await asyncio.wait(self._watches, timeout=within)
 
     async def _answer_with_faults(self, request: web.BaseRequest, path: str) -> web.StreamResponse:
-        """The answer, or what a fault makes of it."""
+        """The answer, with faults."""
         if path in _HEALTH:
             return web.Response(text="ok")
         fault = None
@@ -123,8 +123,8 @@ class ApiHandler:
                 return self._answer_record(request, route.kind, record, shape)
             case "GET":
                 options = list_options(route.kind, request.query, namespace=route.namespace)
-                found = list_objects(self._store, route.kind.stored, options)
-                return self._answer_list(request, route.kind, found.records, found.metadata(), shape)
+                page = list_objects(self._store, route.kind.stored, options)
+                return self._answer_list(request, route.kind, page.records, page.metadata(), shape)
             case "POST" if not route.name and (route.namespace or not route.kind.is_namespaced):
                 return await self._create_or_replace(request, route, shape)
             case "PUT" if route.name:
@@ -172,7 +172,7 @@ class ApiHandler:
         except ConnectionError:
             pass
         except Exception as error:
-            # It is too late for another answer.
+            # The headers are sent already.
             _LOG.exception("watch of %s", kind.resource)
             await answer.write(error_line(errors.unexpected(error)))
         except asyncio.CancelledError:
@@ -184,7 +184,7 @@ class ApiHandler:
         return answer
 
     async def _sent(self, request: web.BaseRequest, answer: web.StreamResponse, lines: Sequence[bytes]) -> bool:
-        """False where a fault ended it."""
+        """Whether the watch continues: False if a fault ended it."""
         assert self._faults is not None
         for line in lines:
             match self._faults.on_event():
@@ -245,8 +245,9 @@ class ApiHandler:
         warnings: list[str] = []
 
         def change(old: Object) -> Object:
-            new, found = patch_object(old, body, kind, content_type=content_type, validation=_validation(request))
-            warnings.extend(found)
+            validation = _validation(request)
+            new, new_warnings = patch_object(old, body, kind, content_type=content_type, validation=validation)
+            warnings.extend(new_warnings)
             return new
 
         write = Write(subresource=route.subresource, is_patch=True, is_dry_run=bool(request.query.get("dryRun")))
@@ -268,10 +269,10 @@ class ApiHandler:
         if (kind.is_namespaced and not route.namespace) or kind.plural == "namespaces":
             raise errors.not_allowed()
         options = list_options(kind, request.query, namespace=route.namespace)
-        found = list_objects(self._store, kind.stored, options)
-        for (namespace, name), _ in found.records:
+        page = list_objects(self._store, kind.stored, options)
+        for (namespace, name), _ in page.records:
             self._registry.delete(kind, namespace, name, deletion)
-        return self._answer_list(request, kind, found.records, found.metadata(), shape)
+        return self._answer_list(request, kind, page.records, page.metadata(), shape)
 
     # --- answers ------------------------------------------------------------------------------------------------------
 
@@ -290,8 +291,8 @@ class ApiHandler:
         head = len(head_of(kind.stored))
         items = [b"{" + record.data[head:] for _, record in records]
         if kind.stored_as is not None:
-            found = [kind.from_stored(msgspec.json.decode(item)) for item in items]
-            items = [msgspec.json.encode({name: obj[name] for name in obj if name != "apiVersion"}) for obj in found]
+            objects = [kind.from_stored(msgspec.json.decode(item)) for item in items]
+            items = [msgspec.json.encode({name: obj[name] for name in obj if name != "apiVersion"}) for obj in objects]
         names = kind.kind.encode(), kind.api.encode(), msgspec.json.encode(metadata), b",".join(items)
         return _encoded(b'{"kind":"%sList","apiVersion":"%s","metadata":%s,"items":[%s]}' % names)
 
@@ -342,10 +343,10 @@ def _refused(refusal: StatusError) -> web.Response:
 
 
 def _warnings(warnings: Sequence[str]) -> list[tuple[str, str]]:
-    """Those that a header can hold; upstream drops the others, too."""
-    plain = [each for each in warnings if not any(unicodedata.category(character) == "Cc" for character in each)]
-    escaped = (each.replace("\\", "\\\\").replace('"', '\\"') for each in plain)
-    return [("Warning", f'299 - "{each}"') for each in escaped]
+    """Headers for warnings without control characters; upstream drops the others, too."""
+    plain = [text for text in warnings if not any(unicodedata.category(character) == "Cc" for character in text)]
+    escaped = (warning.replace("\\", "\\\\").replace('"', '\\"') for warning in plain)
+    return [("Warning", f'299 - "{warning}"') for warning in escaped]
 
 
 def _abort(request: web.BaseRequest) -> None:

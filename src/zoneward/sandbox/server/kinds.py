@@ -1,4 +1,4 @@
-"""What the server knows about a kind: names, strategy, metadata, table. ``catalog`` has all kinds."""
+"""Names and strategy of a kind, and rules for metadata. ``catalog`` has all kinds."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
@@ -18,13 +18,13 @@ from zoneward.kube.validation import (
 )
 
 Object = dict[str, Any]
-"""JSON as a dictionary."""
+"""A decoded JSON object."""
 PORT_RANGE: Final = "must be between 1 and 65535, inclusive"
 """How kube-apiserver words it."""
 
 
 def get_field(obj: Any, path: str) -> Any:
-    """The value of a field such as ``status.phase``; None where it is absent."""
+    """The value of a field such as ``status.phase``; None if absent."""
     for name in path.split("."):
         obj = (obj or {}).get(name)
     return obj
@@ -37,16 +37,14 @@ class ObjectReader(Protocol):
     def now(self) -> datetime: ...
 
     def find(self, plural: str, namespace: str, name: str) -> Object | None:
-        """Another object, by its plural (of the core group); never to be changed."""
+        """Another object of the core group, by its plural; callers must not change it."""
 
 
 class Strategy:
-    """How objects of a kind are completed and validated, like the strategies in kube-apiserver's registries. This one
-    validates metadata as most kinds do.
+    """Defaults and validates objects of a kind, like the strategies in kube-apiserver's registries.
 
-    All methods get whole objects whose fields have the right types (the schema has been checked). Those that return
-    None change ``new`` in place. ``new`` may share parts with ``old``: what is changed deeper than at the top is copied
-    first.
+    All methods get complete objects that match the schema. Those that return None change ``new`` in place. ``new`` may
+    share nested values with ``old``: copy these before changing them.
     """
 
     name_problems: Callable[[str], Iterable[str]] = staticmethod(subdomain_problems)
@@ -55,23 +53,23 @@ class Strategy:
     has_generation: bool = False
     """Whether a new object gets generation 1."""
     is_graceful: bool = False
-    """Whether the end of an object is always noted in it, even where it takes no time."""
+    """Whether a deleted object always gets a deletion timestamp, even if it is deleted at once."""
     protected: frozenset[str] = frozenset()
     """Names of objects that can't be deleted."""
 
     def default(self, new: Object, old: Object | None = None) -> None:
-        """What is absent gets its default, as upstream's ``SetDefaults_*``; before all others, on each write."""
+        """Set defaults, as upstream's ``SetDefaults_*``; called first on each write."""
 
     def prepare_create(self, new: Object, objects: ObjectReader) -> None:
-        """What clients cannot set is dropped (status), what admission adds is added."""
+        """Drop fields that clients cannot set, and add those of admission."""
 
     def prepare_update(self, new: Object, old: Object, objects: ObjectReader) -> None:
-        """The status is that of ``old``."""
+        """Keep the status of ``old``."""
         if "status" in old:
             new["status"] = old["status"]
 
     def prepare_status(self, new: Object, old: Object) -> None:
-        """All but the status is that of ``old``."""
+        """Keep all of ``old`` except the status."""
         new["spec"] = old["spec"]
 
     def validate_create(self, new: Object) -> Iterable[FieldError]:
@@ -92,29 +90,29 @@ class Strategy:
         return False
 
     def allocate(self, new: Object, old: Object | None) -> Iterable[FieldError]:
-        """Chooses the addresses and ports that the object needs, before validation."""
+        """Allocate addresses and ports, before validation."""
         return ()
 
     def restore(self, new: Object, old: Object | None) -> Iterable[FieldError]:
-        """Validates and completes an object from a file."""
+        """Validate and complete an object from a file."""
         return ()
 
     def on_stored(self, new: Object | None, old: Object | None) -> None:
-        """An object was stored, in place of another of the name, or deleted."""
+        """Called after an object was stored or deleted."""
 
     def grace(self, obj: Object, wanted: int | None) -> int:
-        """Seconds that an object may take to end; 0: it goes at once."""
+        """The grace period in seconds; 0 deletes the object at once."""
         return 0
 
     def begin_to_end(self, new: Object) -> None:
-        """What else changes when the deletion begins."""
+        """Further changes when the deletion begins."""
 
     def holds(self, obj: Object) -> bool:
-        """Whether an object waits for something before it goes."""
+        """Whether something delays the deletion of an object."""
         return bool(obj["metadata"].get("finalizers"))
 
 
-# --- metadata (upstream's ``k8s.io/apimachinery``, v1.37), but for finalizers -----------------------------------------
+# --- metadata (upstream's ``k8s.io/apimachinery``, v1.37), except finalizers ------------------------------------------
 
 _FREE: Final = ("labels", "annotations", "ownerReferences")
 _GRACE: Final = "deletionGracePeriodSeconds"

@@ -43,7 +43,7 @@ def partial(obj: Object) -> Object:
 # --- ages -------------------------------------------------------------------------------------------------------------
 
 _UNITS: Final = ((120, 1, "s"), (3 * 3600, 60, "m"), (48 * 3600, 3600, "h"), (730 * 86400, 86400, "d"))
-"""Below so many seconds: the unit and its letter."""
+"""Limit in seconds, unit in seconds, and letter."""
 
 
 def human(duration: timedelta) -> str:
@@ -51,8 +51,8 @@ def human(duration: timedelta) -> str:
     if duration <= timedelta(seconds=-2):
         return "<invalid>"
     seconds = max(duration // timedelta(seconds=1), 0)
-    found = (f"{seconds // unit}{letter}" for limit, unit, letter in _UNITS if seconds < limit)
-    return next(found, f"{seconds // (365 * 86400)}y")
+    ages = (f"{seconds // unit}{letter}" for limit, unit, letter in _UNITS if seconds < limit)
+    return next(ages, f"{seconds // (365 * 86400)}y")
 
 
 def since(timestamp: str | None, now: datetime) -> str:
@@ -73,13 +73,13 @@ def _first_three(words: list[str], default: str) -> str:
 
 
 def _endpoints(obj: Object, _now: datetime) -> str:
-    found = [
+    columns = [
         (f"[{ip}]" if ":" in ip else ip) + (f":{port['port']}" if port else "")
         for subset in _items(obj, "subsets")
         for port in subset.get("ports") or (None,)
         for ip in (address["ip"] for address in subset.get("addresses") or ())
     ]
-    return _first_three(found, _NONE)
+    return _first_three(columns, _NONE)
 
 
 def _slice_ports(obj: Object, _now: datetime) -> str:
@@ -97,7 +97,7 @@ def _external_ip(obj: Object, _now: datetime) -> str:
     if spec.get("type") == "ExternalName":
         return str(spec.get("externalName") or "")
     ingress = _items(obj, "status.loadBalancer.ingress") if spec.get("type") == "LoadBalancer" else []
-    shown = sorted({each.get("ip") or each.get("hostname") for each in ingress} - {None, ""})
+    shown = sorted({address.get("ip") or address.get("hostname") for address in ingress} - {None, ""})
     shown += spec.get("externalIPs") or ()
     return ",".join(shown) or ("<pending>" if spec.get("type") == "LoadBalancer" else _NONE)
 
@@ -111,24 +111,27 @@ def _service_ports(obj: Object, _now: datetime) -> str:
 
 
 def _node_status(obj: Object, _now: datetime) -> str:
-    ready = next((each.get("status") for each in _items(obj, "status.conditions") if each["type"] == "Ready"), "")
+    conditions = _items(obj, "status.conditions")
+    ready = next((condition.get("status") for condition in conditions if condition["type"] == "Ready"), "")
     word = {"True": "Ready", "": "Unknown"}.get(ready, "NotReady")
     return word + (",SchedulingDisabled" if get_field(obj, "spec.unschedulable") else "")
 
 
 def _roles(obj: Object, _now: datetime) -> str:
     labels = sorted(obj["metadata"].get("labels") or ())
-    return ",".join(each.removeprefix(_ROLE_PREFIX) for each in labels if each.startswith(_ROLE_PREFIX)) or _NONE
+    return ",".join(label.removeprefix(_ROLE_PREFIX) for label in labels if label.startswith(_ROLE_PREFIX)) or _NONE
 
 
 def _pod_ready(obj: Object, _now: datetime) -> str:
     containers = _items(obj, "status.containerStatuses")
-    ready = sum(bool(each.get("ready")) and get_field(each, "state.running") is not None for each in containers)
+    ready = sum(
+        bool(container.get("ready")) and get_field(container, "state.running") is not None for container in containers
+    )
     return f"{ready}/{len(_items(obj, 'spec.containers'))}"
 
 
 def _pod_status(obj: Object, _now: datetime) -> str:
-    """The reason of the first container that is not well, else that of the pod."""
+    """The reason of the first container that does not run, else that of the pod."""
     phase = get_field(obj, "status.phase") or ""
     if "deletionTimestamp" in obj["metadata"] and phase not in ("Succeeded", "Failed"):
         return "Terminating"
@@ -140,9 +143,9 @@ def _pod_status(obj: Object, _now: datetime) -> str:
 
 def _restarts(obj: Object, now: datetime) -> str:
     containers = _items(obj, "status.containerStatuses")
-    count = sum(each.get("restartCount", 0) for each in containers)
-    # RFC 3339 in UTC with whole seconds: the order of texts is that of times.
-    last = max((get_field(each, "lastState.terminated.finishedAt") or "" for each in containers), default="")
+    count = sum(container.get("restartCount", 0) for container in containers)
+    # RFC 3339 times in UTC with whole seconds sort as text.
+    last = max((get_field(container, "lastState.terminated.finishedAt") or "" for container in containers), default="")
     return f"{count} ({since(last, now)} ago)" if count and last else str(count)
 
 
@@ -153,7 +156,7 @@ def _about(obj: Object, _now: datetime) -> str:
 
 def _last_seen(obj: Object, now: datetime) -> str:
     fields = ("series.lastObservedTime", "lastTimestamp", "firstTimestamp", "eventTime")
-    return since(next((found for each in fields if (found := get_field(obj, each))), None), now)
+    return since(next((time for path in fields if (time := get_field(obj, path))), None), now)
 
 
 # --- columns ----------------------------------------------------------------------------------------------------------
@@ -161,7 +164,7 @@ def _last_seen(obj: Object, now: datetime) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """The cells are made of objects in their stored version."""
+    """Cells are computed from objects in their stored version."""
 
     name: str
     cell: Callable[[Object, datetime], str]

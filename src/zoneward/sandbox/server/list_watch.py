@@ -1,4 +1,4 @@
-"""Lists and watches: label and field selectors, pages with tokens that expire, changes as they happen."""
+"""Lists and watches: label and field selectors, pages with tokens that expire, changes."""
 
 import asyncio
 import base64
@@ -48,16 +48,16 @@ class ObjectSelector:
 
 
 def _term(kind: Kind, text: str) -> tuple[str, str, bool]:
-    found = _TERM.fullmatch(text.strip())
-    if found is None:
+    match = _TERM.fullmatch(text.strip())
+    if match is None:
         raise bad_request(f"invalid selector: '{text}'; can't understand '{text}'")
-    name = found["name"].strip()
+    name = match["name"].strip()
     known = name == "metadata.name" or (name == "metadata.namespace" and kind.is_namespaced) or name in kind.selectable
     if not known and not kind.selectable:
         raise bad_request(f'"{name}" is not a known field selector: only "metadata.name", "metadata.namespace"')
     if not known:
         raise bad_request(f"field label not supported: {name}")
-    return kind.selectable.get(name, name), found["value"], found["operator"] != "!="
+    return kind.selectable.get(name, name), match["value"], match["operator"] != "!="
 
 
 # --- lists ------------------------------------------------------------------------------------------------------------
@@ -92,7 +92,7 @@ class ListResult:
 
 
 def list_options(kind: Kind, query: Mapping[str, str], *, namespace: str = "") -> ListOptions:
-    """Of the query of a request. Raises StatusError."""
+    """Parse the query of a request. Raises StatusError."""
     if query.get("resourceVersionMatch", "NotOlderThan") != "NotOlderThan":
         instead = "leave out resourceVersionMatch"
         raise unsupported(400, "BadRequest", "lists of one exact version", instead)
@@ -117,7 +117,7 @@ def list_options(kind: Kind, query: Mapping[str, str], *, namespace: str = "") -
 
 
 def list_objects(store: VersionedStore, kind: Kind, options: ListOptions) -> ListResult:
-    """As they are now; with a token, as they were when the list began. Raises StatusError."""
+    """The current objects; with a token, those at the start of the list. Raises StatusError."""
     version, after = _parse_token(options.token) if options.token else (-1, None)
     version = store.version if version < 0 else version
     check_version(store, version if options.token else options.version or 0)
@@ -126,11 +126,11 @@ def list_objects(store: VersionedStore, kind: Kind, options: ListOptions) -> Lis
     except Forgotten:
         assert after is not None, "the version of now is never forgotten"
         raise expired(token=_token(-1, after)) from None
-    found = states if options.selection.is_all else (each for each in states if options.selection.matches(*each))
+    selected = states if options.selection.is_all else (state for state in states if options.selection.matches(*state))
     if options.limit <= 0 or options.version == 0:
-        return ListResult(list(found), version)
-    records = list(islice(found, options.limit))
-    if next(found, None) is None:
+        return ListResult(list(selected), version)
+    records = list(islice(selected, options.limit))
+    if next(selected, None) is None:
         return ListResult(records, version)
     return ListResult(records, version, _token(version, records[-1][0]))
 

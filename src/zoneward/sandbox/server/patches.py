@@ -1,8 +1,8 @@
 """JSON merge patches (RFC 7396), and the strategic merge patches of Kubernetes.
 
-A strategic merge patch merges lists by key, and has directives for what merging cannot say. The rules and the order of
-lists are those of ``k8s.io/apimachinery/pkg/util/strategicpatch``, for the patches that ``kubectl`` sends. Nothing here
-changes its input; the result shares what a patch leaves alone.
+A strategic merge patch merges lists by key, and has directives for all else. The rules and the order of lists are those
+of ``k8s.io/apimachinery/pkg/util/strategicpatch``, for the patches that ``kubectl`` sends. Inputs are not modified; the
+result shares unchanged values with them.
 """
 
 from collections.abc import Sequence
@@ -25,9 +25,9 @@ _ORDER: Final = "$setElementOrder/"
 def patch_object(
     old: Object, body: bytes, kind: Kind, *, content_type: str, validation: Validation = "Warn"
 ) -> tuple[Object, list[str]]:
-    """The object that a patch makes, and warnings. ``content_type`` is one of the two above. Raises StatusError.
+    """The patched object, and warnings. ``content_type`` is one of the two above. Raises StatusError.
 
-    The object's types are right, and it has no unknown fields; defaults and everything else are the caller's.
+    The object matches the schema and has no unknown fields; the caller sets defaults and validates.
     """
     patch = decode_json(body)
     if not isinstance(patch, dict):
@@ -47,7 +47,7 @@ def patch_object(
 
 
 def merge_patch(obj: Any, patch: Any) -> Any:
-    """RFC 7396: null removes a field, objects are merged, all else replaces."""
+    """RFC 7396: null removes a field, objects are merged, all else is replaced."""
     if not isinstance(patch, dict):
         return patch
     merged = dict(obj) if isinstance(obj, dict) else {}
@@ -60,7 +60,7 @@ def merge_patch(obj: Any, patch: Any) -> Any:
 
 
 def strategic_merge_patch(obj: Object, patch: Object, type_: Type | None) -> Object:
-    """What ``patch`` makes of ``obj``, an object of that type. Raises StatusError."""
+    """Apply a patch to an object of that type. Raises StatusError."""
     match patch.get(_DIRECTIVE):
         case None:
             pass
@@ -72,14 +72,14 @@ def strategic_merge_patch(obj: Object, patch: Object, type_: Type | None) -> Obj
             raise _failed(f"expected $patch to be replace or delete, got {show(other)}")
     merged = dict(obj)
     if _RETAIN in patch:
-        kept = _checked(patch[_RETAIN], _RETAIN)
-        merged = {name: value for name, value in obj.items() if name in kept}
+        retained = _checked(patch[_RETAIN], _RETAIN)
+        merged = {name: value for name, value in obj.items() if name in retained}
     orders = {name.removeprefix(_ORDER): value for name, value in patch.items() if name.startswith(_ORDER)}
     for name, value in patch.items():
         if name.startswith(_DELETE_FROM):
             name, gone = name.removeprefix(_DELETE_FROM), _checked(value, name)
             if isinstance(merged.get(name), list):
-                merged[name] = [each for each in merged[name] if each not in gone]
+                merged[name] = [item for item in merged[name] if item not in gone]
         elif name.startswith(_ORDER) or name in (_RETAIN, _DIRECTIVE):
             continue
         elif value is None:
@@ -113,33 +113,33 @@ def _merged_list(old: list[Any], patch: list[Any], type_: Type, order: Any) -> l
     key = type_.merge_key
     order = None if order is None else _checked(order, "$setElementOrder", key)
     if not key:
-        if any(isinstance(each, dict | list) for each in patch):
+        if any(isinstance(item, dict | list) for item in patch):
             raise _failed(f"expected a list of plain values, got {show(patch)}")
         return _ordered(list(dict.fromkeys([*old, *patch])), order or patch, old, key)
     if {_DIRECTIVE: "replace"} in patch:
-        return [each for each in patch if _DIRECTIVE not in each]
+        return [item for item in patch if _DIRECTIVE not in item]
     added = []
-    kept = old
+    remaining = old
     for item in _checked(patch, "the list", key):
         match item.get(_DIRECTIVE):
             case None:
                 added.append(item)
             case "delete":
-                kept = [each for each in kept if each.get(key) != item[key]]
+                remaining = [candidate for candidate in remaining if candidate.get(key) != item[key]]
             case other:
                 raise _failed(f"expected $patch to be replace or delete in a list, got {show(other)}")
-    merged = list(kept)
+    merged = list(remaining)
     for item in added:
-        place = next((index for index, each in enumerate(merged) if each.get(key) == item[key]), None)
-        if place is None:
+        position = next((index for index, candidate in enumerate(merged) if candidate.get(key) == item[key]), None)
+        if position is None:
             merged.append(strategic_merge_patch({}, item, type_.items))
         else:
-            merged[place] = strategic_merge_patch(merged[place], item, type_.items)
-    return _ordered(merged, order or added, kept, key)
+            merged[position] = strategic_merge_patch(merged[position], item, type_.items)
+    return _ordered(merged, order or added, remaining, key)
 
 
 def _ordered(items: list[Any], order: Sequence[Any], old: Sequence[Any], key: str) -> list[Any]:
-    """Items that ``order`` names in its order, the others in theirs; where ``old`` has both, its order counts.
+    """Items in ``order`` follow it, all others keep their order; between the two groups the order of ``old`` wins.
 
     New items come before the old ones that follow: upstream's order, which users see.
     """
@@ -147,12 +147,12 @@ def _ordered(items: list[Any], order: Sequence[Any], old: Sequence[Any], key: st
     def key_of(item: Any) -> str:
         return repr(item.get(key) if key and isinstance(item, dict) else item)
 
-    place = {key_of(each): index for index, each in enumerate(order)}
-    old_place = {key_of(each): index for index, each in enumerate(old)}
-    named = sorted((each for each in items if key_of(each) in place), key=lambda each: place[key_of(each)])
+    position = {key_of(item): index for index, item in enumerate(order)}
+    old_position = {key_of(item): index for index, item in enumerate(old)}
+    named = sorted((item for item in items if key_of(item) in position), key=lambda item: position[key_of(item)])
     result: list[Any] = []
-    for item in (each for each in items if key_of(each) not in place):
-        while named and not old_place.get(key_of(item), len(old)) < old_place.get(key_of(named[0]), -1):
+    for item in (item for item in items if key_of(item) not in position):
+        while named and not old_position.get(key_of(item), len(old)) < old_position.get(key_of(named[0]), -1):
             result.append(named.pop(0))
         result.append(item)
     return [*result, *named]
@@ -162,11 +162,11 @@ def _checked(items: Any, where: str, key: str = "") -> list[Any]:
     """``items``, if they are a list, of objects that have ``key`` where there is one. Raises StatusError."""
     if not isinstance(items, list):
         raise _failed(f"expected a list in {where}, got {show(items)}")
-    if key and not all(isinstance(each, dict) and key in each for each in items):
+    if key and not all(isinstance(item, dict) and key in item for item in items):
         raise _failed(f"expected {key} in each item of {where}, which is merged by it")
     return items
 
 
 def _failed(problem: str) -> StatusError:
-    """kube-apiserver answers such patches with 500, as if the mistake were its own; the sandbox with 400."""
+    """400; kube-apiserver answers such patches with 500."""
     return bad_request(f"the strategic merge patch cannot be merged: {problem}")

@@ -54,15 +54,15 @@ def load_objects(registry: Registry, files: Sequence[tuple[str, bytes | bytearra
     skipped: Counter[str] = Counter()
     later: list[tuple[Kind, msgspec.Raw | Object, str, int]] = []
     for source, data in files:
-        for number, value in _each(source, data):
+        for document_number, value in _each(source, data):
             head = object_head(value)
             kind = known.get((head.api_version or "", head.kind or ""))
             if kind is None:
                 skipped[f"{head.api_version}/{head.kind}"] += 1
             elif kind.kind in _CLUSTER_WIDE_FIRST:
-                _restore(registry, kind, value, source, number)
+                _restore(registry, kind, value, source, document_number)
             else:
-                later.append((kind, value, source, number))
+                later.append((kind, value, source, document_number))
     later.reverse()
     while later:
         # Each is freed when it is stored.
@@ -70,10 +70,10 @@ def load_objects(registry: Registry, files: Sequence[tuple[str, bytes | bytearra
     return skipped
 
 
-def _restore(registry: Registry, kind: Kind, value: msgspec.Raw | Object, source: str, number: int) -> None:
+def _restore(registry: Registry, kind: Kind, value: msgspec.Raw | Object, source: str, document_number: int) -> None:
     obj: Object = msgspec.json.decode(value) if isinstance(value, msgspec.Raw) else value
-    found = obj.get("metadata")
-    metadata: Object = found if isinstance(found, dict) else {}
+    value_metadata = obj.get("metadata")
+    metadata: Object = value_metadata if isinstance(value_metadata, dict) else {}
     namespace = str(metadata.get("namespace") or "default") if kind.is_namespaced else ""
     try:
         if namespace and registry.find("namespaces", "", namespace) is None:
@@ -81,7 +81,7 @@ def _restore(registry: Registry, kind: Kind, value: msgspec.Raw | Object, source
         registry.restore(kind, obj)
     except StatusError as refusal:
         title = "/".join(part for part in (namespace, str(metadata.get("name", ""))) if part)
-        raise InputError(source, f"document {number}", f"{kind.kind} {title}", refusal.message) from None
+        raise InputError(source, f"document {document_number}", f"{kind.kind} {title}", refusal.message) from None
 
 
 def a_namespace(name: str) -> Object:
@@ -90,16 +90,16 @@ def a_namespace(name: str) -> Object:
 
 def _each(source: str, data: bytes | bytearray) -> Iterator[tuple[int, Any]]:
     """Objects with the number of their document; those in a ``List`` one by one."""
-    number = 0
+    document_number = 0
     try:
-        for number, document in enumerate(_documents(decode_text(source, data)), start=1):
+        for document_number, document in enumerate(_documents(decode_text(source, data)), start=1):
             for value in _flat(document):
-                yield number, value
+                yield document_number, value
     except FieldMismatch as misfit:
-        raise misfit.error(source, number) from None
+        raise misfit.error(source, document_number) from None
     except MalformedText as error:
-        place = f"line {error.line}, column {error.column}"
-        raise InputError(source, f"document {number + 1}", place, error.problem) from None
+        position = f"line {error.line}, column {error.column}"
+        raise InputError(source, f"document {document_number + 1}", position, error.problem) from None
 
 
 def _flat(value: Any) -> Iterator[Any]:
@@ -121,8 +121,8 @@ def _flat(value: Any) -> Iterator[Any]:
 def _documents(text: bytes | bytearray) -> Iterator[Any]:
     end = 0
     while True:
-        found = _BLANK.match(text, end)
-        start = found.end() if found else end
+        blank = _BLANK.match(text, end)
+        start = blank.end() if blank else end
         if start >= len(text):
             return
         if text[start] not in b"{[":
@@ -143,7 +143,7 @@ def _yaml(text: bytes | bytearray, start: int) -> Iterator[Any]:
     # Only who has YAML waits for the import.
     from zoneward.kube.yaml_documents import whole_documents
 
-    yield from (each for each in whole_documents(text[start:]) if each is not None)
+    yield from (document for document in whole_documents(text[start:]) if document is not None)
 
 
 def save_objects(registry: Registry, stream: IO[bytes]) -> None:

@@ -60,7 +60,7 @@ JSON: Final = "application/json"
 _PROTOBUF: Final = "application/vnd.kubernetes.protobuf"
 _UNSUPPORTED: Final = (("protobuf", _PROTOBUF), ("YAML", "application/yaml"))
 Shape = Literal["", "Table", "PartialObjectMetadata"]
-"""Empty for the object itself, or what ``meta.k8s.io/v1`` makes of it."""
+"""Empty for the object, or a form of ``meta.k8s.io/v1``."""
 
 
 def answer_shape(accept: str) -> Shape:

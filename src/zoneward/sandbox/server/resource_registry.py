@@ -30,24 +30,24 @@ class Write:
     subresource: str = ""
     """``finalize``: the collector takes the finalizer of a namespace away; strategies are not asked."""
     is_patch: bool = False
-    """The new object was made from the old one: a UID of its own is a mistake rather than a precondition."""
+    """The new object comes from the old one: another UID is an error, not a precondition."""
     is_dry_run: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class WriteResult:
-    """The object in its stored version, after a write or as it would be after a dry run."""
+    """The object in its stored version after a write or a dry run."""
 
     object: Object
     is_new: bool = False
     is_gone: bool = False
     record: Record | None = None
-    """Of an object that was stored."""
+    """The record of a stored object."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deletion:
-    """Options of a deletion. ``grace`` in seconds; None: the object's own."""
+    """Options of a deletion. ``grace`` is in seconds, None means the object's own."""
 
     grace: int | None = None
     uid: str | None = None
@@ -56,7 +56,7 @@ class Deletion:
 
 
 class Registry:
-    """``now``: the time of day. ``chance`` makes generated names and UIDs."""
+    """``now`` returns the time. ``chance`` generates names and UIDs."""
 
     def __init__(
         self,
@@ -107,20 +107,20 @@ class Registry:
             metadata["generation"] = 1
         kind.strategy.default(new)
         new, strategy = kind.to_stored(new), kind.strategy
-        # Upstream allocates addresses first, and reports nothing else where that fails.
+        # Upstream allocates addresses first, and reports no other errors if that fails.
         _raise_errors(kind, new, strategy.allocate(new, None))
         strategy.prepare_create(new, self)
         _raise_errors(kind, new, [*strategy.metadata_errors(new), *strategy.validate_create(new)])
         key = (namespace, new["metadata"]["name"])
-        # As upstream, an invalid object is refused before its name is looked up.
-        if (found := self.store.get(kind.stored, key)) is not None:
-            raise errors.already_exists(kind, key[1], is_ending=found.is_ending)
+        # As upstream, validate an object before looking up its name.
+        if (existing := self.store.get(kind.stored, key)) is not None:
+            raise errors.already_exists(kind, key[1], is_ending=existing.is_ending)
         return WriteResult(new, is_new=True, record=None if is_dry_run else self._put(kind, key, new, None))
 
     def restore(self, kind: Kind, obj: Object) -> Object:
-        """Take an object from a file as it is, status, UID and addresses included; in place of one of its name.
+        """Store an object from a file unchanged, with status, UID and addresses; it replaces one of the same name.
 
-        Raises StatusError for one that the API would not take.
+        Raises StatusError for an object that the API would refuse.
         """
         new, _ = decode(obj, kind, validation="Ignore")
         metadata = new["metadata"] = dict(new.get("metadata") or {})
@@ -132,10 +132,10 @@ class Registry:
             metadata.setdefault("generation", 1)
         kind.strategy.default(new)
         if "deletionTimestamp" in metadata and (grace := kind.strategy.grace(new, None)):
-            # Snapshots have no period; without one the next update would end it.
+            # Snapshots have no grace period; without one the next update would delete the object.
             metadata.setdefault("deletionGracePeriodSeconds", grace)
         new, kind = kind.to_stored(new), kind.stored
-        # Snapshots have only the fields that Zoneward reads: the rest is not validated.
+        # Snapshots have only the fields that Zoneward reads: validate only metadata.
         _raise_errors(kind, new, kind.strategy.metadata_errors(new))
         if not metadata.get("name"):
             # Names are generated for new objects only.
@@ -152,9 +152,9 @@ class Registry:
     def update(
         self, kind: Kind, namespace: str, name: str, change: Callable[[Object], Object], write: Write
     ) -> WriteResult:
-        """Replace an object by what ``change`` makes of it, in the version of ``kind``.
+        """Replace an object by the result of ``change``, in the version of ``kind``.
 
-        It may share parts with its argument, never change them. Raises StatusError, and whatever ``change`` does.
+        ``change`` must not modify its argument. Raises StatusError, and the errors of ``change``.
         """
         record, strategy = self.record(kind, namespace, name), kind.strategy
         stored = record.object()
@@ -195,7 +195,7 @@ class Registry:
         metadata = new["metadata"]
         is_ending = "deletionTimestamp" in metadata and not metadata.get("deletionGracePeriodSeconds")
         if is_ending and not strategy.holds(new):
-            # It was only waiting for its finalizers. The answer shows the version that the object had.
+            # The last finalizer is gone. The answer has the version before the deletion.
             self._delete(kind, key, new, old)
             return WriteResult(new | {"metadata": metadata | {"resourceVersion": version}}, is_gone=True)
         return WriteResult(new, record=self._put(kind, key, new, old))
@@ -203,7 +203,7 @@ class Registry:
     # --- deleting -----------------------------------------------------------------------------------------------------
 
     def delete(self, kind: Kind, namespace: str, name: str, deletion: Deletion) -> WriteResult:
-        """At once, or as soon as finalizers, grace and content allow it. Raises StatusError."""
+        """Delete an object at once, or after its finalizers, grace period and content. Raises StatusError."""
         record, strategy, key = self.record(kind, namespace, name), kind.strategy, (namespace, name)
         _check_preconditions(kind, name, record, deletion)
         if name in strategy.protected:
@@ -241,10 +241,10 @@ class Registry:
     def _check_namespace(self, kind: Kind, namespace: str, name: str) -> None:
         if not kind.is_namespaced:
             return
-        found = self.store.get(self.kinds["namespaces"], ("", namespace))
-        if found is None:
+        record = self.store.get(self.kinds["namespaces"], ("", namespace))
+        if record is None:
             raise errors.not_found(self.kinds["namespaces"], namespace)
-        if found.is_ending:
+        if record.is_ending:
             problem = f"unable to create new content in namespace {namespace} because it is being terminated"
             refusal = errors.forbidden(kind, name, problem)
             cause = {"reason": "NamespaceTerminating", "message": f"namespace {namespace} is being terminated"}
@@ -259,15 +259,15 @@ class Registry:
 
 
 def _raise_errors(kind: Kind, new: Object, causes: Iterable[FieldError]) -> None:
-    if found := list(causes):
-        raise errors.invalid(kind, new["metadata"].get("name") or "", found)
+    if field_errors := list(causes):
+        raise errors.invalid(kind, new["metadata"].get("name") or "", field_errors)
 
 
 # --- preconditions ----------------------------------------------------------------------------------------------------
 
 
 def _set_namespace(kind: Kind, namespace: str, metadata: Object) -> None:
-    """The namespace of an object is that of the request."""
+    """Set the namespace of the request."""
     if not kind.is_namespaced:
         metadata.pop("namespace", None)
         return
@@ -279,7 +279,7 @@ def _set_namespace(kind: Kind, namespace: str, metadata: Object) -> None:
 
 
 def _check_preconditions(kind: Kind, name: str, record: Record, deletion: Deletion) -> None:
-    """A deletion is of the object that it means. Raises StatusError."""
+    """Check UID and version of a deletion. Raises StatusError."""
     for word, wanted, has in (
         ("UID", deletion.uid, record.uid),
         ("ResourceVersion", deletion.version, str(record.version)),
@@ -290,7 +290,7 @@ def _check_preconditions(kind: Kind, name: str, record: Record, deletion: Deleti
 
 
 def _check_version(kind: Kind, metadata: Object, record: Record, name: str, *, is_patch: bool) -> None:
-    """An update is of the object that it means. Raises StatusError."""
+    """Check UID and version of an update. Raises StatusError."""
     uid, version = metadata.get("uid"), metadata.get("resourceVersion")
     if uid and uid != record.uid and not is_patch:
         problem = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {record.uid}"

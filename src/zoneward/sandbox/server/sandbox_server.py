@@ -1,4 +1,4 @@
-"""A sandbox that runs: the server on its socket, and what goes on by itself behind it."""
+"""Runs a sandbox: the HTTP server and its background work."""
 
 import asyncio
 import logging
@@ -19,11 +19,11 @@ from zoneward.sandbox.server.list_watch import BOOKMARKS
 from zoneward.sandbox.server.resource_registry import Registry
 
 CONTEXT: Final = "zoneward-sandbox"
-"""What the kubeconfig calls everything in it."""
+"""The name of everything in the kubeconfig."""
 _BACKGROUND_PERIOD: Final = 0.2
 """Seconds between two rounds of background work."""
 _SHUTDOWN: Final = 0.01
-"""Seconds that open connections get at the end; 0 would mean no limit."""
+"""Seconds until open connections are closed at the end; 0 would mean no limit."""
 _LOG: Final = logging.getLogger(__name__)
 _HTTP: Final = logging.getLogger(f"{__name__}.http")
 _HTTP.addFilter(lambda record: not _is_malformed(record))
@@ -32,16 +32,16 @@ _KEEP_ALIVE: Final = 75.0
 
 
 def _is_malformed(record: logging.LogRecord) -> bool:
-    """Whether a request was malformed. Logging it would log a traceback, maybe with the token."""
+    """Whether a record is about a malformed request. Its traceback could contain the token."""
     error = record.exc_info[1] if record.exc_info else None
     return isinstance(error, HttpProcessingError | web.RequestPayloadError)
 
 
 class SandboxServer:
-    """Serves from entering the block to leaving it.
+    """Serves inside an ``async with`` block.
 
-    Clients send the token in the ``Authorization`` header, or as the first part of the path: kubectl sends the header
-    over TLS only. ``ends_pods`` False: a play ends pods.
+    Clients send the token in the ``Authorization`` header, or as the first part of the path, because kubectl sends the
+    header only over TLS. ``ends_pods`` is False if a play ends pods.
     """
 
     def __init__(
@@ -73,13 +73,13 @@ class SandboxServer:
 
     @property
     def address(self) -> str:
-        """Of the server; with the token in its path, so that it suffices."""
+        """The URL of the server, with the token in its path."""
         return f"{'https' if self._trust else 'http'}://{self.authority}/{self.token}"
 
     async def __aenter__(self) -> Self:
-        """Raises OSError where the port can't be had."""
+        """Raises OSError if the port is not available."""
         runner = web.ServerRunner(
-            # Requests whose client is gone are cancelled: watches would wait for the next change, maybe for an hour.
+            # Cancel requests when the client disconnects: a watch would wait for the next change.
             web.Server(
                 self._server.answer,
                 keepalive_timeout=_KEEP_ALIVE,
@@ -108,7 +108,7 @@ class SandboxServer:
         await self._stack.aclose()
 
     def kubeconfig(self, *, authority_data: str | None = None) -> Object:
-        """For any client; ``authority_data``: the certificates to trust, in base64."""
+        """A kubeconfig; ``authority_data``: the trusted certificates, in base64."""
         cluster: Object = {"server": self.address, "disable-compression": True}
         if authority_data is not None:
             cluster["certificate-authority-data"] = authority_data
@@ -129,6 +129,6 @@ class SandboxServer:
                     self._ending.end_pods()
                 self.registry.store.forget_old()
             except Exception:
-                # A bug of the sandbox; the other work goes on.
+                # A bug of the sandbox; continue with the other work.
                 _LOG.exception("background work")
             await asyncio.sleep(_BACKGROUND_PERIOD if self._garbage.is_idle else 0)

@@ -1,8 +1,7 @@
-"""The fields of the sandbox's kinds (``schema.json``), and how JSON becomes an object that has them.
+"""Validates JSON against the fields of the sandbox's kinds (``schema.json``).
 
-Values of a wrong type are refused, unknown fields are dropped and reported, and empty fields are written or left out as
-Kubernetes' own types declare it. Fields of Pods and Nodes that nothing here reads have the type ``any``: they are
-stored as they come.
+Values of a wrong type are refused, unknown fields are dropped and reported, and empty fields are written or omitted as
+Kubernetes' types declare. Unused fields of Pods and Nodes have the type ``any`` and are stored unchanged.
 """
 
 import re
@@ -25,7 +24,7 @@ Validation = Literal["Strict", "Warn", "Ignore"]
 
 
 class MisfitError(Exception):
-    """The value of a field is none of its type."""
+    """The value of a field has a wrong type."""
 
 
 # --- types ------------------------------------------------------------------------------------------------------------
@@ -44,22 +43,22 @@ _EXPECTED: Final = {
 
 @dataclass(slots=True, eq=False)
 class Type:
-    """A value's type; not frozen only because types contain each other."""
+    """The type of a value; not frozen, because types can be recursive."""
 
     form: str
-    """As in the data, or what messages call a struct, a map or a list."""
+    """As in the data; for a struct, a map or a list its name in messages."""
     fields: "dict[str, Field]" = field(default_factory=dict)
     """Of a struct, in Go's order."""
     items: "Type | None" = None
     """Of a list or map."""
     merge_key: str = ""
-    """Of a list whose items strategic merge patches merge; empty for a list of plain values."""
+    """The key by which strategic merge patches merge the items of a list; empty for a list of plain values."""
     is_merged: bool = False
     """Whether strategic merge patches merge the list rather than replace it."""
 
     def zero(self) -> Any:
         if self.form == _STRUCT:
-            return {each.name: each.zero() for each in self.fields.values() if each.is_always}
+            return {member.name: member.zero() for member in self.fields.values() if member.is_always}
         return _ZEROS.get(self.form)
 
 
@@ -75,7 +74,7 @@ class Field:
     is_pointer: bool
     keeps_empty: bool
     plain: type | None
-    """The Python type that is right without a closer look."""
+    """The Python type of valid values; None if values need a check."""
 
     def zero(self) -> Any:
         """The value where the field is not set."""
@@ -91,7 +90,7 @@ def _types() -> Mapping[str, Type]:
     declared = msgspec.json.decode(files("zoneward.sandbox.server").joinpath("schema.json").read_bytes())
     structs = {name: Type(_STRUCT) for name in declared}
     for name, fields in declared.items():
-        structs[name].fields = {each: _field(each, text, structs) for each, text in fields.items()}
+        structs[name].fields = {field_name: _field(field_name, text, structs) for field_name, text in fields.items()}
     return structs
 
 
@@ -117,7 +116,7 @@ def _type(written: str, structs: Mapping[str, Type]) -> Type:
 
 
 def decode(body: object, kind: Kind, *, validation: Validation = "Warn") -> tuple[Object, list[str]]:
-    """The object that a request's JSON is, and warnings about it. Raises StatusError (400).
+    """The object in the JSON of a request, and warnings. Raises StatusError (400).
 
     ``body`` is decoded JSON; null counts as an empty object.
     """
@@ -132,7 +131,7 @@ def decode(body: object, kind: Kind, *, validation: Validation = "Warn") -> tupl
 
 
 def fitted(value: object, kind: Kind) -> tuple[Object, list[str]]:
-    """What JSON is as an object of that kind, and one ``unknown field "..."`` for each field that the kind has not.
+    """The value as an object of the kind, and ``unknown field "..."`` for each unknown field.
 
     Raises MisfitError.
     """
@@ -149,25 +148,25 @@ def fitted(value: object, kind: Kind) -> tuple[Object, list[str]]:
 
 
 _Path = tuple[Any, str] | None
-"""The path of a value: that of its container, and its name or index."""
+"""The path of a value: the path of its container, and its name or index."""
 
 
 def _read_struct(value: Object, type_: Type, path: _Path, unknown: list[str]) -> Object:
     """A new dictionary; ``value`` is not changed."""
     fields, made = type_.fields, {}
-    for name, each in value.items():
-        found = fields.get(name)
-        if found is None:
+    for name, field_value in value.items():
+        known = fields.get(name)
+        if known is None:
             unknown.append(f'unknown field "{_written((path, f".{name}"))}"')
-        elif each is not None:
-            is_plain = type(each) is found.plain
-            new = each if is_plain else _read(each, found.value, (path, f".{name}"), unknown)
-            # Of a whole object, an empty list stays.
-            if new or found.keeps_empty or (found.is_always and path is None and type(new) is list):
+        elif field_value is not None:
+            is_plain = type(field_value) is known.plain
+            new = field_value if is_plain else _read(field_value, known.value, (path, f".{name}"), unknown)
+            # Keep an empty list at the top of an object.
+            if new or known.keeps_empty or (known.is_always and path is None and type(new) is list):
                 made[name] = new
-    for found in fields.values():
-        if found.is_always and found.name not in made:
-            made[found.name] = found.zero()
+    for known in fields.values():
+        if known.is_always and known.name not in made:
+            made[known.name] = known.zero()
     return made
 
 
@@ -183,17 +182,17 @@ def _read(value: Any, type_: Type, path: _Path, unknown: list[str]) -> Any:
     if form == _LIST and python_type is list and items is not None:
         plain = _PLAIN.get(items.form)
         return [
-            each
-            if type(each) is plain
+            item
+            if type(item) is plain
             else items.zero()
-            if each is None
-            else _read(each, items, (path, f"[{index}]"), unknown)
-            for index, each in enumerate(value)
+            if item is None
+            else _read(item, items, (path, f"[{index}]"), unknown)
+            for index, item in enumerate(value)
         ]
     if form == _MAP and python_type is dict and items is not None:
         return {
-            name: items.zero() if each is None else _read(each, items, (path, f"[{name}]"), unknown)
-            for name, each in value.items()
+            name: items.zero() if item is None else _read(item, items, (path, f"[{name}]"), unknown)
+            for name, item in value.items()
         }
     try:
         if form == "quantity" and python_type in (str, int, float):
@@ -222,13 +221,13 @@ _MICRO_TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}(Z|[+-]\d
 
 
 def as_time(moment: datetime) -> str:
-    """As Kubernetes writes times: RFC 3339 in UTC, whole seconds."""
+    """A time as Kubernetes writes it: RFC 3339 in UTC, whole seconds."""
     return f"{moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec='seconds')}Z"
 
 
 @lru_cache(maxsize=4096)
 def _canonical_time(text: str, with_micros: bool) -> str:
-    """In UTC, in the form in which Kubernetes writes it. Raises ValueError."""
+    """A time in UTC, as Kubernetes writes it. Raises ValueError."""
     if not (_MICRO_TIME if with_micros else _TIME).fullmatch(text):
         raise ValueError(text)
     moment = datetime.fromisoformat(text).astimezone(UTC).replace(tzinfo=None)

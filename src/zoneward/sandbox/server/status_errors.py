@@ -1,4 +1,4 @@
-"""Answers other than success: codes, reasons and words are those of Kubernetes' ``k8s.io/apimachinery`` (v1.37)."""
+"""Error answers with the codes, reasons and messages of Kubernetes' ``k8s.io/apimachinery`` (v1.37)."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -15,7 +15,7 @@ _EXPIRED: Final = (
 
 
 class StatusError(Exception):
-    """A request that the server refuses."""
+    """An error answer."""
 
     def __init__(
         self, code: int, reason: str, message: str, *, details: Object | None = None, metadata: Object | None = None
@@ -36,7 +36,7 @@ class StatusError(Exception):
 
 
 def unsupported(code: int, reason: str, what: str, instead: str) -> StatusError:
-    """What a real server would do, and the sandbox does not."""
+    """A feature of real servers that the sandbox does not have."""
     message = f"the sandbox does not support {what}: {instead}, or use a real cluster, KWOK or kind"
     return StatusError(code, reason, message, details={})
 
@@ -79,13 +79,13 @@ def invalid(kind: Kind, name: str, errors: Sequence[FieldError]) -> StatusError:
     """422 with every error, of which there is at least one; equal messages appear once."""
     messages = list(dict.fromkeys(map(str, errors)))
     message = messages[0] if len(messages) == 1 else f"[{', '.join(messages)}]"
-    causes = [{"reason": each.type, "message": each.message, "field": each.field} for each in errors]
+    causes = [{"reason": error.type, "message": error.message, "field": error.field} for error in errors]
     details = details_of(kind, name) | {"kind": kind.kind, "causes": causes}
     return StatusError(422, "Invalid", f'{kind.qualified} "{name}" is invalid: {message}', details=details)
 
 
 def expired(*, token: str) -> StatusError:
-    """410 for a continue token; ``token`` goes on in the state of now."""
+    """410 for a continue token; ``token`` continues with the current state."""
     return StatusError(410, "Expired", _EXPIRED, metadata={"continue": token})
 
 
@@ -95,12 +95,12 @@ def too_old(version: int, oldest: int) -> StatusError:
 
 
 def internal(message: str) -> StatusError:
-    """Without a reason, as upstream's own are."""
+    """500 without a reason, as upstream answers."""
     return StatusError(500, "", message)
 
 
 def unexpected(error: Exception) -> StatusError:
-    """For a bug of the sandbox, in the form of upstream's ``NewInternalError``."""
+    """500 for a bug of the sandbox, as upstream's ``NewInternalError``."""
     problem = f"{type(error).__name__}: {error}"
     details: Object = {"causes": [{"message": problem}]}
     return StatusError(500, "InternalError", f"Internal error occurred: {problem}", details=details)

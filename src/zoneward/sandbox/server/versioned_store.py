@@ -1,7 +1,7 @@
 """Objects as bytes, with versions and a history: what etcd and the watch cache are to a real API server.
 
-Every change gets the next version, of all kinds together. The history goes back a number of changes and a while; what
-came before is forgotten. Old states of a kind are found by undoing changes. Everything happens in one thread.
+Every change of any kind gets the next version. The history is limited in changes and time. Old states of a kind are
+computed by undoing changes. All calls come from one thread.
 """
 
 import asyncio
@@ -23,11 +23,11 @@ Key = tuple[str, str]
 """Namespace (empty where the kind has none) and name."""
 
 HISTORY: Final = 10_000
-"""Changes of one kind that are remembered."""
+"""Changes of one kind in the history."""
 MEMORY: Final = 300.0
-"""Seconds for which a change is remembered at most, as etcd's is."""
+"""Seconds for which a change is in the history at most, as in etcd."""
 _SPARE: Final = 1_000
-"""Changes beyond the history that may wait to be forgotten together."""
+"""Additional changes, so that the history is trimmed in batches."""
 _VERSION: Final = attrgetter("version")
 
 
@@ -53,7 +53,7 @@ class Record:
 
 
 class StoredChange(NamedTuple):
-    """``new`` is None when the object is gone; ``last`` then is its last state, at the version of its end."""
+    """``new`` is None for a deleted object; then ``last`` is its last state, at the version of the deletion."""
 
     version: int
     key: Key
@@ -70,7 +70,7 @@ class StoredChange(NamedTuple):
 
 
 class Forgotten(Exception):  # noqa: N818
-    """The history does not go back to a version; ``oldest`` is the first that it has."""
+    """The history does not reach back to a version; ``oldest`` is the first version that it has."""
 
     def __init__(self, oldest: int) -> None:
         super().__init__(oldest)
@@ -91,10 +91,10 @@ class _KindStore:
     """The version of the last change that is not in the history any more."""
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def forget(self, number: int) -> None:
-        if number > 0:
-            self.forgotten = self.history[number - 1].version
-            del self.history[:number]
+    def forget(self, count: int) -> None:
+        if count > 0:
+            self.forgotten = self.history[count - 1].version
+            del self.history[:count]
 
 
 def head_of(kind: Kind) -> bytes:
@@ -123,23 +123,23 @@ class VersionedStore:
         return self.page(kind, version=self.version, namespace=namespace)
 
     def put(self, kind: Kind, key: Key, obj: Object) -> Record:
-        """Create or replace. ``obj`` gets its new version, and must not change afterwards."""
-        kept = self._kinds[kind.resource]
-        old = kept.records.get(key)
-        record = self._record(kept, obj)
+        """Create or replace an object. ``obj`` gets its new version, and must not be modified afterwards."""
+        kind_store = self._kinds[kind.resource]
+        old = kind_store.records.get(key)
+        record = self._record(kind_store, obj)
         if old is None:
-            insort(kept.paths, _path_of(key))
-        kept.records[key] = record
-        self._publish(kept, StoredChange(record.version, key, old, record, None, self._clock()))
+            insort(kind_store.paths, _path_of(key))
+        kind_store.records[key] = record
+        self._publish(kind_store, StoredChange(record.version, key, old, record, None, self._clock()))
         return record
 
     def delete(self, kind: Kind, key: Key, obj: Object | None = None) -> Record:
-        """Its last state, at the version of its end; ``obj`` where that is not what is held."""
-        kept = self._kinds[kind.resource]
-        old = kept.records.pop(key)
-        del kept.paths[bisect_left(kept.paths, _path_of(key))]
-        last = self._record(kept, old.object() if obj is None else obj)
-        self._publish(kept, StoredChange(last.version, key, old, None, last, self._clock()))
+        """Delete an object. Returns its last state: ``obj``, or else the stored one, at the version of the deletion."""
+        kind_store = self._kinds[kind.resource]
+        old = kind_store.records.pop(key)
+        del kind_store.paths[bisect_left(kind_store.paths, _path_of(key))]
+        last = self._record(kind_store, old.object() if obj is None else obj)
+        self._publish(kind_store, StoredChange(last.version, key, old, None, last, self._clock()))
         return last
 
     # --- the past -----------------------------------------------------------------------------------------------------
@@ -147,68 +147,68 @@ class VersionedStore:
     def page(
         self, kind: Kind, *, version: int, namespace: str = "", after: Key | None = None
     ) -> Iterator[tuple[Key, Record]]:
-        """As they were at a version, those behind ``after``. Raises Forgotten at once."""
-        kept = self._kinds[kind.resource]
+        """Objects at a version, after ``after``. Raises Forgotten at once."""
+        kind_store = self._kinds[kind.resource]
         undone = {change.key: change.old for change in reversed(self.changes(kind, version))}
-        paths = _span(kept.paths, namespace, after)
+        paths = _span(kind_store.paths, namespace, after)
         if undone:
-            gone = sorted(_path_of(key) for key in undone if key not in kept.records)
+            gone = sorted(_path_of(key) for key in undone if key not in kind_store.records)
             paths = merge(paths, _span(gone, namespace, after))
-        found = ((key, undone[key] if key in undone else kept.records[key]) for key in map(_key_of, paths))
-        return ((key, record) for key, record in found if record is not None)
+        states = ((key, undone[key] if key in undone else kind_store.records[key]) for key in map(_key_of, paths))
+        return ((key, record) for key, record in states if record is not None)
 
     def changes(self, kind: Kind, since: int) -> list[StoredChange]:
-        """All that came after a version, the oldest first. Raises Forgotten."""
-        kept = self._kinds[kind.resource]
-        if since < kept.forgotten:
-            raise Forgotten(kept.forgotten)
-        history = kept.history
+        """Changes after a version, the oldest first. Raises Forgotten."""
+        kind_store = self._kinds[kind.resource]
+        if since < kind_store.forgotten:
+            raise Forgotten(kind_store.forgotten)
+        history = kind_store.history
         if not history or history[-1].version <= since:
             return []
         return history[bisect_right(history, since, key=_VERSION) :]
 
     def changed(self, kind: Kind) -> asyncio.Event:
-        """Set at the next change of the kind; a new one follows then."""
+        """An event that is set at the next change of the kind, and replaced then."""
         return self._kinds[kind.resource].changed
 
     def compact(self, version: int | None = None) -> None:
         """Forget all changes up to a version, by default up to now."""
         limit = self.version if version is None else version
-        for kept in self._kinds.values():
-            kept.forget(bisect_right(kept.history, limit, key=_VERSION))
-            kept.forgotten = max(kept.forgotten, limit)
+        for kind_store in self._kinds.values():
+            kind_store.forget(bisect_right(kind_store.history, limit, key=_VERSION))
+            kind_store.forgotten = max(kind_store.forgotten, limit)
 
     def forget_old(self, memory: float = MEMORY) -> None:
-        """Forget changes that are older than so many seconds; to be called now and then."""
+        """Forget changes that are older than ``memory`` seconds; the caller repeats this."""
         limit = self._clock() - memory
-        for kept in self._kinds.values():
-            kept.forget(bisect_left(kept.history, limit, key=attrgetter("time")))
+        for kind_store in self._kinds.values():
+            kind_store.forget(bisect_left(kind_store.history, limit, key=attrgetter("time")))
 
     # --- within -------------------------------------------------------------------------------------------------------
 
-    def _record(self, kept: _KindStore, obj: Object) -> Record:
+    def _record(self, kind_store: _KindStore, obj: Object) -> Record:
         self.version += 1
         metadata = obj["metadata"]
         metadata["resourceVersion"] = str(self.version)
         rest = {name: value for name, value in obj.items() if name not in ("kind", "apiVersion")}
         return Record(
-            kept.head + msgspec.json.encode(rest)[1:],
+            kind_store.head + msgspec.json.encode(rest)[1:],
             self.version,
             metadata["uid"],
             metadata.get("labels") or _NO_LABELS,
-            {path: _selected(obj, path) for path in kept.kind.selectable.values()},
+            {path: _selected(obj, path) for path in kind_store.kind.selectable.values()},
             tuple(owner["uid"] for owner in metadata.get("ownerReferences") or ()),
             "deletionTimestamp" in metadata,
         )
 
-    def _publish(self, kept: _KindStore, change: StoredChange) -> None:
-        kept.history.append(change)
-        if len(kept.history) > HISTORY + _SPARE:
-            kept.forget(len(kept.history) - HISTORY)
-        changed, kept.changed = kept.changed, asyncio.Event()
+    def _publish(self, kind_store: _KindStore, change: StoredChange) -> None:
+        kind_store.history.append(change)
+        if len(kind_store.history) > HISTORY + _SPARE:
+            kind_store.forget(len(kind_store.history) - HISTORY)
+        changed, kind_store.changed = kind_store.changed, asyncio.Event()
         changed.set()
         for listener in self.listeners:
-            listener(kept.kind, change)
+            listener(kind_store.kind, change)
 
 
 def _selected(obj: Object, path: str) -> str:
@@ -233,7 +233,7 @@ def _key_of(path: str) -> Key:
 
 
 def _span(paths: list[str], namespace: str, after: Key | None) -> Iterator[str]:
-    """Those of a namespace or of all, behind ``after``. The list must not change while this goes on."""
+    """Paths of a namespace or of all, after ``after``. The list must not change during iteration."""
     start = bisect_right(paths, _path_of(after)) if after is not None else 0
     end = len(paths)
     if namespace:

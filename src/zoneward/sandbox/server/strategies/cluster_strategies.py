@@ -55,7 +55,7 @@ class PodStrategy(Strategy):
         new["spec"] = before if before is not None and spec == before else _defaulted_pod(spec)
         status = new.get("status") or {}
         address, first = status.get("podIP"), (status.get("podIPs") or [{}])[0].get("ip")
-        # The first of several addresses is also the one that stands alone.
+        # The first address is also in the singular field.
         if address and address != first:
             new["status"] = status | {"podIPs": [{"ip": address}]}
         elif first and not address:
@@ -75,7 +75,8 @@ class PodStrategy(Strategy):
             # What a scheduler's binding does.
             _label_by_node(new, objects)
             scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": as_time(objects.now)}
-            others = [each for each in new["status"].get("conditions") or () if each.get("type") != "PodScheduled"]
+            conditions = new["status"].get("conditions") or ()
+            others = [condition for condition in conditions if condition.get("type") != "PodScheduled"]
             new["status"] = new["status"] | {"conditions": [*others, scheduled]}
 
     def validate_update(self, new: Object, old: Object) -> Iterator[FieldError]:
@@ -84,8 +85,8 @@ class PodStrategy(Strategy):
 
     def prepare_status(self, new: Object, old: Object) -> None:
         new["spec"], before = old["spec"], old["metadata"]
-        kept = {name: value for name, value in new["metadata"].items() if name not in _OF_DELETION}
-        new["metadata"] = kept | {name: before[name] for name in _OF_DELETION if name in before}
+        metadata = {name: value for name, value in new["metadata"].items() if name not in _OF_DELETION}
+        new["metadata"] = metadata | {name: before[name] for name in _OF_DELETION if name in before}
 
     def is_new_generation(self, new: Object, old: Object) -> bool:
         return new["spec"] is not old["spec"] and new["spec"] != old["spec"]
@@ -104,8 +105,8 @@ def _defaulted_pod(spec: Object) -> Object:
         if filled.get(field):
             # The controller of EndpointSlices finds the port of a name by its protocol, too.
             filled[field] = [
-                each | {"ports": [{"protocol": "TCP"} | port for port in each["ports"]]} if each.get("ports") else each
-                for each in filled[field]
+                item | {"ports": [{"protocol": "TCP"} | port for port in item["ports"]]} if item.get("ports") else item
+                for item in filled[field]
             ]
     return filled
 
@@ -144,7 +145,7 @@ _NAME_LABEL: Final = "kubernetes.io/metadata.name"
 
 
 class NamespaceStrategy(Strategy):
-    """The finalizer in its ``spec`` stands for the content: the garbage collector removes it from an empty one."""
+    """The garbage collector removes the finalizer in ``spec`` when the namespace is empty."""
 
     is_namespaced = False
     name_problems = staticmethod(formats.label_problems)

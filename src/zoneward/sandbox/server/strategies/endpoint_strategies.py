@@ -73,7 +73,7 @@ class EndpointSliceStrategy(Strategy):
 
     def is_new_generation(self, new: Object, old: Object) -> bool:
         """Labels count, all other metadata does not."""
-        labels, before = (each["metadata"].get("labels") or {} for each in (new, old))
+        labels, before = (obj["metadata"].get("labels") or {} for obj in (new, old))
         return labels != before or any((new.get(name) or None) != (old.get(name) or None) for name in _CONTENT)
 
     def validate_create(self, new: Object) -> Iterator[FieldError]:
@@ -81,18 +81,19 @@ class EndpointSliceStrategy(Strategy):
         yield from _endpoints(new, known={})
 
     def validate_update(self, new: Object, old: Object) -> Iterator[FieldError]:
-        type_, before = (each.get("addressType") or "" for each in (new, old))
+        type_, before = (obj.get("addressType") or "" for obj in (new, old))
         if type_ != before or new.get("ports") != old.get("ports"):
             yield from _content(new)
         if new.get("endpoints") != old.get("endpoints"):
-            # Endpoints that the old slice has are valid, in any place.
+            # Endpoints of the old slice are valid at any index.
             known = old.get("endpoints") or () if type_ == before else ()
-            yield from _endpoints(new, known={each["addresses"][0]: each for each in known if each.get("addresses")})
+            by_address = {endpoint["addresses"][0]: endpoint for endpoint in known if endpoint.get("addresses")}
+            yield from _endpoints(new, known=by_address)
         yield from immutable_address_type(type_, before)
 
 
 def _without(part: Mapping[str, Any], name: str) -> Object:
-    return {each: value for each, value in part.items() if each != name}
+    return {key: value for key, value in part.items() if key != name}
 
 
 def _content(slice_: Object) -> Iterator[FieldError]:

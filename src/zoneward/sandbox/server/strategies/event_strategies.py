@@ -30,7 +30,7 @@ class EventStrategy(Strategy):
 
     @staticmethod
     def name_problems(name: str) -> Iterable[str]:
-        return [f"may not contain '{each}'" for each in "/%" if each in name]
+        return [f"may not contain '{character}'" for character in "/%" if character in name]
 
 
 class NewerEventStrategy(Strategy):
@@ -49,7 +49,7 @@ class NewerEventStrategy(Strategy):
     def validate_update(self, new: Object, old: Object) -> Iterator[FieldError]:
         yield from _content_errors(new)
         for name in _UNCHANGED:
-            value, before = (each.get(name) or None for each in (new, old))
+            value, before = (obj.get(name) or None for obj in (new, old))
             yield from immutable("reportingController" if name == "reportingComponent" else name, value, before)
 
 

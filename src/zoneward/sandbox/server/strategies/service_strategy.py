@@ -1,9 +1,9 @@
 """Services: defaults, cluster IPs and node ports, validation.
 
 ``status`` is validated in full, as kube-apiserver v1.37 does (``pkg/apis/core/validation``); of ``spec`` only what
-keeps a Service usable. Addresses and ports are allocated in order, starting above the part that kube-apiserver keeps
-for clients that name theirs (KEP-3070, KEP-3668). The cluster is always dual-stack, IPv4 first. The address ranges are
-the default ones and those of the Services that were restored: files do not say which range their cluster has.
+keeps a Service usable. Addresses and ports are allocated in order, above the part that kube-apiserver reserves for
+clients that request their own (KEP-3070, KEP-3668). The cluster is dual-stack, IPv4 first. The address ranges are the
+defaults and those of Services from files, because files do not contain the ranges of their cluster.
 """
 
 from collections.abc import Iterator, Mapping
@@ -40,11 +40,11 @@ _CHOICES: Final = {
     "externalTrafficPolicy": ("Cluster", "Local"),
 }
 _AFFINITY_SECONDS: Final = 10800
-"""How long a client stays with its endpoint."""
+"""Default session affinity in seconds."""
 
 
 class ServiceStrategy(Strategy):
-    """The keyword arguments are kube-apiserver's gates of these names."""
+    """The keyword arguments are feature gates of kube-apiserver."""
 
     name_problems = staticmethod(formats.label_problems)
 
@@ -54,9 +54,9 @@ class ServiceStrategy(Strategy):
         self._has_distribution = service_traffic_distribution
         self._has_same = prefer_same_traffic_distribution
         self._taken: set[Any] = set()
-        """The addresses and ports that Services have."""
+        """Allocated addresses and ports."""
         self._next = {"IPv4": 257, "IPv6": 257, "port": 86}
-        """The index of the value to try next."""
+        """The index of the next candidate."""
         self._networks: dict[str, tuple[IPv4Network | IPv6Network, ...]] = {
             family: (network,) for family, network in _NETWORKS.items()
         }
@@ -92,10 +92,10 @@ class ServiceStrategy(Strategy):
         if errors := [*_address_errors(spec, before)] or [*self._conflicts(spec, before)]:
             return errors
         if spec["type"] != "ExternalName":
-            addresses = [each for each in spec.get("clusterIPs") or () if each != HEADLESS]
+            addresses = [address for address in spec.get("clusterIPs") or () if address != HEADLESS]
             families = spec["ipFamilies"] = _families(spec, addresses)
             if spec.get("clusterIP") != HEADLESS:
-                addresses += [str(self._next_free(each)) for each in families[len(addresses) :]]
+                addresses += [str(self._next_free(family)) for family in families[len(addresses) :]]
                 spec["clusterIP"], spec["clusterIPs"] = addresses[0], addresses[: len(families)]
         if spec["type"] == "NodePort" or spec.get("allocateLoadBalancerNodePorts"):
             spec["ports"] = [
@@ -131,7 +131,7 @@ class ServiceStrategy(Strategy):
         raise internal("failed to allocate: range is full")
 
     def _conflicts(self, spec: Spec, before: Spec, *, is_restored: bool = False) -> Iterator[FieldError]:
-        """Where a Service names values that another has, or new ones that are in no range."""
+        """Errors for values of another Service, and for new values outside of the ranges."""
         held = _held(before)
         taken, addresses = self._taken - held, spec.get("clusterIPs") or []
         for address in addresses if addresses != [HEADLESS] else ():
@@ -142,12 +142,12 @@ class ServiceStrategy(Strategy):
                 problem = "provided IP is already allocated"
             if problem:
                 yield from invalid("spec.clusterIPs", addresses, [f"failed to allocate IP {address}: {problem}"])
-        for index, number in enumerate(port.get("nodePort") for port in spec.get("ports") or ()):
-            problem = "provided port is already allocated" if number in taken else ""
-            if not is_restored and number is not None and number not in held and number not in NODE_PORTS:
+        for index, node_port in enumerate(port.get("nodePort") for port in spec.get("ports") or ()):
+            problem = "provided port is already allocated" if node_port in taken else ""
+            if not is_restored and node_port is not None and node_port not in held and node_port not in NODE_PORTS:
                 problem = "provided port is not in the valid range. The range of valid ports is 30000-32767"
             if problem:
-                yield error("FieldValueInvalid", f"spec.ports[{index}].nodePort", problem, value=number)
+                yield error("FieldValueInvalid", f"spec.ports[{index}].nodePort", problem, value=node_port)
 
     def _is_in_range(self, address: object, family: str) -> bool:
         return any(address in network for network in self._networks[family])
@@ -175,9 +175,9 @@ def _family_of(address: str) -> str:
 
 
 def _defaulted(spec: Object, before: Spec) -> Object:
-    """With what is absent, and without what the type does not use; what was allocated stays."""
+    """The spec with defaults and allocated values, and without the fields that the type does not use."""
     # An empty trafficDistribution is one that validation refuses.
-    filled = {name: each for name, each in spec.items() if each or each is False or name == "trafficDistribution"}
+    filled = {name: value for name, value in spec.items() if value or value is False or name == "trafficDistribution"}
     type_ = filled.setdefault("type", "ClusterIP")
     is_external = type_ in ("NodePort", "LoadBalancer") or (type_ == "ClusterIP" and bool(filled.get("externalIPs")))
     if filled.setdefault("sessionAffinity", "None") == "None":
@@ -193,7 +193,7 @@ def _defaulted(spec: Object, before: Spec) -> Object:
     for name in ("healthCheckNodePort", *(_ADDRESS_FIELDS if before.get("type") != "ExternalName" else ())):
         if name in before:
             filled.setdefault(name, before[name])
-    # A client may name the first address alone.
+    # A client may set only the first address.
     if (address := filled.get("clusterIP")) and address != (filled.get("clusterIPs") or [""])[0]:
         filled["clusterIPs"] = [address]
     if "ports" in filled:
@@ -223,7 +223,7 @@ def _has_health_check(spec: Spec) -> bool:
 def _defaulted_status(status: Object, type_: str) -> Object:
     filled: Object = {"loadBalancer": {}}
     if ingress := (status.get("loadBalancer") or {}).get("ingress"):
-        filled["loadBalancer"] = {"ingress": [_defaulted_ingress(each, type_) for each in ingress]}
+        filled["loadBalancer"] = {"ingress": [_defaulted_ingress(entry, type_) for entry in ingress]}
     return filled | ({"conditions": status["conditions"]} if status.get("conditions") else {})
 
 
@@ -234,11 +234,11 @@ def _defaulted_ingress(ingress: Object, type_: str) -> Object:
     return filled
 
 
-# --- what is refused --------------------------------------------------------------------------------------------------
+# --- validation -------------------------------------------------------------------------------------------------------
 
 
 def _address_errors(spec: Spec, before: Spec) -> Iterator[FieldError]:
-    """Of the fields that allocation reads."""
+    """Errors of the fields that allocation reads."""
     addresses, former = spec.get("clusterIPs") or [], before.get("clusterIPs") or []
     for index, family in enumerate(spec.get("ipFamilies") or ()):
         if family not in _FAMILIES:
@@ -277,21 +277,21 @@ def _spec_errors(spec: Spec) -> Iterator[FieldError]:
 
 
 def _status_errors(new: Object) -> Iterator[FieldError]:
-    """Of the load balancer. kube-apiserver takes conditions as they come."""
+    """Errors of the load balancer; kube-apiserver does not validate conditions."""
     ingress = new["status"]["loadBalancer"].get("ingress") or ()
     if ingress and new["spec"].get("type") != "LoadBalancer":
         problem = "may only be used when `spec.type` is 'LoadBalancer'"
         yield error("FieldValueForbidden", "status.loadBalancer.ingress", problem)
         return
-    for index, each in enumerate(ingress):
-        field, address, mode = f"status.loadBalancer.ingress[{index}]", each.get("ip"), each.get("ipMode")
+    for index, entry in enumerate(ingress):
+        field, address, mode = f"status.loadBalancer.ingress[{index}]", entry.get("ip"), entry.get("ipMode")
         if address:
             yield from invalid(f"{field}.ip", address, formats.address_problems(address, canonical=False))
             if mode not in ("Proxy", "VIP"):
                 yield not_supported(f"{field}.ipMode", mode or "", ("Proxy", "VIP"))
         elif mode is not None:
             yield error("FieldValueForbidden", f"{field}.ipMode", "may not be specified when `ip` is not set")
-        if name := each.get("hostname"):
+        if name := entry.get("hostname"):
             yield from invalid(f"{field}.hostname", name, formats.subdomain_problems(name))
             if formats.parse_address(name) is not None:
                 yield from invalid(f"{field}.hostname", name, ["must be a DNS name, not an IP address"])
