@@ -36,18 +36,18 @@ def _sample_is_parsed_once() -> Iterator[None]:
     from zoneward.kube import object_reader
     from zoneward.sample import cluster
 
-    sample, parse, kept = cluster().read_bytes(), object_reader._documents, list[bytes]()
+    sample, parse, cache = cluster().read_bytes(), object_reader.iter_documents, list[bytes]()
 
-    def documents(text: bytes | bytearray) -> Iterator[object]:
+    def documents(text: bytes | bytearray, *, read_yaml: object_reader.YamlReader) -> Iterator[object]:
         if text != sample:
-            return parse(text)
-        if not kept:
-            kept.append(msgspec.msgpack.encode(list(parse(text))))
-        # New ones each time, which a reader may change.
-        return iter(msgspec.msgpack.decode(kept[0], type=list[object]))
+            return parse(text, read_yaml=read_yaml)
+        if not cache:
+            cache.append(msgspec.msgpack.encode(list(parse(text, read_yaml=read_yaml))))
+        # New values on each call: a reader may change them.
+        return iter(msgspec.msgpack.decode(cache[0], type=list[object]))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(object_reader, "_documents", documents)
+        patch.setattr(object_reader, "iter_documents", documents)
         yield
 
 

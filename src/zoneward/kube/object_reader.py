@@ -6,7 +6,7 @@ are decoded one by one.
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
 from typing import Final, TypeVar
 
@@ -48,7 +48,7 @@ from zoneward.kube.struct_decoder import (
 from zoneward.kube.text_encoding import decode_text
 from zoneward.kube.workload_objects import WORKLOAD_KINDS, AnyObject, read_workload_object
 
-__all__ = ["InputError", "object_title", "read_objects"]
+__all__ = ["InputError", "iter_documents", "object_title", "read_objects"]
 
 _Kind = tuple[str | None, str | None]
 """apiVersion and kind."""
@@ -76,7 +76,7 @@ def read_objects(source: str, data: bytes | bytearray, *, skipped: Counter[str])
     del data  # Free compressed data before decoding.
     document_number = 1
     try:
-        for document in _documents(text):
+        for document in iter_documents(text, read_yaml=_read_wanted):
             if isinstance(document, list):
                 yield from _list_objects(document, "", (None, None), skipped)
             elif document is not None:
@@ -94,14 +94,21 @@ def read_objects(source: str, data: bytes | bytearray, *, skipped: Counter[str])
 # --- bytes to documents -----------------------------------------------------------------------------------------------
 
 
-def _documents(text: bytes | bytearray) -> Iterator[object]:
-    """Undecoded JSON, the head of a large list, YAML values, a list of either, or None for an empty document."""
+YamlReader = Callable[[bytes | bytearray, int], Iterator[object]]
+"""Reads all YAML documents of a text from an offset on."""
+
+
+def iter_documents(text: bytes | bytearray, *, read_yaml: YamlReader) -> Iterator[object]:
+    """Undecoded JSON, the head of a large list, YAML values, a list of either, or None for an empty document.
+
+    Raises MalformedText, RecursionError, and FieldMismatch for duplicate keys.
+    """
     end = 0
     while (start := _start(text, end)) < len(text):
         if text[start] not in b"{[":
             if end and not text.startswith((b"---", b"...", b"#"), start):
                 raise MalformedText.at(text, start, "malformed JSON: trailing characters")
-            yield from yaml_documents.documents(text, start=start, shape=_WANTED, take=_take)
+            yield from read_yaml(text, start)
             return
         if not end and (whole := _whole_list(text, start)) is not None:
             yield whole
@@ -115,7 +122,7 @@ def _documents(text: bytes | bytearray) -> Iterator[object]:
         except MalformedText as error:
             if error.offset == len(text) or error.offset - start > _NOT_JSON_AFTER:
                 raise
-            yield from _flow_style(text, start, error)
+            yield from _flow_style(read_yaml(text, start), error)
             return
         if len(text) <= HAND_WRITTEN_BYTES:
             refuse_duplicate_keys(document)
@@ -141,15 +148,18 @@ def _start(text: bytes | bytearray, end: int) -> int:
     return blank.end() if blank else end
 
 
-def _flow_style(text: bytes | bytearray, start: int, error: MalformedText) -> Iterator[object]:
+def _flow_style(documents: Iterator[object], error: MalformedText) -> Iterator[object]:
     """YAML that begins with a brace. If that fails too, raise the error of JSON."""
-    documents = yaml_documents.documents(text, start=start, shape=_WANTED, take=_take)
     try:
         first = next(documents)
     except MalformedText:
         raise error from None
     yield first
     yield from documents
+
+
+def _read_wanted(text: bytes | bytearray, start: int) -> Iterator[object]:
+    return yaml_documents.documents(text, start=start, shape=_WANTED, take=_take)
 
 
 # --- documents to objects ---------------------------------------------------------------------------------------------

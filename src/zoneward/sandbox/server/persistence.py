@@ -1,7 +1,6 @@
 """The objects of a sandbox at its start, from files, and into a file."""
 
 import random
-import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
@@ -9,19 +8,17 @@ from typing import IO, Any, Final
 
 import msgspec
 
-from zoneward.kube import json_documents
 from zoneward.kube.input_error import FieldMismatch, InputError, MalformedText
-from zoneward.kube.struct_decoder import object_head
+from zoneward.kube.object_reader import iter_documents
+from zoneward.kube.struct_decoder import ObjectHead, object_head
 from zoneward.kube.text_encoding import decode_text
+from zoneward.kube.yaml_documents import whole_documents
 from zoneward.sandbox.server.catalog import ServerGates, kinds
 from zoneward.sandbox.server.kinds import Kind, Object
 from zoneward.sandbox.server.resource_registry import Registry
 from zoneward.sandbox.server.status_errors import StatusError
 from zoneward.sandbox.server.versioned_store import VersionedStore
 
-_BLANK: Final = re.compile(rb"\s*(?:---[ \t]*\r?\n\s*)?")
-_NOT_JSON_AFTER: Final = 1 << 20
-"""A mistake further inside a document that looks like JSON is one."""
 _CLUSTER_WIDE_FIRST: Final = ("Namespace", "Node")
 NAMESPACES: Final = ("default", "kube-node-lease", "kube-public", "kube-system")
 
@@ -32,7 +29,7 @@ def new_registry(
     chance: random.Random | None = None,
     gates: ServerGates | None = None,
 ) -> Registry:
-    """With what every cluster has: its namespaces, and the Service of the API server, which has no endpoints here."""
+    """A registry with the namespaces of every cluster and the Service of the API server, without endpoints."""
     known = kinds(gates)
     registry = Registry(VersionedStore(known), known, now=now, chance=chance)
     for name in NAMESPACES:
@@ -46,15 +43,15 @@ def new_registry(
 
 
 def load_objects(registry: Registry, files: Sequence[tuple[str, bytes | bytearray]]) -> Counter[str]:
-    """Take over all objects of known kinds, namespaces and nodes first; others are counted, by version and kind.
+    """Store all objects of known kinds, namespaces and nodes first. Returns counts of the others, by version and kind.
 
-    Namespaces that objects are in and that no file has are made. Raises InputError for the first that can't be taken.
+    Missing namespaces are created. Raises InputError for the first object that the API would refuse.
     """
     known = {(kind.api, kind.kind): kind for kind in registry.kinds.values()}
     skipped: Counter[str] = Counter()
     later: list[tuple[Kind, msgspec.Raw | Object, str, int]] = []
     for source, data in files:
-        for document_number, value in _each(source, data):
+        for document_number, value in _objects_in(source, data):
             head = object_head(value)
             kind = known.get((head.api_version or "", head.kind or ""))
             if kind is None:
@@ -65,7 +62,7 @@ def load_objects(registry: Registry, files: Sequence[tuple[str, bytes | bytearra
                 later.append((kind, value, source, document_number))
     later.reverse()
     while later:
-        # Each is freed when it is stored.
+        # Free each value after storing it.
         _restore(registry, *later.pop())
     return skipped
 
@@ -88,66 +85,47 @@ def a_namespace(name: str) -> Object:
     return {"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": name}}
 
 
-def _each(source: str, data: bytes | bytearray) -> Iterator[tuple[int, Any]]:
+def _objects_in(source: str, data: bytes | bytearray) -> Iterator[tuple[int, Any]]:
     """Objects with the number of their document; those in a ``List`` one by one."""
-    document_number = 0
+    document_number = 1
     try:
-        for document_number, document in enumerate(_documents(decode_text(source, data)), start=1):
-            for value in _flat(document):
-                yield document_number, value
-    except FieldMismatch as misfit:
-        raise misfit.error(source, document_number) from None
+        for document in iter_documents(decode_text(source, data), read_yaml=_read_yaml):
+            for value in document if isinstance(document, list) else (document,):
+                for obj in _flat(value):
+                    yield document_number, obj
+            document_number += 1
+    except FieldMismatch as mismatch:
+        raise mismatch.error(source, document_number) from None
     except MalformedText as error:
         position = f"line {error.line}, column {error.column}"
-        raise InputError(source, f"document {document_number + 1}", position, error.problem) from None
+        raise InputError(source, f"document {document_number}", position, error.problem) from None
+    except RecursionError:
+        raise InputError(source, f"document {document_number}", "malformed JSON: too many levels") from None
 
 
 def _flat(value: Any) -> Iterator[Any]:
-    head = object_head(value)
+    if value is None:
+        return
+    head = value if isinstance(value, ObjectHead) else object_head(value)
     if not (head.kind or "").endswith("List") or head.items is msgspec.UNSET:
         yield value
         return
-    # Items of a PodList say no kind: they are Pods.
-    named = (head.kind or "").removesuffix("List")
+    # Items of a PodList have no kind.
+    item_kind = (head.kind or "").removesuffix("List")
     for item in head.items or ():
-        of = object_head(item)
-        if of.kind is None and named:
+        if item_kind and object_head(item).kind is None:
             obj: Object = msgspec.json.decode(item) if isinstance(item, msgspec.Raw) else item
-            yield {"kind": named, "apiVersion": head.api_version} | obj
+            yield {"kind": item_kind, "apiVersion": head.api_version} | obj
         else:
             yield from _flat(item)
 
 
-def _documents(text: bytes | bytearray) -> Iterator[Any]:
-    end = 0
-    while True:
-        blank = _BLANK.match(text, end)
-        start = blank.end() if blank else end
-        if start >= len(text):
-            return
-        if text[start] not in b"{[":
-            yield from _yaml(text, end)
-            return
-        try:
-            document, end = json_documents.next_document(text, start)
-        except MalformedText as error:
-            if error.offset == len(text) or error.offset - start > _NOT_JSON_AFTER:
-                raise
-            # YAML may begin like JSON.
-            yield from _yaml(text, end)
-            return
-        yield document
-
-
-def _yaml(text: bytes | bytearray, start: int) -> Iterator[Any]:
-    # Only who has YAML waits for the import.
-    from zoneward.kube.yaml_documents import whole_documents
-
-    yield from (document for document in whole_documents(text[start:]) if document is not None)
+def _read_yaml(text: bytes | bytearray, start: int) -> Iterator[object]:
+    yield from whole_documents(text[start:])
 
 
 def save_objects(registry: Registry, stream: IO[bytes]) -> None:
-    """JSON, one object a line; those with no more than their kind's stored version once."""
+    """Write JSON, one object per line, each kind in its stored version."""
     stream.write(b'{"kind":"List","apiVersion":"v1","metadata":{},"items":[')
     separator = b"\n"
     for kind in registry.kinds.values():
