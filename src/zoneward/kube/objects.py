@@ -120,6 +120,7 @@ class Condition(_Object, frozen=True, gc=False):
     """When ``status`` last changed, in the API's format; None if not written yet."""
     reason: str = ""
     message: str = ""
+    observed_generation: int | None = None
 
 
 class LoadBalancerIngress(_Object, frozen=True, gc=False):

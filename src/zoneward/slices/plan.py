@@ -101,6 +101,12 @@ class ServicePlan:
     surplus: tuple[EndpointSlice, ...] = ()
 
     @property
+    def requested(self) -> str | None:
+        """``<approach>/<heuristic>`` of the decision that stands for the Service; None where it asks for none."""
+        worst = worst_family({family.address_type: family.decision for family in self.families})
+        return worst[1].asked_for if worst else None
+
+    @property
     def worst_family(self) -> str | None:
         """The address type whose decision stands for the Service."""
         spoken = worst_family({family.address_type: family.decision for family in self.families})

@@ -34,6 +34,7 @@ ACCEPTED = Condition(type=names.ACCEPTED_CONDITION, status="True", reason="Accep
 PROGRAMMED = Condition(
     type=names.PROGRAMMED_CONDITION, status="True", reason="Enabled", message="Hints/PreferSameZone: 9 endpoints: fine"
 )
+SAME = "Hints/PreferSameZone"
 ON = (ACCEPTED, PROGRAMMED)
 OFF = (ACCEPTED, replace(PROGRAMMED, status="False", reason="OneZone"))
 UNKNOWN = (
@@ -49,7 +50,7 @@ CART = Service(
 
 
 def test_a_revision_is_of_what_is_asked_for_and_of_nothing_that_a_controller_writes() -> None:
-    revision = revision_of(CART, ON)
+    revision = revision_of(CART, ON, SAME)
     assert len(revision) == 8
     written = replace(
         CART,
@@ -57,27 +58,33 @@ def test_a_revision_is_of_what_is_asked_for_and_of_nothing_that_a_controller_wri
         spec=replace(CART.spec, selector={"b": "2", "a": "1"}),
         status=ServiceStatus(conditions=ON),
     )
-    assert revision_of(written, (ACCEPTED, replace(PROGRAMMED, message="Hints/PreferSameZone: 10"))) == revision
+    assert revision_of(written, (ACCEPTED, replace(PROGRAMMED, message="10 endpoints")), SAME) == revision
     others = {
-        revision_of(CART, OFF),
-        revision_of(replace(CART, metadata=replace(CART.metadata, uid="u-2")), ON),
-        revision_of(replace(CART, spec=replace(CART.spec, traffic_distribution="PreferSameNode")), ON),
-        revision_of(replace(CART, spec=replace(CART.spec, ports=(ServicePort(port=81),))), ON),
+        revision_of(CART, OFF, SAME),
+        revision_of(replace(CART, metadata=replace(CART.metadata, uid="u-2")), ON, SAME),
+        revision_of(replace(CART, spec=replace(CART.spec, traffic_distribution="PreferSameNode")), ON, SAME),
+        revision_of(replace(CART, spec=replace(CART.spec, ports=(ServicePort(port=81),))), ON, SAME),
         revision_of(
-            replace(CART, metadata=replace(CART.metadata, annotations={names.TOPOLOGY_MODE_ANNOTATION: ""})), ON
+            replace(CART, metadata=replace(CART.metadata, annotations={names.TOPOLOGY_MODE_ANNOTATION: ""})), ON, SAME
         ),
         revision_of(
-            replace(CART, metadata=replace(CART.metadata, annotations={names.MAX_OVERLOAD_ANNOTATION: "0.1"})), ON
+            replace(CART, metadata=replace(CART.metadata, annotations={names.MAX_OVERLOAD_ANNOTATION: "0.1"})), ON, SAME
         ),
-        revision_of(CART, (ACCEPTED, replace(PROGRAMMED, message="Hints/Other: 9"))),
+        revision_of(CART, ON, "Hints/Other"),
     }
     assert revision not in others
     assert len(others) == 7
 
 
 def test_the_words() -> None:
-    def said(reason: HonoredReason, planned: tuple[Condition, ...] = ON, **more: object) -> tuple[str, str, str]:
-        found = honored_condition(reason, planned, "0123abcd", **more)  # type: ignore[arg-type]
+    def said(
+        reason: HonoredReason,
+        planned: tuple[Condition, ...] = ON,
+        *,
+        requested: str | None = SAME,
+        **more: object,
+    ) -> tuple[str, str, str]:
+        found = honored_condition(reason, planned, "0123abcd", requested, **more)  # type: ignore[arg-type]
         assert found.type == names.HONORED_CONDITION
         return found.status, found.reason, found.message
 
@@ -92,17 +99,21 @@ def test_the_words() -> None:
     words = f"{start} is in the kernel of 0 of 1 node; not yet of n1"
     assert said(HonoredReason.NODES_BEHIND, nodes=1, behind=["n1"]) == ("False", "NodesBehind", words)
     assert said(HonoredReason.NOT_PROGRAMMED, OFF) == ("False", "NotProgrammed", f"{start}: OneZone")
-    assert said(HonoredReason.NOT_ACCEPTED, UNKNOWN) == ("False", "NotAccepted", "revision 0123abcd: UnknownValue")
+    assert said(HonoredReason.NOT_ACCEPTED, UNKNOWN, requested=None) == (
+        "False",
+        "NotAccepted",
+        "revision 0123abcd: UnknownValue",
+    )
 
 
 def test_it_is_found_to_be_of_a_revision_and_which_nodes_are_behind_are_mere_words() -> None:
-    told = honored_condition(HonoredReason.PROGRAMMED, ON, "0123abcd", nodes=12)
+    told = honored_condition(HonoredReason.PROGRAMMED, ON, "0123abcd", SAME, nodes=12)
     assert states_honored(told, "0123abcd")
     assert not states_honored(told, "0123abce")
-    assert not states_honored(honored_condition(HonoredReason.PROGRAMMING, ON, "0123abcd"), "0123abcd")
+    assert not states_honored(honored_condition(HonoredReason.PROGRAMMING, ON, "0123abcd", SAME), "0123abcd")
     assert not states_honored(None, "0123abcd")
     one, other = (
-        honored_condition(HonoredReason.NODES_BEHIND, ON, "0123abcd", nodes=12, behind=behind)
+        honored_condition(HonoredReason.NODES_BEHIND, ON, "0123abcd", SAME, nodes=12, behind=behind)
         for behind in (["n1", "n2"], ["n2"])
     )
     assert have_equal_meaning((one,), (other,))
@@ -228,7 +239,9 @@ class World:
     def sync(self, name: str) -> None:
         service = self.cache.services.get("shop", name)
         if service is not None:
-            self.status_writer.report(service, conditions=self.honored_condition.conditions(service, PLANNED))
+            self.status_writer.report(
+                service, conditions=self.honored_condition.conditions(service, PLANNED, requested=SAME)
+            )
 
     def see(self, name: str) -> None:
         if name in self.late:

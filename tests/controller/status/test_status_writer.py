@@ -320,18 +320,18 @@ async def test_words_alone_are_written_once_in_a_while_and_all_else_at_once() ->
         # What waits is not repeated as news.
         reported = own_conditions(scene.status_writer.as_reported(await scene.service()))
         assert reported[1].message == "Hints/Auto: 4 endpoints"
-        for conditions in (OFF, ON, programmed("Split/Auto: 1 endpoint")):
+        for conditions in (OFF, ON):
             await told(conditions)
             await until(lambda expected=conditions: scene.writes[-1] == expected[1].message)  # type: ignore[misc]
         seconds += 29.9
-        await told(programmed("Split/Auto: 2 endpoints"))
-        assert len(scene.writes) == 4
-        # And back again: nothing is left to tell.
-        await told(programmed("Split/Auto: 1 endpoint"))
+        await told(programmed("Hints/Auto: 2 endpoints"))
+        assert len(scene.writes) == 3
+        # The written text again: nothing is left to write.
+        await told(ON)
         assert len(scene.status_writer) == 0
         seconds += 0.1
-        await told(programmed("Split/Auto: 3 endpoints"))
-        await until(lambda: scene.writes[4:] == ["Split/Auto: 3 endpoints"])
+        await told(programmed("Hints/Auto: 3 endpoints"))
+        await until(lambda: scene.writes[3:] == ["Hints/Auto: 3 endpoints"])
 
 
 async def test_a_mistake_in_the_program_is_told_once_and_ends_no_worker(monkeypatch: pytest.MonkeyPatch) -> None:

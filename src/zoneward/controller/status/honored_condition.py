@@ -4,8 +4,8 @@ The condition says whether the nodes have in their kernels what a Service asks f
 `node_proxies`, which reads one Lease per node.
 
 API servers give Services no ``metadata.generation``. So what a Service asks for has a *revision*: a digest of the
-Service's fields that decide it, and of whether it is in force. The revision is part of the message, and the next leader
-reads there what was found true before.
+Service's fields that decide it, and of whether it is in force. It is in the message, and as a number in the condition's
+``observedGeneration``, where the next leader reads which revision was honored.
 
 A revision is honored once every live proxy has programmed two versions: the version of the Service in which we first
 saw the revision, and the newest version of its slices when all that its first sync wrote is in our cache. Our own
@@ -80,8 +80,11 @@ class HonoredReason(StrEnum):
 _STATUS: Final = {HonoredReason.PROGRAMMED: "True", HonoredReason.PROGRAMMING: "Unknown"}
 
 
-def revision_of(service: Service, planned: Iterable[Condition]) -> str:
-    """The revision of what a Service asks for, as eight digits. ``planned`` are the plan's other conditions."""
+def revision_of(service: Service, planned: Iterable[Condition], requested: str | None) -> str:
+    """The revision of what a Service asks for, as eight hexadecimal digits.
+
+    ``planned`` are the plan's other conditions, ``requested`` is ``<approach>/<heuristic>``.
+    """
     spec, annotations = service.spec, service.metadata.annotations or {}
     accepted = _planned_condition(planned, names.ACCEPTED_CONDITION)
     programmed = _planned_condition(planned, names.PROGRAMMED_CONDITION)
@@ -91,7 +94,7 @@ def revision_of(service: Service, planned: Iterable[Condition]) -> str:
         [annotations.get(name) for name in _DECIDING_ANNOTATIONS],
         (spec.selector, spec.ports, spec.ip_families, spec.publish_not_ready_addresses),
         (spec.internal_traffic_policy, spec.external_traffic_policy, spec.traffic_distribution, spec.topology_keys),
-        (accepted.status, programmed.status, requested_approach(programmed)),
+        (accepted.status, programmed.status, requested or ""),
     )
     return hashlib.sha256(msgspec.json.encode(digested, order="sorted")).hexdigest()[:_DIGITS]
 
@@ -106,7 +109,13 @@ def planned_reason(planned: Iterable[Condition]) -> HonoredReason:
 
 
 def honored_condition(
-    reason: HonoredReason, planned: Iterable[Condition], revision: str, *, nodes: int = 0, behind: Sequence[str] = ()
+    reason: HonoredReason,
+    planned: Iterable[Condition],
+    revision: str,
+    requested: str | None,
+    *,
+    nodes: int = 0,
+    behind: Sequence[str] = (),
 ) -> Condition:
     """The condition with its message. ``nodes`` is the number of live proxies of ours; the message names the first
     nodes that are ``behind``."""
@@ -122,26 +131,18 @@ def honored_condition(
         case HonoredReason.NOT_ACCEPTED | HonoredReason.NOT_PROGRAMMED:
             type_ = names.ACCEPTED_CONDITION if reason is HonoredReason.NOT_ACCEPTED else names.PROGRAMMED_CONDITION
             message += f": {_planned_condition(planned, type_).reason}"
-    requested = requested_approach(_planned_condition(planned, names.PROGRAMMED_CONDITION))
     return Condition(
         type=names.HONORED_CONDITION,
         status=_STATUS.get(reason, "False"),
         reason=reason,
         message=f"{requested}: {message}" if requested else message,
+        observed_generation=int(revision, 16),
     )
 
 
 def states_honored(condition: Condition | None, revision: str) -> bool:
     """Whether a condition states that this revision is honored."""
-    return condition is not None and condition.status == "True" and f"revision {revision} " in condition.message
-
-
-def requested_approach(programmed: Condition) -> str:
-    """``<approach>/<heuristic>``, with which the message of ``Programmed`` begins; empty where nothing known is asked
-    for."""
-    requested, colon, _ = programmed.message.partition(": ")
-    is_known = colon and "/" in requested and " " not in requested and "." not in requested
-    return requested if is_known else ""
+    return condition is not None and condition.status == "True" and condition.observed_generation == int(revision, 16)
 
 
 def _planned_condition(conditions: Iterable[Condition], type_: str) -> Condition:
@@ -209,6 +210,7 @@ class _HonoredState:
     service: Service
     planned: tuple[Condition, ...]
     revision: str
+    requested: str | None
     proxy_name: str
     condition: Condition
     version: int
@@ -219,9 +221,11 @@ class _HonoredState:
     def key(self) -> ObjectKey:
         return object_key_of(self.service)
 
-    def is_same(self, service: Service, planned: Iterable[Condition]) -> bool:
+    def is_same(self, service: Service, planned: Iterable[Condition], requested: str | None) -> bool:
         """Whether nothing that the revision depends on can have changed."""
-        return service is self.service and [each.status for each in planned] == [each.status for each in self.planned]
+        statuses = [condition.status for condition in planned]
+        is_planned_same = statuses == [condition.status for condition in self.planned]
+        return service is self.service and requested == self.requested and is_planned_same
 
 
 class HonoredCondition:
@@ -275,10 +279,15 @@ class HonoredCondition:
     # --- what Services ask for ----------------------------------------------------------------------------------------
 
     def conditions(
-        self, service: Service, planned: Iterable[Condition], *, has_deleted: bool = False
+        self,
+        service: Service,
+        planned: Iterable[Condition],
+        *,
+        requested: str | None,
+        has_deleted: bool = False,
     ) -> tuple[Condition, ...]:
         """The conditions to report of a Service whose plan is written. ``service`` is as in the cache, ``planned`` are
-        the plan's conditions; ``has_deleted``: the plan deleted slices."""
+        the plan's conditions and ``requested`` its ``<approach>/<heuristic>``; ``has_deleted``: it deleted slices."""
         key, planned, version = (
             object_key_of(service),
             tuple(planned),
@@ -288,12 +297,12 @@ class HonoredCondition:
             self.forget(key)
             return planned
         state = self._states.get(key)
-        if state is None or not state.is_same(service, planned):
-            revision = revision_of(service, planned)
+        if state is None or not state.is_same(service, planned, requested):
+            revision = revision_of(service, planned, requested)
             # A lower version means that the data was restored from a backup.
             if state is None or state.revision != revision or version < state.version:
-                state = self._begin(service, planned, revision, version)
-        state.service, state.planned = service, planned
+                state = self._begin(service, planned, revision, requested, version)
+        state.service, state.planned, state.requested = service, planned, requested
         if key in self._unmeasured:
             state.has_deleted = state.has_deleted or has_deleted
         return self._with_honored(state)
@@ -323,15 +332,18 @@ class HonoredCondition:
             each.clear()
         self._is_presence_complete = False
 
-    def _begin(self, service: Service, planned: tuple[Condition, ...], revision: str, version: int) -> _HonoredState:
+    def _begin(
+        self, service: Service, planned: tuple[Condition, ...], revision: str, requested: str | None, version: int
+    ) -> _HonoredState:
         key, reason = object_key_of(service), planned_reason(planned)
         self.forget(key)
         state = self._states[key] = _HonoredState(
             service=service,
             planned=planned,
             revision=revision,
+            requested=requested,
             proxy_name=(service.metadata.labels or {}).get(names.PROXY_NAME_LABEL, ""),
-            condition=honored_condition(reason, planned, revision),
+            condition=honored_condition(reason, planned, revision, requested),
             version=version,
         )
         if reason is not HonoredReason.PROGRAMMING:
@@ -345,7 +357,7 @@ class HonoredCondition:
 
     def _wait_for_nodes(self, state: _HonoredState) -> None:
         state.condition, state.needed = (
-            honored_condition(HonoredReason.PROGRAMMING, state.planned, state.revision),
+            honored_condition(HonoredReason.PROGRAMMING, state.planned, state.revision, state.requested),
             None,
         )
         self._unmeasured[state.key] = None
@@ -444,7 +456,7 @@ class HonoredCondition:
                 self._unable.add(key)
                 continue
             reason, nodes = HonoredReason.PROGRAMMED, len(proxies.nodes)
-            state.condition = honored_condition(reason, state.planned, state.revision, nodes=nodes)
+            state.condition = honored_condition(reason, state.planned, state.revision, state.requested, nodes=nodes)
             self._changed[key] = None
 
     def _update_overdue(self) -> None:
@@ -461,7 +473,9 @@ class HonoredCondition:
             behind = proxies.behind(state.key, *state.needed)
             if behind:
                 reason, nodes = HonoredReason.NODES_BEHIND, len(proxies.nodes)
-                state.condition = honored_condition(reason, state.planned, state.revision, nodes=nodes, behind=behind)
+                state.condition = honored_condition(
+                    reason, state.planned, state.revision, state.requested, nodes=nodes, behind=behind
+                )
                 self._changed[state.key] = None
 
     def report(self, most: int) -> bool:

@@ -121,14 +121,9 @@ def _full(condition: Condition) -> dict[str, Any]:
 
 
 def _meaning(condition: Condition) -> tuple[str, str, str, str]:
-    message = condition.message
-    if condition.type == names.PROGRAMMED_CONDITION:
-        # What follows the approach counts endpoints, and changes with each Pod.
-        message = message.partition(": ")[0]
-    elif condition.type == names.HONORED_CONDITION:
-        # Which nodes, and how many.
-        message = ""
-    return condition.type, condition.status, condition.reason, message
+    # These messages count endpoints or nodes, and change with each of them.
+    counts = condition.type in (names.PROGRAMMED_CONDITION, names.HONORED_CONDITION)
+    return condition.type, condition.status, condition.reason, "" if counts else condition.message
 
 
 def _untimed(conditions: Iterable[Condition]) -> dict[str, Condition]:

@@ -177,7 +177,9 @@ class ServiceReconciler:
                 conditions = (*plan.conditions, *own) if plan.conditions else ()
                 if self._honored is not None:
                     has_deleted = any(each.operation is Operation.DELETE for each in writes)
-                    conditions = self._honored.conditions(service, conditions, has_deleted=has_deleted)
+                    conditions = self._honored.conditions(
+                        service, conditions, requested=plan.requested, has_deleted=has_deleted
+                    )
                 conditions = conditions or own
                 self._status_writer.report(service, conditions=conditions, events=dict.fromkeys(events))
             self._metrics.record_sync(plan)
