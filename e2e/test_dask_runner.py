@@ -181,7 +181,7 @@ def test_workers_that_all_die_end_it_with_a_line(empty: Cluster) -> None:
 
     runner = DaskRunner(empty.address, rows_per_task=ROWS_PER_CHUNK, workers_within=0.5)
     said = refusal(runner, advanced=lambda _rows: only.kill())
-    assert said == f"--scheduler: {empty.address}: expected workers, there was none for 0.5 s"
+    assert said == f"scheduler: {empty.address}: expected workers, there was none for 0.5 s"
 
 
 def test_a_worker_of_another_version_is_named(empty: Cluster) -> None:
@@ -192,7 +192,7 @@ def test_a_worker_of_another_version_is_named(empty: Cluster) -> None:
         file.write("# changed\n")
     empty.worker(PYTHONPATH=str(other))
     said = refusal(dask(empty))
-    assert said.startswith("--scheduler: worker tcp://127.0.0.1:")
+    assert said.startswith("scheduler: worker tcp://127.0.0.1:")
     assert ": expected zoneward " in said
     assert " as here, got zoneward " in said
 
@@ -200,7 +200,7 @@ def test_a_worker_of_another_version_is_named(empty: Cluster) -> None:
 def test_a_scheduler_that_goes_away_ends_it_with_a_line(empty: Cluster) -> None:
     empty.worker()
     said = refusal(dask(empty), advanced=lambda _rows: empty.scheduler.kill())
-    assert said.startswith(f"--scheduler: {empty.address}: expected the scheduler to stay, ")
+    assert said.startswith(f"scheduler: {empty.address}: expected the scheduler to stay, ")
 
 
 @pytest.mark.parametrize("listens", [False, True], ids=["nobody there", "nobody answers"])
@@ -211,4 +211,4 @@ def test_a_scheduler_that_does_not_answer_is_said_in_a_line(*, listens: bool) ->
             door.listen()
         address = f"tcp://127.0.0.1:{door.getsockname()[1]}"
         said = refusal(DaskRunner(address, answers_within=0.5))
-    assert said.startswith(f"--scheduler: {address}: expected a dask scheduler, ")
+    assert said.startswith(f"scheduler: {address}: expected a dask scheduler, ")

@@ -16,6 +16,7 @@ from zoneward.lab.contenders import ALGORITHMS, PARAMETERS
 from zoneward.routing.algorithms.heuristics import PROPORTIONAL_ZONE_CPU
 
 SMALL = ("simulate", "-q", "-d", "small", "--sample-size", "3000")
+EVERYTHING = "{quantiles: [50, 5], worst: 3, differences: true, encodings: [both]}"
 SAME_ZONE = """
 def own_zone(demand, supply, parameters, previous, composition, weights, scratch, reals):
     zones = len(demand)
@@ -30,6 +31,12 @@ def document(zoneward: Commands, *arguments: str | Path) -> Any:
     result = zoneward(*SMALL, "-o", "json", *arguments)
     assert (result.status, result.err) == (0, "")
     return json.loads(result.out)
+
+
+def run_file(directory: Path, text: str) -> tuple[str, str]:
+    """The option for a run that a file describes."""
+    (directory / "run.yaml").write_text(text)
+    return "--run", str(directory / "run.yaml")
 
 
 def means_of(found: Any) -> dict[str, dict[str, Any]]:
@@ -72,8 +79,8 @@ def test_csv_says_the_same_as_json(zoneward: Commands) -> None:
             assert float(row[field]) == by_name[row["algorithm"]][field]
 
 
-def test_each_thing_that_is_asked_for_is_there(zoneward: Commands) -> None:
-    asked = ("--by", "endpoints", "--quantiles", "50,5", "--worst", "3", "--bounds", "--encoding", "both")
+def test_output_has_all_requested_tables(zoneward: Commands, tmp_path: Path) -> None:
+    asked = ("--by", "endpoints", "--bounds", *run_file(tmp_path, EVERYTHING))
     found = document(zoneward, "-a", "local,local-opt", *asked)
     assert [(each["algorithm"], each["encoding"]) for each in found["means"]] == [
         (name, encoding) for encoding in ("slice-groups", "hints") for name in ("local", "local-opt", "bound")
@@ -82,7 +89,7 @@ def test_each_thing_that_is_asked_for_is_there(zoneward: Commands) -> None:
     assert [list(each["below"]) for each in found["quantiles"]] == [["0.05", "0.5"]] * 3
     assert [each["algorithm"] for each in found["worst"]] == ["local"] * 3 + ["local-opt"] * 3 + ["local"] * 3
     assert [(each["algorithm"], each["other"]) for each in found["differences"]] == [("local", "local-opt")]
-    table = zoneward(*SMALL, "-a", "local,local-opt", "--differences", *asked).out
+    table = zoneward(*SMALL, "-a", "local,local-opt", *asked).out
     for title in ("As hints", "By band, as hints", "Quantiles, as hints", "Worst inputs, as hints"):
         assert f"\n{title}\n" in table
     assert "\nDifferences of totals, with 95 % confidence, as slice groups\n" in table
@@ -114,8 +121,9 @@ def test_weights_are_for_balanced_alone_and_reach_the_bound(zoneward: Commands) 
     assert [line.split()[-1] for line in lines if line.startswith(("ALGORITHM", "BAND"))].count("GAP") == 3
 
 
-def test_a_sweep_has_a_line_for_each_value(zoneward: Commands) -> None:
-    found = means_of(document(zoneward, "-a", "local,random", "--sweep", "startingThreshold=1,3"))
+def test_a_sweep_has_a_line_for_each_value(zoneward: Commands, tmp_path: Path) -> None:
+    sweep = run_file(tmp_path, "sweep: {startingThreshold: [1, 3]}")
+    found = means_of(document(zoneward, "-a", "local,random", *sweep))
     assert list(found) == ["local:startingThreshold=1", "local:startingThreshold=3", "random"]
     plain = means_of(document(zoneward, "-a", "local"))["local"]
     assert found["local:startingThreshold=3"]["total"] == plain["total"] != found["local:startingThreshold=1"]["total"]
@@ -125,20 +133,20 @@ def test_a_sweep_has_a_line_for_each_value(zoneward: Commands) -> None:
 
 
 @pytest.mark.slow
-def test_the_number_of_jobs_changes_nothing(zoneward: Commands) -> None:
+def test_the_number_of_jobs_changes_nothing(zoneward: Commands, tmp_path: Path) -> None:
     """Several chunks of inputs with several numbers of zones."""
-    many = ("simulate", "-q", "-d", "uniform:zones=2-4,inputs=300000", "--by", "zones", "--worst", "5", "-o", "json")
-    one = zoneward(*many, "--jobs", "1")
-    assert json.loads(one.out)["rows"] > 290_000
-    assert one.out == zoneward(*many, "--jobs", "2").out == zoneward(*many, "--jobs", "7").out
+    many = ("simulate", "-q", "-d", "uniform:zones=2-4,inputs=300000", "--by", "zones", "-o", "json")
+    one, two, seven = (zoneward(*many, *run_file(tmp_path, f"{{worst: 5, jobs: {jobs}}}")).out for jobs in (1, 2, 7))
+    assert json.loads(one)["rows"] > 290_000
+    assert one == two == seven
 
 
 # --- other inputs -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("chosen", [("--sample",), ("-f", SAMPLE), ("-d", "cluster", "--sample")])
-def test_the_services_of_a_cluster_are_inputs(zoneward: Commands, chosen: Sequence[str | Path]) -> None:
-    result = zoneward("simulate", *chosen, "-a", "local", "--worst", "1", "-o", "json")
+def test_the_services_of_a_cluster_are_inputs(zoneward: Commands, tmp_path: Path, chosen: Sequence[str | Path]) -> None:
+    result = zoneward("simulate", *chosen, "-a", "local", *run_file(tmp_path, "worst: 1"), "-o", "json")
     found = json.loads(result.out)
     assert (result.status, found["dataset"], found["rows"]) == (0, "cluster", 15)
     assert "/" in found["worst"][0]["name"]
@@ -150,9 +158,9 @@ def test_a_csv_file_is_a_dataset_and_invalid_rows_may_be_left_out(zoneward: Comm
     bad = zoneward("simulate", "-d", path)
     assert (bad.status, bad.out, bad.err.count("\n")) == (2, "", 1)
     assert bad.err.startswith(f"zoneward: {path}: row 3")
-    skipped = zoneward("simulate", "-d", path, "--skip-invalid", "-a", "random")
+    skipped = zoneward("simulate", "-d", path, *run_file(tmp_path, "skipInvalid: true"), "-a", "random")
     assert (skipped.status, skipped.out.splitlines()[0]) == (0, f"{path}: 2 inputs")
-    assert f"zoneward: {path}: 1 row left out that can't be read\n" in skipped.err
+    assert f"zoneward: {path}: skipped 1 row that can't be read\n" in skipped.err
 
 
 # --- rules of one's own -----------------------------------------------------------------------------------------------
@@ -165,7 +173,7 @@ def test_a_rule_of_one_s_own_stands_beside_the_others_and_can_be_swept(zoneward:
     found = means_of(document(zoneward, *mine, "-a", "PreferSameZone"))
     assert list(found) == ["PreferSameZone", "own-zone"]
     assert {**found["own-zone"], "algorithm": "PreferSameZone"} == found["PreferSameZone"]
-    swept = means_of(document(zoneward, *mine, "--sweep", "startingThreshold=1,9"))
+    swept = means_of(document(zoneward, *mine, *run_file(tmp_path, "sweep: {startingThreshold: [1, 9]}")))
     assert list(swept) == ["own-zone:startingThreshold=1", "own-zone:startingThreshold=9"]
 
 

@@ -96,7 +96,8 @@ def test_ctrl_c_gives_what_is_known_marked_as_partial(tmp_path: Path) -> None:
 def test_a_document_says_that_it_is_partial(tmp_path: Path) -> None:
     begun = tmp_path / "begun"
     (tmp_path / "my.py").write_text(TELLS.format(begun=str(begun)))
-    mine = ("--algorithm-file", f"{tmp_path / 'my.py'}:told", "--jobs", "1", "-o", "json", "-q")
+    (tmp_path / "run.yaml").write_text("jobs: 1")
+    mine = ("--algorithm-file", f"{tmp_path / 'my.py'}:told", "--run", tmp_path / "run.yaml", "-o", "json", "-q")
     dataset = "uniform:zones=2,endpoints=999,inputs=10000000"
     status, printed, err = interrupted(["simulate", "-d", dataset, *mine], begun=begun)
     assert (status, err) == (130, "")
@@ -109,9 +110,13 @@ def test_a_second_ctrl_c_ends_it_at_once_and_leaves_nothing(tmp_path: Path) -> N
     """The rule sleeps for ten minutes at an input that is not among those on which it is tried."""
     begun = tmp_path / "begun"
     (tmp_path / "my.py").write_text(SLEEPS.format(started=str(begun)))
-    mine = ("--algorithm-file", f"{tmp_path}/my.py:slow", "-d", "uniform:endpoints=999,inputs=100000", "--jobs", "1")
+    (tmp_path / "run.yaml").write_text(
+        f"{{algorithmFile: {tmp_path}/my.py:slow, dataset: 'uniform:endpoints=999,inputs=100000', jobs: 1}}"
+    )
     start = time.monotonic()
-    status, printed, _ = interrupted(["simulate", *mine, "--to", tmp_path / "out.txt"], begun=begun, again=True)
+    status, printed, _ = interrupted(
+        ["simulate", "--run", tmp_path / "run.yaml", "--to", tmp_path / "out.txt"], begun=begun, again=True
+    )
     assert (status, printed) == (130, "")
     assert time.monotonic() - start < 60
-    assert {each.name for each in tmp_path.iterdir()} - {"__pycache__"} == {"begun", "my.py"}
+    assert {path.name for path in tmp_path.iterdir()} - {"__pycache__"} == {"begun", "my.py", "run.yaml"}

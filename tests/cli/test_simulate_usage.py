@@ -9,13 +9,13 @@ import pytest
 from tests.cli.running import Commands
 
 from zoneward.extras import how_to_install
+from zoneward.lab.contenders import PARAMETERS
 
 KNOWN = (
     "all, random, local, local-kep-tool, local-shared, local-weighted, local-opt, ProportionalZoneCPU, Balanced, "
     "PreferSameZone, cluster-wide"
 )
 PAIRS = "startingThreshold=NUMBER, overloadThreshold=NUMBER, maxEndpointsPerSlice=NUMBER"
-LISTS = PAIRS.replace("maxE", "maxOverload=NUMBER, maxE").replace("NUMBER", "NUMBER[,NUMBER...]")
 ENCODINGS = "slice-groups, hints, weights, both, all"
 DATASETS = "kep, kep-permuted, representative, small, medium, few, uniform, cluster, or a CSV file"
 WRONG: dict[tuple[str, ...], str] = {
@@ -28,40 +28,27 @@ WRONG: dict[tuple[str, ...], str] = {
     ("-d", "uniform:pods=1"): "--dataset: uniform: expected zones=, nodes=, endpoints= and inputs=, got 'pods=1'",
     ("-d", "kep", "--sample"): "-f and --sample: expected --dataset cluster with them, got kep",
     ("--sample", "--sample-size", "3"): "--sample-size: expected another dataset than cluster with it",
-    ("--config", "zoneward.yaml"): "--config: expected --dataset cluster with it, got kep",
     ("-f", "none.yaml"): "none.yaml: no such file or directory",
     ("-a", "nope"): f"--algorithm: expected one of {KNOWN}, got 'nope'",
     ("-a", "local:x=1"): f"--algorithm: local: expected {PAIRS}, got 'x=1'",
-    ("--sweep", "x=1"): f"--sweep: expected {LISTS}, got 'x=1'",
-    ("-a", "random", "--sweep", "overloadThreshold=1"): (
-        "--sweep: expected a parameter that one of the algorithms has, got 'overloadThreshold'"
-    ),
-    ("--quantiles", "0"): "--quantiles: expected percents above 0 and below 100, got '0'",
     ("--sample-size", "0"): "Invalid value for '--sample-size': 0 is not in the range x>=1.",
-    ("--jobs", "0"): "Invalid value for '--jobs': 0 is not in the range 1<=x<=1024.",
-    ("--seed", "-1"): "Invalid value for '--seed': -1 is not in the range 0<=x<=4294967295.",
-    ("--scheduler", "host:1"): "--scheduler: expected tcp://HOST:PORT, got 'host:1'",
-    ("--scheduler", "tcp://host:1", "--jobs", "2"): "--jobs and --scheduler: expected one of them, got both",
     ("-o", "parquet"): "-o parquet: expected --to DIRECTORY",
-    ("-o", "parquet", "--to", "x", "--encoding", "hints"): (
-        "-o parquet: expected --encoding slice-groups, both or all with it, got hints"
-    ),
     ("--encoding", "hint"): f"--encoding: expected one of {ENCODINGS}, got 'hint' (did you mean 'hints'?)",
     ("--encoding", "hints,"): f"--encoding: expected one of {ENCODINGS}, got ''",
     ("--encoding", "hints,slice-groups,hints"): "--encoding: expected hints once, got it twice",
     ("--encoding", "weights", "--encoding", "all"): "--encoding: expected weights once, got it twice",
     ("--encoding", "hints,weights"): "--encoding: weights: expected Balanced among the algorithms, no other has them",
-    ("-o", "csv", "--like", "topology-simulator", "--encoding", "hints,slice-groups"): (
-        "--like: expected --encoding slice-groups with it, got hints,slice-groups"
+    ("-o", "parquet", "--to", "x", "--encoding", "hints"): (
+        "-o parquet: expected --encoding slice-groups, got hints"
     ),
-    ("-o", "parquet", "--to", "x", "--by", "zones"): "--by: expected -o table, csv, json or html with it, got parquet",
-    ("-o", "csv", "--worst", "3"): "--worst: expected -o table, json or html with it, got csv",
-    ("-o", "csv", "--differences"): "--differences: expected -o table, json or html with it, got csv",
-    ("--like", "topology-simulator"): "--like: expected -o csv with it",
-    ("-o", "csv", "--like", "topology-simulator"): "--like: expected one algorithm, got 6",
-    ("-o", "csv", "--like", "topology-simulator", "--bounds"): (
-        "--bounds: expected -o table, csv, json or html with it, got --like"
+    ("-o", "parquet", "--to", "x", "--by", "zones"): (
+        "--by: expected an output that shows it, such as table, got -o parquet"
     ),
+    ("-o", "topology-simulator"): "-o: topology-simulator: expected one algorithm, got 6",
+    ("-o", "topology-simulator", "--bounds"): (
+        "--bounds: expected an output that shows it, such as table, got -o topology-simulator"
+    ),
+    ("--run", "none.yaml"): "none.yaml: expected a readable file, got: No such file or directory",
     ("--algorithm-file", "my.py"): "--algorithm-file: expected my.py:function, got 'my.py'",
     ("--algorithm-file", "my.py:rule"): "--algorithm-file: my.py: expected a Python file, found none",
     ("--to", "none/out.txt"): "--to: none/out.txt: expected a file that can be written: No such file or directory",
@@ -85,6 +72,36 @@ def test_wrong_usage_is_told_in_one_line_before_anything_is_compiled(
     assert list(tmp_path.iterdir()) == [], "no machine code, and no file that was begun"
 
 
+WRONG_RUNS = {
+    "pods: 1": "run.yaml: object contains unknown field pods",
+    "seed: -1": "run.yaml: seed: expected int >= 0",
+    "quantiles: [0]": "run.yaml: quantiles[0]: expected float > 0.0",
+    "by: [": "run.yaml: line 2, column 1: malformed YAML: did not find expected node content",
+    "sweep: {pods: [1]}": f"sweep: expected {', '.join(PARAMETERS)}, got 'pods'",
+    "scheduler: host:1": "scheduler: expected tcp://HOST:PORT, got 'host:1'",
+    "{scheduler: 'tcp://host:1', jobs: 2}": "jobs and scheduler: expected one of them, got both",
+    "config: zoneward.yaml": "config: expected --dataset cluster with it, got kep",
+}
+
+
+@pytest.mark.parametrize("text", WRONG_RUNS)
+def test_wrong_run_file_is_refused_with_the_field(
+    zoneward: Commands, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("run.yaml").write_text(text)
+    result = zoneward("simulate", "--run", "run.yaml")
+    assert (result.status, result.out, result.err) == (2, "", f"zoneward: {WRONG_RUNS[text]}\n")
+
+
+@pytest.mark.parametrize("field", ["worst: 3", "differences: true", "quantiles: [1]"])
+def test_csv_refuses_the_tables_that_it_can_t_show(zoneward: Commands, tmp_path: Path, field: str) -> None:
+    (tmp_path / "run.yaml").write_text(field)
+    result = zoneward("simulate", "--run", tmp_path / "run.yaml", "-o", "csv")
+    assert (result.status, result.out) == (2, "")
+    assert result.err.startswith(f"zoneward: {field.partition(':')[0]}: expected an output that shows it")
+
+
 def test_every_option_is_in_the_table_of_wrong_usage_or_a_flag_that_can_t_be_wrong() -> None:
     from zoneward.cli.simulate import command
 
@@ -92,7 +109,7 @@ def test_every_option_is_in_the_table_of_wrong_usage_or_a_flag_that_can_t_be_wro
     used = {word for arguments in WRONG for word in arguments}
     short = {"-d": "--dataset", "-a": "--algorithm", "-o": "--output", "-f": "--filename"}
     wrong = used | {short[word] for word in used & short.keys()}
-    assert options - wrong == {"--skip-invalid", "--quiet", "--color"}
+    assert options - wrong == {"--quiet", "--color"}
 
 
 # --- without the lab --------------------------------------------------------------------------------------------------
@@ -117,7 +134,7 @@ def without(module: str, place: Path) -> dict[str, str]:
         ("numpy", ()),
         ("matplotlib", ("-o", "html")),
         ("polars", ("-o", "parquet", "--to", "out")),
-        ("polars", ("-o", "csv", "--like", "topology-simulator", "-a", "local")),
+        ("polars", ("-o", "topology-simulator", "-a", "local")),
         ("polars", ("-d", "inputs.csv")),
     ],
 )

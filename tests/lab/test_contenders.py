@@ -50,8 +50,10 @@ def only(*written: str) -> Contender:
     return one
 
 
-def labels(written: Sequence[str], sweeps: Sequence[str] = (), own: CustomAlgorithm | None = None) -> list[str]:
-    return [each.label for each in found(written, sweeps=sweeps, own=own)]
+def labels(
+    written: Sequence[str], sweep: dict[str, Sequence[float | str]] | None = None, own: CustomAlgorithm | None = None
+) -> list[str]:
+    return [contender.label for contender in found(written, sweep=sweep, own=own)]
 
 
 def test_all_are_those_of_the_proposal_in_its_order_and_then_those_for_hints() -> None:
@@ -135,7 +137,7 @@ def test_a_label_is_what_may_be_written_to_get_the_same_again(name: str, values:
 
 
 def test_sweeps_are_crossed() -> None:
-    assert labels(["local"], ["startingThreshold=1,2", "overloadThreshold=0.2,0.5"]) == [
+    assert labels(["local"], {"startingThreshold": (1, 2), "overloadThreshold": (0.2, 0.5)}) == [
         "local:startingThreshold=1,overloadThreshold=0.2",
         "local:startingThreshold=1,overloadThreshold=0.5",
         "local:startingThreshold=2,overloadThreshold=0.2",
@@ -145,7 +147,7 @@ def test_sweeps_are_crossed() -> None:
 
 def test_a_sweep_keeps_what_else_was_given_and_takes_the_place_of_its_own() -> None:
     written = ["local:startingThreshold=7,maxEndpointsPerSlice=10"]
-    assert labels(written, ["startingThreshold=1,2"]) == [
+    assert labels(written, {"startingThreshold": (1, 2)}) == [
         "local:startingThreshold=1,maxEndpointsPerSlice=10",
         "local:startingThreshold=2,maxEndpointsPerSlice=10",
     ]
@@ -156,9 +158,11 @@ def test_a_sweep_keeps_what_else_was_given_and_takes_the_place_of_its_own() -> N
     st.lists(st.sampled_from(ALGORITHMS), min_size=1, unique=True),
     st.dictionaries(st.sampled_from(PARAMETERS), st.lists(st.integers(1, 9), min_size=1, max_size=3, unique=True)),
 )
-def test_as_many_as_the_grids_of_their_parameters_have_points(names: list[str], grid: dict[str, list[int]]) -> None:
+def test_as_many_as_the_grids_of_their_parameters_have_points(
+    names: list[str], grid: dict[str, list[float | str]]
+) -> None:
     grid = {key: values for key, values in grid.items() if any(key in HAVING[name] for name in names)}
-    swept = found(names, sweeps=[f"{key}={','.join(map(str, values))}" for key, values in grid.items()])
+    swept = found(names, sweep=grid)
     sizes = [prod(len(values) for key, values in grid.items() if key in HAVING[name]) for name in names]
     assert len(swept) == sum(sizes)
     assert len({each.label for each in swept}) == len(swept)
@@ -186,7 +190,7 @@ def test_balanced_takes_its_limit_twice_then_the_objective_and_the_cost_of_every
 
 
 def test_a_sweep_of_the_limit_is_for_balanced_alone() -> None:
-    assert labels(["ProportionalZoneCPU,Balanced"], ["maxOverload=0,0.2"]) == [
+    assert labels(["ProportionalZoneCPU,Balanced"], {"maxOverload": (0, 0.2)}) == [
         "ProportionalZoneCPU",
         "Balanced:maxOverload=0",
         "Balanced:maxOverload=0.2",
@@ -200,7 +204,7 @@ def test_an_own_rule_has_no_limit_of_balanced() -> None:
 
 def test_an_own_rule_may_have_every_other_parameter() -> None:
     written = ["local,mine:startingThreshold=2,overloadThreshold=0.1"]
-    local, mine = found(written, sweeps=["maxEndpointsPerSlice=10"], own=dataclasses.replace(OWN, interpreted=True))
+    local, mine = found(written, sweep={"maxEndpointsPerSlice": [10]}, own=dataclasses.replace(OWN, interpreted=True))
     assert local.label == "local:maxEndpointsPerSlice=10"
     assert mine.label == "mine:startingThreshold=2,overloadThreshold=0.1,maxEndpointsPerSlice=10"
     assert (mine.rule, mine.interpreted, mine.parameters_for(3)) == (same_zone, True, (1, 10, 1, 10))
@@ -250,30 +254,19 @@ def test_what_is_written_wrong_is_shown_with_what_was_expected(written: str, mes
     assert str(raised.value) == message
 
 
-SWEPT = "expected startingThreshold=NUMBER[,NUMBER...], overloadThreshold=NUMBER[,NUMBER...], maxOverload="
-SWEPT += "NUMBER[,NUMBER...], maxEndpointsPerSlice=NUMBER[,NUMBER...]"
-
-
 @pytest.mark.parametrize(
-    ("name", "written", "message"),
+    ("name", "parameter", "value", "message"),
     [
-        ("local", "", f"--sweep: {SWEPT}, got ''"),
-        ("local", "startingThreshold", f"--sweep: {SWEPT}, got 'startingThreshold'"),
-        ("local", "startingThreshold=", "--sweep: startingThreshold: expected a number from 0 to 1000, got ''"),
-        ("local", "startingThreshold=1-5", "--sweep: startingThreshold: expected a number from 0 to 1000, got '1-5'"),
-        (
-            "local",
-            "maxEndpointsPerSlice=0.5",
-            "--sweep: maxEndpointsPerSlice: expected a whole number from 1 to 1000, got '0.5'",
-        ),
-        (
-            "random",
-            "startingThreshold=1",
-            "--sweep: expected a parameter that one of the algorithms has, got 'startingThreshold'",
-        ),
+        ("local", "pods", 1, f"sweep: expected {', '.join(PARAMETERS)}, got 'pods'"),
+        ("local", STARTING, "", "sweep: startingThreshold: expected a number from 0 to 1000, got ''"),
+        ("local", STARTING, "1-5", "sweep: startingThreshold: expected a number from 0 to 1000, got '1-5'"),
+        ("local", PER_SLICE, 0.5, "sweep: maxEndpointsPerSlice: expected a whole number from 1 to 1000, got '0.5'"),
+        ("random", STARTING, 1, "sweep: expected a parameter that one of the algorithms has, got 'startingThreshold'"),
     ],
 )
-def test_a_sweep_that_is_written_wrong_is_shown_too(name: str, written: str, message: str) -> None:
+def test_an_invalid_sweep_is_refused_with_the_expected_value(
+    name: str, parameter: str, value: float | str, message: str
+) -> None:
     with pytest.raises(InputError) as raised:
-        found([name], sweeps=[written])
+        found([name], sweep={parameter: [value]})
     assert str(raised.value) == message

@@ -94,7 +94,7 @@ def test_a_sample_of_kep_has_the_means_of_the_evaluation_for_hints(algorithm: st
 def test_the_proposals_table_of_starting_thresholds_comes_out_of_its_small_dataset() -> None:
     """KEP-2004 § Optimizations, "Scores on small dataset"; `random` has 72.5563, which it prints as 72.55."""
     published = {1: 80.05, 2: 80.07, 3: 80.07, 4: 80.05, 5: 79.98}
-    contenders = parse_contenders(["random", "local-kep-tool"], sweeps=["startingThreshold=1,2,3,4,5"])
+    contenders = parse_contenders(["random", "local-kep-tool"], sweep={"startingThreshold": (1, 2, 3, 4, 5)})
     found = means(simulate(SimulationSpec(contenders=contenders), ComputedDataset("small"), runner=ThreadRunner(2)))
     totals = {label: credits_["total"] for (label, _), credits_ in found.items()}
     swept = {each: round(totals[f"local-kep-tool:startingThreshold={each}"], 2) for each in published}

@@ -15,32 +15,27 @@ import click
 from zoneward.cli.interrupts import INTERRUPTED, Interrupts
 from zoneward.cli.options import Color, Options
 from zoneward.cli.output import Note, print_notes
-from zoneward.kube.input_error import InputError, show
-from zoneward.kube.near_names import did_you_mean
-from zoneward.routing.simulation_results import ENCODINGS, HINTS, SLICE_GROUPS, WEIGHTS
+from zoneward.cli.simulation_run import (
+    CLUSTER,
+    PARQUET,
+    TOPOLOGY_SIMULATOR,
+    SimulationRun,
+    check_usage,
+    open_dataset,
+    read_run,
+)
+from zoneward.kube.input_error import InputError
+from zoneward.routing.simulation_results import WEIGHTS
 
 if TYPE_CHECKING:
     from zoneward.lab.algorithm_file import AlgorithmFile
-    from zoneward.lab.datasets import ComputedDataset, Dataset
+    from zoneward.lab.datasets import Dataset
     from zoneward.lab.simulation import Runner
     from zoneward.lab.tally import SimulationSpec
 
-_OF_THE_PROPOSAL: Final = "random,local,local-kep-tool,local-shared,local-weighted,local-opt"
-CLUSTER: Final = "cluster"
-_DEFAULT: Final = "kep"
-_LIBRARIES: Final = {"html": ("matplotlib",), "parquet": ("polars",), "like": ("polars",)}
-_OUTPUTS_WITH: Final = {
-    "by": ("table", "csv", "json", "html"),
-    "bounds": ("table", "csv", "json", "html"),
-    "quantiles": ("table", "json", "html"),
-    "worst": ("table", "json", "html"),
-    "differences": ("table", "json", "html"),
-}
-"""The outputs that can show what an option adds."""
-_ENCODING_SETS: Final = {"both": (SLICE_GROUPS, HINTS), "all": ENCODINGS}
-"""Several encodings by one word."""
+_LIBRARIES: Final = {"html": ("matplotlib",), PARQUET: ("polars",), TOPOLOGY_SIMULATOR: ("polars",)}
 _NOTE_AFTER: Final = 1.0
-"""Seconds of compiling after which a note says what took so long."""
+"""Seconds of compiling after which a note says what took that long."""
 
 
 @click.command("simulate")
@@ -58,74 +53,34 @@ _NOTE_AFTER: Final = 1.0
     metavar="NAME[,NAME...]",
     help="The algorithms, see above.  [default: those of KEP-2004, random to local-opt]",
 )
-@click.option("--algorithm-file", metavar="FILE.py:FUNCTION", help="Also score an algorithm of your own.")
+@click.option("--algorithm-file", metavar="FILE.py:FUNCTION", help="Also score a custom algorithm.")
 @click.option(
     "--encoding",
-    "encoding_names",
+    "encodings",
     multiple=True,
-    default=[SLICE_GROUPS],
-    show_default=True,
     metavar="NAME[,NAME...]",
-    help="How proxies learn which endpoints to use: slice-groups; hints, which need no slices of their own but have"
-    " no weights; weights, those of zones that Zoneward's proxy uses with Balanced. Or both (the first two), or all.",
+    help="How proxies learn which endpoints to use: slice-groups; hints, which need no extra slices but have no"
+    " weights; weights, those of zones that Zoneward's proxy uses with Balanced. Or both (the first two), or all."
+    "  [default: slice-groups]",
 )
 @click.option("--by", type=click.Choice(["endpoints", "zones"]), help="Also print a table for each range of inputs.")
-@click.option(
-    "--quantiles",
-    metavar="PERCENT[,...]",
-    help="Also print the score that this percentage of the inputs stays below: 1,5,50.",
-)
-@click.option(
-    "--worst",
-    type=click.IntRange(0, 10_000),
-    default=0,
-    metavar="N",
-    help="Also print the N inputs with the lowest score for each algorithm.",
-)
-@click.option(
-    "--differences", is_flag=True, help="Also print how the algorithms differ on the same inputs, with 95 % confidence."
-)
 @click.option("--bounds", is_flag=True, help="Also print bounds that no algorithm can exceed, and the gaps to them.")
-@click.option(
-    "--sweep",
-    "sweeps",
-    multiple=True,
-    metavar="PARAMETER=N[,N...]",
-    help="Score each algorithm that has the parameter with each of these values. May be repeated.",
-)
 @click.option(
     "--sample-size", type=click.IntRange(1), metavar="N", help="Score a random sample of N inputs, spread evenly."
 )
-@click.option(
-    "--seed",
-    type=click.IntRange(0, 2**32 - 1),
-    default=2004,
-    show_default=True,
-    metavar="N",
-    help="The seed of everything random.",
-)
-@click.option("--skip-invalid", is_flag=True, help="Skip rows of a CSV file that can't be read, and count them.")
+@click.option("--run", "run_file", metavar="FILE", help="A YAML file that describes the run, see above. Options win.")
 @click.option(
     "-o",
     "--output",
-    type=click.Choice(["table", "csv", "json", "parquet", "html"]),
+    type=click.Choice(["table", "csv", "json", "html", PARQUET, TOPOLOGY_SIMULATOR]),
     default="table",
     show_default=True,
-    help="parquet: each input with the scores of each algorithm, into the directory --to.",
-)
-@click.option(
-    "--like",
-    type=click.Choice(["topology-simulator"]),
-    help="With -o csv: each input, in the columns of the proposal's tool. For one algorithm.",
+    help="parquet: each input with the scores of each algorithm, into the directory --to. topology-simulator: each"
+    " input as CSV, in the columns of the proposal's tool, for one algorithm.",
 )
 @click.option("--to", metavar="PATH", help="Write to this file, not to standard output.")
-@click.option(
-    "--jobs", type=click.IntRange(1, 1024), metavar="N", help="Number of workers.  [default: one for each core]"
-)
-@click.option("--scheduler", metavar="tcp://HOST:PORT", help="Run on the machines of a dask cluster.")
 @click.option("-f", "--filename", "files", multiple=True, metavar="PATH", help="A snapshot for --dataset cluster.")
 @click.option("--sample", is_flag=True, help="The sample cluster for --dataset cluster.")
-@click.option("--config", metavar="FILE", help="A ZonewardConfiguration file for --dataset cluster.")
 @click.option(
     "--color",
     type=click.Choice(["auto", "always", "never"]),
@@ -135,7 +90,15 @@ _NOTE_AFTER: Final = 1.0
 )
 @click.option("-q", "--quiet", is_flag=True, help="Print no notes and no progress on standard error.")  # fmt: skip
 def command(
-    *, files: tuple[str, ...], sample: bool, config: str | None, color: Color, quiet: bool, **given: Any
+    *,
+    files: tuple[str, ...],
+    sample: bool,
+    color: Color,
+    quiet: bool,
+    run_file: str | None,
+    output: str,
+    to: str | None,
+    **given: Any,
 ) -> int:
     """Score algorithms over millions of inputs, with the same functions that the controller calls.
 
@@ -166,119 +129,45 @@ def command(
       Balanced:maxOverload=0.2
 
     \b
+    Fields of the file of --run, all optional, with examples:
+      dataset: small
+      algorithms: [random, local]
+      algorithmFile: my.py:function
+      encodings: [slice-groups, hints]
+      by: endpoints
+      bounds: true
+      sampleSize: 100000
+      sweep: {startingThreshold: [1, 2, 3]}  each algorithm with each value
+      quantiles: [1, 5, 50]     the score that these percents of the inputs stay below
+      worst: 5                  the inputs with the lowest scores of each algorithm
+      differences: true         between algorithms on the same inputs, 95 % confidence
+      seed: 2004                of everything random
+      skipInvalid: true         skip rows of a CSV file that can't be read
+      jobs: 2                   workers; the default is one for each core
+      scheduler: tcp://HOST:PORT   run on the machines of a dask cluster
+      config: zoneward.yaml     a ZonewardConfiguration for the dataset cluster
+
+    \b
     zoneward simulate
     zoneward simulate --sample-size 200000 -a all --encoding both --bounds
-    zoneward simulate -d small -a local --sweep startingThreshold=1,2,3,4,5
+    zoneward simulate -d small --run sweep.yaml
     zoneward simulate -a Balanced --encoding hints,weights --bounds --by endpoints
     zoneward simulate -f cluster.json -a all
-    zoneward simulate -d inputs.csv -a Local -o csv --like topology-simulator
+    zoneward simulate -d inputs.csv -a Local -o topology-simulator
     """
-    shared = Options(files=files, sample=sample, all_namespaces=True, config=config, color=color, quiet=quiet)
-    return _simulate(SimulationOptions(shared=shared, **given))
+    run = read_run(run_file, Options(files=files, sample=sample), given)
+    shared = Options(files=files, sample=sample, all_namespaces=True, config=run.config, color=color, quiet=quiet)
+    return _simulate(SimulationOptions(run=run, output=output, to=to, shared=shared))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulationOptions:
-    """The values of the options, and what they mean together."""
+    """What to score, and where the results are written."""
 
-    dataset: str | None
-    algorithms: tuple[str, ...]
-    algorithm_file: str | None
-    encoding_names: tuple[str, ...]
-    by: str | None
-    quantiles: str | None
-    worst: int
-    differences: bool
-    bounds: bool
-    sweeps: tuple[str, ...]
-    sample_size: int | None
-    seed: int
-    skip_invalid: bool
+    run: SimulationRun
     output: str
-    like: str | None
     to: str | None
-    jobs: int | None
-    scheduler: str | None
     shared: Options
-
-    @property
-    def form(self) -> str:
-        """What is written: the value of ``-o``, or ``like`` for the rows of the proposal's tool."""
-        return "like" if self.like else self.output
-
-    @property
-    def contenders(self) -> tuple[str, ...]:
-        """The algorithms as they were written; those of the proposal where none was, not even a file with one."""
-        return self.algorithms if self.algorithms or self.algorithm_file else (_OF_THE_PROPOSAL,)
-
-    @property
-    def encodings(self) -> tuple[str, ...]:
-        """The encodings, in the order of their tables; raises `InputError`."""
-        found: list[str] = []
-        for name in ",".join(self.encoding_names).split(","):
-            for encoding in _ENCODING_SETS.get(name, (name,)):
-                if encoding not in ENCODINGS:
-                    known = (*ENCODINGS, *_ENCODING_SETS)
-                    expected = f"expected one of {', '.join(known)}, got {show(name)}"
-                    raise InputError("--encoding", expected + did_you_mean(name, known))
-                if encoding in found:
-                    raise InputError("--encoding", f"expected {encoding} once, got it twice")
-                found.append(encoding)
-        return tuple(found)
-
-    @property
-    def from_cluster(self) -> bool:
-        """Whether there is a snapshot to read."""
-        return bool(self.shared.files) or self.shared.sample
-
-    @property
-    def inputs(self) -> str:
-        """The dataset as it was written, or the default one."""
-        return self.dataset or (CLUSTER if self.from_cluster else _DEFAULT)
-
-    @property
-    def shares(self) -> tuple[float, ...]:
-        """The quantiles, lowest first; raises `InputError`."""
-        shares = []
-        for percent in [] if self.quantiles is None else self.quantiles.split(","):
-            try:
-                share = float(percent) / 100
-            except ValueError:
-                share = -1.0
-            if not 0 < share < 1:
-                raise InputError("--quantiles", f"expected percents above 0 and below 100, got {show(percent)}")
-            shares.append(share)
-        return tuple(sorted(set(shares)))
-
-
-def _check_usage(options: SimulationOptions) -> None:
-    """Refuse options that would have no effect: a user who waits for a minute wants every option to count.
-
-    Raises a usage error.
-    """
-    if options.like is not None and options.output != "csv":
-        raise click.UsageError("--like: expected -o csv with it")
-    if options.form == "parquet" and options.to is None:
-        raise click.UsageError("-o parquet: expected --to DIRECTORY")
-    for option, outputs in _OUTPUTS_WITH.items():
-        if getattr(options, option) not in (None, "", 0, False) and options.form not in outputs:
-            wanted = f"{', '.join(outputs[:-1])} or {outputs[-1]}"
-            got = "--like" if options.form == "like" else options.form
-            raise click.UsageError(f"--{option}: expected -o {wanted} with it, got {got}")
-    encodings = options.encodings
-    got = ",".join(options.encoding_names)
-    if options.form == "like" and encodings != (SLICE_GROUPS,):
-        raise click.UsageError(f"--like: expected --encoding {SLICE_GROUPS} with it, got {got}")
-    if options.form == "parquet" and SLICE_GROUPS not in encodings:
-        raise click.UsageError(f"-o parquet: expected --encoding {SLICE_GROUPS}, both or all with it, got {got}")
-    if options.jobs is not None and options.scheduler is not None:
-        raise click.UsageError("--jobs and --scheduler: expected one of them, got both")
-    if options.from_cluster and options.inputs != CLUSTER:
-        raise click.UsageError(f"-f and --sample: expected --dataset cluster with them, got {options.inputs}")
-    if options.shared.config is not None and options.inputs != CLUSTER:
-        raise click.UsageError(f"--config: expected --dataset cluster with it, got {options.inputs}")
-    if options.sample_size is not None and options.inputs == CLUSTER:
-        raise click.UsageError("--sample-size: expected another dataset than cluster with it")
 
 
 def _check_extra(options: SimulationOptions) -> None:
@@ -286,8 +175,8 @@ def _check_extra(options: SimulationOptions) -> None:
     from zoneward.extras import how_to_install
     from zoneward.lab import COMPUTED_DATASETS
 
-    needed = ["numpy", "numba", *_LIBRARIES.get(options.form, ())]
-    if options.inputs.partition(":")[0] not in (*COMPUTED_DATASETS, CLUSTER):
+    needed = ["numpy", "numba", *_LIBRARIES.get(options.output, ())]
+    if options.run.dataset.partition(":")[0] not in (*COMPUTED_DATASETS, CLUSTER):
         needed.append("polars")
     for module in needed:
         if find_spec(module) is None:
@@ -301,13 +190,13 @@ def _check_extra(options: SimulationOptions) -> None:
 def _simulate(options: SimulationOptions) -> int:
     """Simulate, print, and return the exit status: 0, or 130 where Ctrl-C ended it early.
 
-    All checks come before what takes long: compiling, then scoring.
+    All checks come before the slow steps: compiling, then scoring.
     """
-    _check_usage(options)
+    run = options.run
+    check_usage(run, options.shared, options.output, options.to)
     _check_extra(options)
     from zoneward.cli.simulate_output import import_writer, open_output
 
-    shares = options.shares
     runner = _runner(options)
     from zoneward.lab.contenders import parse_contenders
     from zoneward.lab.simulation import simulate
@@ -315,33 +204,33 @@ def _simulate(options: SimulationOptions) -> int:
     from zoneward.routing.algorithms.heuristics import BALANCED
 
     source = _algorithm_file(options)
-    own = source.unchecked if source else None
-    names = (*options.contenders, *((own.name,) if own else ()))
-    wanted = SimulationSpec(
-        contenders=parse_contenders(names, sweeps=options.sweeps, own=own),
-        encodings=options.encodings,
-        by=options.by or "",
-        quantiles=bool(shares),
-        plots=options.form == "html",
-        worst=options.worst,
+    custom = source.unchecked if source else None
+    names = (*run.contenders, *((custom.name,) if custom else ()))
+    spec = SimulationSpec(
+        contenders=parse_contenders(names, sweep=run.sweep, own=custom),
+        encodings=run.encodings,
+        by=run.by,
+        quantiles=bool(run.quantiles),
+        plots=options.output == "html",
+        worst=run.worst,
     )
-    if WEIGHTS in wanted.encodings and not any(each.balanced for each in wanted.contenders):
+    if WEIGHTS in spec.encodings and not any(contender.balanced for contender in spec.contenders):
         raise InputError("--encoding", WEIGHTS, f"expected {BALANCED.name} among the algorithms, no other has them")
-    if options.form == "like" and len(wanted.contenders) != 1:
-        raise InputError("--like", f"expected one algorithm, got {len(wanted.contenders)}")
-    dataset = _dataset(options)
+    if options.output == TOPOLOGY_SIMULATOR and len(spec.contenders) != 1:
+        raise InputError("-o", TOPOLOGY_SIMULATOR, f"expected one algorithm, got {len(spec.contenders)}")
+    dataset = open_dataset(run, options.shared)
     import_writer(options)
     with Interrupts() as interrupts, ExitStack() as stack:
-        results = stack.enter_context(open_output(options, wanted, interrupts))
+        results = stack.enter_context(open_output(options, spec, interrupts))
         # Most files have no more rows than a chunk; errors in these are reported before anything is compiled.
         next(iter(dataset.chunks()), None)
         if source is not None:
             checked = source.check()
-            wanted = replace(wanted, contenders=parse_contenders(names, sweeps=options.sweeps, own=checked.rule))
+            spec = replace(spec, contenders=parse_contenders(names, sweep=run.sweep, own=checked.rule))
             if checked.note:
                 print_notes(options.shared, [Note(checked.note)])
-        if options.scheduler is None:
-            _compile(options, wanted, interrupts)
+        if run.scheduler is None:
+            _compile(options, spec, interrupts)
         interrupts.check()
         with _progress(options, dataset) as advance:
 
@@ -350,96 +239,43 @@ def _simulate(options: SimulationOptions) -> int:
                 interrupts.release()
 
             simulation = simulate(
-                wanted,
+                spec,
                 dataset,
                 runner=runner,
-                seed=options.seed,
-                bounds=options.bounds,
-                shares=shares,
+                seed=run.seed,
+                bounds=run.bounds,
+                shares=run.shares,
                 advanced=advanced,
                 sink=results.sink,
             )
         skipped = getattr(dataset, "skipped", 0)
         if skipped:
             rows = "1 row" if skipped == 1 else f"{skipped:,} rows"
-            print_notes(options.shared, [Note(f"{options.dataset}: {rows} left out that can't be read")])
+            print_notes(options.shared, [Note(f"{run.dataset}: skipped {rows} that can't be read")])
         results.finish(simulation)
     return INTERRUPTED if simulation.partial else 0
 
 
 def _algorithm_file(options: SimulationOptions) -> "AlgorithmFile | None":
-    if options.algorithm_file is None:
+    if not options.run.algorithm_file:
         return None
     from zoneward.lab.algorithm_file import load_algorithm_file
 
-    return load_algorithm_file(options.algorithm_file)
-
-
-# --- what to score ----------------------------------------------------------------------------------------------------
-
-
-def _dataset(options: SimulationOptions) -> "Dataset":
-    from zoneward.lab import COMPUTED_DATASETS
-
-    written = options.inputs
-    if written == CLUSTER:
-        from zoneward.cli.planned_services import plan_services
-        from zoneward.lab.datasets import cluster_dataset
-
-        planned = plan_services(options.shared)
-        return cluster_dataset(planned.plans, planned.cluster_state.demand)
-    name, _, rest = written.partition(":")
-    if name in COMPUTED_DATASETS:
-        return _computed(name, rest, options)
-    from zoneward.lab.csv_dataset import CsvDataset
-
-    if not Path(written).exists() and os.sep not in written and not written.endswith(".csv"):
-        known = (*COMPUTED_DATASETS, CLUSTER)
-        expected = f"expected one of {', '.join(known)}, or a CSV file, got {show(written)}"
-        raise InputError("--dataset", expected + did_you_mean(written, known))
-    return CsvDataset(Path(written), skip_invalid=options.skip_invalid, sample=options.sample_size, seed=options.seed)
-
-
-def _computed(name: str, written: str, options: SimulationOptions) -> "ComputedDataset":
-    from zoneward.lab.datasets import MOST_PER_ZONE, MOST_ZONES, ComputedDataset, Range
-
-    bounds = {"zones": (2, MOST_ZONES), "nodes": (0, MOST_PER_ZONE), "endpoints": (0, MOST_PER_ZONE)}
-    ranges: dict[str, Range] = {}
-    inputs = 1_000_000
-    for pair in filter(None, written.split(",")):
-        key, _, value = pair.partition("=")
-        if name != "uniform" or key not in (*bounds, "inputs"):
-            known = "zones=, nodes=, endpoints= and inputs=" if name == "uniform" else "nothing after it"
-            raise InputError("--dataset", name, f"expected {known}, got {show(pair)}")
-        low, dash, high = value.partition("-")
-        least, most = bounds.get(key, (1, 10**12))
-        fits = low.isascii() and low.isdigit() and (not dash or (high.isascii() and high.isdigit()))
-        first, last = (int(low), int(high or low)) if fits and len(value) < 40 else (0, -1)
-        if not least <= first <= last <= most or (key == "inputs" and dash):
-            kind = f"a number from {least} to {most}" + ("" if key == "inputs" else ", or two with - between")
-            raise InputError("--dataset", name, key, f"expected {kind}, got {show(value)}")
-        if key == "inputs":
-            inputs = first
-        else:
-            ranges[key] = Range(first, last)
-    return ComputedDataset(name, seed=options.seed, sample=options.sample_size, inputs=inputs, **ranges)
-
-
-# --- who works --------------------------------------------------------------------------------------------------------
+    return load_algorithm_file(options.run.algorithm_file)
 
 
 def _runner(options: SimulationOptions) -> "Runner":
-    if options.scheduler is not None:
+    if options.run.scheduler is not None:
         from zoneward.lab.dask_runner import DaskRunner
 
-        return DaskRunner(options.scheduler)
+        return DaskRunner(options.run.scheduler)
     from zoneward.lab.simulation import ThreadRunner
 
-    return ThreadRunner(options.jobs or os.cpu_count() or 1)
+    return ThreadRunner(options.run.jobs or os.cpu_count() or 1)
 
 
-def _compile(options: SimulationOptions, wanted: "SimulationSpec", interrupts: Interrupts) -> None:
-    """Compile the algorithms. It takes long only the first time; a terminal then shows that it is at work."""
+def _compile(options: SimulationOptions, spec: "SimulationSpec", interrupts: Interrupts) -> None:
+    """Compile the algorithms. It takes long only the first time; a terminal then shows a spinner."""
     from zoneward.lab.scoring import compile_kernels, machine_code_cache
 
     start = perf_counter()
@@ -450,16 +286,16 @@ def _compile(options: SimulationOptions, wanted: "SimulationSpec", interrupts: I
 
             waiting = "compiling, once for this version: some 10 to 60 s"
             stack.enter_context(Console(stderr=True).status(waiting))
-        for contender in wanted.contenders:
+        for contender in spec.contenders:
             compile_kernels([contender])
             # LLVM swallows an exception that is raised in a callback.
             interrupts.check()
     took = perf_counter() - start
     if took > _NOTE_AFTER:
-        kept = (
-            f"once for this version: kept in {directory}" if directory else "again each time: no cache can be written"
+        cache = (
+            f"once for this version: cached in {directory}" if directory else "again each time: no cache can be written"
         )
-        print_notes(options.shared, [Note(f"compiled in {took:.1f} s, {kept}")])
+        print_notes(options.shared, [Note(f"compiled in {took:.1f} s, {cache}")])
 
 
 def _shows_progress(options: SimulationOptions) -> bool:

@@ -15,6 +15,7 @@ import click
 
 from zoneward.cli.interrupts import Interrupts
 from zoneward.cli.output import Note, atomic_file, print_notes, wants_color
+from zoneward.cli.simulation_run import PARQUET, TOPOLOGY_SIMULATOR
 from zoneward.report.simulation_report import heading, simulation_csv, simulation_document, simulation_table
 from zoneward.routing.simulation_results import Simulation
 
@@ -36,26 +37,26 @@ class SimulationOutput:
     finish: Callable[[Simulation], None]
 
 
-_WRITES_ROWS: Final = ("parquet", "like")
+_WRITES_ROWS: Final = (PARQUET, TOPOLOGY_SIMULATOR)
 
 
 def import_writer(options: "SimulationOptions") -> None:
     """Import what writes rows. Call it before `Interrupts`: polars takes over SIGINT on import and would abort its
     writes; the last handler wins.
     """
-    if options.form in _WRITES_ROWS:
+    if options.output in _WRITES_ROWS:
         import_module("zoneward.lab.row_writers")
 
 
 @contextmanager
 def open_output(
-    options: "SimulationOptions", wanted: "SimulationSpec", interrupts: Interrupts
+    options: "SimulationOptions", spec: "SimulationSpec", interrupts: Interrupts
 ) -> Iterator[SimulationOutput]:
     """Open what will be written, so that a file that can't be written fails before the work begins."""
-    if options.form == "parquet":
+    if options.output == PARQUET:
         from zoneward.lab.row_writers import ParquetWriter
 
-        with ParquetWriter(Path(options.to or ""), wanted.contenders) as directory:
+        with ParquetWriter(Path(options.to or ""), spec.contenders) as directory:
             interrupts.add_cleanup(directory.discard)
 
             def finish(simulation: Simulation) -> None:
@@ -63,7 +64,7 @@ def open_output(
                 _note_partial(options, simulation)
 
             yield SimulationOutput(_hold_interrupts(directory.write, interrupts), finish)
-    elif options.form == "like":
+    elif options.output == TOPOLOGY_SIMULATOR:
         from zoneward.lab.row_writers import TopologySimulatorWriter
 
         with (
@@ -71,7 +72,7 @@ def open_output(
             if options.to is None
             else atomic_file(Path(options.to), add_cleanup=interrupts.add_cleanup) as file
         ):
-            sink = TopologySimulatorWriter(file, wanted.contenders[0]).write
+            sink = TopologySimulatorWriter(file, spec.contenders[0]).write
             yield SimulationOutput(
                 _hold_interrupts(sink, interrupts), lambda simulation: _note_partial(options, simulation)
             )
@@ -117,19 +118,19 @@ def _copied_to_stdout() -> Iterator[IO[bytes]]:
 
 
 def _text(options: "SimulationOptions", simulation: Simulation) -> str:
-    if options.form == "table":
+    if options.output == "table":
         from zoneward.report.terminal_text import render_text
 
-        if not options.differences:
+        if not options.run.differences:
             simulation = replace(simulation, differences=())
         # Wide enough for all columns: a number that is cut says nothing.
         table = simulation_table(simulation, width=_WIDEST)
         return render_text(table, color=wants_color(options.shared) and options.to is None, width=_WIDEST)
-    if options.form == "json":
+    if options.output == "json":
         from zoneward.advice.json_value import to_json
 
         return to_json(simulation_document(simulation)).decode()
-    if options.form == "csv":
+    if options.output == "csv":
         return simulation_csv(simulation)
     from zoneward.report.simulation_page import simulation_page
 

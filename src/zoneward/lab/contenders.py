@@ -1,4 +1,4 @@
-"""The algorithms that take part in a simulation, each with its parameters: what ``-a`` and ``--sweep`` ask for.
+"""The algorithms that take part in a simulation, each with its parameters: what ``-a`` and a sweep ask for.
 
 A subsetting algorithm of the registry needs no line in this file, unless it has parameters.
 """
@@ -109,35 +109,35 @@ class CustomAlgorithm:
 
 
 def parse_contenders(
-    written: Iterable[str], *, sweeps: Iterable[str] = (), own: CustomAlgorithm | None = None
+    written: Iterable[str],
+    *,
+    sweep: Mapping[str, Sequence[float | str]] | None = None,
+    own: CustomAlgorithm | None = None,
 ) -> tuple[Contender, ...]:
-    """The contenders that ``-a`` and ``--sweep`` ask for; raises `InputError`.
+    """The contenders of ``-a`` and ``sweep``; raises `InputError`.
 
     ``written`` are ``name``, ``name:parameter=value,parameter=value``, several with commas between, or ``all``. A sweep
-    is ``parameter=value,value``; each multiplies the contenders that have the parameter.
+    multiplies the contenders that have the parameter by its values.
     """
-    names = [each for one in written for each in _split(one)]
+    names = [name for names in written for name in _split(names)]
     if not names and own is not None:
         names = [own.name]
-    expanded = [name for each in names for name in (ALGORITHMS if each == "all" else (each,))]
-    grid: dict[str, list[Fraction]] = {}
-    for each in sweeps:
-        parameter, values = _parse_sweep(each)
-        grid.setdefault(parameter, []).extend(values)
-    found: dict[str, Contender] = {}
+    expanded = [name for written_name in names for name in (ALGORITHMS if written_name == "all" else (written_name,))]
+    grid = _parse_sweep(sweep or {})
+    contenders: dict[str, Contender] = {}
     swept: set[str] = set()
-    for each in expanded:
-        name, given = _parse_algorithm(each, own)
+    for written_name in expanded:
+        name, given = _parse_algorithm(written_name, own)
         known = _parameters(name, own)
-        mine = {parameter: values for parameter, values in grid.items() if parameter in known}
-        swept.update(mine)
-        for values in product(*mine.values()):
-            contender = _make_contender(name, {**given, **dict(zip(mine, values, strict=True))}, own)
-            found.setdefault(contender.label, contender)
+        own_grid = {parameter: values for parameter, values in grid.items() if parameter in known}
+        swept.update(own_grid)
+        for values in product(*own_grid.values()):
+            contender = _make_contender(name, {**given, **dict(zip(own_grid, values, strict=True))}, own)
+            contenders.setdefault(contender.label, contender)
     for parameter in grid:
         if parameter not in swept:
-            raise InputError("--sweep", f"expected a parameter that one of the algorithms has, got {show(parameter)}")
-    return tuple(found.values())
+            raise InputError("sweep", f"expected a parameter that one of the algorithms has, got {show(parameter)}")
+    return tuple(contenders.values())
 
 
 def _split(written: str) -> list[str]:
@@ -161,7 +161,7 @@ def _parse_algorithm(written: str, own: CustomAlgorithm | None) -> tuple[str, di
     for pair in filter(None, rest.split(",")):
         parameter, equals, value = pair.partition("=")
         if not equals or parameter not in _parameters(name, own):
-            known = ", ".join(f"{each}=NUMBER" for each in _parameters(name, own))
+            known = ", ".join(f"{parameter}=NUMBER" for parameter in _parameters(name, own))
             raise InputError("--algorithm", name, f"expected {known}, got {show(pair)}")
         if parameter in given:
             raise InputError("--algorithm", name, f"expected {parameter} once, got it twice")
@@ -169,12 +169,14 @@ def _parse_algorithm(written: str, own: CustomAlgorithm | None) -> tuple[str, di
     return name, given
 
 
-def _parse_sweep(written: str) -> tuple[str, tuple[Fraction, ...]]:
-    parameter, equals, values = written.partition("=")
-    if not equals or parameter not in PARAMETERS:
-        known = ", ".join(f"{each}=NUMBER[,NUMBER...]" for each in PARAMETERS)
-        raise InputError("--sweep", f"expected {known}, got {show(written)}")
-    return parameter, tuple(_parse_number("--sweep", parameter, value) for value in values.split(","))
+def _parse_sweep(sweep: Mapping[str, Sequence[float | str]]) -> dict[str, tuple[Fraction, ...]]:
+    for parameter in sweep:
+        if parameter not in PARAMETERS:
+            raise InputError("sweep", f"expected {', '.join(PARAMETERS)}, got {show(parameter)}")
+    return {
+        parameter: tuple(_parse_number("sweep", parameter, str(value)) for value in values)
+        for parameter, values in sweep.items()
+    }
 
 
 def _parse_number(option: str, parameter: str, written: str) -> Fraction:

@@ -27,7 +27,7 @@ from zoneward.lab.serialization import deserialize, serialize
 from zoneward.lab.simulation import ScoredChunks, score_chunk
 from zoneward.lab.tally import SimulationSpec, Tally, merge_tallies
 
-OPTION: Final = "--scheduler"
+OPTION: Final = "scheduler"
 _TASKS_PER_THREAD: Final = 3
 """Tasks in the window for each thread of the workers: one that runs, one that is next, one that is fetched."""
 _MOST_WAITING: Final = 1 << 29
