@@ -11,7 +11,7 @@ from zoneward.kube.objects import Pod, Service
 
 def found(service: Service, pods: Iterable[Pod] = ()) -> list[str]:
     cluster = Cluster(service=service, nodes=nodes_in({"a": 1, "b": 1}), pods=tuple(pods))
-    return [each.what for each in bypasses(input_of(cluster))]
+    return [bypass.what for bypass in bypasses(input_of(cluster))]
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def found(service: Service, pods: Iterable[Pod] = ()) -> list[str]:
         ),
     ],
 )
-def test_settings_of_a_service_show_what_hints_do_not_reach(service: Service, what: list[str]) -> None:
+def test_service_fields_bypass_hints(service: Service, what: list[str]) -> None:
     assert found(service) == what
 
 
@@ -51,6 +51,6 @@ def test_settings_of_a_service_show_what_hints_do_not_reach(service: Service, wh
         ({"linkerd.io/control-plane-ns": "linkerd"}, ["linkerd"]),
     ],
 )
-def test_labels_of_pods_show_a_mesh_that_chooses_endpoints_itself(labels: dict[str, str], what: list[str]) -> None:
+def test_pod_labels_show_a_mesh(labels: dict[str, str], what: list[str]) -> None:
     pod = a_pod("cart-1", labels={"app": "cart", **labels})
     assert found(a_service(), [pod]) == [*what, "ingress-not-seen"]

@@ -46,13 +46,13 @@ def _answers(plan: ServicePlan) -> list[object]:
     """What is decided and predicted, without the names and the order of slices and Pods."""
     return [
         (
-            each.decision.active,
-            each.decision.reason,
-            each.decision.endpoints,
-            each.decision.allocation,
-            each.traffic and rounded(each.traffic),
+            family.decision.active,
+            family.decision.reason,
+            family.decision.endpoints,
+            family.decision.allocation,
+            family.traffic and rounded(family.traffic),
         )
-        for each in plan.families
+        for family in plan.families
     ]
 
 
@@ -70,7 +70,7 @@ def _answers(plan: ServicePlan) -> list[object]:
         ({"c": 3, "b": 3}, 6, {}),
     ],
 )
-def test_replicas_go_where_there_are_the_fewest_and_leave_where_there_are_the_most(
+def test_replicas_are_added_and_removed_evenly(
     present: Mapping[str, int], replicas: int, changes: Mapping[str, int]
 ) -> None:
     assert ServicePods(a_service(), pods_in(present), nodes=NODES).changes_to(replicas) == changes
@@ -78,7 +78,7 @@ def test_replicas_go_where_there_are_the_fewest_and_leave_where_there_are_the_mo
 
 @examples(40)
 @given(_counts.filter(lambda counts: any(counts.values())), st.integers(0, 20))
-def test_the_number_of_replicas_is_the_one_asked_for(counts: dict[str, int], replicas: int) -> None:
+def test_change_reaches_the_number_of_replicas(counts: dict[str, int], replicas: int) -> None:
     pods = ServicePods(a_service(), pods_in(counts), nodes=NODES)
     changed = pods.changed(pods.changes_to(replicas))
     assert len(changed) == replicas
@@ -88,14 +88,14 @@ def test_the_number_of_replicas_is_the_one_asked_for(counts: dict[str, int], rep
         assert all(numbers[zone] <= min(numbers.values()) + 1 for zone in grown)
 
 
-def test_pods_that_finished_or_terminate_are_no_replicas_and_stay() -> None:
+def test_finished_and_terminating_pods_are_no_replicas() -> None:
     pods = (a_pod("done", phase="Succeeded"), a_pod("leaving", terminating=True), a_pod("here"))
     found = ServicePods(a_service(), pods, nodes=NODES)
     assert found.by_zone == {"a": 1}
     assert [pod.metadata.name for pod in found.changed(found.changes_to(0))] == ["done", "leaving"]
 
 
-def test_pods_that_are_not_ready_go_first_and_then_the_last_names() -> None:
+def test_unready_pods_are_removed_first() -> None:
     pods = (a_pod("x"), a_pod("y", ready=False), a_pod("z"))
     assert [pod.metadata.name for pod in ServicePods(a_service(), pods, nodes=NODES).changed({"a": -1})] == ["x", "z"]
     assert [pod.metadata.name for pod in ServicePods(a_service(), pods, nodes=NODES).changed({"a": -2})] == ["x"]
@@ -104,7 +104,7 @@ def test_pods_that_are_not_ready_go_first_and_then_the_last_names() -> None:
 # --- Pods -------------------------------------------------------------------------------------------------------------
 
 
-def test_a_pod_that_is_added_is_a_ready_copy_with_a_name_and_addresses_of_its_own() -> None:
+def test_added_pod_is_a_ready_copy_with_new_name_and_addresses() -> None:
     ports = (ContainerPort(name="web", container_port=8123),)
     pods = (
         a_pod("x", ips=("10.0.0.1", "fd00::1"), ports=ports, ready=False, hostname="x"),
@@ -116,11 +116,11 @@ def test_a_pod_that_is_added_is_a_ready_copy_with_a_name_and_addresses_of_its_ow
     assert (first.spec.node_name, first.spec.hostname) == ("node-b", "cart-added-2")
     service = a_service(ports=(ServicePort(name="http", port=80, target_port="web"),), families=DUAL_STACK)
     plan = _plan(service, (*pods, first, second))
-    assert [each.decision.endpoints for each in plan.families] == [2, 2]
+    assert [family.decision.endpoints for family in plan.families] == [2, 2]
     assert {port.port for each in slices_after(plan) for port in each.ports or ()} == {8123}
 
 
-def test_pods_are_spread_over_the_ready_nodes_of_their_zone() -> None:
+def test_added_pods_are_spread_over_ready_nodes() -> None:
     excluded = dict.fromkeys(NODE_EXCLUDED_LABELS, "")
     nodes = (
         a_node("a1"),
@@ -143,12 +143,12 @@ def test_pods_are_spread_over_the_ready_nodes_of_their_zone() -> None:
         ((), {"b": 1}, "expected a Pod to copy, found none"),
     ],
 )
-def test_a_change_that_cannot_be_made_says_why(pods: tuple[Pod, ...], changes: Mapping[str, int], message: str) -> None:
+def test_impossible_change_has_a_reason(pods: tuple[Pod, ...], changes: Mapping[str, int], message: str) -> None:
     with pytest.raises(ImpossibleChange, match=message):
         ServicePods(a_service(), pods, nodes=NODES).changed(changes)
 
 
-def test_without_a_ready_node_no_replica_is_added() -> None:
+def test_no_replica_without_a_ready_node() -> None:
     pods = ServicePods(a_service(), pods_in({"a": 1}), nodes=(a_node("node-a", ready=False),))
     with pytest.raises(ImpossibleChange, match="expected a ready Node in a zone for more Pods, found none"):
         pods.changes_to(2)
@@ -156,7 +156,7 @@ def test_without_a_ready_node_no_replica_is_added() -> None:
 
 @examples(40)
 @given(_counts, _settings, st.sampled_from(ZONES), st.integers(1, 6), st.sets(st.integers(0, 14)))
-def test_what_is_added_and_removed_again_leaves_the_same_pods(
+def test_adding_and_removing_pods_is_a_no_op(
     counts: dict[str, int], mode: str | None, zone: str, number: int, not_ready: set[int]
 ) -> None:
     every = pods_in({"a": 1} | {zone: count for zone, count in counts.items() if count})
@@ -172,9 +172,7 @@ def test_what_is_added_and_removed_again_leaves_the_same_pods(
 
 @examples(40)
 @given(_counts, _settings, st.sampled_from(ZONES), st.integers(1, 4))
-def test_a_decision_about_added_pods_is_the_one_about_as_many_real_ones(
-    counts: dict[str, int], mode: str | None, zone: str, number: int
-) -> None:
+def test_added_pods_decide_like_real_ones(counts: dict[str, int], mode: str | None, zone: str, number: int) -> None:
     counts = counts | {zone: counts[zone] + 1}
     changed = ServicePods(a_service(mode), pods_in(counts), nodes=NODES).changed({zone: number})
     real = pods_in(counts | {zone: counts[zone] + number})
@@ -184,7 +182,7 @@ def test_a_decision_about_added_pods_is_the_one_about_as_many_real_ones(
 # --- without Nodes ----------------------------------------------------------------------------------------------------
 
 
-def test_without_a_zone_its_nodes_and_their_pods_are_gone_and_nothing_else() -> None:
+def test_removing_a_zone_removes_its_nodes_and_pods() -> None:
     nodes = (*NODES, a_node("more-a", "a"), a_node("nowhere", None))
     pods = (*pods_in({"a": 2, "b": 1}), a_pod("x", "more-a"), a_pod("y", "nowhere"), a_pod("z", "unknown"))
     kept, left = without_nodes(nodes, pods, nodes_in_zone(nodes, "a"))
@@ -192,7 +190,7 @@ def test_without_a_zone_its_nodes_and_their_pods_are_gone_and_nothing_else() -> 
     assert [pod.metadata.name for pod in left] == ["b-0000", "y", "z"]
 
 
-def test_without_a_node_its_pods_are_gone_and_nothing_else() -> None:
+def test_removing_a_node_removes_its_pods() -> None:
     kept, left = without_nodes(NODES, pods_in({"a": 1, "b": 1}), ("node-a",))
     assert [node.metadata.name for node in kept] == ["node-b", "node-c"]
     assert [pod.metadata.name for pod in left] == ["b-0000"]
@@ -207,7 +205,7 @@ def test_without_a_node_its_pods_are_gone_and_nothing_else() -> None:
     _settings,
     st.fixed_dictionaries({}, optional={zone: st.integers(-3, 3) for zone in ZONES}),
 )
-def test_from_slices_alone_the_decision_is_the_one_from_pods(
+def test_decision_from_slices_equals_decision_from_pods(
     counts: dict[str, int], mode: str | None, wanted: dict[str, int]
 ) -> None:
     changes = {zone: max(change, -counts[zone]) for zone, change in wanted.items()}
@@ -217,40 +215,40 @@ def test_from_slices_alone_the_decision_is_the_one_from_pods(
     from_pods = ServicePods(a_service(), pods_in(counts), nodes=NODES).changed(changes)
     service = a_service(mode)
     assert _answers(_from_slices(service, from_slices)) == _answers(_plan(service, from_pods))
-    assert {identity(each)[2] for slice_ in from_slices for each in slice_.endpoints or ()} == {
+    assert {identity(endpoint)[2] for slice_ in from_slices for endpoint in slice_.endpoints or ()} == {
         pod.metadata.name for pod in from_pods
     }
 
 
-def test_slices_that_do_not_change_and_those_of_other_families_stay_the_same_objects() -> None:
+def test_unchanged_slices_stay_the_same_objects() -> None:
     slices = slices_after(_plan(a_service(families=DUAL_STACK), pods_in({"a": 2, "b": 1}, dual_stack=True)))
     replicas = SliceReplicas(a_service(), slices, address_type="IPv6", nodes=NODES)
     assert all(new is old for new, old in zip(replicas.changed({}), slices, strict=True))
     changed = replicas.changed({"c": 1})
     assert [new is old for new, old in zip(changed, slices, strict=True)] == [
-        each.address_type == "IPv4" for each in slices
+        slice_.address_type == "IPv4" for slice_ in slices
     ]
-    added = [each for slice_ in changed for each in slice_.endpoints or () if each.zone == "c"]
+    added = [endpoint for slice_ in changed for endpoint in slice_.endpoints or () if endpoint.zone == "c"]
     assert [(each.addresses, each.node_name) for each in added] == [(("2001:db8::1",), "node-c")]
     assert added[0].target_ref is not None
     assert added[0].target_ref.uid == ADDED_UID
 
 
-def test_without_any_node_the_zones_are_those_of_the_endpoints() -> None:
+def test_without_nodes_zones_come_from_endpoints() -> None:
     slices = slices_after(_plan(a_service(), pods_in({"a": 2, "b": 1})))
     replicas = SliceReplicas(a_service(), slices, address_type="IPv4", nodes=())
     assert replicas.zones == ("a", "b")
     assert replicas.changes_to(5) == {"a": 1, "b": 1}
 
 
-def test_endpoints_of_nodes_and_zones_that_are_gone_leave_their_slices() -> None:
+def test_endpoints_on_removed_nodes_leave_their_slices() -> None:
     slices = slices_after(_plan(a_service(), pods_in({"a": 2, "b": 1, "c": 1})))
     left = without_endpoints_on(slices, nodes={"node-a"}, zones={"b"})
-    assert [each.zone for slice_ in left for each in slice_.endpoints or ()] == ["c"]
+    assert [endpoint.zone for slice_ in left for endpoint in slice_.endpoints or ()] == ["c"]
     assert without_endpoints_on(left, nodes={"node-a"}) == left
 
 
-def test_added_names_avoid_those_of_others() -> None:
+def test_added_names_are_unused() -> None:
     pods = ServicePods(a_service(), pods_in({"a": 1}), nodes=NODES, taken={"cart-added-1", "240.0.0.1"})
     added = pods.changed({"a": 1})[1]
     assert (added.metadata.name, added.status.pod_ip) == ("cart-added-2", "240.0.0.2")

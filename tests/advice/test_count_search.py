@@ -15,19 +15,19 @@ def search(
     return CountSearch(pods=pods, zones=list(demand), demand=demand, suffices=suffices, limit=1_000)
 
 
-def test_a_size_that_does_not_suffice_may_follow_one_that_does() -> None:
+def test_search_handles_sizes_that_are_not_monotone() -> None:
     found = search({"a": 5}, lambda pods: sum(pods.values()) in (3, 5))
     assert [sum(next(found.more(most)).values()) for most in (3, 4, 10)] == [3, 3, 3]
 
 
-def test_of_a_size_every_placement_is_looked_at() -> None:
+def test_search_tries_every_placement_of_a_size() -> None:
     wanted = {"a": 4}
     assert next(search({"a": 9, "b": 0, "c": 0}, lambda pods: pods == wanted).more(6)) == wanted
 
 
 @examples(50)
 @given(st.lists(st.integers(0, 400), min_size=2, max_size=4), st.lists(st.integers(1, 9), min_size=4, max_size=4))
-def test_where_load_alone_counts_no_smaller_number_of_pods_suffices(counts: list[int], weights: list[int]) -> None:
+def test_search_finds_the_smallest_size_by_load(counts: list[int], weights: list[int]) -> None:
     """Below 20 % above fair, checked by the least number that each zone needs: n > T r / 1.2."""
     pods = dict(zip("abcd", counts, strict=False))
     demand = dict(zip(pods, weights, strict=False))
@@ -49,7 +49,7 @@ def test_where_load_alone_counts_no_smaller_number_of_pods_suffices(counts: list
     assert not any(has_room(extra) for extra in range(1, size))
 
 
-def test_an_even_spread_is_every_way_to_place_what_is_left_over() -> None:
+def test_even_spread_lists_every_placement_of_the_rest() -> None:
     ways = search({"a": 5, "b": 0, "c": 0}, lambda _: True).spread(0)
     assert sorted(map(sorted, (way.items() for way in ways))) == [
         [("a", -4), ("b", 2), ("c", 2)],
@@ -59,5 +59,5 @@ def test_an_even_spread_is_every_way_to_place_what_is_left_over() -> None:
     assert search({"": 5, "a": 1}, lambda _: True).spread(0) == []
 
 
-def test_the_last_pod_is_not_taken() -> None:
+def test_last_pod_is_never_removed() -> None:
     assert list(search({"a": 1}, lambda _: True).fewer(3)) == []

@@ -37,7 +37,7 @@ def with_target(*names: str) -> Service:
     )
 
 
-def test_local_drops_what_starts_on_nodes_without_a_pod() -> None:
+def test_local_policy_drops_traffic_of_nodes_without_pod() -> None:
     """Pods on 3 of 10 nodes of one size."""
     found = dropped(Cluster(service=a_service(internal="Local"), nodes=NODES, pods=pods_in({"a": 2, "b": 1, "c": 1})))
     assert found is not None
@@ -46,7 +46,7 @@ def test_local_drops_what_starts_on_nodes_without_a_pod() -> None:
     assert found.what == "70% of its traffic"
 
 
-def test_local_with_a_pod_on_every_node_drops_nothing() -> None:
+def test_local_policy_with_a_pod_on_every_node_drops_nothing() -> None:
     pods = pods_in(dict.fromkeys(ZONES, 1))
     assert dropped(Cluster(service=a_service(internal="Local"), nodes=NODES, pods=pods)) is None
 
@@ -60,7 +60,7 @@ def test_local_with_a_pod_on_every_node_drops_nothing() -> None:
     ],
 )
 @pytest.mark.parametrize("nodes", [NODES, (a_node(ready=False),)], ids=["nodes", "no ready node"])
-def test_without_a_ready_endpoint_all_is_dropped(
+def test_all_traffic_is_dropped_without_a_ready_endpoint(
     pods: tuple[Pod, ...], reason: str, is_empty: bool, nodes: tuple[Node, ...]
 ) -> None:
     """Exactly all, whatever sums of floats come to; also where nothing is known about where traffic starts."""
@@ -72,14 +72,14 @@ def test_without_a_ready_endpoint_all_is_dropped(
     assert (found.reason, found.is_empty) == (reason, is_empty)
 
 
-def test_a_named_target_that_no_container_has_is_the_reason() -> None:
+def test_reason_is_a_target_port_without_container() -> None:
     pods = pods_in(dict.fromkeys(ZONES, 1))
     found = dropped(Cluster(service=with_target("web"), nodes=NODES, pods=with_port("http", pods)))
     assert found is not None
     assert (found.share, found.reason) == (1.0, "no container port is called 'web'")
 
 
-def test_a_port_that_nobody_serves_is_named_while_others_are_served() -> None:
+def test_unserved_port_is_named() -> None:
     pods = pods_in(dict.fromkeys(ZONES, 1))
     found = dropped(Cluster(service=with_target("http", "metrics"), nodes=NODES, pods=with_port("http", pods)))
     assert found is not None
@@ -87,32 +87,32 @@ def test_a_port_that_nobody_serves_is_named_while_others_are_served() -> None:
     assert (found.what, found.reason) == ("all traffic to port metrics", "no container port is called 'metrics'")
 
 
-def test_a_port_that_some_pods_serve_drops_nothing() -> None:
+def test_port_with_one_serving_pod_drops_nothing() -> None:
     old, new = with_port("http", pods_in({"a": 2})), with_port("web", pods_in({"b": 2}))
     assert dropped(Cluster(service=with_target("http"), nodes=NODES, pods=(*old, *new))) is None
 
 
-def test_endpoints_that_end_and_still_serve_drop_nothing() -> None:
+def test_serving_terminating_endpoints_drop_nothing() -> None:
     leaving = an_endpoint(node="node-a", ready=False, serving=True, terminating=True)
     cluster = Cluster(service=a_service(selects=False), nodes=NODES, slices=(a_slice("x", leaving, owner=None),))
     assert dropped(cluster) is None
 
 
-def test_proxies_drop_nothing_of_a_headless_service() -> None:
+def test_headless_service_drops_nothing() -> None:
     assert dropped(Cluster(service=a_service(cluster_ip="None"), nodes=NODES)) is None
 
 
 @pytest.mark.parametrize(
     ("share", "text"), [(0.001, "<1%"), (0.01, "1%"), (0.9, "90%"), (0.999, ">99%"), (1.0, "100%"), (0.0, "0%")]
 )
-def test_nearly_all_is_not_all_and_nearly_nothing_not_nothing(share: float, text: str) -> None:
+def test_nearly_all_is_not_shown_as_all(share: float, text: str) -> None:
     assert format_dropped(share) == text
 
 
 # --- what explain makes of it -----------------------------------------------------------------------------------------
 
 
-def test_the_fix_of_local_is_to_let_all_nodes_serve() -> None:
+def test_fix_for_local_is_the_cluster_policy() -> None:
     cluster = Cluster(service=a_service(internal="Local"), nodes=NODES, pods=pods_in({"a": 1}))
     (fix,) = find_fixes(input_of(cluster), "IPv4")
     assert fix.change.service_patch == {"spec": {"internalTrafficPolicy": "Cluster"}}
@@ -121,7 +121,7 @@ def test_the_fix_of_local_is_to_let_all_nodes_serve() -> None:
     assert fix.family.traffic.dropped == 0
 
 
-def test_what_is_dropped_now_comes_before_what_is_planned() -> None:
+def test_dropped_now_comes_before_dropped_in_the_plan() -> None:
     """The slice lists a pod that is not ready any more; all of them would be served by what is planned."""
     stale = a_slice("cart-1", an_endpoint(ready=False), ports=[EndpointPort(name="http", protocol="TCP", port=8080)])
     cluster = Cluster(service=a_service(), nodes=NODES, pods=pods_in({"a": 1}), slices=(stale,))
@@ -133,7 +133,7 @@ def test_what_is_dropped_now_comes_before_what_is_planned() -> None:
     assert family.dropped.fix.startswith("With slices as planned nothing is dropped")
 
 
-def test_where_no_slice_lists_anything_the_plan_says_why() -> None:
+def test_reason_of_an_empty_slice_comes_from_the_plan() -> None:
     empty = a_slice("cart-1")
     pods = with_port("http", pods_in({"a": 1}))
     cluster = Cluster(service=with_target("web"), nodes=NODES, pods=pods, slices=(empty,))

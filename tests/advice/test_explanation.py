@@ -18,7 +18,7 @@ NOBODY_DECIDES = {Reason.NOT_ASKED_FOR, Reason.BEING_DELETED}
 
 @examples(30)
 @given(clusters(most_pods=12))
-def test_the_rule_that_decided_is_one_that_refused_or_one_that_had_to_pass(cluster: Cluster) -> None:
+def test_deciding_rule_matches_the_decision(cluster: Cluster) -> None:
     for family in cluster.plan().families:
         decision, place = family.decision, family.decision.deciding
         if place is None:
@@ -28,7 +28,7 @@ def test_the_rule_that_decided_is_one_that_refused_or_one_that_had_to_pass(clust
         assert rule.passed == (decision.active and family.void_hints is None), (decision, rule)
 
 
-def test_an_explanation_has_now_only_where_slices_are_known() -> None:
+def test_now_needs_slices() -> None:
     cluster = Cluster(
         service=a_service("Auto"), nodes=nodes_in({"a": 1, "b": 1}), pods=pods_in({"a": 2, "b": 2}, dual_stack=False)
     )
@@ -41,7 +41,7 @@ def test_an_explanation_has_now_only_where_slices_are_known() -> None:
     assert after.now.proxies == {"zoneward": 2}
 
 
-def test_what_the_built_in_controller_would_refuse_is_said_while_it_is_at_work() -> None:
+def test_refusal_of_the_built_in_controller_is_shown_while_it_writes() -> None:
     service = a_service("zoneward.dev/Balanced")
     cluster = Cluster(service=service, nodes=nodes_in({"a": 3, "b": 1}), pods=pods_in({"a": 3, "b": 1}))
     proxies = same_proxy_everywhere(cluster.nodes, ZONEWARD_PROXY)
@@ -54,7 +54,7 @@ def test_what_the_built_in_controller_would_refuse_is_said_while_it_is_at_work()
     assert after.planned.built_in is None
 
 
-def test_hints_of_the_built_in_controller_by_cpu_are_shown_where_zoneward_decides_by_another_demand() -> None:
+def test_traffic_by_hints_of_the_built_in_controller_is_shown() -> None:
     cluster = Cluster(
         service=a_service("Auto", annotations={names.DEMAND_ANNOTATION: "a=70%,b=30%"}),
         nodes=nodes_in({"a": 1, "b": 1}),
@@ -82,7 +82,7 @@ def test_hints_of_the_built_in_controller_by_cpu_are_shown_where_zoneward_decide
         (a_service(), "traffic-distribution"),
     ],
 )
-def test_the_setting_with_the_unknown_value_is_the_rule_that_decided(service: Service, rule: str) -> None:
+def test_unknown_value_is_the_deciding_rule(service: Service, rule: str) -> None:
     cluster = Cluster(service=service, nodes=nodes_in({"a": 1, "b": 1}), pods=pods_in({"a": 2, "b": 2}))
     (family,) = cluster.plan().families
     assert family.decision.deciding is not None

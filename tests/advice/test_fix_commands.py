@@ -19,11 +19,11 @@ ALIKE = nodes_in({"a": 4, "b": 4, "c": 4})
 
 def steps(cluster: Cluster, kind: str, *objects: WorkloadObject, **more: Any) -> FixSteps:
     given = input_of(cluster, *objects, **more)
-    (fix,) = [each for each in find_fixes(given, "IPv4") if each.kind == kind]
+    (fix,) = [fix for fix in find_fixes(given, "IPv4") if fix.kind == kind]
     return steps_of(fix, given, "IPv4")
 
 
-def test_pods_in_zones_are_a_spread_constraint_of_the_deployment() -> None:
+def test_pods_in_zones_need_a_spread_constraint() -> None:
     cluster = Cluster(
         service=a_service(distribution="PreferSameZone"), nodes=ALIKE, pods=owned(pods_in({"a": 3, "b": 3}))
     )
@@ -52,7 +52,7 @@ def test_pods_in_zones_are_a_spread_constraint_of_the_deployment() -> None:
     assert notes == ("the scheduler then spreads new Pods evenly, as in 2 in a, 2 in b, 2 in c",)
 
 
-def test_a_placement_that_the_scheduler_may_also_refuse_to_make_is_said_to_be_one() -> None:
+def test_note_says_that_skew_does_not_force_a_placement() -> None:
     demand = nodes_in({"a": 60, "b": 20, "c": 20})
     pods = owned(pods_in({"a": 4, "b": 3, "c": 3}))
     found = steps(Cluster(service=a_service(distribution="PreferSameZone"), nodes=demand, pods=pods), "move-pods")
@@ -65,14 +65,14 @@ def test_a_placement_that_the_scheduler_may_also_refuse_to_make_is_said_to_be_on
     assert found.notes[-1].endswith("place 6 in a, 2 in b, 2 in c: maxSkew 4 allows that, and does not force it")
 
 
-def test_where_only_the_number_counts_the_deployment_is_scaled() -> None:
+def test_deployment_is_scaled_if_only_the_number_counts() -> None:
     cluster = Cluster(service=a_service("Auto"), nodes=ALIKE, pods=owned(pods_in({"a": 5, "b": 6})))
     found = steps(cluster, "add-pods", a_deployment(replicas=11))
     assert found.commands == ("kubectl -n shop scale --replicas=12 -- deployment/cart",)
     assert found.notes == ("in whichever zones the Pods are: only their number counts",)
 
 
-def test_pods_that_have_to_go_are_marked_before_the_deployment_is_scaled_down() -> None:
+def test_pods_to_remove_get_a_deletion_cost() -> None:
     demand = nodes_in({"a": 10, "b": 45, "c": 45})
     pods = owned(pods_in({"a": 4, "b": 2, "c": 2}))
     cluster = Cluster(service=a_service(distribution="PreferSameZone"), nodes=demand, pods=pods)
@@ -82,13 +82,13 @@ def test_pods_that_have_to_go_are_marked_before_the_deployment_is_scaled_down() 
     assert scale == "kubectl -n shop scale --replicas=5 -- deployment/cart"
 
 
-def test_an_unknown_owner_is_said_to_be_unknown() -> None:
+def test_note_says_that_the_owner_is_unknown() -> None:
     found = steps(Cluster(service=a_service("Auto"), nodes=ALIKE, pods=pods_in({"a": 5, "b": 6})), "add-pods")
     assert found.commands == ("kubectl -n shop scale --replicas=N+1 -- deployment/NAME",)
     assert found.notes[0].startswith("the input does not say what owns the Pods")
 
 
-def test_a_label_is_one_command_and_a_warning_to_write_what_is_true() -> None:
+def test_zone_label_comes_with_a_warning() -> None:
     nodes = (*ALIKE, a_node("node-lost", zone=None))
     found = steps(Cluster(service=a_service("Auto"), nodes=nodes, pods=pods_in({"a": 4, "b": 4, "c": 4})), "label-node")
     assert found.commands == ("kubectl label -- node node-lost topology.kubernetes.io/zone=a",)
@@ -105,13 +105,13 @@ CANARY_CLUSTER = Cluster(
 )
 
 
-def test_a_workload_that_has_more_pods_than_the_service_selects_is_never_scaled_down() -> None:
+def test_workload_with_unselected_pods_is_scaled_by_its_replicas() -> None:
     labels = {"app": "cart", "track": "canary"}
     more = steps(CANARY_CLUSTER, "add-pods", a_deployment(replicas=12, labels=labels), others=OTHERS)
     assert more.commands == ("kubectl -n shop scale --replicas=13 -- deployment/cart",)
 
 
-def test_without_the_workload_a_command_has_the_number_to_add() -> None:
+def test_command_without_workload_has_the_difference() -> None:
     found = steps(CANARY_CLUSTER, "add-pods", others=OTHERS)
     assert found.commands == ("kubectl -n shop scale --replicas=N+1 -- deployment/cart",)
     unselected, number, _ = found.notes
@@ -123,14 +123,14 @@ def test_without_the_workload_a_command_has_the_number_to_add() -> None:
     assert scale == found.commands[0]
 
 
-def test_pods_that_the_template_would_not_make_are_no_fix() -> None:
+def test_no_fix_adds_pods_that_the_service_would_not_select() -> None:
     given = input_of(CANARY_CLUSTER, a_deployment(replicas=12), others=OTHERS)
     assert not [fix for fix in find_fixes(given, "IPv4") if fix.change.pods]
     (reason,) = pod_limits(given, "IPv4").reasons
     assert reason.startswith("the Pod template of deployment/cart does not have the labels that the Service selects")
 
 
-def test_replicas_are_those_of_the_spec_and_not_the_pods_that_happen_to_run() -> None:
+def test_replicas_come_from_the_spec() -> None:
     cluster = Cluster(service=a_service("Auto"), nodes=ALIKE, pods=owned(pods_in({"a": 5, "b": 6})))
     (scale,) = steps(cluster, "add-pods", a_deployment(replicas=14)).commands
     assert "--replicas=15" in scale
@@ -139,14 +139,14 @@ def test_replicas_are_those_of_the_spec_and_not_the_pods_that_happen_to_run() ->
     assert "--replicas=2" in scale, "the default of the API is 1"
 
 
-def test_in_a_cluster_that_options_change_no_total_is_known() -> None:
+def test_changed_cluster_has_no_known_total() -> None:
     cluster = Cluster(service=a_service("Auto"), nodes=ALIKE, pods=owned(pods_in({"a": 5, "b": 6})))
     found = steps(cluster, "add-pods", a_deployment(replicas=2), is_changed=True)
     assert found.commands == ("kubectl -n shop scale --replicas=N+1 -- deployment/cart",)
     assert found.notes[0].endswith("in the cluster that the options describe")
 
 
-def test_an_autoscaler_gets_the_bounds_that_a_scaled_workload_would_lose() -> None:
+def test_fix_sets_bounds_of_the_autoscaler() -> None:
     cluster = Cluster(service=a_service("Auto"), nodes=ALIKE, pods=owned(pods_in({"a": 5, "b": 6})))
     given = input_of(cluster, a_deployment(replicas=11), an_autoscaler())
     kinds = {fix.kind: steps_of(fix, given, "IPv4") for fix in find_fixes(given, "IPv4")}
@@ -166,7 +166,7 @@ def test_an_autoscaler_gets_the_bounds_that_a_scaled_workload_would_lose() -> No
     assert "scale" in shlex.split(command)
 
 
-def test_pods_of_another_workload_neither_move_nor_go() -> None:
+def test_pods_of_other_workloads_stay() -> None:
     demand = nodes_in({"a": 10, "b": 45, "c": 45})
     own, other = pods_in({"a": 1, "b": 2, "c": 2}), pods_in({"a": 4})[1:]
     pods = (*owned(own), *owned(other, name="old-77f"))
@@ -175,7 +175,7 @@ def test_pods_of_another_workload_neither_move_nor_go() -> None:
     assert all(change.get("a", 0) >= -1 for change in changes.values()), changes
 
 
-def test_the_only_workload_whose_template_is_selected_is_that_of_pods_without_owners() -> None:
+def test_only_selected_template_owns_pods_without_owner() -> None:
     cluster = Cluster(service=a_service("Auto"), nodes=ALIKE, pods=pods_in({"a": 5, "b": 6}))
     assert steps(cluster, "add-pods", a_deployment(replicas=11), a_deployment("mail", labels={})).commands == (
         "kubectl -n shop scale --replicas=12 -- deployment/cart",
@@ -187,7 +187,7 @@ def test_the_only_workload_whose_template_is_selected_is_that_of_pods_without_ow
 # --- what people named ------------------------------------------------------------------------------------------------
 
 
-def test_what_people_named_cannot_leave_its_quotes() -> None:
+def test_names_stay_quoted() -> None:
     service = replace(a_service("Auto"), metadata=replace(a_service("Auto").metadata, namespace="shop; rm -rf '"))
     pods = tuple(
         replace(pod, metadata=replace(pod.metadata, namespace=service.metadata.namespace))
@@ -198,7 +198,7 @@ def test_what_people_named_cannot_leave_its_quotes() -> None:
 
 
 @pytest.mark.parametrize("change", [{"namespace": "--all"}, {"name": "--filename=http://evil.example"}])
-def test_a_name_that_looks_like_an_option_has_no_command(change: dict[str, str]) -> None:
+def test_no_command_for_a_name_like_an_option(change: dict[str, str]) -> None:
     service = a_service()
     service = replace(service, metadata=replace(service.metadata, **change))
     found = steps(Cluster(service=service, nodes=ALIKE, pods=pods_in({"a": 2, "b": 2, "c": 2})), "setting")
@@ -206,7 +206,7 @@ def test_a_name_that_looks_like_an_option_has_no_command(change: dict[str, str])
     assert found.notes[-1].startswith("there is no command")
 
 
-def test_a_node_with_the_name_of_an_option_is_not_labelled() -> None:
+def test_no_label_command_for_a_node_named_like_an_option() -> None:
     nodes = (*ALIKE, a_node("--all", zone=None))
     found = steps(Cluster(service=a_service("Auto"), nodes=nodes, pods=pods_in({"a": 4, "b": 4, "c": 4})), "label-node")
     assert found.commands == ()

@@ -23,7 +23,7 @@ def fixes_of(cluster: Cluster) -> dict[str, Fix]:
     return {fix.kind: fix for fix in reversed(found)}
 
 
-def test_eleven_endpoints_for_three_zones_need_one_more_or_one_fewer_or_a_higher_threshold() -> None:
+def test_eleven_endpoints_need_one_more_one_fewer_or_a_threshold() -> None:
     """The zones need 4 + 4 + 4 of 11 below 20 %, 4 + 4 + 4 of 12, and 3 + 3 + 3 of 10 below 22.3 %."""
     found = fixes_of(Cluster(service=AUTO, nodes=ALIKE, pods=pods_in({"a": 5, "b": 3, "c": 3})))
     assert found["add-pods"].pods == 1
@@ -33,20 +33,20 @@ def test_eleven_endpoints_for_three_zones_need_one_more_or_one_fewer_or_a_higher
     assert found["threshold"].needs == ("controller",)
 
 
-def test_a_fix_that_removes_the_only_pod_of_a_zone_comes_last() -> None:
+def test_fix_that_empties_a_zone_comes_last() -> None:
     """It takes no Pods, and would come first."""
     found = find_fixes(input_of(Cluster(service=AUTO, nodes=ALIKE, pods=pods_in({"a": 1, "b": 2, "c": 1}))), "IPv4")
     assert [fix.kind for fix in found] == ["setting", "threshold", "spread", "add-pods", "remove-pods"]
     assert found[-1].change.pods == {"a": -1}
 
 
-def test_a_zone_without_endpoints_needs_pods_there() -> None:
+def test_zone_without_endpoints_needs_pods() -> None:
     found = fixes_of(Cluster(service=SAME_ZONE, nodes=ALIKE, pods=pods_in({"a": 3, "b": 3, "c": 0})))
     assert dict(found["spread"].change.pods) == {"a": -1, "b": -1, "c": 2}
     assert found["spread"].pods == 0
 
 
-def test_an_overloaded_zone_needs_more_pods_or_pods_from_elsewhere() -> None:
+def test_overloaded_zone_needs_more_or_moved_pods() -> None:
     demand = nodes_in({"a": 60, "b": 20, "c": 20})
     found = fixes_of(Cluster(service=SAME_ZONE, nodes=demand, pods=pods_in({"a": 4, "b": 3, "c": 3})))
     assert dict(found["move-pods"].change.pods) == {"a": 2, "b": -1, "c": -1}
@@ -54,7 +54,7 @@ def test_an_overloaded_zone_needs_more_pods_or_pods_from_elsewhere() -> None:
     assert dict(found["add-pods"].change.pods) == {"a": 3}
 
 
-def test_a_node_without_a_zone_needs_a_label_whichever_its_zone_is() -> None:
+def test_node_without_zone_needs_a_label() -> None:
     nodes = (*ALIKE, a_node("node-lost", zone=None))
     found = fixes_of(Cluster(service=AUTO, nodes=nodes, pods=pods_in({"a": 4, "b": 4, "c": 4})))
     fix = found["label-node"]
@@ -62,7 +62,7 @@ def test_a_node_without_a_zone_needs_a_label_whichever_its_zone_is() -> None:
     assert fix.family.decision.active
 
 
-def test_a_service_that_asks_for_nothing_needs_a_setting_that_users_know() -> None:
+def test_service_without_setting_gets_a_known_setting() -> None:
     found = find_fixes(
         input_of(Cluster(service=a_service(), nodes=ALIKE, pods=pods_in({"a": 2, "b": 2, "c": 2}))), "IPv4"
     )
@@ -81,7 +81,7 @@ def test_a_service_that_asks_for_nothing_needs_a_setting_that_users_know() -> No
         ("v1.34.1", "cilium-1.20-service-topology", "PreferSameZone"),
     ],
 )
-def test_a_fix_has_the_name_that_api_server_and_proxies_know(kubelet: str, proxy: str, expected: str) -> None:
+def test_fix_uses_the_name_that_api_server_and_proxies_know(kubelet: str, proxy: str, expected: str) -> None:
     nodes = tuple(a_node(f"node-{zone}", zone, kubelet=kubelet) for zone in "abc")
     given = input_of(Cluster(service=a_service(), nodes=nodes, pods=pods_in({"a": 2, "b": 2, "c": 2})))
     state = dataclasses.replace(given.cluster_state, consumer=PROXY_KINDS[proxy].consumer)
@@ -90,7 +90,7 @@ def test_a_fix_has_the_name_that_api_server_and_proxies_know(kubelet: str, proxy
     assert patch == {"spec": {"trafficDistribution": expected}}
 
 
-def test_a_setting_needs_zonewards_controller_where_by_cpu_it_would_not_do() -> None:
+def test_setting_needs_the_controller_if_cpu_demand_differs() -> None:
     """By CPU, Auto lets the Pods of each zone serve their own zone alone: those of zone a would be 40 % above fair."""
     service = a_service(annotations={names.DEMAND_ANNOTATION: "a=70%,b=30%"})
     cluster = Cluster(service=service, nodes=nodes_in({"a": 1, "b": 1}), pods=pods_in({"a": 10, "b": 10}))
@@ -100,7 +100,7 @@ def test_a_setting_needs_zonewards_controller_where_by_cpu_it_would_not_do() -> 
     assert [fix.needs for fix in find_fixes(input_of(evenly), "IPv4") if fix.kind == "setting"] == [()]
 
 
-def test_an_unknown_value_gives_way_to_a_setting_with_all_other_settings_gone() -> None:
+def test_fix_replaces_an_unknown_value() -> None:
     service = a_service("auto-zone", old="nonsense")
     found = find_fixes(input_of(Cluster(service=service, nodes=ALIKE, pods=pods_in({"a": 2, "b": 2, "c": 2}))), "IPv4")
     assert found[0].change.service_patch == {
@@ -111,14 +111,14 @@ def test_an_unknown_value_gives_way_to_a_setting_with_all_other_settings_gone() 
     }
 
 
-def test_where_no_single_change_suffices_a_setting_comes_with_pods() -> None:
+def test_setting_comes_with_pods_if_no_single_change_is_enough() -> None:
     (fix,) = find_fixes(input_of(Cluster(service=a_service(), nodes=ALIKE, pods=pods_in({"b": 1}))), "IPv4")
     assert fix.kind == "setting"
     assert dict(fix.change.pods) == {"a": 1, "c": 1}
     assert fix.change.service_patch
 
 
-def test_a_starting_threshold_comes_down_to_what_there_is() -> None:
+def test_fix_lowers_the_starting_threshold() -> None:
     service = a_service(subsetting="Auto")
     found = fixes_of(Cluster(service=service, nodes=ALIKE, pods=pods_in({"a": 3, "b": 3, "c": 3})))
     assert found["threshold"].threshold == f"{names.STARTING_THRESHOLD_ANNOTATION}: 2"
@@ -137,7 +137,7 @@ def test_a_starting_threshold_comes_down_to_what_there_is() -> None:
         pytest.param(a_service(type_="ExternalName"), {}, id="no endpoints at all"),
     ],
 )
-def test_nothing_is_fixed_where_nothing_is_wrong_or_no_change_helps(service: Service, pods: dict[str, int]) -> None:
+def test_no_fix_if_nothing_is_wrong_or_nothing_helps(service: Service, pods: dict[str, int]) -> None:
     given = input_of(Cluster(service=service, nodes=ALIKE, pods=pods_in(pods)))
     assert find_fixes(given, "IPv4") == ()
 
@@ -150,7 +150,7 @@ def test_void_hints_have_no_fix_in_the_service() -> None:
     assert find_fixes(given, "IPv4") == ()
 
 
-def test_a_daemon_set_gets_no_other_number_of_pods() -> None:
+def test_daemon_set_is_never_scaled() -> None:
     owner = (OwnerReference(api_version="apps/v1", kind="DaemonSet", name="agent", uid="1", controller=True),)
     pods = tuple(
         replace(pod, metadata=replace(pod.metadata, owner_references=owner)) for pod in pods_in({"a": 1, "b": 1})
@@ -159,7 +159,7 @@ def test_a_daemon_set_gets_no_other_number_of_pods() -> None:
     assert not found.keys() & {"add-pods", "remove-pods", "move-pods", "spread"}
 
 
-def test_a_fix_that_only_zoneward_decides_says_so_unless_it_runs_already() -> None:
+def test_fix_needs_the_controller_unless_it_runs() -> None:
     service, pods = a_service("zoneward.dev/PreferZone"), pods_in({"a": 3, "b": 3, "c": 0})
     cluster = Cluster(service=service, nodes=ALIKE, pods=pods)
     assert fixes_of(cluster)["spread"].needs == ("controller",)
@@ -167,7 +167,7 @@ def test_a_fix_that_only_zoneward_decides_says_so_unless_it_runs_already() -> No
     assert fixes_of(cluster.with_(slices=(ours,)))["spread"].needs == ()
 
 
-def test_pods_that_are_not_ready_do_not_count_as_endpoints() -> None:
+def test_unready_pods_are_no_endpoints() -> None:
     pods: Any = (*pods_in({"a": 1, "b": 1}), a_pod("c-0", "node-c", ips=["10.99.0.9"], ready=False))
     found = fixes_of(Cluster(service=AUTO, nodes=ALIKE, pods=pods))
     assert found["add-pods"].pods == 1

@@ -39,14 +39,14 @@ def only(
     return found
 
 
-def test_a_node_that_ignores_hints_is_named_with_the_zone_that_differs() -> None:
+def test_node_that_ignores_hints_deviates() -> None:
     found = only({"a": 25, "b": 50, "c": 25})
     assert (found.in_zone, found.predicted_in_zone, found.deviates) == (0.25, 1.0, "a")
     ignoring = dataclasses.replace(STATE, consumer_by_node={IN_A: PROXY_KINDS["no-hints"].consumer})
     assert only({"a": 25, "b": 50, "c": 25}, state=ignoring).deviates is None
 
 
-def test_also_one_that_keeps_more_in_its_zone_or_prefers_another_than_predicted() -> None:
+def test_node_with_too_much_traffic_for_a_zone_deviates() -> None:
     assert only({"a": 1000}, slices=(PLAIN,)).deviates == "a"
     assert only({"a": 250, "b": 250, "c": 500}, slices=(PLAIN,)).deviates in ("b", "c")
     assert only({"a": 250, "": 500, "c": 250}, slices=(PLAIN,)).deviates in ("b", "")
@@ -63,26 +63,26 @@ def test_also_one_that_keeps_more_in_its_zone_or_prefers_another_than_predicted(
         ({"b": LEAST_CONNECTIONS - 1}, None),
     ],
 )
-def test_what_chance_or_a_rollout_explains_is_no_deviation(to: dict[str, int], deviates: str | None) -> None:
+def test_random_variation_is_no_deviation(to: dict[str, int], deviates: str | None) -> None:
     assert only(to, slices=(PLAIN,)).deviates == deviates
 
 
-def test_a_small_part_of_hinted_traffic_elsewhere_is_a_rollout() -> None:
+def test_small_difference_is_a_rollout() -> None:
     assert only({"a": 9_600, "b": 400}).deviates is None
     assert only({"a": 9_400, "b": 600}).deviates == "a"
 
 
-def test_clients_that_stick_to_an_endpoint_are_no_sample() -> None:
+def test_session_affinity_is_not_judged() -> None:
     sticky = a_service(session_affinity="ClientIP")
     assert only({"a": 1000}, slices=(PLAIN,), service=sticky).deviates is None
 
 
-def test_nothing_is_predicted_without_slices_and_for_nothing_counted() -> None:
+def test_no_prediction_without_slices() -> None:
     found = only({"b": 1000}, slices=())
     assert (found.predicted, found.predicted_in_zone, found.deviates) == (None, None, None)
     assert node_traffic(a_service(), "IPv4", {IN_A: {}}, zone_of=ZONES, slices=(PLAIN,), cluster_state=STATE) == ()
 
 
-def test_of_a_node_without_a_zone_nobody_knows_what_stays_in_it() -> None:
+def test_node_without_zone_has_no_share() -> None:
     found = only({"a": 250, "b": 500, "c": 250}, node="elsewhere", slices=(PLAIN,))
     assert (found.zone, found.in_zone, found.predicted_in_zone, found.deviates) == ("", None, None, None)

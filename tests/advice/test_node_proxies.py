@@ -78,12 +78,12 @@ def names_of(found: NodeProxies) -> dict[str, str]:
     return {node: kind.name for node, kind in found.kind_of.items()}
 
 
-def test_every_layout_is_expected_to_be_something() -> None:
+def test_every_layout_has_an_expectation() -> None:
     assert {path.stem for path in LAYOUTS.iterdir()} == set(EXPECTED)
 
 
 @pytest.mark.parametrize("name", EXPECTED)
-def test_the_proxy_of_each_node_is_found_in_the_layout(name: str) -> None:
+def test_proxy_of_each_node_is_detected(name: str) -> None:
     assert names_of(detected(layout(name))) == EXPECTED[name]
 
 
@@ -96,7 +96,7 @@ class Bytes(list[bytes]):
 
 @pytest.mark.parametrize("name", EXPECTED)
 @pytest.mark.parametrize("form", ["json", "yaml"])
-def test_a_snapshot_has_all_that_detection_reads_and_none_of_the_rest(name: str, form: str) -> None:
+def test_snapshot_has_exactly_what_detection_reads(name: str, form: str) -> None:
     before, written = layout(name), Bytes()
     write_snapshot(before, written, form="yaml" if form == "yaml" else "json")
     text = b"".join(written)
@@ -108,7 +108,7 @@ def test_a_snapshot_has_all_that_detection_reads_and_none_of_the_rest(name: str,
 
 
 @pytest.mark.parametrize("name", EXPECTED)
-def test_an_anonymized_snapshot_is_detected_alike_and_names_no_registry_and_no_node(name: str) -> None:
+def test_anonymized_snapshot_is_detected_alike(name: str) -> None:
     before, written = layout(name), Bytes()
     write_snapshot(anonymized(before), written)
     text = b"".join(written).decode()
@@ -119,7 +119,7 @@ def test_an_anonymized_snapshot_is_detected_alike_and_names_no_registry_and_no_n
         assert secret not in text
 
 
-def test_the_evidence_names_the_object_and_the_image() -> None:
+def test_evidence_names_object_and_image() -> None:
     assert detected(layout("kubeadm")).evidence["n1"] == "DaemonSet kube-system/kube-proxy, image kube-proxy:v1.33.5"
     assert detected(layout("k3s")).evidence["n1"] == "k3s v1.32.5+k3s1 has kube-proxy built in"
 
@@ -136,7 +136,7 @@ def own_daemon_set(mode: str) -> DaemonSet:
 NODE: Final = a_node("n1", kubelet="v1.33.1", labels={"kubernetes.io/os": "linux"})
 
 
-def test_our_own_proxy_runs_where_kube_proxy_selects_no_node() -> None:
+def test_zoneward_proxy_in_place_of_kube_proxy() -> None:
     own, kube_proxy = own_daemon_set("proxy/instead-of-kube-proxy"), a_daemon_set("kube-proxy:v1.33.1", "kube-proxy")
     off = replace(kube_proxy, status=DaemonSetStatus(number_ready=0))
     assert names_of(detected(Snapshot(nodes=(NODE,), daemon_sets=(own, off)))) == {"n1": "zoneward"}
@@ -149,7 +149,7 @@ def test_our_own_proxy_runs_where_kube_proxy_selects_no_node() -> None:
     )
 
 
-def test_our_own_proxy_beside_kube_proxy_serves_the_labelled_services_alone() -> None:
+def test_zoneward_proxy_beside_kube_proxy_serves_labelled_services() -> None:
     both = (own_daemon_set("proxy/beside-kube-proxy"), a_daemon_set("kube-proxy:v1.30.1", "kube-proxy"))
     found = detect_node_proxies([NODE], daemon_sets=both, pods=(), config_maps=())
     assert names_of(found) == {"n1": "kube-proxy-1.30"}
@@ -170,7 +170,7 @@ def a_daemon_set(image: str, *command: str) -> DaemonSet:
     )
 
 
-def test_a_missing_permission_is_told_once_where_it_leads_to_a_guess() -> None:
+def test_missing_permission_is_noted_once() -> None:
     nodes = Snapshot(nodes=(NODE, a_node("n2")))
     assert detected(nodes, "DaemonSets cannot be read (no permission)").notes == (
         "DaemonSets cannot be read (no permission)",
@@ -182,7 +182,7 @@ def test_a_missing_permission_is_told_once_where_it_leads_to_a_guess() -> None:
     assert detected(layout("cilium-helm"), "ConfigMaps cannot be read").notes == ()
 
 
-def test_without_any_version_the_newest_kube_proxy_is_assumed() -> None:
+def test_newest_kube_proxy_is_assumed_without_version() -> None:
     unknown = detected(Snapshot(nodes=(a_node("n1"),)))
     assert names_of(unknown) == {"n1": f"kube-proxy-1.{NEWEST_KUBE_PROXY}"}
     assert unknown.on("elsewhere") == unknown.on("n1")
@@ -191,7 +191,7 @@ def test_without_any_version_the_newest_kube_proxy_is_assumed() -> None:
     assert names_of(detected(untagged)) == {"n1": f"kube-proxy-1.{NEWEST_KUBE_PROXY}"}
 
 
-def test_settings_of_cilium_that_are_not_known_are_assumed_to_be_off() -> None:
+def test_unknown_settings_of_cilium_are_off() -> None:
     assert detected(layout("gke-dataplane-v2-pods"), "ConfigMaps cannot be read").notes == (
         "ConfigMaps cannot be read",
         "no settings of Cilium on the nodes; assuming enable-service-topology is off (override with --proxy)",
@@ -228,7 +228,7 @@ def a_proxy_daemon_set(container: Mapping[str, Any], namespace: str, *, ready: i
     }
 
 
-def test_a_daemon_set_of_a_tenant_that_runs_nowhere_decides_nothing() -> None:
+def test_daemon_set_without_pods_is_ignored() -> None:
     tenant = a_proxy_daemon_set(AGENT, "mallory", ready=0, hostNetwork=True)
     snapshot = read(tenant, a_proxy_pod(KUBE_PROXY, "kube-system"), a_proxy_pod(KUBE_PROXY, "kube-system", "n2"))
     assert names_of(detected(snapshot)) == {"n1": "kube-proxy-1.33", "n2": "kube-proxy-1.33"}
@@ -236,7 +236,7 @@ def test_a_daemon_set_of_a_tenant_that_runs_nowhere_decides_nothing() -> None:
 
 
 @pytest.mark.parametrize("host_network", [False, True])
-def test_kube_system_counts_before_a_tenant_with_a_note(host_network: bool) -> None:
+def test_kube_system_wins_with_a_note(host_network: bool) -> None:
     tenant = a_proxy_pod(AGENT, "mallory", hostNetwork=host_network)
     found = detected(read(tenant, *(a_proxy_pod(KUBE_PROXY, "kube-system", node) for node in ("n1", "n2"))))
     assert set(names_of(found).values()) == {"kube-proxy-1.33"}
@@ -248,11 +248,11 @@ def test_kube_system_counts_before_a_tenant_with_a_note(host_network: bool) -> N
     assert found.notes == ((note,) if host_network else ())
 
 
-def test_a_tenant_without_the_network_of_the_node_is_no_proxy_where_nothing_else_runs() -> None:
+def test_pod_without_host_network_is_no_proxy() -> None:
     assert names_of(detected(read(a_proxy_pod(AGENT, "mallory")))) == {"n1": "kube-proxy-1.33", "n2": "kube-proxy-1.33"}
 
 
-def test_a_daemon_set_runs_where_its_pods_run() -> None:
+def test_daemon_set_runs_on_the_nodes_of_its_pods() -> None:
     """Where its Pods are in the input, it counts only on the nodes of those that run."""
     daemon_set = a_proxy_daemon_set(AGENT, "kube-system", ready=1)
     assert set(names_of(detected(read(daemon_set))).values()) == {"cilium-1.18"}
@@ -267,7 +267,7 @@ def test_a_daemon_set_runs_where_its_pods_run() -> None:
     assert "cannot detect the proxy on node n2; assuming kube-proxy (override with --proxy)" in found.notes
 
 
-def test_cilium_counts_beside_a_kube_proxy_with_a_note() -> None:
+def test_cilium_wins_over_kube_proxy_with_a_note() -> None:
     found = detected(read(a_proxy_pod(AGENT, "kube-system"), a_proxy_pod(KUBE_PROXY, "kube-system")))
     assert names_of(found)["n1"] == "cilium-1.18"
     assert (
@@ -291,7 +291,7 @@ def test_cilium_counts_beside_a_kube_proxy_with_a_note() -> None:
         ("@:/:@", "kube-proxy-1.33"),
     ],
 )
-def test_an_image_without_a_version_leaves_that_to_the_kubelet(image: str, expected: str) -> None:
+def test_version_comes_from_the_kubelet_if_the_image_has_none(image: str, expected: str) -> None:
     found = detect_node_proxies([NODE], daemon_sets=[a_daemon_set(image)], pods=(), config_maps=())
     assert names_of(found) == {"n1": expected}
 
@@ -306,7 +306,7 @@ CONTAINERS: Final = st.lists(
 
 @examples(50)
 @given(CONTAINERS, CONTAINERS, TEXT, st.dictionaries(st.sampled_from(("config.conf", "enable-service-topology")), TEXT))
-def test_unknown_values_are_no_exception(
+def test_unknown_values_do_not_raise(
     daemon: tuple[ProgramContainer, ...], pod: tuple[ProgramContainer, ...], version: str, data: dict[str, str]
 ) -> None:
     sets = DaemonSet(spec=DaemonSetSpec(template=DaemonPodTemplate(spec=DaemonPodSpec(containers=daemon))))

@@ -64,7 +64,7 @@ def clusters_in_force(draw: st.DrawFn) -> Drawn:
     hinted = draw(st.sampled_from(("none", "zones", "zones", "wide", "nodes", "both", "gaps")))
     values = draw(st.binary(max_size=12))
     endpoints = [an_endpoint_of(at, value, hinted, number) for at, value in enumerate(values)]
-    counts = {zone: sum(each.zone == zone for each in endpoints) for zone in ZONES}
+    counts = {zone: sum(endpoint.zone == zone for endpoint in endpoints) for zone in ZONES}
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
     match draw(st.sampled_from(("plain", "plain", "labelled", "shared", "weights"))):
@@ -107,7 +107,7 @@ def load_by_routes(drawn: Drawn) -> tuple[dict[str, float], float, bool]:
     snapshot = Snapshot(services=(drawn.service,), nodes=drawn.nodes, slices=drawn.slices)
     plan = plan_service(drawn.service, pods=(), slices=drawn.slices, cluster_state=state)
     planned = PlannedServices(snapshot, state, drawn.proxies, (drawn.service,), {}, (), (plan,))
-    zones = {(each.addresses or ("",))[0]: each.zone for each in endpoints_of_all_ports(drawn.slices)}
+    zones = {(port.addresses or ("",))[0]: port.zone for port in endpoints_of_all_ports(drawn.slices)}
     load = dict.fromkeys(zones, 0.0)
     in_zone, total = 0.0, sum(node.weight for node in state.demand.nodes)
     for node in state.demand.nodes:
@@ -127,7 +127,7 @@ def load_by_routes(drawn: Drawn) -> tuple[dict[str, float], float, bool]:
 
 @examples(150)
 @given(clusters_in_force())
-def test_the_traffic_now_is_what_every_node_routes(drawn: Drawn) -> None:
+def test_traffic_now_matches_the_routes_of_all_nodes(drawn: Drawn) -> None:
     demand = compute_demand(drawn.nodes)
     found = traffic_now(
         drawn.service, slices=drawn.slices, demand=demand, node_proxies=drawn.proxies, gates=FeatureGates()
@@ -167,14 +167,14 @@ def in_zone_now(kinds: Mapping[str, ProxyKind], service: Service) -> float:
     return traffic.in_zone
 
 
-def test_each_node_of_a_mixed_cluster_does_as_its_own_proxy() -> None:
+def test_mixed_cluster_is_predicted_node_by_node() -> None:
     """Node n1 ignores hints without the annotation: it sends a quarter of its half to its own zone."""
     kinds = {"n1": kube_proxy(30), "n2": kube_proxy(34)}
     assert in_zone_now(kinds, a_service(distribution="PreferSameZone")) == pytest.approx(0.5 / 4 + 0.5)
     assert in_zone_now(kinds, a_service("Auto")) == pytest.approx(1.0)
 
 
-def test_a_zone_shows_the_load_of_its_endpoints_over_a_fair_one() -> None:
+def test_zone_has_the_load_of_its_endpoints() -> None:
     now = traffic_now(
         a_service(),
         slices=hinted_slices(),
@@ -187,7 +187,7 @@ def test_a_zone_shows_the_load_of_its_endpoints_over_a_fair_one() -> None:
     assert now.proxies == {"kube-proxy 1.34": 2}
 
 
-def test_without_slices_nothing_is_in_force_and_a_headless_service_has_no_traffic() -> None:
+def test_no_traffic_without_slices_or_for_headless_services() -> None:
     same, demand = same_proxy_everywhere(NODES, kube_proxy(34)), compute_demand(NODES)
     assert not traffic_now(a_service(), slices=(), demand=demand, node_proxies=same, gates=FeatureGates())
     headless = a_service(cluster_ip="None")

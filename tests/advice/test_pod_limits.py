@@ -85,7 +85,7 @@ def limits_of(given: ServiceInput) -> PodLimits:
 LOPSIDED = Cluster(service=SAME_ZONE, nodes=ALIKE, pods=stateful({"a": 4, "b": 1, "c": 1}))
 
 
-def test_a_pod_whose_volume_is_bound_to_its_zone_is_not_moved() -> None:
+def test_pod_with_a_bound_volume_is_not_moved() -> None:
     workload = a_stateful_set(replicas=6, claims=DATA)
     bound = kinds_of(given := input_of(LOPSIDED, workload, *bound_in("a", "a", "a", "a", "b", "c")))
     assert not {"move-pods", "remove-pods"} & bound.keys()
@@ -94,11 +94,11 @@ def test_a_pod_whose_volume_is_bound_to_its_zone_is_not_moved() -> None:
         "statefulset/cart: the volumes of 6 Pods are bound to their zones: no fix moves these Pods",
     )
     assert limits_of(given).unchecked == ()
-    free: list[WorkloadObject] = [*(a_claim(f"data-cart-{each}", "pv-nfs") for each in range(6)), a_volume("pv-nfs")]
+    free: list[WorkloadObject] = [*(a_claim(f"data-cart-{index}", "pv-nfs") for index in range(6)), a_volume("pv-nfs")]
     assert kinds_of(input_of(LOPSIDED, workload, *free))["spread"].change.moved_pods == 2
 
 
-def test_new_pods_of_a_stateful_set_start_with_empty_volumes() -> None:
+def test_note_says_that_new_volumes_are_empty() -> None:
     given = input_of(LOPSIDED, a_stateful_set(replicas=6, claims=DATA), *bound_in("a", "a", "a", "a", "b", "c"))
     fixes = [fix for fix in find_fixes(given, "IPv4") if fix.pods > 0]
     assert fixes
@@ -107,7 +107,7 @@ def test_new_pods_of_a_stateful_set_start_with_empty_volumes() -> None:
     )
 
 
-def test_claims_that_earlier_pods_left_behind_decide_where_the_next_pods_run() -> None:
+def test_leftover_claims_decide_the_zone_of_new_pods() -> None:
     workload = a_stateful_set(replicas=6, claims=DATA)
     now = bound_in("a", "a", "a", "a", "b", "c")
     left = bound_in("a", "a", "a", "a", "a", "a", "a", "a", first=6)
@@ -116,7 +116,7 @@ def test_claims_that_earlier_pods_left_behind_decide_where_the_next_pods_run() -
     assert limits_of(given).reasons[-1].endswith("claims of earlier Pods decide the zone of the next 8 Pods")
 
 
-def test_volumes_that_the_input_does_not_have_are_said_to_be_unchecked() -> None:
+def test_unknown_volumes_are_unchecked() -> None:
     without_claims = input_of(LOPSIDED, a_stateful_set(replicas=6, claims=DATA))
     fix = kinds_of(without_claims)["spread"]
     assert fix.may_be_bound
@@ -134,14 +134,14 @@ def test_volumes_that_the_input_does_not_have_are_said_to_be_unchecked() -> None
     ]
 
 
-def test_without_volumes_there_is_nothing_to_check_of_them() -> None:
+def test_pods_without_volumes_are_checked() -> None:
     cluster = LOPSIDED.with_(pods=owned(pods_in({"a": 4, "b": 1, "c": 1})))
     given = input_of(cluster, a_deployment(replicas=6), lacking={"volumes": "no permission"})
     assert not kinds_of(given)["spread"].may_be_bound
     assert limits_of(given).unchecked == ()
 
 
-def test_a_claim_that_all_pods_share_keeps_them_where_its_volume_is() -> None:
+def test_shared_claim_binds_pods_to_its_zone() -> None:
     cluster = LOPSIDED.with_(pods=owned(pods_in({"a": 4})))
     shared = (Volume(persistent_volume_claim=ClaimSource(claim_name="files")),)
     given = input_of(cluster, a_deployment(volumes=shared), a_claim("files", "pv"), a_volume("pv", "a"))
@@ -164,7 +164,7 @@ def test_a_claim_that_all_pods_share_keeps_them_where_its_volume_is() -> None:
     ],
     ids=["selector", "affinity"],
 )
-def test_no_pod_is_added_where_no_node_takes_it(template: dict[str, Any], reason: str) -> None:
+def test_no_pod_is_added_without_a_matching_node(template: dict[str, Any], reason: str) -> None:
     nodes = (*(a_node(f"node-{zone}", zone, labels={"pool": "large"}) for zone in "ab"), a_node("node-c", "c"))
     cluster = Cluster(service=SAME_ZONE, nodes=nodes, pods=owned(pods_in({"a": 3, "b": 3})))
     given = input_of(cluster, a_deployment(**template))
@@ -173,7 +173,7 @@ def test_no_pod_is_added_where_no_node_takes_it(template: dict[str, Any], reason
     assert limits_of(given).reasons == (f"deployment/cart: {reason}",)
 
 
-def test_pods_that_have_to_run_together_are_not_spread() -> None:
+def test_pods_with_affinity_to_each_other_are_not_spread() -> None:
     together = PodAffinityTerm(topology_key=names.ZONE_LABEL, label_selector=PodSelector(match_labels={"app": "cart"}))
     affinity = TemplateAffinity(pod_affinity=PodAffinity(required=(together,)))
     cluster = Cluster(service=SAME_ZONE, nodes=ALIKE, pods=owned(pods_in({"a": 3})))
@@ -206,7 +206,7 @@ def roles(pods: tuple[Pod, ...], key: str, first: str, others: str) -> tuple[Pod
     ],
 )
 @pytest.mark.parametrize("selects", ["all", "leader", "followers"])
-def test_replicas_of_a_database_are_no_fix(key: str, leader: str, follower: str, selects: str) -> None:
+def test_no_fix_scales_a_database(key: str, leader: str, follower: str, selects: str) -> None:
     every = roles(stateful({"a": 3, "b": 1}), key, leader, follower)
     pods = {"all": every, "leader": every[:1], "followers": every[1:]}[selects]
     selector = {"app": "cart"} | ({} if selects == "all" else {key: leader if selects == "leader" else follower})
@@ -217,13 +217,13 @@ def test_replicas_of_a_database_are_no_fix(key: str, leader: str, follower: str,
     assert f"statefulset/cart looks like a database: Pod a-0000 alone leads ({key}={leader})" in reason
 
 
-def test_replicas_whose_leader_is_not_in_the_input_are_no_web_servers() -> None:
+def test_followers_show_a_database_without_its_leader() -> None:
     given = input_of(Cluster(service=SAME_ZONE, nodes=ALIKE, pods=stateful({"a": 3, "b": 1}, role="replica")))
     (reason,) = limits_of(given).reasons
     assert "Pod a-0000 follows a leader (role=replica)" in reason
 
 
-def test_pods_that_all_have_the_role_of_a_leader_are_no_database() -> None:
+def test_several_leaders_are_no_database() -> None:
     """As the masters of a search engine, or a component that is called ``primary``."""
     given = input_of(Cluster(service=SAME_ZONE, nodes=ALIKE, pods=stateful({"a": 3, "b": 1}, role="master")))
     assert limits_of(given).scales
@@ -235,7 +235,7 @@ def test_pods_that_all_have_the_role_of_a_leader_are_no_database() -> None:
 # --- output -----------------------------------------------------------------------------------------------------------
 
 
-def test_an_explanation_says_what_is_unchecked_only_where_a_fix_changes_pods() -> None:
+def test_unchecked_is_shown_only_if_a_fix_changes_pods() -> None:
     proxies = same_proxy_everywhere(ALIKE, ZONEWARD_PROXY)
     (family,) = explain_service(input_of(LOPSIDED, lacking=LACKING), node_proxies=proxies).families
     assert len(family.not_checked) == 2

@@ -57,9 +57,7 @@ def honoring(kind: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
         ("zoneward", EVERY, EVERY),
     ],
 )
-def test_a_kind_honors_the_hints_that_its_version_does(
-    kind: str, zones: tuple[str, ...], nodes: tuple[str, ...]
-) -> None:
+def test_kind_honors_hints_by_its_version(kind: str, zones: tuple[str, ...], nodes: tuple[str, ...]) -> None:
     assert honoring(kind) == (zones, nodes)
 
 
@@ -73,7 +71,7 @@ def test_a_kind_honors_the_hints_that_its_version_does(
         ("kube-proxy-1.36", "zone-hints"),
     ],
 )
-def test_an_endpoint_that_starts_without_a_hint_turns_zones_off_in_cilium(kind: str, rule: str) -> None:
+def test_unready_endpoint_without_hint_disables_zones_in_cilium(kind: str, rule: str) -> None:
     """cilium/cilium#47960; a terminating one does not, and neither does one that has a hint."""
     honored = honored_hints(SERVICES["close"], PROXY_KINDS[kind].consumer, FeatureGates())
     ready = [an_endpoint(f"10.0.0.{zone}", hinted=hints(zone)) for zone in "ab"]
@@ -101,15 +99,13 @@ def test_an_endpoint_that_starts_without_a_hint_turns_zones_off_in_cilium(kind: 
         (99, {}, 36, "kube-proxy 1.99"),
     ],
 )
-def test_gates_count_in_the_versions_that_know_them_and_do_not_lock_them(
-    minor: int, gates: dict[str, bool], same_as: int, title: str
-) -> None:
+def test_gates_count_unless_unknown_or_locked(minor: int, gates: dict[str, bool], same_as: int, title: str) -> None:
     kind = kube_proxy(minor, gates)
     assert kind.consumer == kube_proxy(same_as).consumer
     assert kind.title == title
 
 
-def test_every_consumer_is_an_alias_and_every_name_is_its_kind_s_own() -> None:
+def test_names_of_kinds_are_unique_and_consumers_are_aliases() -> None:
     assert set(CONSUMERS) <= set(PROXY_KINDS)
     assert all(PROXY_KINDS[name].consumer == consumer for name, consumer in CONSUMERS.items())
     assert all(kind.name == name and kind.about for name, kind in PROXY_KINDS.items())

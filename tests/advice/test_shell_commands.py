@@ -12,7 +12,7 @@ def test_names_follow_the_options_and_every_word_is_quoted() -> None:
     assert kubectl("get", "pods", namespace="shop") == "kubectl -n shop get pods"
 
 
-def test_a_name_that_begins_with_a_dash_gives_no_command() -> None:
+def test_name_with_a_dash_gives_no_command() -> None:
     assert kubectl("label", names=("node", "--all", "zone=a")) == ""
     assert kubectl("get", "pods", namespace="--all") == ""
     assert shell_command("zoneward", "release", names=("--force",)) == ""

@@ -29,7 +29,7 @@ def a_pod_of(name: str, *owners: tuple[str, str, str], labels: dict[str, str] | 
         (a_pod_of("cart-x"), None),
     ],
 )
-def test_the_owner_or_the_labels_of_a_controller_name_the_workload(pod: Pod, resource: str | None) -> None:
+def test_workload_comes_from_owner_or_labels(pod: Pod, resource: str | None) -> None:
     found = workload_of([pod], WorkloadObjects())
     assert (found.resource if found else None) == resource
 
@@ -46,11 +46,11 @@ def test_the_owner_or_the_labels_of_a_controller_name_the_workload(pod: Pod, res
         ("v1/v1/v1", "Rollout", "cart"),
     ],
 )
-def test_an_owner_that_no_object_can_be_is_none(owner: tuple[str, str, str]) -> None:
+def test_impossible_owner_is_ignored(owner: tuple[str, str, str]) -> None:
     assert workload_of([a_pod_of("cart-x", owner)], WorkloadObjects()) is None
 
 
-def test_the_workload_of_most_pods_counts() -> None:
+def test_workload_is_that_of_most_pods() -> None:
     pods = [a_pod_of(f"new-{number}", ("apps/v1", "StatefulSet", "new")) for number in range(2)]
     found = workload_of([*pods, a_pod_of("old-0", ("apps/v1", "StatefulSet", "old"))], WorkloadObjects())
     assert found is not None

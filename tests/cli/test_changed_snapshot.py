@@ -50,7 +50,7 @@ def _changed(snapshot: Snapshot, **changes: Any) -> Snapshot:
 
 @examples(40)
 @given(clusters(setting=ANY_SETTING, most_pods=12, others=False), st.data())
-def test_without_a_zone_a_plan_is_that_of_the_objects_deleted_by_hand(cluster: Cluster, data: st.DataObject) -> None:
+def test_without_zone_equals_deleting_its_objects(cluster: Cluster, data: st.DataObject) -> None:
     zones = sorted({zone for node in cluster.nodes if (zone := node_zone(node))})
     assume(zones)
     zone = data.draw(st.sampled_from(zones))
@@ -65,7 +65,7 @@ def test_without_a_zone_a_plan_is_that_of_the_objects_deleted_by_hand(cluster: C
 
 @examples(40)
 @given(clusters(setting=ANY_SETTING, most_pods=12, history=False))
-def test_the_present_number_of_replicas_changes_nothing(cluster: Cluster) -> None:
+def test_current_number_of_replicas_is_a_no_op(cluster: Cluster) -> None:
     snapshot = _snapshot(cluster)
     pods = snapshot.pods_of(cluster.service)
     present = sum(
@@ -75,7 +75,7 @@ def test_the_present_number_of_replicas_changes_nothing(cluster: Cluster) -> Non
     assert _changed(snapshot, replicas=(ReplicasChange(name, present),)).pods == snapshot.pods
 
 
-def test_pods_that_are_added_count_on_top_of_the_replicas_and_for_every_service_that_selects_them() -> None:
+def test_added_pods_count_for_every_selecting_service() -> None:
     other = a_service(name="all", selector={"app": "cart"})
     snapshot = Snapshot(services=(a_service(), other), nodes=NODES, pods=pods_in({"a": 2, "b": 1}))
     changes = InputChanges(
@@ -91,7 +91,7 @@ def test_pods_that_are_added_count_on_top_of_the_replicas_and_for_every_service_
     assert len({pod.metadata.name for pod in changed.pods}) == len({pod.status.pod_ip for pod in changed.pods}) == 7
 
 
-def test_a_zone_fails_before_replicas_are_made_up_for() -> None:
+def test_zone_is_removed_before_replicas_are_added() -> None:
     snapshot = Snapshot(services=(a_service(),), nodes=NODES, pods=pods_in({"a": 3, "b": 1, "c": 1}))
     changes = InputChanges(without_zones=("a",), replicas=(ReplicasChange("cart", 5),))
     changed, lines = change_snapshot(snapshot, changes)
@@ -102,7 +102,7 @@ def test_a_zone_fails_before_replicas_are_made_up_for() -> None:
     assert {pod.spec.node_name for pod in changed.pods} == {"node-b", "node-c"}
 
 
-def test_a_cluster_of_which_all_pods_are_gone_has_none_and_not_those_that_slices_list() -> None:
+def test_cluster_without_pods_left_ignores_stale_slices() -> None:
     cluster = Cluster(service=a_service(), nodes=NODES, pods=pods_in({"a": 2})).settled()
     changed = _changed(_snapshot(cluster), without_zones=("a",))
     assert changed.has_pods
@@ -113,7 +113,7 @@ def _from_slices(service: Service, slices: tuple[EndpointSlice, ...]) -> Snapsho
     return Snapshot(services=(service,), nodes=NODES, slices=slices)
 
 
-def test_where_slices_are_all_that_is_known_their_endpoints_change_in_both_families() -> None:
+def test_endpoints_change_in_both_families_without_pods() -> None:
     service = a_service(families=DUAL_STACK)
     pods = pods_in({"a": 2, "b": 2, "c": 1}, dual_stack=True)
     cluster = Cluster(service=service, nodes=NODES, pods=pods)
@@ -125,7 +125,7 @@ def test_where_slices_are_all_that_is_known_their_endpoints_change_in_both_famil
         "what if: shop/cart has 5 endpoints instead of 3: b +1, c +1",
     ]
     found = [
-        sorted((each.zone, each.target_ref and each.target_ref.name) for each in slice_.endpoints or ())
+        sorted((endpoint.zone, endpoint.target_ref and endpoint.target_ref.name) for endpoint in slice_.endpoints or ())
         for slice_ in changed.slices
     ]
     assert len(found) == 2
@@ -134,7 +134,7 @@ def test_where_slices_are_all_that_is_known_their_endpoints_change_in_both_famil
     assert [family.decision.endpoints for family in _plan(cluster, changed).families] == [5, 5]
 
 
-def test_endpoints_that_somebody_else_lists_are_gone_with_their_zone_even_where_pods_are_known() -> None:
+def test_endpoints_of_other_managers_leave_with_their_zone() -> None:
     service = a_service(selects=False)
     endpoints = (
         an_endpoint("10.9.0.1", "a"),
@@ -145,14 +145,14 @@ def test_endpoints_that_somebody_else_lists_are_gone_with_their_zone_even_where_
     ours = a_slice("ours", an_endpoint("10.0.0.1", "a", pod="x"), service="web")
     snapshot = Snapshot(services=(service,), nodes=NODES, pods=(a_pod("x"),), slices=(other, ours))
     changed = _changed(snapshot, without_zones=("a",), without_nodes=("node-b",))
-    assert [each.zone for each in changed.slices[0].endpoints or ()] == ["c"]
+    assert [endpoint.zone for endpoint in changed.slices[0].endpoints or ()] == ["c"]
     assert changed.slices[1] is ours, "what a controller finds after the change"
     more = _changed(snapshot, replicas=(ReplicasChange("cart", 5),))
-    assert [each.zone for each in more.slices[0].endpoints or ()] == ["a", "b", "c", "a", "b"]
+    assert [endpoint.zone for endpoint in more.slices[0].endpoints or ()] == ["a", "b", "c", "a", "b"]
     assert more.pods == snapshot.pods
 
 
-def test_a_zone_that_only_nodes_and_pods_without_a_selector_know_can_fail() -> None:
+def test_zone_of_unselected_objects_can_be_removed() -> None:
     labelled = replace(NODES[0], metadata=replace(NODES[0].metadata, name="more", labels={names.ZONE_LABEL: "d"}))
     snapshot = Snapshot(services=(a_service(),), nodes=(*NODES, labelled), pods=pods_in({"a": 1}))
     assert _changed(snapshot, without_zones=("d",)).nodes == NODES
@@ -169,7 +169,7 @@ def _decision(zoneward: Commands, *arguments: str) -> dict[str, Any]:
     return decision
 
 
-def test_json_has_the_same_service_before_the_change_and_how_its_loads_change(zoneward: Commands) -> None:
+def test_json_has_before_and_load(zoneward: Commands) -> None:
     before = _decision(zoneward)
     after = _decision(zoneward, "--without-zone", ZONE_A)
     assert "before" not in before
@@ -179,7 +179,7 @@ def test_json_has_the_same_service_before_the_change_and_how_its_loads_change(zo
     assert after["load"] == {"before": 0.400283, "after": 0.053302, "change": -0.866839, "highestRise": 0.667453}
 
 
-def test_what_if_is_the_setting_before_and_after_the_change(zoneward: Commands) -> None:
+def test_what_if_applies_before_and_after_the_change(zoneward: Commands) -> None:
     arguments = ("--what-if", "none")
     after = _decision(zoneward, *arguments, "--replicas", f"{CART}=10")
     assert after["before"]["endpoints"] == 20
@@ -188,7 +188,7 @@ def test_what_if_is_the_setting_before_and_after_the_change(zoneward: Commands) 
     assert after["before"] == {key: _decision(zoneward, *arguments)[key] for key in after["before"]}
 
 
-def test_tables_show_the_change_of_loads_and_say_what_was_changed(zoneward: Commands) -> None:
+def test_tables_show_the_change_and_its_loads(zoneward: Commands) -> None:
     result = zoneward("plan", "--sample", CART, "--without-zone", ZONE_A)
     assert result.err == f"zoneward: what if: without zone {ZONE_A}: 9 Nodes and 150 Pods are gone\n"
     assert "-87%" in result.out
@@ -200,10 +200,10 @@ def test_tables_show_the_change_of_loads_and_say_what_was_changed(zoneward: Comm
     assert "LOAD" not in zoneward("plan", "--sample", CART).out
 
 
-def test_compare_shows_the_change_of_the_load_with_each_approach(zoneward: Commands) -> None:
+def test_compare_shows_the_load_of_each_approach(zoneward: Commands) -> None:
     arguments = ("compare", "--sample", CART, "--only", "none,PreferSameZone", "--without-zone", ZONE_A)
     found = json.loads(zoneward(*arguments, "-o", "json").out)["services"][0]
-    assert [each["loadChange"] for each in found["approaches"]] == [0.052632, -0.866839]
+    assert [approach["loadChange"] for approach in found["approaches"]] == [0.052632, -0.866839]
     assert found["today"]["loadChange"] == -0.866839
     table = zoneward(*arguments).out
     assert "LOAD" in table
@@ -216,7 +216,7 @@ def test_compare_shows_the_change_of_the_load_with_each_approach(zoneward: Comma
     assert json.loads(zoneward(*unchanged, "-o", "json").out)["services"][0]["today"]["loadChange"] is None
 
 
-def test_now_in_compare_is_that_of_the_cluster_as_it_was_read(zoneward: Commands, tmp_path: Path) -> None:
+def test_compare_shows_now_of_the_unchanged_cluster(zoneward: Commands, tmp_path: Path) -> None:
     slices = tmp_path / "slices.yaml"
     slices.write_text(zoneward("plan", "-q", "--sample", "-o", "yaml", CART).out)
     arguments = ("compare", "-q", "-f", str(SAMPLE), "-f", str(slices), CART, "--only", "none,local", "-o", "json")
@@ -227,7 +227,7 @@ def test_now_in_compare_is_that_of_the_cluster_as_it_was_read(zoneward: Commands
     assert changed["services"][0]["approaches"] != read["services"][0]["approaches"]
 
 
-def test_route_selects_from_what_is_left(zoneward: Commands) -> None:
+def test_route_uses_the_changed_cluster(zoneward: Commands) -> None:
     result = zoneward("route", "--sample", "--node", "worker-b1", CART, "--without-zone", ZONE_B, "-o", "json")
     assert (result.status, result.out) == (2, "")
     arguments = ("route", "--sample", "--node", "worker-b1", "-o", "json", CART, "--add-pods", f"cart={ZONE_B}:2")
@@ -271,18 +271,14 @@ def test_route_selects_from_what_is_left(zoneward: Commands) -> None:
         ),
     ],
 )
-def test_a_change_that_cannot_be_made_is_one_line(
-    zoneward: Commands, arguments: tuple[str, ...], words: tuple[str, ...]
-) -> None:
+def test_impossible_change_is_one_line(zoneward: Commands, arguments: tuple[str, ...], words: tuple[str, ...]) -> None:
     result = zoneward("plan", "--sample", *arguments)
     assert (result.status, result.out) == (2, "")
     assert result.err.count("\n") == 1
     assert all(word in result.err for word in words), result.err
 
 
-def test_a_service_without_pods_has_none_to_copy_and_one_of_two_names_needs_its_namespace(
-    zoneward: Commands, tmp_path: Path
-) -> None:
+def test_service_to_change_must_have_pods_and_be_unique(zoneward: Commands, tmp_path: Path) -> None:
     more = tmp_path / "more.yaml"
     head = "apiVersion: v1\nkind: Service\nmetadata:"
     more.write_text(
@@ -299,7 +295,7 @@ def test_a_service_without_pods_has_none_to_copy_and_one_of_two_names_needs_its_
     assert "expected a Service with its namespace (other/cart, shop/cart), got 'cart'" in result.err
 
 
-def test_what_shows_a_cluster_as_it_is_refuses_changes(zoneward: Commands) -> None:
+def test_commands_without_what_if_refuse_changes(zoneward: Commands) -> None:
     as_is = zoneward("route", "--sample", "--node", "worker-b1", "--as-is", "--without-zone", ZONE_A)
     assert as_is.status == 2
     assert "--without-zone: expected no --as-is with it" in as_is.err

@@ -82,7 +82,7 @@ def file(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 
 def codes_of(out: str) -> list[str]:
-    return [each["code"] for each in json.loads(out)["findings"]]
+    return [finding["code"] for finding in json.loads(out)["findings"]]
 
 
 def test_workloads_autoscalers_and_volumes_are_read_from_a_file(zoneward: Commands, file: Path) -> None:
@@ -90,14 +90,14 @@ def test_workloads_autoscalers_and_volumes_are_read_from_a_file(zoneward: Comman
     document = json.loads(result.out)
     assert (result.status, document["notChecked"]) == (0, [])
     assert {"ZW501", "ZW502", "ZW503"} <= set(codes_of(result.out))
-    messages = {each["code"]: each["message"] for each in document["findings"]}
+    messages = {finding["code"]: finding["message"] for finding in document["findings"]}
     assert (
         messages["ZW503"] == "all of its pods use claim data, and volume volume-1 can not be mounted in the zones b, c"
     )
 
 
 @pytest.mark.parametrize("anonymize", [(), ("--anonymize",)], ids=["as it is", "anonymized"])
-def test_a_snapshot_has_the_same_findings(
+def test_snapshot_has_the_same_findings(
     zoneward: Commands, file: Path, tmp_path: Path, anonymize: tuple[str, ...]
 ) -> None:
     before = zoneward("check", "-q", "-f", file, "-o", "json").out
@@ -106,7 +106,7 @@ def test_a_snapshot_has_the_same_findings(
     assert codes_of(zoneward("check", "-q", "-f", saved, "-o", "json").out) == codes_of(before)
 
 
-def test_what_cannot_be_read_of_a_workload_is_skipped(zoneward: Commands, tmp_path: Path) -> None:
+def test_unreadable_workload_is_skipped(zoneward: Commands, tmp_path: Path) -> None:
     broken = a_workload() | {"spec": {"replicas": "many"}}
     path = tmp_path / "cluster.json"
     path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [*objects()[:8], broken]}))
@@ -127,9 +127,9 @@ def test_what_cannot_be_read_of_a_workload_is_skipped(zoneward: Commands, tmp_pa
         (("--fail-on", "error", "--ignore", "ZW301:shop/cart"), 1),
         (("--fail-on", "warning", "--ignore", "ZW301"), 1),
     ],
-    ids=lambda each: " ".join(each) if isinstance(each, tuple) else "",
+    ids=lambda name: " ".join(name) if isinstance(name, tuple) else "",
 )
-def test_the_exit_status_is_what_fail_on_asks_for(zoneward: Commands, arguments: tuple[str, ...], status: int) -> None:
+def test_fail_on_sets_the_exit_status(zoneward: Commands, arguments: tuple[str, ...], status: int) -> None:
     result = zoneward("check", "-q", "-f", SAMPLE, *arguments)
     assert (result.status, result.err) == (status, "")
 
@@ -147,7 +147,7 @@ def test_the_exit_status_is_what_fail_on_asks_for(zoneward: Commands, arguments:
         ("\x1b[2J", "expected a code such as ZW101"),
     ],
 )
-def test_a_code_that_does_not_exist_is_one_line_and_status_2(zoneward: Commands, ignored: str, message: str) -> None:
+def test_unknown_code_is_bad_usage(zoneward: Commands, ignored: str, message: str) -> None:
     result = zoneward("check", "--sample", "--ignore", ignored)
     assert (result.status, result.out, result.err.count("\n")) == (2, "", 1)
     assert message in result.err
@@ -155,7 +155,7 @@ def test_a_code_that_does_not_exist_is_one_line_and_status_2(zoneward: Commands,
 
 
 @pytest.mark.parametrize("output", ["table", "json", "sarif", "html"])
-def test_each_output_has_the_findings_of_the_sample(zoneward: Commands, output: str) -> None:
+def test_every_output_has_the_findings(zoneward: Commands, output: str) -> None:
     result = zoneward("check", "-q", "--sample", "-o", output)
     assert result.status == 0
     found = {code for code in CODES if code in result.out}
@@ -164,14 +164,14 @@ def test_each_output_has_the_findings_of_the_sample(zoneward: Commands, output: 
         json.loads(result.out)
 
 
-def test_what_if_finds_what_a_setting_would_meet(zoneward: Commands) -> None:
+def test_what_if_adds_findings(zoneward: Commands) -> None:
     before = codes_of(zoneward("check", "-q", "--sample", "-o", "json").out)
     after = codes_of(zoneward("check", "-q", "--sample", "-o", "json", "--what-if", "PreferSameNode").out)
     assert after.count("ZW402") > before.count("ZW402")
     assert after.count("ZW301") == before.count("ZW301") == 1
 
 
-def test_a_live_cluster_without_such_kinds_has_none(zoneward: Commands, cluster: Cluster) -> None:
+def test_cluster_without_workload_kinds_is_checked(zoneward: Commands, cluster: Cluster) -> None:
     live = json.loads(zoneward("check", "-q", "-A", "-o", "json").out)
     assert live["notChecked"] == [
         {
@@ -180,11 +180,11 @@ def test_a_live_cluster_without_such_kinds_has_none(zoneward: Commands, cluster:
         }
     ]
     sample = codes_of(zoneward("check", "-q", "--sample", "-o", "json").out)
-    assert [each["code"] for each in live["findings"]] == sample
+    assert [finding["code"] for finding in live["findings"]] == sample
     assert cluster
 
 
-def test_a_missing_permission_costs_the_checks_that_need_it(zoneward: Commands, cluster: Cluster) -> None:
+def test_missing_permission_disables_the_checks_that_need_it(zoneward: Commands, cluster: Cluster) -> None:
     cluster.do(lambda server: server.refusals.update(deployments=403, horizontalpodautoscalers=403))
     live = json.loads(zoneward("check", "-q", "-A", "-o", "json").out)
     assert [each["reason"] for each in live["notChecked"][1:]] == ["Deployments cannot be read (no permission)"]
@@ -193,7 +193,7 @@ def test_a_missing_permission_costs_the_checks_that_need_it(zoneward: Commands, 
 
 @pytest.mark.parametrize("anonymize", [(), ("--anonymize",)], ids=["as it is", "anonymized"])
 @pytest.mark.parametrize(("renewed", "is_orphaned"), [("11:59:50", False), ("11:50:00", True)])
-def test_orphaned_services_of_a_file_are_found_by_its_leases(
+def test_orphaned_services_are_found_by_leases(
     zoneward: Commands, tmp_path: Path, renewed: str, is_orphaned: bool, anonymize: tuple[str, ...]
 ) -> None:
     def a_lease(name: str, time: str) -> dict[str, Any]:
@@ -202,9 +202,9 @@ def test_orphaned_services_of_a_file_are_found_by_its_leases(
         return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}
 
     items = objects()
-    for each in items:
-        if each["kind"] == "Service":
-            each["metadata"]["annotations"] = {SELECTOR_ANNOTATION: json.dumps(each["spec"].pop("selector"))}
+    for item in items:
+        if item["kind"] == "Service":
+            item["metadata"]["annotations"] = {SELECTOR_ANNOTATION: json.dumps(item["spec"].pop("selector"))}
     path, saved = tmp_path / "cluster.json", tmp_path / "saved.json"
     path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
     unknown = json.loads(zoneward("check", "-q", "-f", path, "-o", "json").out)["notChecked"]
@@ -220,9 +220,7 @@ HOSTILE: Final = "x\x1b[2J\x1b]0;t\x07\x9b31m\r\n\u2028\u2066\u202e\u200b[red]'\
 
 
 @pytest.mark.parametrize("output", ["table", "json", "sarif", "html"])
-def test_whatever_names_and_values_hold_nothing_crashes_or_steers_a_terminal(
-    zoneward: Commands, tmp_path: Path, output: str
-) -> None:
+def test_hostile_names_are_printed_safely(zoneward: Commands, tmp_path: Path, output: str) -> None:
     text = json.dumps(objects())
     for word in ("cart", "shop", "volume-1", "PreferSameZone"):
         text = text.replace(word, json.dumps(word + HOSTILE)[1:-1])

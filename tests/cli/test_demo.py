@@ -51,7 +51,7 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Shown:
     return Shown(done.returncode, done.stdout.splitlines(), done.stderr, saved)
 
 
-def test_it_ends_by_itself_and_complains_of_nothing(shown: Shown) -> None:
+def test_demo_ends_by_itself_without_errors(shown: Shown) -> None:
     assert (shown.status, shown.err) == (0, "")
 
 
@@ -65,7 +65,7 @@ def test_scaling_turns_hints_on_and_off(shown: Shown) -> None:
     )
 
 
-def test_a_rollout_is_told_pod_by_pod(shown: Shown) -> None:
+def test_log_shows_a_rollout_pod_by_pod(shown: Shown) -> None:
     begin = shown.place(r"script: shop/cart is rolled out")
     end = shown.place(r"script: zone eu-central-1b: silent", after=begin)
     told = [line for line in shown.lines[begin + 1 : end] if re.search(r"shop/cart +\d slices? updated", line)]
@@ -75,7 +75,7 @@ def test_a_rollout_is_told_pod_by_pod(shown: Shown) -> None:
     assert not [line for line in shown.lines[begin + 1 : end] if re.search(r"shop/(catalog|search)", line)]
 
 
-def test_a_zone_that_goes_out_and_comes_back_is_told_with_what_it_does_to_traffic(shown: Shown) -> None:
+def test_log_shows_an_outage_and_its_effects(shown: Shown) -> None:
     shown.in_order(
         r"script: zone eu-central-1b: silent for 10s",
         r"script: 4 nodes and 26 pods no longer ready",
@@ -96,7 +96,7 @@ def test_a_zone_that_goes_out_and_comes_back_is_told_with_what_it_does_to_traffi
     )
 
 
-def test_figures_at_the_end_are_those_of_other_commands(shown: Shown, zoneward: Commands) -> None:
+def test_final_figures_match_other_commands(shown: Shown, zoneward: Commands) -> None:
     """On the cluster as it was left: nothing is left to write, either."""
     table = zoneward("plan", "-f", shown.saved, "--proxy", "zoneward").out.splitlines()
     start = shown.place("^SERVICE")
@@ -112,7 +112,7 @@ def test_figures_at_the_end_are_those_of_other_commands(shown: Shown, zoneward: 
     assert re.findall(r"(\d+%)", summary) == [f"{row['inZoneTraffic']:.0%}" for row in total]
 
 
-def test_ctrl_c_ends_it_without_a_word(tmp_path: Path) -> None:
+def test_ctrl_c_ends_the_demo_silently(tmp_path: Path) -> None:
     saved = tmp_path / "cluster.json"
     with subprocess.Popen([*COMMAND, "--save", str(saved)], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         try:
@@ -127,7 +127,7 @@ def test_ctrl_c_ends_it_without_a_word(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_a_terminal_shows_it_live_gets_its_screen_back_and_keeps_the_end() -> None:
+def test_terminal_shows_the_demo_and_is_restored() -> None:
     terminal = Terminal(*FAST, command=COMMAND, lines=40, columns=110)
     terminal.until(lambda: "eu-central-1b has no ready node" in "".join(terminal.picture()))
     picture = "\n".join(terminal.picture())
@@ -142,7 +142,7 @@ def test_a_terminal_shows_it_live_gets_its_screen_back_and_keeps_the_end() -> No
     assert b"Traceback" not in terminal.seen
 
 
-def test_ctrl_c_on_a_terminal_leaves_the_screen_first() -> None:
+def test_ctrl_c_restores_the_terminal() -> None:
     terminal = Terminal(command=COMMAND, lines=24, columns=80)
     terminal.until(lambda: b"written, and why" in terminal.seen)
     assert len(terminal.picture()) <= 24

@@ -38,14 +38,14 @@ class Play:
         return waited
 
 
-def test_it_is_the_time_of_day_where_there_is_nothing_to_wait_for() -> None:
+def test_clock_runs_without_moments() -> None:
     before, clock = datetime.now(UTC), WaitingClock((), is_done=lambda: False)
     # The two clocks of a machine are read one after the other.
     assert before - timedelta(seconds=1) <= clock() <= datetime.now(UTC) + timedelta(seconds=1)
     assert Play().at(7) == pytest.approx(7)
 
 
-def test_it_stands_before_a_moment_until_all_is_done() -> None:
+def test_clock_waits_before_a_moment_until_all_is_done() -> None:
     play = Play(4, 8)
     play.done = False
     assert play.at(3.5) == pytest.approx(3.5)
@@ -57,13 +57,13 @@ def test_it_stands_before_a_moment_until_all_is_done() -> None:
     assert play.at(2) == pytest.approx(6, abs=0.05), "what it waited is not made up for"
 
 
-def test_what_is_due_before_a_moment_happens_first_though_all_seems_done() -> None:
+def test_earlier_actions_run_before_a_moment() -> None:
     play = Play(4)
     assert play.at(5) < 4
     assert play.at(0.01) < 4
 
 
-def test_it_goes_on_in_the_end_though_it_is_never_done() -> None:
+def test_clock_continues_after_the_longest_wait() -> None:
     play = Play(*range(1, 20))
     play.done = False
     begin = play.seconds.now

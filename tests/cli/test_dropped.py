@@ -47,13 +47,13 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def test_check_has_an_error_for_it_that_comes_first(zoneward: Commands, file: Path) -> None:
+def test_check_shows_dropped_traffic_first(zoneward: Commands, file: Path) -> None:
     result = zoneward("check", "-q", "-f", file, "-o", "json", "--fail-on", "error")
     first = json.loads(result.out)["findings"][0]
     assert (result.status, first["code"], first["severity"], first["message"]) == (1, "ZW406", "error", WHY)
 
 
-def test_explain_starts_with_it_and_with_the_fix(zoneward: Commands, file: Path) -> None:
+def test_explain_starts_with_dropped_traffic_and_its_fix(zoneward: Commands, file: Path) -> None:
     text = zoneward("explain", "-q", "-f", file, "agent").out
     assert " ".join(text.split()).startswith(f"shop/agent {WHY}")
     assert "nothing to fix" not in text
@@ -65,14 +65,14 @@ def test_explain_starts_with_it_and_with_the_fix(zoneward: Commands, file: Path)
     assert (fix["result"]["inZoneTraffic"], fix["needs"]) == (0.333333, [])
 
 
-def test_explain_says_it_on_the_page_and_in_the_picture(zoneward: Commands, file: Path) -> None:
+def test_page_and_picture_show_dropped_traffic(zoneward: Commands, file: Path) -> None:
     page = zoneward("explain", "-q", "-f", file, "agent", "-o", "html").out
     assert '<strong class="bad">90% of its traffic is dropped</strong>' in page
     picture = zoneward("explain", "-q", "-f", file, "agent", "-o", "svg").out
     assert picture.count(">90% is dropped<") == 1
 
 
-def test_plan_shows_nothing_of_it_in_green(zoneward: Commands, file: Path) -> None:
+def test_plan_shows_dropped_traffic_in_red(zoneward: Commands, file: Path) -> None:
     (line,) = (
         line for line in zoneward("plan", "-q", "-f", file, "--color=always").out.splitlines() if "agent" in line
     )
@@ -83,12 +83,12 @@ def test_plan_shows_nothing_of_it_in_green(zoneward: Commands, file: Path) -> No
     assert [part.partition("\x1b")[0] for part in line.split(GREEN)[1:]] == ["+1"]
 
 
-def test_compare_calls_nothing_of_it_the_best(zoneward: Commands, file: Path) -> None:
+def test_compare_calls_no_setting_best_that_drops_traffic(zoneward: Commands, file: Path) -> None:
     document = json.loads(zoneward("compare", "-q", "-f", file, "-o", "json").out)
     (agent,) = document["services"]
     assert (agent["best"], agent["better"]) == (None, None)
     assert (agent["now"]["droppedTraffic"], agent["now"]["score"]) == (0.9, None)
-    assert {each["score"] for each in agent["approaches"]} == {None}
+    assert {approach["score"] for approach in agent["approaches"]} == {None}
     assert {(total["best"], total["drops"], total["score"]) for total in document["total"]} == {(0, 1, None)}
     table = zoneward("compare", "-q", "-f", file).out
     assert "drops 90%" in table

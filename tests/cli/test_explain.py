@@ -27,7 +27,7 @@ def with_slices(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
-def test_a_screen_says_what_happens_now_why_and_what_to_do(zoneward: Commands, with_slices: Path) -> None:
+def test_explain_shows_now_why_and_fixes(zoneward: Commands, with_slices: Path) -> None:
     result = zoneward("explain", "-f", SAMPLE, "-f", with_slices, "shop/checkout")
     assert (result.status, result.err) == (0, "")
     order = [
@@ -46,7 +46,7 @@ def test_a_screen_says_what_happens_now_why_and_what_to_do(zoneward: Commands, w
     assert "kubectl -n shop scale --replicas=N+5 -- deployment/checkout" in result.out
 
 
-def test_no_line_but_a_command_is_wider_than_the_screen(zoneward: Commands) -> None:
+def test_only_commands_are_wider_than_the_screen(zoneward: Commands) -> None:
     for service in ("cart", "checkout", "search", "wishlist", "bank-gateway", "mail", "payments/api"):
         lines = zoneward("explain", "--sample", service).out.splitlines()
         assert all(len(line) <= 100 for line in lines if not line.lstrip().startswith("kubectl"))
@@ -69,7 +69,7 @@ def test_json_has_the_fields_that_scripts_rely_on(zoneward: Commands, with_slice
 
 @pytest.mark.parametrize("output", ["html", "svg"])
 @pytest.mark.parametrize("service", ["checkout", "cart", "payments/api", "mail", "bank-gateway", "log-agent"])
-def test_pages_and_pictures_are_well_formed_and_ask_for_nothing(
+def test_pages_and_pictures_are_well_formed_and_load_nothing(
     zoneward: Commands, with_slices: Path, output: str, service: str
 ) -> None:
     out = zoneward("explain", "-f", SAMPLE, "-f", with_slices, service, "-o", output).out
@@ -79,7 +79,7 @@ def test_pages_and_pictures_are_well_formed_and_ask_for_nothing(
     assert "http" not in out.replace("http://www.w3.org/2000/svg", "").replace("http-equiv", "")
 
 
-def test_what_if_questions_apply_before_anything_is_explained(zoneward: Commands) -> None:
+def test_what_if_options_apply_to_explain(zoneward: Commands) -> None:
     result = zoneward("explain", "--sample", "checkout", "--replicas", "shop/checkout=7")
     assert "nothing to fix" not in zoneward("explain", "--sample", "checkout").out
     assert "ProportionalZoneCPU: in force" in result.out
@@ -95,7 +95,7 @@ def test_what_if_questions_apply_before_anything_is_explained(zoneward: Commands
         (["shop/nothing"], "Service shop/nothing"),
     ],
 )
-def test_what_is_not_one_service_is_told_in_one_line(zoneward: Commands, arguments: list[str], says: str) -> None:
+def test_anything_but_one_service_is_bad_usage(zoneward: Commands, arguments: list[str], says: str) -> None:
     result = zoneward("explain", "--sample", *arguments)
     assert (result.status, result.out) == (2, "")
     assert says in result.err
@@ -115,7 +115,7 @@ def test_a_name_in_several_namespaces_needs_its_namespace(zoneward: Commands, tm
     assert zoneward("explain", "-f", file, "a/web").status == 0
 
 
-def test_with_a_changed_cluster_the_load_stands_against_the_one_before(zoneward: Commands, with_slices: Path) -> None:
+def test_changed_cluster_shows_the_load_before_and_after(zoneward: Commands, with_slices: Path) -> None:
     given = ("explain", "-q", "-f", SAMPLE, "-f", with_slices, "shop/cart")
     changed = (*given, "--without-zone", "eu-central-1a")
     (family,) = json.loads(zoneward(*changed, "-o", "json").out)["families"]
@@ -133,7 +133,7 @@ def test_with_a_changed_cluster_the_load_stands_against_the_one_before(zoneward:
 MEASURED = Path(__file__).parents[2] / "examples" / "measured-bytes.jsonl"
 
 
-def test_what_nodes_measured_stands_beside_what_is_in_force(zoneward: Commands, tmp_path: Path) -> None:
+def test_measured_traffic_is_shown_beside_the_prediction(zoneward: Commands, tmp_path: Path) -> None:
     """The node whose proxy ignores hints is named, as text, JSON and page."""
     slices = tmp_path / "slices.yaml"
     slices.write_text(zoneward("plan", "-q", "-f", SAMPLE, "shop/search", "-o", "yaml").out)
@@ -151,7 +151,7 @@ def test_what_nodes_measured_stands_beside_what_is_in_force(zoneward: Commands, 
     assert "19% in its zone, predicted 67%" in page
 
 
-def test_without_connections_or_slices_nothing_is_compared(zoneward: Commands) -> None:
+def test_nothing_is_compared_without_connections_or_slices(zoneward: Commands) -> None:
     given = ("explain", "-q", "--sample", "--measured", MEASURED)
     assert "MEASURED no connection to it is in the documents" in zoneward(*given, "shop/wishlist").out
     assert json.loads(zoneward(*given, "shop/wishlist", "-o", "json").out)["families"][0]["measured"] is None
@@ -210,7 +210,7 @@ def saved(objects: list[dict[str, Any]], file: Path) -> Path:
 
 
 @pytest.mark.parametrize("anonymize", [(), ("--anonymize",)], ids=["as it is", "anonymized"])
-def test_a_snapshot_keeps_what_limits_fixes(zoneward: Commands, tmp_path: Path, anonymize: tuple[str, ...]) -> None:
+def test_snapshot_keeps_the_limits_of_fixes(zoneward: Commands, tmp_path: Path, anonymize: tuple[str, ...]) -> None:
     written = saved(a_database(), tmp_path / "cluster.json")
     copy = tmp_path / "copy.json"
     assert zoneward("snapshot", "-q", "-f", written, "--to", copy, *anonymize).status == 0
@@ -222,8 +222,8 @@ def test_a_snapshot_keeps_what_limits_fixes(zoneward: Commands, tmp_path: Path, 
     assert not [fix for fix in family["fixes"] if fix["pods"] or fix["kind"] in ("move-pods", "spread")]
     # Without a leader, the volumes still keep the Pods where they are.
     objects = json.loads(copy.read_text())["items"]
-    for each in objects:
-        each["metadata"].get("labels", {}).pop("role", None)
+    for object_ in objects:
+        object_["metadata"].get("labels", {}).pop("role", None)
     family = explained(zoneward, "-f", saved(objects, tmp_path / "plain.json"), service)
     (reason,) = family["limits"]
     assert reason.endswith("the volumes of 4 Pods are bound to their zones: no fix moves these Pods")
@@ -233,11 +233,11 @@ def test_a_snapshot_keeps_what_limits_fixes(zoneward: Commands, tmp_path: Path, 
     ]
 
 
-def test_what_fixes_were_not_checked_against_is_in_every_output(zoneward: Commands, tmp_path: Path) -> None:
+def test_unchecked_limits_are_in_every_output(zoneward: Commands, tmp_path: Path) -> None:
     kinds = ("Service", "Node", "Pod")
     objects = [each for each in a_database() if each["kind"] in kinds]
-    for each in objects:
-        each["metadata"].get("labels", {}).pop("role", None)
+    for object_ in objects:
+        object_["metadata"].get("labels", {}).pop("role", None)
     file = saved(objects, tmp_path / "cluster.json")
     family = explained(zoneward, "-f", file, "db")
     assert [each["what"] for each in family["notChecked"]] == [
@@ -250,7 +250,7 @@ def test_what_fixes_were_not_checked_against_is_in_every_output(zoneward: Comman
         assert "; volumes not checked" in out
 
 
-def test_workloads_of_a_live_cluster_are_read_as_far_as_permissions_go(zoneward: Commands, cluster: Cluster) -> None:
+def test_workloads_are_read_as_permissions_allow(zoneward: Commands, cluster: Cluster) -> None:
     template = {"metadata": {"labels": {"app": "checkout"}}, "spec": {}}
     spec = {"replicas": 12, "template": template}
     cluster.do(lambda server: server.put("deployments", "checkout", "shop", spec=spec))

@@ -22,14 +22,14 @@ from tests.client.a_server import AServer
     ids=" ".join,
 )
 @pytest.mark.usefixtures("cluster")
-def test_a_cluster_gives_what_its_snapshot_gives(zoneward: Commands, command: tuple[str, ...]) -> None:
+def test_cluster_and_its_snapshot_give_the_same_output(zoneward: Commands, command: tuple[str, ...]) -> None:
     live = zoneward(*command, "-A")
     assert live.status == 0, live.err
     assert live.out == zoneward(*command, "--sample").out
 
 
 def namespaces(out: str) -> tuple[str, ...]:
-    return tuple(sorted({each["namespace"] for each in json.loads(out)["decisions"]}))
+    return tuple(sorted({decision["namespace"] for decision in json.loads(out)["decisions"]}))
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def namespaces(out: str) -> tuple[str, ...]:
     ids=str,
 )
 @pytest.mark.usefixtures("cluster")
-def test_a_cluster_is_read_as_kubectl_would(
+def test_cluster_is_found_as_kubectl_finds_it(
     zoneward: Commands, arguments: tuple[str, ...], read: tuple[str, ...]
 ) -> None:
     """In the namespace of the context, where no other is asked for."""
@@ -55,16 +55,16 @@ def test_a_cluster_is_read_as_kubectl_would(
     assert namespaces(result.out) == read
 
 
-def test_a_cluster_without_pods_has_no_endpoints(zoneward: Commands, cluster: Cluster) -> None:
+def test_cluster_without_pods_has_no_endpoints(zoneward: Commands, cluster: Cluster) -> None:
     """In a file that could mean that nobody asked for Pods, and endpoints would be taken from slices."""
     for namespace, name in list(cluster.server.objects["pods"]):
         cluster.server.delete("pods", name, namespace)
     result = zoneward("plan", "-o", "json", "cart")
     assert "no Pods" not in result.err
-    assert [each["endpoints"] for each in json.loads(result.out)["decisions"]] == [0]
+    assert [decision["endpoints"] for decision in json.loads(result.out)["decisions"]] == [0]
 
 
-def test_a_right_that_is_missing_is_told_with_the_rule_that_grants_it(zoneward: Commands, cluster: Cluster) -> None:
+def test_missing_permission_is_shown_with_its_rule(zoneward: Commands, cluster: Cluster) -> None:
     cluster.server.refusals["pods"] = 403
     result = zoneward("plan")
     assert (result.status, result.out) == (2, "")
@@ -73,7 +73,7 @@ def test_a_right_that_is_missing_is_told_with_the_rule_that_grants_it(zoneward: 
     assert "pods" in result.err
 
 
-def test_a_cluster_that_is_not_there_is_told_in_one_line(zoneward: Commands, tmp_path: Path) -> None:
+def test_unreachable_cluster_is_one_line(zoneward: Commands, tmp_path: Path) -> None:
     kubeconfig = tmp_path / "config"
     kubeconfig.write_text(yaml.safe_dump(configuration("http://127.0.0.1:1")))
     result = zoneward("plan", "--kubeconfig", kubeconfig)
@@ -82,7 +82,7 @@ def test_a_cluster_that_is_not_there_is_told_in_one_line(zoneward: Commands, tmp
     assert result.err.count("\n") == 1
 
 
-def test_without_a_kubeconfig_the_ways_to_name_a_cluster_are_told(
+def test_error_without_kubeconfig_lists_the_options(
     zoneward: Commands, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("KUBECONFIG", raising=False)
@@ -99,7 +99,7 @@ def test_without_a_kubeconfig_the_ways_to_name_a_cluster_are_told(
 
 
 @pytest.mark.usefixtures("cluster")
-def test_a_context_that_is_unknown_is_told_with_near_ones(zoneward: Commands) -> None:
+def test_unknown_context_gets_suggestions(zoneward: Commands) -> None:
     result = zoneward("plan", "--context", "her")
     assert (result.status, result.out) == (2, "")
     assert result.err.endswith("expected one of the contexts (here, there), got 'her' (did you mean 'here'?)\n")
@@ -112,7 +112,7 @@ def test_a_snapshot_has_no_context(zoneward: Commands, option: str) -> None:
     assert result.err == f"zoneward: {option}: expected neither -f nor --sample with it: they replace the cluster\n"
 
 
-def test_a_server_whose_certificate_is_not_checked_is_warned_of(cluster: Cluster, zoneward: Commands) -> None:
+def test_unchecked_certificate_gets_a_warning(cluster: Cluster, zoneward: Commands) -> None:
     document = yaml.safe_load(cluster.kubeconfig.read_text())
     document["clusters"][0]["cluster"]["insecure-skip-tls-verify"] = True
     assert "insecure-skip-tls-verify" not in zoneward("plan", "-A").err
@@ -122,9 +122,7 @@ def test_a_server_whose_certificate_is_not_checked_is_warned_of(cluster: Cluster
     assert "the server's certificate is not checked (insecure-skip-tls-verify)" in found.err
 
 
-def test_a_command_leaves_out_what_cannot_be_read_with_a_note(
-    cluster: Cluster, zoneward: Commands, tmp_path: Path
-) -> None:
+def test_unreadable_objects_are_skipped_with_a_note(cluster: Cluster, zoneward: Commands, tmp_path: Path) -> None:
     before = zoneward("plan", "-A", "-o", "json")
     cluster.server.put("services", "bad", "shop", spec={"ports": [{"port": "http"}]})
     after = zoneward("plan", "-A", "-o", "json")
@@ -136,7 +134,7 @@ def test_a_command_leaves_out_what_cannot_be_read_with_a_note(
     assert note in saved.err
 
 
-def test_without_permission_to_list_daemon_sets_the_kubelets_have_to_do(zoneward: Commands, cluster: Cluster) -> None:
+def test_proxies_are_guessed_without_permission_for_daemon_sets(zoneward: Commands, cluster: Cluster) -> None:
     seen = zoneward("plan", "cart")
     assert seen.err == ""
     cluster.server.refusals["daemonsets"] = 403
@@ -149,9 +147,7 @@ def test_without_permission_to_list_daemon_sets_the_kubelets_have_to_do(zoneward
     assert zoneward("plan", "cart", "--proxy", "zoneward").err == ""
 
 
-def test_static_pods_of_kube_proxy_are_read_in_whatever_namespace_the_services_are(
-    zoneward: Commands, cluster: Cluster
-) -> None:
+def test_static_kube_proxy_is_read_for_any_namespace(zoneward: Commands, cluster: Cluster) -> None:
     containers = [{"name": "kube-proxy", "image": "kube-proxy:v1.30.4", "command": ["kube-proxy"]}]
     name, spec = "kube-proxy-worker-b1", {"nodeName": "worker-b1", "containers": containers}
     cluster.do(lambda server: server.put("pods", name, "kube-system", spec=spec, status={"phase": "Running"}))
@@ -162,9 +158,7 @@ def test_static_pods_of_kube_proxy_are_read_in_whatever_namespace_the_services_a
 
 
 @pytest.mark.parametrize("namespace", ["kube-system", "cilium"])
-def test_pods_of_the_daemon_sets_of_proxies_are_read_in_whatever_namespace_they_are(
-    zoneward: Commands, cluster: Cluster, namespace: str
-) -> None:
+def test_proxy_pods_are_read_in_any_namespace(zoneward: Commands, cluster: Cluster, namespace: str) -> None:
     container = {"name": "cilium-agent", "image": "quay.io/cilium/cilium:v1.18.2"}
     spec = {"hostNetwork": True, "containers": [container]}
     labels = {"k8s-app": "cilium"}

@@ -129,12 +129,13 @@ def pods_of(scene: Scene, app: str) -> list[str]:
 
 def with_ready(pod: Any, ready: bool) -> Any:
     conditions = [
-        {**each, "status": str(ready)} if each["type"] == "Ready" else each for each in pod["status"]["conditions"]
+        {**condition, "status": str(ready)} if condition["type"] == "Ready" else condition
+        for condition in pod["status"]["conditions"]
     ]
     return {**pod, "status": {**pod["status"], "conditions": conditions}}
 
 
-def test_a_change_is_told_once_and_what_does_not_matter_is_not() -> None:
+def test_each_change_is_reported_once() -> None:
     scene = Scene()
     name = pods_of(scene, "cart")[0]
     scene.put(with_ready(scene.get("Pod", name), False))
@@ -148,7 +149,7 @@ def test_a_change_is_told_once_and_what_does_not_matter_is_not() -> None:
     assert (scene.waits, scene.plans.is_stale) == (0, False)
 
 
-def test_only_services_that_a_change_concerns_are_planned_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_affected_services_are_planned_again(monkeypatch: pytest.MonkeyPatch) -> None:
     scene = Scene()
     planned: list[str] = []
 
@@ -173,7 +174,7 @@ def test_only_services_that_a_change_concerns_are_planned_again(monkeypatch: pyt
     assert len(planned) == sum(kind[0] == "Service" for kind in scene.objects), "demand concerns all"
 
 
-def test_a_service_comes_goes_and_becomes_one_without_endpoints() -> None:
+def test_services_may_be_added_changed_and_removed() -> None:
     scene = Scene()
     cart = scene.get("Service", "cart")
     scene.delete("Service", "cart")
@@ -188,7 +189,7 @@ def test_a_service_comes_goes_and_becomes_one_without_endpoints() -> None:
     assert scene.update() == []
 
 
-def test_a_service_that_is_no_longer_chosen_is_gone() -> None:
+def test_deselected_service_is_removed() -> None:
     scene = Scene(Options(selector="watched=yes"))
     cart = scene.get("Service", "cart")
     assert (scene.told, scene.plans.order) == ({}, ())
@@ -232,7 +233,7 @@ def a_change(scene: Scene, chance: Random) -> None:
     ids=["all", "what if", "a namespace", "by name"],
 )
 @pytest.mark.parametrize("seed", range(2))
-def test_after_any_changes_it_is_what_a_fresh_plan_says(seed: int, options: Options) -> None:
+def test_live_plans_equal_a_fresh_plan(seed: int, options: Options) -> None:
     scene, chance = Scene(options), Random(seed)
     for _ in range(12):
         for _ in range(chance.randrange(1, 12)):

@@ -53,7 +53,7 @@ def decisions(zoneward: Commands, file: Path) -> dict[str, Any]:
 
 
 def found_codes(zoneward: Commands, file: Path) -> Counter[tuple[str, str]]:
-    return Counter((each["code"], each["severity"]) for each in document(zoneward, "check", file)["findings"])
+    return Counter((finding["code"], finding["severity"]) for finding in document(zoneward, "check", file)["findings"])
 
 
 def explained(zoneward: Commands, file: Path, service: str) -> Any:
@@ -64,7 +64,7 @@ def explained(zoneward: Commands, file: Path, service: str) -> Any:
 def compared(zoneward: Commands, file: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """The Services, and the totals with that of now."""
     found = document(zoneward, "compare", file)
-    services = {f"{each['namespace']}/{each['service']}": each for each in found["services"]}
+    services = {f"{service['namespace']}/{service['service']}": service for service in found["services"]}
     return services, {each["approach"]: each for each in (found["now"], *found["total"])}
 
 
@@ -87,7 +87,7 @@ def test_the_same_call_gives_the_same_objects(make: Callable[[], Iterator[Object
 # --- EKS: 5, 5 and 1 nodes of one size, so that 5/11, 5/11 and 1/11 of all traffic start in the zones -----------------
 
 
-def test_eks_plan_knows_the_proxies_and_what_the_slices_do_now(zoneward: Commands, eks: Path) -> None:
+def test_eks_plan_shows_proxies_and_now(zoneward: Commands, eks: Path) -> None:
     found = decisions(zoneward, eks)
     assert len(found) == 46
     assert {frozenset(each["now"]["proxies"].items()) for each in found.values()} == {
@@ -117,7 +117,7 @@ def test_eks_plan_knows_the_proxies_and_what_the_slices_do_now(zoneward: Command
     assert now("monitoring/node-exporter") == (None, None, None)
 
 
-def test_eks_plan_gives_each_service_what_can_be_given(zoneward: Commands, eks: Path) -> None:
+def test_eks_plan_decides_for_each_service(zoneward: Commands, eks: Path) -> None:
     found = decisions(zoneward, eks)
     active = {name for name, each in found.items() if each["active"]}
     # With three endpoints, a and b need two each (5/11 x 3 = 1.36, above 1.2): five in all.
@@ -128,7 +128,7 @@ def test_eks_plan_gives_each_service_what_can_be_given(zoneward: Commands, eks: 
     assert {found[f"shop/few-{number}"]["reasonCode"] for number in range(1, 4)} == {"Overload"}
 
 
-def test_eks_check_finds_what_is_wrong_and_nothing_else(zoneward: Commands, eks: Path) -> None:
+def test_eks_check_has_exactly_the_expected_findings(zoneward: Commands, eks: Path) -> None:
     assert found_codes(zoneward, eks) == {
         ("ZW406", "error"): 1,  # log-buffer
         ("ZW103", "warning"): 1,  # Pods spread evenly would be 36 % above fair
@@ -138,7 +138,7 @@ def test_eks_check_finds_what_is_wrong_and_nothing_else(zoneward: Commands, eks:
     }
 
 
-def test_eks_compare_ranks_by_scores_that_are_computed_by_hand(zoneward: Commands, eks: Path) -> None:
+def test_eks_compare_matches_scores_computed_by_hand(zoneward: Commands, eks: Path) -> None:
     services, totals = compared(zoneward, eks)
     plain = services["shop/plain-01"]
     # 45 x 1/3 + 20 + 20 + 15.
@@ -159,10 +159,10 @@ def test_eks_compare_ranks_by_scores_that_are_computed_by_hand(zoneward: Command
     # fitting at 1.
     mean = (6 * 5 / 11 + 11 + 69 / 3 + 30 + 55) / (6 + 11 + 69 + 30 + 55)
     assert totals["now"]["inZoneTraffic"] == totals["today"]["inZoneTraffic"] == pytest.approx(mean, abs=1e-6)
-    assert {each["drops"] for each in totals.values()} == {2}
+    assert {total["drops"] for total in totals.values()} == {2}
 
 
-def test_eks_explain_starts_with_what_is_dropped(zoneward: Commands, eks: Path) -> None:
+def test_eks_explain_starts_with_dropped_traffic(zoneward: Commands, eks: Path) -> None:
     family = explained(zoneward, eks, "logging/log-buffer")
     assert family["now"]["dropped"]["share"] == 0.727273
     (fix,) = family["fixes"]
@@ -177,14 +177,14 @@ def test_eks_explain_finds_the_pods_that_auto_needs(zoneward: Commands, eks: Pat
     """Five endpoints are the fewest that keep below 20 %: 5/11 x 5 = 2.27 for two is 14 % above fair."""
     family = explained(zoneward, eks, "shop/few-1")
     assert (family["now"]["inZoneTraffic"], family["planned"]["active"]) == (0.333333, False)
-    more = {each["pods"] for each in family["fixes"] if each["kind"] in ("add-pods", "spread")}
+    more = {fix["pods"] for fix in family["fixes"] if fix["kind"] in ("add-pods", "spread")}
     assert more == {2}
-    assert {each["result"]["maxOverload"] for each in family["fixes"] if each["pods"] == 2} == {0.136364}
+    assert {fix["result"]["maxOverload"] for fix in family["fixes"] if fix["pods"] == 2} == {0.136364}
 
 
-def test_eks_report_calls_nothing_the_best_that_overloads(zoneward: Commands, eks: Path, tmp_path: Path) -> None:
+def test_eks_report_calls_no_overloading_setting_best(zoneward: Commands, eks: Path, tmp_path: Path) -> None:
     """Each node sends 300 connections of 10 MB, a third to each zone, in a day."""
-    nodes = [each for each in json.loads(eks.read_text())["items"] if each["kind"] == "Node"]
+    nodes = [item for item in json.loads(eks.read_text())["items"] if item["kind"] == "Node"]
     zones = ("us-east-1a", "us-east-1b", "us-east-1c")
     traffic = {
         "namespace": "shop",
@@ -216,7 +216,7 @@ def test_eks_report_calls_nothing_the_best_that_overloads(zoneward: Commands, ek
     # 2 GB of each of 11 nodes leave their zone in a day; a month has 730 hours.
     assert service["now"]["crossing"]["gb"] == pytest.approx(22 * 730 / 24, abs=1e-3)
     assert service["now"]["inZone"] == 0.333333
-    same = next(each for each in service["settings"] if each["approach"] == "PreferSameZone")
+    same = next(setting for setting in service["settings"] if setting["approach"] == "PreferSameZone")
     assert (same["crossing"]["gb"], same["maxOverload"], same["overloads"]) == (0.0, 0.363636, True)
     assert same["saved"]["gb"] == pytest.approx(22 * 730 / 24, abs=1e-3)
     assert service["best"] is None
@@ -225,7 +225,7 @@ def test_eks_report_calls_nothing_the_best_that_overloads(zoneward: Commands, ek
 # --- GKE: 7, 6 and 6 nodes of one size, and Cilium 1.16, which ignores hints ------------------------------------------
 
 
-def test_gke_commands_see_cilium_in_the_pods_and_predict_what_it_does(zoneward: Commands, gke: Path) -> None:
+def test_gke_commands_detect_cilium(zoneward: Commands, gke: Path) -> None:
     found = decisions(zoneward, gke)
     assert len(found) == 8
     assert {frozenset(each["now"]["proxies"].items()) for each in found.values()} == {frozenset({("cilium 1.16", 19)})}
@@ -240,7 +240,7 @@ def test_gke_check_has_an_error_for_each_node(zoneward: Commands, gke: Path) -> 
     assert found_codes(zoneward, gke) == {("ZW201", "error"): 19}
 
 
-def test_gke_compare_gains_nothing_by_any_setting(zoneward: Commands, gke: Path) -> None:
+def test_gke_compare_shows_no_gain(zoneward: Commands, gke: Path) -> None:
     services, totals = compared(zoneward, gke)
     # 45 x 1/3 + 20 + 20 + 15, with every setting of Kubernetes.
     for name in ("now", "today", "none", "ProportionalZoneCPU", "PreferSameZone"):
@@ -267,7 +267,7 @@ def test_gke_explain_predicts_through_cilium(zoneward: Commands, gke: Path) -> N
 # --- one zone ---------------------------------------------------------------------------------------------------------
 
 
-def test_in_one_zone_everything_stays_in_it(zoneward: Commands, dev: Path) -> None:
+def test_one_zone_keeps_all_traffic(zoneward: Commands, dev: Path) -> None:
     found = decisions(zoneward, dev)
     assert {frozenset(each["now"]["proxies"].items()) for each in found.values()} == {
         frozenset({("kube-proxy 1.33", 3)})
@@ -279,7 +279,7 @@ def test_in_one_zone_everything_stays_in_it(zoneward: Commands, dev: Path) -> No
     assert found_codes(zoneward, dev) == {("ZW102", "warning"): 1}
 
 
-def test_in_one_zone_nothing_is_to_be_gained(zoneward: Commands, dev: Path) -> None:
+def test_one_zone_has_nothing_to_gain(zoneward: Commands, dev: Path) -> None:
     services, totals = compared(zoneward, dev)
     assert {totals[name]["score"] for name in ("now", "none", "today", "PreferSameZone")} == {100.0}
     assert services["dev/plain"]["best"] == services["dev/auto"]["best"] == "none"
@@ -291,7 +291,7 @@ def test_in_one_zone_nothing_is_to_be_gained(zoneward: Commands, dev: Path) -> N
 
 
 @pytest.mark.slow
-def test_two_thousand_services_have_the_answers_of_one(zoneward: Commands, tmp_path: Path) -> None:
+def test_two_thousand_services_give_the_same_answers_as_one(zoneward: Commands, tmp_path: Path) -> None:
     """Three zones of one size with five Pods of each Service: half of the Services keep all traffic in its zone."""
     file = written(two_thousand_services, tmp_path)
     found = decisions(zoneward, file)
@@ -304,5 +304,5 @@ def test_two_thousand_services_have_the_answers_of_one(zoneward: Commands, tmp_p
     services, totals = compared(zoneward, file)
     assert (totals["now"]["inZoneTraffic"], totals["now"]["score"]) == (0.666667, 85.0)
     assert (totals["PreferSameZone"]["inZoneTraffic"], totals["PreferSameZone"]["score"]) == (1.0, 100.0)
-    assert {each["best"] for each in services.values()} == {"PreferSameZone"}
+    assert {service["best"] for service in services.values()} == {"PreferSameZone"}
     assert explained(zoneward, file, "team-00/service-0001")["now"]["inZoneTraffic"] == 1.0

@@ -40,8 +40,8 @@ def decisions(zoneward: Commands, *arguments: str | Path) -> dict[str, dict[str,
     result = zoneward("plan", "-q", *arguments, "-o", "json")
     assert result.status == 0, result.err
     found: dict[str, dict[str, Any]] = {}
-    for each in json.loads(result.out)["decisions"]:
-        found[each["service"] + (" IPv6" if each["addressType"] == "IPv6" else "")] = each
+    for decision in json.loads(result.out)["decisions"]:
+        found[decision["service"] + (" IPv6" if decision["addressType"] == "IPv6" else "")] = decision
     return found
 
 
@@ -66,14 +66,14 @@ def test_json_has_the_shape_that_scripts_rely_on(zoneward: Commands) -> None:
 
 
 @pytest.mark.parametrize("output", ["table", "wide"])
-def test_the_table_has_a_line_for_every_service_and_says_how_to_see_more(zoneward: Commands, output: str) -> None:
+def test_table_has_a_line_for_every_service(zoneward: Commands, output: str) -> None:
     result = zoneward("plan", "--sample", "-o", output)
     for service in ("shop/search", "shop/cart", "payments/bank-gateway", "kube-system/kube-dns", "shop/mail"):
         assert re.search(rf"^{service} ", result.out, re.MULTILINE), service
     assert "zoneward explain SERVICE (why, fixes)" in result.out
 
 
-def test_colour_is_there_when_asked_for_and_only_then(zoneward: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_color_option_is_honored(zoneward: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
     plain = zoneward("plan", "--sample").out
     assert "\x1b" not in plain
     coloured = zoneward("plan", "--sample", "--color=always").out
@@ -85,7 +85,7 @@ def test_colour_is_there_when_asked_for_and_only_then(zoneward: Commands, monkey
     assert zoneward("plan", "--sample", "--color=always").out == coloured, "what is asked for wins"
 
 
-def test_yaml_is_a_list_that_kubectl_apply_takes(zoneward: Commands) -> None:
+def test_yaml_is_a_list_for_kubectl_apply(zoneward: Commands) -> None:
     result = zoneward("plan", "--sample", "-o", "yaml")
     document = yaml.load(result.out, yaml.CSafeLoader)
     assert (document["apiVersion"], document["kind"]) == ("v1", "List")
@@ -107,7 +107,7 @@ def with_built_in_slices(folder: Path, zoneward: Commands) -> Path:
     return path
 
 
-def test_yaml_warns_which_slices_would_have_to_go(zoneward: Commands, tmp_path: Path) -> None:
+def test_yaml_lists_the_slices_to_delete(zoneward: Commands, tmp_path: Path) -> None:
     built_in = with_built_in_slices(tmp_path, zoneward)
     names_of = {item["metadata"]["name"] for item in yaml.load(built_in.read_text(), yaml.CSafeLoader)["items"]}
     result = zoneward("plan", "-f", SAMPLE, "-f", built_in, "-o", "yaml")
@@ -122,13 +122,13 @@ def test_yaml_warns_which_slices_would_have_to_go(zoneward: Commands, tmp_path: 
     assert {name for each in found.values() for name in each["replacedSlices"]} == names_of
 
 
-def test_compat_upstream_changes_nothing_that_upstream_wrote(zoneward: Commands, tmp_path: Path) -> None:
+def test_compat_upstream_keeps_upstream_slices(zoneward: Commands, tmp_path: Path) -> None:
     built_in = with_built_in_slices(tmp_path, zoneward)
     found = decisions(zoneward, "-f", SAMPLE, "-f", built_in, "--compat=upstream")
     assert not any(each["slices"][change] for each in found.values() for change in ("create", "update", "delete"))
 
 
-def test_planning_again_with_the_first_plan_fed_back_changes_nothing(zoneward: Commands, tmp_path: Path) -> None:
+def test_planning_the_planned_cluster_is_a_no_op(zoneward: Commands, tmp_path: Path) -> None:
     first = tmp_path / "slices.yaml"
     first.write_text(zoneward("plan", "--sample", "-o", "yaml").out)
     again = zoneward("plan", "-f", SAMPLE, "-f", first, "-o", "yaml")
@@ -147,7 +147,7 @@ def test_what_if_asks_for_every_selected_service(zoneward: Commands, value: str)
             assert each["heuristic"] == heuristics.get(value, value), each["service"]
 
 
-def test_nothing_selected_is_said_and_no_error(zoneward: Commands) -> None:
+def test_no_selected_service_is_a_note(zoneward: Commands) -> None:
     result = zoneward("plan", "--sample", "-l", "app=nobody", "-o", "json")
     assert (result.status, json.loads(result.out)) == (0, {"decisions": [], "skipped": []})
     assert result.err == (
@@ -168,7 +168,7 @@ def test_configuration_is_read_and_flags_win(zoneward: Commands, tmp_path: Path)
     assert decisions(zoneward, "--sample", "--config", config, "--compat=upstream")["search"]["active"]
 
 
-def test_groups_weights_and_who_moves_are_shown(zoneward: Commands, tmp_path: Path) -> None:
+def test_json_has_groups_weights_and_moves(zoneward: Commands, tmp_path: Path) -> None:
     """Five, four and three endpoints, with 4.8, 3.84 and 3.36 expected: local has them at home, and local-opt takes one
     from each of the first two zones for the group of all."""
     a, b, c = (f"eu-central-1{letter}" for letter in "abc")
@@ -195,13 +195,13 @@ def test_groups_weights_and_who_moves_are_shown(zoneward: Commands, tmp_path: Pa
     wide = zoneward("plan", "-q", *arguments, "-o", "wide").out
     assert "groups: a 4, b 3, c 3, a=0.33+b=0.33+c=0.33 2" in " ".join(wide.split())
     header, line = (
-        next(each for each in wide.splitlines() if each.startswith(word)) for word in ("SERVICE", "shop/inventory")
+        next(line for line in wide.splitlines() if line.startswith(word)) for word in ("SERVICE", "shop/inventory")
     )
     at = header.index("MOVED")
     assert line[at : at + len("MOVED")].strip() == "2"
 
 
-def test_snapshots_without_pods_take_endpoints_from_their_slices(zoneward: Commands, tmp_path: Path) -> None:
+def test_endpoints_come_from_slices_without_pods(zoneward: Commands, tmp_path: Path) -> None:
     kept = [
         each
         for each in yaml.load_all(SAMPLE.read_text(), yaml.CSafeLoader)
@@ -218,7 +218,7 @@ def test_snapshots_without_pods_take_endpoints_from_their_slices(zoneward: Comma
     assert "no Pods in the snapshot: endpoints are taken from its EndpointSlices" in result.err
 
 
-def test_slices_of_ours_that_are_no_longer_wanted_are_named_too(zoneward: Commands, tmp_path: Path) -> None:
+def test_yaml_lists_obsolete_slices_of_zoneward(zoneward: Commands, tmp_path: Path) -> None:
     """Applying a list deletes nothing."""
     document = yaml.safe_load(zoneward("plan", "-q", "--sample", "-o", "yaml", "shop/cart").out)
     stale = document["items"][0]
@@ -243,7 +243,7 @@ def hintless(zoneward: Commands, tmp_path: Path) -> Path:
     return path
 
 
-def test_now_is_what_the_slices_in_the_cluster_do(zoneward: Commands, hintless: Path) -> None:
+def test_now_is_the_traffic_by_slices_in_force(zoneward: Commands, hintless: Path) -> None:
     found = decisions(zoneward, "-f", SAMPLE, "-f", hintless, "shop/search")["search"]
     assert found["now"]["inZoneTraffic"] == pytest.approx(0.372136)
     assert found["now"]["maxOverload"] == 0.0
@@ -257,7 +257,7 @@ def test_now_is_what_the_slices_in_the_cluster_do(zoneward: Commands, hintless: 
     assert "34%>97%" not in zoneward("plan", "--sample").out
 
 
-def test_a_row_says_that_the_nodes_proxies_ignore_the_plan(zoneward: Commands) -> None:
+def test_row_shows_that_proxies_ignore_the_plan(zoneward: Commands) -> None:
     arguments = ("plan", "--sample", "--what-if", "PreferSameZone", "shop/search")
     assert "Proxies: kube-proxy 1.37" in zoneward(*arguments).out
     old = zoneward(*arguments, "--proxy", "kube-proxy-1.30").out
@@ -268,7 +268,7 @@ def test_a_row_says_that_the_nodes_proxies_ignore_the_plan(zoneward: Commands) -
     assert "cilium 1.17 ignores hints, as enable-service-topology is off" in wide
 
 
-def test_a_mixed_cluster_is_planned_node_by_node(zoneward: Commands, tmp_path: Path) -> None:
+def test_mixed_cluster_is_planned_node_by_node(zoneward: Commands, tmp_path: Path) -> None:
     """The DaemonSet is on one node alone; of the others only the older kubelets are known."""
     old = tmp_path / "old.yaml"
     text = SAMPLE.read_text()
@@ -310,9 +310,7 @@ def test_verbose_notes_have_one_line_for_each_kind_of_proxy(zoneward: Commands, 
     assert lines == [f"zoneward: 60 nodes with {about}: {first} and 44 more"]
 
 
-def test_without_a_trace_of_the_proxies_the_newest_kube_proxy_is_assumed_and_a_note_says_so(
-    zoneward: Commands, tmp_path: Path
-) -> None:
+def test_newest_kube_proxy_is_assumed_with_a_note(zoneward: Commands, tmp_path: Path) -> None:
     bare = tmp_path / "bare.yaml"
     text = SAMPLE.read_text().replace("kubeletVersion: v1.37.2", "kubeletVersion: ''")
     bare.write_text(text.replace("kind: DaemonSet", "kind: Deployment"))
@@ -327,8 +325,8 @@ def test_an_unknown_proxy_is_bad_usage(zoneward: Commands) -> None:
     assert "--proxy" in result.err
 
 
-def test_a_page_has_every_row_of_the_wide_table_and_asks_for_nothing(zoneward: Commands) -> None:
-    page, wide = (zoneward("plan", "-q", "--sample", "-o", each) for each in ("html", "wide"))
+def test_page_has_every_row_and_loads_nothing(zoneward: Commands) -> None:
+    page, wide = (zoneward("plan", "-q", "--sample", "-o", name) for name in ("html", "wide"))
     assert page.status == 0
     _, _, rest = page.out.partition("\n")
     rows = [list(row) for row in next(ElementTree.fromstring(rest).iter("table")).iter("tr")]

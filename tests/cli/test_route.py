@@ -16,7 +16,7 @@ def ports(zoneward: Commands, *arguments: str) -> dict[str, dict[str, Any]]:
     assert result.status == 0, result.err
     document = json.loads(result.out)
     assert (document["node"], document["zone"]) == (NODE, "eu-central-1a")
-    return {f"{each['service']}:{each['port']}": each for each in document["ports"] if each["addressType"] == "IPv4"}
+    return {f"{port['service']}:{port['port']}": port for port in document["ports"] if port["addressType"] == "IPv4"}
 
 
 def test_json_has_the_shape_that_scripts_rely_on(zoneward: Commands) -> None:
@@ -38,7 +38,7 @@ def test_json_has_the_shape_that_scripts_rely_on(zoneward: Commands) -> None:
         ("no-hints", ("all", "all", "all")),
     ],
 )
-def test_older_proxies_heed_less(zoneward: Commands, consumer: str, rules: tuple[str, ...]) -> None:
+def test_older_proxies_honor_less(zoneward: Commands, consumer: str, rules: tuple[str, ...]) -> None:
     found = ports(zoneward, "--sample", "--consumer", consumer)
     assert tuple(found[port]["rule"] for port in ("kube-dns:dns", "cart:http", "search:grpc")) == rules
 
@@ -47,7 +47,7 @@ LOCAL_OPT = ("--sample", "--proxy", "zoneward", "--what-if", "local-opt", "shop/
 """Zone a has four endpoints of its own and shares two with the others, each by a third."""
 
 
-def test_a_group_s_endpoints_have_their_weights(zoneward: Commands) -> None:
+def test_endpoints_of_a_group_have_weights(zoneward: Commands) -> None:
     """One by one, in the order of the endpoints; where all weigh the same there are none."""
     found = ports(zoneward, *LOCAL_OPT)["inventory:http"]
     assert found["rule"] == "zone-slices"
@@ -69,9 +69,7 @@ def test_a_group_s_endpoints_have_their_weights(zoneward: Commands) -> None:
     ("consumer", "rule", "used"),
     [("zoneward", "zone-slices", 6), ("zone-slices", "zone-slices", 6), ("current", "all", 12)],
 )
-def test_proxies_read_as_much_of_a_slice_group_as_they_know(
-    zoneward: Commands, consumer: str, rule: str, used: int
-) -> None:
+def test_proxies_read_slice_groups_by_their_kind(zoneward: Commands, consumer: str, rule: str, used: int) -> None:
     """The group of all is labelled for zone a; weights are for our own proxy alone."""
     found = ports(zoneward, *LOCAL_OPT, "--consumer", consumer)["inventory:http"]
     assert (found["rule"], len(found["cluster"])) == (rule, used)
@@ -88,14 +86,14 @@ def weighted_slices(zoneward: Commands, folder: Path, weights: str) -> Path:
     """The sample, and for ``shop/cart`` the slices that a plan makes, with these weights on the first."""
     result = zoneward("plan", "--sample", "shop/cart", "-o", "slices-json")
     document = json.loads(result.out)
-    first = min(document["items"], key=lambda each: each["metadata"]["name"])
+    first = min(document["items"], key=lambda item: item["metadata"]["name"])
     first["metadata"]["annotations"] = {"zoneward.dev/zone-weights": weights}
     path = folder / "slices.json"
     path.write_text(json.dumps(document))
     return path
 
 
-def test_weights_of_zones_are_listed_for_our_own_proxy_alone(zoneward: Commands, tmp_path: Path) -> None:
+def test_zone_weights_are_listed_only_for_zonewards_proxy(zoneward: Commands, tmp_path: Path) -> None:
     """All 20 endpoints: those of the node's zone get nine tenths."""
     located = located_in(zoneward)
     zone, other = "eu-central-1a", "eu-central-1b"
@@ -124,7 +122,7 @@ def located_in(zoneward: Commands) -> dict[str, int]:
     return {zone: each["located"] for zone, each in decision["zones"].items()}
 
 
-def test_the_table_has_a_line_for_every_port_and_fits_100_columns(zoneward: Commands) -> None:
+def test_table_has_a_line_for_every_port(zoneward: Commands) -> None:
     lines = zoneward("route", "--sample", "--node", NODE).out.splitlines()
     assert max(map(len, lines)) <= 100
     assert any(line.startswith("shop/cart:http ") for line in lines)
@@ -141,10 +139,10 @@ def test_an_unknown_node_is_bad_input(zoneward: Commands) -> None:
     )
 
 
-def test_with_a_changed_cluster_loads_are_shown_against_those_before(zoneward: Commands) -> None:
+def test_changed_cluster_shows_the_change_of_loads(zoneward: Commands) -> None:
     change = ("--without-node", "worker-b1")
     decisions = json.loads(zoneward("plan", "-q", "--sample", *change, "-o", "json").out)["decisions"]
-    loads = {each["service"]: each["load"] for each in decisions if each["addressType"] == "IPv4"}
+    loads = {decision["service"]: decision["load"] for decision in decisions if decision["addressType"] == "IPv4"}
     found = ports(zoneward, "--sample", *change)
     assert {port["service"] for port in found.values() if port["loadChange"]} >= {"cart", "catalog"}
     for port in found.values():

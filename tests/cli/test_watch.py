@@ -92,7 +92,7 @@ def watching_with(*arguments: str) -> Iterator[Watch]:
             process.kill()
 
 
-def test_json_tells_all_decisions_once_and_then_each_change(zoneward: Commands, cluster: Cluster) -> None:
+def test_json_has_all_decisions_and_then_changes(zoneward: Commands, cluster: Cluster) -> None:
     planned = json.loads(zoneward("plan", "-A", "-o", "json").out)["decisions"]
     with watching_with("-A", "-o", "json") as watch:
         watch.until_synced()
@@ -115,21 +115,21 @@ def test_json_tells_all_decisions_once_and_then_each_change(zoneward: Commands, 
 
 
 @pytest.mark.usefixtures("cluster")
-def test_figures_of_a_service_are_read_once_and_named(tmp_path: Path) -> None:
+def test_demand_figures_are_read_once(tmp_path: Path) -> None:
     file = tmp_path / "d.yaml"
     file.write_text("shop/search: {eu-central-1a: 0.75, eu-central-1b: 0.25}\n")
     with watching_with("-n", "shop", "-o", "json", "--demand", str(file)) as watch:
         watch.until_synced()
         file.unlink()
         decisions = [event["decision"] for event in watch.events() if event["type"] == "ADDED"]
-        (search,) = [each for each in decisions if each["service"] == "search"]
+        (search,) = [decision for decision in decisions if decision["service"] == "search"]
         assert search["zones"]["eu-central-1a"]["demand"] == pytest.approx(0.75)
         assert watch.interrupt() == 130
         assert watch.err() == f"zoneward: demand of 1 Service from {file}; by CPU for the others\n"
 
 
 @pytest.mark.usefixtures("cluster")
-def test_it_ends_quietly_when_its_reader_goes_away_though_nothing_changes() -> None:
+def test_watch_ends_when_its_reader_is_gone() -> None:
     with subprocess.Popen([*COMMAND, "-o", "json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         try:
             assert process.stdout is not None
@@ -143,7 +143,7 @@ def test_it_ends_quietly_when_its_reader_goes_away_though_nothing_changes() -> N
 
 
 @pytest.mark.usefixtures("cluster")
-def test_ctrl_c_ends_it_while_its_reader_sleeps() -> None:
+def test_ctrl_c_ends_the_watch_while_its_reader_is_slow() -> None:
     with subprocess.Popen([*COMMAND, "-A", "-o", "json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         try:
             assert process.stdout is not None
@@ -156,9 +156,7 @@ def test_ctrl_c_ends_it_while_its_reader_sleeps() -> None:
             process.kill()
 
 
-def test_a_table_that_is_no_terminal_is_told_once_and_then_a_line_for_each_change(
-    zoneward: Commands, cluster: Cluster
-) -> None:
+def test_text_has_the_table_and_then_changes(zoneward: Commands, cluster: Cluster) -> None:
     table = zoneward("plan").out
     with watching_with() as watch:
         watch.until(lambda: len(watch.lines) >= table.count("\n"))
@@ -182,14 +180,14 @@ def test_a_table_that_is_no_terminal_is_told_once_and_then_a_line_for_each_chang
     ids=["sample", "file", "yaml", "name"],
 )
 @pytest.mark.usefixtures("cluster")
-def test_bad_usage_is_told_in_one_line(zoneward: Commands, arguments: tuple[str, ...], told: str) -> None:
+def test_bad_usage_is_one_line(zoneward: Commands, arguments: tuple[str, ...], told: str) -> None:
     result = zoneward("plan", "-w", *arguments)
     assert (result.status, result.out) == (2, "")
     assert result.err.startswith(f"zoneward: {told}")
     assert result.err.count("\n") == 1
 
 
-def test_who_may_not_watch_is_told_the_rule(zoneward: Commands, cluster: Cluster) -> None:
+def test_missing_permission_to_watch_is_shown_with_its_rule(zoneward: Commands, cluster: Cluster) -> None:
     cluster.server.may_watch = False
     result = zoneward("plan", "-w")
     assert (result.status, result.out) == (2, "")
@@ -197,7 +195,7 @@ def test_who_may_not_watch_is_told_the_rule(zoneward: Commands, cluster: Cluster
     assert 'verbs: ["watch"]' in result.err
 
 
-def test_a_lost_connection_is_told_and_comes_back_by_itself(
+def test_lost_connection_is_reported_and_recovers(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Rights that are taken away later do not end it: they may be given back."""
@@ -290,7 +288,7 @@ class Terminal:
         return os.waitstatus_to_exitcode(os.waitpid(self.process, 0)[1])
 
 
-def test_a_terminal_shows_the_table_as_it_is_and_gets_its_own_screen_back(cluster: Cluster) -> None:
+def test_terminal_shows_the_table_and_is_restored(cluster: Cluster) -> None:
     terminal = Terminal("-A", lines=40, columns=100)
     # The first picture has the size that the terminal had by chance.
     terminal.until(lambda: b"\x1b[J" in terminal.seen and "More: " in terminal.seen.decode(errors="replace"))
@@ -313,7 +311,7 @@ def test_a_terminal_shows_the_table_as_it_is_and_gets_its_own_screen_back(cluste
 
 
 @pytest.mark.usefixtures("cluster")
-def test_a_signal_leaves_the_screen_before_it_ends_the_command() -> None:
+def test_signal_restores_the_terminal() -> None:
     terminal = Terminal(lines=40, columns=100)
     terminal.until(lambda: b"\x1b[J" in terminal.seen)
     os.kill(terminal.process, signal.SIGTERM)

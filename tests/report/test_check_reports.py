@@ -22,7 +22,7 @@ CONTROLS: Final = "cart\x1b[2J\x07\x9b31m\r\n\u202e"
 
 
 def checked_of(*findings: Finding, not_checked: tuple[NotChecked, ...] = (), ignored: int = 0) -> CheckedCluster:
-    in_order = sorted(findings, key=lambda each: (SEVERITIES.index(each.severity), each.code))
+    in_order = sorted(findings, key=lambda finding: (SEVERITIES.index(finding.severity), finding.code))
     return CheckedCluster(tuple(in_order), count_by_severity(findings), ignored, not_checked, services=3, nodes=2)
 
 
@@ -46,7 +46,7 @@ def table_of(checked: CheckedCluster, *, top: int = 5, width: int = 80) -> str:
 # --- the table --------------------------------------------------------------------------------------------------------
 
 
-def test_alike_findings_share_a_line_and_a_fix_of_their_own_follows() -> None:
+def test_findings_with_one_message_share_a_line() -> None:
     alike = [service_finding("ZW401", f"s{number}", "2 endpoints for 3 zones") for number in range(7)]
     own = service_finding("ZW301", fix="kubectl annotate service cart x=y")
     lines = [line for line in table_of(checked_of(own, *alike)).splitlines() if line]
@@ -66,26 +66,26 @@ def test_alike_findings_share_a_line_and_a_fix_of_their_own_follows() -> None:
 
 
 @pytest.mark.parametrize(("top", "lines"), [(1, 1), (3, 3), (0, 5_000)])
-def test_thousands_of_findings_take_as_many_lines_as_are_asked_for(top: int, lines: int) -> None:
+def test_top_limits_the_lines_of_a_code(top: int, lines: int) -> None:
     many = [service_finding("ZW302", f"s{number}", f"value {number}") for number in range(5_000)]
     text = table_of(checked_of(*many), top=top)
     assert text.count(": value ") == lines
     assert (f"and {5_000 - lines} more" in text) == (lines < 5_000)
 
 
-def test_a_command_stays_on_one_line_so_that_it_can_be_copied() -> None:
+def test_commands_stay_on_one_line() -> None:
     command = "kubectl -n shop annotate --overwrite service cart " + "service.kubernetes.io/topology-mode=Auto " * 3
     assert f"fix: {command.rstrip()}\n" in table_of(checked_of(service_finding("ZW301", fix=command)))
 
 
-def test_what_was_not_checked_and_ignored_is_told() -> None:
+def test_unchecked_and_ignored_are_shown() -> None:
     checked = checked_of(not_checked=(NotChecked(("ZW501",), "no Deployments"),), ignored=2)
     assert (
         table_of(checked) == "Not checked: ZW501: no Deployments\nNo findings in 3 Services and 2 Nodes; 2 ignored.\n"
     )
 
 
-def test_nothing_in_a_table_steers_the_terminal() -> None:
+def test_table_has_no_control_characters() -> None:
     text = table_of(EVERYTHING, top=0)
     assert all(printable(line) == line for line in text.splitlines())
 
@@ -95,7 +95,7 @@ def test_nothing_in_a_table_steers_the_terminal() -> None:
 
 def test_the_json_has_the_shape_that_scripts_rely_on() -> None:
     document = json.loads(to_json(EVERYTHING))
-    assert [each for each in document["findings"] if each["object"]["kind"] == "Cluster"] == [
+    assert [finding for finding in document["findings"] if finding["object"]["kind"] == "Cluster"] == [
         {
             "code": "ZW102",
             "severity": "warning",
@@ -118,19 +118,19 @@ def test_sarif_is_valid_and_has_all_findings(checked: CheckedCluster) -> None:
     schema = json.loads(SCHEMA.read_text())
     jsonschema.validate(document, schema, cls=jsonschema.Draft4Validator)
     (run,) = document["runs"]
-    rules = [each["id"] for each in run["tool"]["driver"]["rules"]]
+    rules = [rule["id"] for rule in run["tool"]["driver"]["rules"]]
     assert rules == list(CODES)
-    assert [rules[each["ruleIndex"]] for each in run["results"]] == [each.code for each in checked.findings]
+    assert [rules[result["ruleIndex"]] for result in run["results"]] == [finding.code for finding in checked.findings]
 
 
-def test_the_schema_refuses_what_is_no_sarif() -> None:
+def test_schema_refuses_invalid_sarif() -> None:
     broken = sarif_document(checked_of(service_finding("ZW401")))
     broken["runs"][0]["results"][0]["level"] = "info"
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate(broken, json.loads(SCHEMA.read_text()), cls=jsonschema.Draft4Validator)
 
 
-def test_a_place_in_sarif_is_a_uri_that_a_name_cannot_leave() -> None:
+def test_location_in_sarif_is_a_safe_uri() -> None:
     finding = CODES["ZW401"].finding(FindingObject("Service", "..", "/etc\x1b?#%"), "why")
     (result,) = sarif_document(checked_of(finding))["runs"][0]["results"]
     uri = result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
@@ -154,7 +154,7 @@ def test_the_page_is_well_formed_and_has_a_row_for_each_finding() -> None:
     assert sorted(ids) == sorted(set(links))
 
 
-def test_the_page_asks_nobody_for_anything_and_follows_light_and_dark() -> None:
+def test_page_loads_nothing_and_supports_dark_mode() -> None:
     page = check_page(EVERYTHING)
     assert "<script" not in page
     assert "http://" not in page.replace("http-equiv", "")

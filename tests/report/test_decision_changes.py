@@ -40,7 +40,7 @@ CART = DecisionDocument(
 )
 
 
-def test_a_line_has_the_type_the_time_in_utc_and_the_decision_of_a_plan() -> None:
+def test_json_line_has_type_time_and_decision() -> None:
     later = NOW.astimezone(timezone(timedelta(hours=2)))
     line = change_json(DecisionChange(None, CART), now=later)
     assert line.endswith(b"}\n")
@@ -83,5 +83,5 @@ ZONES = {"b": DecidedZone(demand=1.0, located=6, consumed=6, expected=6.0, overl
     ],
     ids=["gone", "gone IPv6", "new", "numbers", "dropped", "unknown", "slices", "reason", "zones", "the rest"],
 )
-def test_a_log_says_what_is_different(old: DecisionDocument | None, new: DecisionDocument | None, told: str) -> None:
+def test_log_line_names_the_differences(old: DecisionDocument | None, new: DecisionDocument | None, told: str) -> None:
     assert change_text(DecisionChange(old, new), now=NOW) == f"2026-06-01 12:00:00 {told}"

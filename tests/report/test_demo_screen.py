@@ -47,27 +47,27 @@ def shown(
 @pytest.mark.parametrize("width", [20, 46, 80, 120])
 @pytest.mark.parametrize("height", [1, 2, 5, 9, 12, 19, 20, 24, 40, 200])
 @pytest.mark.parametrize("services", [0, 6, 16])
-def test_it_never_has_more_lines_or_columns_than_there_are(width: int, height: int, services: int) -> None:
+def test_demo_screen_fits_the_terminal(width: int, height: int, services: int) -> None:
     lines = [plain(line) for line in shown(height=height, width=width, services=services)]
     assert len(lines) <= height
     assert all(cell_len(line.rstrip()) <= width for line in lines), max(lines, key=cell_len)
     assert lines[0].rstrip() == "the status"
 
 
-def test_the_newest_line_of_the_log_is_the_last_one_and_all_room_is_used() -> None:
+def test_newest_log_line_is_the_last_line() -> None:
     lines = [plain(line) for line in shown(height=24, width=80)]
     assert len(lines) == 24
     assert "59 slices updated" in "".join(lines[-3:])
     assert sum("slices updated" in line for line in lines) > 2
 
 
-def test_a_zone_without_ready_nodes_is_out_and_keeps_its_column() -> None:
+def test_zone_without_ready_nodes_is_out() -> None:
     lines = [plain(line) for line in shown(height=40)]
     assert [line.rstrip().endswith("out") for line in lines[1:4]] == [False, True, False]
     assert re.search(r"SERVICE +a +b +c", "".join(lines))
 
 
 @pytest.mark.parametrize("color", [True, False])
-def test_what_was_written_just_now_stands_out(color: bool) -> None:
+def test_written_services_are_marked(color: bool) -> None:
     lines = shown(height=40, marked=(("payments", "api"),), color=color)
     assert {plain(line).split()[0] for line in lines if REVERSE.search(line)} == {"payments/api"}

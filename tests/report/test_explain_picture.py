@@ -44,7 +44,7 @@ def texts(svg: str) -> list[tuple[float, float, float, str]]:
     for element in ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}text"):
         classes = element.attrib.get("class", "").split()
         words = element.text or ""
-        width = WIDEST * len(words) * min([14.0, *(SIZES[each] for each in classes if each in SIZES)])
+        width = WIDEST * len(words) * min([14.0, *(SIZES[cls] for cls in classes if cls in SIZES)])
         x = float(element.attrib["x"])
         left = x - (width if "end" in classes else width / 2 if "middle" in classes else 0)
         found.append((float(element.attrib["y"]), left, left + width, words))
@@ -53,7 +53,7 @@ def texts(svg: str) -> list[tuple[float, float, float, str]]:
 
 @pytest.mark.parametrize("service", ["shop/cart", "shop/search", "kube-system/log-agent", "shop/checkout"])
 @pytest.mark.parametrize("in_force", ["none", "asked"])
-def test_loads_of_three_digits_are_beside_each_other(
+def test_wide_loads_do_not_overlap(
     capfd: pytest.CaptureFixture[str], slices: dict[str, Path], service: str, in_force: str
 ) -> None:
     svg = picture(capfd, service, slices[in_force])
@@ -64,7 +64,7 @@ def test_loads_of_three_digits_are_beside_each_other(
         assert not overlaps, (words, others)
 
 
-def test_where_nothing_changes_zones_are_drawn_once(capfd: pytest.CaptureFixture[str], slices: dict[str, Path]) -> None:
+def test_unchanged_zones_are_drawn_once(capfd: pytest.CaptureFixture[str], slices: dict[str, Path]) -> None:
     for files, title, count in (
         ((slices["asked"],), "now, and planned the same", 1),
         ((), "planned; now is not known", 1),
@@ -77,7 +77,7 @@ def test_where_nothing_changes_zones_are_drawn_once(capfd: pytest.CaptureFixture
         assert "not known" not in words
 
 
-def test_a_load_too_wide_for_its_box_is_a_multiple() -> None:
+def test_wide_load_is_a_multiple() -> None:
     assert [load_text(load) for load in (0.0, 1.0, 8.01, 9.99, 10.0, 123.4)] == [
         "\u2212100%",
         "+0%",

@@ -54,7 +54,7 @@ def violations(text: str, directory: Path, *, width: int, is_dark: bool) -> list
 
 @pytest.mark.parametrize(("width", "is_dark"), [(360, True), (1400, False)])
 @pytest.mark.parametrize("command", PAGES)
-def test_nothing_keeps_people_from_reading_it(
+def test_pages_have_no_accessibility_violations(
     command: str, width: int, is_dark: bool, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     assert run([*PAGES[command], "-o", "html"]) == 0
@@ -63,7 +63,7 @@ def test_nothing_keeps_people_from_reading_it(
 
 
 @pytest.mark.parametrize("is_dark", [True, False])
-def test_what_cannot_be_read_would_be_found(is_dark: bool, tmp_path: Path) -> None:
+def test_accessibility_test_finds_violations(is_dark: bool, tmp_path: Path) -> None:
     faint = "@media (prefers-color-scheme: dark) { body { background: #000; } .faint { color: #333; } }"
     text = page("Faint", tag("h1", "Faint"), tag("p", "who reads this?", class_="faint"), style=faint)
     found = {rule for _, rule, _ in violations(text, tmp_path, width=800, is_dark=is_dark)}

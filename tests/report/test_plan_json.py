@@ -16,8 +16,8 @@ def decision_with(weights: ZoneWeights | None) -> dict[str, Any]:
     cluster = Cluster(service=a_service("Auto"), nodes=nodes_in({"a": 4, "b": 4}), pods=pods_in({"a": 2, "b": 2}))
     plan = cluster.plan()
     families = [
-        dataclasses.replace(each, decision=dataclasses.replace(each.decision, weights=weights))
-        for each in plan.families
+        dataclasses.replace(family, decision=dataclasses.replace(family.decision, weights=weights))
+        for family in plan.families
     ]
     document = decisions_document([dataclasses.replace(plan, families=tuple(families))])
     (decision,) = msgspec.json.decode(msgspec.json.encode(document))["decisions"]
@@ -25,7 +25,7 @@ def decision_with(weights: ZoneWeights | None) -> dict[str, Any]:
     return decision
 
 
-def test_weights_are_shares_by_zone_and_null_where_there_are_none() -> None:
+def test_weights_are_shares_by_zone_or_null() -> None:
     weights = ZoneWeights({"b": {"b": 2 / 3, "a": 1 / 3}, "a": {"a": 1.0}}, {"a": 2, "b": 2})
     found = decision_with(weights)["weights"]
     assert found == {"a": {"a": 1.0}, "b": {"a": 0.333333, "b": 0.666667}}

@@ -25,14 +25,14 @@ def cluster_in(zones: str, setting: str | None = "Auto") -> Cluster:
     )
 
 
-def test_zones_have_a_column_each_with_located_and_consumed() -> None:
+def test_every_zone_has_a_column() -> None:
     heading, header, _, line, *_ = lines_of(cluster_in("abc"))
     assert heading == "Demand: a 33%  b 33%  c 33%  (CPU of 3 ready nodes)"
     assert header.split()[:4] == ["SERVICE", "a", "b", "c"]
     assert re.fullmatch(r"shop/cart\s+2>2\s+2>2\s+2>2\s+100%\s+\+0%\s+\+1\s+zones by their CPU", line)
 
 
-def test_zone_names_are_told_by_what_they_do_not_share() -> None:
+def test_zone_names_are_shortened_by_their_common_prefix() -> None:
     cluster = Cluster(
         service=a_service("Auto"),
         nodes=nodes_in({"eu-west-1a": 4, "eu-west-1b": 4}),
@@ -43,19 +43,19 @@ def test_zone_names_are_told_by_what_they_do_not_share() -> None:
     assert lines[1].split()[1:3] == ["a", "b"]
 
 
-def test_without_ready_nodes_the_table_says_that_nothing_is_known() -> None:
+def test_table_without_ready_nodes_has_no_demand() -> None:
     lines = lines_of(cluster_in("ab").with_(nodes=()))
     assert lines[0] == "No ready Node in a zone: nothing is known about where traffic starts."
 
 
-def test_the_reason_is_in_few_words_and_whole_when_wide() -> None:
+def test_wide_table_has_the_whole_reason() -> None:
     cluster = cluster_in("abc")
     few = cluster.with_(pods=cluster.pods[:2])
     assert any(line.endswith("all zones: 2 for 3 zones") for line in lines_of(few))
     assert any("2 endpoints for 3 zones: fewer than one each" in line for line in lines_of(few, width=200, wide=True))
 
 
-def test_an_endpoint_without_a_zone_leaves_same_node_without_zones() -> None:
+def test_endpoint_without_zone_limits_same_node() -> None:
     cluster = cluster_in("ab").with_(service=a_service(distribution="PreferSameNode"))
     assert any(line.endswith("its own node, else zone") for line in lines_of(cluster))
     lost = cluster.with_(
@@ -67,7 +67,7 @@ def test_an_endpoint_without_a_zone_leaves_same_node_without_zones() -> None:
     )
 
 
-def test_dropped_traffic_is_told() -> None:
+def test_dropped_traffic_is_shown() -> None:
     service = a_service()
     local = replace(service, spec=replace(service.spec, internal_traffic_policy="Local"))
     cluster = cluster_in("ab").with_(service=local, pods=pods_in({"a": 2}))
@@ -80,13 +80,13 @@ def test_a_long_service_name_stays_within_the_width() -> None:
     assert max(map(len, lines_of(cluster_in("abc").with_(service=long)))) <= 100
 
 
-def test_nothing_of_a_service_that_drops_traffic_is_as_it_should_be() -> None:
+def test_dropped_traffic_is_never_green() -> None:
     cluster = cluster_in("ab", None).with_(service=a_service(internal="Local"), pods=pods_in({"a": 2}))
     (line,) = (line for line in lines_of(cluster) if "shop/cart" in line)
     assert line.split()[1:5] == ["2>2", "0>0", "50%", "drops"]
 
 
-def test_a_service_without_endpoints_serves_nobody_whatever_floats_add_up_to() -> None:
+def test_service_without_endpoints_serves_nothing() -> None:
     """Ten zones with a tenth of the traffic each: ten times 0.1 is not 1."""
     cluster = cluster_in("abcdefghij", None).with_(pods=())
     (line,) = (line for line in lines_of(cluster) if "shop/cart" in line)
@@ -94,20 +94,20 @@ def test_a_service_without_endpoints_serves_nobody_whatever_floats_add_up_to() -
     assert line.endswith("nowhere: no endpoint")
 
 
-def test_a_target_that_no_pod_has_is_told() -> None:
+def test_missing_target_port_is_shown() -> None:
     service = a_service("Auto", ports=[ServicePort(name="http", port=80, target_port="web")])
     (line,) = (line for line in lines_of(cluster_in("abc").with_(service=service)) if "shop/cart" in line)
     assert line.endswith("nowhere: no container port is called 'web'")
 
 
-def test_a_port_that_nobody_serves_is_told_beside_the_others() -> None:
+def test_unserved_port_is_shown() -> None:
     ports = [ServicePort(name="http", port=80, target_port=8080), ServicePort(name="grpc", port=81, target_port="grpc")]
     lines = lines_of(cluster_in("abc", None).with_(service=a_service(ports=ports)), width=160)
     (line,) = (line for line in lines if "shop/cart" in line)
     assert line.endswith("all zones: nothing asked for; grpc: no container port is called 'grpc'")
 
 
-def test_clients_of_a_headless_service_choose_whatever_it_asks_for() -> None:
+def test_headless_service_shows_that_clients_choose() -> None:
     for service in (a_service(cluster_ip="None"), a_service("Auto", cluster_ip="None")):
         (line,) = (line for line in lines_of(cluster_in("abc").with_(service=service)) if "shop/cart" in line)
         assert line.endswith("clients choose: headless")

@@ -25,7 +25,7 @@ def planned() -> tuple[Demand, tuple[ServicePlan, ...]]:
     snapshot = Snapshot.of(read_objects("the sample", cluster().read_bytes(), skipped=Counter()))
     demand = compute_demand(snapshot.nodes)
     cluster_state = ClusterState(demand=demand, node_zones=snapshot.node_zones, configuration=Configuration())
-    services = sorted(snapshot.services, key=lambda each: (each.metadata.namespace, each.metadata.name))
+    services = sorted(snapshot.services, key=lambda service: (service.metadata.namespace, service.metadata.name))
     plans = (
         plan_service(each, pods=snapshot.pods_of(each), slices=snapshot.slices_of(each), cluster_state=cluster_state)
         for each in services
@@ -64,7 +64,7 @@ def names(lines: list[str]) -> list[str]:
     return [match[0] for line in lines if (match := re.match(r"[a-z-]+/\S+", plain(line)))]
 
 
-def test_everything_is_shown_with_its_meaning_where_it_fits() -> None:
+def test_screen_shows_table_and_legend_if_they_fit() -> None:
     lines = shown(height=40)
     assert plain(lines[0]) == "the status"
     assert plain(lines[1]).startswith("Demand: ")
@@ -72,7 +72,7 @@ def test_everything_is_shown_with_its_meaning_where_it_fits() -> None:
     assert "More: " in lines[-1]
 
 
-def test_how_many_are_not_shown_is_told() -> None:
+def test_screen_counts_hidden_services() -> None:
     lines = shown(height=12)
     # payments/api has a line for each address family.
     assert names(lines)[:4] == ["kube-system/kube-dns", "kube-system/log-agent", "payments/api", "payments/api"]
@@ -80,7 +80,7 @@ def test_how_many_are_not_shown_is_told() -> None:
     assert plain(lines[-1]) == "and 10 more Services"
 
 
-def test_where_not_all_fit_the_last_changed_come_first() -> None:
+def test_latest_changes_come_first_if_not_all_fit() -> None:
     latest = (("shop", "search"), ("shop", "cart"), ("shop", "gone"))
     assert names(shown(height=10, latest=latest))[:3] == ["shop/search", "shop/cart", "kube-system/kube-dns"]
     assert names(shown(height=40, latest=latest)) == names(shown(height=40)), "where all fit, none moves"
@@ -88,7 +88,7 @@ def test_where_not_all_fit_the_last_changed_come_first() -> None:
 
 @pytest.mark.parametrize("wide", [False, True], ids=["table", "wide"])
 @pytest.mark.parametrize("width", [40, 80, 130, 250])
-def test_it_never_has_more_lines_than_there_are(width: int, wide: bool) -> None:
+def test_watch_screen_fits_the_terminal(width: int, wide: bool) -> None:
     for height in (*range(1, 30), 45, 70):
         lines = shown(height=height, width=width, wide=wide, status="a long status " * 20)
         assert 1 <= len(lines) <= height
@@ -99,7 +99,7 @@ def test_it_never_has_more_lines_than_there_are(width: int, wide: bool) -> None:
 
 @pytest.mark.parametrize("color", [False, True], ids=["plain", "colour"])
 @pytest.mark.parametrize("wide", [False, True], ids=["table", "wide"])
-def test_marked_services_stand_out_with_all_their_rows(wide: bool, color: bool) -> None:
+def test_marked_services_are_highlighted(wide: bool, color: bool) -> None:
     marked = (("payments", "api"), ("shop", "mail"), ("shop", "other"))
     lines = shown(height=60, width=200, wide=wide, color=color, marked=marked)
     assert names([line for line in lines if REVERSE.search(line)]) == ["payments/api", "payments/api", "shop/mail"]

@@ -29,12 +29,12 @@ def shown(page: str) -> list[list[str]]:
     return [["".join(cell.itertext()) for cell in row] for row in table.iter("tr")]
 
 
-def test_a_row_of_a_page_has_what_a_line_of_the_terminal_has() -> None:
+def test_page_and_terminal_show_the_same_cells() -> None:
     row = (Text("shop/cart"), Text("local", "green"), Text("97.1"), Text("why").append(" so", "red"))
     assert shown(parts(row).as_page("Plan", made_by="zoneward plan"))[1:] == [["shop/cart", "local", "97.1", "why so"]]
 
 
-def test_rows_without_a_name_stand_below_the_one_that_has_it() -> None:
+def test_rows_without_a_name_belong_to_the_group_above() -> None:
     rows = (
         (Text("shop/cart"), Text("local"), Text("97.1"), Text()),
         (Text(), Text("PreferSameZone"), Text("98.0"), Text("best")),
@@ -51,13 +51,13 @@ def test_rows_without_a_name_stand_below_the_one_that_has_it() -> None:
     ]
 
 
-def test_without_rows_there_is_a_head_and_what_stands_around_it() -> None:
+def test_empty_table_has_header_and_notes() -> None:
     page = parts().as_page("Plan", made_by="zoneward plan")
     assert shown(page) == [["SERVICE", "APPROACH", "SCORE", ""]]
     assert "first" in page
 
 
-def test_text_of_others_is_never_html() -> None:
+def test_foreign_text_is_escaped() -> None:
     row = (Text(NASTY), Text(NASTY, "green"), Text(NASTY), Text(NASTY).append(NASTY, "red"))
     for is_grouped in (True, False):
         page = parts(row, is_grouped=is_grouped).as_page(NASTY, made_by="zoneward plan")
@@ -73,7 +73,7 @@ def test_the_innermost_style_wins_and_default_is_none() -> None:
 
 
 @pytest.mark.parametrize("is_grouped", [True, False])
-def test_many_rows_are_in_several_tables_and_no_group_is_divided(is_grouped: bool) -> None:
+def test_long_tables_are_split_between_groups(is_grouped: bool) -> None:
     rows = [
         (Text(f"svc-{number}" if number % 7 == 0 or not is_grouped else ""), Text(f"a{number}"), Text("1.0"), Text())
         for number in range(1000)
@@ -91,5 +91,5 @@ def test_many_rows_are_in_several_tables_and_no_group_is_divided(is_grouped: boo
             assert names[0].startswith("svc-")
             assert [int(name[1:]) // 7 for name in names[1:]] == [int(names[0][4:]) // 7] * (len(names) - 1)
     regions = [each.get("aria-label") for each in ElementTree.fromstring(page.partition("\n")[2]).iter("div")]
-    named = [each for each in regions if each]
+    named = [region for region in regions if region]
     assert len(named) == len(set(named)) == len(tables)

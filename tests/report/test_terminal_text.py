@@ -13,7 +13,7 @@ import zoneward
 from zoneward.report.terminal_text import StyledText, Text, align_columns, join_lines, join_wrapped, render_text
 
 
-def test_nobody_else_makes_text_for_a_terminal() -> None:
+def test_only_one_module_builds_terminal_text() -> None:
     source = Path(zoneward.__file__).parent
     found = {
         str(file.relative_to(source))
@@ -23,7 +23,7 @@ def test_nobody_else_makes_text_for_a_terminal() -> None:
     assert found == {"report/terminal_text.py"}
 
 
-def test_nobody_prints_a_line_but_through_the_one_function() -> None:
+def test_lines_are_printed_by_one_function() -> None:
     """What is echoed elsewhere was rendered already, is a document, or is help."""
     source = Path(zoneward.__file__).parent
     echoed = {
@@ -36,7 +36,7 @@ def test_nobody_prints_a_line_but_through_the_one_function() -> None:
     assert echoed <= {"cli/output.py", "cli/version.py"}
 
 
-def test_lines_are_those_that_are_given_and_no_more() -> None:
+def test_text_has_exactly_the_given_lines() -> None:
     text = join_lines(["a\nb", Text("c\x1b[31md")], "dim")
     assert text.plain == "a?b\nc?[31md"
     assert join_wrapped(["a\r", "b"]).plain == "a?\nb"
@@ -101,7 +101,7 @@ def table(width: int, rows: tuple[tuple[str, ...], ...] = ROWS, columns: tuple[s
 
 
 @pytest.mark.parametrize(("width", "expected"), [(100, AT_100), (80, AT_80), (60, AT_60)])
-def test_a_reason_that_finds_no_room_continues_below(width: int, expected: str) -> None:
+def test_long_reason_continues_below(width: int, expected: str) -> None:
     assert table(width) == expected
 
 
@@ -109,7 +109,7 @@ WORDS = st.lists(st.text("abcxyz", min_size=1, max_size=9), max_size=14).map(" "
 
 
 @given(st.lists(st.tuples(st.just("shop/cart"), st.just("local"), WORDS, WORDS), min_size=1), st.integers(30, 120))
-def test_no_word_of_a_reason_is_ever_lost_nor_a_line_too_long(rows: list[tuple[str, ...]], width: int) -> None:
+def test_reasons_are_complete_and_lines_fit(rows: list[tuple[str, ...]], width: int) -> None:
     rows = [(name, approach, number[:5].strip(), reason) for name, approach, number, reason in rows]
     text = table(width, tuple(rows), ("SERVICE", "APPROACH", "WORST", "TRAFFIC SENT TO"))
     assert max(map(len, text.splitlines())) <= width
@@ -129,7 +129,7 @@ def test_a_table_knows_the_lines_of_its_rows() -> None:
 
 
 @given(st.lists(st.tuples(WORDS, WORDS, WORDS, WORDS), min_size=1), st.integers(20, 100), st.booleans())
-def test_without_colour_a_table_has_the_same_lines(rows: list[tuple[str, ...]], width: int, cut: bool) -> None:
+def test_plain_table_has_the_same_lines(rows: list[tuple[str, ...]], width: int, cut: bool) -> None:
     """Large ones are then written without rich's console."""
     cells = [[Text(cell, "bold") for cell in row] for row in rows]
     heads = ("SERVICE", "APPROACH", "WORST", "TRAFFIC SENT TO")

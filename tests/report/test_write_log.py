@@ -30,7 +30,7 @@ class Cluster:
     """One Service of the sample, and the slices that its last plan came to."""
 
     def __init__(self, name: str) -> None:
-        (self.service,) = (each for each in snapshot().services if each.metadata.name == name)
+        (self.service,) = (service for service in snapshot().services if service.metadata.name == name)
         self.pods: Sequence[Pod] = snapshot().pods_of(self.service)
         self.nodes: Sequence[Node] = snapshot().nodes
         self.slices: tuple[EndpointSlice, ...] = ()
@@ -74,7 +74,7 @@ def gone(_pod: Pod) -> None:
     return None
 
 
-def test_the_first_plan_of_a_service_is_told_as_a_new_one() -> None:
+def test_first_plan_is_a_new_service() -> None:
     now = Cluster("recommendations").plan()
     assert describe_write(None, now) == (
         "1 slice created: a new Service, 25 pods ready; hints on (TopologyAwareRoutingEnabled)"
@@ -84,14 +84,14 @@ def test_the_first_plan_of_a_service_is_told_as_a_new_one() -> None:
 @pytest.mark.parametrize(
     ("change", "cause"), [(not_ready, "2 pods not ready"), (ending, "2 pods ending"), (gone, "2 pods gone")]
 )
-def test_a_change_of_pods_is_the_cause_of_a_write(change: Change, cause: str) -> None:
+def test_changed_pods_are_the_cause_of_a_write(change: Change, cause: str) -> None:
     cluster = Cluster("inventory")
     before = cluster.plan()
     cluster.change(2, change)
     assert describe_write(before, cluster.plan()).startswith(f"1 slice updated: {cause}")
 
 
-def test_pods_that_come_are_starting_until_they_are_ready() -> None:
+def test_new_pods_are_starting_until_ready() -> None:
     cluster = Cluster("inventory")
     every = cluster.pods
     cluster.change(3, gone)
@@ -103,7 +103,7 @@ def test_pods_that_come_are_starting_until_they_are_ready() -> None:
     assert describe_write(then, cluster.plan()).startswith("1 slice updated: 3 pods ready")
 
 
-def test_a_zone_without_ready_nodes_is_a_cause_where_it_changes_the_decision() -> None:
+def test_zone_without_ready_nodes_is_a_cause_if_it_matters() -> None:
     cluster = Cluster("recommendations")
     before = cluster.plan()
     cluster.lose("eu-central-1b")
@@ -112,7 +112,7 @@ def test_a_zone_without_ready_nodes_is_a_cause_where_it_changes_the_decision() -
     assert "serve other zones" in line
 
 
-def test_a_zone_without_ready_nodes_is_no_cause_of_a_write_that_it_did_not_lead_to() -> None:
+def test_zone_without_ready_nodes_is_no_cause_if_it_does_not_matter() -> None:
     cluster = Cluster("cart")
     before = cluster.plan()
     cluster.lose("eu-central-1b")
@@ -122,7 +122,7 @@ def test_a_zone_without_ready_nodes_is_no_cause_of_a_write_that_it_did_not_lead_
     assert "node" not in line
 
 
-def test_traffic_that_becomes_another_without_a_write_is_told_as_that() -> None:
+def test_changed_traffic_without_a_write_is_shown() -> None:
     cluster = Cluster("inventory")
     before = cluster.plan()
     cluster.lose("eu-central-1b")

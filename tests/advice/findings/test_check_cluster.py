@@ -134,7 +134,7 @@ def another() -> EndpointSlice:
 
 def twice(service: Service) -> list[EndpointSlice]:
     slices = built_in(service, NODES, PODS)
-    return [*slices, *(managed_by(names.MANAGER, each, name="ours") for each in slices)]
+    return [*slices, *(managed_by(names.MANAGER, slice_, name="ours") for slice_ in slices)]
 
 
 def ours(service: Service) -> list[EndpointSlice]:
@@ -142,7 +142,7 @@ def ours(service: Service) -> list[EndpointSlice]:
 
 
 def found(view: ClusterView, code: str) -> list[Finding]:
-    return [each for each in check_cluster(view).findings if each.code == code]
+    return [finding for finding in check_cluster(view).findings if finding.code == code]
 
 
 def only(view: ClusterView, code: str) -> Finding:
@@ -150,12 +150,12 @@ def only(view: ClusterView, code: str) -> Finding:
     return finding
 
 
-def test_every_code_has_a_cluster_that_provokes_it() -> None:
+def test_every_code_has_a_test_cluster() -> None:
     assert CASES.keys() == CODES.keys()
 
 
 @pytest.mark.parametrize("code", CODES)
-def test_a_code_is_found_where_its_trouble_is(code: str) -> None:
+def test_each_test_cluster_has_its_finding(code: str) -> None:
     finding = found(CASES[code](), code)[0]
     assert finding.severity == CODES[code].severity
     assert finding.message
@@ -181,18 +181,18 @@ def test_the_page_has_a_section_for_each_code_with_its_title_and_severity() -> N
 # --- one by one -------------------------------------------------------------------------------------------------------
 
 
-def test_a_node_that_does_not_count_for_demand_needs_no_zone() -> None:
+def test_control_plane_node_needs_no_zone() -> None:
     bare = (a_node("control", None, labels={CONTROL_PLANE: ""}), a_node("gone", None, ready=False))
     assert not found(a_view(nodes=(*NODES, *bare)), "ZW101")
 
 
-def test_zones_are_skewed_from_the_threshold_that_hints_start_below() -> None:
+def test_zones_are_skewed_at_the_start_threshold() -> None:
     assert not found(a_view(nodes=nodes_in({"a": 119, "b": 90, "c": 91})), "ZW103")
     assert found(a_view(nodes=nodes_in({"a": 120, "b": 90, "c": 90})), "ZW103")
 
 
 @pytest.mark.parametrize("source", ["cpu", "even"])
-def test_a_node_without_cpu_is_named_whatever_demand_zoneward_decides_by(source: DemandSource) -> None:
+def test_node_without_cpu_is_found_with_any_demand(source: DemandSource) -> None:
     nodes = (*NODES[:2], a_node("node-c", "c", cpu=None))
     message = only(
         a_view(nodes=nodes, configuration=Configuration(demand=DemandSettings(source=source))), "ZW104"
@@ -201,7 +201,7 @@ def test_a_node_without_cpu_is_named_whatever_demand_zoneward_decides_by(source:
     assert message.endswith("the built-in controller gives no hints")
 
 
-def test_a_proxy_finding_of_a_service_names_what_is_ignored_on_how_many_nodes() -> None:
+def test_proxy_finding_names_what_is_ignored_and_the_nodes() -> None:
     view = a_view(a_service(distribution=names.PREFER_SAME_NODE), proxies={"node-a": "kube-proxy-1.33"})
     assert "kube-proxy 1.33 on 1 node ignores hints for nodes" in only(view, "ZW202").message
     groups = only(a_view(a_service(subsetting="Auto"), pods=pods_in(dict.fromkeys(ZONES, 6))), "ZW202")
@@ -210,7 +210,7 @@ def test_a_proxy_finding_of_a_service_names_what_is_ignored_on_how_many_nodes() 
 
 
 @pytest.mark.parametrize("pods", [3, 6])
-def test_of_subsetting_and_hints_the_one_that_works_is_kept(pods: int) -> None:
+def test_fix_keeps_the_setting_that_works(pods: int) -> None:
     both, spread = a_service("Auto", subsetting="Auto"), pods_in(dict.fromkeys(ZONES, pods))
     view = a_view(both, pods=spread)
     assert not found(view, "ZW202")
@@ -221,7 +221,7 @@ def test_of_subsetting_and_hints_the_one_that_works_is_kept(pods: int) -> None:
     assert not found(a_view(both, pods=spread, proxies="zoneward"), "ZW305"), "they complete each other"
 
 
-def test_cilium_that_knows_only_the_older_name_is_asked_by_that() -> None:
+def test_old_cilium_gets_the_old_name() -> None:
     (two,) = found(a_view(SAME_ZONE, proxies="cilium-1.18-service-topology"), "ZW202")
     assert two.fix == "Write PreferClose: it means the same, and these proxies honor it."
     close = a_service(distribution=names.PREFER_CLOSE)
@@ -229,7 +229,7 @@ def test_cilium_that_knows_only_the_older_name_is_asked_by_that() -> None:
     assert not found(a_view(close, proxies="cilium-1.18-service-topology"), "ZW303")
 
 
-def test_cilium_is_told_its_setting() -> None:
+def test_fix_for_cilium_names_its_setting() -> None:
     assert "enable-service-topology" in found(a_view(proxies="cilium-1.18"), "ZW201")[0].fix
     assert "enable-service-topology" not in found(a_view(proxies="kube-router"), "ZW201")[0].fix
 
@@ -246,11 +246,11 @@ def test_cilium_is_told_its_setting() -> None:
     ],
     ids=str,
 )
-def test_a_misspelt_value_is_fixed_to_the_one_that_was_meant(service: Service, meant: str) -> None:
+def test_fix_corrects_a_misspelt_value(service: Service, meant: str) -> None:
     assert meant in only(a_view(service), "ZW301").fix
 
 
-def test_each_setting_is_judged_even_where_another_one_wins() -> None:
+def test_settings_without_effect_are_checked_too() -> None:
     view = a_view(a_service("Auto", subsetting="Auto", distribution="nonsense", threshold="a lot"))
     assert [each.message.partition(":")[0] for each in found(view, "ZW302")] == [
         "spec.trafficDistribution",
@@ -258,12 +258,12 @@ def test_each_setting_is_judged_even_where_another_one_wins() -> None:
     ]
 
 
-def test_the_old_annotation_is_deprecated_once_all_proxies_know_the_new_one() -> None:
+def test_old_annotation_is_deprecated_if_all_proxies_read_the_new_one() -> None:
     assert found(a_view(a_service(old="Auto"), proxies="kube-proxy-1.27"), "ZW303")
     assert not found(a_view(a_service(old="Auto"), proxies={"node-a": "kube-proxy-1.26"}), "ZW303")
 
 
-def test_prefer_close_is_deprecated_once_all_proxies_know_its_new_name() -> None:
+def test_prefer_close_is_deprecated_if_all_proxies_know_the_new_name() -> None:
     service = a_service(distribution=names.PREFER_CLOSE)
     assert found(a_view(service), "ZW303")
     assert not found(a_view(service, proxies={"node-a": "kube-proxy-1.33"}), "ZW303")
@@ -271,7 +271,7 @@ def test_prefer_close_is_deprecated_once_all_proxies_know_its_new_name() -> None
     assert not found(a_view(service, nodes=old), "ZW303"), "its API server refuses the new name"
 
 
-def test_a_fix_names_no_value_that_the_api_server_refuses() -> None:
+def test_fixes_use_values_that_the_api_server_accepts() -> None:
     old = tuple(a_node(f"node-{zone}", zone, kubelet="v1.33.4") for zone in ZONES)
     (zoneward_only,) = found(a_view(a_service("PreferZone"), nodes=old), "ZW306")
     assert zoneward_only.fix.endswith("a setting of Kubernetes: PreferClose.")
@@ -279,7 +279,7 @@ def test_a_fix_names_no_value_that_the_api_server_refuses() -> None:
     assert unknown.fix.startswith("Use one of PreferClose; or")
 
 
-def test_the_fix_of_two_settings_keeps_the_one_that_wins() -> None:
+def test_fix_for_two_settings_keeps_the_winning_one() -> None:
     (one,) = found(a_view(a_service("Auto", distribution=names.PREFER_SAME_ZONE)), "ZW305")
     assert "wins" in one.message
     command = """kubectl -n shop patch -p '{"spec":{"trafficDistribution":null}}' -- service cart"""
@@ -288,29 +288,29 @@ def test_the_fix_of_two_settings_keeps_the_one_that_wins() -> None:
     assert other.fix.startswith("To keep spec.trafficDistribution and remove the rest: kubectl -n shop annotate")
 
 
-def test_a_setting_that_is_switched_off_is_no_second_setting() -> None:
+def test_disabled_setting_is_no_second_setting() -> None:
     assert not found(a_view(a_service("Disabled", distribution=names.PREFER_SAME_ZONE)), "ZW305")
 
 
-def test_zonewards_own_settings_are_fine_where_it_writes_the_slices() -> None:
+def test_own_settings_are_fine_if_zoneward_writes_the_slices() -> None:
     service = a_service("PreferZone")
     slices = [managed_by(names.MANAGER, each) for each in built_in(SAME_ZONE, NODES, PODS)]
     assert not found(a_view(service, slices=slices), "ZW306")
 
 
-def test_a_plan_that_would_overload_is_left_to_the_finding_about_hints_in_force() -> None:
+def test_overload_in_force_hides_planned_overload() -> None:
     assert not found(a_view(pods=LOPSIDED), "ZW402")
     slices = [without_hints(each) for each in built_in(SAME_ZONE, NODES, LOPSIDED)]
     assert found(a_view(pods=LOPSIDED, slices=slices), "ZW402")
 
 
-def test_what_if_asks_in_place_of_the_service() -> None:
+def test_what_if_replaces_the_setting() -> None:
     plain = a_service()
     view = a_view(plain, asking=SAME_ZONE, pods=LOPSIDED)
-    assert [each.code for each in check_cluster(view).findings] == ["ZW402"]
+    assert [finding.code for finding in check_cluster(view).findings] == ["ZW402"]
 
 
-def test_a_workload_of_services_that_ask_for_nothing_is_an_info() -> None:
+def test_workload_of_services_without_setting_is_an_info() -> None:
     view = a_view(a_service(), workloads=(a_deployment(topology_spread_constraints=None),))
     assert only(view, "ZW501").severity == "info"
 
@@ -332,7 +332,7 @@ def test_a_workload_of_services_that_ask_for_nothing_is_an_info() -> None:
     ],
     ids=["one replica", "the default of one", "no Service", "anti-affinity"],
 )  # fmt: skip
-def test_not_every_workload_needs_a_spread_constraint(workload: object) -> None:
+def test_small_or_spread_workloads_need_no_constraint(workload: object) -> None:
     assert not found(a_view(workloads=(workload,)), "ZW501")
 
 
@@ -345,7 +345,7 @@ def test_not_every_workload_needs_a_spread_constraint(workload: object) -> None:
     ],
     ids=["nodes", "zone", "node"],
 )
-def test_required_affinity_is_found_in_each_form(affinity: TemplateAffinity, message: str) -> None:
+def test_each_form_of_required_affinity_is_found(affinity: TemplateAffinity, message: str) -> None:
     assert message in only(a_view(workloads=(a_deployment(affinity=affinity),)), "ZW502").message
 
 
@@ -367,16 +367,16 @@ def requirement(operator: str, *values: str) -> NodeSelector:
         (requirement("Gt", "9" * 5000), "the zones a, b, c"),
         (NodeSelector(), "the zones a, b, c"),
     ],
-    ids=lambda each: each if isinstance(each, str) else "",
+    ids=lambda name: name if isinstance(name, str) else "",
 )
-def test_node_affinity_is_read_as_the_scheduler_reads_it(required: NodeSelector, closed: str) -> None:
+def test_node_affinity_means_what_the_scheduler_reads(required: NodeSelector, closed: str) -> None:
     nodes = (a_node(labels={"size": "2"}), a_node("node-b", "b", labels={"size": "3"}), a_node("node-c", "c"))
     affinity = TemplateAffinity(node_affinity=NodeAffinity(required=required))
     view = a_view(nodes=nodes, workloads=(a_deployment(affinity=affinity),))
     assert only(view, "ZW502").message.endswith(f"matches no node in {closed}")
 
 
-def test_volumes_of_a_stateful_set_must_reach_all_zones_together() -> None:
+def test_volumes_of_a_stateful_set_must_cover_all_zones() -> None:
     claims = (ClaimTemplate(metadata=ClaimTemplateMeta(name="data")),)
     bound = tuple(a_claim(f"data-{SERVICE}-{number}") for number in range(3))
     view = a_view(workloads=(a_stateful_set(claims=claims),), claims=bound, volumes=(VOLUME_A,))
@@ -384,15 +384,15 @@ def test_volumes_of_a_stateful_set_must_reach_all_zones_together() -> None:
     assert not found(a_view(workloads=(a_stateful_set(claims=claims),), claims=bound[:2], volumes=(VOLUME_A,)), "ZW503")
 
 
-def test_an_autoscaler_of_something_else_is_no_concern() -> None:
+def test_autoscalers_of_other_workloads_are_ignored() -> None:
     assert not found(a_view(pods=LOPSIDED, autoscalers=(an_autoscaler("ReplicaSet"), an_autoscaler(name="x"))), "ZW504")
 
 
-def test_slices_with_other_endpoints_of_another_manager_are_no_second_writer() -> None:
+def test_other_endpoints_of_another_manager_are_no_second_writer() -> None:
     assert not found(CASES["ZW601"](), "ZW602")
 
 
-def test_the_difference_between_slices_and_pods_is_told_in_full() -> None:
+def test_finding_lists_all_differences_between_slices_and_pods() -> None:
     (slice_,) = built_in(SAME_ZONE, NODES, PODS)
     endpoints = slice_.endpoints or ()
     changed = (replace(endpoints[0], zone="c"), *endpoints[2:], an_endpoint("10.7.7.7", "a", pod="gone"))
@@ -403,7 +403,7 @@ def test_the_difference_between_slices_and_pods_is_told_in_full() -> None:
     )
 
 
-def test_hints_are_missed_only_where_the_controller_of_the_slices_would_give_them() -> None:
+def test_missing_hints_are_found_only_if_the_controller_would_set_them() -> None:
     pods = pods_in({"a": 2, "b": 1, "c": 1})
     service = a_service(threshold="80%", mode="Auto")
     assert not found(a_view(service, pods=pods, slices=built_in(service, NODES, pods)), "ZW606")
@@ -412,23 +412,23 @@ def test_hints_are_missed_only_where_the_controller_of_the_slices_would_give_the
 # --- all together -----------------------------------------------------------------------------------------------------
 
 
-def test_findings_come_the_worst_first_then_by_code_and_object() -> None:
+def test_findings_are_sorted_by_severity_code_and_object() -> None:
     view = a_view(
         a_service("auot", old=None), nodes=(*NODES, a_node("z", None), a_node("y", None)), proxies="kube-router"
     )
     findings = check_cluster(view).findings
-    keys = [(each.severity, each.code, each.object.name) for each in findings]
+    keys = [(finding.severity, finding.code, finding.object.name) for finding in findings]
     assert keys[:3] == [("error", "ZW101", "y"), ("error", "ZW101", "z"), ("error", "ZW201", "node-a")]
     assert sorted(keys) == keys
 
 
 @pytest.mark.parametrize("key", [None, f"{NAMESPACE}/{SERVICE}"], ids=["code", "service"])
-def test_an_ignored_finding_is_left_out_and_counted(key: str | None) -> None:
+def test_ignored_findings_are_counted(key: str | None) -> None:
     checked = check_cluster(CASES["ZW501"](), ignored=[Ignored("ZW501", key)])
     assert (checked.findings, checked.ignored) == ((), 1)
 
 
-def test_a_finding_about_several_services_stays_until_all_are_ignored() -> None:
+def test_finding_stays_until_all_its_services_are_ignored() -> None:
     view = CASES["ZW501"]()
     (service,) = view.services
     meta = replace(service.service.metadata, name="second")
@@ -437,17 +437,17 @@ def test_a_finding_about_several_services_stays_until_all_are_ignored() -> None:
     )
     both = ClusterView(view.nodes, view.cluster_state, (service, *second.services), view.node_proxies, view.workloads)
     first = Ignored("ZW501", f"{NAMESPACE}/{SERVICE}")
-    (finding,) = [each for each in check_cluster(both, ignored=[first]).findings if each.code == "ZW501"]
+    (finding,) = [finding for finding in check_cluster(both, ignored=[first]).findings if finding.code == "ZW501"]
     assert finding.services == (f"{NAMESPACE}/second",)
     assert not [
-        each
-        for each in check_cluster(both, ignored=[first, Ignored("ZW501", f"{NAMESPACE}/second")]).findings
-        if each.code == "ZW501"
+        finding
+        for finding in check_cluster(both, ignored=[first, Ignored("ZW501", f"{NAMESPACE}/second")]).findings
+        if finding.code == "ZW501"
     ]
 
 
 @pytest.mark.parametrize("need", sorted({need for code in CODES.values() for need in code.needs}))
-def test_what_is_lacking_is_told_and_costs_exactly_the_codes_that_need_it(need: str) -> None:
+def test_missing_objects_disable_exactly_the_codes_that_need_them(need: str) -> None:
     lacking = {need: "no permission"}
     checked = check_cluster(a_view(lacking=lacking))  # type: ignore[arg-type]
     (not_checked,) = checked.not_checked
@@ -461,7 +461,7 @@ def test_what_is_lacking_is_told_and_costs_exactly_the_codes_that_need_it(need: 
             assert not found(view, code), code
 
 
-def test_a_threshold_of_the_configuration_moves_the_findings_with_it() -> None:
+def test_findings_follow_the_configured_thresholds() -> None:
     hints = Configuration().hints
     loose = Configuration(
         hints=type(hints)(start_threshold=hints.start_threshold * 20, keep_threshold=hints.keep_threshold * 20)
@@ -472,7 +472,7 @@ def test_a_threshold_of_the_configuration_moves_the_findings_with_it() -> None:
 # --- nobody updates ---------------------------------------------------------------------------------------------------
 
 
-def test_services_of_zoneward_are_orphaned_without_a_controller() -> None:
+def test_services_of_zoneward_are_orphaned_without_its_controller() -> None:
     adopted = a_service(annotations={SELECTOR_ANNOTATION: '{"app":"cart"}'})
     for service, slices in ((adopted, built_in(SAME_ZONE, NODES, PODS)), (adopted, ())):
         finding = only(a_view(service, slices=slices, is_led=False), "ZW607")
@@ -487,7 +487,7 @@ def test_services_of_zoneward_are_orphaned_without_a_controller() -> None:
     ("mode", "distribution", "advised"),
     [("Auto", None, False), ("zoneward.dev/Balanced", None, False), (None, names.PREFER_SAME_ZONE, True)],
 )
-def test_auto_is_advised_to_nobody_who_asks_for_something_that_keeps_to_the_threshold(
+def test_auto_is_not_advised_if_the_setting_has_a_threshold(
     mode: str | None, distribution: str | None, advised: bool
 ) -> None:
     """The hints in force are those of the same zone, whatever the Service asks for now: the pod in a is too busy."""
@@ -495,13 +495,15 @@ def test_auto_is_advised_to_nobody_who_asks_for_something_that_keeps_to_the_thre
     pods = LOPSIDED if distribution else pods_in({"a": 2, "b": 1, "c": 1})
     slices = built_in(SAME_ZONE, NODES, pods)
     fixes = [
-        each.fix for each in check_cluster(a_view(service, pods=pods, slices=slices)).findings if each.code in OVERLOADS
+        finding.fix
+        for finding in check_cluster(a_view(service, pods=pods, slices=slices)).findings
+        if finding.code in OVERLOADS
     ]
     assert fixes
     assert {"or ask for Auto" in fix for fix in fixes} == {advised}
 
 
-def test_a_service_without_endpoints_is_told_by_what_would_make_some() -> None:
+def test_fix_for_no_endpoints_depends_on_the_selector() -> None:
     for service, why in (
         (a_service(), "no pod matches its selector, and no slice lists an endpoint"),
         (a_service(selects=False), "it has no selector, and no slice lists an endpoint"),
@@ -510,7 +512,7 @@ def test_a_service_without_endpoints_is_told_by_what_would_make_some() -> None:
         assert (finding.code, finding.severity, finding.message) == ("ZW407", "warning", why)
 
 
-def test_without_pods_and_slices_in_the_input_nothing_is_said_of_endpoints() -> None:
+def test_no_endpoint_findings_without_pods_and_slices() -> None:
     view = a_view(pods=(), slices=(), lacking={"endpoints": "there are none"})
     checked = check_cluster(view)
     assert checked.findings == ()
@@ -526,7 +528,7 @@ def test_without_pods_and_slices_in_the_input_nothing_is_said_of_endpoints() -> 
         ("ZW603", None, LOPSIDED),
     ],
 )
-def test_no_fix_adds_or_spreads_the_pods_of_a_database(code: str, setting: Service | None, pods: Sequence[Pod]) -> None:
+def test_no_fix_adds_or_spreads_pods_of_a_database(code: str, setting: Service | None, pods: Sequence[Pod]) -> None:
     """Only the leader takes writes: its operator labels it."""
 
     def role(index: int) -> dict[str, str]:
