@@ -90,9 +90,9 @@ def test_change_reaches_the_number_of_replicas(counts: dict[str, int], replicas:
 
 def test_finished_and_terminating_pods_are_no_replicas() -> None:
     pods = (a_pod("done", phase="Succeeded"), a_pod("leaving", terminating=True), a_pod("here"))
-    found = ServicePods(a_service(), pods, nodes=NODES)
-    assert found.by_zone == {"a": 1}
-    assert [pod.metadata.name for pod in found.changed(found.changes_to(0))] == ["done", "leaving"]
+    replicas = ServicePods(a_service(), pods, nodes=NODES)
+    assert replicas.by_zone == {"a": 1}
+    assert [pod.metadata.name for pod in replicas.changed(replicas.changes_to(0))] == ["done", "leaving"]
 
 
 def test_unready_pods_are_removed_first() -> None:
@@ -112,12 +112,12 @@ def test_added_pod_is_a_ready_copy_with_new_name_and_addresses() -> None:
     )
     first, second = ServicePods(a_service(), pods, nodes=NODES).changed({"b": 2})[2:]
     assert [first.metadata.name, second.metadata.name] == ["cart-added-2", "cart-added-3"]
-    assert [each.ip for each in first.status.pod_ips or ()] == ["240.0.0.2", "2001:db8::1"]
+    assert [address.ip for address in first.status.pod_ips or ()] == ["240.0.0.2", "2001:db8::1"]
     assert (first.spec.node_name, first.spec.hostname) == ("node-b", "cart-added-2")
     service = a_service(ports=(ServicePort(name="http", port=80, target_port="web"),), families=DUAL_STACK)
     plan = _plan(service, (*pods, first, second))
     assert [family.decision.endpoints for family in plan.families] == [2, 2]
-    assert {port.port for each in slices_after(plan) for port in each.ports or ()} == {8123}
+    assert {port.port for slice_ in slices_after(plan) for port in slice_.ports or ()} == {8123}
 
 
 def test_added_pods_are_spread_over_ready_nodes() -> None:
@@ -157,25 +157,25 @@ def test_no_replica_without_a_ready_node() -> None:
 @examples(40)
 @given(_counts, _settings, st.sampled_from(ZONES), st.integers(1, 6), st.sets(st.integers(0, 14)))
 def test_adding_and_removing_pods_is_a_no_op(
-    counts: dict[str, int], mode: str | None, zone: str, number: int, not_ready: set[int]
+    counts: dict[str, int], mode: str | None, zone: str, count: int, not_ready: set[int]
 ) -> None:
     every = pods_in({"a": 1} | {zone: count for zone, count in counts.items() if count})
     pods = tuple(
         a_pod(pod.metadata.name, pod.spec.node_name, ips=(pod.status.pod_ip,), ready=rank not in not_ready)
         for rank, pod in enumerate(every)
     )
-    more = ServicePods(a_service(mode), pods, nodes=NODES).changed({zone: number})
-    assert len(more) == len(pods) + number
+    more = ServicePods(a_service(mode), pods, nodes=NODES).changed({zone: count})
+    assert len(more) == len(pods) + count
     assert more[: len(pods)] == pods
-    assert ServicePods(a_service(mode), more, nodes=NODES).changed({zone: -number}) == pods
+    assert ServicePods(a_service(mode), more, nodes=NODES).changed({zone: -count}) == pods
 
 
 @examples(40)
 @given(_counts, _settings, st.sampled_from(ZONES), st.integers(1, 4))
-def test_added_pods_decide_like_real_ones(counts: dict[str, int], mode: str | None, zone: str, number: int) -> None:
+def test_added_pods_decide_like_real_ones(counts: dict[str, int], mode: str | None, zone: str, count: int) -> None:
     counts = counts | {zone: counts[zone] + 1}
-    changed = ServicePods(a_service(mode), pods_in(counts), nodes=NODES).changed({zone: number})
-    real = pods_in(counts | {zone: counts[zone] + number})
+    changed = ServicePods(a_service(mode), pods_in(counts), nodes=NODES).changed({zone: count})
+    real = pods_in(counts | {zone: counts[zone] + count})
     assert _answers(_plan(a_service(mode), changed)) == _answers(_plan(a_service(mode), real))
 
 
@@ -185,14 +185,14 @@ def test_added_pods_decide_like_real_ones(counts: dict[str, int], mode: str | No
 def test_removing_a_zone_removes_its_nodes_and_pods() -> None:
     nodes = (*NODES, a_node("more-a", "a"), a_node("nowhere", None))
     pods = (*pods_in({"a": 2, "b": 1}), a_pod("x", "more-a"), a_pod("y", "nowhere"), a_pod("z", "unknown"))
-    kept, left = without_nodes(nodes, pods, nodes_in_zone(nodes, "a"))
-    assert [node.metadata.name for node in kept] == ["node-b", "node-c", "nowhere"]
+    nodes_left, left = without_nodes(nodes, pods, nodes_in_zone(nodes, "a"))
+    assert [node.metadata.name for node in nodes_left] == ["node-b", "node-c", "nowhere"]
     assert [pod.metadata.name for pod in left] == ["b-0000", "y", "z"]
 
 
 def test_removing_a_node_removes_its_pods() -> None:
-    kept, left = without_nodes(NODES, pods_in({"a": 1, "b": 1}), ("node-a",))
-    assert [node.metadata.name for node in kept] == ["node-b", "node-c"]
+    nodes_left, left = without_nodes(NODES, pods_in({"a": 1, "b": 1}), ("node-a",))
+    assert [node.metadata.name for node in nodes_left] == ["node-b", "node-c"]
     assert [pod.metadata.name for pod in left] == ["b-0000"]
 
 
@@ -229,7 +229,7 @@ def test_unchanged_slices_stay_the_same_objects() -> None:
         slice_.address_type == "IPv4" for slice_ in slices
     ]
     added = [endpoint for slice_ in changed for endpoint in slice_.endpoints or () if endpoint.zone == "c"]
-    assert [(each.addresses, each.node_name) for each in added] == [(("2001:db8::1",), "node-c")]
+    assert [(endpoint.addresses, endpoint.node_name) for endpoint in added] == [(("2001:db8::1",), "node-c")]
     assert added[0].target_ref is not None
     assert added[0].target_ref.uid == ADDED_UID
 

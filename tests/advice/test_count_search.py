@@ -16,8 +16,8 @@ def search(
 
 
 def test_search_handles_sizes_that_are_not_monotone() -> None:
-    found = search({"a": 5}, lambda pods: sum(pods.values()) in (3, 5))
-    assert [sum(next(found.more(most)).values()) for most in (3, 4, 10)] == [3, 3, 3]
+    changes = search({"a": 5}, lambda pods: sum(pods.values()) in (3, 5))
+    assert [sum(next(changes.more(most)).values()) for most in (3, 4, 10)] == [3, 3, 3]
 
 
 def test_search_tries_every_placement_of_a_size() -> None:
@@ -34,18 +34,18 @@ def test_search_finds_the_smallest_size_by_load(counts: list[int], weights: list
     total = sum(demand.values())
 
     def has_room(extra: int) -> bool:
-        number = sum(pods.values()) + extra
-        return sum(max(pods[zone], number * demand[zone] * 5 // (total * 6) + 1) for zone in pods) <= number
+        count = sum(pods.values()) + extra
+        return sum(max(pods[zone], count * demand[zone] * 5 // (total * 6) + 1) for zone in pods) <= count
 
     def suffices(changes: PodChanges) -> bool:
         after = {zone: count + changes.get(zone, 0) for zone, count in pods.items()}
-        number = sum(after.values())
-        return all(after[zone] * total * 6 > number * demand[zone] * 5 for zone in pods)
+        count = sum(after.values())
+        return all(after[zone] * total * 6 > count * demand[zone] * 5 for zone in pods)
 
-    found = next(search(pods, suffices, demand=demand).more(4_000), None)
-    assert found is not None
-    assert suffices(found)
-    size = sum(found.values())
+    changes = next(search(pods, suffices, demand=demand).more(4_000), None)
+    assert changes is not None
+    assert suffices(changes)
+    size = sum(changes.values())
     assert not any(has_room(extra) for extra in range(1, size))
 
 

@@ -33,17 +33,17 @@ def with_port(name: str, pods: tuple[Pod, ...]) -> tuple[Pod, ...]:
 
 def with_target(*names: str) -> Service:
     return a_service(
-        ports=[ServicePort(name=name, port=80 + place, target_port=name) for place, name in enumerate(names)]
+        ports=[ServicePort(name=name, port=80 + index, target_port=name) for index, name in enumerate(names)]
     )
 
 
 def test_local_policy_drops_traffic_of_nodes_without_pod() -> None:
     """Pods on 3 of 10 nodes of one size."""
-    found = dropped(Cluster(service=a_service(internal="Local"), nodes=NODES, pods=pods_in({"a": 2, "b": 1, "c": 1})))
-    assert found is not None
-    assert found.share == pytest.approx(0.7)
-    assert found.reason == "internalTrafficPolicy is Local, and 7 of 10 nodes have no ready endpoint"
-    assert found.what == "70% of its traffic"
+    loss = dropped(Cluster(service=a_service(internal="Local"), nodes=NODES, pods=pods_in({"a": 2, "b": 1, "c": 1})))
+    assert loss is not None
+    assert loss.share == pytest.approx(0.7)
+    assert loss.reason == "internalTrafficPolicy is Local, and 7 of 10 nodes have no ready endpoint"
+    assert loss.what == "70% of its traffic"
 
 
 def test_local_policy_with_a_pod_on_every_node_drops_nothing() -> None:
@@ -63,28 +63,28 @@ def test_local_policy_with_a_pod_on_every_node_drops_nothing() -> None:
 def test_all_traffic_is_dropped_without_a_ready_endpoint(
     pods: tuple[Pod, ...], reason: str, is_empty: bool, nodes: tuple[Node, ...]
 ) -> None:
-    """Exactly all, whatever sums of floats come to; also where nothing is known about where traffic starts."""
+    """Exactly all, although sums of floats differ; also without any demand."""
     waiting = tuple(replace(pod, status=replace(pod.status, conditions=())) for pod in pods)
     cluster = Cluster(service=a_service("Auto"), nodes=nodes, pods=waiting)
-    found = dropped(cluster)
-    assert found is not None
-    assert (found.share, found.what) == (1.0, "all of its traffic")
-    assert (found.reason, found.is_empty) == (reason, is_empty)
+    loss = dropped(cluster)
+    assert loss is not None
+    assert (loss.share, loss.what) == (1.0, "all of its traffic")
+    assert (loss.reason, loss.is_empty) == (reason, is_empty)
 
 
 def test_reason_is_a_target_port_without_container() -> None:
     pods = pods_in(dict.fromkeys(ZONES, 1))
-    found = dropped(Cluster(service=with_target("web"), nodes=NODES, pods=with_port("http", pods)))
-    assert found is not None
-    assert (found.share, found.reason) == (1.0, "no container port is called 'web'")
+    loss = dropped(Cluster(service=with_target("web"), nodes=NODES, pods=with_port("http", pods)))
+    assert loss is not None
+    assert (loss.share, loss.reason) == (1.0, "no container port is called 'web'")
 
 
 def test_unserved_port_is_named() -> None:
     pods = pods_in(dict.fromkeys(ZONES, 1))
-    found = dropped(Cluster(service=with_target("http", "metrics"), nodes=NODES, pods=with_port("http", pods)))
-    assert found is not None
-    assert (found.share, found.ports) == (0.0, ("metrics",))
-    assert (found.what, found.reason) == ("all traffic to port metrics", "no container port is called 'metrics'")
+    loss = dropped(Cluster(service=with_target("http", "metrics"), nodes=NODES, pods=with_port("http", pods)))
+    assert loss is not None
+    assert (loss.share, loss.ports) == (0.0, ("metrics",))
+    assert (loss.what, loss.reason) == ("all traffic to port metrics", "no container port is called 'metrics'")
 
 
 def test_port_with_one_serving_pod_drops_nothing() -> None:
@@ -109,7 +109,7 @@ def test_nearly_all_is_not_shown_as_all(share: float, text: str) -> None:
     assert format_dropped(share) == text
 
 
-# --- what explain makes of it -----------------------------------------------------------------------------------------
+# --- in explain -------------------------------------------------------------------------------------------------------
 
 
 def test_fix_for_local_is_the_cluster_policy() -> None:

@@ -20,11 +20,11 @@ NOBODY_DECIDES = {Reason.NOT_ASKED_FOR, Reason.BEING_DELETED}
 @given(clusters(most_pods=12))
 def test_deciding_rule_matches_the_decision(cluster: Cluster) -> None:
     for family in cluster.plan().families:
-        decision, place = family.decision, family.decision.deciding
-        if place is None:
+        decision, index = family.decision, family.decision.deciding
+        if index is None:
             assert decision.reason in NOBODY_DECIDES, decision
             continue
-        rule = decision.rules[place]
+        rule = decision.rules[index]
         assert rule.passed == (decision.active and family.void_hints is None), (decision, rule)
 
 

@@ -27,7 +27,7 @@ def test_pods_in_zones_need_a_spread_constraint() -> None:
     cluster = Cluster(
         service=a_service(distribution="PreferSameZone"), nodes=ALIKE, pods=owned(pods_in({"a": 3, "b": 3}))
     )
-    (command,), notes = (found := steps(cluster, "spread")).commands, found.notes
+    (command,), notes = (fix_steps := steps(cluster, "spread")).commands, fix_steps.notes
     *words, patch = (split := shlex.split(command))[:-2]
     about = split[-2:]
     assert words == ["kubectl", "-n", "shop", "patch", "--type=strategic", "-p"]
@@ -55,21 +55,21 @@ def test_pods_in_zones_need_a_spread_constraint() -> None:
 def test_note_says_that_skew_does_not_force_a_placement() -> None:
     demand = nodes_in({"a": 60, "b": 20, "c": 20})
     pods = owned(pods_in({"a": 4, "b": 3, "c": 3}))
-    found = steps(Cluster(service=a_service(distribution="PreferSameZone"), nodes=demand, pods=pods), "move-pods")
+    fix_steps = steps(Cluster(service=a_service(distribution="PreferSameZone"), nodes=demand, pods=pods), "move-pods")
     assert (
-        json.loads(shlex.split(found.commands[0])[-3])["spec"]["template"]["spec"]["topologySpreadConstraints"][0][
+        json.loads(shlex.split(fix_steps.commands[0])[-3])["spec"]["template"]["spec"]["topologySpreadConstraints"][0][
             "maxSkew"
         ]
         == 4
     )
-    assert found.notes[-1].endswith("place 6 in a, 2 in b, 2 in c: maxSkew 4 allows that, and does not force it")
+    assert fix_steps.notes[-1].endswith("place 6 in a, 2 in b, 2 in c: maxSkew 4 allows that, and does not force it")
 
 
 def test_deployment_is_scaled_if_only_the_number_counts() -> None:
     cluster = Cluster(service=a_service("Auto"), nodes=ALIKE, pods=owned(pods_in({"a": 5, "b": 6})))
-    found = steps(cluster, "add-pods", a_deployment(replicas=11))
-    assert found.commands == ("kubectl -n shop scale --replicas=12 -- deployment/cart",)
-    assert found.notes == ("in whichever zones the Pods are: only their number counts",)
+    fix_steps = steps(cluster, "add-pods", a_deployment(replicas=11))
+    assert fix_steps.commands == ("kubectl -n shop scale --replicas=12 -- deployment/cart",)
+    assert fix_steps.notes == ("in whichever zones the Pods are: only their number counts",)
 
 
 def test_pods_to_remove_get_a_deletion_cost() -> None:
@@ -83,23 +83,25 @@ def test_pods_to_remove_get_a_deletion_cost() -> None:
 
 
 def test_note_says_that_the_owner_is_unknown() -> None:
-    found = steps(Cluster(service=a_service("Auto"), nodes=ALIKE, pods=pods_in({"a": 5, "b": 6})), "add-pods")
-    assert found.commands == ("kubectl -n shop scale --replicas=N+1 -- deployment/NAME",)
-    assert found.notes[0].startswith("the input does not say what owns the Pods")
+    fix_steps = steps(Cluster(service=a_service("Auto"), nodes=ALIKE, pods=pods_in({"a": 5, "b": 6})), "add-pods")
+    assert fix_steps.commands == ("kubectl -n shop scale --replicas=N+1 -- deployment/NAME",)
+    assert fix_steps.notes[0].startswith("the input does not say what owns the Pods")
 
 
 def test_zone_label_comes_with_a_warning() -> None:
     nodes = (*ALIKE, a_node("node-lost", zone=None))
-    found = steps(Cluster(service=a_service("Auto"), nodes=nodes, pods=pods_in({"a": 4, "b": 4, "c": 4})), "label-node")
-    assert found.commands == ("kubectl label -- node node-lost topology.kubernetes.io/zone=a",)
-    assert "really is" in found.notes[0] or "only if it is true" in found.notes[0]
+    fix_steps = steps(
+        Cluster(service=a_service("Auto"), nodes=nodes, pods=pods_in({"a": 4, "b": 4, "c": 4})), "label-node"
+    )
+    assert fix_steps.commands == ("kubectl label -- node node-lost topology.kubernetes.io/zone=a",)
+    assert "really is" in fix_steps.notes[0] or "only if it is true" in fix_steps.notes[0]
 
 
 # --- how many replicas a workload has ---------------------------------------------------------------------------------
 
 CANARY = owned(pods_in({"a": 1, "b": 1}), track="canary")
 """Two of the twelve Pods of a Deployment: those that the Service selects."""
-OTHERS = owned(tuple(a_pod(f"other-{number}", "node-a") for number in range(10)))
+OTHERS = owned(tuple(a_pod(f"other-{index}", "node-a") for index in range(10)))
 CANARY_CLUSTER = Cluster(
     service=a_service("Auto", selector={"app": "cart", "track": "canary"}), nodes=ALIKE, pods=CANARY
 )
@@ -112,15 +114,15 @@ def test_workload_with_unselected_pods_is_scaled_by_its_replicas() -> None:
 
 
 def test_command_without_workload_has_the_difference() -> None:
-    found = steps(CANARY_CLUSTER, "add-pods", others=OTHERS)
-    assert found.commands == ("kubectl -n shop scale --replicas=N+1 -- deployment/cart",)
-    unselected, number, _ = found.notes
+    fix_steps = steps(CANARY_CLUSTER, "add-pods", others=OTHERS)
+    assert fix_steps.commands == ("kubectl -n shop scale --replicas=N+1 -- deployment/cart",)
+    unselected, index, _ = fix_steps.notes
     assert unselected.startswith("the Service does not select 10 Pods of deployment/cart: this fix needs")
-    assert number == "N is the number of replicas of deployment/cart now, which the input does not have"
+    assert index == "N is the number of replicas of deployment/cart now, which the input does not have"
     spread = steps(CANARY_CLUSTER, "spread", others=OTHERS)
     patch, scale = spread.commands
     assert "replicas" not in json.loads(shlex.split(patch)[-3])["spec"]
-    assert scale == found.commands[0]
+    assert scale == fix_steps.commands[0]
 
 
 def test_no_fix_adds_pods_that_the_service_would_not_select() -> None:
@@ -141,9 +143,9 @@ def test_replicas_come_from_the_spec() -> None:
 
 def test_changed_cluster_has_no_known_total() -> None:
     cluster = Cluster(service=a_service("Auto"), nodes=ALIKE, pods=owned(pods_in({"a": 5, "b": 6})))
-    found = steps(cluster, "add-pods", a_deployment(replicas=2), is_changed=True)
-    assert found.commands == ("kubectl -n shop scale --replicas=N+1 -- deployment/cart",)
-    assert found.notes[0].endswith("in the cluster that the options describe")
+    fix_steps = steps(cluster, "add-pods", a_deployment(replicas=2), is_changed=True)
+    assert fix_steps.commands == ("kubectl -n shop scale --replicas=N+1 -- deployment/cart",)
+    assert fix_steps.notes[0].endswith("in the cluster that the options describe")
 
 
 def test_fix_sets_bounds_of_the_autoscaler() -> None:
@@ -201,12 +203,14 @@ def test_names_stay_quoted() -> None:
 def test_no_command_for_a_name_like_an_option(change: dict[str, str]) -> None:
     service = a_service()
     service = replace(service, metadata=replace(service.metadata, **change))
-    found = steps(Cluster(service=service, nodes=ALIKE, pods=pods_in({"a": 2, "b": 2, "c": 2})), "setting")
-    assert found.commands == ()
-    assert found.notes[-1].startswith("there is no command")
+    fix_steps = steps(Cluster(service=service, nodes=ALIKE, pods=pods_in({"a": 2, "b": 2, "c": 2})), "setting")
+    assert fix_steps.commands == ()
+    assert fix_steps.notes[-1].startswith("there is no command")
 
 
 def test_no_label_command_for_a_node_named_like_an_option() -> None:
     nodes = (*ALIKE, a_node("--all", zone=None))
-    found = steps(Cluster(service=a_service("Auto"), nodes=nodes, pods=pods_in({"a": 4, "b": 4, "c": 4})), "label-node")
-    assert found.commands == ()
+    fix_steps = steps(
+        Cluster(service=a_service("Auto"), nodes=nodes, pods=pods_in({"a": 4, "b": 4, "c": 4})), "label-node"
+    )
+    assert fix_steps.commands == ()

@@ -18,58 +18,58 @@ SAME_ZONE = a_service(distribution="PreferSameZone")
 
 
 def fixes_of(cluster: Cluster) -> dict[str, Fix]:
-    found = find_fixes(input_of(cluster), "IPv4")
-    assert len({fix.kind for fix in found}) == len(found) or "setting" in {fix.kind for fix in found}
-    return {fix.kind: fix for fix in reversed(found)}
+    fixes = find_fixes(input_of(cluster), "IPv4")
+    assert len({fix.kind for fix in fixes}) == len(fixes) or "setting" in {fix.kind for fix in fixes}
+    return {fix.kind: fix for fix in reversed(fixes)}
 
 
 def test_eleven_endpoints_need_one_more_one_fewer_or_a_threshold() -> None:
     """The zones need 4 + 4 + 4 of 11 below 20 %, 4 + 4 + 4 of 12, and 3 + 3 + 3 of 10 below 22.3 %."""
-    found = fixes_of(Cluster(service=AUTO, nodes=ALIKE, pods=pods_in({"a": 5, "b": 3, "c": 3})))
-    assert found["add-pods"].pods == 1
-    assert found["add-pods"].wherever
-    assert found["remove-pods"].pods < 0
-    assert found["threshold"].threshold == f"{names.HINTS_THRESHOLD_ANNOTATION}: 23%"
-    assert found["threshold"].needs == ("controller",)
+    fixes = fixes_of(Cluster(service=AUTO, nodes=ALIKE, pods=pods_in({"a": 5, "b": 3, "c": 3})))
+    assert fixes["add-pods"].pods == 1
+    assert fixes["add-pods"].wherever
+    assert fixes["remove-pods"].pods < 0
+    assert fixes["threshold"].threshold == f"{names.HINTS_THRESHOLD_ANNOTATION}: 23%"
+    assert fixes["threshold"].needs == ("controller",)
 
 
 def test_fix_that_empties_a_zone_comes_last() -> None:
     """It takes no Pods, and would come first."""
-    found = find_fixes(input_of(Cluster(service=AUTO, nodes=ALIKE, pods=pods_in({"a": 1, "b": 2, "c": 1}))), "IPv4")
-    assert [fix.kind for fix in found] == ["setting", "threshold", "spread", "add-pods", "remove-pods"]
-    assert found[-1].change.pods == {"a": -1}
+    fixes = find_fixes(input_of(Cluster(service=AUTO, nodes=ALIKE, pods=pods_in({"a": 1, "b": 2, "c": 1}))), "IPv4")
+    assert [fix.kind for fix in fixes] == ["setting", "threshold", "spread", "add-pods", "remove-pods"]
+    assert fixes[-1].change.pods == {"a": -1}
 
 
 def test_zone_without_endpoints_needs_pods() -> None:
-    found = fixes_of(Cluster(service=SAME_ZONE, nodes=ALIKE, pods=pods_in({"a": 3, "b": 3, "c": 0})))
-    assert dict(found["spread"].change.pods) == {"a": -1, "b": -1, "c": 2}
-    assert found["spread"].pods == 0
+    fixes = fixes_of(Cluster(service=SAME_ZONE, nodes=ALIKE, pods=pods_in({"a": 3, "b": 3, "c": 0})))
+    assert dict(fixes["spread"].change.pods) == {"a": -1, "b": -1, "c": 2}
+    assert fixes["spread"].pods == 0
 
 
 def test_overloaded_zone_needs_more_or_moved_pods() -> None:
     demand = nodes_in({"a": 60, "b": 20, "c": 20})
-    found = fixes_of(Cluster(service=SAME_ZONE, nodes=demand, pods=pods_in({"a": 4, "b": 3, "c": 3})))
-    assert dict(found["move-pods"].change.pods) == {"a": 2, "b": -1, "c": -1}
+    fixes = fixes_of(Cluster(service=SAME_ZONE, nodes=demand, pods=pods_in({"a": 4, "b": 3, "c": 3})))
+    assert dict(fixes["move-pods"].change.pods) == {"a": 2, "b": -1, "c": -1}
     # 0.6 * 13 / 7 is 11 % above fair, 0.6 * 12 / 6 exactly 20 %.
-    assert dict(found["add-pods"].change.pods) == {"a": 3}
+    assert dict(fixes["add-pods"].change.pods) == {"a": 3}
 
 
 def test_node_without_zone_needs_a_label() -> None:
     nodes = (*ALIKE, a_node("node-lost", zone=None))
-    found = fixes_of(Cluster(service=AUTO, nodes=nodes, pods=pods_in({"a": 4, "b": 4, "c": 4})))
-    fix = found["label-node"]
+    fixes = fixes_of(Cluster(service=AUTO, nodes=nodes, pods=pods_in({"a": 4, "b": 4, "c": 4})))
+    fix = fixes["label-node"]
     assert set(fix.change.zone_of_node) == {"node-lost"}
     assert fix.family.decision.active
 
 
 def test_service_without_setting_gets_a_known_setting() -> None:
-    found = find_fixes(
+    fixes = find_fixes(
         input_of(Cluster(service=a_service(), nodes=ALIKE, pods=pods_in({"a": 2, "b": 2, "c": 2}))), "IPv4"
     )
-    assert found[0].kind == "setting"
-    assert found[0].setting == "PreferSameZone"
-    assert found[0].needs == ()
-    assert found[0].change.service_patch == {"spec": {"trafficDistribution": "PreferSameZone"}}
+    assert fixes[0].kind == "setting"
+    assert fixes[0].setting == "PreferSameZone"
+    assert fixes[0].needs == ()
+    assert fixes[0].change.service_patch == {"spec": {"trafficDistribution": "PreferSameZone"}}
 
 
 @pytest.mark.parametrize(
@@ -85,8 +85,8 @@ def test_fix_uses_the_name_that_api_server_and_proxies_know(kubelet: str, proxy:
     nodes = tuple(a_node(f"node-{zone}", zone, kubelet=kubelet) for zone in "abc")
     given = input_of(Cluster(service=a_service(), nodes=nodes, pods=pods_in({"a": 2, "b": 2, "c": 2})))
     state = dataclasses.replace(given.cluster_state, consumer=PROXY_KINDS[proxy].consumer)
-    found = find_fixes(dataclasses.replace(given, cluster_state=state), "IPv4")
-    (patch,) = (fix.change.service_patch for fix in found if fix.kind == "setting" and not fix.needs)
+    fixes = find_fixes(dataclasses.replace(given, cluster_state=state), "IPv4")
+    (patch,) = (fix.change.service_patch for fix in fixes if fix.kind == "setting" and not fix.needs)
     assert patch == {"spec": {"trafficDistribution": expected}}
 
 
@@ -94,16 +94,16 @@ def test_setting_needs_the_controller_if_cpu_demand_differs() -> None:
     """By CPU, Auto lets the Pods of each zone serve their own zone alone: those of zone a would be 40 % above fair."""
     service = a_service(annotations={names.DEMAND_ANNOTATION: "a=70%,b=30%"})
     cluster = Cluster(service=service, nodes=nodes_in({"a": 1, "b": 1}), pods=pods_in({"a": 10, "b": 10}))
-    found = find_fixes(input_of(cluster), "IPv4")
-    assert [fix.needs for fix in found if fix.kind == "setting"] == [("controller",)]
+    fixes = find_fixes(input_of(cluster), "IPv4")
+    assert [fix.needs for fix in fixes if fix.kind == "setting"] == [("controller",)]
     evenly = cluster.with_(service=a_service())
     assert [fix.needs for fix in find_fixes(input_of(evenly), "IPv4") if fix.kind == "setting"] == [()]
 
 
 def test_fix_replaces_an_unknown_value() -> None:
     service = a_service("auto-zone", old="nonsense")
-    found = find_fixes(input_of(Cluster(service=service, nodes=ALIKE, pods=pods_in({"a": 2, "b": 2, "c": 2}))), "IPv4")
-    assert found[0].change.service_patch == {
+    fixes = find_fixes(input_of(Cluster(service=service, nodes=ALIKE, pods=pods_in({"a": 2, "b": 2, "c": 2}))), "IPv4")
+    assert fixes[0].change.service_patch == {
         "metadata": {
             "annotations": {names.TOPOLOGY_MODE_ANNOTATION: None, names.TOPOLOGY_AWARE_HINTS_ANNOTATION: None}
         },
@@ -120,9 +120,9 @@ def test_setting_comes_with_pods_if_no_single_change_is_enough() -> None:
 
 def test_fix_lowers_the_starting_threshold() -> None:
     service = a_service(subsetting="Auto")
-    found = fixes_of(Cluster(service=service, nodes=ALIKE, pods=pods_in({"a": 3, "b": 3, "c": 3})))
-    assert found["threshold"].threshold == f"{names.STARTING_THRESHOLD_ANNOTATION}: 2"
-    assert found["add-pods"].pods == 3
+    fixes = fixes_of(Cluster(service=service, nodes=ALIKE, pods=pods_in({"a": 3, "b": 3, "c": 3})))
+    assert fixes["threshold"].threshold == f"{names.STARTING_THRESHOLD_ANNOTATION}: 2"
+    assert fixes["add-pods"].pods == 3
 
 
 @pytest.mark.parametrize(
@@ -155,8 +155,8 @@ def test_daemon_set_is_never_scaled() -> None:
     pods = tuple(
         replace(pod, metadata=replace(pod.metadata, owner_references=owner)) for pod in pods_in({"a": 1, "b": 1})
     )
-    found = fixes_of(Cluster(service=AUTO, nodes=ALIKE, pods=pods))
-    assert not found.keys() & {"add-pods", "remove-pods", "move-pods", "spread"}
+    fixes = fixes_of(Cluster(service=AUTO, nodes=ALIKE, pods=pods))
+    assert not fixes.keys() & {"add-pods", "remove-pods", "move-pods", "spread"}
 
 
 def test_fix_needs_the_controller_unless_it_runs() -> None:
@@ -169,5 +169,5 @@ def test_fix_needs_the_controller_unless_it_runs() -> None:
 
 def test_unready_pods_are_no_endpoints() -> None:
     pods: Any = (*pods_in({"a": 1, "b": 1}), a_pod("c-0", "node-c", ips=["10.99.0.9"], ready=False))
-    found = fixes_of(Cluster(service=AUTO, nodes=ALIKE, pods=pods))
-    assert found["add-pods"].pods == 1
+    fixes = fixes_of(Cluster(service=AUTO, nodes=ALIKE, pods=pods))
+    assert fixes["add-pods"].pods == 1

@@ -17,11 +17,9 @@ ZONES: Final = {node.metadata.name: (node.metadata.labels or {})["topology.kuber
 IN_A: Final = next(name for name, zone in ZONES.items() if zone == "a")
 HINTED: Final = a_slice(
     "cart-1",
-    *(an_endpoint(f"10.0.0.{number}", zone, hinted=hints(zone)) for number, zone in enumerate("abbc", start=1)),
+    *(an_endpoint(f"10.0.0.{index}", zone, hinted=hints(zone)) for index, zone in enumerate("abbc", start=1)),
 )
-PLAIN: Final = a_slice(
-    "cart-1", *(an_endpoint(f"10.0.0.{number}", zone) for number, zone in enumerate("abbc", start=1))
-)
+PLAIN: Final = a_slice("cart-1", *(an_endpoint(f"10.0.0.{index}", zone) for index, zone in enumerate("abbc", start=1)))
 STATE: Final = dataclasses.replace(cluster_state(NODES), consumer=PROXY_KINDS["kube-proxy-1.37"].consumer)
 
 
@@ -33,15 +31,15 @@ def only(
     state: ClusterState = STATE,
     node: str = IN_A,
 ) -> NodeTraffic:
-    (found,) = node_traffic(
+    (node_traffic_,) = node_traffic(
         service or a_service(), "IPv4", {node: to}, zone_of=ZONES, slices=slices, cluster_state=state
     )
-    return found
+    return node_traffic_
 
 
 def test_node_that_ignores_hints_deviates() -> None:
-    found = only({"a": 25, "b": 50, "c": 25})
-    assert (found.in_zone, found.predicted_in_zone, found.deviates) == (0.25, 1.0, "a")
+    node_traffic_ = only({"a": 25, "b": 50, "c": 25})
+    assert (node_traffic_.in_zone, node_traffic_.predicted_in_zone, node_traffic_.deviates) == (0.25, 1.0, "a")
     ignoring = dataclasses.replace(STATE, consumer_by_node={IN_A: PROXY_KINDS["no-hints"].consumer})
     assert only({"a": 25, "b": 50, "c": 25}, state=ignoring).deviates is None
 
@@ -78,11 +76,16 @@ def test_session_affinity_is_not_judged() -> None:
 
 
 def test_no_prediction_without_slices() -> None:
-    found = only({"b": 1000}, slices=())
-    assert (found.predicted, found.predicted_in_zone, found.deviates) == (None, None, None)
+    node_traffic_ = only({"b": 1000}, slices=())
+    assert (node_traffic_.predicted, node_traffic_.predicted_in_zone, node_traffic_.deviates) == (None, None, None)
     assert node_traffic(a_service(), "IPv4", {IN_A: {}}, zone_of=ZONES, slices=(PLAIN,), cluster_state=STATE) == ()
 
 
 def test_node_without_zone_has_no_share() -> None:
-    found = only({"a": 250, "b": 500, "c": 250}, node="elsewhere", slices=(PLAIN,))
-    assert (found.zone, found.in_zone, found.predicted_in_zone, found.deviates) == ("", None, None, None)
+    node_traffic_ = only({"a": 250, "b": 500, "c": 250}, node="elsewhere", slices=(PLAIN,))
+    assert (node_traffic_.zone, node_traffic_.in_zone, node_traffic_.predicted_in_zone, node_traffic_.deviates) == (
+        "",
+        None,
+        None,
+        None,
+    )

@@ -1,4 +1,4 @@
-"""A cluster is told the names that its version of Kubernetes takes."""
+"""Names of settings follow the version of Kubernetes."""
 
 import pytest
 from tests.builders.structs import a_node

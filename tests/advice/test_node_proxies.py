@@ -74,8 +74,8 @@ def detected(snapshot: Snapshot, *missing: str) -> NodeProxies:
     )
 
 
-def names_of(found: NodeProxies) -> dict[str, str]:
-    return {node: kind.name for node, kind in found.kind_of.items()}
+def names_of(proxies: NodeProxies) -> dict[str, str]:
+    return {node: kind.name for node, kind in proxies.kind_of.items()}
 
 
 def test_every_layout_has_an_expectation() -> None:
@@ -128,9 +128,9 @@ def test_evidence_names_object_and_image() -> None:
 
 
 def own_daemon_set(mode: str) -> DaemonSet:
-    (found,) = read_objects("deploy", json.dumps(the("DaemonSet", mode)).encode(), skipped=Counter())
-    assert isinstance(found, DaemonSet)
-    return found
+    (proxies,) = read_objects("deploy", json.dumps(the("DaemonSet", mode)).encode(), skipped=Counter())
+    assert isinstance(proxies, DaemonSet)
+    return proxies
 
 
 NODE: Final = a_node("n1", kubelet="v1.33.1", labels={"kubernetes.io/os": "linux"})
@@ -151,12 +151,12 @@ def test_zoneward_proxy_in_place_of_kube_proxy() -> None:
 
 def test_zoneward_proxy_beside_kube_proxy_serves_labelled_services() -> None:
     both = (own_daemon_set("proxy/beside-kube-proxy"), a_daemon_set("kube-proxy:v1.30.1", "kube-proxy"))
-    found = detect_node_proxies([NODE], daemon_sets=both, pods=(), config_maps=())
-    assert names_of(found) == {"n1": "kube-proxy-1.30"}
+    proxies = detect_node_proxies([NODE], daemon_sets=both, pods=(), config_maps=())
+    assert names_of(proxies) == {"n1": "kube-proxy-1.30"}
     demand = compute_demand([NODE])
-    assert found.split(demand, a_service()).nodes == {"kube-proxy 1.30": 1}
+    assert proxies.split(demand, a_service()).nodes == {"kube-proxy 1.30": 1}
     labelled = a_service(labels={"service.kubernetes.io/service-proxy-name": "zoneward"})
-    assert found.split(demand, labelled).nodes == {"zoneward": 1}
+    assert proxies.split(demand, labelled).nodes == {"zoneward": 1}
 
 
 # --- what is not known ------------------------------------------------------------------------------------------------
@@ -238,14 +238,14 @@ def test_daemon_set_without_pods_is_ignored() -> None:
 @pytest.mark.parametrize("host_network", [False, True])
 def test_kube_system_wins_with_a_note(host_network: bool) -> None:
     tenant = a_proxy_pod(AGENT, "mallory", hostNetwork=host_network)
-    found = detected(read(tenant, *(a_proxy_pod(KUBE_PROXY, "kube-system", node) for node in ("n1", "n2"))))
-    assert set(names_of(found).values()) == {"kube-proxy-1.33"}
+    proxies = detected(read(tenant, *(a_proxy_pod(KUBE_PROXY, "kube-system", node) for node in ("n1", "n2"))))
+    assert set(names_of(proxies).values()) == {"kube-proxy-1.33"}
     note = (
         "two proxies on node n1: kube-proxy (kube-system) and cilium (mallory); "
         "assuming kube-proxy (override with --proxy)"
     )
     # Without the network of the node it is no proxy at all.
-    assert found.notes == ((note,) if host_network else ())
+    assert proxies.notes == ((note,) if host_network else ())
 
 
 def test_pod_without_host_network_is_no_proxy() -> None:
@@ -261,19 +261,19 @@ def test_daemon_set_runs_on_the_nodes_of_its_pods() -> None:
     for pod in (running, pending):
         pod["metadata"]["ownerReferences"] = [{"kind": "DaemonSet", "name": "agent"}]
     snapshot = read(daemon_set, running, pending)
-    found = detected(snapshot)
+    proxies = detected(snapshot)
     assert sorted(names_of(detected(anonymized(snapshot))).values()) == ["cilium-1.18", "kube-proxy-1.33"]
-    assert names_of(found) == {"n1": "cilium-1.18", "n2": "kube-proxy-1.33"}
-    assert "cannot detect the proxy on node n2; assuming kube-proxy (override with --proxy)" in found.notes
+    assert names_of(proxies) == {"n1": "cilium-1.18", "n2": "kube-proxy-1.33"}
+    assert "cannot detect the proxy on node n2; assuming kube-proxy (override with --proxy)" in proxies.notes
 
 
 def test_cilium_wins_over_kube_proxy_with_a_note() -> None:
-    found = detected(read(a_proxy_pod(AGENT, "kube-system"), a_proxy_pod(KUBE_PROXY, "kube-system")))
-    assert names_of(found)["n1"] == "cilium-1.18"
+    proxies = detected(read(a_proxy_pod(AGENT, "kube-system"), a_proxy_pod(KUBE_PROXY, "kube-system")))
+    assert names_of(proxies)["n1"] == "cilium-1.18"
     assert (
         "two proxies on node n1: cilium (kube-system) and kube-proxy (kube-system); "
         "assuming cilium (override with --proxy)"
-    ) in found.notes
+    ) in proxies.notes
 
 
 @pytest.mark.parametrize(
@@ -292,8 +292,8 @@ def test_cilium_wins_over_kube_proxy_with_a_note() -> None:
     ],
 )
 def test_version_comes_from_the_kubelet_if_the_image_has_none(image: str, expected: str) -> None:
-    found = detect_node_proxies([NODE], daemon_sets=[a_daemon_set(image)], pods=(), config_maps=())
-    assert names_of(found) == {"n1": expected}
+    proxies = detect_node_proxies([NODE], daemon_sets=[a_daemon_set(image)], pods=(), config_maps=())
+    assert names_of(proxies) == {"n1": expected}
 
 
 WORDS: Final = ("", "kube-proxy", "cilium-agent", "--feature-gates", "--feature-gates=,=,x", "--run-service-proxy=\x00")
@@ -312,5 +312,5 @@ def test_unknown_values_do_not_raise(
     sets = DaemonSet(spec=DaemonSetSpec(template=DaemonPodTemplate(spec=DaemonPodSpec(containers=daemon))))
     pods = ProxyPod(spec=ProxyPodSpec(node_name="n1", containers=pod))
     maps = [ConfigMap(metadata=PlainMeta(name=name), data=data) for name in ("kube-proxy", "cilium-config", "x")]
-    found = detect_node_proxies([a_node("n1", kubelet=version)], daemon_sets=[sets], pods=[pods], config_maps=maps)
-    assert set(found.kind_of) == {"n1"}
+    proxies = detect_node_proxies([a_node("n1", kubelet=version)], daemon_sets=[sets], pods=[pods], config_maps=maps)
+    assert set(proxies.kind_of) == {"n1"}

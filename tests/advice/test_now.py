@@ -37,7 +37,7 @@ class Drawn(NamedTuple):
     proxies: NodeProxies
 
 
-def an_endpoint_of(number: int, value: int, hinted: str, nodes: int) -> Endpoint:
+def an_endpoint_of(index: int, value: int, hinted: str, nodes: int) -> Endpoint:
     """``value`` is a byte of choices: where the endpoint is, its state, and where its hints point to."""
     zone, node, state, other = ZONES[value % 3], f"n{value % nodes}", value // 3 % 8, ZONES[value // 16 % 3]
     pointed = {
@@ -48,7 +48,7 @@ def an_endpoint_of(number: int, value: int, hinted: str, nodes: int) -> Endpoint
         "gaps": hints(zone) if value % 5 else None,
     }.get(hinted)
     return an_endpoint(
-        f"10.0.0.{number + 1}",
+        f"10.0.0.{index + 1}",
         None if state == 7 else zone,
         node=node,
         ready=state not in (5, 6),
@@ -60,10 +60,10 @@ def an_endpoint_of(number: int, value: int, hinted: str, nodes: int) -> Endpoint
 
 @st.composite
 def clusters_in_force(draw: st.DrawFn) -> Drawn:
-    number = draw(st.integers(1, 6))
+    index = draw(st.integers(1, 6))
     hinted = draw(st.sampled_from(("none", "zones", "zones", "wide", "nodes", "both", "gaps")))
     values = draw(st.binary(max_size=12))
-    endpoints = [an_endpoint_of(at, value, hinted, number) for at, value in enumerate(values)]
+    endpoints = [an_endpoint_of(at, value, hinted, index) for at, value in enumerate(values)]
     counts = {zone: sum(endpoint.zone == zone for endpoint in endpoints) for zone in ZONES}
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
@@ -86,9 +86,9 @@ def clusters_in_force(draw: st.DrawFn) -> Drawn:
         distribution=draw(st.sampled_from((None, *names.TRAFFIC_DISTRIBUTIONS))),
         internal=draw(st.sampled_from((None, None, "Local"))),
     )
-    places = draw(st.lists(st.sampled_from((*ZONES, *ZONES, None)), min_size=number, max_size=number))
-    nodes = tuple(a_node(f"n{at}", place, cpu=2 + at) for at, place in enumerate(places))
-    kinds = draw(st.lists(st.sampled_from(sorted(PROXY_KINDS)), min_size=number, max_size=number))
+    places = draw(st.lists(st.sampled_from((*ZONES, *ZONES, None)), min_size=index, max_size=index))
+    nodes = tuple(a_node(f"n{at}", zone, cpu=2 + at) for at, zone in enumerate(places))
+    kinds = draw(st.lists(st.sampled_from(sorted(PROXY_KINDS)), min_size=index, max_size=index))
     kind_of = {f"n{at}": PROXY_KINDS[kind] for at, kind in enumerate(kinds)}
     default = draw(st.sampled_from((ZONEWARD_PROXY, *kind_of.values())))
     return Drawn(service, slices, nodes, NodeProxies(kind_of, {}, default))
@@ -96,7 +96,7 @@ def clusters_in_force(draw: st.DrawFn) -> Drawn:
 
 def load_by_routes(drawn: Drawn) -> tuple[dict[str, float], float, bool]:
     """The load of every address and the share in its zone, from what `zoneward route --as-is` says on each node; and
-    whether traffic starts in a known zone, and goes to one."""
+    whether traffic starts in a known zone and ends in one."""
     state = ClusterState(
         demand=compute_demand(drawn.nodes),
         node_zones={},
@@ -129,18 +129,18 @@ def load_by_routes(drawn: Drawn) -> tuple[dict[str, float], float, bool]:
 @given(clusters_in_force())
 def test_traffic_now_matches_the_routes_of_all_nodes(drawn: Drawn) -> None:
     demand = compute_demand(drawn.nodes)
-    found = traffic_now(
+    now = traffic_now(
         drawn.service, slices=drawn.slices, demand=demand, node_proxies=drawn.proxies, gates=FeatureGates()
     )["IPv4"]
     load, in_zone, is_known = load_by_routes(drawn)
-    assert found.traffic is not None
-    assert found.traffic.load == pytest.approx(tuple(load.values()), abs=NEARLY)
+    assert now.traffic is not None
+    assert now.traffic.load == pytest.approx(tuple(load.values()), abs=NEARLY)
     if is_known:
-        assert found.traffic.in_zone == pytest.approx(in_zone, abs=NEARLY)
+        assert now.traffic.in_zone == pytest.approx(in_zone, abs=NEARLY)
     else:
-        assert not found.traffic.in_zone
-    assert found.traffic.served == pytest.approx(sum(load.values()), abs=NEARLY)
-    assert sum(found.proxies.values()) == len(drawn.nodes)
+        assert not now.traffic.in_zone
+    assert now.traffic.served == pytest.approx(sum(load.values()), abs=NEARLY)
+    assert sum(now.proxies.values()) == len(drawn.nodes)
 
 
 # --- known numbers ----------------------------------------------------------------------------------------------------
@@ -183,7 +183,7 @@ def test_zone_has_the_load_of_its_endpoints() -> None:
         gates=FeatureGates(),
     )["IPv4"]
     assert now.traffic is not None
-    assert {zone: each.load for zone, each in now.traffic.zones.items()} == pytest.approx({"a": 2.0, "b": 2 / 3})
+    assert {zone: figures.load for zone, figures in now.traffic.zones.items()} == pytest.approx({"a": 2.0, "b": 2 / 3})
     assert now.proxies == {"kube-proxy 1.34": 2}
 
 

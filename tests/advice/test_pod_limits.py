@@ -47,8 +47,8 @@ LACKING: Any = {
 
 
 def in_zones(*zones: str) -> NodeSelector:
-    each = NodeSelectorRequirement(key=names.ZONE_LABEL, operator="In", values=zones)
-    return NodeSelector(node_selector_terms=(NodeSelectorTerm(match_expressions=(each,)),))
+    unchecked = NodeSelectorRequirement(key=names.ZONE_LABEL, operator="In", values=zones)
+    return NodeSelector(node_selector_terms=(NodeSelectorTerm(match_expressions=(unchecked,)),))
 
 
 def a_claim(name: str, volume: str) -> PersistentVolumeClaim:
@@ -62,10 +62,10 @@ def a_volume(name: str, *zones: str) -> PersistentVolume:
 
 def bound_in(*zones: str, first: int = 0) -> tuple[WorkloadObject, ...]:
     """Claims of the Pods of StatefulSet cart, each bound to a volume in one of the zones."""
-    found: list[WorkloadObject] = []
+    limits: list[WorkloadObject] = []
     for ordinal, zone in enumerate(zones, start=first):
-        found += [a_claim(f"data-cart-{ordinal}", f"pv-{ordinal}"), a_volume(f"pv-{ordinal}", zone)]
-    return tuple(found)
+        limits += [a_claim(f"data-cart-{ordinal}", f"pv-{ordinal}"), a_volume(f"pv-{ordinal}", zone)]
+    return tuple(limits)
 
 
 def stateful(pods: dict[str, int], **labels: str) -> tuple[Pod, ...]:
@@ -128,7 +128,7 @@ def test_unknown_volumes_are_unchecked() -> None:
     )
     nothing = input_of(LOPSIDED, lacking=LACKING)
     assert kinds_of(nothing)["spread"].may_be_bound
-    assert [(each.what, each.reason) for each in limits_of(nothing).unchecked] == [
+    assert [(unchecked.what, unchecked.reason) for unchecked in limits_of(nothing).unchecked] == [
         ("replicas, node affinity and volumes of the Pods", LACKING["workloads"]),
         ("autoscalers", "no permission"),
     ]

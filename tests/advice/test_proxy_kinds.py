@@ -29,11 +29,11 @@ def honoring(kind: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The Services whose hints for zones, and for nodes, a kind of proxy honors."""
 
     def honored(service: Service) -> tuple[bool, bool]:
-        found = honored_hints(service, PROXY_KINDS[kind].consumer, FeatureGates())
-        return found.zones, found.nodes
+        hints = honored_hints(service, PROXY_KINDS[kind].consumer, FeatureGates())
+        return hints.zones, hints.nodes
 
-    found = {name: honored(service) for name, service in SERVICES.items()}
-    return tuple(name for name in EVERY if found[name][0]), tuple(name for name in EVERY if found[name][1])
+    hints = {name: honored(service) for name, service in SERVICES.items()}
+    return tuple(name for name in EVERY if hints[name][0]), tuple(name for name in EVERY if hints[name][1])
 
 
 @pytest.mark.parametrize(

@@ -30,8 +30,8 @@ def a_pod_of(name: str, *owners: tuple[str, str, str], labels: dict[str, str] | 
     ],
 )
 def test_workload_comes_from_owner_or_labels(pod: Pod, resource: str | None) -> None:
-    found = workload_of([pod], WorkloadObjects())
-    assert (found.resource if found else None) == resource
+    workload = workload_of([pod], WorkloadObjects())
+    assert (workload.resource if workload else None) == resource
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_impossible_owner_is_ignored(owner: tuple[str, str, str]) -> None:
 
 
 def test_workload_is_that_of_most_pods() -> None:
-    pods = [a_pod_of(f"new-{number}", ("apps/v1", "StatefulSet", "new")) for number in range(2)]
-    found = workload_of([*pods, a_pod_of("old-0", ("apps/v1", "StatefulSet", "old"))], WorkloadObjects())
-    assert found is not None
-    assert (found.name, found.pods) == ("new", 2)
+    pods = [a_pod_of(f"new-{index}", ("apps/v1", "StatefulSet", "new")) for index in range(2)]
+    workload = workload_of([*pods, a_pod_of("old-0", ("apps/v1", "StatefulSet", "old"))], WorkloadObjects())
+    assert workload is not None
+    assert (workload.name, workload.pods) == ("new", 2)

@@ -54,10 +54,10 @@ def test_without_zone_equals_deleting_its_objects(cluster: Cluster, data: st.Dat
     zones = sorted({zone for node in cluster.nodes if (zone := node_zone(node))})
     assume(zones)
     zone = data.draw(st.sampled_from(zones))
-    kept = tuple(node for node in cluster.nodes if node_zone(node) != zone)
-    assume(kept)
-    gone = {node.metadata.name for node in cluster.nodes} - {node.metadata.name for node in kept}
-    by_hand = cluster.with_(nodes=kept, pods=tuple(pod for pod in cluster.pods if pod.spec.node_name not in gone))
+    nodes_left = tuple(node for node in cluster.nodes if node_zone(node) != zone)
+    assume(nodes_left)
+    gone = {node.metadata.name for node in cluster.nodes} - {node.metadata.name for node in nodes_left}
+    by_hand = cluster.with_(nodes=nodes_left, pods=tuple(pod for pod in cluster.pods if pod.spec.node_name not in gone))
     changed = _changed(_snapshot(cluster), without_zones=(zone,))
     assert _plan(cluster, changed) == _plan(cluster, _snapshot(by_hand))
     assert changed == _changed(_snapshot(cluster), without_nodes=tuple(gone))
@@ -124,13 +124,13 @@ def test_endpoints_change_in_both_families_without_pods() -> None:
         "what if: without zone a: 1 Node and 4 endpoints are gone",
         "what if: shop/cart has 5 endpoints instead of 3: b +1, c +1",
     ]
-    found = [
+    endpoints = [
         sorted((endpoint.zone, endpoint.target_ref and endpoint.target_ref.name) for endpoint in slice_.endpoints or ())
         for slice_ in changed.slices
     ]
-    assert len(found) == 2
-    assert found[0] == found[1]
-    assert [zone for zone, _ in found[0]] == ["b", "b", "b", "c", "c"]
+    assert len(endpoints) == 2
+    assert endpoints[0] == endpoints[1]
+    assert [zone for zone, _ in endpoints[0]] == ["b", "b", "b", "c", "c"]
     assert [family.decision.endpoints for family in _plan(cluster, changed).families] == [5, 5]
 
 
@@ -142,11 +142,11 @@ def test_endpoints_of_other_managers_leave_with_their_zone() -> None:
         an_endpoint("10.9.0.3", "c"),
     )
     other = a_slice("other", *endpoints, manager="somebody.example.com")
-    ours = a_slice("ours", an_endpoint("10.0.0.1", "a", pod="x"), service="web")
-    snapshot = Snapshot(services=(service,), nodes=NODES, pods=(a_pod("x"),), slices=(other, ours))
+    own_slice = a_slice("own", an_endpoint("10.0.0.1", "a", pod="x"), service="web")
+    snapshot = Snapshot(services=(service,), nodes=NODES, pods=(a_pod("x"),), slices=(other, own_slice))
     changed = _changed(snapshot, without_zones=("a",), without_nodes=("node-b",))
     assert [endpoint.zone for endpoint in changed.slices[0].endpoints or ()] == ["c"]
-    assert changed.slices[1] is ours, "what a controller finds after the change"
+    assert changed.slices[1] is own_slice, "what a controller finds after the change"
     more = _changed(snapshot, replicas=(ReplicasChange("cart", 5),))
     assert [endpoint.zone for endpoint in more.slices[0].endpoints or ()] == ["a", "b", "c", "a", "b"]
     assert more.pods == snapshot.pods
@@ -202,9 +202,9 @@ def test_tables_show_the_change_and_its_loads(zoneward: Commands) -> None:
 
 def test_compare_shows_the_load_of_each_approach(zoneward: Commands) -> None:
     arguments = ("compare", "--sample", CART, "--only", "none,PreferSameZone", "--without-zone", ZONE_A)
-    found = json.loads(zoneward(*arguments, "-o", "json").out)["services"][0]
-    assert [approach["loadChange"] for approach in found["approaches"]] == [0.052632, -0.866839]
-    assert found["today"]["loadChange"] == -0.866839
+    service = json.loads(zoneward(*arguments, "-o", "json").out)["services"][0]
+    assert [approach["loadChange"] for approach in service["approaches"]] == [0.052632, -0.866839]
+    assert service["today"]["loadChange"] == -0.866839
     table = zoneward(*arguments).out
     assert "LOAD" in table
     assert "-87%" in table

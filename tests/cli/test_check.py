@@ -158,8 +158,8 @@ def test_unknown_code_is_bad_usage(zoneward: Commands, ignored: str, message: st
 def test_every_output_has_the_findings(zoneward: Commands, output: str) -> None:
     result = zoneward("check", "-q", "--sample", "-o", output)
     assert result.status == 0
-    found = {code for code in CODES if code in result.out}
-    assert {"ZW103", "ZW301", "ZW303", "ZW305", "ZW401", "ZW402", "ZW404"} <= found
+    codes = {code for code in CODES if code in result.out}
+    assert {"ZW103", "ZW301", "ZW303", "ZW305", "ZW401", "ZW402", "ZW404"} <= codes
     if output in ("json", "sarif"):
         json.loads(result.out)
 
@@ -187,7 +187,7 @@ def test_cluster_without_workload_kinds_is_checked(zoneward: Commands, cluster: 
 def test_missing_permission_disables_the_checks_that_need_it(zoneward: Commands, cluster: Cluster) -> None:
     cluster.do(lambda server: server.refusals.update(deployments=403, horizontalpodautoscalers=403))
     live = json.loads(zoneward("check", "-q", "-A", "-o", "json").out)
-    assert [each["reason"] for each in live["notChecked"][1:]] == ["Deployments cannot be read (no permission)"]
+    assert [missing["reason"] for missing in live["notChecked"][1:]] == ["Deployments cannot be read (no permission)"]
     assert live["notChecked"][1]["codes"] == ["ZW501", "ZW502", "ZW503", "ZW504"]
 
 

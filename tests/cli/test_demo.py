@@ -1,4 +1,4 @@
-"""``zoneward demo`` from beginning to end: what it tells, on a terminal and without, and how it ends."""
+"""``zoneward demo`` from beginning to end, with and without a terminal."""
 
 import json
 import re
@@ -29,17 +29,17 @@ class Shown:
     err: str
     saved: Path
 
-    def place(self, pattern: str, *, after: int = -1) -> int:
+    def position(self, pattern: str, *, after: int = -1) -> int:
         """The first line behind another one that is like that."""
-        for number, line in enumerate(self.lines[after + 1 :], start=after + 1):
+        for index, line in enumerate(self.lines[after + 1 :], start=after + 1):
             if re.search(pattern, line):
-                return number
+                return index
         raise AssertionError("\n".join((f"no {pattern!r} behind line {after}:", *self.lines)))
 
     def in_order(self, *patterns: str) -> None:
-        place = -1
+        position = -1
         for pattern in patterns:
-            place = self.place(pattern, after=place)
+            position = self.position(pattern, after=position)
 
 
 @pytest.fixture(scope="module")
@@ -66,11 +66,11 @@ def test_scaling_turns_hints_on_and_off(shown: Shown) -> None:
 
 
 def test_log_shows_a_rollout_pod_by_pod(shown: Shown) -> None:
-    begin = shown.place(r"script: shop/cart is rolled out")
-    end = shown.place(r"script: zone eu-central-1b: silent", after=begin)
+    begin = shown.position(r"script: shop/cart is rolled out")
+    end = shown.position(r"script: zone eu-central-1b: silent", after=begin)
     told = [line for line in shown.lines[begin + 1 : end] if re.search(r"shop/cart +\d slices? updated", line)]
     assert told
-    ready = sum(int(number) for line in told for number in re.findall(r"(\d+) pods? ready", line))
+    ready = sum(int(index) for line in told for index in re.findall(r"(\d+) pods? ready", line))
     assert ready == 6, "each pod has one that takes its place"
     assert not [line for line in shown.lines[begin + 1 : end] if re.search(r"shop/(catalog|search)", line)]
 
@@ -99,8 +99,8 @@ def test_log_shows_an_outage_and_its_effects(shown: Shown) -> None:
 def test_final_figures_match_other_commands(shown: Shown, zoneward: Commands) -> None:
     """On the cluster as it was left: nothing is left to write, either."""
     table = zoneward("plan", "-f", shown.saved, "--proxy", "zoneward").out.splitlines()
-    start = shown.place("^SERVICE")
-    end = shown.place("^4>3", after=start)
+    start = shown.position("^SERVICE")
+    end = shown.position("^4>3", after=start)
     rows = [line.split() for line in shown.lines[start + 2 : end]]
     assert len(rows) == 6
     planned = {line.split()[0]: line.split() for line in table if "/" in line}

@@ -8,7 +8,7 @@ from zoneward.cli.demo_run import WaitingClock
 
 
 class Seconds:
-    """Moves when it is told to."""
+    """A clock that only the test moves."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -26,7 +26,7 @@ class Play:
         self._begin = self._clock()
 
     def at(self, seconds: float) -> float:
-        """What the clock says so many seconds later than the last time."""
+        """The time of the clock, this number of seconds later."""
         self.seconds.now += seconds
         return (self._clock() - self._begin).total_seconds()
 

@@ -27,7 +27,7 @@ def objects(service: dict[str, Any]) -> list[dict[str, Any]]:
         for host in HOSTS
     ]
     return [
-        *(a_node(f"n{number}", ZONES[number % 3], address=f"10.0.0.{number + 1}") for number in range(NODES)),
+        *(a_node(f"n{index}", ZONES[index % 3], address=f"10.0.0.{index + 1}") for index in range(NODES)),
         *(
             a_pod(f"{name}-{host}", node=f"n{host}", ips=[f"10.1.0.{host + 1}"], namespace="shop", labels={"app": name})
             for host in HOSTS
@@ -67,7 +67,7 @@ def test_explain_starts_with_dropped_traffic_and_its_fix(zoneward: Commands, fil
 
 def test_page_and_picture_show_dropped_traffic(zoneward: Commands, file: Path) -> None:
     page = zoneward("explain", "-q", "-f", file, "agent", "-o", "html").out
-    assert '<strong class="bad">90% of its traffic is dropped</strong>' in page
+    assert '<strong class="red">90% of its traffic is dropped</strong>' in page
     picture = zoneward("explain", "-q", "-f", file, "agent", "-o", "svg").out
     assert picture.count(">90% is dropped<") == 1
 

@@ -64,7 +64,7 @@ def test_json_has_the_fields_that_scripts_rely_on(zoneward: Commands, with_slice
     assert fixes["add-pods"]["pods"] == 5
     assert fixes["add-pods"]["result"]["active"]
     assert fixes["add-pods"]["commands"] == ["kubectl -n shop scale --replicas=N+5 -- deployment/checkout"]
-    assert [each["what"] for each in family["bypassedBy"]] == ["ingress-not-seen"]
+    assert [item["what"] for item in family["bypassedBy"]] == ["ingress-not-seen"]
 
 
 @pytest.mark.parametrize("output", ["html", "svg"])
@@ -74,7 +74,7 @@ def test_pages_and_pictures_are_well_formed_and_load_nothing(
 ) -> None:
     out = zoneward("explain", "-f", SAMPLE, "-f", with_slices, service, "-o", output).out
     root = ElementTree.fromstring(out.removeprefix("<!DOCTYPE html>\n"))
-    assert not [each for each in root.iter() if {"src", "href"} & each.attrib.keys() and each.tag != "link"]
+    assert not [item for item in root.iter() if {"src", "href"} & item.attrib.keys() and item.tag != "link"]
     assert "prefers-color-scheme: dark" in out
     assert "http" not in out.replace("http://www.w3.org/2000/svg", "").replace("http-equiv", "")
 
@@ -170,9 +170,9 @@ def a_database() -> list[dict[str, Any]]:
     """Four Pods of a StatefulSet, three of them in zone a, where their volumes are bound; the first one leads."""
     zones = ["a", "a", "a", "b"]
     owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db", "uid": "1", "controller": True}
-    found: list[dict[str, Any]] = [a_node(f"n-{zone}", zone) for zone in "abc"]
+    objects: list[dict[str, Any]] = [a_node(f"n-{zone}", zone) for zone in "abc"]
     labels = {"app": "db"}
-    found.append(a_service("db", namespace="shop", selector=labels, distribution="PreferSameZone"))
+    objects.append(a_service("db", namespace="shop", selector=labels, distribution="PreferSameZone"))
     for ordinal, zone in enumerate(zones):
         name = f"db-{ordinal}"
         role = {"role": "replica" if ordinal else "master"}
@@ -181,7 +181,7 @@ def a_database() -> list[dict[str, Any]]:
         term = {"matchExpressions": [{"key": ZONE, "operator": "In", "values": [zone]}]}
         volume = {"nodeAffinity": {"required": {"nodeSelectorTerms": [term]}}}
         claim = {"name": f"data-{name}", "namespace": "shop"}
-        found += [
+        objects += [
             pod,
             {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": f"pv-{ordinal}"}, "spec": volume},
             {
@@ -194,7 +194,7 @@ def a_database() -> list[dict[str, Any]]:
     template = {"metadata": {"labels": labels}, "spec": {}}
     spec = {"replicas": 4, "template": template, "volumeClaimTemplates": [{"metadata": {"name": "data"}}]}
     meta = {"name": "db", "namespace": "shop"}
-    return [*found, {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": meta, "spec": spec}]
+    return [*objects, {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": meta, "spec": spec}]
 
 
 def explained(zoneward: Commands, *words: str | Path) -> dict[str, Any]:
@@ -235,12 +235,12 @@ def test_snapshot_keeps_the_limits_of_fixes(zoneward: Commands, tmp_path: Path, 
 
 def test_unchecked_limits_are_in_every_output(zoneward: Commands, tmp_path: Path) -> None:
     kinds = ("Service", "Node", "Pod")
-    objects = [each for each in a_database() if each["kind"] in kinds]
+    objects = [item for item in a_database() if item["kind"] in kinds]
     for object_ in objects:
         object_["metadata"].get("labels", {}).pop("role", None)
     file = saved(objects, tmp_path / "cluster.json")
     family = explained(zoneward, "-f", file, "db")
-    assert [each["what"] for each in family["notChecked"]] == [
+    assert [item["what"] for item in family["notChecked"]] == [
         "replicas, node affinity and volumes of the Pods",
         "autoscalers",
     ]

@@ -117,9 +117,9 @@ def test_unchecked_certificate_gets_a_warning(cluster: Cluster, zoneward: Comman
     document["clusters"][0]["cluster"]["insecure-skip-tls-verify"] = True
     assert "insecure-skip-tls-verify" not in zoneward("plan", "-A").err
     cluster.kubeconfig.write_text(yaml.safe_dump(document))
-    found = zoneward("plan", "-A")
-    assert found.status == 0
-    assert "the server's certificate is not checked (insecure-skip-tls-verify)" in found.err
+    result = zoneward("plan", "-A")
+    assert result.status == 0
+    assert "the server's certificate is not checked (insecure-skip-tls-verify)" in result.err
 
 
 def test_unreadable_objects_are_skipped_with_a_note(cluster: Cluster, zoneward: Commands, tmp_path: Path) -> None:
@@ -153,7 +153,7 @@ def test_static_kube_proxy_is_read_for_any_namespace(zoneward: Commands, cluster
     cluster.do(lambda server: server.put("pods", name, "kube-system", spec=spec, status={"phase": "Running"}))
     assert "Proxies: kube-proxy 1.37 on 21, kube-proxy 1.30 on 1" in zoneward("plan", "-n", "shop", "cart").out
     saved = json.loads(zoneward("snapshot").out)["items"]
-    (pod,) = (each for each in saved if each["metadata"]["name"] == name)
+    (pod,) = (object_ for object_ in saved if object_["metadata"]["name"] == name)
     assert pod["spec"]["containers"] == [{"image": "kube-proxy:v1.30.4", "command": ["kube-proxy"]}]
 
 

@@ -1,4 +1,4 @@
-"""Plans kept current: after any changes they are those of a fresh plan, and what was told leads there step by step."""
+"""Plans kept current: after any changes they equal a fresh plan, and the reported changes lead there step by step."""
 
 import json
 from fractions import Fraction
@@ -25,12 +25,12 @@ from zoneward.snapshots.cluster_snapshot import Snapshot
 
 pytestmark = pytest.mark.slow
 
-RESOURCES: dict[str, Any] = {each.kind: each for each in (SERVICES, NODES, PODS, SLICES)}
+RESOURCES: dict[str, Any] = {item.kind: item for item in (SERVICES, NODES, PODS, SLICES)}
 OBJECTS = [
-    each
+    item
     for document in yaml.load_all(SAMPLE.read_text(), yaml.CSafeLoader)
-    for each in document.get("items", [document])
-    if each["kind"] in RESOURCES
+    for item in document.get("items", [document])
+    if item["kind"] in RESOURCES
 ]
 CONFIGURATION = Configuration()
 FIGURES = {("shop", "search"): {"eu-central-1a": Fraction(3, 4), "eu-central-1b": Fraction(1, 4)}}
@@ -52,22 +52,22 @@ class Scene:
             on_stale=lambda: setattr(self, "waits", 1),
             service_parts=FIGURES,
         )
-        for thing in OBJECTS:
-            self.put(thing)
+        for object_ in OBJECTS:
+            self.put(object_)
         for resource in RESOURCES.values():
             store = self.cache.store(resource)
-            store.retain_only({(each.metadata.namespace, each.metadata.name) for each in store})
+            store.retain_only({(item.metadata.namespace, item.metadata.name) for item in store})
         self.plans.begin()
         self.update()
         self.waits = 0
 
-    def put(self, thing: Any, **metadata: Any) -> None:
+    def put(self, object_: Any, **metadata: Any) -> None:
         self.version += 1
-        metadata = {**thing["metadata"], **metadata, "resourceVersion": str(self.version)}
-        thing = {**thing, "metadata": metadata}
-        resource = RESOURCES[thing["kind"]]
-        self.objects[thing["kind"], metadata.get("namespace", ""), metadata["name"]] = thing
-        self.cache.store(resource).put(msgspec.json.decode(json.dumps(thing), type=resource.struct))
+        metadata = {**object_["metadata"], **metadata, "resourceVersion": str(self.version)}
+        object_ = {**object_, "metadata": metadata}
+        resource = RESOURCES[object_["kind"]]
+        self.objects[object_["kind"], metadata.get("namespace", ""), metadata["name"]] = object_
+        self.cache.store(resource).put(msgspec.json.decode(json.dumps(object_), type=resource.struct))
 
     def get(self, kind: str, name: str, namespace: str = "shop") -> Any:
         return self.objects[kind, namespace, name]
@@ -78,7 +78,7 @@ class Scene:
         store.delete(store.get(namespace, name))
 
     def update(self) -> list[str]:
-        """The types of what was told. Checks that each follows from what was told before."""
+        """The types of the reported changes. Checks that each one follows from those before."""
         types: list[str] = []
         for changes in self.plans.update():
             for change in changes:
@@ -95,9 +95,9 @@ class Scene:
         return types
 
     def fresh(self) -> list[DecisionDocument]:
-        """What a plan of the same cluster says that was read anew."""
-        decoded = [msgspec.json.decode(json.dumps(each), type=RESOURCES[kind].struct)
-                   for (kind, *_), each in sorted(self.objects.items(), key=lambda item: item[0])]  # fmt: skip
+        """A fresh plan of the same cluster."""
+        decoded = [msgspec.json.decode(json.dumps(item), type=RESOURCES[kind].struct)
+                   for (kind, *_), item in sorted(self.objects.items(), key=lambda item: item[0])]  # fmt: skip
         snapshot = Snapshot.of(decoded, lists_pods=True)
         proxies = proxies_in(snapshot, self.options)
         cluster_state = build_cluster_state(
@@ -144,7 +144,7 @@ def test_each_change_is_reported_once() -> None:
     assert scene.update() == []
     scene.waits = 0
     scene.put(scene.get("Pod", name))
-    node = next(each for kind, each in scene.objects.items() if kind[0] == "Node")
+    node = next(item for kind, item in scene.objects.items() if kind[0] == "Node")
     scene.put(node, annotations={"a": "b"}, labels={**node["metadata"]["labels"], "other": "label"})
     assert (scene.waits, scene.plans.is_stale) == (0, False)
 
@@ -202,19 +202,21 @@ def test_deselected_service_is_removed() -> None:
 def a_change(scene: Scene, chance: Random) -> None:
     wanted = chance.choice(["Pod", "Pod", "Pod", "Node", "Service"])
     kind, namespace, name = chance.choice(sorted(key for key in scene.objects if key[0] == wanted))
-    thing = scene.get(kind, name, namespace)
+    object_ = scene.get(kind, name, namespace)
     if chance.random() < 0.15:
         scene.delete(kind, name, namespace)
     elif kind == "Node":
         zone = chance.choice(["eu-central-1a", "eu-central-1b", "eu-central-1c"])
-        labels = {**thing["metadata"]["labels"], "topology.kubernetes.io/zone": zone}
-        scene.put(thing if chance.random() < 0.5 else with_ready(thing, chance.random() < 0.7), labels=labels)
+        labels = {**object_["metadata"]["labels"], "topology.kubernetes.io/zone": zone}
+        scene.put(object_ if chance.random() < 0.5 else with_ready(object_, chance.random() < 0.7), labels=labels)
     elif kind == "Service":
-        scene.put(thing, annotations={"service.kubernetes.io/topology-mode": chance.choice(["Auto", "PreferZone", ""])})
+        scene.put(
+            object_, annotations={"service.kubernetes.io/topology-mode": chance.choice(["Auto", "PreferZone", ""])}
+        )
     elif chance.random() < 0.2:
-        scene.put(thing, labels={"app.kubernetes.io/name": "nobody"})
+        scene.put(object_, labels={"app.kubernetes.io/name": "nobody"})
     else:
-        scene.put(with_ready(thing, chance.random() < 0.5))
+        scene.put(with_ready(object_, chance.random() < 0.5))
     if chance.random() < 0.1:
         labels = {"kubernetes.io/service-name": "cart", "endpointslice.kubernetes.io/managed-by": chance.choice("xy")}
         metadata = {"name": f"other-{chance.randrange(3)}", "namespace": "shop", "labels": labels}
@@ -240,13 +242,13 @@ def test_live_plans_equal_a_fresh_plan(seed: int, options: Options) -> None:
             a_change(scene, chance)
         if chance.random() < 0.3:
             # Half of an update, and changes before the rest of it.
-            for number, changes in enumerate(scene.plans.update()):
+            for index, changes in enumerate(scene.plans.update()):
                 for change in changes:
                     key = (change.view.namespace, change.view.service, change.view.address_type)
                     scene.told.pop(key, None)
                     if change.new:
                         scene.told[key] = change.new
-                if number == 3:
+                if index == 3:
                     break
             a_change(scene, chance)
         scene.update()

@@ -1,4 +1,4 @@
-"""What a new user of four clusters is told first, against numbers that follow from `tests.builders.new_user_clusters`
+"""What a new user of four clusters sees first, against numbers that follow from `tests.builders.new_user_clusters`
 by hand. They are facts about the clusters and no screens: a command that says something else is wrong.
 """
 
@@ -48,8 +48,8 @@ def document(zoneward: Commands, command: str, file: Path, *arguments: str | Pat
 
 
 def decisions(zoneward: Commands, file: Path) -> dict[str, Any]:
-    found = document(zoneward, "plan", file)["decisions"]
-    return {f"{each['namespace']}/{each['service']}": each for each in found}
+    by_service = document(zoneward, "plan", file)["decisions"]
+    return {f"{item['namespace']}/{item['service']}": item for item in by_service}
 
 
 def found_codes(zoneward: Commands, file: Path) -> Counter[tuple[str, str]]:
@@ -63,23 +63,23 @@ def explained(zoneward: Commands, file: Path, service: str) -> Any:
 
 def compared(zoneward: Commands, file: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """The Services, and the totals with that of now."""
-    found = document(zoneward, "compare", file)
-    services = {f"{service['namespace']}/{service['service']}": service for service in found["services"]}
-    return services, {each["approach"]: each for each in (found["now"], *found["total"])}
+    by_service = document(zoneward, "compare", file)
+    services = {f"{service['namespace']}/{service['service']}": service for service in by_service["services"]}
+    return services, {item["approach"]: item for item in (by_service["now"], *by_service["total"])}
 
 
 def approach(compared_service: Any, name: str) -> Any:
-    return next(each for each in compared_service["approaches"] if each["approach"] == name)
+    return next(item for item in compared_service["approaches"] if item["approach"] == name)
 
 
 @pytest.mark.parametrize("make", [eks_with_a_thin_zone, gke_dataplane_v2, dev_cluster_in_one_zone])
 def test_the_same_call_gives_the_same_objects(make: Callable[[], Iterator[Object]]) -> None:
     first, second = list(make()), list(make())
     assert first == second
-    names = [(each["kind"], each["metadata"].get("namespace"), each["metadata"]["name"]) for each in first]
+    names = [(item["kind"], item["metadata"].get("namespace"), item["metadata"]["name"]) for item in first]
     assert len(set(names)) == len(names)
     addresses = [
-        each["status"]["podIP"] for each in first if each["kind"] == "Pod" and "hostNetwork" not in each["spec"]
+        item["status"]["podIP"] for item in first if item["kind"] == "Pod" and "hostNetwork" not in item["spec"]
     ]
     assert len(set(addresses)) == len(addresses)
 
@@ -88,24 +88,24 @@ def test_the_same_call_gives_the_same_objects(make: Callable[[], Iterator[Object
 
 
 def test_eks_plan_shows_proxies_and_now(zoneward: Commands, eks: Path) -> None:
-    found = decisions(zoneward, eks)
-    assert len(found) == 46
-    assert {frozenset(each["now"]["proxies"].items()) for each in found.values()} == {
+    by_service = decisions(zoneward, eks)
+    assert len(by_service) == 46
+    assert {frozenset(item["now"]["proxies"].items()) for item in by_service.values()} == {
         frozenset({("kube-proxy 1.33", 11)})
     }
-    demand = {zone: each["demand"] for zone, each in found["shop/plain-01"]["zones"].items()}
+    demand = {zone: item["demand"] for zone, item in by_service["shop/plain-01"]["zones"].items()}
     assert demand == {"us-east-1a": 0.454545, "us-east-1b": 0.454545, "us-east-1c": 0.090909}
 
     def now(name: str) -> tuple[float | None, float | None, float | None]:
-        return tuple(found[name]["now"][key] for key in ("inZoneTraffic", "maxOverload", "droppedTraffic"))
+        return tuple(by_service[name]["now"][key] for key in ("inZoneTraffic", "maxOverload", "droppedTraffic"))
 
     # One of three endpoints is in each zone: 5/11 x 1/3 + 5/11 x 1/3 + 1/11 x 1/3.
-    assert {now(f"shop/plain-{number:02}") for number in range(1, 21)} == {(0.333333, 0.0, 0.0)}
+    assert {now(f"shop/plain-{index:02}") for index in range(1, 21)} == {(0.333333, 0.0, 0.0)}
     # Each zone has its own endpoint, and those in a and b get 5/11 of all instead of 1/3: 5/11 x 3 - 1 = 4/11.
-    assert {now(f"shop/close-{number:02}") for number in range(1, 11)} == {(1.0, 0.363636, 0.0)}
+    assert {now(f"shop/close-{index:02}") for index in range(1, 11)} == {(1.0, 0.363636, 0.0)}
     # 5 of 11 endpoints for 5/11 of the traffic.
-    assert {now(f"shop/fitting-{number}") for number in range(1, 6)} == {(1.0, 0.0, 0.0)}
-    assert {now(f"shop/few-{number}") for number in range(1, 4)} == {(0.333333, 0.0, 0.0)}
+    assert {now(f"shop/fitting-{index}") for index in range(1, 6)} == {(1.0, 0.0, 0.0)}
+    assert {now(f"shop/few-{index}") for index in range(1, 4)} == {(0.333333, 0.0, 0.0)}
     # Two endpoints in a and b for all: 5/11 x 1/2 + 5/11 x 1/2.
     assert now("kube-system/kube-dns") == (0.454545, 0.0, 0.0)
     # A Pod on each node; and on 3 of 11 nodes: 8/11 is dropped, and what is served stays on its node.
@@ -118,14 +118,14 @@ def test_eks_plan_shows_proxies_and_now(zoneward: Commands, eks: Path) -> None:
 
 
 def test_eks_plan_decides_for_each_service(zoneward: Commands, eks: Path) -> None:
-    found = decisions(zoneward, eks)
-    active = {name for name, each in found.items() if each["active"]}
+    by_service = decisions(zoneward, eks)
+    active = {name for name, item in by_service.items() if item["active"]}
     # With three endpoints, a and b need two each (5/11 x 3 = 1.36, above 1.2): five in all.
     assert active == {
-        *(f"shop/close-{number:02}" for number in range(1, 11)),
-        *(f"shop/fitting-{number}" for number in range(1, 6)),
+        *(f"shop/close-{index:02}" for index in range(1, 11)),
+        *(f"shop/fitting-{index}" for index in range(1, 6)),
     }
-    assert {found[f"shop/few-{number}"]["reasonCode"] for number in range(1, 4)} == {"Overload"}
+    assert {by_service[f"shop/few-{index}"]["reasonCode"] for index in range(1, 4)} == {"Overload"}
 
 
 def test_eks_check_has_exactly_the_expected_findings(zoneward: Commands, eks: Path) -> None:
@@ -226,14 +226,16 @@ def test_eks_report_calls_no_overloading_setting_best(zoneward: Commands, eks: P
 
 
 def test_gke_commands_detect_cilium(zoneward: Commands, gke: Path) -> None:
-    found = decisions(zoneward, gke)
-    assert len(found) == 8
-    assert {frozenset(each["now"]["proxies"].items()) for each in found.values()} == {frozenset({("cilium 1.16", 19)})}
+    by_service = decisions(zoneward, gke)
+    assert len(by_service) == 8
+    assert {frozenset(item["now"]["proxies"].items()) for item in by_service.values()} == {
+        frozenset({("cilium 1.16", 19)})
+    }
     # A third of the endpoints is in each zone, and hints change nothing: 7/19 x 1/3 + 6/19 x 1/3 + 6/19 x 1/3.
-    proxied = [each for name, each in found.items() if name != "default/kubernetes"]
-    assert {each["now"]["inZoneTraffic"] for each in proxied} == {0.333333}
-    assert {each["inZoneTraffic"] for each in proxied} == {0.333333}
-    assert found["default/kubernetes"]["now"]["inZoneTraffic"] is None
+    proxied = [item for name, item in by_service.items() if name != "default/kubernetes"]
+    assert {item["now"]["inZoneTraffic"] for item in proxied} == {0.333333}
+    assert {item["inZoneTraffic"] for item in proxied} == {0.333333}
+    assert by_service["default/kubernetes"]["now"]["inZoneTraffic"] is None
 
 
 def test_gke_check_has_an_error_for_each_node(zoneward: Commands, gke: Path) -> None:
@@ -252,7 +254,7 @@ def test_gke_explain_predicts_through_cilium(zoneward: Commands, gke: Path) -> N
     family = explained(zoneward, gke, "shop/frontend")
     assert family["now"]["proxies"] == {"cilium 1.16": 19}
     assert (family["now"]["inZoneTraffic"], family["planned"]["inZoneTraffic"]) == (0.333333, 0.333333)
-    uses = {zone: each["consumed"] for zone, each in family["now"]["zones"].items()}
+    uses = {zone: item["consumed"] for zone, item in family["now"]["zones"].items()}
     assert uses == {"europe-west4-a": 6, "europe-west4-b": 6, "europe-west4-c": 6}
     # No number of Pods and no setting helps where no proxy reads hints.
     assert family["fixes"] == []
@@ -268,14 +270,14 @@ def test_gke_explain_predicts_through_cilium(zoneward: Commands, gke: Path) -> N
 
 
 def test_one_zone_keeps_all_traffic(zoneward: Commands, dev: Path) -> None:
-    found = decisions(zoneward, dev)
-    assert {frozenset(each["now"]["proxies"].items()) for each in found.values()} == {
+    by_service = decisions(zoneward, dev)
+    assert {frozenset(item["now"]["proxies"].items()) for item in by_service.values()} == {
         frozenset({("kube-proxy 1.33", 3)})
     }
-    own = [each for name, each in found.items() if name != "default/kubernetes"]
-    assert [each["now"]["inZoneTraffic"] for each in own] == [1.0] * 4
-    assert [each["maxOverload"] for each in own] == [0.0] * 4
-    assert (found["dev/auto"]["active"], found["dev/auto"]["reasonCode"]) == (False, "OneZone")
+    own = [item for name, item in by_service.items() if name != "default/kubernetes"]
+    assert [item["now"]["inZoneTraffic"] for item in own] == [1.0] * 4
+    assert [item["maxOverload"] for item in own] == [0.0] * 4
+    assert (by_service["dev/auto"]["active"], by_service["dev/auto"]["reasonCode"]) == (False, "OneZone")
     assert found_codes(zoneward, dev) == {("ZW102", "warning"): 1}
 
 
@@ -294,12 +296,12 @@ def test_one_zone_has_nothing_to_gain(zoneward: Commands, dev: Path) -> None:
 def test_two_thousand_services_give_the_same_answers_as_one(zoneward: Commands, tmp_path: Path) -> None:
     """Three zones of one size with five Pods of each Service: half of the Services keep all traffic in its zone."""
     file = written(two_thousand_services, tmp_path)
-    found = decisions(zoneward, file)
-    assert Counter((each["now"]["inZoneTraffic"], each["now"]["maxOverload"]) for each in found.values()) == {
+    by_service = decisions(zoneward, file)
+    assert Counter((item["now"]["inZoneTraffic"], item["now"]["maxOverload"]) for item in by_service.values()) == {
         (0.333333, 0.0): 1_000,
         (1.0, 0.0): 1_000,
     }
-    assert {each["endpoints"] for each in found.values()} == {15}
+    assert {item["endpoints"] for item in by_service.values()} == {15}
     assert found_codes(zoneward, file) == {}
     services, totals = compared(zoneward, file)
     assert (totals["now"]["inZoneTraffic"], totals["now"]["score"]) == (0.666667, 85.0)

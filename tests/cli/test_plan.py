@@ -39,25 +39,25 @@ def decisions(zoneward: Commands, *arguments: str | Path) -> dict[str, dict[str,
     """Decisions by Service (``name`` or ``name IPv6``)."""
     result = zoneward("plan", "-q", *arguments, "-o", "json")
     assert result.status == 0, result.err
-    found: dict[str, dict[str, Any]] = {}
+    by_name: dict[str, dict[str, Any]] = {}
     for decision in json.loads(result.out)["decisions"]:
-        found[decision["service"] + (" IPv6" if decision["addressType"] == "IPv6" else "")] = decision
-    return found
+        by_name[decision["service"] + (" IPv6" if decision["addressType"] == "IPv6" else "")] = decision
+    return by_name
 
 
 def test_json_has_the_shape_that_scripts_rely_on(zoneward: Commands) -> None:
-    found = decisions(zoneward, "--sample")
-    for each in found.values():
+    by_name = decisions(zoneward, "--sample")
+    for decision in by_name.values():
         for field, types in SHAPE.items():
-            assert isinstance(each[field], types), (each["service"], field)
-        assert set(each["slices"]) == {"create", "update", "delete", "unchanged"}
-        for rule in each["rules"]:
+            assert isinstance(decision[field], types), (decision["service"], field)
+        assert set(decision["slices"]) == {"create", "update", "delete", "unchanged"}
+        for rule in decision["rules"]:
             assert set(rule) == {"rule", "passed", "detail"}
-        for zone in each["zones"].values():
+        for zone in decision["zones"].values():
             assert set(zone) == {"demand", "located", "consumed", "expected", "overload"}
-        assert each["active"] is (each["allocation"] is not None)
-    assert found["search"]["allocation"]["eu-central-1a"]["eu-central-1a"] == 4
-    assert found["cart"]["conditions"][0] == {
+        assert decision["active"] is (decision["allocation"] is not None)
+    assert by_name["search"]["allocation"]["eu-central-1a"]["eu-central-1a"] == 4
+    assert by_name["cart"]["conditions"][0] == {
         "type": "zoneward.dev/TrafficDistributionAccepted",
         "status": "True",
         "reason": "Accepted",
@@ -117,15 +117,17 @@ def test_yaml_lists_the_slices_to_delete(zoneward: Commands, tmp_path: Path) -> 
     assert named == names_of
     for line in header:
         assert line[2:] in result.err
-    found = decisions(zoneward, "-f", SAMPLE, "-f", built_in)
-    assert sum(each["slices"]["delete"] for each in found.values()) == len(names_of)
-    assert {name for each in found.values() for name in each["replacedSlices"]} == names_of
+    by_name = decisions(zoneward, "-f", SAMPLE, "-f", built_in)
+    assert sum(decision["slices"]["delete"] for decision in by_name.values()) == len(names_of)
+    assert {name for decision in by_name.values() for name in decision["replacedSlices"]} == names_of
 
 
 def test_compat_upstream_keeps_upstream_slices(zoneward: Commands, tmp_path: Path) -> None:
     built_in = with_built_in_slices(tmp_path, zoneward)
-    found = decisions(zoneward, "-f", SAMPLE, "-f", built_in, "--compat=upstream")
-    assert not any(each["slices"][change] for each in found.values() for change in ("create", "update", "delete"))
+    by_name = decisions(zoneward, "-f", SAMPLE, "-f", built_in, "--compat=upstream")
+    assert not any(
+        decision["slices"][change] for decision in by_name.values() for change in ("create", "update", "delete")
+    )
 
 
 def test_planning_the_planned_cluster_is_a_no_op(zoneward: Commands, tmp_path: Path) -> None:
@@ -133,18 +135,18 @@ def test_planning_the_planned_cluster_is_a_no_op(zoneward: Commands, tmp_path: P
     first.write_text(zoneward("plan", "--sample", "-o", "yaml").out)
     again = zoneward("plan", "-f", SAMPLE, "-f", first, "-o", "yaml")
     assert yaml.load(again.out, yaml.CSafeLoader) == yaml.load(first.read_text(), yaml.CSafeLoader)
-    found = decisions(zoneward, "-f", SAMPLE, "-f", first)
-    for each in found.values():
-        assert not any(each["slices"][change] for change in ("create", "update", "delete")), each["service"]
+    by_name = decisions(zoneward, "-f", SAMPLE, "-f", first)
+    for decision in by_name.values():
+        assert not any(decision["slices"][change] for change in ("create", "update", "delete")), decision["service"]
 
 
 @pytest.mark.parametrize("value", WHAT_IF_VALUES)
 def test_what_if_asks_for_every_selected_service(zoneward: Commands, value: str) -> None:
     heuristics = {"Auto": "ProportionalZoneCPU", "none": None}
-    found = decisions(zoneward, "--sample", "--what-if", value)
-    for each in found.values():
-        if each["service"] != "bank-gateway":
-            assert each["heuristic"] == heuristics.get(value, value), each["service"]
+    by_name = decisions(zoneward, "--sample", "--what-if", value)
+    for decision in by_name.values():
+        if decision["service"] != "bank-gateway":
+            assert decision["heuristic"] == heuristics.get(value, value), decision["service"]
 
 
 def test_no_selected_service_is_a_note(zoneward: Commands) -> None:
@@ -162,9 +164,9 @@ def test_configuration_is_read_and_flags_win(zoneward: Commands, tmp_path: Path)
         "apiVersion: zoneward.dev/v1alpha1\nkind: ZonewardConfiguration\n"
         "hints: {startThreshold: 0.01, keepThreshold: 0.01}\nmaxEndpointsPerSlice: 50\n"
     )
-    found = decisions(zoneward, "--sample", "--config", config)
-    assert not found["search"]["active"]
-    assert found["catalog"]["slices"]["create"] == 5
+    by_name = decisions(zoneward, "--sample", "--config", config)
+    assert not by_name["search"]["active"]
+    assert by_name["catalog"]["slices"]["create"] == 5
     assert decisions(zoneward, "--sample", "--config", config, "--compat=upstream")["search"]["active"]
 
 
@@ -174,8 +176,8 @@ def test_json_has_groups_weights_and_moves(zoneward: Commands, tmp_path: Path) -
     a, b, c = (f"eu-central-1{letter}" for letter in "abc")
     first = decisions(zoneward, "--sample", "--what-if", "local", "inventory")["inventory"]
     assert first["groups"] == [
-        {"zones": [zone], "weights": [1.0], "endpoints": number, "located": {zone: number}}
-        for zone, number in ((a, 5), (b, 4), (c, 3))
+        {"zones": [zone], "weights": [1.0], "endpoints": count, "located": {zone: count}}
+        for zone, count in ((a, 5), (b, 4), (c, 3))
     ]
     assert first["moved"] == 0
     local = tmp_path / "local.yaml"
@@ -184,8 +186,8 @@ def test_json_has_groups_weights_and_moves(zoneward: Commands, tmp_path: Path) -
     then = decisions(zoneward, *arguments)["inventory"]
     assert then["groups"] == [
         *(
-            {"zones": [zone], "weights": [1.0], "endpoints": number, "located": {zone: number}}
-            for zone, number in ((a, 4), (b, 3), (c, 3))
+            {"zones": [zone], "weights": [1.0], "endpoints": count, "located": {zone: count}}
+            for zone, count in ((a, 4), (b, 3), (c, 3))
         ),
         {"zones": [a, b, c], "weights": [0.333333] * 3, "endpoints": 2, "located": {a: 1, b: 1}},
     ]
@@ -202,18 +204,18 @@ def test_json_has_groups_weights_and_moves(zoneward: Commands, tmp_path: Path) -
 
 
 def test_endpoints_come_from_slices_without_pods(zoneward: Commands, tmp_path: Path) -> None:
-    kept = [
-        each
-        for each in yaml.load_all(SAMPLE.read_text(), yaml.CSafeLoader)
-        if each["kind"] not in ("Pod", "EndpointSlice")
+    documents = [
+        decision
+        for decision in yaml.load_all(SAMPLE.read_text(), yaml.CSafeLoader)
+        if decision["kind"] not in ("Pod", "EndpointSlice")
     ]
     bare = tmp_path / "bare.yaml"
-    bare.write_text(yaml.safe_dump_all(kept))
+    bare.write_text(yaml.safe_dump_all(documents))
     built_in = with_built_in_slices(tmp_path, zoneward)
-    found = decisions(zoneward, "-f", bare, "-f", built_in)
+    by_name = decisions(zoneward, "-f", bare, "-f", built_in)
     with_pods = decisions(zoneward, "-f", SAMPLE, "-f", built_in)
     for name in ("search", "cart", "catalog"):
-        assert found[name]["allocation"] == with_pods[name]["allocation"]
+        assert by_name[name]["allocation"] == with_pods[name]["allocation"]
     result = zoneward("plan", "-f", bare, "-f", built_in)
     assert "no Pods in the snapshot: endpoints are taken from its EndpointSlices" in result.err
 
@@ -244,12 +246,12 @@ def hintless(zoneward: Commands, tmp_path: Path) -> Path:
 
 
 def test_now_is_the_traffic_by_slices_in_force(zoneward: Commands, hintless: Path) -> None:
-    found = decisions(zoneward, "-f", SAMPLE, "-f", hintless, "shop/search")["search"]
-    assert found["now"]["inZoneTraffic"] == pytest.approx(0.372136)
-    assert found["now"]["maxOverload"] == 0.0
-    assert found["now"]["proxies"] == {"kube-proxy 1.37": 22}
-    assert found["now"]["zones"]["eu-central-1a"] == {"consumed": 10, "load": 1.0}
-    assert found["inZoneTraffic"] > 0.7
+    by_name = decisions(zoneward, "-f", SAMPLE, "-f", hintless, "shop/search")["search"]
+    assert by_name["now"]["inZoneTraffic"] == pytest.approx(0.372136)
+    assert by_name["now"]["maxOverload"] == 0.0
+    assert by_name["now"]["proxies"] == {"kube-proxy 1.37": 22}
+    assert by_name["now"]["zones"]["eu-central-1a"] == {"consumed": 10, "load": 1.0}
+    assert by_name["inZoneTraffic"] > 0.7
     assert decisions(zoneward, "--sample", "shop/search")["search"]["now"] is None
     table = zoneward("plan", "-f", SAMPLE, "-f", hintless, "shop/search").out
     assert "37%>71%" in table
@@ -286,20 +288,20 @@ def test_verbose_notes_have_one_line_for_each_kind_of_proxy(zoneward: Commands, 
         {
             "apiVersion": "v1",
             "kind": "Node",
-            "metadata": {"name": f"n{number}", "labels": {"topology.kubernetes.io/zone": "abc"[number % 3]}},
-            "status": {"nodeInfo": {"kubeletVersion": f"v1.33.{number % 5}"}},
+            "metadata": {"name": f"n{count}", "labels": {"topology.kubernetes.io/zone": "abc"[count % 3]}},
+            "status": {"nodeInfo": {"kubeletVersion": f"v1.33.{count % 5}"}},
         }
-        for number in range(60)
+        for count in range(60)
     ]
     pods = [
         {
             "apiVersion": "v1",
             "kind": "Pod",
-            "metadata": {"name": f"kube-proxy-n{number}", "namespace": "kube-system"},
-            "spec": {"nodeName": f"n{number}", "containers": [{"name": "kube-proxy", "image": "kube-proxy:v1.33.1"}]},
+            "metadata": {"name": f"kube-proxy-n{count}", "namespace": "kube-system"},
+            "spec": {"nodeName": f"n{count}", "containers": [{"name": "kube-proxy", "image": "kube-proxy:v1.33.1"}]},
             "status": {"phase": "Running"},
         }
-        for number in range(40)
+        for count in range(40)
     ]
     service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "cart", "namespace": "shop"}}
     file = tmp_path / "cluster.json"

@@ -20,13 +20,13 @@ def ports(zoneward: Commands, *arguments: str) -> dict[str, dict[str, Any]]:
 
 
 def test_json_has_the_shape_that_scripts_rely_on(zoneward: Commands) -> None:
-    found = ports(zoneward, "--sample")
-    for each in found.values():
-        assert {"namespace", "service", "port", "protocol", "cluster", "local", "allReachable", "rule"} <= set(each)
-    assert found["log-agent:otlp-grpc"]["cluster"] is None, "internalTrafficPolicy: Local makes no use of it"
-    assert found["cart:http"]["local"] is None
-    assert found["cart:http"]["cluster"] == found["cart:http"]["allReachable"]
-    assert len(found["cart:http"]["cluster"]) == 1
+    routes = ports(zoneward, "--sample")
+    for route in routes.values():
+        assert {"namespace", "service", "port", "protocol", "cluster", "local", "allReachable", "rule"} <= set(route)
+    assert routes["log-agent:otlp-grpc"]["cluster"] is None, "internalTrafficPolicy: Local makes no use of it"
+    assert routes["cart:http"]["local"] is None
+    assert routes["cart:http"]["cluster"] == routes["cart:http"]["allReachable"]
+    assert len(routes["cart:http"]["cluster"]) == 1
 
 
 @pytest.mark.parametrize(
@@ -39,22 +39,22 @@ def test_json_has_the_shape_that_scripts_rely_on(zoneward: Commands) -> None:
     ],
 )
 def test_older_proxies_honor_less(zoneward: Commands, consumer: str, rules: tuple[str, ...]) -> None:
-    found = ports(zoneward, "--sample", "--consumer", consumer)
-    assert tuple(found[port]["rule"] for port in ("kube-dns:dns", "cart:http", "search:grpc")) == rules
+    routes = ports(zoneward, "--sample", "--consumer", consumer)
+    assert tuple(routes[port]["rule"] for port in ("kube-dns:dns", "cart:http", "search:grpc")) == rules
 
 
 LOCAL_OPT = ("--sample", "--proxy", "zoneward", "--what-if", "local-opt", "shop/inventory")
-"""Zone a has four endpoints of its own and shares two with the others, each by a third."""
+"""Zone a has four endpoints and shares two with the others, each by a third."""
 
 
 def test_endpoints_of_a_group_have_weights(zoneward: Commands) -> None:
     """One by one, in the order of the endpoints; where all weigh the same there are none."""
-    found = ports(zoneward, *LOCAL_OPT)["inventory:http"]
-    assert found["rule"] == "zone-slices"
-    assert len(found["cluster"]) == len(found["weights"]) == 6
-    assert sorted(found["weights"]) == [0.333333, 0.333333, 1.0, 1.0, 1.0, 1.0]
+    routes = ports(zoneward, *LOCAL_OPT)["inventory:http"]
+    assert routes["rule"] == "zone-slices"
+    assert len(routes["cluster"]) == len(routes["weights"]) == 6
+    assert sorted(routes["weights"]) == [0.333333, 0.333333, 1.0, 1.0, 1.0, 1.0]
     own, shared = (
-        {address for address, each in zip(found["cluster"], found["weights"], strict=True) if each == weight}
+        {address for address, route in zip(routes["cluster"], routes["weights"], strict=True) if route == weight}
         for weight in (1.0, 0.333333)
     )
     # Another zone's proxy has none of the own ones, and both of the shared ones.
@@ -71,15 +71,15 @@ def test_endpoints_of_a_group_have_weights(zoneward: Commands) -> None:
 )
 def test_proxies_read_slice_groups_by_their_kind(zoneward: Commands, consumer: str, rule: str, used: int) -> None:
     """The group of all is labelled for zone a; weights are for our own proxy alone."""
-    found = ports(zoneward, *LOCAL_OPT, "--consumer", consumer)["inventory:http"]
-    assert (found["rule"], len(found["cluster"])) == (rule, used)
-    assert (found["weights"] is not None) is (consumer == "zoneward")
+    routes = ports(zoneward, *LOCAL_OPT, "--consumer", consumer)["inventory:http"]
+    assert (routes["rule"], len(routes["cluster"])) == (rule, used)
+    assert (routes["weights"] is not None) is (consumer == "zoneward")
 
 
 def test_as_is_reads_the_slices_of_the_snapshot(zoneward: Commands) -> None:
-    found = ports(zoneward, "-f", str(SAMPLE), "--as-is")
-    assert found["cart:http"]["allReachable"] == [], "the sample holds no slice for it"
-    assert len(found["bank-gateway:https"]["allReachable"]) == 2
+    routes = ports(zoneward, "-f", str(SAMPLE), "--as-is")
+    assert routes["cart:http"]["allReachable"] == [], "the sample holds no slice for it"
+    assert len(routes["bank-gateway:https"]["allReachable"]) == 2
 
 
 def weighted_slices(zoneward: Commands, folder: Path, weights: str) -> Path:
@@ -108,10 +108,10 @@ def test_zone_weights_are_listed_only_for_zonewards_proxy(zoneward: Commands, tm
         "zoneward",
         "shop/cart",
     )
-    found = ports(zoneward, *files)["cart:http"]
-    assert found["rule"] == "zone-weights"
-    assert len(found["cluster"]) == len(found["weights"]) == located[zone] + located[other]
-    assert sum(found["weights"]) == pytest.approx(1)
+    routes = ports(zoneward, *files)["cart:http"]
+    assert routes["rule"] == "zone-weights"
+    assert len(routes["cluster"]) == len(routes["weights"]) == located[zone] + located[other]
+    assert sum(routes["weights"]) == pytest.approx(1)
     assert "zone-weights" in zoneward("route", "--node", NODE, *files).out
     older = ports(zoneward, *files, "--consumer", "current")["cart:http"]
     assert (older["rule"], older["weights"]) == ("zone-hints", None)
@@ -119,7 +119,7 @@ def test_zone_weights_are_listed_only_for_zonewards_proxy(zoneward: Commands, tm
 
 def located_in(zoneward: Commands) -> dict[str, int]:
     (decision,) = json.loads(zoneward("plan", "--sample", "shop/cart", "-o", "json").out)["decisions"]
-    return {zone: each["located"] for zone, each in decision["zones"].items()}
+    return {zone: route["located"] for zone, route in decision["zones"].items()}
 
 
 def test_table_has_a_line_for_every_port(zoneward: Commands) -> None:
@@ -143,9 +143,9 @@ def test_changed_cluster_shows_the_change_of_loads(zoneward: Commands) -> None:
     change = ("--without-node", "worker-b1")
     decisions = json.loads(zoneward("plan", "-q", "--sample", *change, "-o", "json").out)["decisions"]
     loads = {decision["service"]: decision["load"] for decision in decisions if decision["addressType"] == "IPv4"}
-    found = ports(zoneward, "--sample", *change)
-    assert {port["service"] for port in found.values() if port["loadChange"]} >= {"cart", "catalog"}
-    for port in found.values():
+    routes = ports(zoneward, "--sample", *change)
+    assert {port["service"] for port in routes.values() if port["loadChange"]} >= {"cart", "catalog"}
+    for port in routes.values():
         load = loads[port["service"]]
         assert port["loadChange"] == (None if load is None else load["change"])
     table = zoneward("route", "-q", "--sample", "--node", "worker-b2", "--without-zone", "eu-central-1a", "shop/cart")

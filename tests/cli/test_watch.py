@@ -1,4 +1,4 @@
-"""``zoneward plan --watch`` on an API server: what it tells, on which output, and how it ends."""
+"""``zoneward plan --watch`` on an API server: its outputs, and how it ends."""
 
 import asyncio
 import fcntl
@@ -65,9 +65,9 @@ class Watch:
     def until_synced(self) -> None:
         self.until(lambda: any(line.startswith('{"type":"SYNCED"') for line in list(self.lines)))
 
-    def until_more(self, than: int, number: int = 1) -> list[Any]:
-        """The events behind the first ones, once there are so many; then a moment passes in which more could come."""
-        self.until(lambda: len(self.lines) >= than + number)
+    def until_more(self, than: int, count: int = 1) -> list[Any]:
+        """The events after the first ones, once there are ``count``; then a moment passes in which more could come."""
+        self.until(lambda: len(self.lines) >= than + count)
         time.sleep(0.25)
         return self.events()[than:]
 
@@ -100,9 +100,11 @@ def test_json_has_all_decisions_and_then_changes(zoneward: Commands, cluster: Cl
         assert [event["type"] for event in first] == ["ADDED"] * len(planned) + ["SYNCED"]
         assert [event["decision"] for event in first[:-1]] == planned
         assert (first[-1]["decisions"], first[-1]["services"]) == (len(planned), 16)
-        # What no decision reads is not told, and so the next line is about the Pod.
-        cluster.put("services", "search", "shop", lambda thing: thing["metadata"]["annotations"].update(other="note"))
-        cluster.put("nodes", "worker-a1", "", lambda thing: thing["metadata"]["labels"].update(other="label"))
+        # Fields that no decision reads are not reported, so the next line is about the Pod.
+        cluster.put(
+            "services", "search", "shop", lambda object_: object_["metadata"]["annotations"].update(other="note")
+        )
+        cluster.put("nodes", "worker-a1", "", lambda object_: object_["metadata"]["labels"].update(other="label"))
         cluster.make_ready(cluster.pods("cart")[0], False)
         (event,) = watch.until_more(len(first))
         assert (event["type"], event["decision"]["service"], event["decision"]["endpoints"]) == ("CHANGED", "cart", 19)
@@ -170,7 +172,7 @@ def test_text_has_the_table_and_then_changes(zoneward: Commands, cluster: Cluste
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (("--sample",), "--watch: expected neither -f nor --sample with it, got --sample: only a live cluster can be"),
         (("-f", "x.json"), "--watch: expected neither -f nor --sample with it, got -f: only a live cluster can be"),
@@ -180,10 +182,10 @@ def test_text_has_the_table_and_then_changes(zoneward: Commands, cluster: Cluste
     ids=["sample", "file", "yaml", "name"],
 )
 @pytest.mark.usefixtures("cluster")
-def test_bad_usage_is_one_line(zoneward: Commands, arguments: tuple[str, ...], told: str) -> None:
+def test_bad_usage_is_one_line(zoneward: Commands, arguments: tuple[str, ...], message: str) -> None:
     result = zoneward("plan", "-w", *arguments)
     assert (result.status, result.out) == (2, "")
-    assert result.err.startswith(f"zoneward: {told}")
+    assert result.err.startswith(f"zoneward: {message}")
     assert result.err.count("\n") == 1
 
 
@@ -198,7 +200,7 @@ def test_missing_permission_to_watch_is_shown_with_its_rule(zoneward: Commands, 
 def test_lost_connection_is_reported_and_recovers(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Rights that are taken away later do not end it: they may be given back."""
+    """Permissions that are revoked later do not end it: they may be granted again."""
     quick = partial(ReflectorSettings, backoff=Backoff(initial=0.02, cap=0.05, jitter=0.5))
     monkeypatch.setattr(plan_watch, "_POLL", 0.01)
     monkeypatch.setattr(plan_watch, "WatchHealth", partial(WatchHealth, patience=0.05))
@@ -290,7 +292,7 @@ class Terminal:
 
 def test_terminal_shows_the_table_and_is_restored(cluster: Cluster) -> None:
     terminal = Terminal("-A", lines=40, columns=100)
-    # The first picture has the size that the terminal had by chance.
+    # The first picture has the size that the terminal had at first.
     terminal.until(lambda: b"\x1b[J" in terminal.seen and "More: " in terminal.seen.decode(errors="replace"))
     first = terminal.picture()
     assert "16 Services" in first[0]

@@ -47,7 +47,7 @@ def table_of(checked: CheckedCluster, *, top: int = 5, width: int = 80) -> str:
 
 
 def test_findings_with_one_message_share_a_line() -> None:
-    alike = [service_finding("ZW401", f"s{number}", "2 endpoints for 3 zones") for number in range(7)]
+    alike = [service_finding("ZW401", f"s{index}", "2 endpoints for 3 zones") for index in range(7)]
     own = service_finding("ZW301", fix="kubectl annotate service cart x=y")
     lines = [line for line in table_of(checked_of(own, *alike)).splitlines() if line]
     assert lines == [
@@ -67,7 +67,7 @@ def test_findings_with_one_message_share_a_line() -> None:
 
 @pytest.mark.parametrize(("top", "lines"), [(1, 1), (3, 3), (0, 5_000)])
 def test_top_limits_the_lines_of_a_code(top: int, lines: int) -> None:
-    many = [service_finding("ZW302", f"s{number}", f"value {number}") for number in range(5_000)]
+    many = [service_finding("ZW302", f"s{index}", f"value {index}") for index in range(5_000)]
     text = table_of(checked_of(*many), top=top)
     assert text.count(": value ") == lines
     assert (f"and {5_000 - lines} more" in text) == (lines < 5_000)
@@ -141,7 +141,7 @@ def test_location_in_sarif_is_a_safe_uri() -> None:
 
 
 def parsed(page: str) -> ElementTree.Element:
-    """The page as XML, which it is too: whatever is not closed or not escaped fails here."""
+    """The page as XML, which it is, too: unclosed elements and unescaped text fail here."""
     return ElementTree.fromstring(page.partition("\n")[2])
 
 
@@ -149,8 +149,8 @@ def test_the_page_is_well_formed_and_has_a_row_for_each_finding() -> None:
     root = parsed(check_page(EVERYTHING))
     rows = [row for body in root.iter("tbody") for row in body.iter("tr")]
     assert len(rows) == len(EVERYTHING.findings)
-    ids = [each.get("id") or "" for each in root.iter() if each.get("id")]
-    links = [(each.get("href") or "")[1:] for each in root.iter("a")]
+    ids = [element.get("id") or "" for element in root.iter() if element.get("id")]
+    links = [(element.get("href") or "")[1:] for element in root.iter("a")]
     assert sorted(ids) == sorted(set(links))
 
 

@@ -56,7 +56,7 @@ ZONES = {"b": DecidedZone(demand=1.0, located=6, consumed=6, expected=6.0, overl
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "told"),
+    ("old", "new", "text"),
     [
         (CART, None, "gone shop/cart"),
         (replace(CART, address_type="IPv6"), None, "gone shop/cart IPv6"),
@@ -83,5 +83,5 @@ ZONES = {"b": DecidedZone(demand=1.0, located=6, consumed=6, expected=6.0, overl
     ],
     ids=["gone", "gone IPv6", "new", "numbers", "dropped", "unknown", "slices", "reason", "zones", "the rest"],
 )
-def test_log_line_names_the_differences(old: DecisionDocument | None, new: DecisionDocument | None, told: str) -> None:
-    assert change_text(DecisionChange(old, new), now=NOW) == f"2026-06-01 12:00:00 {told}"
+def test_log_line_names_the_differences(old: DecisionDocument | None, new: DecisionDocument | None, text: str) -> None:
+    assert change_text(DecisionChange(old, new), now=NOW) == f"2026-06-01 12:00:00 {text}"

@@ -17,8 +17,8 @@ ZONES = (
     ZoneStatus("eu-central-1c", 0.4, nodes=2, ready_nodes=2, pods=4, ready_pods=4),
 )
 LOG = [
-    LogLine(float(number), "shop/cart", f"{number} slices updated: {number} pods ready; " + "so " * (number % 40))
-    for number in range(60)
+    LogLine(float(index), "shop/cart", f"{index} slices updated: {index} pods ready; " + "so " * (index % 40))
+    for index in range(60)
 ]
 
 

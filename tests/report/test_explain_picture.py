@@ -40,15 +40,15 @@ def picture(capfd: pytest.CaptureFixture[str], service: str, *slices: Path) -> s
 
 def texts(svg: str) -> list[tuple[float, float, float, str]]:
     """Line, left and right edge at most, and the words of each text."""
-    found = []
+    boxes = []
     for element in ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}text"):
         classes = element.attrib.get("class", "").split()
         words = element.text or ""
         width = WIDEST * len(words) * min([14.0, *(SIZES[cls] for cls in classes if cls in SIZES)])
         x = float(element.attrib["x"])
         left = x - (width if "end" in classes else width / 2 if "middle" in classes else 0)
-        found.append((float(element.attrib["y"]), left, left + width, words))
-    return found
+        boxes.append((float(element.attrib["y"]), left, left + width, words))
+    return boxes
 
 
 @pytest.mark.parametrize("service", ["shop/cart", "shop/search", "kube-system/log-agent", "shop/checkout"])

@@ -26,7 +26,7 @@ PAGES: Final = {
     "report": ("report", "-q", "--sample", "--measured", str(BYTES), "--price-per-gb", "0.01USD"),
     "simulate": ("simulate", "-q", "--sample", "--by", "endpoints"),
 }
-TELL: Final = (
+REPORT: Final = (
     "axe.run().then(found => { document.title = 'AXE ' + JSON.stringify(found.violations.flatMap("
     "each => each.nodes.map(node => [each.impact, each.id, node.html]))) })"
 )
@@ -37,7 +37,7 @@ def violations(text: str, directory: Path, *, width: int, is_dark: bool) -> list
     assert CHROMIUM is not None
     without_policy = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", text)
     assert without_policy != text
-    scripts = f"<script>{AXE.read_text()}</script><script>{TELL}</script></body>"
+    scripts = f"<script>{AXE.read_text()}</script><script>{REPORT}</script></body>"
     file = directory / "page.html"
     file.write_text(without_policy.replace("</body>", scripts), "utf-8")
     command = [
@@ -48,8 +48,8 @@ def violations(text: str, directory: Path, *, width: int, is_dark: bool) -> list
     shown = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
     title = re.search(r"<title>AXE (.*?)</title>", shown, re.DOTALL)
     assert title is not None, shown[:1000]
-    found: list[list[str]] = json.loads(html.unescape(title[1]))
-    return found
+    rules: list[list[str]] = json.loads(html.unescape(title[1]))
+    return rules
 
 
 @pytest.mark.parametrize(("width", "is_dark"), [(360, True), (1400, False)])
@@ -66,5 +66,5 @@ def test_pages_have_no_accessibility_violations(
 def test_accessibility_test_finds_violations(is_dark: bool, tmp_path: Path) -> None:
     faint = "@media (prefers-color-scheme: dark) { body { background: #000; } .faint { color: #333; } }"
     text = page("Faint", tag("h1", "Faint"), tag("p", "who reads this?", class_="faint"), style=faint)
-    found = {rule for _, rule, _ in violations(text, tmp_path, width=800, is_dark=is_dark)}
-    assert ("color-contrast" in found) == is_dark
+    rules = {rule for _, rule, _ in violations(text, tmp_path, width=800, is_dark=is_dark)}
+    assert ("color-contrast" in rules) == is_dark

@@ -27,7 +27,7 @@ def decision_with(weights: ZoneWeights | None) -> dict[str, Any]:
 
 def test_weights_are_shares_by_zone_or_null() -> None:
     weights = ZoneWeights({"b": {"b": 2 / 3, "a": 1 / 3}, "a": {"a": 1.0}}, {"a": 2, "b": 2})
-    found = decision_with(weights)["weights"]
-    assert found == {"a": {"a": 1.0}, "b": {"a": 0.333333, "b": 0.666667}}
-    assert [*found["b"]] == ["a", "b"]
+    weights_shown = decision_with(weights)["weights"]
+    assert weights_shown == {"a": {"a": 1.0}, "b": {"a": 0.333333, "b": 0.666667}}
+    assert [*weights_shown["b"]] == ["a", "b"]
     assert decision_with(None)["weights"] is None

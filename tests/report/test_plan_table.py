@@ -1,4 +1,4 @@
-"""Tables: what stands in a line, and that it fits."""
+"""Tables: the content of a line, and that it fits."""
 
 import re
 

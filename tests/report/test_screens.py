@@ -27,8 +27,10 @@ def planned() -> tuple[Demand, tuple[ServicePlan, ...]]:
     cluster_state = ClusterState(demand=demand, node_zones=snapshot.node_zones, configuration=Configuration())
     services = sorted(snapshot.services, key=lambda service: (service.metadata.namespace, service.metadata.name))
     plans = (
-        plan_service(each, pods=snapshot.pods_of(each), slices=snapshot.slices_of(each), cluster_state=cluster_state)
-        for each in services
+        plan_service(
+            service, pods=snapshot.pods_of(service), slices=snapshot.slices_of(service), cluster_state=cluster_state
+        )
+        for service in services
     )
     return demand, tuple(plans)
 

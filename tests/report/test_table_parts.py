@@ -75,21 +75,23 @@ def test_the_innermost_style_wins_and_default_is_none() -> None:
 @pytest.mark.parametrize("is_grouped", [True, False])
 def test_long_tables_are_split_between_groups(is_grouped: bool) -> None:
     rows = [
-        (Text(f"svc-{number}" if number % 7 == 0 or not is_grouped else ""), Text(f"a{number}"), Text("1.0"), Text())
-        for number in range(1000)
+        (Text(f"svc-{index}" if index % 7 == 0 or not is_grouped else ""), Text(f"a{index}"), Text("1.0"), Text())
+        for index in range(1000)
     ]
     page = parts(*rows, is_grouped=is_grouped).as_page("Plan", made_by="zoneward plan")
     tables = list(ElementTree.fromstring(page.partition("\n")[2]).iter("table"))
     assert 8 <= len(tables) <= 12
     head = next(tables[0].iter("tr"))
     assert "".join(head[0].itertext()) == ("APPROACH" if is_grouped else "SERVICE")
-    found = [each.text for table in tables for each in table.iter() if each.text and each.text.startswith("a")]
-    assert [each for each in found if each[1:].isdigit()] == [f"a{number}" for number in range(1000)]
+    texts = [
+        element.text for table in tables for element in table.iter() if element.text and element.text.startswith("a")
+    ]
+    assert [element for element in texts if element[1:].isdigit()] == [f"a{index}" for index in range(1000)]
     for table in tables if is_grouped else ():
         for body in table.iter("tbody"):
             names = ["".join(row[0].itertext()) for row in body.iter("tr")]
             assert names[0].startswith("svc-")
             assert [int(name[1:]) // 7 for name in names[1:]] == [int(names[0][4:]) // 7] * (len(names) - 1)
-    regions = [each.get("aria-label") for each in ElementTree.fromstring(page.partition("\n")[2]).iter("div")]
+    regions = [element.get("aria-label") for element in ElementTree.fromstring(page.partition("\n")[2]).iter("div")]
     named = [region for region in regions if region]
     assert len(named) == len(set(named)) == len(tables)

@@ -15,12 +15,12 @@ from zoneward.report.terminal_text import StyledText, Text, align_columns, join_
 
 def test_only_one_module_builds_terminal_text() -> None:
     source = Path(zoneward.__file__).parent
-    found = {
+    modules = {
         str(file.relative_to(source))
         for file in source.rglob("*.py")
         if re.search(r"^\s*(?:from|import) rich\.text\b", file.read_text(), re.MULTILINE)
     }
-    assert found == {"report/terminal_text.py"}
+    assert modules == {"report/terminal_text.py"}
 
 
 def test_lines_are_printed_by_one_function() -> None:
@@ -110,7 +110,7 @@ WORDS = st.lists(st.text("abcxyz", min_size=1, max_size=9), max_size=14).map(" "
 
 @given(st.lists(st.tuples(st.just("shop/cart"), st.just("local"), WORDS, WORDS), min_size=1), st.integers(30, 120))
 def test_reasons_are_complete_and_lines_fit(rows: list[tuple[str, ...]], width: int) -> None:
-    rows = [(name, approach, number[:5].strip(), reason) for name, approach, number, reason in rows]
+    rows = [(name, approach, index[:5].strip(), reason) for name, approach, index, reason in rows]
     text = table(width, tuple(rows), ("SERVICE", "APPROACH", "WORST", "TRAFFIC SENT TO"))
     assert max(map(len, text.splitlines())) <= width
     shown = text.split()
@@ -124,7 +124,7 @@ def test_a_table_knows_the_lines_of_its_rows() -> None:
     assert aligned.row_lines == ((2, 3), (3, 5), (5, 7), (7, 9))
     marked = aligned.mark_rows([1], "reverse")
     lines = marked.split("\n")
-    assert [number for number, line in enumerate(lines) if line.spans] == [0, 3, 4]
+    assert [index for index, line in enumerate(lines) if line.spans] == [0, 3, 4]
     assert all(end == start for (_, end), (start, _) in pairwise(aligned.row_lines))
 
 

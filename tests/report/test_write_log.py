@@ -42,15 +42,15 @@ class Cluster:
         plan = plan_service(self.service, pods=self.pods, slices=self.slices, cluster_state=cluster_state)
         # As an API server would give them back.
         self.slices = tuple(
-            replace(each, metadata=replace(each.metadata, uid=each.metadata.name, resource_version="1"))
-            for each in plan.families[0].changes.after
+            replace(slice_, metadata=replace(slice_.metadata, uid=slice_.metadata.name, resource_version="1"))
+            for slice_ in plan.families[0].changes.after
         )
         return record_plan(plan)
 
-    def change(self, number: int, change: Change) -> None:
+    def change(self, count: int, change: Change) -> None:
         """Some of the pods."""
-        changed = [change(pod) for pod in self.pods[:number]]
-        self.pods = [*(pod for pod in changed if pod is not None), *self.pods[number:]]
+        changed = [change(pod) for pod in self.pods[:count]]
+        self.pods = [*(pod for pod in changed if pod is not None), *self.pods[count:]]
 
     def lose(self, zone: str) -> None:
         """No node of a zone is ready."""

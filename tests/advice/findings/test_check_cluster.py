@@ -116,8 +116,8 @@ CASES: Final[dict[str, Callable[[], ClusterView]]] = {
     "ZW602": lambda: a_view(slices=twice(SAME_ZONE)),
     "ZW603": lambda: a_view(pods=LOPSIDED),
     "ZW604": lambda: a_view(slices=built_in(SAME_ZONE, NODES, PODS[1:])),
-    "ZW605": lambda: a_view(slices=[without_hints(each, first=2) for each in built_in(SAME_ZONE, NODES, PODS)]),
-    "ZW606": lambda: a_view(slices=[without_hints(each) for each in built_in(SAME_ZONE, NODES, PODS)]),
+    "ZW605": lambda: a_view(slices=[without_hints(slice_, first=2) for slice_ in built_in(SAME_ZONE, NODES, PODS)]),
+    "ZW606": lambda: a_view(slices=[without_hints(slice_) for slice_ in built_in(SAME_ZONE, NODES, PODS)]),
     "ZW607": lambda: a_view(slices=ours(SAME_ZONE), is_led=False),
 }  # fmt: skip
 """A cluster for each code that has a finding with it."""
@@ -134,19 +134,19 @@ def another() -> EndpointSlice:
 
 def twice(service: Service) -> list[EndpointSlice]:
     slices = built_in(service, NODES, PODS)
-    return [*slices, *(managed_by(names.MANAGER, slice_, name="ours") for slice_ in slices)]
+    return [*slices, *(managed_by(names.MANAGER, slice_, name="own") for slice_ in slices)]
 
 
 def ours(service: Service) -> list[EndpointSlice]:
-    return [managed_by(names.MANAGER, each) for each in built_in(service, NODES, PODS)]
+    return [managed_by(names.MANAGER, slice_) for slice_ in built_in(service, NODES, PODS)]
 
 
-def found(view: ClusterView, code: str) -> list[Finding]:
+def findings_of(view: ClusterView, code: str) -> list[Finding]:
     return [finding for finding in check_cluster(view).findings if finding.code == code]
 
 
 def only(view: ClusterView, code: str) -> Finding:
-    (finding,) = found(view, code)
+    (finding,) = findings_of(view, code)
     return finding
 
 
@@ -156,7 +156,7 @@ def test_every_code_has_a_test_cluster() -> None:
 
 @pytest.mark.parametrize("code", CODES)
 def test_each_test_cluster_has_its_finding(code: str) -> None:
-    finding = found(CASES[code](), code)[0]
+    finding = findings_of(CASES[code](), code)[0]
     assert finding.severity == CODES[code].severity
     assert finding.message
     assert finding.fix
@@ -183,12 +183,12 @@ def test_the_page_has_a_section_for_each_code_with_its_title_and_severity() -> N
 
 def test_control_plane_node_needs_no_zone() -> None:
     bare = (a_node("control", None, labels={CONTROL_PLANE: ""}), a_node("gone", None, ready=False))
-    assert not found(a_view(nodes=(*NODES, *bare)), "ZW101")
+    assert not findings_of(a_view(nodes=(*NODES, *bare)), "ZW101")
 
 
 def test_zones_are_skewed_at_the_start_threshold() -> None:
-    assert not found(a_view(nodes=nodes_in({"a": 119, "b": 90, "c": 91})), "ZW103")
-    assert found(a_view(nodes=nodes_in({"a": 120, "b": 90, "c": 90})), "ZW103")
+    assert not findings_of(a_view(nodes=nodes_in({"a": 119, "b": 90, "c": 91})), "ZW103")
+    assert findings_of(a_view(nodes=nodes_in({"a": 120, "b": 90, "c": 90})), "ZW103")
 
 
 @pytest.mark.parametrize("source", ["cpu", "even"])
@@ -213,25 +213,25 @@ def test_proxy_finding_names_what_is_ignored_and_the_nodes() -> None:
 def test_fix_keeps_the_setting_that_works(pods: int) -> None:
     both, spread = a_service("Auto", subsetting="Auto"), pods_in(dict.fromkeys(ZONES, pods))
     view = a_view(both, pods=spread)
-    assert not found(view, "ZW202")
-    (two,) = found(view, "ZW305")
+    assert not findings_of(view, "ZW202")
+    (two,) = findings_of(view, "ZW305")
     assert "topology-mode: Auto wins, as no proxy of the cluster reads slice groups" in two.message
     command = f"kubectl -n shop annotate --overwrite -- service cart {names.SUBSETTING_ANNOTATION}-"
     assert two.fix == f"To keep {names.TOPOLOGY_MODE_ANNOTATION} and remove the rest: {command}"
-    assert not found(a_view(both, pods=spread, proxies="zoneward"), "ZW305"), "they complete each other"
+    assert not findings_of(a_view(both, pods=spread, proxies="zoneward"), "ZW305"), "they complete each other"
 
 
 def test_old_cilium_gets_the_old_name() -> None:
-    (two,) = found(a_view(SAME_ZONE, proxies="cilium-1.18-service-topology"), "ZW202")
+    (two,) = findings_of(a_view(SAME_ZONE, proxies="cilium-1.18-service-topology"), "ZW202")
     assert two.fix == "Write PreferClose: it means the same, and these proxies honor it."
     close = a_service(distribution=names.PREFER_CLOSE)
-    assert not found(a_view(close, proxies="cilium-1.18-service-topology"), "ZW202")
-    assert not found(a_view(close, proxies="cilium-1.18-service-topology"), "ZW303")
+    assert not findings_of(a_view(close, proxies="cilium-1.18-service-topology"), "ZW202")
+    assert not findings_of(a_view(close, proxies="cilium-1.18-service-topology"), "ZW303")
 
 
 def test_fix_for_cilium_names_its_setting() -> None:
-    assert "enable-service-topology" in found(a_view(proxies="cilium-1.18"), "ZW201")[0].fix
-    assert "enable-service-topology" not in found(a_view(proxies="kube-router"), "ZW201")[0].fix
+    assert "enable-service-topology" in findings_of(a_view(proxies="cilium-1.18"), "ZW201")[0].fix
+    assert "enable-service-topology" not in findings_of(a_view(proxies="kube-router"), "ZW201")[0].fix
 
 
 @pytest.mark.parametrize(
@@ -252,56 +252,56 @@ def test_fix_corrects_a_misspelt_value(service: Service, meant: str) -> None:
 
 def test_settings_without_effect_are_checked_too() -> None:
     view = a_view(a_service("Auto", subsetting="Auto", distribution="nonsense", threshold="a lot"))
-    assert [each.message.partition(":")[0] for each in found(view, "ZW302")] == [
+    assert [finding.message.partition(":")[0] for finding in findings_of(view, "ZW302")] == [
         "spec.trafficDistribution",
         names.HINTS_THRESHOLD_ANNOTATION,
     ]
 
 
 def test_old_annotation_is_deprecated_if_all_proxies_read_the_new_one() -> None:
-    assert found(a_view(a_service(old="Auto"), proxies="kube-proxy-1.27"), "ZW303")
-    assert not found(a_view(a_service(old="Auto"), proxies={"node-a": "kube-proxy-1.26"}), "ZW303")
+    assert findings_of(a_view(a_service(old="Auto"), proxies="kube-proxy-1.27"), "ZW303")
+    assert not findings_of(a_view(a_service(old="Auto"), proxies={"node-a": "kube-proxy-1.26"}), "ZW303")
 
 
 def test_prefer_close_is_deprecated_if_all_proxies_know_the_new_name() -> None:
     service = a_service(distribution=names.PREFER_CLOSE)
-    assert found(a_view(service), "ZW303")
-    assert not found(a_view(service, proxies={"node-a": "kube-proxy-1.33"}), "ZW303")
+    assert findings_of(a_view(service), "ZW303")
+    assert not findings_of(a_view(service, proxies={"node-a": "kube-proxy-1.33"}), "ZW303")
     old = tuple(a_node(f"node-{zone}", zone, kubelet="v1.33.4") for zone in ZONES)
-    assert not found(a_view(service, nodes=old), "ZW303"), "its API server refuses the new name"
+    assert not findings_of(a_view(service, nodes=old), "ZW303"), "its API server refuses the new name"
 
 
 def test_fixes_use_values_that_the_api_server_accepts() -> None:
     old = tuple(a_node(f"node-{zone}", zone, kubelet="v1.33.4") for zone in ZONES)
-    (zoneward_only,) = found(a_view(a_service("PreferZone"), nodes=old), "ZW306")
+    (zoneward_only,) = findings_of(a_view(a_service("PreferZone"), nodes=old), "ZW306")
     assert zoneward_only.fix.endswith("a setting of Kubernetes: PreferClose.")
-    (unknown,) = found(a_view(a_service(distribution="nonsense"), nodes=old), "ZW302")
+    (unknown,) = findings_of(a_view(a_service(distribution="nonsense"), nodes=old), "ZW302")
     assert unknown.fix.startswith("Use one of PreferClose; or")
 
 
 def test_fix_for_two_settings_keeps_the_winning_one() -> None:
-    (one,) = found(a_view(a_service("Auto", distribution=names.PREFER_SAME_ZONE)), "ZW305")
+    (one,) = findings_of(a_view(a_service("Auto", distribution=names.PREFER_SAME_ZONE)), "ZW305")
     assert "wins" in one.message
     command = """kubectl -n shop patch -p '{"spec":{"trafficDistribution":null}}' -- service cart"""
     assert one.fix == f"To keep {names.TOPOLOGY_MODE_ANNOTATION} and remove the rest: {command}"
-    (other,) = found(a_view(a_service("unheard-of", distribution=names.PREFER_SAME_ZONE)), "ZW305")
+    (other,) = findings_of(a_view(a_service("unheard-of", distribution=names.PREFER_SAME_ZONE)), "ZW305")
     assert other.fix.startswith("To keep spec.trafficDistribution and remove the rest: kubectl -n shop annotate")
 
 
 def test_disabled_setting_is_no_second_setting() -> None:
-    assert not found(a_view(a_service("Disabled", distribution=names.PREFER_SAME_ZONE)), "ZW305")
+    assert not findings_of(a_view(a_service("Disabled", distribution=names.PREFER_SAME_ZONE)), "ZW305")
 
 
 def test_own_settings_are_fine_if_zoneward_writes_the_slices() -> None:
     service = a_service("PreferZone")
-    slices = [managed_by(names.MANAGER, each) for each in built_in(SAME_ZONE, NODES, PODS)]
-    assert not found(a_view(service, slices=slices), "ZW306")
+    slices = [managed_by(names.MANAGER, slice_) for slice_ in built_in(SAME_ZONE, NODES, PODS)]
+    assert not findings_of(a_view(service, slices=slices), "ZW306")
 
 
 def test_overload_in_force_hides_planned_overload() -> None:
-    assert not found(a_view(pods=LOPSIDED), "ZW402")
-    slices = [without_hints(each) for each in built_in(SAME_ZONE, NODES, LOPSIDED)]
-    assert found(a_view(pods=LOPSIDED, slices=slices), "ZW402")
+    assert not findings_of(a_view(pods=LOPSIDED), "ZW402")
+    slices = [without_hints(slice_) for slice_ in built_in(SAME_ZONE, NODES, LOPSIDED)]
+    assert findings_of(a_view(pods=LOPSIDED, slices=slices), "ZW402")
 
 
 def test_what_if_replaces_the_setting() -> None:
@@ -333,7 +333,7 @@ def test_workload_of_services_without_setting_is_an_info() -> None:
     ids=["one replica", "the default of one", "no Service", "anti-affinity"],
 )  # fmt: skip
 def test_small_or_spread_workloads_need_no_constraint(workload: object) -> None:
-    assert not found(a_view(workloads=(workload,)), "ZW501")
+    assert not findings_of(a_view(workloads=(workload,)), "ZW501")
 
 
 @pytest.mark.parametrize(
@@ -350,8 +350,8 @@ def test_each_form_of_required_affinity_is_found(affinity: TemplateAffinity, mes
 
 
 def requirement(operator: str, *values: str) -> NodeSelector:
-    each = NodeSelectorRequirement(key="size", operator=operator, values=values or None)
-    return NodeSelector(node_selector_terms=(NodeSelectorTerm(), NodeSelectorTerm(match_expressions=(each,))))
+    requirement = NodeSelectorRequirement(key="size", operator=operator, values=values or None)
+    return NodeSelector(node_selector_terms=(NodeSelectorTerm(), NodeSelectorTerm(match_expressions=(requirement,))))
 
 
 @pytest.mark.parametrize(
@@ -378,18 +378,22 @@ def test_node_affinity_means_what_the_scheduler_reads(required: NodeSelector, cl
 
 def test_volumes_of_a_stateful_set_must_cover_all_zones() -> None:
     claims = (ClaimTemplate(metadata=ClaimTemplateMeta(name="data")),)
-    bound = tuple(a_claim(f"data-{SERVICE}-{number}") for number in range(3))
+    bound = tuple(a_claim(f"data-{SERVICE}-{ordinal}") for ordinal in range(3))
     view = a_view(workloads=(a_stateful_set(claims=claims),), claims=bound, volumes=(VOLUME_A,))
     assert only(view, "ZW503").message == "none of its volumes data-cart-* can be mounted in the zones b, c"
-    assert not found(a_view(workloads=(a_stateful_set(claims=claims),), claims=bound[:2], volumes=(VOLUME_A,)), "ZW503")
+    assert not findings_of(
+        a_view(workloads=(a_stateful_set(claims=claims),), claims=bound[:2], volumes=(VOLUME_A,)), "ZW503"
+    )
 
 
 def test_autoscalers_of_other_workloads_are_ignored() -> None:
-    assert not found(a_view(pods=LOPSIDED, autoscalers=(an_autoscaler("ReplicaSet"), an_autoscaler(name="x"))), "ZW504")
+    assert not findings_of(
+        a_view(pods=LOPSIDED, autoscalers=(an_autoscaler("ReplicaSet"), an_autoscaler(name="x"))), "ZW504"
+    )
 
 
 def test_other_endpoints_of_another_manager_are_no_second_writer() -> None:
-    assert not found(CASES["ZW601"](), "ZW602")
+    assert not findings_of(CASES["ZW601"](), "ZW602")
 
 
 def test_finding_lists_all_differences_between_slices_and_pods() -> None:
@@ -406,7 +410,7 @@ def test_finding_lists_all_differences_between_slices_and_pods() -> None:
 def test_missing_hints_are_found_only_if_the_controller_would_set_them() -> None:
     pods = pods_in({"a": 2, "b": 1, "c": 1})
     service = a_service(threshold="80%", mode="Auto")
-    assert not found(a_view(service, pods=pods, slices=built_in(service, NODES, pods)), "ZW606")
+    assert not findings_of(a_view(service, pods=pods, slices=built_in(service, NODES, pods)), "ZW606")
 
 
 # --- all together -----------------------------------------------------------------------------------------------------
@@ -458,7 +462,7 @@ def test_missing_objects_disable_exactly_the_codes_that_need_them(need: str) -> 
             view = ClusterView(
                 **{**{name: getattr(view, name) for name in view.__dataclass_fields__}, "lacking": lacking}
             )
-            assert not found(view, code), code
+            assert not findings_of(view, code), code
 
 
 def test_findings_follow_the_configured_thresholds() -> None:
@@ -466,7 +470,7 @@ def test_findings_follow_the_configured_thresholds() -> None:
     loose = Configuration(
         hints=type(hints)(start_threshold=hints.start_threshold * 20, keep_threshold=hints.keep_threshold * 20)
     )
-    assert not found(a_view(pods=LOPSIDED, configuration=loose), "ZW603")
+    assert not findings_of(a_view(pods=LOPSIDED, configuration=loose), "ZW603")
 
 
 # --- nobody updates ---------------------------------------------------------------------------------------------------
@@ -477,10 +481,10 @@ def test_services_of_zoneward_are_orphaned_without_its_controller() -> None:
     for service, slices in ((adopted, built_in(SAME_ZONE, NODES, PODS)), (adopted, ())):
         finding = only(a_view(service, slices=slices, is_led=False), "ZW607")
         assert "zoneward release -- shop/cart" in finding.fix
-        assert not found(a_view(service, slices=slices), "ZW607")
-        assert not found(a_view(service, slices=slices, is_led=False, lacking={"Leases": "none"}), "ZW607")
+        assert not findings_of(a_view(service, slices=slices), "ZW607")
+        assert not findings_of(a_view(service, slices=slices, is_led=False, lacking={"Leases": "none"}), "ZW607")
     assert "release" not in only(a_view(slices=ours(SAME_ZONE), is_led=False), "ZW607").fix
-    assert not found(a_view(is_led=False), "ZW607")
+    assert not findings_of(a_view(is_led=False), "ZW607")
 
 
 @pytest.mark.parametrize(
@@ -490,7 +494,7 @@ def test_services_of_zoneward_are_orphaned_without_its_controller() -> None:
 def test_auto_is_not_advised_if_the_setting_has_a_threshold(
     mode: str | None, distribution: str | None, advised: bool
 ) -> None:
-    """The hints in force are those of the same zone, whatever the Service asks for now: the pod in a is too busy."""
+    """The hints in force are those of the same zone, with any setting: the pod in a is too busy."""
     service = a_service(mode, distribution=distribution)
     pods = LOPSIDED if distribution else pods_in({"a": 2, "b": 1, "c": 1})
     slices = built_in(SAME_ZONE, NODES, pods)
@@ -516,7 +520,7 @@ def test_no_endpoint_findings_without_pods_and_slices() -> None:
     view = a_view(pods=(), slices=(), lacking={"endpoints": "there are none"})
     checked = check_cluster(view)
     assert checked.findings == ()
-    assert {code for each in checked.not_checked for code in each.codes} == {"ZW406", "ZW407"}
+    assert {code for missing in checked.not_checked for code in missing.codes} == {"ZW406", "ZW407"}
 
 
 @pytest.mark.parametrize(

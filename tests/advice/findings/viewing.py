@@ -77,8 +77,8 @@ def built_in(service: Service, nodes: Iterable[Node], pods: Iterable[Pod]) -> tu
     """The slices of the built-in controller, which has acted on what the Service asks for."""
     state = cluster_state(nodes, Configuration().as_upstream())
     return tuple(
-        managed_by(names.BUILT_IN_MANAGER, each)
-        for each in slices_after(plan_service(service, pods=pods, slices=(), cluster_state=state))
+        managed_by(names.BUILT_IN_MANAGER, slice_)
+        for slice_ in slices_after(plan_service(service, pods=pods, slices=(), cluster_state=state))
     )
 
 
@@ -93,7 +93,7 @@ def without_hints(slice_: EndpointSlice, *, first: int | None = None) -> Endpoin
     """The same slice without hints of its endpoints, or of the first ones."""
     endpoints = slice_.endpoints or ()
     bare = endpoints if first is None else endpoints[:first]
-    return replace(slice_, endpoints=(*(replace(each, hints=None) for each in bare), *endpoints[len(bare) :]))
+    return replace(slice_, endpoints=(*(replace(endpoint, hints=None) for endpoint in bare), *endpoints[len(bare) :]))
 
 
 def a_deployment(name: str = SERVICE, *, replicas: int | None = 9, labels: Mapping[str, str] | None = None,
