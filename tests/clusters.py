@@ -36,7 +36,7 @@ from zoneward.routing.selection.expected_traffic import ExpectedTraffic, Expecte
 from zoneward.routing.zone_weights import ZoneWeights
 from zoneward.slices.cluster_state import ClusterState
 from zoneward.slices.decide import decide
-from zoneward.slices.encode import hints_of
+from zoneward.slices.desired import hints_of
 from zoneward.slices.plan import FamilyPlan, ServicePlan, plan_service
 
 CLUSTER: Final = Policies(uses_cluster=True, uses_local=False)

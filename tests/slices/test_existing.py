@@ -21,11 +21,11 @@ BARE = an_endpoint("10.0.0.3", "a", pod="r")
 def existing(own: Iterable[EndpointSlice], theirs: Iterable[EndpointSlice] = ()) -> ExistingSlices:
     """Our slices, and those of the built-in controller."""
     slices = ExistingSlices(a_service(), Configuration())
-    for rank, each in enumerate(own):
-        slices.set(each, rank)
-    for rank, each in enumerate(theirs, start=100):
-        labels = {**(each.metadata.labels or {}), names.MANAGED_BY_LABEL: names.BUILT_IN_MANAGER}
-        slices.set(replace(each, metadata=replace(each.metadata, labels=labels)), rank)
+    for slice_ in own:
+        slices.set(slice_)
+    for slice_ in theirs:
+        labels = {**(slice_.metadata.labels or {}), names.MANAGED_BY_LABEL: names.BUILT_IN_MANAGER}
+        slices.set(replace(slice_, metadata=replace(slice_.metadata, labels=labels)))
     return slices
 
 

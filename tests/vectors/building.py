@@ -37,11 +37,11 @@ from zoneward.routing.demand import Demand, compute_demand
 from zoneward.routing.placement.endpoint_index import EndpointIndex, IndexedEndpoint
 from zoneward.routing.service_conditions import conditions_of
 from zoneward.routing.service_events import upstream_events_of
-from zoneward.slices import upstream_hints
 from zoneward.slices.cluster_state import ClusterState
 from zoneward.slices.decide import decide
-from zoneward.slices.pack import PackedSlices
 from zoneward.slices.plan import ServicePlan, plan_service
+from zoneward.slices.reconcile import SliceChanges
+from zoneward.slices.upstream import set_hints as set_hints_as_upstream
 
 UID: Final = "uid-1"
 
@@ -196,26 +196,26 @@ def plan(
 class Hinted:
     """What upstream's step that sets hints comes to: slices with hints, events, and what is remembered."""
 
-    packed: PackedSlices
+    packed: SliceChanges
     decision: Decision
     events: tuple[ServiceEvent, ...]
     told: tuple[Condition, ...]
 
 
-def packed_from(slices: Mapping[str, list[Case]], service: Service) -> PackedSlices:
+def packed_from(slices: Mapping[str, list[Case]], service: Service) -> SliceChanges:
     create, update, unchanged = (
-        [
+        tuple(
             an_existing_slice(shape["id"], [an_endpoint(each) for each in shape["endpoints"]], service=service)
             for shape in slices[key]
-        ]
+        )
         for key in ("to_create", "to_update", "unchanged")
     )
-    return PackedSlices(create=create, update=update, unchanged=unchanged)
+    return SliceChanges(create=create, update=update, unchanged=unchanged)
 
 
 def set_hints(
     service: Service,
-    packed: PackedSlices,
+    packed: SliceChanges,
     *,
     nodes: Iterable[Node],
     address_type: str = "IPv4",
@@ -224,14 +224,14 @@ def set_hints(
     decision = decision_for(service, packed, nodes=nodes)
     decisions = {address_type: decision}
     return Hinted(
-        packed=upstream_hints.set_hints(packed, decision),
+        packed=set_hints_as_upstream(packed, decision),
         decision=decision,
         events=upstream_events_of(decisions, conditions=told),
         told=conditions_of(decisions),
     )
 
 
-def decision_for(service: Service, packed: PackedSlices, *, nodes: Iterable[Node]) -> Decision:
+def decision_for(service: Service, packed: SliceChanges, *, nodes: Iterable[Node]) -> Decision:
     slices = (*packed.create, *packed.update, *packed.unchanged)
     endpoint_index = EndpointIndex(merge_addresses=False)
     for each in slices:

@@ -29,8 +29,8 @@ from zoneward.routing.configuration import Configuration, FeatureGates
 from zoneward.routing.service_conditions import conditions_of
 from zoneward.routing.service_events import upstream_events_of
 from zoneward.routing.upstream_ranges import ZoneRange, has_node_information
-from zoneward.slices.pack import PackedSlices
-from zoneward.slices.upstream_hints import allowed_hints, givers_and_receivers, share_out
+from zoneward.slices.reconcile import SliceChanges
+from zoneward.slices.upstream import allowed_hints, givers_and_receivers, share_out
 
 AUTO: Final = {TOPOLOGY_MODE_ANNOTATION: "Auto"}
 
@@ -62,7 +62,7 @@ def allocations(case: Case) -> None:
 
 def ready_total(case: Case) -> None:
     slices = case["input"]["slices"]
-    packed = PackedSlices(
+    packed = SliceChanges(
         create=readiness_only(slices["to_create"]).create,
         update=readiness_only(slices["to_update"]).create,
         unchanged=readiness_only(slices["unchanged"]).create,
@@ -71,17 +71,17 @@ def ready_total(case: Case) -> None:
     assert decision.endpoints == case["expected"]["ready_endpoints"]
 
 
-def readiness_only(shapes: list[Case]) -> PackedSlices:
+def readiness_only(shapes: list[Case]) -> SliceChanges:
     ready, unready = (
         replace(structs.an_endpoint(zone="zone-a", ready=each, serving=each, terminating=False), addresses=None)
         for each in (True, False)
     )
     service = a_service()
-    return PackedSlices(
-        create=[
+    return SliceChanges(
+        create=tuple(
             an_existing_slice("s", [ready] * each["ready"] + [unready] * each["unready"], service=service)
             for each in shapes
-        ]
+        )
     )
 
 

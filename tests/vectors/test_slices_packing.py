@@ -1,6 +1,6 @@
 """``slices_packing.json``: Pods into endpoints, and endpoints into slices with the fewest changes."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -27,12 +27,13 @@ from zoneward.kube.objects import (
 )
 from zoneward.routing.configuration import Configuration
 from zoneward.slices import endpoints
-from zoneward.slices.changes import SliceChanges, changes_of
-from zoneward.slices.encode import EncodedGroup, SliceTemplate, encode_group, slice_labels
+from zoneward.slices.desired import DesiredSlices, SliceTemplate, desired_slices, slice_labels
 from zoneward.slices.endpoints import endpoint_of, has_endpoint
-from zoneward.slices.pack import PackedSlices, labels_differ, pack
+from zoneward.slices.existing import SliceKey
 from zoneward.slices.plan import ServicePlan
 from zoneward.slices.ports import port_key, ports_of, target_of
+from zoneward.slices.reconcile import SliceChanges, finalize, labels_differ
+from zoneward.slices.reconcile import reconcile as reconcile_slices
 
 NOW: Final = "2026-01-02T03:04:05.678901234Z"
 """What a case calls ``now``."""
@@ -267,12 +268,18 @@ def endpoint_before(
 
 def template(service: Service) -> SliceTemplate:
     labels = slice_labels(service, manager=names.BUILT_IN_MANAGER)
-    return SliceTemplate(service=service, address_type="IPv4", labels=labels, upstream=True)
+    return SliceTemplate(service=service, address_type="IPv4", labels=labels)
+
+
+def changes_for(
+    service: Service, existing: Sequence[EndpointSlice] = (), desired: Mapping[SliceKey, DesiredSlices] | None = None
+) -> SliceChanges:
+    return reconcile_slices(template(service), desired or {}, existing, reads_routing=False)
 
 
 def placeholder_compare(case: Case) -> None:
     service = a_service()
-    (placeholder,) = pack(template(service), {}, ()).create
+    (placeholder,) = changes_for(service).create
     there = replace(placeholder, metadata=replace(placeholder.metadata, name="there"))
     metadata = there.metadata
     there = {
@@ -285,8 +292,8 @@ def placeholder_compare(case: Case) -> None:
         "creation_timestamp": replace(there, metadata=replace(metadata, creation_timestamp=SOME_TIME)),
         "address_type": replace(there, address_type="IPv6"),
     }[case["input"]["differs_in"]]
-    packed = pack(template(service), {}, [there])
-    stays = packed.unchanged == [there] and not packed.create and not packed.delete
+    packed = changes_for(service, [there])
+    stays = packed.unchanged == (there,) and not packed.create and not packed.delete
     assert stays == case["expected"]["treated_as_same_placeholder"]
 
 
@@ -296,15 +303,15 @@ def apply_changes(case: Case) -> None:
     existing = {name: an_existing_slice(name, (), service=service) for name in given["existing_slices"]}
     # A new slice has no name before it is written.
     created = [an_existing_slice("", [Endpoint(addresses=("10.0.0.1",))], service=service)]
-    packed = PackedSlices(
-        create=created * len(given["planned"]["create"]),
-        update=[
+    packed = SliceChanges(
+        create=tuple(created * len(given["planned"]["create"])),
+        update=tuple(
             replace(existing[name], endpoints=(Endpoint(addresses=("10.0.0.2",)),))
             for name in given["planned"]["update"]
-        ],
-        delete=[existing[name] for name in given["planned"]["delete"]],
+        ),
+        delete=tuple(existing[name] for name in given["planned"]["delete"]),
     )
-    changes = changes_of(packed, existing.values(), service=service, taken=(existing,), trigger_time=None)
+    changes = finalize(packed, existing, service=service, taken=(existing,), trigger_time=None)
     deleted = {each.metadata.name for each in changes.delete}
     check(
         {"exists_after": {"to-create": bool(changes.create)} | {name: name not in deleted for name in existing}},
@@ -354,9 +361,9 @@ def trigger_annotation(case: Case) -> None:
     assert key == names.TRIGGER_TIME_ANNOTATION
     before = an_existing_slice("s1", (), service=service)
     before = replace(before, metadata=replace(before.metadata, annotations={key: given["annotation_before"]}))
-    packed = PackedSlices(update=[replace(before, endpoints=(Endpoint(addresses=("10.0.0.1",)),))])
+    packed = SliceChanges(update=(replace(before, endpoints=(Endpoint(addresses=("10.0.0.1",)),)),))
     after = [
-        changes_of(packed, [before], service=service, taken=("s1",), trigger_time=time)
+        finalize(packed, {"s1": before}, service=service, taken=("s1",), trigger_time=time)
         for time in given["trigger_time"]
     ]
     # The time comes as text and stays as it is: whoever reads the clock writes it.
@@ -400,10 +407,10 @@ def endpoint_equality(case: Case) -> None:
     service = a_service()
     slice_ = an_existing_slice("s1", [existing], service=service)
     ports = slice_.ports or ()
-    labels, annotations = encode_group(template(service), None)
-    group = EncodedGroup(ports=ports, labels=labels, annotations=annotations, endpoints={identity(wanted): wanted})
-    packed = pack(template(service), {(port_key(ports), ()): group}, [slice_])
-    stays = packed.unchanged == [slice_]
+    desired = desired_slices(template(service), None, ports=ports)
+    desired.endpoints[identity(wanted)] = wanted
+    packed = changes_for(service, [slice_], {(port_key(ports), ()): desired})
+    stays = packed.unchanged == (slice_,)
     assert stays == case["expected"]["treated_as_equal"]
     if not stays:
         assert [each.endpoints for each in (*packed.create, *packed.update)] == [(wanted,)]

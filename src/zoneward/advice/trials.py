@@ -28,7 +28,7 @@ class Trials:
         state = given.cluster_state
         by_name = {slice_.metadata.name: slice_ for slice_ in given.slices}
         existing = existing_by_family(given.service, by_name.values(), state).get(address_type) or ExistingSlices(
-            given.service, state.configuration, indexed=False
+            given.service, state.configuration
         )
         self._in_force = existing.in_force
         self._previous_groups = existing.previous_groups().get

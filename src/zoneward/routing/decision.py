@@ -19,7 +19,7 @@ class Decision:
     ``allocation`` has the number of endpoints for each zone, or None where the decision is not active; ``targets`` has
     what each endpoint gets. ``endpoints`` counts the ready endpoints, ``has_endpoints`` says whether there are
     any, ready or not, and ``moved`` counts those that now serve other zones than before. ``ranges`` are upstream's
-    bounds per zone, only where `zoneward.slices.upstream_hints` has to set the hints. ``weights`` are for proxies that
+    bounds per zone, only where `zoneward.slices.upstream` has to set the hints. ``weights`` are for proxies that
     weigh zones, beside the hints. ``hints_settings`` are the settings that hints were balanced by. ``is_suspended``: it
     is not active only until something about Nodes or endpoints is known.
     ``beside_subsetting``: the hints stay while subsetting, which is requested too, is not active. ``deciding`` is the

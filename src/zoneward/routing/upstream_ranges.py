@@ -1,7 +1,7 @@
 """The endpoints that current Kubernetes wants hinted to each zone for ``Auto`` (``--compat=upstream``).
 
 Upstream computes in doubles and gives each zone a minimum, a maximum and a desired number of endpoints. Which
-endpoints it hints then depends on how they lie in slices: see `zoneward.slices.upstream_hints`.
+endpoints it hints then depends on how they lie in slices: see `zoneward.slices.upstream`.
 """
 
 from collections.abc import Mapping

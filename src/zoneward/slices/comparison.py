@@ -20,14 +20,12 @@ from zoneward.routing.request.what_if import NO_APPROACH, WHAT_IF_VALUES, as_if_
 from zoneward.routing.rules import Reason
 from zoneward.routing.selection.endpoint_selection import HonoredHints, honored_hints, reads_slice_groups
 from zoneward.routing.selection.expected_traffic import ExpectedTraffic, predict_service_traffic
-from zoneward.slices.assign import AssignedGroup, PendingWork, assign
 from zoneward.slices.cluster_state import ClusterState
 from zoneward.slices.comparison_memo import ComparisonMemo, KnownApproaches, shape_of
 from zoneward.slices.decide import decide
-from zoneward.slices.encode import encode, slice_template
+from zoneward.slices.desired import DesiredSlices, desired, slice_template
 from zoneward.slices.endpoints import ServiceEndpoints
-from zoneward.slices.existing import ExistingSlices, GroupKey
-from zoneward.slices.pack import new_slice
+from zoneward.slices.existing import ExistingSlices, Manager, SliceKey
 from zoneward.slices.plan import (
     FamilyPlan,
     collect_families,
@@ -37,6 +35,7 @@ from zoneward.slices.plan import (
     plan_unmanaged,
 )
 from zoneward.slices.ports import PortKey, port_key
+from zoneward.slices.reconcile import new_slice
 
 COMPARED = (NO_APPROACH, *(value for value in WHAT_IF_VALUES if value not in ("Auto", NO_APPROACH)))
 """Cluster-wide first, then all others; ``Auto`` is another name of one of them (``hints.auto``)."""
@@ -245,7 +244,6 @@ class _FamilyPlanner:
         self._numbers: dict[Hashable, SliceNumbers] = {}
         self._numbers_of_new = memo.numbers_of_new
         self._traffic: dict[Hashable, ExpectedTraffic | None] = {}
-        self._assigned: dict[_Placed, dict[GroupKey, AssignedGroup]] = {}
 
     def compare_all(
         self, service: Service, approaches: Iterable[str], known: KnownApproaches
@@ -311,7 +309,7 @@ class _FamilyPlanner:
 
         numbers, key = self._numbers, outcome
         if not self._existing.own:
-            numbers, key = self._numbers_of_new, self._sizes(decision, placed)
+            numbers, key = self._numbers_of_new, self._sizes(decision, service)
         if key not in numbers:
             numbers[key] = SliceNumbers.of(plan())
         read = self._what_is_read(decision, placed, service)
@@ -319,7 +317,7 @@ class _FamilyPlanner:
             self._traffic[read] = (
                 replace(plan(), service=service).traffic
                 if self._names_matter
-                else self._traffic_of_new(decision, placed, service)
+                else self._traffic_of_new(decision, service)
             )
         return _compared(approach, decision, numbers[key], self._traffic[read], flows=self._flows)
 
@@ -333,30 +331,33 @@ class _FamilyPlanner:
     def _plan(self, decision: Decision, service: Service) -> FamilyPlan:
         return plan_decision(decision, self._endpoints, self._existing, service, self._cluster_state, taken=self._taken)
 
-    def _assign(self, decision: Decision, placed: "_Placed") -> dict[GroupKey, AssignedGroup]:
-        """All endpoints by their group."""
-        if placed not in self._assigned:
-            assert decision.targets is not None
-            everything = PendingWork(self._endpoints.by_identity.values(), ())
-            self._assigned[placed] = assign(decision.targets, self._endpoints, everything)
-        return self._assigned[placed]
+    def _desired(self, decision: Decision, service: Service) -> dict[SliceKey, DesiredSlices]:
+        targets, endpoints = decision.targets, self._endpoints
+        assert targets is not None
+        template = slice_template(
+            service,
+            address_type=endpoints.address_type,
+            in_force=decision.in_force,
+            configuration=self._cluster_state.configuration,
+        )
+        return desired(template, targets, endpoints, endpoints.by_identity.values())
 
-    def _sizes(self, decision: Decision, placed: "_Placed") -> Hashable:
+    def _sizes(self, decision: Decision, service: Service) -> Hashable:
         """What the numbers of slices depend on where none of ours is there: how many endpoints share slices."""
         targets, endpoints = decision.targets, self._endpoints
         sizes: dict[PortKey, list[int]] = {}
+        replaced = len(self._existing.managed_by(Manager.REPLACED))
         if targets is not None and targets.encoding == "slice-groups":
-            for (ports, _), group in self._assign(decision, placed).items():
+            for (ports, _), group in self._desired(decision, service).items():
                 sizes.setdefault(ports, []).append(len(group.endpoints))
         else:
             sizes = {ports: [group.size] for ports, group in endpoints.port_groups.items()}
-        return tuple(sorted(tuple(sorted(each)) for each in sizes.values())), len(self._existing.replaced)
+        return tuple(sorted(tuple(sorted(each)) for each in sizes.values())), replaced
 
-    def _traffic_of_new(self, decision: Decision, placed: "_Placed", service: Service) -> ExpectedTraffic | None:
+    def _traffic_of_new(self, decision: Decision, service: Service) -> ExpectedTraffic | None:
         """With the slices of a decision where there are no others, and each address is there once. To proxies, neither
         their names nor their number matter then: here each group has one."""
-        state, targets = self._cluster_state, decision.targets
-        assert targets is not None
+        state = self._cluster_state
         template = slice_template(
             service,
             address_type=self._endpoints.address_type,
@@ -366,7 +367,7 @@ class _FamilyPlanner:
         weights = {names.ZONE_WEIGHTS_ANNOTATION: format_zone_weights(decision.weights)}
         slices = [
             new_slice(template, replace(each, annotations={**each.annotations, **weights}), each.endpoints.values())
-            for each in encode(template, targets, self._assign(decision, placed)).values()
+            for each in self._desired(decision, service).values()
         ]
         return predict_service_traffic(
             service, slices, consumers=state.consumers_of(service), gates=state.configuration.gates

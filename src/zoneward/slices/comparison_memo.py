@@ -18,7 +18,7 @@ from zoneward.routing.algorithms.heuristics import HEURISTICS
 from zoneward.routing.selection.endpoint_selection import LOCAL, policies_of
 from zoneward.slices.cluster_state import ClusterState
 from zoneward.slices.endpoints import ServiceEndpoints
-from zoneward.slices.existing import ExistingSlices
+from zoneward.slices.existing import ExistingSlices, Manager
 from zoneward.slices.plan import is_deleting
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def shape_of(
         cluster_state.configuration.upstream
         or is_deleting(service)
         or existing.own
-        or existing.others
+        or existing.managed_by(Manager.OTHER)
         # Pods with other ports have other slices, and those with the same address are one to proxies.
         or len(endpoints.port_groups) != 1
         or len(addresses) != index.total_count
@@ -131,7 +131,7 @@ def shape_of(
         or service.spec.internal_traffic_policy == LOCAL
     ):
         return None
-    slices = len(existing.replaced), existing.in_force
+    slices = len(existing.managed_by(Manager.REPLACED)), existing.in_force
     counts = frozenset((bucket.zone, bucket.previous_group, len(bucket)) for bucket in ready)
     others = frozenset((bucket.zone, bucket.previous_group, len(bucket)) for bucket in index.unready_buckets())
     # Without groups, slices are filled one after the other: it only matters how many there are.

@@ -24,7 +24,7 @@ from zoneward.kube.objects import (
 from zoneward.routing.placement.endpoint_index import EndpointIndex, IndexedEndpoint
 from zoneward.routing.placement.groups import ZoneGroup
 from zoneward.slices.cluster_state import ClusterState
-from zoneward.slices.existing import ExistingSlices, in_order
+from zoneward.slices.existing import ExistingSlices
 from zoneward.slices.ports import PortKey, has_named_targets, port_key, ports_of
 
 IPV4: Final = "IPv4"
@@ -292,8 +292,7 @@ def collect_endpoints(
         for pod in pods:
             endpoints.add_pod(pod, previous_group)
     else:
-        listing = (*in_order(existing.replaced), *in_order(existing.own))
-        endpoints.add_from_slices((each.slice for each in listing if each.has_placement), previous_group)
+        endpoints.add_from_slices(existing.placed_slices(), previous_group)
     return endpoints
 
 

@@ -4,9 +4,8 @@ A decision starts from what the slices hold: the approach that they were written
 was in, by the label of its slice or by its hints.
 """
 
-from collections import Counter
-from collections.abc import Collection, Iterable
-from operator import attrgetter
+from collections.abc import Collection
+from enum import Enum, auto
 from typing import Final
 
 from zoneward.kube import names
@@ -20,8 +19,16 @@ from zoneward.slices.ports import PortKey
 _REPLACED_MANAGERS: Final = (names.BUILT_IN_MANAGER, names.MANAGER)
 """Where our slices carry the built-in controller's label, they replace the slices that we made under our own."""
 
-GroupKey = tuple[PortKey, tuple[str, ...]]
+SliceKey = tuple[PortKey, tuple[str, ...]]
 """The ports and the zones (none: all zones) of endpoints that share slices."""
+
+
+class Manager(Enum):
+    """Whose slice it is: our own, one of the built-in controller that ours replace, or somebody else's."""
+
+    OWN = auto()
+    REPLACED = auto()
+    OTHER = auto()
 
 
 def is_owned(slice_: EndpointSlice, service: Service) -> bool:
@@ -36,190 +43,102 @@ def approach_of_slice(slice_: EndpointSlice) -> str | None:
 
 
 class ExistingSlice:
-    """A slice that exists.
+    """A slice that exists, as it was read once.
 
-    ``rank`` numbers slices in the order in which they came. ``has_placement``: the slice shows where endpoints were,
-    and ``identities`` lists these. It belongs to this very Service, and is our own or will be replaced.
-    ``has_approach``: the approach that it was written for counts too, and ``group`` is the group of its label. It is
-    our own, or was until our label changed. ``clean`` is set while it is known that nothing in it has to change.
+    ``is_owned``: it belongs to this very Service. ``previous`` has the group that each endpoint was in, and
+    ``identities`` lists the endpoints; both are empty for slices that say nothing about it. ``approach`` is what the
+    slice was written for, and counts where ``has_approach``.
     """
 
-    __slots__ = ("clean", "group", "has_approach", "has_placement", "identities", "rank", "slice")
+    __slots__ = ("approach", "has_approach", "identities", "is_owned", "manager", "previous", "slice")
 
-    def __init__(self, rank: int, slice_: EndpointSlice) -> None:
-        self.rank = rank
+    def __init__(self, slice_: EndpointSlice, service: Service, configuration: Configuration) -> None:
+        label = (slice_.metadata.labels or {}).get(names.MANAGED_BY_LABEL)
         self.slice = slice_
-        self.identities: list[EndpointIdentity] = []
-        self.group: ZoneGroup | None = None
-        self.has_placement = self.has_approach = False
-        self.clean: GroupKey | None = None
+        self.manager = Manager.OTHER
+        if label == configuration.manager:
+            self.manager = Manager.OWN
+        elif label in _REPLACED_MANAGERS:
+            self.manager = Manager.REPLACED
+        self.is_owned = is_owned(slice_, service)
+        # A Service that is being deleted keeps the slices of the built-in controller.
+        is_replaced = self.manager is Manager.REPLACED and service.metadata.deletion_timestamp is None
+        has_placement = self.is_owned and (self.manager is Manager.OWN or is_replaced)
+        self.approach = approach_of_slice(slice_)
+        self.has_approach = has_placement and (self.manager is Manager.OWN or self.approach is not None)
+        self.identities: tuple[EndpointIdentity, ...] = ()
+        self.previous: dict[EndpointIdentity, ZoneGroup] = {}
+        if has_placement:
+            self.identities = tuple(map(identity, slice_.endpoints or ()))
+
+    def read_groups(self, groups: "_GroupReader") -> None:
+        group = groups.of_slice(self.slice) if self.has_approach else None
+        for key, endpoint in zip(self.identities, self.slice.endpoints or (), strict=False):
+            # Decisions did not place an endpoint that is not ready: its hint is no previous group.
+            if group is not None or (endpoint.hints is not None and is_ready(endpoint)):
+                previous = groups.of_endpoint(endpoint, group)
+                if previous is not None:
+                    self.previous[key] = previous
 
 
 class ExistingSlices:
-    """Slices by manager: our ``own``, the built-in controller's, which ours ``replaced``, and those of all ``others``.
-
-    ``indexed``: it keeps an index of the slices that list an endpoint, for slices that change.
+    """Slices in the order in which they came.
 
     For a Service that is being deleted we create no slices, so that none may be deleted either: the garbage collector
     deletes all slices with the Service. The built-in controller's slices then count as those of others.
     """
 
-    def __init__(self, service: Service, configuration: Configuration, *, indexed: bool = True) -> None:
-        self.own: dict[str, ExistingSlice] = {}
-        self.replaced: dict[str, ExistingSlice] = {}
-        self.others: dict[str, ExistingSlice] = {}
-        self.listed_twice: set[EndpointIdentity] = set()
-        """Endpoints that are listed more than once, maybe in one slice."""
-        self._approaches: Counter[str | None] = Counter()
-        """How many of our slices with endpoints were written for each approach."""
-        self._service = service
-        self._replaces = service.metadata.deletion_timestamp is None
-        self._manager = configuration.manager
-        self._indexed = indexed
-        # Only slices that show where an endpoint was.
-        self._by_endpoint: dict[EndpointIdentity, ExistingSlice | list[ExistingSlice]] = {}
+    def __init__(self, service: Service, configuration: Configuration) -> None:
+        self._service, self._configuration = service, configuration
+        self._slices: dict[str, ExistingSlice] = {}
         self._groups = _GroupReader()
+
+    def set(self, slice_: EndpointSlice) -> ExistingSlice:
+        """Add a slice, or replace the one of the same name."""
+        existing = ExistingSlice(slice_, self._service, self._configuration)
+        existing.read_groups(self._groups)
+        self._slices[slice_.metadata.name] = existing
+        return existing
+
+    def remove(self, name: str) -> ExistingSlice | None:
+        return self._slices.pop(name, None)
+
+    def get(self, name: str) -> ExistingSlice | None:
+        return self._slices.get(name)
+
+    def managed_by(self, manager: Manager) -> list[ExistingSlice]:
+        return [existing for existing in self._slices.values() if existing.manager is manager]
+
+    @property
+    def own(self) -> list[ExistingSlice]:
+        return self.managed_by(Manager.OWN)
 
     @property
     def in_force(self) -> str | None:
         """The approach that all our slices with endpoints were written for; None where they differ."""
-        return next(iter(self._approaches)) if len(self._approaches) == 1 else None
+        slices = self._slices.values()
+        approaches = {each.approach for each in slices if each.has_approach and each.slice.endpoints}
+        return approaches.pop() if len(approaches) == 1 else None
 
-    def get(self, name: str) -> ExistingSlice | None:
-        return self.own.get(name) or self.replaced.get(name) or self.others.get(name)
+    def previous_groups(self, keys: Collection[EndpointIdentity] | None = None) -> dict[EndpointIdentity, ZoneGroup]:
+        """The group that each endpoint was in: of all endpoints, or of some. Our own slices win."""
+        groups: dict[EndpointIdentity, ZoneGroup] = {}
+        for existing in (*self.managed_by(Manager.REPLACED), *self.own):
+            previous = existing.previous
+            groups.update(previous if keys is None else {key: previous[key] for key in keys if key in previous})
+        return groups
 
-    def with_endpoint(self, key: EndpointIdentity) -> tuple[ExistingSlice, ...]:
-        """The slices that list an endpoint."""
-        found = self._by_endpoint.get(key)
-        if found is None:
-            return ()
-        return tuple(found) if isinstance(found, list) else (found,)
-
-    def previous_groups(self, keys: Iterable[EndpointIdentity] | None = None) -> dict[EndpointIdentity, ZoneGroup]:
-        """The group that each endpoint was in: of some endpoints, or of all that are listed."""
-        slices: Iterable[ExistingSlice]
-        if keys is None:
-            slices = (*in_order(self.replaced), *in_order(self.own))
-        else:
-            # Our own slices come last, and win.
-            own = self.own.keys()
-            listing = {each for key in keys for each in self.with_endpoint(key)}
-            slices = sorted(listing, key=lambda each: (each.slice.metadata.name in own, each.rank))
-        found: dict[EndpointIdentity, ZoneGroup] = {}
-        for each in slices:
-            if each.has_placement:
-                keys = each.identities
-                for number, endpoint in enumerate(each.slice.endpoints or ()):
-                    # Decisions did not place an endpoint that is not ready: its hint is no previous group.
-                    if each.group is not None or (endpoint.hints is not None and is_ready(endpoint)):
-                        group = self._groups.of_endpoint(endpoint, each.group)
-                        if group is not None:
-                            found[keys[number] if keys else identity(endpoint)] = group
-        return found
+    def placed_slices(self) -> list[EndpointSlice]:
+        """The slices that show where endpoints were."""
+        slices = (*self.managed_by(Manager.REPLACED), *self.own)
+        return [existing.slice for existing in slices if existing.identities]
 
     def replaced_and_others(self) -> tuple[tuple[EndpointSlice, ...], tuple[EndpointSlice, ...]]:
         """The built-in controller's slices that ours replace, and those of everybody else."""
-        replaced = tuple(each.slice for each in in_order(self.replaced))
-        others = tuple(each.slice for each in in_order(self.others))
-        return (replaced, others) if self._replaces else ((), (*others, *replaced))
-
-    # --- changes ------------------------------------------------------------------------------------------------------
-
-    def set(self, slice_: EndpointSlice, rank: int) -> list[EndpointIdentity]:
-        """Add a slice, or replace the one of the same name. Returns the endpoints whose previous group may change."""
-        name = slice_.metadata.name
-        manager = (slice_.metadata.labels or {}).get(names.MANAGED_BY_LABEL)
-        kind = self.own if manager == self._manager else self.others
-        if manager in _REPLACED_MANAGERS and kind is self.others:
-            kind = self.replaced
-        each = kind.get(name)
-        removed: list[EndpointIdentity] = []
-        if each is None:
-            removed = self.remove(name)
-            each = kind[name] = ExistingSlice(rank, slice_)
-        is_own = kind is self.own
-        has_placement = (is_own or (kind is self.replaced and self._replaces)) and is_owned(slice_, self._service)
-        return removed + self._update(each, slice_, is_own=is_own, has_placement=has_placement)
-
-    def remove(self, name: str) -> list[EndpointIdentity]:
-        """Remove a slice. Returns the endpoints that it listed."""
-        for kind in (self.own, self.replaced, self.others):
-            each = kind.pop(name, None)
-            if each is not None:
-                if each.has_placement:
-                    self._remove_from_index(each)
-                if each.has_approach:
-                    self._count_approach(each.slice, -1)
-                return each.identities
-        return []
-
-    def _update(
-        self, each: ExistingSlice, slice_: EndpointSlice, *, is_own: bool, has_placement: bool
-    ) -> list[EndpointIdentity]:
-        old, old_identities, old_group, was_indexed = each.slice, each.identities, each.group, each.has_placement
-        if each.has_approach:
-            self._count_approach(old, -1)
-        each.has_approach = has_placement and (is_own or approach_of_slice(slice_) is not None)
-        if each.has_approach:
-            self._count_approach(slice_, 1)
-        each.slice = slice_
-        each.has_placement = has_placement
-        each.group = self._groups.of_slice(slice_) if each.has_approach else None
-        if not self._indexed:
-            return []
-        identities = [identity(endpoint) for endpoint in slice_.endpoints or ()] if has_placement else []
-        if was_indexed and has_placement and identities == old_identities:
-            # The identities that are in the index already stay in use.
-            if each.group is old_group:
-                pairs = zip(old.endpoints or (), slice_.endpoints or (), old_identities, strict=True)
-                return [
-                    key
-                    for one, other, key in pairs
-                    if one.hints != other.hints
-                    or (one.conditions != other.conditions and is_ready(one) is not is_ready(other))
-                ]
-            return old_identities
-        if was_indexed:
-            self._remove_from_index(each)
-        each.identities = identities
-        if has_placement:
-            self._add_to_index(each)
-        return [*old_identities, *identities]
-
-    def _count_approach(self, slice_: EndpointSlice, number: int) -> None:
-        if slice_.endpoints:
-            approach = approach_of_slice(slice_)
-            self._approaches[approach] += number
-            if not self._approaches[approach]:
-                del self._approaches[approach]
-
-    def _add_to_index(self, each: ExistingSlice) -> None:
-        for key in each.identities:
-            found = self._by_endpoint.get(key)
-            if found is None:
-                self._by_endpoint[key] = each
-                continue
-            if isinstance(found, list):
-                found.append(each)
-            else:
-                self._by_endpoint[key] = [found, each]
-            self.listed_twice.add(key)
-
-    def _remove_from_index(self, each: ExistingSlice) -> None:
-        for key in each.identities:
-            found = self._by_endpoint[key]
-            if not isinstance(found, list):
-                del self._by_endpoint[key]
-                continue
-            found.remove(each)
-            if len(found) == 1:
-                self._by_endpoint[key] = found[0]
-                self.listed_twice.discard(key)
-
-
-def in_order(slices: dict[str, ExistingSlice]) -> list[ExistingSlice]:
-    """By rank: the order in which they came."""
-    return sorted(slices.values(), key=attrgetter("rank"))
+        replaced = tuple(existing.slice for existing in self.managed_by(Manager.REPLACED))
+        others = tuple(existing.slice for existing in self.managed_by(Manager.OTHER))
+        is_deleted = self._service.metadata.deletion_timestamp is not None
+        return ((), (*others, *replaced)) if is_deleted else (replaced, others)
 
 
 class _GroupReader:

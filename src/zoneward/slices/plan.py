@@ -1,22 +1,21 @@
 """The plan of a Service: from its Pods, the zones' demand and its existing slices to a decision and the slices to
 write. Start reading here.
 
-`plan_family` is the pipeline. Each step is a module of its name; it takes a value and returns one:
+`plan_family` is the pipeline. Each step takes values and returns one:
 
-=========  ===============================================================================  ======================
-step       does                                                                             returns
-=========  ===============================================================================  ======================
-endpoints  Pods to endpoints, counted by zone, readiness and the group that they were in    `ServiceEndpoints`
-decide     the approach of the Service, the number of endpoints for each zone, and which    `Decision`
-assign     each endpoint to its slice group                                                 `AssignedGroup` by key
-encode     hints, zone labels, weights and annotations                                      `EncodedGroup` by key
-pack       endpoints into slices, with the fewest changes                                   `PackedSlices`
-changes    slices to create, update and delete, with their names and weights of zones       `SliceChanges`
-=========  ===============================================================================  ======================
+=========  ========================================================================  ==================================
+step       does                                                                     returns
+=========  ========================================================================  ==================================
+endpoints  Pods to endpoints, counted by zone, readiness and the group they were in  `ServiceEndpoints`
+decide     the approach, how many endpoints serve which zones, and which ones       `Decision` with `Targets`
+desired    hints, zone labels and annotations                                       `DesiredSlices` by ports and zones
+reconcile  the fewest changes of slices                                             `SliceChanges`
+finalize   names of new slices, weights of zones, trigger time                      `SliceChanges`
+=========  ========================================================================  ==================================
 
-The commands and the lab call `plan_service`, which keeps nothing. The controller plans the same Service again and
-again: `zoneward.slices.planner` keeps the endpoints and the slices between two plans, and calls `plan_families` with
-them. Only the planner passes a `FamilyState`, which narrows the steps after the decision to what may have changed.
+`zoneward.slices.upstream` replaces *desired* and *reconcile* under ``--compat=upstream``. The commands and the lab call
+`plan_service`, which keeps nothing. The controller plans the same Service again and again: `zoneward.slices.planner`
+keeps what did not change, and only the planner passes a `FamilyCache`.
 """
 
 from collections.abc import Container, Iterable, Mapping, Sequence
@@ -24,21 +23,19 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from zoneward.kube.adoption_marks import effective_selector
-from zoneward.kube.objects import Condition, EndpointSlice, Pod, Service, ServiceEvent, is_ready
+from zoneward.kube.objects import Condition, EndpointIdentity, EndpointSlice, Pod, Service, ServiceEvent, is_ready
+from zoneward.routing.configuration import Configuration
 from zoneward.routing.decision import Decision
-from zoneward.routing.placement.targets import Targets
+from zoneward.routing.placement.targets import Target, Targets
 from zoneward.routing.selection.endpoint_selection import (
     endpoints_of_all_ports,
 )
 from zoneward.routing.selection.expected_traffic import ExpectedTraffic, predict_service_traffic
 from zoneward.routing.service_conditions import conditions_of, worst_family
 from zoneward.routing.service_events import events_of, upstream_events_of
-from zoneward.slices import upstream_hints
-from zoneward.slices.assign import PendingWork, assign
-from zoneward.slices.changes import SliceChanges, changes_of
 from zoneward.slices.cluster_state import ClusterState
 from zoneward.slices.decide import decide, decide_without_selector, without_slice_groups
-from zoneward.slices.encode import encode, slice_template
+from zoneward.slices.desired import desired, slice_template
 from zoneward.slices.endpoints import (
     IPV4,
     IPV6,
@@ -47,10 +44,11 @@ from zoneward.slices.endpoints import (
     collect_endpoints,
     planned_address_types,
 )
-from zoneward.slices.existing import ExistingSlices, in_order
-from zoneward.slices.family_state import FamilyState
-from zoneward.slices.pack import pack
+from zoneward.slices.existing import ExistingSlices, Manager
+from zoneward.slices.family_cache import FamilyCache
+from zoneward.slices.reconcile import SliceChanges, finalize, reconcile
 from zoneward.slices.slice_rules import managers_of, rule_of_others, rules_of_slices
+from zoneward.slices.upstream import reconcile_as_upstream
 
 # --- what goes in and what comes out ----------------------------------------------------------------------------------
 
@@ -59,9 +57,9 @@ from zoneward.slices.slice_rules import managers_of, rule_of_others, rules_of_sl
 class FamilyPlan:
     """The plan of one address family of a Service.
 
-    ``replaced`` are slices of the built-in controller that ours replace; ``others`` are those of anybody else, which
-    are never written but count in selection. ``void_hints`` says why proxies ignore all hints of the decision; None
-    where they honor them.
+    ``replaced`` are slices of the built-in controller that ours replace; ``others`` are slices with another manager,
+    which we never write, but proxies use them. ``endpoints`` are valid until the next plan of the Service.
+    ``void_hints`` says why proxies ignore all hints of the decision; None where they honor them.
     """
 
     service: Service = field(compare=False, repr=False)
@@ -71,7 +69,16 @@ class FamilyPlan:
     replaced: tuple[EndpointSlice, ...]
     others: tuple[EndpointSlice, ...]
     cluster_state: ClusterState = field(compare=False, repr=False)
+    endpoints: ServiceEndpoints | None = field(default=None, compare=False, repr=False)
     void_hints: str | None = None
+
+    @property
+    def targets(self) -> dict[EndpointIdentity, Target]:
+        """What each endpoint gets; empty for a Service without a selector."""
+        targets = self.decision.targets
+        if targets is None or self.endpoints is None:
+            return {}
+        return {key: targets.of(endpoint) for key, endpoint in self.endpoints.by_identity.items()}
 
     @property
     def slices(self) -> tuple[EndpointSlice, ...]:
@@ -157,7 +164,7 @@ def collect_families(
     endpoints = []
     for address_type in planned_address_types(service, pods, cluster_state):
         if address_type not in by_family:
-            by_family[address_type] = ExistingSlices(service, cluster_state.configuration, indexed=False)
+            by_family[address_type] = ExistingSlices(service, cluster_state.configuration)
         endpoints.append(collect_endpoints(address_type, service, pods, by_family[address_type], cluster_state))
     return CollectedFamilies(tuple(endpoints), by_family)
 
@@ -167,11 +174,11 @@ def existing_by_family(
 ) -> dict[str, ExistingSlices]:
     """The existing slices of a Service by address type, each given once."""
     by_family: dict[str, ExistingSlices] = {}
-    for rank, slice_ in enumerate(slices):
+    for slice_ in slices:
         address_type = slice_.address_type
         if address_type not in by_family:
-            by_family[address_type] = ExistingSlices(service, cluster_state.configuration, indexed=False)
-        by_family[address_type].set(slice_, rank)
+            by_family[address_type] = ExistingSlices(service, cluster_state.configuration)
+        by_family[address_type].set(slice_)
     return by_family
 
 
@@ -200,16 +207,16 @@ def plan_family(
     *,
     trigger_time: str | None = None,
     taken: Sequence[Container[str]] = (),
-    state: FamilyState | None = None,
+    cache: FamilyCache | None = None,
 ) -> FamilyPlan:
     """Plan one address family of a Service, step by step.
 
-    With a ``state``, only what may have changed since its last plan goes through the steps after the decision.
+    With a ``cache``, only what may have changed since its last plan goes through the steps after the decision.
     """
-    own = cluster_state.for_service(service)
     decision = decide_family(service, endpoints, existing, cluster_state)
+    state = cluster_state.for_service(service)
     return plan_decision(
-        decision, endpoints, existing, service, own, trigger_time=trigger_time, taken=taken, state=state
+        decision, endpoints, existing, service, state, trigger_time=trigger_time, taken=taken, cache=cache
     )
 
 
@@ -222,58 +229,27 @@ def plan_decision(
     *,
     trigger_time: str | None = None,
     taken: Sequence[Container[str]] = (),
-    state: FamilyState | None = None,
+    cache: FamilyCache | None = None,
 ) -> FamilyPlan:
     """The steps after the decision. The plan may have another one: upstream's hints follow from the slices, and a
     Service that is being deleted may have too few of these.
     """
     configuration = cluster_state.configuration
-    upstream = configuration.upstream
-    targets = decision.targets
-    if targets is None or upstream:
-        # Upstream packs first, and then sets hints by what is in the slices.
-        targets = Targets(endpoints.index)
-    template = slice_template(
-        service, address_type=endpoints.address_type, in_force=decision.remembered, configuration=configuration
-    )
-    if state is None:
-        pending = PendingWork(endpoints.by_identity.values(), [each.slice for each in existing.own.values()])
+    own_slices = {each.slice.metadata.name: each.slice for each in existing.own}
+    if configuration.upstream:
+        decision, changes = reconcile_as_upstream(
+            decision, endpoints, own_slices.values(), service=service, configuration=configuration
+        )
+        weights, hints = None, (True, True)
     else:
-        fingerprint = (template.labels, template.in_force, targets.encoding, targets.node_hints)
-        pending = state.pending(targets, fingerprint)
-    assigned = assign(targets, endpoints, pending)
-    encoded = encode(template, targets, assigned)
-    packed = pack(template, encoded, pending.slices)
-    if upstream:
-        packed = upstream_hints.set_hints(packed, decision)
-        decision = upstream_hints.with_allocation(decision, packed)
-    elif is_deleting(service) and decision.has_slice_groups and packed.count_missing(template) > 0:
-        # A Service that is being deleted gets no new slices. All endpoints in those that it has are better than some
-        # groups without a slice.
-        decision = without_slice_groups(decision, endpoints.index)
-        targets, template = Targets(endpoints.index), replace(template, in_force=None)
-        assigned = assign(targets, endpoints, pending)
-        packed = pack(template, encode(template, targets, assigned), pending.slices)
-    touched = {each.metadata.name for each in (*packed.update, *packed.delete)}
-    changes = changes_of(
-        packed,
-        [existing.own[name].slice for name in touched],
-        service=service,
-        taken=taken,
-        trigger_time=trigger_time,
-        weights=None if upstream else decision.weights,
-    )
-    if state is not None:
-        state.mark_clean((each for each in pending.slices if each.metadata.name not in touched), targets)
+        decision, changes = _reconcile(
+            decision, endpoints, own_slices.values(), service, configuration=configuration, cache=cache
+        )
+        weights, targets = decision.weights, decision.targets
+        hints = targets is not None and targets.encoding == "hints", targets is not None and targets.node_hints
+    changes = finalize(changes, own_slices, service=service, taken=taken, trigger_time=trigger_time, weights=weights)
     replaced, others = existing.replaced_and_others()
-    rules, voiding = rules_of_slices(
-        service,
-        endpoints,
-        changes,
-        others,
-        zone_hints=upstream or targets.encoding == "hints",
-        node_hints=upstream or targets.node_hints,
-    )
+    rules, voiding = rules_of_slices(service, endpoints, changes, others, zone_hints=hints[0], node_hints=hints[1])
     if rules:
         deciding = decision.deciding if voiding is None else len(decision.rules) + voiding
         decision = replace(decision, rules=(*decision.rules, *rules), deciding=deciding)
@@ -285,8 +261,43 @@ def plan_decision(
         replaced,
         others,
         cluster_state,
+        endpoints,
         void_hints=None if voiding is None else rules[voiding].detail,
     )
+
+
+def _reconcile(
+    decision: Decision,
+    endpoints: ServiceEndpoints,
+    existing: Iterable[EndpointSlice],
+    service: Service,
+    *,
+    configuration: Configuration,
+    cache: FamilyCache | None,
+) -> tuple[Decision, SliceChanges]:
+    """What slices should be, and the changes that make them so. The decision may be another one: a Service that is
+    being deleted may have too few slices.
+    """
+    template = slice_template(
+        service, address_type=endpoints.address_type, in_force=decision.remembered, configuration=configuration
+    )
+    targets = decision.targets or Targets(endpoints.index)
+    if cache is not None:
+        cache.compare_targets(targets, template)
+        open_slices = cache.open_slices()
+        slices = desired(template, targets, endpoints, cache.open_endpoints, settled=cache.settled_groups())
+        changes = reconcile(template, slices, open_slices, settled=cache.settled_slices())
+        cache.settle(changes.unchanged, targets)
+        return decision, changes
+    members = endpoints.by_identity.values()
+    changes = reconcile(template, desired(template, targets, endpoints, members), existing)
+    if is_deleting(service) and decision.has_slice_groups and changes.count_missing(service) > 0:
+        # A Service that is being deleted gets no new slices. All endpoints in those that it has are better than some
+        # groups without a slice.
+        decision = without_slice_groups(decision, endpoints.index)
+        template = replace(template, in_force=None)
+        changes = reconcile(template, desired(template, Targets(endpoints.index), endpoints, members), existing)
+    return decision, changes
 
 
 def plan_families(
@@ -297,7 +308,7 @@ def plan_families(
     *,
     trigger_time: str | None,
     taken: Sequence[Container[str]],
-    states: Mapping[str, FamilyState] | None = None,
+    caches: Mapping[str, FamilyCache] | None = None,
 ) -> ServicePlan:
     """Plan all address families of a Service. ``existing`` has the slices of these, and of those it no longer has."""
     created: set[str] = set()
@@ -311,7 +322,7 @@ def plan_families(
             cluster_state,
             trigger_time=trigger_time,
             taken=(*taken, created),
-            state=states[address_type] if states is not None else None,
+            cache=caches[address_type] if caches is not None else None,
         )
         created.update(slice_.metadata.name for slice_ in family.changes.create)
     decisions = {address_type: family.decision for address_type, family in families.items()}
@@ -327,10 +338,8 @@ def plan_families(
 
 def _surplus(service: Service, existing: Sequence[ExistingSlices]) -> tuple[EndpointSlice, ...]:
     """Slices to delete of families that the Service no longer has."""
-    own = {name: each for slices in existing for name, each in slices.own.items()}
-    replaced = {name: each for slices in existing for name, each in slices.replaced.items()}
-    kinds = (own,) if is_deleting(service) else (own, replaced)
-    return tuple(each.slice for kind in kinds for each in in_order(kind))
+    managers = (Manager.OWN,) if is_deleting(service) else (Manager.OWN, Manager.REPLACED)
+    return tuple(each.slice for manager in managers for slices in existing for each in slices.managed_by(manager))
 
 
 # --- Services without Pods --------------------------------------------------------------------------------------------
@@ -349,10 +358,10 @@ def is_managed(service: Service) -> bool:
 def plan_unmanaged(service: Service, slices: Iterable[EndpointSlice], cluster_state: ClusterState) -> ServicePlan:
     """Plan a Service that is not managed. An ExternalName has no slices: our own are surplus. Without a selector,
     whoever writes the slices decides: they are only read."""
-    existing = ExistingSlices(service, cluster_state.configuration, indexed=False)
-    for rank, slice_ in enumerate(slices):
-        existing.set(slice_, rank)
-    own = tuple(each.slice for each in in_order(existing.own))
+    existing = ExistingSlices(service, cluster_state.configuration)
+    for slice_ in slices:
+        existing.set(slice_)
+    own = tuple(each.slice for each in existing.own)
     if service.spec.type == "ExternalName":
         return ServicePlan(service, (), (), (), surplus=own)
     replaced, others = existing.replaced_and_others()

@@ -1,8 +1,8 @@
-"""The state of a Service between two plans.
+"""Plans a Service again and again.
 
-The controller keeps a `ServicePlanner` for each Service and tells it what changed. The planner keeps the endpoints by
-what makes them alike to a decision (`zoneward.routing.placement.endpoint_index`), and knows which slices may have to
-change (`zoneward.slices.family_state`). A plan after a few changes therefore costs these changes, the slices that they
+The controller keeps a `ServicePlanner` for each Service and reports what changed. The planner keeps the endpoints,
+counted by what makes them alike to a decision (`zoneward.routing.placement.endpoint_index`), and which slices need no
+look (`zoneward.slices.family_cache`). A plan after a few changes therefore costs these changes, the slices that they
 touch, zones squared, and a name or two of every slice.
 
 A change that affects all endpoints (ports and families of the Service, settings) is rare, and costs as much as a start.
@@ -18,7 +18,7 @@ from zoneward.routing.demand import Demand
 from zoneward.slices.cluster_state import ClusterState
 from zoneward.slices.endpoints import collect_endpoints, endpoint_builder, planned_address_types
 from zoneward.slices.existing import ExistingSlices
-from zoneward.slices.family_state import FamilyState
+from zoneward.slices.family_cache import FamilyCache
 from zoneward.slices.plan import (
     ServicePlan,
     decide_family,
@@ -46,11 +46,8 @@ class ServicePlanner:
         self._cluster_state = cluster_state
         self._pods: dict[Hashable, Pod] = {(pod.metadata.namespace, pod.metadata.name): pod for pod in pods}
         self._slices = {each.metadata.name: each for each in slices}
-        # The order in which slices came, as a snapshot has them.
-        self._ranks = {name: rank for rank, name in enumerate(self._slices)}
-        self._next_rank = len(self._ranks)
         # Built for the first plan, and then updated; None: the next plan has to build it.
-        self._families: dict[str, FamilyState] | None = None
+        self._families: dict[str, FamilyCache] | None = None
         self._existing: dict[str, ExistingSlices] = {}
 
     # --- changes ------------------------------------------------------------------------------------------------------
@@ -71,30 +68,26 @@ class ServicePlanner:
     def update_slice(self, name: str, slice_: EndpointSlice | None) -> None:
         """A slice was added or changed; None: it was deleted, or names another Service."""
         old = self._slices.pop(name, None) if slice_ is None else self._slices.get(name)
-        if slice_ is None:
-            self._ranks.pop(name, None)
-        else:
+        if slice_ is not None:
             self._slices[name] = slice_
-            if name not in self._ranks:
-                self._ranks[name] = self._next_rank
-                self._next_rank += 1
         if self._families is None:
             return
-        if not self._cluster_state.pods_known:
+        has_moved = old is not None and slice_ is not None and old.address_type != slice_.address_type
+        if has_moved or not self._cluster_state.pods_known:
             self._families = None
             return
-        if old is not None and (slice_ is None or slice_.address_type != old.address_type):
+        if slice_ is not None:
+            family = self._families.get(slice_.address_type)
+            if family is not None:
+                family.update_slice(slice_)
+            else:
+                self._existing_of(slice_.address_type).set(slice_)
+        elif old is not None:
             family = self._families.get(old.address_type)
             if family is not None:
                 family.remove_slice(name)
             else:
                 self._existing_of(old.address_type).remove(name)
-        if slice_ is not None:
-            family = self._families.get(slice_.address_type)
-            if family is not None:
-                family.update_slice(slice_, self._ranks[name])
-            else:
-                self._existing_of(slice_.address_type).set(slice_, self._ranks[name])
 
     def update_service(self, service: Service) -> None:
         """The Service changed. What endpoints do not depend on (status, settings of routing) costs nothing here."""
@@ -113,6 +106,7 @@ class ServicePlanner:
             old.configuration != cluster_state.configuration
             or old.pods_known != cluster_state.pods_known
             or bool(zones) != bool(old_zones)
+            or not cluster_state.pods_known
         ):
             self._families = None
         elif self._families is not None and zones is not old_zones and zones != old_zones:
@@ -127,7 +121,7 @@ class ServicePlanner:
         """The number of slices that the next plan has to look into, as far as it is known before the decision."""
         if self._families is None:
             return len(self._slices)
-        return sum(family.pending_slices for family in self._families.values())
+        return sum(len(family.open_slices()) for family in self._families.values())
 
     # --- the plan -----------------------------------------------------------------------------------------------------
 
@@ -138,6 +132,8 @@ class ServicePlanner:
             return plan_unmanaged(service, self._slices.values(), cluster_state)
         if self._families is None:
             self._families = self._build_families()
+        for family in self._families.values():
+            family.refresh()
         # Upstream's hints depend on every slice that a change happens to touch, and a Service is deleted only once.
         keeps_state = cluster_state.pods_known and not (cluster_state.configuration.upstream or is_deleting(service))
         return plan_families(
@@ -147,7 +143,7 @@ class ServicePlanner:
             cluster_state,
             trigger_time=trigger_time,
             taken=(taken, self._slices),
-            states=self._families if keeps_state else None,
+            caches=self._families if keeps_state else None,
         )
 
     def is_affected_by(self, demand: Demand) -> bool:
@@ -163,6 +159,7 @@ class ServicePlanner:
             return False
         new = replace(self._cluster_state, demand=demand)
         for address_type, family in self._families.items():
+            family.refresh()
             existing = self._existing_of(address_type)
             before, after = (
                 decide_family(self._service, family.endpoints, existing, state) for state in (self._cluster_state, new)
@@ -171,17 +168,17 @@ class ServicePlanner:
                 return True
         return False
 
-    def _build_families(self) -> dict[str, FamilyState]:
+    def _build_families(self) -> dict[str, FamilyCache]:
         self._existing = {}
-        for name, each in self._slices.items():
-            self._existing_of(each.address_type).set(each, self._ranks[name])
+        for slice_ in self._slices.values():
+            self._existing_of(slice_.address_type).set(slice_)
         families = {}
         for address_type in self._address_types():
             existing = self._existing_of(address_type)
             endpoints = collect_endpoints(
                 address_type, self._service, self._pods.values(), existing, self._cluster_state
             )
-            families[address_type] = FamilyState(endpoints, existing)
+            families[address_type] = FamilyCache(endpoints, existing)
         return families
 
     def _address_types(self) -> tuple[str, ...]:

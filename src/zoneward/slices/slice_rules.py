@@ -7,8 +7,8 @@ from zoneward.kube import names
 from zoneward.kube.objects import EndpointSlice, Service, is_ready
 from zoneward.routing.rules import Rule, counted, listed
 from zoneward.routing.selection.endpoint_selection import is_proxied
-from zoneward.slices.changes import SliceChanges
 from zoneward.slices.endpoints import ServiceEndpoints
+from zoneward.slices.reconcile import SliceChanges
 
 
 def rules_of_slices(

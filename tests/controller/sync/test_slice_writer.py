@@ -20,9 +20,9 @@ from zoneward.routing.configuration import Configuration
 from zoneward.routing.decision import Decision
 from zoneward.routing.demand import compute_demand
 from zoneward.sandbox.server.resource_registry import Deletion, Write
-from zoneward.slices.changes import SliceChanges
 from zoneward.slices.cluster_state import ClusterState
 from zoneward.slices.plan import FamilyPlan, ServicePlan
+from zoneward.slices.reconcile import SliceChanges
 
 KEY = (SLICE.metadata.namespace, "cart")
 

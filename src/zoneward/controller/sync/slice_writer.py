@@ -26,9 +26,9 @@ from zoneward.controller.sync.endpointslice_tracker import EndpointSliceTracker
 from zoneward.controller.sync_counts import Operation
 from zoneward.kube.objects import Endpoint, EndpointIdentity, EndpointSlice, ObjectKey, ObjectMeta, identity
 from zoneward.routing.selection.group_labels import group_of_slice
-from zoneward.slices.changes import slice_name
 from zoneward.slices.plan import ServicePlan
 from zoneward.slices.ports import port_key
+from zoneward.slices.reconcile import slice_name
 
 MAX_ENDPOINTS: Final = 1_000
 """An API server refuses a slice with more."""

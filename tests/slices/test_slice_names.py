@@ -15,9 +15,9 @@ from zoneward.kube.zone_weights import format_zone_weights, parse_zone_weights
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.selection.endpoint_selection import CURRENT
 from zoneward.routing.zone_weights import ZoneWeights
-from zoneward.slices.changes import slice_name
 from zoneward.slices.plan import ServicePlan
 from zoneward.slices.ports import PortKey
+from zoneward.slices.reconcile import slice_name
 
 PORTS: PortKey = (("http", 8080, "TCP", ""),)
 

@@ -1,48 +1,75 @@
-"""Upstream's hints (``--compat=upstream``), which depend on which endpoints share a slice. No other hints do.
+"""What current Kubernetes does (``--compat=upstream``), around the same `reconcile`.
 
-Upstream first packs, and then sets hints in the slices that it is about to write. It only checks the slices that did
-not change, and writes those that fail. The result therefore depends on which slices a change happens to touch.
+Upstream first reconciles, and then sets hints in the slices that it is about to write. It only checks the slices that
+did not change, and writes those that fail. The result therefore depends on which slices a change happens to touch.
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace as with_fields
 
 from msgspec.structs import replace
 
-from zoneward.kube.objects import Endpoint, EndpointSlice, ForNode, ForZone, Hints
+from zoneward.kube import names
+from zoneward.kube.objects import Endpoint, EndpointSlice, ForNode, ForZone, Hints, Service
 from zoneward.routing.algorithms.heuristics import HEURISTICS
 from zoneward.routing.allocation import allocation_of
+from zoneward.routing.configuration import Configuration
 from zoneward.routing.decision import Decision
+from zoneward.routing.placement.targets import Targets
 from zoneward.routing.request.approach import Approach
 from zoneward.routing.upstream_ranges import ZoneRange
-from zoneward.slices.pack import PackedSlices
+from zoneward.slices.desired import SliceTemplate, controller_labels, desired, mirrored_labels
+from zoneward.slices.endpoints import ServiceEndpoints
+from zoneward.slices.reconcile import SliceChanges, reconcile
 
 HintsOf = Callable[[Endpoint], Hints | None]
 
 
-def set_hints(packed: PackedSlices, decision: Decision) -> PackedSlices:
-    """Set, check or remove the hints of packed slices, as upstream would for this decision."""
+def reconcile_as_upstream(
+    decision: Decision,
+    endpoints: ServiceEndpoints,
+    existing: Iterable[EndpointSlice],
+    *,
+    service: Service,
+    configuration: Configuration,
+) -> tuple[Decision, SliceChanges]:
+    """The changes as upstream makes them, and the decision with the allocation that its hints come to.
+
+    Slices remember no approach, and zone labels mean nothing. A Service without a cluster IP is headless.
+    """
+    is_headless = service.spec.cluster_ip == names.HEADLESS or not service.spec.cluster_ip
+    template = SliceTemplate(
+        service=service,
+        address_type=endpoints.address_type,
+        labels=mirrored_labels(service.metadata.labels)
+        | controller_labels(service, manager=configuration.manager, is_headless=is_headless),
+        max_endpoints=configuration.max_endpoints_per_slice,
+    )
+    slices = desired(template, Targets(endpoints.index), endpoints, endpoints.by_identity.values())
+    changes = set_hints(reconcile(template, slices, existing, reads_routing=False), decision)
+    return _with_allocation(decision, changes), changes
+
+
+def set_hints(changes: SliceChanges, decision: Decision) -> SliceChanges:
+    """Set, check or remove the hints of slices, as upstream would for this decision."""
     if decision.ranges is not None:
-        return hint_proportionally(packed, decision.ranges)
+        return hint_proportionally(changes, decision.ranges)
     if decision.approach is Approach.TRAFFIC_DISTRIBUTION and decision.heuristic is not None:
-        return hint_own_topology(packed, node_hints=HEURISTICS[decision.heuristic].node_hints)
-    return remove_hints(packed)
+        return hint_own_topology(changes, node_hints=HEURISTICS[decision.heuristic].node_hints)
+    return remove_hints(changes)
 
 
-def with_allocation(decision: Decision, packed: PackedSlices) -> Decision:
-    """A decision with the allocation that the hints in slices come to."""
+def _with_allocation(decision: Decision, changes: SliceChanges) -> Decision:
     if decision.ranges is None:
         return decision
-    pairs = [
-        (endpoint.zone or "", endpoint.hints.for_zones[0].name)
-        for each in (*packed.create, *packed.update, *packed.unchanged)
-        for endpoint in each.endpoints or ()
-        if endpoint.hints is not None and endpoint.hints.for_zones and is_strictly_ready(endpoint)
-    ]
-    zones = tuple(sorted({*decision.ranges, *(zone for pair in pairs for zone in pair)}))
-    allocation = allocation_of(zones, Counter(((consumer,), located) for located, consumer in pairs))
-    return with_fields(decision, allocation=allocation, ranges=None)
+    counts: Counter[tuple[tuple[str, ...], str]] = Counter()
+    for slice_ in (*changes.create, *changes.update, *changes.unchanged):
+        for endpoint in slice_.endpoints or ():
+            if endpoint.hints is not None and endpoint.hints.for_zones and is_strictly_ready(endpoint):
+                counts[(endpoint.hints.for_zones[0].name,), endpoint.zone or ""] += 1
+    zones = {*decision.ranges, *(zone for (consumer,), located in counts for zone in (consumer, located))}
+    return with_fields(decision, allocation=allocation_of(sorted(zones), counts), ranges=None)
 
 
 def is_strictly_ready(endpoint: Endpoint) -> bool:
@@ -50,17 +77,17 @@ def is_strictly_ready(endpoint: Endpoint) -> bool:
     return endpoint.conditions is not None and endpoint.conditions.ready is True
 
 
-def remove_hints(packed: PackedSlices) -> PackedSlices:
+def remove_hints(changes: SliceChanges) -> SliceChanges:
     """Remove all hints. Slices that have any are written."""
     return _rewritten(
-        packed,
+        changes,
         fails=lambda each: any(endpoint.hints is not None for endpoint in each.endpoints or ()),
         hints=lambda _endpoint: None,
         ready_only=False,
     )
 
 
-def hint_own_topology(packed: PackedSlices, *, node_hints: bool) -> PackedSlices:
+def hint_own_topology(changes: SliceChanges, *, node_hints: bool) -> SliceChanges:
     """Hint each ready endpoint to its own zone, and with ``node_hints`` to its own node (KEP-3015)."""
 
     def hints(endpoint: Endpoint) -> Hints | None:
@@ -74,7 +101,7 @@ def hint_own_topology(packed: PackedSlices, *, node_hints: bool) -> PackedSlices
             for endpoint in each.endpoints or ()
         )
 
-    return _rewritten(packed, fails=fails, hints=hints, ready_only=True)
+    return _rewritten(changes, fails=fails, hints=hints, ready_only=True)
 
 
 def _differ(one: Hints | None, other: Hints | None) -> bool:
@@ -82,8 +109,8 @@ def _differ(one: Hints | None, other: Hints | None) -> bool:
 
 
 def _rewritten(
-    packed: PackedSlices, *, fails: Callable[[EndpointSlice], bool], hints: HintsOf, ready_only: bool
-) -> PackedSlices:
+    changes: SliceChanges, *, fails: Callable[[EndpointSlice], bool], hints: HintsOf, ready_only: bool
+) -> SliceChanges:
     def hinted(each: EndpointSlice) -> EndpointSlice:
         endpoints = tuple(
             endpoint if ready_only and not is_strictly_ready(endpoint) else replace(endpoint, hints=hints(endpoint))
@@ -91,21 +118,21 @@ def _rewritten(
         )
         return replace(each, endpoints=endpoints)
 
-    failing = [each for each in packed.unchanged if fails(each)]
+    failing = [each for each in changes.unchanged if fails(each)]
     return with_fields(
-        packed,
-        create=[hinted(each) for each in packed.create],
-        update=[hinted(each) for each in (*packed.update, *failing)],
-        unchanged=[each for each in packed.unchanged if not fails(each)],
+        changes,
+        create=tuple(map(hinted, changes.create)),
+        update=tuple(map(hinted, (*changes.update, *failing))),
+        unchanged=tuple(slice_ for slice_ in changes.unchanged if not fails(slice_)),
     )
 
 
-def hint_proportionally(packed: PackedSlices, ranges: Mapping[str, ZoneRange]) -> PackedSlices:
+def hint_proportionally(changes: SliceChanges, ranges: Mapping[str, ZoneRange]) -> SliceChanges:
     """``Auto``: unchanged slices that stay within the maximums of their zones keep their hints. All other slices get
     new hints, and some of their endpoints serve other zones."""
     hinted: dict[str, int] = {}
-    update, unchanged = list(packed.update), []
-    for each in packed.unchanged:
+    update, unchanged = list(changes.update), []
+    for each in changes.unchanged:
         counts = allowed_hints(each, hinted, ranges)
         if counts is None:
             update.append(each)
@@ -113,7 +140,7 @@ def hint_proportionally(packed: PackedSlices, ranges: Mapping[str, ZoneRange]) -
         unchanged.append(each)
         for zone, number in counts.items():
             hinted[zone] = hinted.get(zone, 0) + number
-    slices = [list(each.endpoints or ()) for each in (*packed.create, *update)]
+    slices = [list(each.endpoints or ()) for each in (*changes.create, *update)]
     for endpoints in slices:
         for position, endpoint in enumerate(endpoints):
             own = endpoint.zone if is_strictly_ready(endpoint) else None
@@ -125,10 +152,13 @@ def hint_proportionally(packed: PackedSlices, ranges: Mapping[str, ZoneRange]) -
     share_out(slices, giving, receiving)
     written = [
         replace(each, endpoints=tuple(endpoints))
-        for each, endpoints in zip((*packed.create, *update), slices, strict=True)
+        for each, endpoints in zip((*changes.create, *update), slices, strict=True)
     ]
     return with_fields(
-        packed, create=written[: len(packed.create)], update=written[len(packed.create) :], unchanged=unchanged
+        changes,
+        create=tuple(written[: len(changes.create)]),
+        update=tuple(written[len(changes.create) :]),
+        unchanged=tuple(unchanged),
     )
 
 

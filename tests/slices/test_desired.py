@@ -1,18 +1,18 @@
-"""Labels of slices: the Service's own, mirrored, and the three of the controller."""
+"""What slices should say: hints and slice groups as decided, and labels."""
 
 from fractions import Fraction
 
 import pytest
 from tests.builders.structs import DUAL_STACK, a_pod, a_service, hints, nodes_in
+from tests.clusters import Cluster
 
 from zoneward.kube import names
 from zoneward.kube.objects import ContainerPort, Endpoint, Hints, ServicePort
 from zoneward.routing.configuration import Configuration, SubsettingSettings
 from zoneward.routing.demand import compute_demand
 from zoneward.routing.placement.groups import ZoneGroup, own_group
-from zoneward.slices.assign import PendingWork, assign
 from zoneward.slices.decide import decide
-from zoneward.slices.encode import encode, is_headless, mirrored_labels, slice_labels, slice_template
+from zoneward.slices.desired import desired, mirrored_labels, slice_labels, slice_template
 from zoneward.slices.endpoints import EndpointBuilder, ServiceEndpoints
 
 SERVICE = a_service("Auto", families=DUAL_STACK, ports=[ServicePort(name="http", port=80, target_port="web")])
@@ -22,7 +22,7 @@ SMALL = Configuration(subsetting=SubsettingSettings(starting_threshold=Fraction(
 TEMPLATE = slice_template(a_service(), address_type="IPv4", in_force="Hints/x", configuration=SMALL)
 
 
-def encoded(
+def desired_by_pod(
     mode: str | None = None, *, distribution: str | None = None, subsetting: str | None = None
 ) -> tuple[dict[str, Endpoint], dict[str, ZoneGroup | None]]:
     """The endpoints that slices get and their slice groups, by Pod."""
@@ -45,13 +45,10 @@ def encoded(
         configuration=SMALL,
     )
     assert decision.targets is not None
-    assigned = assign(decision.targets, found, PendingWork(found.by_identity.values(), ()))
-    endpoints = {
-        identity[2]: endpoint
-        for group in encode(TEMPLATE, decision.targets, assigned).values()
-        for identity, endpoint in group.endpoints.items()
-    }
-    return endpoints, {member.name: each.group for each in assigned.values() for member in each.endpoints}
+    slices = desired(TEMPLATE, decision.targets, found, found.by_identity.values())
+    endpoints = {identity[2]: endpoint for each in slices.values() for identity, endpoint in each.endpoints.items()}
+    zones = {identity[2]: key[1] for key, each in slices.items() for identity in each.endpoints}
+    return endpoints, {pod: own_group(*group) if group else None for pod, group in zones.items()}
 
 
 ALL = dict.fromkeys(("p0", "p1", "p2", "p3"))
@@ -78,7 +75,7 @@ ALL = dict.fromkeys(("p0", "p1", "p2", "p3"))
 def test_each_endpoint_gets_the_hints_that_were_decided_for_it(
     mode: str | None, distribution: str | None, expected: dict[str, Hints | None]
 ) -> None:
-    endpoints, groups = encoded(mode, distribution=distribution)
+    endpoints, groups = desired_by_pod(mode, distribution=distribution)
     assert {name: endpoint.hints for name, endpoint in endpoints.items()} == expected
     assert groups == ALL
 
@@ -87,8 +84,8 @@ def test_each_endpoint_gets_the_slice_group_that_was_decided_for_it() -> None:
     """One that is not ready gets the group where it will be needed: zone b, which expects two thirds of four. The
     endpoints themselves have no hints.
     """
-    endpoints, groups = encoded(subsetting="Auto")
-    assert endpoints == encoded()[0]
+    endpoints, groups = desired_by_pod(subsetting="Auto")
+    assert endpoints == desired_by_pod()[0]
     assert groups == {"p0": own_group("a"), "p1": own_group("b"), "p2": own_group("b"), "p3": own_group("b")}
 
 
@@ -98,8 +95,6 @@ OURS = {"kubernetes.io/service-name": "cart", "endpointslice.kubernetes.io/manag
 @pytest.mark.parametrize(("cluster_ip", "headless"), [("None", True), ("", False), (None, False), ("10.96.0.1", False)])
 def test_a_headless_service_marks_its_slices(cluster_ip: str | None, headless: bool) -> None:
     service = a_service(cluster_ip=cluster_ip)
-    assert is_headless(service) == headless
-    assert is_headless(service, upstream=True) == (headless or not cluster_ip), "upstream waits for no address"
     assert slice_labels(service, manager="us") == {**OURS, **({names.HEADLESS_LABEL: ""} if headless else {})}
 
 
@@ -108,3 +103,12 @@ def test_a_reserved_label_on_the_service_is_not_mirrored(label: str) -> None:
     service = a_service(labels={label: "theirs", "team": "web"})
     assert slice_labels(service, manager="us") == {"team": "web", **OURS}
     assert mirrored_labels({label: "theirs", "team": "web"}) == {"team": "web"}
+
+
+@pytest.mark.parametrize("cluster_ip", ["None", "", None])
+def test_compat_upstream_takes_a_service_without_an_address_for_headless(cluster_ip: str | None) -> None:
+    cluster = Cluster(
+        service=a_service(cluster_ip=cluster_ip), nodes=nodes_in({"a": 1}), configuration=Configuration().as_upstream()
+    )
+    (slice_,) = cluster.plan().families[0].changes.create
+    assert names.HEADLESS_LABEL in (slice_.metadata.labels or {})

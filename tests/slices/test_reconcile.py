@@ -1,4 +1,4 @@
-"""Endpoints into slices with the fewest changes. Upstream's own cases are in `tests.vectors.test_slices_packing`."""
+"""The fewest changes of slices, and their names. Upstream's own cases are in `tests.vectors.test_slices_packing`."""
 
 from collections.abc import Iterable, Sequence
 
@@ -8,11 +8,10 @@ from tests.builders.structs import UID, a_service, a_slice, an_endpoint
 
 from zoneward.kube import names
 from zoneward.kube.objects import Endpoint, EndpointPort, EndpointSlice, OwnerReference, Service, identity
-from zoneward.slices.changes import SliceChanges, changes_of
-from zoneward.slices.encode import EncodedGroup, SliceTemplate, encode_group, slice_labels
-from zoneward.slices.existing import GroupKey, is_owned
-from zoneward.slices.pack import pack
+from zoneward.slices.desired import SliceTemplate, desired_slices, slice_labels
+from zoneward.slices.existing import is_owned
 from zoneward.slices.ports import port_key
+from zoneward.slices.reconcile import SliceChanges, finalize, reconcile
 
 AUTO = "Hints/ProportionalZoneCPU"
 HTTP = (EndpointPort(name="http", protocol="TCP", port=8080),)
@@ -24,7 +23,7 @@ def some(*numbers: int) -> list[Endpoint]:
     return [an_endpoint(f"10.0.0.{number}") for number in numbers]
 
 
-def packed(
+def reconciled(
     existing: Sequence[EndpointSlice],
     wanted: Iterable[Endpoint],
     *,
@@ -33,11 +32,9 @@ def packed(
     ports: tuple[EndpointPort, ...] = HTTP,
     in_force: str | None = None,
     trigger_time: str | None = None,
-    taken: Iterable[str] = (),
 ) -> SliceChanges:
-    """Pack one group of endpoints; without any, there is no group."""
+    """Reconcile one group of endpoints; without any, there is no group."""
     service = service if service is not None else a_service()
-    endpoints = {identity(endpoint): endpoint for endpoint in wanted}
     template = SliceTemplate(
         service=service,
         address_type="IPv4",
@@ -45,12 +42,11 @@ def packed(
         in_force=in_force,
         max_endpoints=most,
     )
-    labels, annotations = encode_group(template, None)
-    group = EncodedGroup(ports=ports, labels=labels, annotations=annotations, endpoints=endpoints)
-    encoded: dict[GroupKey, EncodedGroup] = {(port_key(ports), ()): group} if endpoints else {}
-    packing = pack(template, encoded, existing)
-    taken = (*taken, *(each.metadata.name for each in existing))
-    return changes_of(packing, existing, service=service, taken=(taken,), trigger_time=trigger_time)
+    desired = desired_slices(template, None, ports=ports)
+    desired.endpoints.update((identity(endpoint), endpoint) for endpoint in wanted)
+    changes = reconcile(template, {(port_key(ports), ()): desired} if desired.endpoints else {}, existing)
+    by_name = {slice_.metadata.name: slice_ for slice_ in existing}
+    return finalize(changes, by_name, service=service, taken=(by_name,), trigger_time=trigger_time)
 
 
 def addresses(slices: Iterable[EndpointSlice]) -> list[list[int]]:
@@ -77,50 +73,50 @@ def test_what_is_left_over_goes_into_the_one_unchanged_slice_that_it_fits_best(n
     """Two more: one slice would have room for another besides, one is filled exactly, and one has no room."""
     roomy, fitting = names_
     existing = [a_slice(roomy, *some(1)), a_slice(fitting, *some(2, 3)), a_slice("s3", *some(4, 5, 6))]
-    changes = packed(existing, some(1, 2, 3, 4, 5, 6, 7, 8), most=4)
+    changes = reconciled(existing, some(1, 2, 3, 4, 5, 6, 7, 8), most=4)
     assert fates(changes) == ([], {fitting: [2, 3, 7, 8]}, [roomy, "s3"], [])
 
 
 def test_a_slice_that_loses_all_is_used_for_what_would_be_created() -> None:
-    changes = packed([a_slice("s1", *some(1))], some(2))
+    changes = reconciled([a_slice("s1", *some(1))], some(2))
     assert fates(changes) == ([], {"s1": [2]}, [], [])
     assert changes.update[0].metadata.owner_references == a_slice("s1").metadata.owner_references
 
 
 def test_a_slice_with_too_many_endpoints_is_left_alone_but_not_filled() -> None:
     existing = [a_slice("s1", *some(1, 2, 3, 4, 5))]
-    assert fates(packed(existing, some(1, 2, 3, 4, 5), most=2)) == ([], {}, ["s1"], [])
-    assert fates(packed(existing, some(1, 2, 3, 4, 6), most=2)) == ([[6]], {"s1": [1, 2, 3, 4]}, [], [])
+    assert fates(reconciled(existing, some(1, 2, 3, 4, 5), most=2)) == ([], {}, ["s1"], [])
+    assert fates(reconciled(existing, some(1, 2, 3, 4, 6), most=2)) == ([[6]], {"s1": [1, 2, 3, 4]}, [], [])
 
 
 def test_an_endpoint_that_two_slices_hold_stays_in_the_first_by_name() -> None:
     existing = [a_slice("s2", *some(1, 2)), a_slice("s1", *some(1))]
-    assert fates(packed(existing, some(1, 2))) == ([], {"s2": [2]}, ["s1"], [])
+    assert fates(reconciled(existing, some(1, 2))) == ([], {"s2": [2]}, ["s1"], [])
 
 
 def test_what_is_in_force_is_remembered_on_every_slice() -> None:
     existing = [a_slice("s1", *some(1)), a_slice("s2", *some(2), in_force=AUTO)]
-    changes = packed(existing, some(1, 2), in_force=AUTO)
+    changes = reconciled(existing, some(1, 2), in_force=AUTO)
     assert fates(changes) == ([], {"s1": [1]}, ["s2"], [])
     assert (changes.update[0].metadata.annotations or {}) == {names.APPROACH_ANNOTATION: AUTO}
 
 
 def test_what_is_no_longer_in_force_is_forgotten() -> None:
-    changes = packed([a_slice("s1", *some(1), in_force=AUTO)], some(1))
+    changes = reconciled([a_slice("s1", *some(1), in_force=AUTO)], some(1))
     assert [each.metadata.annotations for each in changes.update] == [None]
 
 
 def test_other_annotations_and_all_other_metadata_stay() -> None:
     given = a_slice("s1", *some(1))
     metadata = replace(given.metadata, annotations={"example.com/x": "y"}, resource_version="7", uid="u")
-    (updated,) = packed([replace(given, metadata=metadata)], some(2)).update
+    (updated,) = reconciled([replace(given, metadata=metadata)], some(2)).update
     assert updated.metadata == metadata
 
 
 def test_a_slice_of_an_earlier_service_is_deleted_and_never_reused() -> None:
     existing = [a_slice("s1", *some(1), owner="uid-of-an-earlier-one")]
-    assert fates(packed(existing, some(1))) == ([[1]], {}, [], ["s1"])
-    assert fates(packed(existing, [])) == ([[]], {}, [], ["s1"])
+    assert fates(reconciled(existing, some(1))) == ([[1]], {}, [], ["s1"])
+    assert fates(reconciled(existing, [])) == ([[]], {}, [], ["s1"])
 
 
 @pytest.mark.parametrize(
@@ -139,39 +135,39 @@ def test_an_owner_that_does_not_control_is_none() -> None:
 
 def test_slices_are_shared_by_endpoints_with_the_same_ports_alone() -> None:
     existing = [a_slice("s1", *some(1), ports=OTHER), a_slice("s2", *some(2), ports=HTTP)]
-    changes = packed(existing, some(1, 2))
+    changes = reconciled(existing, some(1, 2))
     assert fates(changes) == ([], {"s2": [2, 1]}, [], ["s1"])
 
 
 def test_the_empty_slice_stays_where_it_is_one_already() -> None:
-    (placeholder,) = packed([], []).create
-    assert fates(packed([placeholder], [])) == ([], {}, [placeholder.metadata.name], [])
+    (placeholder,) = reconciled([], []).create
+    assert fates(reconciled([placeholder], [])) == ([], {}, [placeholder.metadata.name], [])
     null = replace(placeholder, endpoints=None, ports=None)
-    assert fates(packed([null], [])) == ([], {}, [placeholder.metadata.name], [])
+    assert fates(reconciled([null], [])) == ([], {}, [placeholder.metadata.name], [])
 
 
 def test_of_several_empty_slices_one_stays_unwritten_and_the_others_go() -> None:
-    (placeholder,) = packed([], []).create
+    (placeholder,) = reconciled([], []).create
     other = replace(placeholder, metadata=replace(placeholder.metadata, name="zzz"))
-    assert fates(packed([placeholder, other], [])) == ([], {}, [placeholder.metadata.name], ["zzz"])
+    assert fates(reconciled([placeholder, other], [])) == ([], {}, [placeholder.metadata.name], ["zzz"])
 
 
 def test_a_service_from_a_file_owns_nothing() -> None:
     """Without a UID an owner reference would be refused."""
-    (created,) = packed([], some(1), service=a_service(uid="")).create
+    (created,) = reconciled([], some(1), service=a_service(uid="")).create
     assert created.metadata.owner_references is None
 
 
 def test_a_service_that_is_being_deleted_gets_no_new_slice() -> None:
     service = a_service(deleting=True)
-    assert fates(packed([], some(1), service=service)) == ([], {}, [], [])
+    assert fates(reconciled([], some(1), service=service)) == ([], {}, [], [])
     existing = [a_slice("s1", *some(1, 2, 3))]
-    assert fates(packed(existing, some(1, 2, 4, 5), service=service)) == ([], {"s1": [1, 2, 4]}, [], [])
+    assert fates(reconciled(existing, some(1, 2, 4, 5), service=service)) == ([], {"s1": [1, 2, 4]}, [], [])
 
 
 def test_the_trigger_time_stands_on_what_is_written_and_on_nothing_else() -> None:
     existing = [a_slice("s1", *some(1)), a_slice("s2", *some(2, 3))]
-    changes = packed(existing, some(1, 2, 3, 4, 5, 6, 7), trigger_time=NOW)
+    changes = reconciled(existing, some(1, 2, 3, 4, 5, 6, 7), trigger_time=NOW)
     assert fates(changes) == ([[4, 5, 6]], {"s2": [2, 3, 7]}, ["s1"], [])
     for each in (*changes.create, *changes.update):
         assert (each.metadata.annotations or {})[names.TRIGGER_TIME_ANNOTATION] == NOW
