@@ -8,6 +8,7 @@ from zoneward.kube import names
 from zoneward.kube.objects import Service
 from zoneward.routing.algorithms.heuristics import Heuristic
 from zoneward.routing.allocation import Allocation, Zones
+from zoneward.routing.compatibility import compatibility_of
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.decision import Decision
 from zoneward.routing.demand import Demand
@@ -55,6 +56,7 @@ class DecisionContext:
         self.demand = demand
         self.in_force = in_force
         self.configuration = configuration
+        self.compatibility = compatibility_of(configuration)
         self.rules = RuleLog()
         if slice_groups_read is None:
             slice_groups_read = (in_force or "").startswith(f"{Approach.SUBSETTING}/")
@@ -87,7 +89,7 @@ class DecisionContext:
         request = requested_approach(
             self.service, self.configuration, self.rules, slice_groups_read=self._slice_groups_read
         )
-        if request.heuristic is None or self.configuration.upstream:
+        if request.heuristic is None or not self.compatibility.reads_own_settings:
             return request
         problem = check_demand(self.service, self.demand, self.rules)
         if problem is None:
@@ -149,7 +151,7 @@ class DecisionContext:
         }
         served = {zone for zones, _ in allocation.counts for zone in zones}
         for bucket in self.endpoint_index.unready_buckets():
-            if bucket.zone and served and not self.configuration.upstream:
+            if bucket.zone and served and self.compatibility.hints_unready:
                 targets[bucket] = hint_target((bucket.zone if bucket.zone in served else min(served),))
         return Targets(self.endpoint_index, "hints", targets, node_hints=node_hints)
 

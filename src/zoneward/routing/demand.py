@@ -13,6 +13,7 @@ from typing import Final, Literal
 from zoneward.kube import names
 from zoneward.kube.objects import Node, has_ready_condition, node_region, node_zone
 from zoneward.kube.quantity import in_milli, parse
+from zoneward.routing.compatibility import compatibility_of
 from zoneward.routing.configuration import Configuration, MissingCPU
 
 MAX_CPU: Final = Fraction(10**9)
@@ -177,7 +178,7 @@ def _is_new(node: Node, since: str | None) -> bool:
 
 def _new_since(configuration: Configuration) -> str | None:
     """When new Nodes were created; None: none is new. Upstream knows no new Nodes."""
-    return None if configuration.upstream else configuration.nodes_new_since
+    return configuration.nodes_new_since if compatibility_of(configuration).knows_new_nodes else None
 
 
 def is_new_node(node: Node, configuration: Configuration) -> bool:

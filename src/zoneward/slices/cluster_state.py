@@ -8,6 +8,7 @@ from types import MappingProxyType
 
 from zoneward.kube import names
 from zoneward.kube.objects import ObjectKey, Service
+from zoneward.routing.compatibility import compatibility_of
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.demand import Demand, in_parts
 from zoneward.routing.request.annotations import demand_parts
@@ -73,7 +74,7 @@ class ClusterState:
 
     def decision_demand(self, *, built_in: bool = False) -> Demand:
         """The demand by which a controller decides: Zoneward's, or with ``built_in`` that of Kubernetes."""
-        if built_in or self.configuration.upstream:
+        if built_in or not compatibility_of(self.configuration).reads_own_settings:
             return self.by_cpu
         return self.decided_by or self.demand
 

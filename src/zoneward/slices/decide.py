@@ -68,7 +68,7 @@ def _decide_requested(context: DecisionContext) -> Decision:
     if heuristic.balances:
         return (
             hints_decision.decide_as_upstream(context)
-            if context.configuration.upstream
+            if context.compatibility.sets_hints_in_slices
             else hints_decision.decide_balanced(context, heuristic)
         )
     return hints_decision.decide_own_zone(context, heuristic)

@@ -15,6 +15,7 @@ from zoneward.kube.objects import EndpointSlice, Pod, Service
 from zoneward.routing import score
 from zoneward.routing.algorithm_calls import measures_of
 from zoneward.routing.allocation import Allocation, allocation_of
+from zoneward.routing.compatibility import compatibility_of
 from zoneward.routing.decision import Decision
 from zoneward.routing.demand import Demand
 from zoneward.routing.thresholds import kept_overload
@@ -73,7 +74,7 @@ def depends_on_demand(service: Service, cluster_state: ClusterState) -> bool:
     """Whether measured demand can change the decision about a Service: its approach balances load, and the Service
     itself says nothing about demand.
     """
-    if cluster_state.configuration.upstream or not is_managed(service):
+    if not (compatibility_of(cluster_state.configuration).reads_own_settings and is_managed(service)):
         return False
     if DEMAND_ANNOTATION in (service.metadata.annotations or {}):
         return False

@@ -21,6 +21,7 @@ from zoneward.kube.objects import (
     has_ready_condition,
     identity,
 )
+from zoneward.routing.compatibility import compatibility_of
 from zoneward.routing.placement.endpoint_index import EndpointIndex, IndexedEndpoint
 from zoneward.routing.placement.groups import ZoneGroup
 from zoneward.slices.cluster_state import ClusterState
@@ -279,13 +280,13 @@ def collect_endpoints(
     cluster_state: ClusterState,
 ) -> ServiceEndpoints:
     """Collect the endpoints of one address family from Pods, or from the slices where no Pods are known."""
-    upstream = cluster_state.configuration.upstream
+    compatibility = compatibility_of(cluster_state.configuration)
     endpoints = ServiceEndpoints(
         address_type,
         endpoint_builder(service, cluster_state),
-        merge_addresses=not upstream,
+        merge_addresses=compatibility.merges_addresses,
         # A Pod that has none of the ports serves nobody: slices list it, and no proxy ever picks it.
-        count_without_ports=upstream or not service.spec.ports,
+        count_without_ports=compatibility.counts_without_ports or not service.spec.ports,
     )
     previous_group = existing.previous_groups().get
     if cluster_state.pods_known:
@@ -299,14 +300,14 @@ def collect_endpoints(
 def endpoint_builder(service: Service, cluster_state: ClusterState) -> EndpointBuilder:
     """Without any Node in a snapshot, nothing says that the Node of a Pod is gone."""
     zones = cluster_state.node_zones
-    keep = not zones and not cluster_state.configuration.upstream
+    keep = not zones and not compatibility_of(cluster_state.configuration).needs_nodes
     return EndpointBuilder(service, node_zones=zones, keep_without_node=keep)
 
 
 def planned_address_types(service: Service, pods: Iterable[Pod], cluster_state: ClusterState) -> tuple[str, ...]:
     """The address families to plan."""
     spec = service.spec
-    if spec.ip_families or spec.cluster_ip or cluster_state.configuration.upstream:
+    if spec.ip_families or spec.cluster_ip or compatibility_of(cluster_state.configuration).needs_families:
         return address_types(service)
     return address_types(service, pods)
 

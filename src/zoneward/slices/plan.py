@@ -24,6 +24,7 @@ from functools import cached_property
 
 from zoneward.kube.adoption_marks import effective_selector
 from zoneward.kube.objects import Condition, EndpointIdentity, EndpointSlice, Pod, Service, ServiceEvent, is_ready
+from zoneward.routing.compatibility import compatibility_of
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.decision import Decision
 from zoneward.routing.placement.targets import Target, Targets
@@ -236,7 +237,7 @@ def plan_decision(
     """
     configuration = cluster_state.configuration
     own_slices = {each.slice.metadata.name: each.slice for each in existing.own}
-    if configuration.upstream:
+    if compatibility_of(configuration).sets_hints_in_slices:
         decision, changes = reconcile_as_upstream(
             decision, endpoints, own_slices.values(), service=service, configuration=configuration
         )
@@ -326,7 +327,7 @@ def plan_families(
         )
         created.update(slice_.metadata.name for slice_ in family.changes.create)
     decisions = {address_type: family.decision for address_type, family in families.items()}
-    if cluster_state.configuration.upstream:
+    if compatibility_of(cluster_state.configuration).repeats_events:
         conditions = (service.status.conditions or ()) if service.status else ()
         events = upstream_events_of(decisions, conditions=conditions)
     else:

@@ -14,6 +14,7 @@ from collections.abc import Container, Hashable, Iterable, Mapping
 from dataclasses import replace
 
 from zoneward.kube.objects import EndpointSlice, Pod, Service
+from zoneward.routing.compatibility import compatibility_of
 from zoneward.routing.demand import Demand
 from zoneward.slices.cluster_state import ClusterState
 from zoneward.slices.endpoints import collect_endpoints, endpoint_builder, planned_address_types
@@ -134,8 +135,10 @@ class ServicePlanner:
             self._families = self._build_families()
         for family in self._families.values():
             family.refresh()
-        # Upstream's hints depend on every slice that a change happens to touch, and a Service is deleted only once.
-        keeps_state = cluster_state.pods_known and not (cluster_state.configuration.upstream or is_deleting(service))
+        # Hints that depend on every slice that a change happens to touch leave nothing to skip, and a Service is
+        # deleted only once.
+        sets_hints_in_slices = compatibility_of(cluster_state.configuration).sets_hints_in_slices
+        keeps_state = cluster_state.pods_known and not (sets_hints_in_slices or is_deleting(service))
         return plan_families(
             service,
             [family.endpoints for family in self._families.values()],

@@ -28,6 +28,7 @@ from zoneward.routing.algorithms.heuristics import (
     Heuristic,
     find_heuristic,
 )
+from zoneward.routing.compatibility import compatibility_of
 from zoneward.routing.configuration import BalancedSettings, Configuration, HintsSettings
 from zoneward.routing.request.annotations import (
     HINTS_THRESHOLD,
@@ -108,7 +109,7 @@ def requested_approach(
         overridden = "spec.topologyKeys is set and overrides every newer setting"
         requested = _refused(Reason.TOPOLOGY_KEYS, overridden, rules.latest)
         return requested if newer else replace(requested, accepted=None)
-    if configuration.upstream:
+    if not compatibility_of(configuration).reads_own_settings:
         return _from_hints_settings(service, configuration, rules)
     subsetting = _from_subsetting_annotation(service, configuration, rules)
     if subsetting is not None and subsetting.heuristic is not None:
@@ -321,7 +322,7 @@ def _record_overridden_hints(service: Service, configuration: Configuration, rul
 def _annotation_heuristic(name: str, value: str, configuration: Configuration) -> Heuristic | None:
     if value in names.AUTO_VALUES:
         return HEURISTICS[configuration.hints.auto]
-    if name == names.TOPOLOGY_AWARE_HINTS_ANNOTATION or configuration.upstream:
+    if name == names.TOPOLOGY_AWARE_HINTS_ANNOTATION or not compatibility_of(configuration).reads_own_settings:
         return None
     return TOPOLOGY_MODE_HEURISTICS.get(value) or find_heuristic(value)
 
@@ -331,7 +332,9 @@ def _from_distribution(value: str | None, configuration: Configuration, rules: R
         rules.record("traffic-distribution", False, "spec.trafficDistribution is not set")
         return RequestedApproach(Approach.CLUSTER_WIDE, None, decided_by=rules.latest)
     setting = f"spec.trafficDistribution: {value}"
-    heuristic = DISTRIBUTION_HEURISTICS.get(value) or (None if configuration.upstream else find_heuristic(value))
+    heuristic = DISTRIBUTION_HEURISTICS.get(value)
+    if heuristic is None and compatibility_of(configuration).reads_own_settings:
+        heuristic = find_heuristic(value)
     if heuristic is None:
         rules.record(
             "traffic-distribution", False, f"{quote_value(value)} is not a known value, so it counts as not set"
@@ -354,7 +357,7 @@ def _with_own_number(
         settings = configuration.balanced
         most, problem = read_number(service, MAX_OVERLOAD, configured=settings.max_overload, rules=rules)
         requested = replace(requested, balanced=replace(settings, max_overload=most))
-    elif requested.heuristic is PROPORTIONAL_ZONE_CPU and not configuration.upstream:
+    elif requested.heuristic is PROPORTIONAL_ZONE_CPU and compatibility_of(configuration).reads_own_settings:
         configured = configuration.hints
         start, problem = read_number(service, HINTS_THRESHOLD, configured=configured.start_threshold, rules=rules)
         hints = configured

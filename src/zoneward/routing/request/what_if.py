@@ -15,6 +15,7 @@ from zoneward.routing.algorithms.heuristics import (
     SUBSETTING_ALGORITHMS,
     find_heuristic,
 )
+from zoneward.routing.compatibility import compatibility_of
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.request.approach import DISTRIBUTION_HEURISTICS, TOPOLOGY_MODE_HEURISTICS, Approach
 
@@ -97,7 +98,7 @@ def as_if_requested(service: Service, value: str, configuration: Configuration) 
     distribution = value if value in DISTRIBUTION_HEURISTICS else None
     if value == names.PREFER_SAME_ZONE and not configuration.gates.prefer_same_traffic_distribution:
         distribution = names.PREFER_CLOSE
-    if value == PROPORTIONAL_ZONE_CPU.name and configuration.upstream:
+    if value == PROPORTIONAL_ZONE_CPU.name and not compatibility_of(configuration).reads_own_settings:
         annotations[names.TOPOLOGY_MODE_ANNOTATION] = "Auto"
     elif value in _TOPOLOGY_MODES:
         annotations[names.TOPOLOGY_MODE_ANNOTATION] = _TOPOLOGY_MODES[value]
