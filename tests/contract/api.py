@@ -45,7 +45,7 @@ class ApiError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Any answer, whatever its code says."""
+    """An answer with any code."""
 
     code: int
     headers: Mapping[str, str]
@@ -72,7 +72,7 @@ class Answer:
     @property
     def causes(self) -> list[tuple[str, str]]:
         """Field and message of each thing that is wrong."""
-        return [(each["field"], each["message"]) for each in self.object["details"]["causes"]]
+        return [(cause["field"], cause["message"]) for cause in self.object["details"]["causes"]]
 
 
 class Watch:
@@ -92,10 +92,10 @@ class Watch:
 
     def take(self, count: int) -> list[tuple[str, str]]:
         """Type and name of the next ones."""
-        return [told(self.next()) for _ in range(count)]
+        return [type_and_name(self.next()) for _ in range(count)]
 
     def stop(self) -> None:
-        """A thread that waits for the next one goes on."""
+        """Wakes a thread that waits for the next one."""
         with suppress(OSError):
             self._connection.sock.shutdown(socket.SHUT_RDWR)
 
@@ -104,7 +104,7 @@ class Watch:
         return [json.loads(line) for line in iter(self._answer.readline, b"")]
 
 
-def told(event: Object) -> tuple[str, str]:
+def type_and_name(event: Object) -> tuple[str, str]:
     """Type and name; the name of a bookmark is empty."""
     return event["type"], event["object"]["metadata"].get("name", "")
 
@@ -168,22 +168,22 @@ class Api:
         """Of the server's Kubernetes 1.x; some providers write it with a plus."""
         return int(str(self.get("/version")["minor"]).rstrip("+"))
 
-    def read(self, thing: Object) -> Object:
+    def read(self, obj: Object) -> Object:
         """As the server has it now."""
-        return self.get(path_of(thing))
+        return self.get(path_of(obj))
 
-    def create(self, thing: Object) -> Object:
+    def create(self, obj: Object) -> Object:
         """As the server has it afterwards. A Pod's and a Service's status, where there is one, is set as well."""
-        created = self.request("POST", collection_of(thing), thing)
-        status = _own_status(thing)
+        created = self.request("POST", collection_of(obj), obj)
+        status = _own_status(obj)
         return self.patch(created, {"status": status}, subresource="status") if status else created
 
-    def replace(self, thing: Object, *, subresource: str = "", **query: str) -> Object:
-        return self.request("PUT", path_of(thing, subresource), thing, query=query)
+    def replace(self, obj: Object, *, subresource: str = "", **query: str) -> Object:
+        return self.request("PUT", path_of(obj, subresource), obj, query=query)
 
     def patch(
         self,
-        thing: Object,
+        obj: Object,
         patch: object,
         *,
         subresource: str = "",
@@ -191,12 +191,12 @@ class Api:
         **query: str,
     ) -> Object:
         """``thing`` names the object; its other fields do not count. Strategic: a list of conditions is merged."""
-        path = path_of(thing, subresource)
+        path = path_of(obj, subresource)
         return self.request("PATCH", path, patch, content_type=content_type, query=query)
 
-    def delete(self, thing: Object) -> Object:
+    def delete(self, obj: Object) -> Object:
         """At once: without a kubelet nobody would ever confirm that a pod has ended."""
-        return self.request("DELETE", path_of(thing), query={"gracePeriodSeconds": "0"})
+        return self.request("DELETE", path_of(obj), query={"gracePeriodSeconds": "0"})
 
     @contextmanager
     def watch(
@@ -207,7 +207,7 @@ class Api:
         headers: Mapping[str, str] | None = None,
         patience: float = _LIMIT,
     ) -> Iterator[Watch]:
-        """On a connection of its own, closed at the end. Raises ApiError where it is refused."""
+        """On a separate connection, closed at the end. Raises ApiError if it is refused."""
         connection = self._connection(patience)
         try:
             url = f"{path}?{urlencode({'watch': 'true', **(query or {})})}"
@@ -222,8 +222,8 @@ class Api:
     def create_all(self, things: Iterable[Object], *, in_flight: int = 16) -> None:
         """Namespaces, then nodes, then all others, many at a time. Raises ApiError with the first that fails."""
         ordered = list(things)
-        stages: list[list[Object]] = [[thing for thing in ordered if thing["kind"] == kind] for kind in _STAGES]
-        stages.append([thing for thing in ordered if thing["kind"] not in _STAGES])
+        stages: list[list[Object]] = [[obj for obj in ordered if obj["kind"] == kind] for kind in _STAGES]
+        stages.append([obj for obj in ordered if obj["kind"] not in _STAGES])
         for stage in stages:
             in_threads(self.create, stage, in_flight=in_flight)
 
@@ -297,23 +297,23 @@ def in_threads(work: Callable[[Object], object], things: Iterable[Object], *, in
             threads.shutdown(cancel_futures=True)
 
 
-def collection_of(thing: Object) -> str:
+def collection_of(obj: Object) -> str:
     """The path of all objects of its kind in its namespace."""
-    version, kind = str(thing["apiVersion"]), str(thing["kind"])
+    version, kind = str(obj["apiVersion"]), str(obj["kind"])
     root = f"/apis/{version}" if "/" in version else f"/api/{version}"
-    scope = "" if kind in _CLUSTER_WIDE else f"/namespaces/{thing['metadata'].get('namespace', 'default')}"
+    scope = "" if kind in _CLUSTER_WIDE else f"/namespaces/{obj['metadata'].get('namespace', 'default')}"
     return f"{root}{scope}/{'endpoints' if kind == 'Endpoints' else kind.lower() + 's'}"
 
 
-def path_of(thing: Object, subresource: str = "") -> str:
+def path_of(obj: Object, subresource: str = "") -> str:
     """The path of one object, or of a subresource of it."""
-    parts = (collection_of(thing), thing["metadata"]["name"], subresource)
+    parts = (collection_of(obj), obj["metadata"]["name"], subresource)
     return "/".join(part for part in parts if part)
 
 
-def _own_status(thing: Object) -> Object | None:
-    """What creating ignores: a new object of these kinds has an empty status, whatever was sent."""
-    return thing.get("status") if thing["kind"] in {"Pod", "Service"} else None
+def _own_status(obj: Object) -> Object | None:
+    """The status that creating ignores: new objects of these kinds have an empty status."""
+    return obj.get("status") if obj["kind"] in {"Pod", "Service"} else None
 
 
 def _headers(answer: HTTPResponse) -> dict[str, str]:

@@ -32,9 +32,9 @@ def server(request: pytest.FixtureRequest) -> Iterator[Api]:
         ):
             yield real
     else:
-        with closing(Api.of(Path(chosen))) as kept:
-            yield kept
-            _clean_up(kept, f"contract-{os.getpid()}-")
+        with closing(Api.of(Path(chosen))) as api:
+            yield api
+            _clean_up(api, f"contract-{os.getpid()}-")
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def api(server: Api) -> Api:
 
 @pytest.fixture
 def namespace(api: Api) -> str:
-    """A new one. Its name also tells a test's nodes, which have no namespace, from all others."""
+    """A new namespace. Its name is also a prefix for the nodes of a test, which have no namespace."""
     name = f"contract-{os.getpid()}-{next(_NUMBERS)}"
     api.create(a_namespace(name))
     return name
@@ -57,7 +57,7 @@ def leases(namespace: str) -> str:
 
 
 def _clean_up(api: Api, prefix: str) -> None:
-    """What these tests have made, where the server goes on. Nobody else would end what waits for somebody."""
+    """Delete the objects of these tests from a server that continues to run, with their finalizers."""
     for path, version, kind in (
         ("/apis/coordination.k8s.io/v1/leases", "coordination.k8s.io/v1", "Lease"),
         ("/api/v1/pods", "v1", "Pod"),
@@ -65,11 +65,11 @@ def _clean_up(api: Api, prefix: str) -> None:
         ("/api/v1/namespaces", "v1", "Namespace"),
     ):
         for item in api.get(path)["items"]:
-            thing = item | {"apiVersion": version, "kind": kind}
-            metadata = thing["metadata"]
+            obj = item | {"apiVersion": version, "kind": kind}
+            metadata = obj["metadata"]
             if not metadata.get("namespace", metadata["name"]).startswith(prefix):
                 continue
             if "finalizers" in metadata:
-                api.patch(thing, {"metadata": {"finalizers": None}}, content_type=MERGE_PATCH)
+                api.patch(obj, {"metadata": {"finalizers": None}}, content_type=MERGE_PATCH)
             with suppress(ApiError):  # it may be gone by then
-                api.delete(thing)
+                api.delete(obj)

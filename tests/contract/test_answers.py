@@ -24,7 +24,7 @@ def somebody(api: Api, *, token: str) -> Iterator[Api]:
     user.close()
 
 
-def test_only_who_has_the_token_gets_answers(api: Api) -> None:
+def test_only_clients_with_the_token_get_answers(api: Api) -> None:
     with somebody(api, token="wrong") as stranger, somebody(api, token="") as nobody:
         for method, path in (("GET", SERVICES), ("POST", SERVICES), ("GET", "/api"), ("GET", "/version")):
             body = a_service("cart") if method == "POST" else None
@@ -37,8 +37,8 @@ def test_only_who_has_the_token_gets_answers(api: Api) -> None:
 @pytest.mark.parametrize("path", ["/healthz", "/readyz", "/livez"])
 def test_health_checks_need_no_token(api: Api, path: str) -> None:
     with somebody(api, token="") as nobody:
-        for each in (api, nobody):
-            answer = each.send("GET", path)
+        for client in (api, nobody):
+            answer = client.send("GET", path)
             assert (answer.code, answer.body) == (200, b"ok")
 
 
@@ -67,9 +67,7 @@ def test_a_path_outside_of_the_api_is_not_found(api: Api, path: str) -> None:
         ("POST", "/api/v1/services", NOT_ALLOWED),
     ],
 )
-def test_a_resource_or_method_that_is_not_there_is_refused(
-    api: Api, method: str, path: str, refusal: tuple[int, str, str]
-) -> None:
+def test_unknown_resource_or_method_is_refused(api: Api, method: str, path: str, refusal: tuple[int, str, str]) -> None:
     assert api.send(method, path, {} if method in {"PUT", "POST", "PATCH"} else None).refusal == refusal
 
 
@@ -121,7 +119,7 @@ def test_a_body_is_json_unless_it_says_otherwise(api: Api, namespace: str) -> No
         assert api.send("POST", path, with_field(lease, "metadata.name", name), content_type=content_type).code == 201
 
 
-def test_any_text_comes_back_as_it_was(api: Api, namespace: str) -> None:
+def test_any_text_round_trips(api: Api, namespace: str) -> None:
     text = '\u00e9 \U0001f600 \u2028 <&> " \\ \n \t \x00'
     lease = api.create(with_field(a_lease("lease", namespace=namespace), "metadata.annotations", {"a": text}))
     assert api.read(lease)["metadata"]["annotations"] == {"a": text}
@@ -142,7 +140,7 @@ def test_a_body_that_is_too_long_is_refused(api: Api, namespace: str, method: st
 def test_groups_are_listed_with_their_versions(api: Api) -> None:
     listed = api.get("/apis")
     assert (listed["kind"], listed["apiVersion"]) == ("APIGroupList", "v1")
-    groups = {each["name"]: each for each in listed["groups"]}
+    groups = {group["name"]: group for group in listed["groups"]}
     for name in ("coordination.k8s.io", "discovery.k8s.io", "events.k8s.io"):
         version = {"groupVersion": f"{name}/v1", "version": "v1"}
         assert groups[name] == {"name": name, "versions": [version], "preferredVersion": version}
@@ -165,13 +163,13 @@ def test_groups_are_listed_with_their_versions(api: Api) -> None:
 def test_a_kind_has_its_names_and_verbs(
     api: Api, path: str, plural: str, kind: str, short: list[str] | None, has_status: bool
 ) -> None:
-    resources = {each["name"]: each for each in api.get(path)["resources"]}
-    found = resources[plural]
-    assert (found["kind"], found["singularName"], found.get("shortNames")) == (kind, kind.lower(), short)
-    assert found["namespaced"] == (plural not in {"namespaces", "nodes"})
-    assert {"create", "delete", "get", "list", "patch", "update", "watch"} <= set(found["verbs"])
+    resources = {resource_["name"]: resource_ for resource_ in api.get(path)["resources"]}
+    resource = resources[plural]
+    assert (resource["kind"], resource["singularName"], resource.get("shortNames")) == (kind, kind.lower(), short)
+    assert resource["namespaced"] == (plural not in {"namespaces", "nodes"})
+    assert {"create", "delete", "get", "list", "patch", "update", "watch"} <= set(resource["verbs"])
     # Namespaces cannot be deleted many at a time.
-    assert ("deletecollection" in found["verbs"]) == (plural != "namespaces")
+    assert ("deletecollection" in resource["verbs"]) == (plural != "namespaces")
     assert (f"{plural}/status" in resources) == has_status
 
 

@@ -17,12 +17,10 @@ RESOURCES = {
 
 
 @pytest.mark.parametrize("kind", RESOURCES)
-def test_an_existing_object_is_not_created_again_nor_an_older_version_written_over_a_newer(
-    api: Api, namespace: str, kind: str
-) -> None:
-    thing, resource = new(kind, namespace), RESOURCES[kind]
-    old, name = api.create(thing), thing["metadata"]["name"]
-    answer = api.send("POST", collection_of(thing), thing)
+def test_existing_object_is_not_created_again_and_stale_update_is_refused(api: Api, namespace: str, kind: str) -> None:
+    obj, resource = new(kind, namespace), RESOURCES[kind]
+    old, name = api.create(obj), obj["metadata"]["name"]
+    answer = api.send("POST", collection_of(obj), obj)
     assert answer.refusal == (409, "AlreadyExists", f'{resource} "{name}" already exists')
     plural, _, group = resource.partition(".")
     assert answer.object["details"] == {"name": name, **({"group": group} if group else {}), "kind": plural}
@@ -38,9 +36,9 @@ def test_an_existing_object_is_not_created_again_nor_an_older_version_written_ov
 
 @pytest.mark.parametrize("kind", RESOURCES)
 def test_only_a_lease_must_say_which_version_it_replaces(api: Api, namespace: str, kind: str) -> None:
-    thing = new(kind, namespace)
-    api.create(thing)
-    answer = api.send("PUT", path_of(thing), thing)
+    obj = new(kind, namespace)
+    api.create(obj)
+    answer = api.send("PUT", path_of(obj), obj)
     if kind == "Lease":
         assert answer.refusal[:2] == (422, "Invalid")
         assert answer.refusal[2].endswith("metadata.resourceVersion: Invalid value: 0: must be specified for an update")
@@ -68,7 +66,7 @@ def test_only_a_lease_must_say_which_version_it_replaces(api: Api, namespace: st
         ),
     ],
 )
-def test_an_object_that_was_not_meant_stays(
+def test_precondition_of_a_deletion_protects_other_objects(
     api: Api, namespace: str, method: str, change: Object, problem: str
 ) -> None:
     lease = api.create(new("Lease", namespace))

@@ -1,4 +1,4 @@
-"""Deletion: what goes at once, what waits, what follows, and what the answer is."""
+"""Deletion: immediate and delayed, of dependents, and its answers."""
 
 import time
 from collections.abc import Callable
@@ -20,16 +20,16 @@ def until(met: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
-def exists(api: Api, thing: Object) -> bool:
-    return api.send("GET", path_of(thing)).code == 200
+def exists(api: Api, obj: Object) -> bool:
+    return api.send("GET", path_of(obj)).code == 200
 
 
-def with_finalizer(thing: Object) -> Object:
-    return with_field(thing, "metadata.finalizers", [FINALIZER])
+def with_finalizer(obj: Object) -> Object:
+    return with_field(obj, "metadata.finalizers", [FINALIZER])
 
 
-def without_finalizers(api: Api, thing: Object) -> None:
-    api.patch(thing, {"metadata": {"finalizers": None}}, content_type=MERGE_PATCH)
+def without_finalizers(api: Api, obj: Object) -> None:
+    api.patch(obj, {"metadata": {"finalizers": None}}, content_type=MERGE_PATCH)
 
 
 # --- answers and grace ------------------------------------------------------------------------------------------------
@@ -71,7 +71,7 @@ def running(api: Api, namespace: str) -> Object:
     ("body", "query", "grace"),
     [(None, {}, 30), ({"gracePeriodSeconds": 5}, {}, 5), (None, {"gracePeriodSeconds": "5"}, 5)],
 )
-def test_a_running_pod_is_given_time(
+def test_running_pod_is_deleted_after_its_grace_period(
     api: Api, running: Object, body: Object | None, query: dict[str, str], grace: int
 ) -> None:
     answer = api.send("DELETE", path_of(running), body, query=query)
@@ -81,7 +81,7 @@ def test_a_running_pod_is_given_time(
     assert pod["metadata"]["deletionTimestamp"] > pod["metadata"]["creationTimestamp"]
 
 
-def test_a_pod_that_does_not_run_goes_at_once(api: Api, namespace: str, running: Object) -> None:
+def test_pod_without_a_node_is_deleted_at_once(api: Api, namespace: str, running: Object) -> None:
     bare = api.create(a_bare_pod("bare", namespace=namespace))
     api.patch(running, {"status": {"phase": "Succeeded"}}, subresource="status")
     for pod in (bare, running):
@@ -131,21 +131,21 @@ def test_a_selection_is_deleted(api: Api, namespace: str, leases: str) -> None:
     ):
         answer = api.request("DELETE", leases, query=query)
         assert answer["kind"] == "LeaseList"
-        assert sorted(each["metadata"]["name"] for each in answer["items"]) == deleted
-        assert [each["metadata"]["name"] for each in api.get(leases)["items"]] == left
+        assert sorted(lease["metadata"]["name"] for lease in answer["items"]) == deleted
+        assert [lease["metadata"]["name"] for lease in api.get(leases)["items"]] == left
 
 
 # --- owners -----------------------------------------------------------------------------------------------------------
 
 
-def owned_by(owner: Object, thing: Object) -> Object:
+def owned_by(owner: Object, obj: Object) -> Object:
     metadata = owner["metadata"]
     reference = {"apiVersion": owner["apiVersion"], "kind": owner["kind"], "name": metadata["name"]}
-    return with_field(thing, "metadata.ownerReferences", [reference | {"uid": metadata["uid"]}])
+    return with_field(obj, "metadata.ownerReferences", [reference | {"uid": metadata["uid"]}])
 
 
 @pytest.mark.parametrize("options", [{}, {"propagationPolicy": "Background"}])
-def test_what_an_owner_has_follows_it(api: Api, namespace: str, options: Object) -> None:
+def test_dependents_are_deleted_with_their_owner(api: Api, namespace: str, options: Object) -> None:
     owner = api.create(a_lease("owner", namespace=namespace))
     child = api.create(owned_by(owner, a_lease("child", namespace=namespace)))
     api.request("DELETE", path_of(owner), options)
@@ -153,7 +153,7 @@ def test_what_an_owner_has_follows_it(api: Api, namespace: str, options: Object)
     until(lambda: not exists(api, child))
 
 
-def test_who_has_two_owners_stays_with_the_other(api: Api, namespace: str) -> None:
+def test_dependent_of_two_owners_is_kept_with_the_other(api: Api, namespace: str) -> None:
     first, second = (api.create(a_lease(name, namespace=namespace)) for name in ("first", "second"))
     child = owned_by(first, a_lease("child", namespace=namespace))
     other = owned_by(second, a_lease("child", namespace=namespace))["metadata"]["ownerReferences"]
@@ -168,7 +168,7 @@ def test_who_has_two_owners_stays_with_the_other(api: Api, namespace: str) -> No
 # --- namespaces -------------------------------------------------------------------------------------------------------
 
 
-def test_a_namespace_takes_its_content_along(api: Api, namespace: str) -> None:
+def test_deleting_a_namespace_deletes_its_content(api: Api, namespace: str) -> None:
     lease = api.create(a_lease("it", namespace=namespace))
     service = api.create(a_service("it", namespace=namespace))
     answer = api.send("DELETE", path_of(a_namespace(namespace)))
@@ -178,7 +178,7 @@ def test_a_namespace_takes_its_content_along(api: Api, namespace: str) -> None:
     assert not exists(api, service)
 
 
-def test_a_namespace_that_ends_takes_nothing_new(api: Api, namespace: str) -> None:
+def test_terminating_namespace_refuses_new_objects(api: Api, namespace: str) -> None:
     lease = api.create(with_finalizer(a_lease("it", namespace=namespace)))
     api.request("DELETE", path_of(a_namespace(namespace)))
     answer = api.send("POST", collection_of(lease), a_lease("new", namespace=namespace))
@@ -191,14 +191,14 @@ def test_a_namespace_that_ends_takes_nothing_new(api: Api, namespace: str) -> No
         "message": f"namespace {namespace} is being terminated",
         "field": "metadata.namespace",
     }
-    # What is there may still change: how else would its finalizers go.
+    # Existing objects may change, so that their finalizers can be removed.
     until(lambda: "deletionTimestamp" in api.read(lease)["metadata"])
     without_finalizers(api, lease)
     assert not exists(api, lease)
 
 
 @pytest.mark.parametrize("name", ["default", "kube-system"])
-def test_some_namespaces_stay(api: Api, name: str) -> None:
+def test_built_in_namespaces_cannot_be_deleted(api: Api, name: str) -> None:
     answer = api.send("DELETE", f"/api/v1/namespaces/{name}")
     message = f'namespaces "{name}" is forbidden: this namespace may not be deleted'
     assert answer.refusal == (403, "Forbidden", message)

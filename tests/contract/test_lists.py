@@ -12,14 +12,14 @@ ALL_LEASES = "/apis/coordination.k8s.io/v1/leases"
 
 
 def names(listed: Object) -> list[str]:
-    return [each["metadata"]["name"] for each in listed["items"]]
+    return [item["metadata"]["name"] for item in listed["items"]]
 
 
 def pages(api: Api, path: str, **query: str) -> list[Object]:
-    found = [api.get(path, **query)]
-    while "continue" in found[-1]["metadata"]:
-        found.append(api.get(path, **query, **{"continue": found[-1]["metadata"]["continue"]}))
-    return found
+    page = [api.get(path, **query)]
+    while "continue" in page[-1]["metadata"]:
+        page.append(api.get(path, **query, **{"continue": page[-1]["metadata"]["continue"]}))
+    return page
 
 
 def create_leases(api: Api, namespace: str, count: int) -> list[Object]:
@@ -29,11 +29,12 @@ def create_leases(api: Api, namespace: str, count: int) -> list[Object]:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_each_kind_is_listed_without_the_kind_of_its_items(api: Api, namespace: str, kind: str) -> None:
-    thing = api.create(new(kind, namespace))
-    listed = api.get(collection_of(thing))
-    assert (listed["kind"], listed["apiVersion"]) == (f"{kind.split('.')[0]}List", thing["apiVersion"])
-    [item] = [each for each in listed["items"] if each["metadata"]["name"] == thing["metadata"]["name"]]
-    assert item | {"kind": thing["kind"], "apiVersion": thing["apiVersion"]} == thing
+    obj = api.create(new(kind, namespace))
+    listed = api.get(collection_of(obj))
+    assert (listed["kind"], listed["apiVersion"]) == (f"{kind.split('.')[0]}List", obj["apiVersion"])
+    name = obj["metadata"]["name"]
+    [item] = [candidate for candidate in listed["items"] if candidate["metadata"]["name"] == name]
+    assert item | {"kind": obj["kind"], "apiVersion": obj["apiVersion"]} == obj
     assert not {"kind", "apiVersion"} & item.keys()
 
 
@@ -41,16 +42,16 @@ def test_each_kind_is_listed_without_the_kind_of_its_items(api: Api, namespace: 
 def test_a_list_over_all_namespaces_is_ordered_by_namespace(api: Api, namespace: str, limit: str) -> None:
     for suffix in ("-b", "-a"):
         api.create(a_namespace(namespace + suffix))
-    for each in (f"{namespace}-b", f"{namespace}-a", namespace):
+    for lease_namespace in (f"{namespace}-b", f"{namespace}-a", namespace):
         for name in ("y", "x"):
-            api.create(a_lease(name, namespace=each, labels={"run": namespace}))
-    found = [
-        (each["metadata"]["namespace"].removeprefix(namespace), each["metadata"]["name"])
+            api.create(a_lease(name, namespace=lease_namespace, labels={"run": namespace}))
+    names_ = [
+        (item["metadata"]["namespace"].removeprefix(namespace), item["metadata"]["name"])
         for page in pages(api, ALL_LEASES, limit=limit, labelSelector=f"run={namespace}")
-        for each in page["items"]
+        for item in page["items"]
     ]
     # As paths are ordered: the dash comes before the slash that ends a namespace's name.
-    assert found == [(suffix, name) for suffix in ("-a", "-b", "") for name in ("x", "y")]
+    assert names_ == [(suffix, name) for suffix in ("-a", "-b", "") for name in ("x", "y")]
 
 
 # --- selectors --------------------------------------------------------------------------------------------------------
@@ -67,13 +68,13 @@ def four(server: Api) -> str:
         "c": {"tier": "back", "size": "many"},
         "d": {"example.com/x": "1"},
     }
-    for each, given in labels.items():
-        server.create(a_lease(each, namespace=name, labels=given))
+    for lease_name, lease_labels in labels.items():
+        server.create(a_lease(lease_name, namespace=name, labels=lease_labels))
     return name
 
 
 @pytest.mark.parametrize(
-    ("selector", "found"),
+    ("selector", "expected"),
     [
         ("tier=front", "a b"),
         ("tier==front", "a b"),
@@ -92,12 +93,12 @@ def four(server: Api) -> str:
         (" tier = front ", "a b"),
     ],
 )
-def test_labels_select(api: Api, four: str, selector: str, found: str) -> None:
-    assert names(api.get(collection_of(a_lease("", namespace=four)), labelSelector=selector)) == found.split()
+def test_labels_select(api: Api, four: str, selector: str, expected: str) -> None:
+    assert names(api.get(collection_of(a_lease("", namespace=four)), labelSelector=selector)) == expected.split()
 
 
 @pytest.mark.parametrize(
-    ("selector", "found"),
+    ("selector", "expected"),
     [
         ("metadata.name=b", "b"),
         ("metadata.name==b", "b"),
@@ -108,9 +109,9 @@ def test_labels_select(api: Api, four: str, selector: str, found: str) -> None:
         ("", "a b c d"),
     ],
 )
-def test_names_select(api: Api, four: str, selector: str, found: str) -> None:
+def test_names_select(api: Api, four: str, selector: str, expected: str) -> None:
     listed = api.get(collection_of(a_lease("", namespace=four)), fieldSelector=selector.format(four))
-    assert names(listed) == found.split()
+    assert names(listed) == expected.split()
 
 
 def test_each_kind_has_fields_that_select(api: Api, namespace: str) -> None:
@@ -126,7 +127,7 @@ def test_each_kind_has_fields_that_select(api: Api, namespace: str) -> None:
     for about in ("cart", "shop"):
         api.create(a_core_event(about, namespace=namespace, about=about))
     core, newer = f"/api/v1/namespaces/{namespace}", f"/apis/events.k8s.io/v1/namespaces/{namespace}"
-    for path, selector, found in (
+    for path, selector, expected in (
         (f"{core}/pods", "spec.nodeName=contract-somewhere", "on"),
         (f"{core}/pods", "spec.nodeName=", "off"),
         (f"{core}/pods", "status.phase!=Running", "off"),
@@ -142,7 +143,7 @@ def test_each_kind_has_fields_that_select(api: Api, namespace: str) -> None:
         ("/api/v1/namespaces", f"status.phase=Active,metadata.name={namespace}", namespace),
     ):
         labels = f"run={namespace}" if path == "/api/v1/nodes" else ""
-        assert names(api.get(path, fieldSelector=selector, labelSelector=labels)) == found.split(), selector
+        assert names(api.get(path, fieldSelector=selector, labelSelector=labels)) == expected.split(), selector
 
 
 NOT_KNOWN = 'is not a known field selector: only "metadata.name", "metadata.namespace"'
@@ -184,7 +185,7 @@ NOT_PARSED = "unable to parse requirement: "
         ),
     ],
 )
-def test_a_list_or_watch_of_something_else_is_refused(api: Api, path: str, query: dict[str, str], message: str) -> None:
+def test_invalid_list_or_watch_is_refused(api: Api, path: str, query: dict[str, str], message: str) -> None:
     assert api.send("GET", path, query=query).refusal == (400, "BadRequest", message)
 
 
@@ -193,11 +194,11 @@ def test_a_list_or_watch_of_something_else_is_refused(api: Api, path: str, query
 
 def test_a_long_list_comes_in_pages_of_one_version(api: Api, namespace: str, leases: str) -> None:
     create_leases(api, namespace, 5)
-    found = pages(api, leases, limit="2")
-    assert [names(page) for page in found] == [["lease-0", "lease-1"], ["lease-2", "lease-3"], ["lease-4"]]
-    assert len({page["metadata"]["resourceVersion"] for page in found}) == 1
-    found = pages(api, leases, limit="1", labelSelector="odd=0")
-    assert [names(page) for page in found] == [["lease-0"], ["lease-2"], ["lease-4"]]
+    lists = pages(api, leases, limit="2")
+    assert [names(page) for page in lists] == [["lease-0", "lease-1"], ["lease-2", "lease-3"], ["lease-4"]]
+    assert len({page["metadata"]["resourceVersion"] for page in lists}) == 1
+    lists = pages(api, leases, limit="1", labelSelector="odd=0")
+    assert [names(page) for page in lists] == [["lease-0"], ["lease-2"], ["lease-4"]]
 
 
 def test_pages_show_the_state_of_the_first(api: Api, namespace: str, leases: str) -> None:
@@ -223,13 +224,13 @@ def test_a_token_of_no_server_is_refused(api: Api, leases: str, token: str) -> N
 # --- as of when -------------------------------------------------------------------------------------------------------
 
 
-def test_a_list_is_as_new_as_requested(api: Api, namespace: str, leases: str) -> None:
+def test_list_is_at_least_as_new_as_requested(api: Api, namespace: str, leases: str) -> None:
     version = api.create(a_lease("a", namespace=namespace))["metadata"]["resourceVersion"]
     for query in ({}, {"resourceVersionMatch": "NotOlderThan"}):
         assert names(api.get(leases, resourceVersion=version, **query)) == ["a"]
 
 
-def test_a_version_of_the_future_is_waited_for_then_refused(api: Api, leases: str) -> None:
+def test_list_waits_for_a_future_version_then_refuses_it(api: Api, leases: str) -> None:
     answer = api.send("GET", leases, query={"resourceVersion": "999999999999", "timeoutSeconds": "1"})
     assert answer.refusal[:2] == (504, "Timeout")
     assert answer.refusal[2].startswith("Timeout: Too large resource version: 999999999999, current: ")

@@ -14,25 +14,25 @@ REPLACED_INTO_BEING = {"Service", "Endpoints", "Lease", "Event", "Event.events.k
 """Kinds that a PUT creates."""
 
 
-def version(thing: Object) -> int:
-    return int(thing["metadata"]["resourceVersion"])
+def version(obj: Object) -> int:
+    return int(obj["metadata"]["resourceVersion"])
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_was_created_is_read_and_can_be_written_again(api: Api, namespace: str, kind: str) -> None:
-    thing = new(kind, namespace)
-    answer = api.send("POST", collection_of(thing), thing)
+def test_created_object_is_read_and_can_be_written_again(api: Api, namespace: str, kind: str) -> None:
+    obj = new(kind, namespace)
+    answer = api.send("POST", collection_of(obj), obj)
     assert answer.code == 201
-    assert (answer.object["kind"], answer.object["apiVersion"]) == (thing["kind"], thing["apiVersion"])
-    assert api.read(thing) == answer.object
+    assert (answer.object["kind"], answer.object["apiVersion"]) == (obj["kind"], obj["apiVersion"])
+    assert api.read(obj) == answer.object
     assert api.replace(answer.object) == answer.object
-    assert api.read(thing) == answer.object
+    assert api.read(obj) == answer.object
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_missing_object_is_created_by_put_for_some_kinds_only(api: Api, namespace: str, kind: str) -> None:
-    thing = new(kind, namespace)
-    answer = api.send("PUT", path_of(thing), thing)
+    obj = new(kind, namespace)
+    answer = api.send("PUT", path_of(obj), obj)
     if kind in REPLACED_INTO_BEING:
         assert answer.code == 201
         assert UUID.fullmatch(answer.object["metadata"]["uid"])
@@ -41,8 +41,8 @@ def test_a_missing_object_is_created_by_put_for_some_kinds_only(api: Api, namesp
 
 
 def test_a_new_object_gets_its_metadata_from_the_server(api: Api, namespace: str) -> None:
-    earlier, thing = int(time.time()), a_lease("lease", namespace=namespace)
-    thing["metadata"] |= {
+    earlier, lease = int(time.time()), a_lease("lease", namespace=namespace)
+    lease["metadata"] |= {
         "uid": "mine",
         "creationTimestamp": "2001-01-01T00:00:00Z",
         "deletionTimestamp": "2001-01-01T00:00:00Z",
@@ -53,13 +53,13 @@ def test_a_new_object_gets_its_metadata_from_the_server(api: Api, namespace: str
         "finalizers": [],
         "ownerReferences": [],
     }
-    metadata = api.create(thing)["metadata"]
+    metadata = api.create(lease)["metadata"]
     metadata.pop("managedFields", None)
     assert metadata.keys() == {"name", "namespace", "uid", "resourceVersion", "creationTimestamp"}
     assert UUID.fullmatch(metadata["uid"])
     created = datetime.strptime(metadata["creationTimestamp"], "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
     assert earlier - 1 <= created.timestamp() <= time.time() + 1
-    api.delete(thing)
+    api.delete(lease)
     assert api.create(a_lease("lease", namespace=namespace))["metadata"]["uid"] != metadata["uid"]
 
 
@@ -71,14 +71,14 @@ def test_versions_grow_over_all_kinds(api: Api, namespace: str) -> None:
 
 
 def test_a_name_can_be_generated(api: Api, namespace: str) -> None:
-    thing = a_lease("", namespace=namespace)
-    thing["metadata"] = {"generateName": "lease-", "namespace": namespace}
-    names = {api.request("POST", collection_of(thing), thing)["metadata"]["name"] for _ in range(5)}
+    lease = a_lease("", namespace=namespace)
+    lease["metadata"] = {"generateName": "lease-", "namespace": namespace}
+    names = {api.request("POST", collection_of(lease), lease)["metadata"]["name"] for _ in range(5)}
     assert len(names) == 5
     assert all(re.fullmatch(r"lease-[a-z0-9]{5}", name) for name in names)
 
 
-def test_replacing_takes_away_what_is_not_sent(api: Api, namespace: str) -> None:
+def test_replacing_removes_missing_fields(api: Api, namespace: str) -> None:
     lease = api.create(a_lease("lease", namespace=namespace, labels={"a": "1", "b": "2"}))
     changed = api.replace(with_field(lease, "metadata.labels", {"b": "3"}) | {"spec": {}})
     assert (changed["metadata"]["labels"], changed["spec"]) == ({"b": "3"}, {})
@@ -102,7 +102,7 @@ def test_replacing_takes_away_what_is_not_sent(api: Api, namespace: str) -> None
         ("POST", "metadata.resourceVersion", "1", (500, "resourceVersion should not be set on objects to be created")),
     ],
 )
-def test_what_contradicts_the_request_is_refused(
+def test_object_that_contradicts_the_request_is_refused(
     api: Api, namespace: str, method: str, field: str, value: str, refusal: tuple[int, str]
 ) -> None:
     lease = api.create(a_lease("lease", namespace=namespace))
@@ -113,10 +113,10 @@ def test_what_contradicts_the_request_is_refused(
 
 
 def test_the_namespace_comes_from_the_path_and_must_exist(api: Api, namespace: str) -> None:
-    thing = a_lease("lease", namespace=namespace)
-    collection = collection_of(thing)
-    del thing["metadata"]["namespace"]
-    assert api.request("POST", collection, thing)["metadata"]["namespace"] == namespace
+    lease = a_lease("lease", namespace=namespace)
+    collection = collection_of(lease)
+    del lease["metadata"]["namespace"]
+    assert api.request("POST", collection, lease)["metadata"]["namespace"] == namespace
     other = a_lease("lease", namespace=f"{namespace}-none")
     answer = api.send("POST", collection_of(other), other)
     assert answer.refusal == (404, "NotFound", f'namespaces "{namespace}-none" not found')
@@ -130,7 +130,7 @@ def test_the_generation_of_a_slice_grows_with_its_content(api: Api, namespace: s
         {"metadata": {"annotations": {"note": "seen"}}},
     ]
     changed = [slice_, *(api.patch(slice_, change, content_type=MERGE_PATCH) for change in changes)]
-    assert [each["metadata"]["generation"] for each in changed] == [1, 2, 3, 3]
+    assert [service["metadata"]["generation"] for service in changed] == [1, 2, 3, 3]
 
 
 # --- defaults ---------------------------------------------------------------------------------------------------------
@@ -184,15 +184,15 @@ def test_the_generation_of_a_slice_grows_with_its_content(api: Api, namespace: s
         ("Namespace", "spec", {}, {"finalizers": ["kubernetes"]}),
     ],
 )
-def test_what_nobody_set_gets_a_default(
+def test_absent_fields_get_defaults(
     api: Api, namespace: str, kind: str, field: str, value: object, expected: Object
 ) -> None:
     created = api.create(with_field(new(kind, namespace), field, value))
-    found = created if kind in ("EndpointSlice", "Endpoints") or "Event" in kind else created["spec"]
-    assert found | expected == found
+    fields = created if kind in ("EndpointSlice", "Endpoints") or "Event" in kind else created["spec"]
+    assert fields | expected == fields
 
 
-def test_a_pod_takes_over_its_nodes_zone(api: Api, namespace: str) -> None:
+def test_pod_gets_the_zone_of_its_node(api: Api, namespace: str) -> None:
     api.create(a_node(node := f"{namespace}-node", zone="b"))
     pod = with_field(a_bare_pod("pod", namespace=namespace, labels={"app": "cart"}), "spec.nodeName", node)
     assert api.create(pod)["metadata"]["labels"] == {"app": "cart", ZONE: "b"}

@@ -19,8 +19,8 @@ def lease(api: Api, namespace: str) -> Object:
 @pytest.fixture
 def service(api: Api, namespace: str) -> Object:
     """With two ports."""
-    thing = a_service("cart", namespace=namespace)
-    return api.create(with_field(thing, "spec.ports[1]", {"name": "more", "port": 81, "targetPort": 8081}))
+    service = a_service("cart", namespace=namespace)
+    return api.create(with_field(service, "spec.ports[1]", {"name": "more", "port": 81, "targetPort": 8081}))
 
 
 @pytest.mark.parametrize("content_type", [MERGE_PATCH, STRATEGIC_PATCH])
@@ -35,14 +35,14 @@ def service(api: Api, namespace: str) -> Object:
         ({}, {"a": "1", "b": "2"}),
     ],
 )
-def test_a_map_is_merged_and_null_takes_away(
+def test_map_is_merged_and_null_removes_a_key(
     api: Api, lease: Object, content_type: str, patch: object, after: Object
 ) -> None:
     patched = api.patch(lease, {"metadata": {"labels": patch}}, content_type=content_type)
     assert patched["metadata"].get("labels", {}) == after
 
 
-def test_a_merge_patch_replaces_lists_and_what_it_takes_away_gets_its_default(api: Api, service: Object) -> None:
+def test_merge_patch_replaces_lists_and_resets_removed_fields(api: Api, service: Object) -> None:
     assert api.patch(service, {"spec": {"internalTrafficPolicy": None}}, content_type=MERGE_PATCH) == service
     patched = api.patch(service, {"spec": {"ports": [{"port": 82}]}}, content_type=MERGE_PATCH)
     assert patched["spec"]["ports"] == [{"protocol": "TCP", "port": 82, "targetPort": 82}]
@@ -57,7 +57,8 @@ def test_conditions_are_merged_by_their_type(api: Api, namespace: str) -> None:
     second = {"type": "Ready", "status": "True", "message": None}
     for condition in (first, {"type": "DiskPressure", "status": "False"}, second):
         node = api.patch(node, {"status": {"conditions": [condition]}}, subresource="status")
-    assert [(each["type"], each["status"], each.get("reason")) for each in node["status"]["conditions"]] == [
+    conditions = node["status"]["conditions"]
+    assert [(condition["type"], condition["status"], condition.get("reason")) for condition in conditions] == [
         ("DiskPressure", "False", None),
         ("Ready", "True", "Starting"),
     ]
@@ -87,7 +88,7 @@ def test_a_strategic_patch_merges_the_ports_of_a_service(
     api: Api, service: Object, patch: Object, after: list[tuple[str, int, object]]
 ) -> None:
     ports = api.patch(service, {"spec": patch})["spec"]["ports"]
-    assert [(each["name"], each["port"], each["targetPort"]) for each in ports] == after
+    assert [(port["name"], port["port"], port["targetPort"]) for port in ports] == after
 
 
 def test_a_strategic_patch_can_replace_a_map_and_change_a_set(api: Api, lease: Object) -> None:
@@ -107,7 +108,7 @@ def test_owners_are_merged_by_their_uid(api: Api, namespace: str, lease: Object)
         owner = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "name": name, "uid": uid}
         lease = api.patch(lease, {"metadata": {"ownerReferences": [owner]}})
     lease = api.patch(lease, {"metadata": {"ownerReferences": [{"uid": uid, "controller": True}]}})
-    assert {each["name"]: each.get("controller") for each in lease["metadata"]["ownerReferences"]} == {
+    assert {owner["name"]: owner.get("controller") for owner in lease["metadata"]["ownerReferences"]} == {
         "a": None,
         "b": True,
     }
@@ -116,7 +117,7 @@ def test_owners_are_merged_by_their_uid(api: Api, namespace: str, lease: Object)
 def test_endpoints_of_a_slice_are_replaced(api: Api, namespace: str) -> None:
     slice_ = api.create(a_slice("slice", service="cart", addresses=["10.0.0.1"], namespace=namespace))
     patched = api.patch(slice_, {"endpoints": [{"addresses": ["10.0.0.2"]}]})
-    assert [each["addresses"] for each in patched["endpoints"]] == [["10.0.0.2"]]
+    assert [endpoint["addresses"] for endpoint in patched["endpoints"]] == [["10.0.0.2"]]
 
 
 # --- refusals ---------------------------------------------------------------------------------------------------------
@@ -140,7 +141,7 @@ def test_a_patch_of_another_form_is_refused(api: Api, lease: Object, content_typ
         ({"metadata": {"labels": {"a": 5}}}, (422, "Invalid")),
     ],
 )
-def test_a_patch_that_cannot_be_done_is_refused(
+def test_invalid_patch_is_refused(
     api: Api, lease: Object, content_type: str, body: object, refusal: tuple[int, str]
 ) -> None:
     assert api.send("PATCH", path_of(lease), body, content_type=content_type).refusal[:2] == refusal

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from tests.builders.objects import a_lease
-from tests.contract.api import Api, Object, path_of, told
+from tests.contract.api import Api, Object, path_of, type_and_name
 
 CLIENTS = 4
 
@@ -33,14 +33,14 @@ def test_no_update_is_lost(api: Api, namespace: str) -> None:
 
 def live(api: Api, namespace: str, client: int) -> None:
     """Three leases of a client's own come, change, and all but the first go."""
-    for number in range(3):
-        lease = api.create(a_lease(f"lease-{client}-{number}", namespace=namespace))
+    for index in range(3):
+        lease = api.create(a_lease(f"lease-{client}-{index}", namespace=namespace))
         api.patch(lease, {"spec": {"holderIdentity": "you"}})
-        if number:
+        if index:
             api.delete(lease)
 
 
-def test_watches_see_all_that_happens_once_and_in_order(api: Api, namespace: str, leases: str) -> None:
+def test_watches_get_all_changes_once_and_in_order(api: Api, namespace: str, leases: str) -> None:
     start = api.get(leases)["metadata"]["resourceVersion"]
     with (
         api.watch(leases, {"resourceVersion": start}) as first,
@@ -51,29 +51,32 @@ def test_watches_see_all_that_happens_once_and_in_order(api: Api, namespace: str
         assert [second.next() for _ in events] == events
     versions = [int(event["object"]["metadata"]["resourceVersion"]) for event in events]
     assert versions == sorted(set(versions))
-    lives = {name: [type_ for type_, each in map(told, events) if each == name] for _, name in map(told, events)}
+    lives = {
+        name: [type_ for type_, name_ in map(type_and_name, events) if name_ == name]
+        for _, name in map(type_and_name, events)
+    }
     assert len(lives) == 3 * CLIENTS
     for name, types in lives.items():
         assert types == ["ADDED", "MODIFIED"] + (["DELETED"] if not name.endswith("-0") else [])
 
 
-def test_who_lists_and_follows_knows_what_is_there(api: Api, namespace: str, leases: str) -> None:
+def test_list_and_watch_know_all_objects(api: Api, namespace: str, leases: str) -> None:
     """Whenever it begins: what the list does not have, the watch from its version brings."""
     with ThreadPoolExecutor(CLIENTS) as clients:
         working = [clients.submit(live, api, namespace, client) for client in range(CLIENTS)]
         listed = api.get(leases)
-        known = {each["metadata"]["name"]: each for each in listed["items"]}
+        known = {lease["metadata"]["name"]: lease for lease in listed["items"]}
         with api.watch(leases, {"resourceVersion": listed["metadata"]["resourceVersion"]}) as watch:
-            for each in working:
-                each.result()
+            for thread in working:
+                thread.result()
             api.create(a_lease("last", namespace=namespace))
             while "last" not in known:
                 event = watch.next()
-                thing: Object = event["object"]
-                name = thing["metadata"]["name"]
+                lease: Object = event["object"]
+                name = lease["metadata"]["name"]
                 assert (event["type"] == "ADDED") == (name not in known)
                 if event["type"] == "DELETED":
                     del known[name]
                 else:
-                    known[name] = {key: thing[key] for key in ("metadata", "spec")}
-    assert known == {each["metadata"]["name"]: each for each in api.get(leases)["items"]}
+                    known[name] = {key: lease[key] for key in ("metadata", "spec")}
+    assert known == {lease["metadata"]["name"]: lease for lease in api.get(leases)["items"]}

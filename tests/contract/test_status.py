@@ -1,4 +1,4 @@
-"""The status has a path of its own: it alone is written through that path, and through no other."""
+"""The status is written only through its subresource, which writes nothing else."""
 
 import pytest
 from tests.builders.objects import a_bare_pod, a_lease, a_service
@@ -50,8 +50,8 @@ def test_each_path_writes_its_own_part(api: Api, namespace: str, kind: str, meth
 
 @pytest.mark.parametrize(("kind", "is_kept"), [("Service", False), ("Pod", False), ("Node", True)])
 def test_only_a_new_node_has_the_status_that_was_sent(api: Api, namespace: str, kind: str, is_kept: bool) -> None:
-    thing = new(kind, namespace) | {"status": STATUS[kind]}
-    created = api.request("POST", path_of(thing).rpartition("/")[0], thing)["status"]
+    obj = new(kind, namespace) | {"status": STATUS[kind]}
+    created = api.request("POST", path_of(obj).rpartition("/")[0], obj)["status"]
     assert (created | STATUS[kind] == created) == is_kept
 
 
@@ -76,7 +76,7 @@ def test_a_wrong_status_is_refused(
     assert answer.causes[0] == (f"status.loadBalancer.ingress{cause[0]}", cause[1])
 
 
-def test_a_path_that_is_not_there_is_refused(api: Api, namespace: str) -> None:
+def test_unknown_path_is_refused(api: Api, namespace: str) -> None:
     lease = api.create(a_lease("lease", namespace=namespace))
     for method in ("GET", "PUT", "PATCH"):
         answer = api.send(method, path_of(lease, "status"), lease if method != "GET" else None)

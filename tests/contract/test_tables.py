@@ -18,11 +18,11 @@ def table(api: Api, path: str, **query: str) -> Object:
     return answer.object
 
 
-def row(api: Api, thing: Object) -> list[object]:
+def row(api: Api, obj: Object) -> list[object]:
     """Its cells without those of ``-o wide``; an age becomes the word."""
-    shown = table(api, path_of(thing))
-    [found] = shown["rows"]
-    columns = zip(shown["columnDefinitions"], found["cells"], strict=True)
+    shown = table(api, path_of(obj))
+    [row_] = shown["rows"]
+    columns = zip(shown["columnDefinitions"], row_["cells"], strict=True)
     return ["age" if AGE.fullmatch(str(cell)) else cell for column, cell in columns if not column["priority"]]
 
 
@@ -45,11 +45,11 @@ COLUMNS = {
 def test_each_kind_has_its_columns(api: Api, namespace: str, kind: str) -> None:
     shown = table(api, path_of(api.create(new(kind, namespace))))
     columns = shown["columnDefinitions"]
-    assert ",".join(each["name"] for each in columns if not each["priority"]) == COLUMNS[kind]
-    assert {each["type"] for each in columns} == {"string"}
-    assert [each["name"] for each in columns if each["format"] == "name"] == ["Name"]
-    [found] = shown["rows"]
-    assert len(found["cells"]) == len(columns)
+    assert ",".join(column["name"] for column in columns if not column["priority"]) == COLUMNS[kind]
+    assert {column["type"] for column in columns} == {"string"}
+    assert [column["name"] for column in columns if column["format"] == "name"] == ["Name"]
+    [row_] = shown["rows"]
+    assert len(row_["cells"]) == len(columns)
 
 
 @pytest.mark.parametrize(
@@ -70,10 +70,10 @@ def test_tables_come_in_pages_and_selections(api: Api, namespace: str, leases: s
     created = [api.create(a_lease(name, namespace=namespace, labels={"tier": name})) for name in ("a", "b", "c")]
     first = table(api, leases, limit="2")
     assert (first["kind"], first["apiVersion"]) == ("Table", "meta.k8s.io/v1")
-    assert [each["cells"][0] for each in first["rows"]] == ["a", "b"]
+    assert [row_["cells"][0] for row_ in first["rows"]] == ["a", "b"]
     rest = table(api, leases, **{"continue": first["metadata"]["continue"]})
-    assert [each["cells"][0] for each in rest["rows"]] == ["c"]
-    assert [each["cells"][0] for each in table(api, leases, labelSelector="tier=b")["rows"]] == ["b"]
+    assert [row_["cells"][0] for row_ in rest["rows"]] == ["c"]
+    assert [row_["cells"][0] for row_ in table(api, leases, labelSelector="tier=b")["rows"]] == ["b"]
     one = table(api, path_of(created[0]))
     assert one["columnDefinitions"] == first["columnDefinitions"]
     assert one["metadata"] == {"resourceVersion": created[0]["metadata"]["resourceVersion"]}
@@ -82,14 +82,14 @@ def test_tables_come_in_pages_and_selections(api: Api, namespace: str, leases: s
 @pytest.mark.parametrize(
     ("include", "kind"), [("", "PartialObjectMetadata"), ("Metadata", "PartialObjectMetadata"), ("Object", "Lease")]
 )
-def test_a_row_brings_its_object(api: Api, namespace: str, include: str, kind: str) -> None:
+def test_row_includes_its_object(api: Api, namespace: str, include: str, kind: str) -> None:
     lease = api.create(a_lease("it", namespace=namespace))
-    [found] = table(api, path_of(lease), **({"includeObject": include} if include else {}))["rows"]
-    assert (found["object"]["kind"], found["object"]["metadata"]) == (kind, lease["metadata"])
-    assert ("spec" in found["object"]) == (kind == "Lease")
+    [row_] = table(api, path_of(lease), **({"includeObject": include} if include else {}))["rows"]
+    assert (row_["object"]["kind"], row_["object"]["metadata"]) == (kind, lease["metadata"])
+    assert ("spec" in row_["object"]) == (kind == "Lease")
 
 
-def test_metadata_can_be_had_alone(api: Api, namespace: str) -> None:
+def test_metadata_alone_can_be_requested(api: Api, namespace: str) -> None:
     lease = api.create(a_lease("it", namespace=namespace, labels={"a": "1"}))
     kind = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": lease["metadata"]}
     assert api.send("GET", path_of(lease), headers={"Accept": ONE}).object == kind
@@ -124,7 +124,9 @@ def test_a_service_shows_its_ports_and_addresses(api: Api, namespace: str) -> No
         ),
     ],
 )
-def test_a_pod_shows_how_it_is(api: Api, namespace: str, phase: str, container: Object, cells: list[str]) -> None:
+def test_table_shows_the_status_of_a_pod(
+    api: Api, namespace: str, phase: str, container: Object, cells: list[str]
+) -> None:
     api.create(a_node(node := f"{namespace}-node"))
     pod = api.create(a_pod("it", node=node, ips=["10.1.0.1"], namespace=namespace))
     assert row(api, pod) == ["it", "0/1", "Running", "0", "age"]
@@ -133,7 +135,7 @@ def test_a_pod_shows_how_it_is(api: Api, namespace: str, phase: str, container: 
     assert row(api, pod)[1:4] == cells
 
 
-def test_a_node_shows_how_it_is(api: Api, namespace: str) -> None:
+def test_node_status_is_shown(api: Api, namespace: str) -> None:
     node = a_node(name := f"{namespace}-it")
     node["metadata"]["labels"] |= {"node-role.kubernetes.io/b": "", "node-role.kubernetes.io/a": ""}
     api.create(node | {"spec": {"unschedulable": True}})

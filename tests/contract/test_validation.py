@@ -155,9 +155,9 @@ WRONG: Final[list[Case]] = [
     ),
     case("Event.events.k8s.io", "reportingController", "a b", f'Invalid value: "a b": {NAME}'),
     *(
-        each
+        problem
         for field in ("reportingInstance", "action", "reason")
-        for each in (
+        for problem in (
             case("Event.events.k8s.io", field, ABSENT, "Required value"),
             case("Event.events.k8s.io", field, "x" * 129, f"{NO_TEXT}: can have at most 128 characters"),
         )
@@ -197,18 +197,18 @@ WRONG: Final[list[Case]] = [
 def test_a_new_object_with_a_wrong_field_is_refused(
     api: Api, kind: str, field: str, value: object, causes: list[Cause]
 ) -> None:
-    thing = new(kind, "default")
-    collection = collection_of(thing)
-    answer = api.send("POST", collection, with_field(thing, field, value))
+    obj = new(kind, "default")
+    collection = collection_of(obj)
+    answer = api.send("POST", collection, with_field(obj, field, value))
     assert answer.refusal[:2] == (422, "Invalid"), answer.object
     assert answer.causes == of_minor(api, causes)
 
 
-def test_one_wrong_field_is_the_message_several_are_a_list(api: Api) -> None:
-    thing = with_field(a_lease("lease", namespace="default"), "spec.leaseDurationSeconds", 0)
+def test_message_is_one_error_or_a_list(api: Api) -> None:
+    lease = with_field(a_lease("lease", namespace="default"), "spec.leaseDurationSeconds", 0)
     problem = "Invalid value: 0: must be greater than 0"
     kind = 'Lease.coordination.k8s.io "lease" is invalid: '
-    assert api.send("POST", collection_of(thing), thing).object == {
+    assert api.send("POST", collection_of(lease), lease).object == {
         "kind": "Status",
         "apiVersion": "v1",
         "metadata": {},
@@ -223,7 +223,7 @@ def test_one_wrong_field_is_the_message_several_are_a_list(api: Api) -> None:
         },
         "code": 422,
     }
-    answer = api.send("POST", collection_of(thing), with_field(thing, "spec.leaseTransitions", -1))
+    answer = api.send("POST", collection_of(lease), with_field(lease, "spec.leaseTransitions", -1))
     second = "spec.leaseTransitions: Invalid value: -1: must be greater than or equal to 0"
     assert answer.refusal == (422, "Invalid", f"{kind}[spec.leaseDurationSeconds: {problem}, {second}]")
 
@@ -296,13 +296,13 @@ def test_an_allowed_change_is_written(api: Api, namespace: str, kind: str, chang
     ],
 )
 def test_a_field_of_the_wrong_type_is_a_bad_request(api: Api, kind: str, field: str, value: object) -> None:
-    thing = new(kind, "default")
-    collection = collection_of(thing)
-    answer = api.send("POST", collection, with_field(thing, field, value))
+    obj = new(kind, "default")
+    collection = collection_of(obj)
+    answer = api.send("POST", collection, with_field(obj, field, value))
     assert answer.refusal[:2] == (400, "BadRequest")
 
 
-def test_null_is_as_good_as_nothing(api: Api, namespace: str) -> None:
+def test_null_counts_as_absent(api: Api, namespace: str) -> None:
     service = a_service("cart", namespace=namespace)
     service["metadata"] |= {"labels": {"a": None}, "annotations": None, "ownerReferences": None}
     service["spec"] |= {"selector": {"a": None}, "clusterIP": None, "ports": [{"port": 80, "name": None}]}
@@ -320,9 +320,10 @@ UNKNOWN = ('unknown field "spec.ports[0].Port"', 'unknown field "spec.size"', 'u
 def test_unknown_fields_are_dropped_or_refused(
     api: Api, namespace: str, validation: str, warnings: tuple[str, ...]
 ) -> None:
-    thing = with_field(a_service("cart", namespace=namespace), "spec.size", 1)
-    thing = with_field(with_field(thing, "spec.ports[0].Port", 3), "more", "x")
-    answer = api.send("POST", collection_of(thing), thing, query={"fieldValidation": validation} if validation else {})
+    service = with_field(a_service("cart", namespace=namespace), "spec.size", 1)
+    service = with_field(with_field(service, "spec.ports[0].Port", 3), "more", "x")
+    query = {"fieldValidation": validation} if validation else {}
+    answer = api.send("POST", collection_of(service), service, query=query)
     assert sorted(answer.warnings) == sorted(warnings)
     if validation == "Strict":
         assert answer.refusal[:2] == (400, "BadRequest")

@@ -4,7 +4,7 @@ import time
 
 import pytest
 from tests.builders.objects import a_lease
-from tests.contract.api import Api, Object, told
+from tests.contract.api import Api, Object, type_and_name
 
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 
@@ -14,8 +14,8 @@ def version(api: Api, path: str) -> str:
     return listed
 
 
-def number(thing: Object) -> int:
-    return int(thing["metadata"]["resourceVersion"])
+def number(obj: Object) -> int:
+    return int(obj["metadata"]["resourceVersion"])
 
 
 def test_changes_are_seen_as_they_happen(api: Api, namespace: str, leases: str) -> None:
@@ -30,7 +30,7 @@ def test_changes_are_seen_as_they_happen(api: Api, namespace: str, leases: str) 
         assert number(event["object"]) > number(changed)
 
 
-def test_what_happened_since_a_version_is_sent_later(api: Api, namespace: str, leases: str) -> None:
+def test_watch_starts_with_the_changes_since_its_version(api: Api, namespace: str, leases: str) -> None:
     start = version(api, leases)
     lease = api.create(a_lease("a", namespace=namespace))
     # What changes nothing is no event.
@@ -47,7 +47,7 @@ def test_what_happened_since_a_version_is_sent_later(api: Api, namespace: str, l
 
 
 @pytest.mark.parametrize("query", [{}, {"resourceVersion": "0"}])
-def test_without_a_version_what_exists_comes_first(
+def test_watch_without_a_version_starts_with_existing_objects(
     api: Api, namespace: str, leases: str, query: dict[str, str]
 ) -> None:
     for name in ("b", "a"):
@@ -60,14 +60,14 @@ def test_without_a_version_what_exists_comes_first(
         assert watch.take(1) == [("ADDED", "c")]
 
 
-def test_what_begins_or_ends_to_match_is_added_or_deleted(api: Api, namespace: str, leases: str) -> None:
+def test_object_that_starts_or_stops_to_match_is_added_or_deleted(api: Api, namespace: str, leases: str) -> None:
     query = {"labelSelector": "tier=front", "resourceVersion": version(api, leases)}
     with api.watch(leases, query) as watch:
         lease = api.create(a_lease("lease", namespace=namespace))
         begun = api.patch(lease, {"metadata": {"labels": {"tier": "front"}}})
         assert watch.next() == {"type": "ADDED", "object": begun}
-        kept = api.patch(lease, {"spec": {"holderIdentity": "you"}})
-        assert watch.next() == {"type": "MODIFIED", "object": kept}
+        lease_after = api.patch(lease, {"spec": {"holderIdentity": "you"}})
+        assert watch.next() == {"type": "MODIFIED", "object": lease_after}
         ended = api.patch(lease, {"metadata": {"labels": {"tier": "back"}}})
         event = watch.next()
         # What matched last, at the version at which it no longer did.
@@ -123,7 +123,7 @@ def test_a_watch_ends_when_its_time_is_over(api: Api, namespace: str, leases: st
     api.create(a_lease("lease", namespace=namespace))
     began = time.monotonic()
     with api.watch(leases, {"timeoutSeconds": "1"}) as watch:
-        assert list(map(told, watch.rest())) == [("ADDED", "lease")]
+        assert list(map(type_and_name, watch.rest())) == [("ADDED", "lease")]
     assert time.monotonic() - began > 0.5
 
 
@@ -137,5 +137,5 @@ def test_tables_can_be_watched(api: Api, namespace: str, leases: str) -> None:
     assert [event["object"]["kind"] for event in (first, second)] == ["Table", "Table"]
     assert [row["cells"][:2] for row in second["object"]["rows"]] == [["lease", "you"]]
     assert [column["name"] for column in first["object"]["columnDefinitions"]] == ["Name", "Holder", "Age"]
-    # The columns are told once.
+    # The columns are sent once.
     assert second["object"]["columnDefinitions"] is None

@@ -1,4 +1,4 @@
-"""Every way in which input can be wrong, each with one example and the line that tells it."""
+"""One example and the error for each kind of bad input."""
 
 import gzip
 
@@ -35,7 +35,7 @@ _PORT = "expected a port number from 0 to 65535"
 def _nested(form: str) -> bytes:
     """Six lines, each of which has the one before it eight times."""
     return b"".join(
-        f"a{number}: &a{number} {form % ', '.join([f'*a{number - 1}'] * 8)}\n".encode() for number in range(1, 7)
+        f"a{level}: &a{level} {form % ', '.join([f'*a{level - 1}'] * 8)}\n".encode() for level in range(1, 7)
     )
 
 
@@ -72,7 +72,7 @@ _INPUTS: list[tuple[bytes, str]] = [
         "document 3: Service shop/cart: spec.ports[0].port: expected an integer, got 'http'",
     ),
 ]
-"""Input, and the line that tells what is wrong with it."""
+"""Input and its error."""
 _FIRST_DOCUMENTS: list[tuple[bytes, str]] = [
     (b"# x\n" * 20_000 + b"a: caf\xe9\n", "line 20001, column 7: malformed YAML: incomplete UTF-8 octet sequence"),
     (b" " * 70_000 + GOOD.replace(b"cart", b"c\xe9rt"), "Service: expected UTF-8 text, got 0xe9"),
@@ -145,7 +145,7 @@ _FIRST_DOCUMENTS: list[tuple[bytes, str]] = [
         "line 6, column 51: malformed YAML: aliases expand to more than 100,000 values",
     ),
     (
-        b"# x\n" + b"".join(b"%%TAG !a%d! tag:x\n" % number for number in range(101)) + b"---\n" + GOOD,
+        b"# x\n" + b"".join(b"%%TAG !a%d! tag:x\n" % tag for tag in range(101)) + b"---\n" + GOOD,
         "line 1, column 1: malformed YAML: more than 100 %TAG directives",
     ),
     (b"[" + GOOD + b", 7]", "[1]: expected a mapping, got 7"),
@@ -208,7 +208,7 @@ _FIRST_DOCUMENTS: list[tuple[bytes, str]] = [
         f"Pod shop/cart-x: spec.containers[1].ports[0].containerPort: {_PORT}, got 70000",
     ),
 ]
-"""What is wrong with the first document."""
+"""Errors of the first document."""
 _SPECS: list[tuple[str, str]] = [
     ('{"selector":{"app":"a","tier":"b","app":"c"}}', "spec.selector.app: expected each key once, got it twice"),
     ("[]", "spec: expected a mapping, got a list"),
@@ -225,7 +225,7 @@ _SPECS: list[tuple[str, str]] = [
         f"spec.ports[0].nodePort: {_INT32}, got a very large number",
     ),
 ]
-"""What is wrong with a Service's spec."""
+"""Errors of the spec of a Service."""
 
 BAD_INPUTS = [
     *_INPUTS,

@@ -1,4 +1,4 @@
-"""Documents as a cluster may hold them, and every form in which they may be written."""
+"""Random documents of a cluster, and all forms in which files may have them."""
 
 import gzip
 import json
@@ -31,7 +31,7 @@ _ANYTHING = st.recursive(
 def _fields(
     fields: dict[str, st.SearchStrategy[Any]], **required: st.SearchStrategy[Any]
 ) -> st.SearchStrategy[Document]:
-    """The required fields, some of the others, and now and then one that nobody reads."""
+    """The required fields, some of the others, and sometimes an unread one."""
     known = st.fixed_dictionaries(required, optional=fields)
     return st.tuples(st.dictionaries(st.just("other"), _ANYTHING), known).map(lambda pair: pair[0] | pair[1])
 
@@ -101,7 +101,7 @@ def yaml_documents(documents: Sequence[Document]) -> bytes:
 
 
 def to_yaml(document: object) -> bytes:
-    """What PyYAML writes, without aliases for what stands in several places."""
+    """The YAML of PyYAML, without aliases."""
 
     class Plain(yaml.SafeDumper):
         def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002

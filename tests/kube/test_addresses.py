@@ -28,26 +28,27 @@ from zoneward.kube.addresses import is_in_cidr, parse_address, parse_cidr, speci
         (" 10.0.0.1", None),
         ("\u0661\u0660.0.0.1", None),
         ("0x0a.0.0.1", None),
-        # Python takes whatever comes after the percent sign for a part of the address.
+        # Python accepts any text after the percent sign.
         ("fe80::1%eth0", None),
         ("fe80::1%x }\nadd table inet X", None),
         ("garbage", None),
         ("", None),
     ],
 )
-def test_an_address_is_written_as_the_kernel_writes_it_and_all_else_is_none(written: str, read: str | None) -> None:
+def test_address_is_canonical_and_all_else_is_none(written: str, read: str | None) -> None:
     assert parse_address(written) == read
 
 
 @settings(max_examples=75)
 @given(text=st.sampled_from(TEXTS) | st.text() | st.text("0123456789abcdef:.%/ \n", max_size=20))
-def test_what_is_taken_for_an_address_is_exactly_one(text: str) -> None:
-    found = parse_address(text)
-    if found is not None:
-        assert str(ip_address(found)) == found
-        assert "%" not in found
-    some = parse_cidr(text)
-    assert some is None or (str(ip_address(some.partition("/")[0])) + "/" + str(int(some.partition("/")[2]))) == some
+def test_parsed_address_is_exactly_one_address(text: str) -> None:
+    address = parse_address(text)
+    if address is not None:
+        assert str(ip_address(address)) == address
+        assert "%" not in address
+    range_ = parse_cidr(text)
+    network, _, length = (range_ or "").partition("/")
+    assert range_ is None or f"{ip_address(network)}/{int(length)}" == range_
 
 
 @pytest.mark.parametrize(
@@ -81,11 +82,11 @@ def test_a_range_has_an_address_and_a_length(written: str, read: str | None) -> 
         (["192.168.1.1", "10.0.0.1", "fd00::1", "2001:db8::1"], None),
     ],
 )
-def test_addresses_that_no_host_has_to_itself_are_special(addresses: list[str], expected: str | None) -> None:
-    assert {special_use(each) for each in addresses} == {expected}
+def test_reserved_addresses_are_special(addresses: list[str], expected: str | None) -> None:
+    assert {special_use(address) for address in addresses} == {expected}
 
 
-def test_an_address_is_within_its_range_and_is_itself() -> None:
+def test_address_is_in_its_range_and_equals_itself() -> None:
     assert is_in_cidr("10.1.2.3", "10.0.0.0/8")
     assert is_in_cidr("fd00::1", "fd00::1")
     assert not is_in_cidr("10.1.2.3", "fd00::/8")

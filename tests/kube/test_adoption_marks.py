@@ -37,7 +37,7 @@ def a_service(*, selector: dict[str, str] | None = None, mark: str | None = None
         (a_service(mark="{"), None, True),
     ],
 )
-def test_the_selector_is_that_of_the_spec_or_else_what_the_mark_says(
+def test_selector_is_that_of_the_spec_or_else_of_the_annotation(
     service: Service, selector: dict[str, str] | None, marked: bool
 ) -> None:
     assert effective_selector(service) == selector
@@ -45,7 +45,7 @@ def test_the_selector_is_that_of_the_spec_or_else_what_the_mark_says(
     assert with_effective_selector(service).spec.selector == (selector or service.spec.selector)
 
 
-def test_a_mark_is_read_as_it_was_written() -> None:
+def test_adoption_annotation_round_trips() -> None:
     assert encode_selector({"tier": "web", "app": "cart"}) == MARK
     awkward = {"a/b": 'é"\\'}
     assert effective_selector(a_service(mark=encode_selector(awkward))) == awkward
@@ -66,7 +66,7 @@ def test_a_mark_is_read_as_it_was_written() -> None:
         (a_service(selector=MARKED, mark="{"), True, AdoptionAction.RELEASE),
     ],
 )
-def test_a_selector_that_is_back_is_a_release_and_slices_without_selector_or_mark_are_orphaned(
+def test_restored_selector_is_a_release_and_slices_without_selector_or_annotation_are_orphaned(
     service: Service, has_own: bool, course: AdoptionAction
 ) -> None:
     assert adoption_action(service, has_own=has_own) is course

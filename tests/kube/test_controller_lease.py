@@ -13,7 +13,7 @@ NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 def a_lease(
     seconds: float = 0, *, name: str = CONTROLLER_LEASE, holder: str | None = "a", duration: int | None = 15
 ) -> Lease:
-    """Renewed so many seconds before noon."""
+    """A Lease that was renewed ``age`` seconds before noon."""
     renewed = (NOON - timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     spec = LeaseSpec(holder_identity=holder, lease_duration_seconds=duration, renew_time=renewed)
     return Lease(metadata=WorkloadMeta(name=name, namespace="zoneward-system"), spec=spec)
@@ -41,7 +41,7 @@ def test_a_lease_is_held_while_its_holder_renews_it(lease: Lease, expected: bool
     assert is_led([without_expired_holder(lease, now=NOON)]) is (expected and lease.metadata.name == CONTROLLER_LEASE)
 
 
-def test_the_newest_lease_tells_the_time_of_a_file() -> None:
+def test_newest_renewal_is_the_time_of_a_file() -> None:
     kubelet = a_lease(0, name="node-a")
     assert is_led([a_lease(20), kubelet])
     assert not is_led([a_lease(600), kubelet])

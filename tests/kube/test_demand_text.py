@@ -27,14 +27,14 @@ def test_parts_are_numbers_or_percentages(text: str, parts: dict[str, Fraction])
     [
         *("", "banana", "a", "a=", "=1", "a=b", "a=-1", "a=1e3", "a=.5", "a=1.", "a=0", "a=0,b=0%", "a=nan", "a=1=2"),
         *("a=1,", ",a=1", "a=1,a=2", "a b=1", "a\n=1\nb", "a=1;b=2", "-a=1", "a=१", f"{'z' * 64}=1", "a=1234567890"),
-        ",".join(f"zone-{number}=1" for number in range(1000)),
+        ",".join(f"zone-{index}=1" for index in range(1000)),
     ],
 )
-def test_anything_else_is_nothing(text: str) -> None:
+def test_any_other_text_is_none(text: str) -> None:
     assert parse_demand(text) is None
 
 
 @given(st.text(alphabet="ab=,.%0123456789 \n-"))
-def test_any_text_is_parts_above_nothing_or_nothing(text: str) -> None:
+def test_any_text_is_positive_shares_or_none(text: str) -> None:
     parts = parse_demand(text)
     assert parts is None or (all(part >= 0 for part in parts.values()) and sum(parts.values()) > 0)

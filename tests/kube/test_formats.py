@@ -73,7 +73,7 @@ TOO_MANY: Final = "must be no more than {} characters"
         (qualified_name_problems, "a/b/c", [KEY]),
     ],
 )
-def test_a_name_is_told_every_rule_that_it_breaks(
+def test_name_reports_every_broken_rule(
     problems: Callable[[str], Iterator[str]], text: str, expected: list[str]
 ) -> None:
     assert list(problems(text)) == expected
@@ -107,7 +107,7 @@ MAPPED: Final = "must not be an IPv4-mapped IPv6 address"
         ("::10.1.2.3", 'must be in canonical form ("::a01:203")'),
     ],
 )
-def test_an_address_has_one_spelling(text: str, problem: str | None) -> None:
+def test_address_has_a_canonical_form(text: str, problem: str | None) -> None:
     assert list(address_problems(text, canonical=True)) == ([] if problem is None else [problem])
     if problem is not None and "canonical" in problem:
         assert not list(address_problems(text, canonical=False))
@@ -139,7 +139,7 @@ MULTICAST: Final = "may not be in the link-local multicast range (224.0.0.0/24, 
         ("ff12::1", MULTICAST),
     ],
 )
-def test_a_destination_is_an_address_beyond_its_own_link(text: str, problem: str | None) -> None:
+def test_link_local_address_is_no_destination(text: str, problem: str | None) -> None:
     address = parse_address(text)
     assert address is not None
     assert list(destination_problems(text, address)) == ([] if problem is None else [problem])
@@ -156,5 +156,5 @@ def test_a_destination_is_an_address_beyond_its_own_link(text: str, problem: str
         ("\xa0\u200b\U000e0001", r'"\u00a0\u200b\U000e0001"'),
     ],
 )
-def test_what_cannot_be_seen_is_spelt_out(text: str, literal: str) -> None:
+def test_invisible_characters_are_escaped(text: str, literal: str) -> None:
     assert quoted(text) == literal

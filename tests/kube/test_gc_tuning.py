@@ -1,4 +1,4 @@
-"""Python's garbage collector is as it was before, whatever happens in between."""
+"""The state of Python's garbage collector is restored."""
 
 import gc
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ def collector_as_python_starts_with_it() -> Iterator[None]:
     restore_gc()
 
 
-def test_there_are_no_collections_inside_the_block_and_then_as_before() -> None:
+def test_collector_is_off_inside_the_block() -> None:
     with suppress(ValueError), without_gc():
         assert not gc.isenabled()
         with without_gc():
@@ -26,14 +26,14 @@ def test_there_are_no_collections_inside_the_block_and_then_as_before() -> None:
     assert gc.isenabled()
 
 
-def test_what_exists_is_not_walked_over_inside_the_block() -> None:
+def test_existing_objects_are_frozen_inside_the_block() -> None:
     with suppress(ValueError), frozen_objects():
         assert gc.get_freeze_count() > 1000
         raise ValueError
     assert gc.get_freeze_count() == 0
 
 
-def test_a_restored_collector_is_as_python_starts_with_it() -> None:
+def test_restored_collector_has_the_defaults_of_python() -> None:
     disable_gc()
     freeze_objects()
     assert (gc.isenabled(), gc.get_freeze_count() > 1000) == (False, True)

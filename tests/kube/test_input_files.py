@@ -21,7 +21,7 @@ from zoneward.kube.text_encoding import BLOCK
 NODE = b"apiVersion: v1\nkind: Node\nmetadata: {name: n}\n"
 
 
-def told(call: Callable[[], object]) -> str:
+def error_of(call: Callable[[], object]) -> str:
     with pytest.raises(InputError) as caught:
         call()
     return str(caught.value)
@@ -37,54 +37,54 @@ def tree(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_directory_is_its_yaml_and_json_files_at_any_depth_sorted_by_path(tree: Path) -> None:
-    found = [str(Path(file).relative_to(tree)) for file in expand([str(tree)])]
-    assert found == ["a/z.yaml", "a.yml", "b.yaml", "c.JSON", "sub/d.json.gz", "sub/deep/e.yaml.gz"]
+def test_directory_is_read_recursively_sorted_by_path(tree: Path) -> None:
+    files = [str(Path(file).relative_to(tree)) for file in expand([str(tree)])]
+    assert files == ["a/z.yaml", "a.yml", "b.yaml", "c.JSON", "sub/d.json.gz", "sub/deep/e.yaml.gz"]
 
 
-def test_a_file_that_is_named_may_be_called_anything(tree: Path) -> None:
+def test_file_on_the_command_line_may_have_any_name(tree: Path) -> None:
     paths = [str(tree / "f.txt"), str(tree / ".hidden.yaml"), "-"]
     assert list(expand(paths)) == paths
 
 
-def test_what_is_named_twice_is_read_once(tree: Path) -> None:
+def test_duplicate_paths_are_read_once(tree: Path) -> None:
     (tree / "link.yaml").symlink_to(tree / "b.yaml")
     a, b = str(tree / "a.yml"), str(tree / "b.yaml")
     assert list(expand([b, "-", a, b, "-", f"{tree}/./a.yml"])) == [b, "-", a]
-    found = list(expand([b, str(tree)]))
-    assert len(found) == len(set(found)) == 6
-    assert str(tree / "link.yaml") not in found
+    files = list(expand([b, str(tree)]))
+    assert len(files) == len(set(files)) == 6
+    assert str(tree / "link.yaml") not in files
 
 
 def test_a_directory_without_such_a_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.txt").touch()
     expected = "expected a file that ends in .yaml, .yml, .json or one of these and .gz, got none"
-    assert told(lambda: list(expand([str(tmp_path)]))) == f"{tmp_path}: {expected}"
+    assert error_of(lambda: list(expand([str(tmp_path)]))) == f"{tmp_path}: {expected}"
 
 
 def test_no_path_and_an_empty_path_are_refused() -> None:
     expected = "expected a file, a directory or - for standard input"
-    assert told(lambda: list(expand([]))) == f"{expected}, got none"
-    assert told(lambda: list(expand([""]))) == f"{expected}, got ''"
+    assert error_of(lambda: list(expand([]))) == f"{expected}, got none"
+    assert error_of(lambda: list(expand([""]))) == f"{expected}, got ''"
 
 
-def test_what_cannot_be_opened_is_told_in_one_line(tree: Path) -> None:
-    assert told(lambda: load(f"{tree}/none.yaml", stdin=None)) == f"{tree}/none.yaml: no such file or directory"
+def test_file_that_cannot_be_opened_is_reported_in_one_line(tree: Path) -> None:
+    assert error_of(lambda: load(f"{tree}/none.yaml", stdin=None)) == f"{tree}/none.yaml: no such file or directory"
     (tree / "lost.yaml").symlink_to("nowhere")
     assert str(tree / "lost.yaml") in list(expand([str(tree)]))
-    assert told(lambda: load(f"{tree}/lost.yaml", stdin=None)) == f"{tree}/lost.yaml: no such file or directory"
-    assert told(lambda: load(f"{tree}/sub", stdin=None)) == f"{tree}/sub: is a directory"
-    assert told(lambda: load(f"{tree}/a.yml/x", stdin=None)) == f"{tree}/a.yml/x: not a directory"
-    assert told(lambda: load("a\0b", stdin=None)) == "a?b: embedded null byte"
-    assert told(lambda: list(expand(["x" * 5000]))).endswith("x: file name too long")
-    assert told(lambda: load("-", stdin=None)) == "standard input: expected data, got none connected"
+    assert error_of(lambda: load(f"{tree}/lost.yaml", stdin=None)) == f"{tree}/lost.yaml: no such file or directory"
+    assert error_of(lambda: load(f"{tree}/sub", stdin=None)) == f"{tree}/sub: is a directory"
+    assert error_of(lambda: load(f"{tree}/a.yml/x", stdin=None)) == f"{tree}/a.yml/x: not a directory"
+    assert error_of(lambda: load("a\0b", stdin=None)) == "a?b: embedded null byte"
+    assert error_of(lambda: list(expand(["x" * 5000]))).endswith("x: file name too long")
+    assert error_of(lambda: load("-", stdin=None)) == "standard input: expected data, got none connected"
 
 
-def test_a_named_pipe_in_which_nobody_writes_is_not_waited_for(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_named_pipe_without_a_writer_is_refused(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(input_files, "_WRITER_WITHIN", 0.01)
     os.mkfifo(tree / "pipe.yaml")
     expected = f"{tree}/pipe.yaml: nobody writes to this pipe within 0.01 s"
-    assert told(lambda: load(f"{tree}/pipe.yaml", stdin=None)) == expected
+    assert error_of(lambda: load(f"{tree}/pipe.yaml", stdin=None)) == expected
     assert str(tree / "pipe.yaml") not in list(expand([str(tree)]))
 
 
@@ -101,23 +101,23 @@ def test_a_pipe_without_a_name_waits_for_its_command(monkeypatch: pytest.MonkeyP
         os.close(one)
 
 
-def test_what_may_not_be_read_is_told_and_not_passed_over(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreadable_file_is_reported(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Tests may run as root, to whom nothing is forbidden.
     def refuse(path: object, *_args: object, **_options: object) -> None:
         raise PermissionError(13, "Permission denied", str(path))
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "open", refuse)
-        assert told(lambda: load(f"{tree}/a.yml", stdin=None)) == f"{tree}/a.yml: permission denied"
+        assert error_of(lambda: load(f"{tree}/a.yml", stdin=None)) == f"{tree}/a.yml: permission denied"
     with monkeypatch.context() as patch:
         patch.setattr(Path, "is_dir", refuse)
-        assert told(lambda: list(expand([f"{tree}/sub"]))) == f"{tree}/sub: permission denied"
+        assert error_of(lambda: list(expand([f"{tree}/sub"]))) == f"{tree}/sub: permission denied"
     monkeypatch.setattr(os, "scandir", refuse)
-    assert told(lambda: list(expand([f"{tree}/sub"]))) == f"{tree}/sub: permission denied"
+    assert error_of(lambda: list(expand([f"{tree}/sub"]))) == f"{tree}/sub: permission denied"
 
 
 @pytest.mark.parametrize("size", [0, 1, BLOCK - 1, BLOCK, BLOCK + 1, 3 << 20])
-def test_files_pipes_and_standard_input_give_all_their_bytes(tmp_path: Path, size: int) -> None:
+def test_files_pipes_and_standard_input_are_read_completely(tmp_path: Path, size: int) -> None:
     data = (b"# " + b"x" * size)[:size]
     (tmp_path / "file").write_bytes(data)
     assert load(str(tmp_path / "file"), stdin=None) == data
@@ -158,26 +158,26 @@ JUNK = [
 def test_junk_of_any_size_is_refused_by_its_first_block(tmp_path: Path, kind: str, block: bytes, line: str) -> None:
     path = tmp_path / kind
     path.write_bytes(block * ((4 << 20) // len(block) + 1))
-    assert told(lambda: load(str(path), stdin=None)) == f"{path}: {line}"
+    assert error_of(lambda: load(str(path), stdin=None)) == f"{path}: {line}"
     with path.open("rb", buffering=0) as stream:
-        assert told(lambda: load("-", stdin=stream)) == f"standard input: {line}"
+        assert error_of(lambda: load("-", stdin=stream)) == f"standard input: {line}"
         assert stream.tell() == BLOCK
 
 
-def test_what_never_ends_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_endless_input_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for module in (input_files, text_encoding):
         monkeypatch.setattr(module, "MAX_BYTES", 1 << 20)
     expected = "expected at most 0 GiB of YAML or JSON, got more"
     with (tmp_path / "a.yaml").open("wb") as file:
         file.write(b"#" * BLOCK)
         file.truncate((1 << 20) + 1)
-    assert told(lambda: load(str(tmp_path / "a.yaml"), stdin=None)) == f"{tmp_path}/a.yaml: {expected}"
-    assert told(lambda: load("-", stdin=io.BytesIO(b"#" * (3 << 20)))) == f"standard input: {expected}"
-    assert told(lambda: text_encoding.decode_text("a.gz", gzip.compress(b"#" * (3 << 20)))) == f"a.gz: {expected}"
+    assert error_of(lambda: load(str(tmp_path / "a.yaml"), stdin=None)) == f"{tmp_path}/a.yaml: {expected}"
+    assert error_of(lambda: load("-", stdin=io.BytesIO(b"#" * (3 << 20)))) == f"standard input: {expected}"
+    assert error_of(lambda: text_encoding.decode_text("a.gz", gzip.compress(b"#" * (3 << 20)))) == f"a.gz: {expected}"
 
 
 class _Recorded(io.BytesIO):
-    """A stream that notes how many bytes are asked for at once: so many are reserved before the first one is read."""
+    """A stream that records the sizes of reads: that much memory is allocated."""
 
     def __init__(self, data: bytes) -> None:
         super().__init__(data)
@@ -190,7 +190,7 @@ class _Recorded(io.BytesIO):
 
 @pytest.mark.parametrize("grown", [0, 1, 3 << 20])
 @pytest.mark.parametrize("length", [0, len(NODE), 3 << 20])
-def test_no_more_memory_is_asked_for_than_there_is_to_read(length: int, grown: int) -> None:
+def test_reading_allocates_only_the_size_of_the_input(length: int, grown: int) -> None:
     data = (NODE * (length // len(NODE) + 1))[:length] + b"#" * grown
     for size in (length, None):
         stream = _Recorded(data)
@@ -199,7 +199,7 @@ def test_no_more_memory_is_asked_for_than_there_is_to_read(length: int, grown: i
     assert bytes(input_files.read_rest("a", _Recorded(data))) == data
 
 
-def test_a_file_that_does_not_fit_into_memory_is_one_line(tmp_path: Path) -> None:
+def test_too_large_file_is_refused_in_one_line(tmp_path: Path) -> None:
     """A file of 3 GiB, almost all of it a hole, where a process may have 1 GiB."""
     file = tmp_path / "a.yaml"
     with file.open("wb") as stream:

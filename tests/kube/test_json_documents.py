@@ -20,23 +20,23 @@ def nested(levels: int, inside: str = "1") -> str:
 
 
 @given(JSON)
-def test_what_msgspec_reads_stays_as_it_is(value: Any) -> None:
+def test_valid_json_is_unchanged(value: Any) -> None:
     data = json.dumps(value, ensure_ascii=False).encode()
     assert simplify_json(data) == data
 
 
 @pytest.mark.parametrize("levels", [MAX_DEPTH, MAX_DEPTH + 2, 1_200, 9_998])
-def test_what_is_nested_too_deep_is_emptied_and_the_rest_keeps_its_place(levels: int) -> None:
+def test_too_deep_values_are_emptied_and_offsets_kept(levels: int) -> None:
     data = f'{{"deep":{nested(levels)},"name":"cart \\"]}}","list":[1]}}'.encode()
-    found = simplify_json(data)
-    assert len(found) == len(data)
-    assert found.index(b"cart") == data.index(b"cart")
-    value = msgspec.json.decode(found)
+    simple = simplify_json(data)
+    assert len(simple) == len(data)
+    assert simple.index(b"cart") == data.index(b"cart")
+    value = msgspec.json.decode(simple)
     assert value["name"] == 'cart "]}'
     assert value["list"] == [1]
 
 
-def test_brackets_in_strings_are_no_levels() -> None:
+def test_brackets_in_strings_do_not_count_as_levels() -> None:
     data = msgspec.json.encode({"a": "[{" * 5_000, 'b"]': ["\\", '\\"{']})
     assert simplify_json(data) == data
 
@@ -53,11 +53,11 @@ def test_brackets_in_strings_are_no_levels() -> None:
         (rb'"\ud800\n"', "�\n"),
     ],
 )
-def test_half_a_character_is_read_as_go_reads_it(text: bytes, expected: str) -> None:
+def test_lone_surrogate_is_replaced_as_in_go(text: bytes, expected: str) -> None:
     assert msgspec.json.decode(simplify_json(text)) == expected
 
 
 @pytest.mark.parametrize("data", [b"", b'{"a', b"]]]]", b'"' + b"[" * 2_000_000, b'\\"{' * 500_000])
-def test_what_is_no_json_is_looked_through_once(data: bytes) -> None:
+def test_simplifying_invalid_json_takes_linear_time(data: bytes) -> None:
     # Anything but linear would take hours.
     assert simplify_json(data) == data

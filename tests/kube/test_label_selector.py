@@ -34,6 +34,6 @@ def test_every_requirement_has_to_hold(text: str, matches: bool) -> None:
 
 
 @pytest.mark.parametrize("text", ["a b", "=x", "a in b", "a in (b", ",", "a=b c", "a=b,,c=d"])
-def test_what_is_no_selector_is_refused_with_what_was_expected(text: str) -> None:
+def test_invalid_selector_is_refused_with_what_was_expected(text: str) -> None:
     with pytest.raises(ValueError, match="expected key=value"):
         parse_selector(text)

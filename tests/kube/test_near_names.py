@@ -17,14 +17,12 @@ from zoneward.kube.near_names import did_you_mean, near_names
         ("", ["shop"], ""),
     ],
 )
-def test_near_names_are_offered_and_far_ones_are_not(word: str, known: list[str], expected: str) -> None:
+def test_only_similar_names_are_suggested(word: str, known: list[str], expected: str) -> None:
     assert did_you_mean(word, known) == expected
 
 
 @given(st.text(min_size=6, max_size=12), st.lists(st.text(max_size=12), max_size=8), st.data())
-def test_a_name_with_one_letter_missing_is_found_in_any_order_of_the_names(
-    name: str, others: list[str], data: st.DataObject
-) -> None:
+def test_name_with_a_missing_letter_is_suggested(name: str, others: list[str], data: st.DataObject) -> None:
     missing = data.draw(st.integers(0, len(name) - 1))
     word = name[:missing] + name[missing + 1 :]
     near = near_names(word, [name, *others])

@@ -1,4 +1,4 @@
-"""The same objects come out of every form in which they are written."""
+"""All forms of the same documents give the same objects."""
 
 import importlib
 import json
@@ -27,28 +27,28 @@ def objects(data: bytes) -> list[Object]:
 
 def objects_and_skipped(data: bytes) -> tuple[list[Object], Counter[str]]:
     skipped = Counter[str]()
-    return [each for each in read_objects("a", data, skipped=skipped) if isinstance(each, Object)], skipped
+    return [obj for obj in read_objects("a", data, skipped=skipped) if isinstance(obj, Object)], skipped
 
 
 def one(text: str) -> Object:
-    (thing,) = objects(text.encode())
-    return thing
+    (obj,) = objects(text.encode())
+    return obj
 
 
 def service(text: str) -> Service:
-    thing = one(f"apiVersion: v1\nkind: Service\nmetadata:\n  name: cart\n{text}")
-    assert isinstance(thing, Service)
-    return thing
+    obj = one(f"apiVersion: v1\nkind: Service\nmetadata:\n  name: cart\n{text}")
+    assert isinstance(obj, Service)
+    return obj
 
 
 @pytest.mark.parametrize("form", FORMS)
 @examples(15)
 @given(documents=DOCUMENTS)
 def test_every_form_gives_the_same_objects(form: str, documents: Sequence[Document]) -> None:
-    found, skipped = objects_and_skipped(FORMS[form](documents))
+    read, skipped = objects_and_skipped(FORMS[form](documents))
     if form == "yaml-with-alias":
         skipped -= Counter({"A/A": 1})
-    assert (found, skipped) == objects_and_skipped(to_json(list(documents)))
+    assert (read, skipped) == objects_and_skipped(to_json(list(documents)))
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_items_of_a_typed_list_need_not_say_their_kind(
 
 def test_other_kinds_and_versions_are_counted() -> None:
     documents: list[Document] = [
-        {"apiVersion": "apps/v1", "kind": "Deployment", "items": "whatever"},
+        {"apiVersion": "apps/v1", "kind": "Deployment", "items": "any"},
         {"apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": 5}},
         {"apiVersion": "discovery.k8s.io/v1beta1", "kind": "EndpointSlice", "addressType": 7},
         {"apiVersion": "example.com/v1", "kind": "AllowList", "items": {"a": "b"}},
@@ -80,12 +80,12 @@ def test_other_kinds_and_versions_are_counted() -> None:
         "example.com/v1/AllowList": 1, "v1/ConfigMap": 2,
     }  # fmt: skip
     for form in FORMS.values():
-        found, skipped = objects_and_skipped(form(documents))
-        assert found == []
+        read, skipped = objects_and_skipped(form(documents))
+        assert read == []
         assert skipped - Counter({"A/A": 1}) == counted
 
 
-def test_items_of_what_is_no_list_are_nobody_s_business() -> None:
+def test_items_of_other_kinds_are_ignored() -> None:
     for data in (b'{"kind":"A","apiVersion":"b","items":[1]}', b"items: [1, {kind: 5}]\nkind: A\napiVersion: b"):
         assert objects_and_skipped(data) == ([], Counter({"b/A": 1}))
 
@@ -95,7 +95,7 @@ def test_text_that_looks_like_a_date_a_time_of_day_or_an_operator_stays_text() -
     assert labels == {"a": "2024-05-01", "b": "12:30", "c": "2024-05-01T10:00:00Z", "d": "1:20.5", "e": "="}
 
 
-def test_a_cpu_without_quotes_is_read_as_it_stands() -> None:
+def test_cpu_without_quotes_is_read_exactly() -> None:
     for written, value in (("4", 4), ("3.92", 3.92), ("3920m", "3920m"), ("1e3", "1e3"), ("'4'", "4")):
         node = one(f"apiVersion: v1\nkind: Node\nmetadata: {{name: n}}\nstatus: {{allocatable: {{cpu: {written}}}}}\n")
         assert isinstance(node, Node)
@@ -104,7 +104,7 @@ def test_a_cpu_without_quotes_is_read_as_it_stands() -> None:
         assert node.status.allocatable.cpu == value
 
 
-def test_aliases_merges_and_tags_mean_what_they_mean_to_pyyaml() -> None:
+def test_aliases_merges_and_tags_work_as_in_pyyaml() -> None:
     text = """
 x-labels: &labels {app: cart, tier: web}
 apiVersion: !!str v1
@@ -133,10 +133,10 @@ items:
     assert cart.metadata.namespace == "cart"
     assert cart.spec.selector == {"app": "cart", "tier": "web"}
     assert [(port.name, port.port) for port in cart.spec.ports or ()] == [("a", 80), ("b", 80)]
-    assert [object_title(thing) for thing in others] == ["Service default/a", "Service default/b", "Node Node"]
+    assert [object_title(obj) for obj in others] == ["Service default/a", "Service default/b", "Node Node"]
 
 
-def test_what_nobody_reads_may_have_any_tag_alias_or_key_and_a_key_twice() -> None:
+def test_unread_fields_may_have_any_tag_alias_or_duplicate_key() -> None:
     strange = "  managedFields: [{a: b, a: c}]\nother: {? [a] : !Ref b, ? {c: d} : &e 5, f: *e, <<: {g: h}}\nother: d\n"
     assert service(strange) == service("")
     doubled = to_json(SERVICE).replace(b'"metadata"', b'"other": {"a": 1, "a": 2}, "metadata"')
@@ -145,18 +145,18 @@ def test_what_nobody_reads_may_have_any_tag_alias_or_key_and_a_key_twice() -> No
 
 @pytest.mark.parametrize("text", ["foo", "", "-", "0x", "2001-99-99", "12:30", "9" * 1_000_000])
 @pytest.mark.parametrize("tag", ["int", "float", "bool", "timestamp"])
-def test_a_tag_before_text_that_does_not_fit_leaves_it_text(tag: str, text: str) -> None:
+def test_tag_that_does_not_fit_leaves_text(tag: str, text: str) -> None:
     assert service(f'  annotations: {{a: !!{tag} "{text}"}}\n').metadata.annotations == {"a": text}
 
 
-def test_files_that_were_put_together_have_a_byte_order_mark_where_each_begins() -> None:
+def test_concatenated_files_may_have_byte_order_marks() -> None:
     for text in (to_json(SERVICE) + b"\n", b"---\napiVersion: v1\nkind: Node\nmetadata: {name: a}\n"):
         assert objects((b"\xef\xbb\xbf" + text) * 2) == objects(text) * 2
 
 
 @pytest.mark.parametrize("zone", ["", "my zone", "a\nb", "\x1b[2J", "x" * 5000])
 @pytest.mark.parametrize("port", [-1, 0, 70_000, 2**31 - 1])
-def test_an_endpoint_s_zone_and_a_slice_s_port_may_be_all_that_an_api_server_takes(zone: str, port: int) -> None:
+def test_zone_and_port_may_be_anything_that_an_api_server_accepts(zone: str, port: int) -> None:
     slice_ = {"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "metadata": {"name": "a"}}
     endpoints = [{"addresses": ["10.0.0.1"], "zone": zone}, {"hints": {"forZones": None}}]
     document = slice_ | {"addressType": "IPv4", "endpoints": endpoints, "ports": [{"port": port}, {}]}
@@ -178,37 +178,37 @@ def _slow_parser(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.mark.usefixtures("_slow_parser")
 @pytest.mark.parametrize("form", [form for form in FORMS if form.startswith("yaml")])
-def test_yaml_is_read_without_the_parser_in_c_too(form: str) -> None:
+def test_yaml_is_read_without_the_c_parser(form: str) -> None:
     documents = [SERVICE, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}}, SERVICE]
-    titles = [object_title(thing) for thing in objects(FORMS[form](documents))]
+    titles = [object_title(obj) for obj in objects(FORMS[form](documents))]
     assert titles == ["Service shop/cart", "Node n1", "Service shop/cart"]
 
 
-def test_what_has_no_namespace_is_in_the_default_one() -> None:
+def test_object_without_a_namespace_is_in_default() -> None:
     slice_ = {"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4"}
     documents = [{"apiVersion": "v1", "kind": kind} for kind in ("Service", "Pod", "Node")] + [slice_]
     namespaces: list[dict[str, Any]] = [{}, {"namespace": ""}, {"namespace": None}]
     for namespace in namespaces:
-        found = objects(to_json([document | {"metadata": {"name": "x", **namespace}} for document in documents]))
-        titles = [object_title(thing) for thing in found]
+        read = objects(to_json([document | {"metadata": {"name": "x", **namespace}} for document in documents]))
+        titles = [object_title(obj) for obj in read]
         assert titles == ["Service default/x", "Pod default/x", "Node x", "EndpointSlice default/x"]
 
 
-def test_a_field_that_is_null_is_a_field_that_is_absent() -> None:
-    pod = {"apiVersion": "v1", "kind": "Pod"}
-    empty = pod | {"metadata": {"name": "x", "uid": None}, "spec": None, "status": None}
-    port = pod | {"metadata": {"name": "x"}, "spec": {"containers": [{"ports": [{"name": None}]}]}}
+def test_null_field_counts_as_absent() -> None:
+    head = {"apiVersion": "v1", "kind": "Pod"}
+    empty = head | {"metadata": {"name": "x", "uid": None}, "spec": None, "status": None}
+    port = head | {"metadata": {"name": "x"}, "spec": {"containers": [{"ports": [{"name": None}]}]}}
     for form in (to_json, to_yaml):
         assert objects(form(empty)) == objects(b"apiVersion: v1\nkind: Pod\nmetadata: {name: x}\n")
-        (found,) = objects(form(port))
-        assert isinstance(found, Pod)
-        assert (found.spec.containers or ())[0].ports
+        (pod,) = objects(form(port))
+        assert isinstance(pod, Pod)
+        assert (pod.spec.containers or ())[0].ports
 
 
-def test_fields_that_nobody_reads_may_be_nested_as_deep_as_an_api_server_takes_them() -> None:
+def test_unread_fields_may_nest_as_deep_as_an_api_server_accepts() -> None:
     deep = '{"f:a":' * 9_000 + "{}" + "}" * 9_000
     text = '{"apiVersion":"v1","kind":"Service","metadata":{"name":"%s","managedFields":[{"fieldsV1":%s}]}}'
     one, other = text % ("one", deep), text % ("other", deep)
     listed = f'{{"apiVersion":"v1","kind":"List","items":[{one},{other}]}}'
     for data in (f"{one}\n{other}\n", listed):
-        assert [each.metadata.name for each in objects(data.encode())] == ["one", "other"]
+        assert [service.metadata.name for service in objects(data.encode())] == ["one", "other"]

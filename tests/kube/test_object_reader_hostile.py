@@ -1,4 +1,4 @@
-"""Whatever stands in a file, reading ends soon: with objects, or with one line that says what is wrong."""
+"""Reading any file ends soon, with objects or with an error of one line."""
 
 import gzip
 import json
@@ -61,10 +61,10 @@ def outcome(data: bytes) -> Snapshot | None:
 
 @given(st.lists(DOCUMENTS, min_size=1, max_size=3).map("---\n".join))
 @MANY
-def test_a_file_of_yaml_is_read_and_saved_again_or_refused_in_one_line(text: str) -> None:
-    found = outcome(text.encode())
-    if found is not None:
-        write_snapshot(found, BytesIO())
+def test_any_yaml_is_read_and_saved_again_or_refused_in_one_line(text: str) -> None:
+    snapshot = outcome(text.encode())
+    if snapshot is not None:
+        write_snapshot(snapshot, BytesIO())
 
 
 JSON: Final = st.recursive(
@@ -79,25 +79,27 @@ JSON: Final = st.recursive(
 @given(st.sampled_from(sorted(KINDS)), st.dictionaries(FIELDS, JSON), st.sampled_from((b"", b"\xef\xbb\xbf", b"\n")))
 @example(("v1", "Service"), {"metadata": {"name": "a", "generation": 10**30}}, b"")
 @MANY
-def test_so_is_one_of_json(kind: tuple[str, str], fields: dict[str, Any], before: bytes) -> None:
+def test_any_json_is_read_and_saved_again_or_refused_in_one_line(
+    kind: tuple[str, str], fields: dict[str, Any], before: bytes
+) -> None:
     document = {"apiVersion": kind[0], "kind": kind[1]} | fields
-    found = outcome(before + json.dumps(document).encode())
-    if found is not None:
-        write_snapshot(found, BytesIO())
+    snapshot = outcome(before + json.dumps(document).encode())
+    if snapshot is not None:
+        write_snapshot(snapshot, BytesIO())
 
 
 @given(st.binary(max_size=200), st.integers(0, 120), st.sampled_from(("utf-8", "utf-16", "utf-32", "gzip")))
 @MANY
-def test_bytes_that_were_damaged_are_told(junk: bytes, place: int, form: str) -> None:
+def test_damaged_bytes_are_reported(junk: bytes, offset: int, form: str) -> None:
     text = '{"apiVersion": "v1", "kind": "Service", "metadata": {"name": "\u00e9", "labels": {"a": "\U0001f600"}}}'
     whole = gzip.compress(text.encode(), mtime=0) if form == "gzip" else text.encode(form)
-    outcome(whole[:place] + junk + whole[place:])
-    outcome(whole[:place] + junk)
+    outcome(whole[:offset] + junk + whole[offset:])
+    outcome(whole[:offset] + junk)
 
 
 @given(st.lists(st.tuples(KEYS, st.integers()), max_size=6), st.booleans())
 @MANY
-def test_every_key_of_a_map_is_found_where_it_stands_twice(pairs: list[tuple[str, int]], spaced: bool) -> None:
+def test_every_duplicate_key_of_a_map_is_refused(pairs: list[tuple[str, int]], spaced: bool) -> None:
     inner = ",".join(f'"{key}":{" " * spaced}"{value}"' for key, value in pairs)
     document = f'{{"apiVersion":"v1","kind":"Service","metadata":{{"name":"a","labels":{{{inner}}}}}}}'
     is_twice = len({key for key, _ in pairs}) < len(pairs)
@@ -115,9 +117,7 @@ def test_every_key_of_a_map_is_found_where_it_stands_twice(pairs: list[tuple[str
     st.booleans(),
 )
 @MANY
-def test_every_field_of_a_list_is_found_where_it_stands_twice(
-    more: list[str], services: int, length: int, spaced: bool
-) -> None:
+def test_every_duplicate_field_of_a_list_is_refused(more: list[str], services: int, length: int, spaced: bool) -> None:
     service = '{"apiVersion":"v1","kind":"Service","metadata":{"name":"a"}}'
     values = {"apiVersion": '"v1"', "kind": '"List"', "items": f"[{','.join([service] * services)}]"}
     fields = ["apiVersion", "items", "kind", *more]

@@ -7,7 +7,7 @@ from zoneward.kube.objects import Endpoint, EndpointConditions, Pod, has_address
 
 
 @pytest.mark.parametrize("conditions", ["", '"conditions": null', '"conditions": {}', '"conditions": {"ready": null}'])
-def test_conditions_of_which_none_is_set_are_none(conditions: str) -> None:
+def test_empty_conditions_are_none(conditions: str) -> None:
     assert msgspec.json.decode(f"{{{conditions}}}", type=Endpoint) == Endpoint(conditions=None)
     assert Endpoint(conditions=EndpointConditions()).conditions is None
 

@@ -50,12 +50,12 @@ def test_all_settings_are_read() -> None:
     assert "b@" not in repr(settings), "it may be logged"
 
 
-def test_without_an_address_there_is_no_prometheus() -> None:
+def test_settings_without_an_address_have_no_prometheus() -> None:
     assert read_prometheus_settings(None, "") is None
     assert read_prometheus_settings({"url": None, "window": "2h"}, "") is None
 
 
-def test_a_preset_sums_what_started_in_the_cluster() -> None:
+def test_preset_sums_traffic_from_inside_the_cluster() -> None:
     meter, proxy = read(URL), read({**URL, "preset": "zoneward-proxy", "window": "10m"})
     jobs = 'job=~"zoneward-meter|zoneward-proxy"'
     counted = f'increase(zoneward_meter_connections_total{{{jobs},from_zone!="external"}}[3600s])'
@@ -69,7 +69,7 @@ def test_a_preset_sums_what_started_in_the_cluster() -> None:
     assert str(proxy) == "http://p:9090 (zoneward-proxy, the last 10 min)"
 
 
-def test_programs_of_other_nodes_do_not_count_in_a_preset() -> None:
+def test_preset_excludes_programs_outside_of_the_cluster() -> None:
     name = '"[a-z0-9][a-z0-9.-]{0,252}"'
     query = read(URL).demand_query(without_nodes=["gone", "a.b"])
     assert f'exported_node=~{name},exported_node!~"a[.]b|gone"' in query
@@ -108,7 +108,7 @@ def test_a_setting_is_refused_in_one_line(what: str) -> None:
 @pytest.mark.parametrize(
     "url", ["", "ftp://p", "http://", "http://p:0", "http://p:x", "http://[", "http://p?q", "http://p#f", "http://p\n"]
 )
-def test_what_is_no_address_of_a_server_is_refused(url: str) -> None:
+def test_invalid_server_url_is_refused(url: str) -> None:
     with pytest.raises(ValueError, match="expected http://HOST"):
         check_url(url)
 
@@ -121,7 +121,7 @@ def test_a_message_about_an_address_has_no_password() -> None:
 
 
 @pytest.mark.parametrize(
-    ("place", "url"),
+    ("address", "url"),
     [
         ("http://p:9090", "http://p:9090"),
         ("http://p:9090/", "http://p:9090"),
@@ -135,17 +135,17 @@ def test_a_message_about_an_address_has_no_password() -> None:
         ("https://files/a.JSON", None),
     ],
 )
-def test_a_url_is_that_of_a_prometheus_unless_its_path_is_that_of_a_document(place: str, url: str | None) -> None:
-    assert is_url(place)
-    assert prometheus_url(place) == url
+def test_url_is_a_prometheus_unless_its_path_is_a_document(address: str, url: str | None) -> None:
+    assert is_url(address)
+    assert prometheus_url(address) == url
 
 
-@pytest.mark.parametrize("place", ["prometheus+ftp://x", "prometheus+p:9090", "http://", "http://p/a b"])
-def test_a_place_that_is_no_address_of_a_server_is_refused(place: str) -> None:
+@pytest.mark.parametrize("address", ["prometheus+ftp://x", "prometheus+p:9090", "http://", "http://p/a b"])
+def test_invalid_prometheus_url_is_refused(address: str) -> None:
     with pytest.raises(ValueError, match="expected http://HOST"):
-        prometheus_url(place)
+        prometheus_url(address)
 
 
-@pytest.mark.parametrize("place", ["prometheus", "measured.json", "-", "http.json"])
-def test_a_file_is_no_url(place: str) -> None:
-    assert not is_url(place)
+@pytest.mark.parametrize("address", ["prometheus", "measured.json", "-", "http.json"])
+def test_a_file_is_no_url(address: str) -> None:
+    assert not is_url(address)

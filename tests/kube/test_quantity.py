@@ -45,13 +45,13 @@ def test_anything_else_is_refused_with_what_was_expected(written: str | int | fl
 
 
 @given(st.decimals(allow_nan=False, allow_infinity=False, places=9), st.integers(min_value=-999, max_value=999))
-def test_no_digit_is_lost(number: object, exponent: int) -> None:
-    assert parse(f"{number:f}e{exponent}") == Fraction(str(number)) * Fraction(10) ** exponent
+def test_no_digit_is_lost(value: object, exponent: int) -> None:
+    assert parse(f"{value:f}e{exponent}") == Fraction(str(value)) * Fraction(10) ** exponent
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False))
-def test_a_float_means_the_number_that_was_written(number: float) -> None:
-    assert parse(number) == Fraction(repr(number))
+def test_float_is_read_as_its_decimal_text(value: float) -> None:
+    assert parse(value) == Fraction(repr(value))
 
 
 @pytest.mark.parametrize(

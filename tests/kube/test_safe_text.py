@@ -26,7 +26,7 @@ def test_numbers_and_all_other_text_stay(value: object) -> None:
     )
 )
 @settings(max_examples=50)
-def test_no_cell_of_a_row_that_is_read_again_begins_as_a_formula(cells: list[str | float]) -> None:
+def test_no_cell_of_a_csv_row_is_a_formula(cells: list[str | float]) -> None:
     text = StringIO()
     csv.writer(text, lineterminator="\n").writerow(map(safe_csv_cell, cells))
     (row,) = csv.reader(StringIO(text.getvalue()), strict=True) if text.getvalue() != "\n" else ([""],)
@@ -40,7 +40,7 @@ def test_no_cell_of_a_row_that_is_read_again_begins_as_a_formula(cells: list[str
 @settings(max_examples=50)
 def test_columns_follow_the_same_rule(texts: list[str]) -> None:
     column = pl.Series("a", texts).str.replace(CSV_FORMULA, "'${1}")
-    assert [each.startswith("'") and not text.startswith("'") for each, text in zip(column, texts, strict=True)] == [
+    assert [cell.startswith("'") and not text.startswith("'") for cell, text in zip(column, texts, strict=True)] == [
         re.match(CSV_FORMULA, text) is not None for text in texts
     ]
 
@@ -64,7 +64,7 @@ def test_columns_follow_the_same_rule(texts: list[str]) -> None:
         "\uff20a",
     ],
 )
-def test_what_a_spreadsheet_may_take_for_a_formula_gets_an_apostrophe(text: str) -> None:
+def test_formula_gets_an_apostrophe(text: str) -> None:
     assert str(safe_csv_cell(text)).startswith("'")
     assert list(pl.Series("a", [text]).str.replace(CSV_FORMULA, "'${1}")) == [f"'{text}"]
 
@@ -75,13 +75,13 @@ def test_other_text_with_these_characters_in_it_stays(text: str) -> None:
 
 
 @given(st.text() | st.text("\x7f\x9b\u202e\u2066\u200b\ufe0f\u3164\u2028\ufeff\U000e0001aä日😀"))
-def test_json_keeps_its_value_and_steers_no_terminal(text: str) -> None:
+def test_escaped_json_has_the_same_value_and_is_printable(text: str) -> None:
     document = json.dumps({"name": text}, ensure_ascii=False).encode(errors="replace")
     shown = escape_json(document)
     assert json.loads(shown) == json.loads(document)
     assert printable(shown.decode()) == shown.decode()
 
 
-def test_json_that_everybody_can_read_stays() -> None:
+def test_printable_json_is_unchanged() -> None:
     document = '{\n  "name": "Zürich 日本 😀"\n}'.encode()
     assert escape_json(document) == document

@@ -44,7 +44,7 @@ def a_slice(field: str = "metadata.name", value: object = "hello") -> EndpointSl
     return convert(with_field(deepcopy(GOOD), field, value), EndpointSlice)
 
 
-def told(errors: tuple[FieldError, ...], *, below: str = "") -> list[str]:
+def messages(errors: tuple[FieldError, ...], *, below: str = "") -> list[str]:
     """The errors as a cluster's user reads them; ``below`` is the part of the path that all have."""
     assert all(error.field.startswith(below) for error in errors), errors
     return [str(error).removeprefix(below) for error in errors]
@@ -54,7 +54,7 @@ def invalid(below: str, value: str, problem: str) -> str:
     return f'{below}: Invalid value: "{value}": {problem}'
 
 
-def test_a_good_slice_has_no_errors() -> None:
+def test_valid_slice_has_no_errors() -> None:
     assert validate_endpoint_slice(a_slice()) == ()
     assert validate_endpoint_slice_update(a_slice(), old=a_slice()) == ()
 
@@ -68,7 +68,7 @@ def test_an_error_has_the_three_fields_of_a_cause() -> None:
 
 def test_errors_come_in_upstreams_order() -> None:
     slice_ = EndpointSlice(endpoints=(Endpoint(),), ports=(EndpointPort(),))
-    assert told(validate_endpoint_slice(slice_)) == [
+    assert messages(validate_endpoint_slice(slice_)) == [
         "metadata.name: Required value: name or generateName is required",
         "metadata.namespace: Required value",
         "addressType: Required value",
@@ -102,12 +102,14 @@ LONG: Final = "must be no more than {} characters"
         ("FQDN", f"{'a.' * 127}_", [invalid("[0]", f"{'a.' * 127}_", f"{LONG.format(253)},{SUBDOMAIN}")]),
     ],
 )
-def test_an_address_is_of_its_type_and_can_be_reached(address_type: str, address: str, problems: list[str]) -> None:
+def test_address_has_the_type_of_the_slice_and_is_reachable(
+    address_type: str, address: str, problems: list[str]
+) -> None:
     slice_ = replace(a_slice("endpoints", [{"addresses": [address]}]), address_type=address_type)
-    assert told(validate_endpoint_slice(slice_), below="endpoints[0].addresses") == problems
+    assert messages(validate_endpoint_slice(slice_), below="endpoints[0].addresses") == problems
 
 
-def test_addresses_of_an_unknown_type_are_not_judged() -> None:
+def test_addresses_of_an_unknown_type_are_not_validated() -> None:
     slice_ = replace(a_slice("endpoints", [{"addresses": ["anything"]}]), address_type="other")
     assert [error.field for error in validate_endpoint_slice(slice_)] == ["addressType"]
 
@@ -126,8 +128,8 @@ def hints(kind: str, *names: str) -> dict[str, Any]:
         (
             hints("forZones", "-" * 64),
             [
-                invalid("hints.forZones[0].name", "-" * 64, each)
-                for each in ("must be no more than 63 bytes", LABEL_VALUE)
+                invalid("hints.forZones[0].name", "-" * 64, problem)
+                for problem in ("must be no more than 63 bytes", LABEL_VALUE)
             ],
         ),
         (hints("forZones", "a", "b", "a"), ['hints.forZones[2].name: Duplicate value: "a"']),
@@ -140,9 +142,9 @@ def hints(kind: str, *names: str) -> dict[str, Any]:
         (hints("forNodes", *"_bcdefghi"), ["hints.forNodes: Too many: 9: must have at most 8 items"]),
     ],
 )
-def test_where_an_endpoint_is_and_its_hints_must_be_well_formed(fields: dict[str, Any], problems: list[str]) -> None:
+def test_node_zone_and_hints_of_an_endpoint_are_validated(fields: dict[str, Any], problems: list[str]) -> None:
     slice_ = a_slice("endpoints", [{"addresses": ["10.1.2.3"]} | fields])
-    assert told(validate_endpoint_slice(slice_), below="endpoints[0].") == problems
+    assert messages(validate_endpoint_slice(slice_), below="endpoints[0].") == problems
 
 
 @pytest.mark.parametrize(
@@ -154,9 +156,9 @@ def test_where_an_endpoint_is_and_its_hints_must_be_well_formed(fields: dict[str
         ({"rack": "inv@lid"}, [invalid("", "inv@lid", LABEL_VALUE)]),
     ],
 )
-def test_deprecated_topology_is_judged_where_it_is_given(topology: dict[str, str], problems: list[str]) -> None:
+def test_deprecated_topology_is_validated(topology: dict[str, str], problems: list[str]) -> None:
     errors = validate_endpoint_slice(a_slice("endpoints", GOOD["endpoints"] * 2), deprecated_topology={1: topology})
-    assert told(errors, below="endpoints[1].deprecatedTopology") == problems
+    assert messages(errors, below="endpoints[1].deprecatedTopology") == problems
 
 
 @pytest.mark.parametrize(
@@ -172,14 +174,14 @@ def test_deprecated_topology_is_judged_where_it_is_given(topology: dict[str, str
             [invalid("[0].name", "A", LABEL), invalid("[1].name", "A", LABEL), '[1].name: Duplicate value: "A"'],
         ),
         ([{"appProtocol": "kubernetes.io/h2c"}], []),
-        ([{"appProtocol": ""}], [invalid("[0].appProtocol", "", each) for each in qualified_name_problems("")]),
+        ([{"appProtocol": ""}], [invalid("[0].appProtocol", "", problem) for problem in qualified_name_problems("")]),
         ([{"protocol": None}], ["[0].protocol: Required value"]),
         ([{"protocol": "tcp"}], ['[0].protocol: Unsupported value: "tcp": supported values: "SCTP", "TCP", "UDP"']),
     ],
 )
-def test_ports_have_unlike_names_and_a_known_protocol(ports: list[dict[str, Any]], problems: list[str]) -> None:
+def test_ports_have_unique_names_and_a_known_protocol(ports: list[dict[str, Any]], problems: list[str]) -> None:
     slice_ = a_slice("ports", [{"protocol": "TCP"} | port for port in ports])
-    assert told(validate_endpoint_slice(slice_), below="ports") == problems
+    assert messages(validate_endpoint_slice(slice_), below="ports") == problems
 
 
 OWNER: Final = {"apiVersion": "v1", "kind": "Service", "name": "cart", "uid": "1", "controller": True}
@@ -228,7 +230,7 @@ EVENT: Final = '{"apiVersion":"v1","kind":"Event","name":"e","uid":"1"}'
     ],
 )
 def test_metadata_is_well_formed(field: str, value: object, problems: list[str]) -> None:
-    assert told(validate_endpoint_slice(a_slice(f"metadata.{field}", value)), below="metadata.") == problems
+    assert messages(validate_endpoint_slice(a_slice(f"metadata.{field}", value)), below="metadata.") == problems
 
 
 NOW: Final = "2026-11-21T08:40:00Z"
@@ -247,35 +249,35 @@ NOW: Final = "2026-11-21T08:40:00Z"
         ("labels", {"a": "d/"}, [invalid("labels", "d/", LABEL_VALUE)]),
     ],
 )
-def test_an_update_leaves_an_objects_identity_alone(field: str, value: object, problems: list[str]) -> None:
+def test_update_does_not_change_the_identity_of_an_object(field: str, value: object, problems: list[str]) -> None:
     errors = validate_endpoint_slice_update(a_slice(f"metadata.{field}", value), old=a_slice())
-    assert told(errors, below="metadata.") == problems
+    assert messages(errors, below="metadata.") == problems
 
 
-def test_what_an_update_takes_away_is_shown_as_null() -> None:
+def test_removed_field_is_an_error_with_null() -> None:
     errors = validate_endpoint_slice_update(a_slice(), old=a_slice("metadata.creationTimestamp", NOW))
-    assert told(errors) == ["metadata.creationTimestamp: Invalid value: null: field is immutable"]
+    assert messages(errors) == ["metadata.creationTimestamp: Invalid value: null: field is immutable"]
 
 
-def test_the_address_type_never_changes_and_is_always_judged() -> None:
+def test_address_type_is_immutable_and_always_validated() -> None:
     unknown = replace(a_slice("endpoints", []), address_type="IP")
     known = replace(unknown, address_type="IPv4")
-    assert told(validate_endpoint_slice_update(known, old=unknown)) == [
+    assert messages(validate_endpoint_slice_update(known, old=unknown)) == [
         f"addressType: Invalid value: null: {IMMUTABLE}"
     ]
     assert [error.type for error in validate_endpoint_slice_update(unknown, old=unknown)] == ["FieldValueNotSupported"]
 
 
-def test_endpoints_are_judged_again_only_if_an_update_changes_them() -> None:
+def test_update_validates_only_changed_endpoints() -> None:
     old = a_slice("endpoints", [{"addresses": ["10.1.2.04"]}])
     assert validate_endpoint_slice_update(replace(old, ports=(EndpointPort(protocol="TCP"),)), old=old) == ()
     errors = validate_endpoint_slice_update(a_slice("endpoints", [{"addresses": ["10.1.2.04"], "zone": "a"}]), old=old)
-    assert told(errors) == [invalid("endpoints[0].addresses[0]", "10.1.2.04", "must not have leading 0s")]
+    assert messages(errors) == [invalid("endpoints[0].addresses[0]", "10.1.2.04", "must not have leading 0s")]
 
 
-def test_an_unknown_traffic_distribution_is_told_what_is_known() -> None:
+def test_error_of_an_unknown_traffic_distribution_lists_the_known_values() -> None:
     service = Service(spec=ServiceSpec(traffic_distribution="example.com/custom"))
     unsupported = 'spec.trafficDistribution: Unsupported value: "example.com/custom": supported values: "PreferClose"'
     for gate, more in ((False, ""), (True, ', "PreferSameZone", "PreferSameNode"')):
         errors = validate_traffic_distribution(service, prefer_same_traffic_distribution=gate)
-        assert told(errors) == [f"{unsupported}{more}"]
+        assert messages(errors) == [f"{unsupported}{more}"]

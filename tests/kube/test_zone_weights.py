@@ -34,7 +34,7 @@ def test_the_text_is_json_in_order_of_names_with_shares_and_counts() -> None:
 
 @examples(50)
 @given(weights())
-def test_all_weights_come_back_with_four_decimals(given_: ZoneWeights) -> None:
+def test_weights_round_trip_with_four_decimals(given_: ZoneWeights) -> None:
     text = format_zone_weights(given_)
     assert text is not None
     back = parse_zone_weights(text)
@@ -45,21 +45,21 @@ def test_all_weights_come_back_with_four_decimals(given_: ZoneWeights) -> None:
     assert format_zone_weights(back) == text
 
 
-def test_as_many_zones_as_a_text_may_have_come_back_with_the_longest_names() -> None:
-    names = [f"{number:02}".rjust(63, "z") for number in range(MAX_ZONES + 1)]
+def test_the_most_zones_with_the_longest_names_round_trip() -> None:
+    names = [f"{index:02}".rjust(63, "z") for index in range(MAX_ZONES + 1)]
     shares = {start: dict.fromkeys(names[:-1], 1 / MAX_ZONES) for start in names[:-1]}
     text = format_zone_weights(ZoneWeights(shares, dict.fromkeys(names[:-1], 10_000_000)))
     assert text is not None
     assert parse_zone_weights(text) is not None
     for counts in (dict.fromkeys(names, 1), dict.fromkeys(names[1:], 1)):
         assert format_zone_weights(ZoneWeights(shares, counts)) is None
-    assert format_zone_weights(ZoneWeights({each: {each: 1} for each in names}, {})) is None
+    assert format_zone_weights(ZoneWeights({zone: {zone: 1} for zone in names}, {})) is None
 
 
-def test_shares_that_round_to_nothing_are_left_out() -> None:
+def test_shares_that_round_to_zero_are_omitted() -> None:
     """A weight of nearly nothing would take a slot of the kernel all the same."""
-    found = parse_zone_weights('{"counts":{},"shares":{"a":{"a":1,"b":0,"c":0.00004,"d":1e-300}}}')
-    assert found == ZoneWeights({"a": {"a": 1.0}}, {})
+    weights = parse_zone_weights('{"counts":{},"shares":{"a":{"a":1,"b":0,"c":0.00004,"d":1e-300}}}')
+    assert weights == ZoneWeights({"a": {"a": 1.0}}, {})
 
 
 def document(**changes: Any) -> str:
@@ -114,15 +114,15 @@ def test_any_other_text_is_refused(text: str) -> None:
     assert parse_zone_weights(text) is None
 
 
-def test_a_text_that_is_longer_than_weights_can_be_is_not_even_read() -> None:
+def test_too_long_text_is_not_parsed() -> None:
     assert parse_zone_weights(TEXT + " " * 1_000) == WEIGHTS
     assert parse_zone_weights(TEXT + " " * 200_000) is None
 
 
 @examples(100)
 @given(st.text(max_size=50), st.integers(0, len(TEXT)), st.integers(0, 9))
-def test_a_text_that_is_changed_anywhere_is_read_or_refused(added: str, place: int, gone: int) -> None:
-    found = parse_zone_weights(TEXT[:place] + added + TEXT[place + gone :])
-    if found is not None:
-        assert all(abs(sum(row.values()) - 1) < 0.01 for row in found.shares.values())
-        assert format_zone_weights(found) is not None
+def test_any_change_of_a_text_is_read_or_refused(added: str, offset: int, gone: int) -> None:
+    weights = parse_zone_weights(TEXT[:offset] + added + TEXT[offset + gone :])
+    if weights is not None:
+        assert all(abs(sum(row.values()) - 1) < 0.01 for row in weights.shares.values())
+        assert format_zone_weights(weights) is not None

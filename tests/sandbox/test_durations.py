@@ -14,18 +14,18 @@ def test_a_time_is_read(text: str, seconds: float) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "9", "s", "-5s", "5 s", "5sec", "5s ", "1e3s", "nans"])
-def test_what_is_no_time_is_refused(text: str) -> None:
+def test_invalid_duration_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"^a time such as 90s, 1m30s or 250ms$"):
         parse_duration(text)
 
 
-def test_two_times_are_a_span_and_one_is_a_span_without_width() -> None:
+def test_one_or_two_durations_are_a_range() -> None:
     assert parse_span("5ms-1m") == Span(0.005, 60)
     assert parse_span("5s") == Span(5, 5)
 
 
 @pytest.mark.parametrize("text", ["5s-", "-5s", "5s-4s", "1s-2s-3s", "x"])
-def test_what_is_no_span_is_refused(text: str) -> None:
+def test_invalid_range_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="such as"):
         parse_span(text)
 

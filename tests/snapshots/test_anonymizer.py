@@ -56,7 +56,7 @@ from zoneward.snapshots.cluster_snapshot import Snapshot
 from zoneward.snapshots.pseudonyms import NameCollector
 from zoneward.snapshots.snapshot_writer import iter_documents
 
-# --- nothing of it is left --------------------------------------------------------------------------------------------
+# --- secrets ----------------------------------------------------------------------------------------------------------
 
 SECRET: Final = "acme"
 WORDS: Final = frozenset({*HEURISTICS, *Approach, *Reason})
@@ -64,10 +64,10 @@ NUMBERS: Final = {annotation.name: annotation.parse for annotation in NUMBER_ANN
 
 
 def filled(type_: Any, numbers: Iterator[int]) -> Any:
-    """A value of a type in which every text is one of a kind."""
+    """A value of a type in which every text is unique."""
     if get_origin(type_) in (Union, UnionType):
         # Text where a number would do as well.
-        kinds = [each for each in get_args(type_) if each is not NoneType]
+        kinds = [part for part in get_args(type_) if part is not NoneType]
         type_ = str if str in kinds else kinds[0]
     if get_origin(type_) is tuple:
         return (filled(get_args(type_)[0], numbers),)
@@ -87,7 +87,7 @@ SHAPED: Final = (
     '{{"counts":{{"{}":1}},"shares":{{}}}}',
     "2026-01-01T00:00:00Z {}", "1.5{}", "10.0.0.1 {}", "fd00::{}",
 )  # fmt: skip
-"""How what is kept looks, with something secret in it."""
+"""The forms of public values, with a secret in them."""
 KEYS: Final = (
     *public_values.KEPT_KEYS,
     *public_values.SETTINGS,
@@ -103,11 +103,11 @@ KEYS: Final = (
 
 
 def disguised(value: Any, form: str) -> Any:
-    """With all text in a form, and in maps under all keys that are known, conditions of a known type included."""
+    """The value with all text in a form, maps with all known keys, and conditions of known types."""
     if isinstance(value, str):
         return form.format(value)
     if isinstance(value, tuple):
-        return tuple(disguised(each, form) for each in value)
+        return tuple(disguised(item, form) for item in value)
     if isinstance(value, dict):
         return {key: form.format(SECRET) for key in (*KEYS, form.format(f"{SECRET}-key"))}
     if not isinstance(value, msgspec.Struct):
@@ -164,11 +164,11 @@ def test_every_kind_that_is_read_is_in_the_table() -> None:
 def test_no_field_of_a_workload_is_lost(kind: type[WorkloadObject]) -> None:
     before = filled(kind, count(1))
     (after,) = anonymized(Snapshot.of([before])).workload_objects
-    kept = msgspec.to_builtins(before)
-    kept["metadata"].pop("resourceVersion")
+    expected = msgspec.to_builtins(before)
+    expected["metadata"].pop("resourceVersion")
     if kind is PersistentVolume:
-        kept["metadata"].pop("namespace")
-    assert paths(msgspec.to_builtins(after)) == paths(kept)
+        expected["metadata"].pop("namespace")
+    assert paths(msgspec.to_builtins(after)) == paths(expected)
 
 
 def paths(value: object, at: str = "") -> set[str]:
@@ -200,11 +200,11 @@ def sample() -> Snapshot:
 
 
 def personal(snapshot: Snapshot) -> Iterator[str]:
-    """What must not be told of a cluster, found without a look at how it is replaced."""
+    """Texts of a cluster that must not get out, without using the anonymizer."""
     named: list[Service | Pod | EndpointSlice] = [*snapshot.services, *snapshot.pods, *snapshot.slices]
-    for each in named:
-        yield from (each.metadata.name, each.metadata.namespace, each.metadata.uid)
-    labels = [each.metadata.labels or {} for each in named] + [each.metadata.labels or {} for each in snapshot.nodes]
+    for obj in named:
+        yield from (obj.metadata.name, obj.metadata.namespace, obj.metadata.uid)
+    labels = [obj.metadata.labels or {} for obj in named] + [obj.metadata.labels or {} for obj in snapshot.nodes]
     for pairs in labels:
         yield from (value for key, value in pairs.items() if "zone" not in key and "region" not in key)
     for node in snapshot.nodes:
@@ -216,20 +216,20 @@ def personal(snapshot: Snapshot) -> Iterator[str]:
     yield from re.findall(r'"(fd[0-9a-f]*:[0-9a-f:]*)"', text)
 
 
-def test_nothing_of_the_sample_cluster_is_left() -> None:
+def test_no_name_of_the_sample_cluster_is_left() -> None:
     before = sample()
-    kept = {names.BUILT_IN_MANAGER, names.MANAGER, "", "None", "linux", "kube-system"}
-    told = msgspec.json.encode(list(iter_documents(anonymized(before)))).decode()
-    words = set(re.findall(r"[\w./:-]+", told))
-    found = set(personal(before)) - kept
-    assert len(found) > 800
-    assert found & words == set()
-    # Nor inside of something longer, where it is long enough not to be there by chance.
-    assert {each for each in found if len(each) > 6 and each in told} == set()
-    assert all(validate_endpoint_slice(each) == () for each in anonymized(before).slices)
+    public = {names.BUILT_IN_MANAGER, names.MANAGER, "", "None", "linux", "kube-system"}
+    text = msgspec.json.encode(list(iter_documents(anonymized(before)))).decode()
+    words = set(re.findall(r"[\w./:-]+", text))
+    secrets = set(personal(before)) - public
+    assert len(secrets) > 800
+    assert secrets & words == set()
+    # Long secrets are not part of other words either.
+    assert {secret for secret in secrets if len(secret) > 6 and secret in text} == set()
+    assert all(validate_endpoint_slice(slice_) == () for slice_ in anonymized(before).slices)
 
 
-# --- what stands for what ---------------------------------------------------------------------------------------------
+# --- pseudonyms -------------------------------------------------------------------------------------------------------
 
 NAMES: Final = st.sets(st.text("abz019-.", min_size=1, max_size=5) | st.from_regex(r"pod-[0-9]{1,3}", fullmatch=True))
 IPV4: Final = st.ip_addresses(v=4).map(str) | st.from_regex(r"10\.100\.10[01]\.1[0-9]{2}", fullmatch=True)
@@ -237,31 +237,31 @@ IPV6: Final = st.ip_addresses(v=6).map(str) | st.from_regex(r"fd00::1000:100[0-9
 
 
 @given(NAMES)
-def test_names_are_replaced_one_to_one_in_the_same_order_with_as_many_characters_each(texts: set[str]) -> None:
+def test_pseudonyms_are_unique_of_equal_length_and_keep_the_order(texts: set[str]) -> None:
     collector = NameCollector()
     for text in texts:
         assert collector.name("pod", text) == text
     known = collector.pseudonyms()
-    found = [known.name("pod", text) for text in sorted(texts)]
-    assert found == sorted(set(found))
-    assert len({len(each) for each in found}) <= 1
-    assert not texts & set(found)
+    pseudonyms = [known.name("pod", text) for text in sorted(texts)]
+    assert pseudonyms == sorted(set(pseudonyms))
+    assert len({len(name) for name in pseudonyms}) <= 1
+    assert not texts & set(pseudonyms)
     assert known.name("pod", "") == ""
 
 
 @given(st.sets(IPV4), st.sets(IPV6))
-def test_addresses_are_replaced_by_valid_ones_of_the_same_family_in_the_same_order(
-    four: set[str], six: set[str]
-) -> None:
+def test_pseudonyms_of_addresses_are_valid_keep_the_family_and_the_order(four: set[str], six: set[str]) -> None:
     collector = NameCollector()
     for text in (*four, *six):
         collector.name("address", text)
     known = collector.pseudonyms()
     for version, texts in ((4, four), (6, six)):
-        found = [known.name("address", text) for text in sorted(texts)]
-        assert found == sorted(set(found))
-        assert all(ip_address(each).version == version and str(ip_address(each)) == each for each in found)
-        assert not texts & set(found)
+        pseudonyms = [known.name("address", text) for text in sorted(texts)]
+        assert pseudonyms == sorted(set(pseudonyms))
+        for address in pseudonyms:
+            parsed = ip_address(address)
+            assert (parsed.version, str(parsed)) == (version, address)
+        assert not texts & set(pseudonyms)
 
 
 def test_very_many_addresses_stay_in_order_and_private() -> None:
@@ -270,42 +270,43 @@ def test_very_many_addresses_stay_in_order_and_private() -> None:
     for text in texts:
         collector.name("address", text)
     known = collector.pseudonyms()
-    found = [known.name("address", text) for text in sorted(texts)]
-    assert found == sorted(set(found))
-    assert all(ip_address(each).is_private for each in found)
+    pseudonyms = [known.name("address", text) for text in sorted(texts)]
+    assert pseudonyms == sorted(set(pseudonyms))
+    assert all(ip_address(address).is_private for address in pseudonyms)
 
 
 @given(st.sets(st.from_regex(r"(cart)?-?[-.a-z0-9]{0,4}", fullmatch=True).filter(bool), min_size=1))
-def test_slices_keep_their_order_and_their_place_around_those_that_a_plan_would_make_up(texts: set[str]) -> None:
+def test_slices_keep_their_order_relative_to_planned_slices(texts: set[str]) -> None:
     collector = NameCollector()
     collector.name("service", "cart")
     for text in texts:
         collector.slice("cart", text)
     known = collector.pseudonyms()
     service = known.name("service", "cart")
-    found = [known.slice("cart", text) for text in sorted(texts)]
-    assert found == sorted(set(found))
-    for text, name in zip(sorted(texts), found, strict=True):
+    pseudonyms = [known.slice("cart", text) for text in sorted(texts)]
+    assert pseudonyms == sorted(set(pseudonyms))
+    for text, name in zip(sorted(texts), pseudonyms, strict=True):
         for hash_ in ("0000000000", "ffffffffff"):
             if not "0" <= text.removeprefix("cart-")[:1] < "g" or not text.startswith("cart-"):
                 assert (text < f"cart-{hash_}") == (name < f"{service}-{hash_}"), (text, name)
 
 
-def test_slices_of_different_services_and_of_none_have_different_names() -> None:
+def test_slices_of_different_services_have_different_pseudonyms() -> None:
     collector = NameCollector()
     for service in ("a", "a-b", "b", ""):
         collector.name("service", service)
         for text in ("a-b-1", "a-1", "b", "x"):
             collector.slice(service, text)
     known = collector.pseudonyms()
-    found = [known.slice(service, text) for service in ("a", "a-b", "b", "") for text in ("a-b-1", "a-1", "b", "x")]
-    assert len(set(found)) == len(found)
+    texts = ("a-b-1", "a-1", "b", "x")
+    pseudonyms = [known.slice(service, text) for service in ("a", "a-b", "b", "") for text in texts]
+    assert len(set(pseudonyms)) == len(pseudonyms)
 
 
-# --- what hangs together still does -----------------------------------------------------------------------------------
+# --- references between objects ---------------------------------------------------------------------------------------
 
 
-def test_what_names_the_same_thing_still_does() -> None:
+def test_references_between_objects_are_kept() -> None:
     ips: dict[str, Any] = {"cluster_ip": "10.96.0.1", "cluster_ips": ("10.96.0.1", "fd00::1")}
     things = (
         a_service(labels={"app": "cart", "empty": ""}, **ips),
@@ -314,7 +315,7 @@ def test_what_names_the_same_thing_still_does() -> None:
         a_slice("x", replace(an_endpoint(node="n1"), hostname="cart-0"), manager=names.BUILT_IN_MANAGER),
     )
     after = anonymized(Snapshot.of(things))
-    (service,), (pod,), (node,), (each,) = after.services, after.pods, after.nodes, after.slices
+    (service,), (pod,), (node,), (slice_,) = after.services, after.pods, after.nodes, after.slices
     name = service.metadata.name
     assert service.metadata.labels == {"key-1": "value-1", "key-2": ""}
     assert service.spec.selector == pod.metadata.labels == {"key-1": "value-1"}
@@ -322,11 +323,11 @@ def test_what_names_the_same_thing_still_does() -> None:
     assert service.spec.cluster_ip == service.spec.cluster_ips[0]
     assert (pod.spec.subdomain, pod.spec.node_name) == (name, node.metadata.name)
     assert node.metadata.labels == {"kubernetes.io/hostname": node.metadata.name, names.ZONE_LABEL: "eu-central-1a"}
-    assert each.metadata.labels == {names.SERVICE_NAME_LABEL: name, names.MANAGED_BY_LABEL: names.BUILT_IN_MANAGER}
-    assert each.metadata.namespace == pod.metadata.namespace == service.metadata.namespace
-    (owner,) = each.metadata.owner_references or ()
+    assert slice_.metadata.labels == {names.SERVICE_NAME_LABEL: name, names.MANAGED_BY_LABEL: names.BUILT_IN_MANAGER}
+    assert slice_.metadata.namespace == pod.metadata.namespace == service.metadata.namespace
+    (owner,) = slice_.metadata.owner_references or ()
     assert (owner.kind, owner.name, owner.uid) == ("Service", name, service.metadata.uid)
-    (endpoint,) = each.endpoints or ()
+    (endpoint,) = slice_.endpoints or ()
     assert endpoint.addresses == (pod.status.pod_ip,)
     assert (endpoint.hostname, endpoint.node_name) == (pod.spec.hostname, node.metadata.name)
 
@@ -338,7 +339,7 @@ def of_service(**fields: Any) -> Service:
 
 
 @pytest.mark.parametrize("key", [*sorted(public_values.SETTINGS), names.APPROACH_ANNOTATION])
-def test_settings_stay_where_they_are_understood(key: str) -> None:
+def test_known_settings_are_kept(key: str) -> None:
     known = "Hints/local" if key == names.APPROACH_ANNOTATION else max({*public_values.SETTINGS.get(key, ()), "local"})
     annotations = {key: known, "kubectl.kubernetes.io/last-applied-configuration": '{"kind":"Service"}'}
     assert of_service(annotations=annotations).metadata.annotations == {key: known}
@@ -361,7 +362,7 @@ def test_the_selector_of_an_adopted_service_is_that_of_its_pods() -> None:
 
 
 @pytest.mark.parametrize("mark", ["", "{}", "null", "cart", '{"app":1}', "[" * 100_000])
-def test_a_selector_that_can_not_be_read_still_can_not(mark: str) -> None:
+def test_unreadable_selector_stays_unreadable(mark: str) -> None:
     after = of_service(annotations={SELECTOR_ANNOTATION: mark}, selects=False)
     assert has_selector_annotation(after)
     assert not effective_selector(after)
@@ -369,20 +370,20 @@ def test_a_selector_that_can_not_be_read_still_can_not(mark: str) -> None:
 
 def test_zones_are_replaced_in_their_order_unless_all_are_those_of_a_cloud() -> None:
     def zones_of(*zones: str) -> list[str | None]:
-        return [node_zone(node) for node in anonymized(Snapshot.of(a_node(f"n{each}", each) for each in zones)).nodes]
+        return [node_zone(node) for node in anonymized(Snapshot.of(a_node(f"n{zone}", zone) for zone in zones)).nodes]
 
     cloud = ("eu-central-1a", "us-gov-west-1b", "europe-west4-c", "eastus2-1", "zone-a", "b", "3")
     assert zones_of(*cloud) == list(cloud)
     assert zones_of("b", "acme-2", "acme-1") == ["zone-3", "zone-2", "zone-1"]
 
 
-def test_zones_of_one_region_stay_in_one_and_nodes_without_one_stay_without() -> None:
+def test_nodes_keep_their_common_region() -> None:
     given = {"n1": "berlin", "n2": "berlin", "n3": "paris", "n4": "", "n5": None}
     nodes = [
         a_node(name, f"room-{name}", labels={} if region is None else {names.REGION_LABEL: region})
         for name, region in given.items()
     ]
-    after = [(each.metadata.labels or {}).get(names.REGION_LABEL) for each in anonymized(Snapshot.of(nodes)).nodes]
+    after = [(node.metadata.labels or {}).get(names.REGION_LABEL) for node in anonymized(Snapshot.of(nodes)).nodes]
     assert after[0] == after[1]
     assert after[0] != after[2]
     assert not {*given.values()} & {*after[:3]}
@@ -390,7 +391,7 @@ def test_zones_of_one_region_stay_in_one_and_nodes_without_one_stay_without() ->
 
 
 @pytest.mark.parametrize("key", sorted(NUMBERS))
-def test_numbers_of_a_service_stay_and_what_is_none_becomes_unknown(key: str) -> None:
+def test_numbers_are_kept_and_any_other_text_becomes_unknown(key: str) -> None:
     """Digits that no decision reads as a number may be a telephone number."""
     share = "unknown-1" if key == names.STARTING_THRESHOLD_ANNOTATION else "20%"
     hidden = dict.fromkeys(("acme", "4915112345678", "55501999", "10.0.0.1", "0.2.0.2", "99999%"), "unknown-1")
@@ -399,11 +400,11 @@ def test_numbers_of_a_service_stay_and_what_is_none_becomes_unknown(key: str) ->
         assert after.metadata.annotations == {key: expected}
 
 
-def test_zones_are_the_same_wherever_they_stand() -> None:
+def test_zones_have_the_same_pseudonym_everywhere() -> None:
     zones = {names.ZONES_ANNOTATION: "acme-1=0.75,acme-2=0.25", names.APPROACH_ANNOTATION: "Subsetting/local"}
     endpoint = an_endpoint("10.0.0.1", "acme-2", hinted=hints("acme-1"))
-    each = a_slice("x", endpoint, annotations=zones, labels={names.ZONE_LABEL: "acme-1"})
-    (after,) = anonymized(Snapshot.of([each]), words=WORDS).slices
+    slice_ = a_slice("x", endpoint, annotations=zones, labels={names.ZONE_LABEL: "acme-1"})
+    (after,) = anonymized(Snapshot.of([slice_]), words=WORDS).slices
     assert after.metadata.annotations == {**zones, names.ZONES_ANNOTATION: "zone-1=0.75,zone-2=0.25"}
     assert (after.metadata.labels or {})[names.ZONE_LABEL] == "zone-1"
     (endpoint,) = after.endpoints or ()
@@ -411,8 +412,8 @@ def test_zones_are_the_same_wherever_they_stand() -> None:
 
 
 def weights_after(text: str) -> str:
-    each = a_slice("x", an_endpoint("10.0.0.1", "acme-0"), annotations={names.ZONE_WEIGHTS_ANNOTATION: text})
-    (after,) = anonymized(Snapshot.of([each])).slices
+    slice_ = a_slice("x", an_endpoint("10.0.0.1", "acme-0"), annotations={names.ZONE_WEIGHTS_ANNOTATION: text})
+    (after,) = anonymized(Snapshot.of([slice_])).slices
     return (after.metadata.annotations or {})[names.ZONE_WEIGHTS_ANNOTATION]
 
 
@@ -423,28 +424,28 @@ def test_weights_of_zones_keep_their_numbers() -> None:
     assert weights_after(text.replace("0.75", "0.5")) == "unknown-1"
 
 
-def test_conditions_keep_what_was_told_last_and_no_message() -> None:
-    told = Condition(
+def test_conditions_keep_reason_and_requested_approach_without_message() -> None:
+    condition = Condition(
         type=names.PROGRAMMED_CONDITION,
         status="False",
         reason="EndpointWithoutZone",
         message="Hints/ProportionalZoneCPU: no zone for cart-0",
     )
-    status = ServiceStatus(conditions=(told, Condition(type="acme.example/Seen", message="by cart-0")))
+    status = ServiceStatus(conditions=(condition, Condition(type="acme.example/Seen", message="by cart-0")))
     after = of_service(status=status).status
     assert after is not None
-    assert after.conditions == (replace(told, message="Hints/ProportionalZoneCPU"),)
+    assert after.conditions == (replace(condition, message="Hints/ProportionalZoneCPU"),)
 
 
 def test_protocols_of_kubernetes_stay_and_those_of_a_company_do_not() -> None:
     given_ = ("http", "kubernetes.io/h2c", "acme.example/secret", "other.example/x", "acme.example/secret")
-    ports = tuple(ServicePort(name=f"p{number}", app_protocol=each) for number, each in enumerate(given_))
+    ports = tuple(ServicePort(name=f"p{index}", app_protocol=protocol) for index, protocol in enumerate(given_))
     after = [port.app_protocol for port in of_service(ports=ports).spec.ports or ()]
     assert after[:2] == ["http", "kubernetes.io/h2c"]
     assert after[2:] == ["example.com/protocol-1", "example.com/protocol-2", "example.com/protocol-1"]
 
 
-def test_what_is_being_deleted_still_is_whatever_the_time_says() -> None:
+def test_deletion_timestamp_is_kept() -> None:
     for time, after in ((SOME_TIME, SOME_TIME), ("by cart", "1970-01-01T00:00:00Z")):
         metadata = replace(a_service().metadata, deletion_timestamp=time)
         (service,) = anonymized(Snapshot.of([replace(a_service(), metadata=metadata)])).services
@@ -460,12 +461,12 @@ def test_what_is_being_deleted_still_is_whatever_the_time_says() -> None:
         ("controller.acme.example", False),
     ],
 )
-def test_who_manages_a_slice_stays_where_it_is_a_controller_of_kubernetes_or_ours(manager: str, stays: bool) -> None:
-    (each,) = anonymized(Snapshot.of([a_slice("x", manager=manager)])).slices
-    assert ((each.metadata.labels or {})[names.MANAGED_BY_LABEL] == manager) is stays
+def test_known_managers_of_slices_are_kept(manager: str, stays: bool) -> None:
+    (slice_,) = anonymized(Snapshot.of([a_slice("x", manager=manager)])).slices
+    assert ((slice_.metadata.labels or {})[names.MANAGED_BY_LABEL] == manager) is stays
 
 
 def test_domain_names_stay_domain_names() -> None:
     endpoints = map(an_endpoint, ("db.acme.example", "cache.acme.example"))
-    (each,) = anonymized(Snapshot.of([a_slice("x", *endpoints, family="FQDN")])).slices
-    assert [one.addresses for one in each.endpoints or ()] == [("name-2.example.com",), ("name-1.example.com",)]
+    (slice_,) = anonymized(Snapshot.of([a_slice("x", *endpoints, family="FQDN")])).slices
+    assert [one.addresses for one in slice_.endpoints or ()] == [("name-2.example.com",), ("name-1.example.com",)]

@@ -14,7 +14,7 @@ from zoneward.snapshots.cluster_snapshot import MAX_WARNINGS, Snapshot, read_sna
 def write(path: Path, *kinds_and_names: str) -> str:
     """A file of objects such as ``Pod cart``, all in the namespace shop."""
     documents = []
-    for kind, _, name in (each.partition(" ") for each in kinds_and_names):
+    for kind, _, name in (title.partition(" ") for title in kinds_and_names):
         documents.append(
             f"apiVersion: v1\nkind: {kind}\nmetadata: {{name: {name}, namespace: shop, uid: {path.stem}}}\n"
         )
@@ -31,19 +31,19 @@ def test_objects_are_in_the_order_of_the_sources(tmp_path: Path) -> None:
     snapshot = read_snapshot(
         [first, "-", second], stdin=io.BytesIO(b"apiVersion: v1\nkind: Pod\nmetadata: {name: c}\n")
     )
-    assert [thing.metadata.name for thing in snapshot.pods] == ["b", "c", "a"]
-    assert [thing.metadata.name for thing in snapshot.services] == ["s"]
-    assert [thing.metadata.name for thing in snapshot.nodes] == ["n"]
+    assert [pod.metadata.name for pod in snapshot.pods] == ["b", "c", "a"]
+    assert [service.metadata.name for service in snapshot.services] == ["s"]
+    assert [node.metadata.name for node in snapshot.nodes] == ["n"]
     assert snapshot.slices == ()
     assert snapshot.skipped == {"v1/Secret": 2}
     assert snapshot.warnings == ()
 
 
-def test_the_later_of_two_equal_objects_takes_the_place_of_the_first_and_a_warning_names_both(tmp_path: Path) -> None:
+def test_last_duplicate_wins_at_the_position_of_the_first_with_a_warning(tmp_path: Path) -> None:
     a = write(tmp_path / "a.yaml", "Pod x", "Pod y", "Node x")
     b = write(tmp_path / "b.yaml", "Pod x", "Node x", "Service x", "Service x")
     snapshot = read_snapshot([a, b], stdin=None)
-    assert [(thing.metadata.name, thing.metadata.uid) for thing in snapshot.pods] == [("x", "b"), ("y", "a")]
+    assert [(pod.metadata.name, pod.metadata.uid) for pod in snapshot.pods] == [("x", "b"), ("y", "a")]
     assert snapshot.warnings == (
         f"Pod shop/x is a duplicate, in {a} and in {b}: the one in {b} wins",
         f"Node x is a duplicate, in {a} and in {b}: the one in {b} wins",
@@ -57,14 +57,14 @@ def test_equal_names_in_two_namespaces_or_kinds_are_two_objects() -> None:
 
 
 def test_warnings_beyond_a_few_are_only_counted() -> None:
-    pods = [a_pod(f"p{number}") for number in range(MAX_WARNINGS + 5)]
+    pods = [a_pod(f"p{index}") for index in range(MAX_WARNINGS + 5)]
     warnings = Snapshot.of(pods + pods).warnings
     assert len(warnings) == MAX_WARNINGS + 1
     assert warnings[0] == "Pod shop/p0 is a duplicate: the last one wins"
     assert warnings[-1] == "5 more objects are duplicates: the last ones win"
 
 
-def test_sources_without_any_object_of_use_are_refused(tmp_path: Path) -> None:
+def test_sources_without_useful_objects_are_refused(tmp_path: Path) -> None:
     paths = [write(tmp_path / "a.yaml", "Secret a", "ConfigMap b", "Secret c"), write(tmp_path / "b.yaml")]
     expected = "expected at least one Service, Node, Pod or EndpointSlice, got 2 v1/Secret, 1 v1/ConfigMap"
     with pytest.raises(InputError) as caught:
@@ -91,13 +91,13 @@ def test_the_slices_of_a_service_are_those_that_name_it_in_its_namespace() -> No
         a_slice("6", service=""),
     ]
     snapshot = Snapshot.of([a_slice("1"), *others, a_slice("5")])
-    for service, found in (
+    for service, slices in (
         (a_service(), ["1", "5"]),
         (a_service(namespace="b"), ["3"]),
         (a_service(name="none"), []),
         (a_service(name=""), []),
     ):
-        assert [each.metadata.name for each in snapshot.slices_of(service)] == found
+        assert [slice_.metadata.name for slice_ in snapshot.slices_of(service)] == slices
 
 
 def test_the_pods_of_a_service_are_those_it_selects_in_its_namespace() -> None:
@@ -110,7 +110,7 @@ def test_the_pods_of_a_service_are_those_it_selects_in_its_namespace() -> None:
     assert snapshot.pods_of(a_service(selects=False)) == ()
 
 
-def test_a_service_that_is_not_in_the_snapshot_has_its_pods_too() -> None:
+def test_pods_of_a_service_outside_the_snapshot_are_found() -> None:
     tiers = [a_pod("one", labels={"tier": "front"}), a_pod("two", labels={"tier": "back"})]
     snapshot = Snapshot.of([*tiers, a_pod("one", namespace="b", labels={"tier": "front"}), a_service()])
     assert snapshot.pods_of(a_service(name="other", selector={"tier": "front"})) == (tiers[0],)

@@ -36,10 +36,10 @@ FORMS = {
 @pytest.mark.parametrize("form", FORMS)
 def test_all_forms_are_read(form: str) -> None:
     for data in (FORMS[form].encode(), gzip.compress(FORMS[form].encode())):
-        found = list(read_measured_traffic("f", data))
-        assert [each.node for each in found] == ["n1", "n2"][: len(found)]
-        assert len(found) == (1 if form in ("one", "indented") else 2)
-        assert found[0].services[0].zones == {"a": 3}
+        documents = list(read_measured_traffic("f", data))
+        assert [document.node for document in documents] == ["n1", "n2"][: len(documents)]
+        assert len(documents) == (1 if form in ("one", "indented") else 2)
+        assert documents[0].services[0].zones == {"a": 3}
 
 
 MISTAKES: dict[str, tuple[str | bytes, str]] = {
@@ -59,7 +59,7 @@ MISTAKES: dict[str, tuple[str | bytes, str]] = {
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_a_mistake_is_one_line_that_points(mistake: str) -> None:
+def test_invalid_play_is_one_line_with_the_field(mistake: str) -> None:
     text, expected = MISTAKES[mistake]
     with pytest.raises(InputError) as error:
         list(read_measured_traffic("f", text if isinstance(text, bytes) else text.encode()))

@@ -87,7 +87,7 @@ def test_json_has_one_object_on_a_line_and_sorted_keys() -> None:
 )
 def test_text_is_quoted_where_a_reader_needs_it(quoted: tuple[str, ...], texts: str) -> None:
     for text in texts.split():
-        assert to_yaml([{"key": text}]).splitlines()[2] in {f"- key: {each.format(text)}" for each in quoted}
+        assert to_yaml([{"key": text}]).splitlines()[2] in {f"- key: {form.format(text)}" for form in quoted}
         assert yaml.load(to_yaml([{"key": text}]), Loader=LOADER)["items"] == [{"key": text}]
 
 
@@ -99,7 +99,7 @@ JSON = st.recursive(
 
 
 @given(st.lists(st.dictionaries(st.text(max_size=8), JSON, max_size=4), max_size=3))
-def test_any_objects_read_back_the_same(objects: list[dict[str, Any]]) -> None:
+def test_any_objects_round_trip(objects: list[dict[str, Any]]) -> None:
     assert yaml.load(to_yaml(objects), Loader=LOADER)["items"] == objects
     assert json.loads(to_json(objects))["items"] == objects
 
@@ -110,13 +110,13 @@ def again(snapshot: Snapshot) -> Snapshot:
     return Snapshot.of(read_objects("saved", stream.getvalue(), skipped=Counter()))
 
 
-def test_objects_come_kind_by_kind_each_with_its_version_and_kind() -> None:
+def test_objects_are_written_kind_by_kind_with_apiversion_and_kind() -> None:
     things = (a_slice("s", an_endpoint()), a_pod("p"), a_node("n"), a_service())
-    heads = [(each["apiVersion"], each["kind"]) for each in iter_documents(Snapshot.of(things))]
+    heads = [(document["apiVersion"], document["kind"]) for document in iter_documents(Snapshot.of(things))]
     assert heads == [("v1", "Service"), ("v1", "Node"), ("v1", "Pod"), ("discovery.k8s.io/v1", "EndpointSlice")]
 
 
-def test_what_only_a_cache_has_is_not_saved() -> None:
+def test_fields_of_live_caches_are_not_saved() -> None:
     pod = LivePod(
         metadata=LivePodMeta(name="p", namespace="shop", resource_version="8"),
         status=LivePodStatus(phase="Running", ready_since="2026-11-21T08:00:00Z"),
@@ -127,7 +127,7 @@ def test_what_only_a_cache_has_is_not_saved() -> None:
     assert (saved["metadata"], saved["status"]) == ({"name": "p", "namespace": "shop"}, {"phase": "Running"})
 
 
-def test_that_there_are_no_pods_is_saved_where_it_is_known() -> None:
+def test_known_absence_of_pods_is_saved() -> None:
     known, unknown = Snapshot(services=(a_service(),), lists_pods=True), Snapshot(services=(a_service(),))
     for snapshot in (known, unknown):
         read_back = again(snapshot)

@@ -1,4 +1,4 @@
-"""A server's objects as a play leaves them, and what must hold of them at all times."""
+"""The objects of a server during a play, and their invariants."""
 
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
@@ -20,7 +20,7 @@ _KINDS = {kind.kind: kind for kind in new_registry().kinds.values()}
 
 
 def nodes(*counts: int, cpu: int = 4_000, pods: int = 110) -> tuple[NodeGroup, ...]:
-    """So many in each zone; those of zone a are called ``a-1`` and so on."""
+    """Node groups with these counts by zone; nodes of zone a are ``a-1`` and so on."""
     counted = zip(ZONES, counts, strict=False)
     return tuple(NodeGroup(zone=zone, count=count, cpu=cpu, pods=pods) for zone, count in counted if count)
 
@@ -30,8 +30,8 @@ def a_workload(name: str = "cart", **fields: Any) -> Workload:
 
 
 def a_play(*actions: dict[str, Any], **fields: Any) -> Play:
-    """Six nodes in three zones, nine pods; an action each after 20, 40, ... seconds."""
-    steps = tuple(Step(at=20 * number, **action) for number, action in enumerate(actions, start=1))
+    """Six nodes in three zones, nine pods, and an action every 20 seconds."""
+    steps = tuple(Step(at=20 * step, **action) for step, action in enumerate(actions, start=1))
     defaults = {"nodes": nodes(2, 2, 2), "workloads": (a_workload(replicas=9),), "steps": steps}
     return Play(api_version="zoneward.dev/v1alpha1", kind="Play", **{**defaults, **fields})
 
@@ -41,7 +41,7 @@ def cluster_of(play: Play) -> PlayedCluster:
 
 
 class World:
-    """Takes actions, and no senseless ones: nothing is created twice, nothing is changed that is not there."""
+    """Applies actions; fails for duplicate creations and for changes of missing objects."""
 
     def __init__(self) -> None:
         self.objects: dict[Key, Object] = {}
@@ -67,12 +67,12 @@ class World:
         self.objects[key] = strategic_merge_patch(self.objects[key], patch, type_of(_KINDS[key[0]]))
 
     def of(self, kind: str) -> list[Object]:
-        return [thing for (each, _, _), thing in self.objects.items() if each == kind]
+        return [obj for (obj_kind, _, _), obj in self.objects.items() if obj_kind == kind]
 
     def pods(self, workload: str = "") -> list[Object]:
-        """Those that are not terminating."""
-        found = [pod for pod in self.of("Pod") if pod["metadata"]["name"].startswith(workload)]
-        return [pod for pod in found if "deletionTimestamp" not in pod["metadata"]]
+        """Pods that are not terminating."""
+        pods = [pod for pod in self.of("Pod") if pod["metadata"]["name"].startswith(workload)]
+        return [pod for pod in pods if "deletionTimestamp" not in pod["metadata"]]
 
     def ready_pods(self) -> list[Object]:
         return [pod for pod in self.pods() if is_ready(pod)]
@@ -82,11 +82,11 @@ class World:
 
     def zones(self) -> dict[str, int]:
         """Pods by zone."""
-        found = [pod["spec"]["nodeName"][0] for pod in self.pods()]
-        return {zone: found.count(zone) for zone in sorted(set(found))}
+        zones = [pod["spec"]["nodeName"][0] for pod in self.pods()]
+        return {zone: zones.count(zone) for zone in sorted(set(zones))}
 
     def check(self) -> None:
-        """What holds at all times, whatever happens."""
+        """Check the invariants."""
         known = {node["metadata"]["name"]: node for node in self.of("Node")}
         addresses = [pod["status"]["podIP"] for pod in self.of("Pod") if "podIP" in pod.get("status", {})]
         assert len(addresses) == len(set(addresses))
@@ -102,23 +102,23 @@ class World:
             assert milli <= 1000 * int(known[on]["status"]["allocatable"]["cpu"]), "more than there is room for"
 
 
-def is_ready(thing: Object) -> bool:
-    return bool(condition(thing, "Ready")["status"] == "True")
+def is_ready(obj: Object) -> bool:
+    return bool(condition(obj, "Ready")["status"] == "True")
 
 
-def condition(thing: Object, kind: str) -> Object:
-    conditions = thing.get("status", {}).get("conditions", ())
-    return next((each for each in conditions if each["type"] == kind), {"status": ""})
+def condition(obj: Object, kind: str) -> Object:
+    conditions = obj.get("status", {}).get("conditions", ())
+    return next((condition_ for condition_ in conditions if condition_["type"] == kind), {"status": ""})
 
 
 def moments(cluster: PlayedCluster, *, until: float) -> Iterator[tuple[float, list[Action]]]:
-    """Each time at which something is due, and what is."""
+    """The times at which actions are due, with these actions."""
     while (now := cluster.timeline.next) is not None and now <= until:
         yield now, cluster.timeline.run(now)
 
 
 def played(play: Play, *, until: float = 1_000) -> World:
-    """As a play leaves it at that time; checked at every moment of it."""
+    """The objects of a play at a time, with invariants checked at all earlier times."""
     world = World()
     for _, actions in moments(cluster_of(play), until=until):
         world.take(actions)

@@ -1,4 +1,4 @@
-"""Whatever is played, the cluster stays sound, and what happens depends on the seed alone."""
+"""Any play keeps the cluster consistent, and depends only on its seed."""
 
 from typing import Any
 
@@ -67,7 +67,7 @@ def any_plays(draw: st.DrawFn) -> Play:
 
 @given(play=any_plays())
 @settings(max_examples=30)
-def test_whatever_is_played_the_cluster_stays_sound_and_comes_to_rest(play: Play) -> None:
+def test_any_play_keeps_the_cluster_consistent_and_comes_to_rest(play: Play) -> None:
     cluster, world = cluster_of(play), World()
     for _, done in moments(cluster, until=2_000):
         world.take(done)
@@ -85,20 +85,20 @@ def test_whatever_is_played_the_cluster_stays_sound_and_comes_to_rest(play: Play
 
 @given(play=any_plays(), stride=st.sampled_from([0.7, 5.0, 2_000.0]))
 @settings(max_examples=15)
-def test_what_happens_depends_on_the_seed_and_not_on_how_often_time_moves_on(play: Play, stride: float) -> None:
+def test_play_depends_only_on_the_seed(play: Play, stride: float) -> None:
     timeline, done, now = cluster_of(play).timeline, list[Action](), 0.0
     while now < 200:
         done += timeline.run(now)
         now += stride
     done += timeline.run(2_000)
-    assert done == [action for _, each in moments(cluster_of(play), until=2_000) for action in each]
+    assert done == [action for _, actions_at in moments(cluster_of(play), until=2_000) for action in actions_at]
 
 
 def test_another_seed_is_another_play() -> None:
     assert played(a_play(), until=5).names() != played(a_play(seed=2), until=5).names()
 
 
-def test_nodes_that_come_and_go_for_a_long_time_keep_to_their_address_ranges() -> None:
+def test_address_ranges_of_removed_nodes_are_reused() -> None:
     play = a_play(
         nodes=nodes(0, 1),
         steps=(

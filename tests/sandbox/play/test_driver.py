@@ -20,13 +20,13 @@ Object = dict[str, Any]
 
 def a_play(*actions: dict[str, Any]) -> Play:
     """Two nodes, four pods with a Service; an action each after 10, 20, ... seconds."""
-    steps = tuple(Step(at=10 * number, **action) for number, action in enumerate(actions, start=1))
+    steps = tuple(Step(at=10 * step, **action) for step, action in enumerate(actions, start=1))
     workload = a_workload(replicas=4, service=WorkloadService())
     return a_world.a_play(nodes=nodes(1, 1), workloads=(workload,), steps=steps)
 
 
 class Sandbox:
-    """Time goes as far as is slept. ``at``: what somebody does, and after how many seconds."""
+    """A clock that sleeping advances. ``at`` has actions of another client by their time."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -63,8 +63,8 @@ class Sandbox:
         assert all(is_ready(pod) for pod in pods)
         return len(pods)
 
-    def delete(self, kind: str, number: int = 0, grace: int | None = None) -> None:
-        metadata = self.all(kind)[number]["metadata"]
+    def delete(self, kind: str, index: int = 0, grace: int | None = None) -> None:
+        metadata = self.all(kind)[index]["metadata"]
         self.client.delete(self.kinds[kind], metadata.get("namespace", ""), metadata["name"], grace=grace)
 
 
@@ -73,7 +73,7 @@ def sandbox() -> Sandbox:
     return Sandbox()
 
 
-async def test_the_sandbox_takes_all_that_a_play_does(sandbox: Sandbox) -> None:
+async def test_sandbox_accepts_all_actions_of_a_play(sandbox: Sandbox) -> None:
     play = a_play(
         {"scale": Scale(workload=CART, replicas=7)},
         {"flap": Flap(workload=CART, period=4, duration=9)},
@@ -98,8 +98,8 @@ async def test_the_sandbox_takes_all_that_a_play_does(sandbox: Sandbox) -> None:
     assert service["spec"]["selector"] == {"app": "cart"}
 
 
-async def test_a_faster_play_is_done_sooner_and_on_time(sandbox: Sandbox) -> None:
-    play = a_play(*({"scale": Scale(workload=CART, replicas=number)} for number in range(5)))
+async def test_faster_play_ends_sooner(sandbox: Sandbox) -> None:
+    play = a_play(*({"scale": Scale(workload=CART, replicas=replicas)} for replicas in range(5)))
     await sandbox.run(replace(play, speed=100.0))
     assert [at for at, line in sandbox.lines if "scaled" in line] == [0.1, 0.2, 0.3, 0.4, 0.5]
 
@@ -110,7 +110,7 @@ async def test_a_pod_that_is_deleted_with_or_without_grace_is_replaced(sandbox: 
     assert sandbox.ready_pods() == 4
 
 
-async def test_a_cordon_and_a_deleted_node_are_taken_as_they_are(sandbox: Sandbox) -> None:
+async def test_play_follows_cordons_and_deleted_nodes(sandbox: Sandbox) -> None:
     cordoned = {"spec": {"unschedulable": True}}
     sandbox.at = {
         12: lambda: sandbox.client.update(sandbox.kinds["Node"], "", "a-1", lambda old: old | cordoned),
@@ -121,7 +121,7 @@ async def test_a_cordon_and_a_deleted_node_are_taken_as_they_are(sandbox: Sandbo
     assert sum("by another client" in line for _, line in sandbox.lines) == 2
 
 
-async def test_what_is_there_already_is_taken_as_it_is(sandbox: Sandbox) -> None:
+async def test_play_uses_existing_objects_unchanged(sandbox: Sandbox) -> None:
     await sandbox.run(a_play(), until=20)
     before = sandbox.all("Service"), sandbox.all("Namespace")
     sandbox.now = 0
@@ -130,7 +130,7 @@ async def test_what_is_there_already_is_taken_as_it_is(sandbox: Sandbox) -> None
     assert sandbox.ready_pods() == 8
 
 
-async def test_a_refusal_is_reported_once_and_the_play_goes_on_when_it_is_over(sandbox: Sandbox) -> None:
+async def test_refusal_is_reported_once_and_the_play_continues(sandbox: Sandbox) -> None:
     def delete_all() -> None:
         for _ in range(4):
             sandbox.delete("Pod", grace=0)
@@ -148,7 +148,7 @@ async def test_a_refusal_is_reported_once_and_the_play_goes_on_when_it_is_over(s
     assert sandbox.ready_pods() == 4
 
 
-async def test_a_service_of_the_file_that_the_server_refuses_is_an_error_that_points(sandbox: Sandbox) -> None:
+async def test_refused_service_of_a_play_is_an_error_with_its_field(sandbox: Sandbox) -> None:
     workload = a_workload(service=WorkloadService(traffic_distribution="Nearby"))
     with pytest.raises(InputError, match=r'^p\.yaml: workloads\[0\]\.service: Service "cart" is invalid'):
         await sandbox.run(replace(a_play(), workloads=(workload,)))

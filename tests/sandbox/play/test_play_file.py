@@ -107,8 +107,8 @@ WEB = "default/web"
     ],
 )
 def test_steps_are_read(step: dict[str, Any], expected: object) -> None:
-    (found,) = read(nodes=NODES, workloads=WORKLOADS, steps=[{"at": "1m30s", "every": 5, **step}]).steps
-    assert (found.at, found.every, found.action) == (90, 5, expected)
+    (parsed,) = read(nodes=NODES, workloads=WORKLOADS, steps=[{"at": "1m30s", "every": 5, **step}]).steps
+    assert (parsed.at, parsed.every, parsed.action) == (90, 5, expected)
 
 
 def with_step(**step: Any) -> dict[str, Any]:
@@ -164,7 +164,7 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("fields", "message"), MISTAKES, ids=lambda value: value if isinstance(value, str) else "")
-def test_a_mistake_is_reported_with_its_place(fields: dict[str, Any], message: str) -> None:
+def test_invalid_play_is_reported_with_its_field(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError) as caught:
         read(**fields)
     assert str(caught.value) == f"p.yaml: {message}"
@@ -178,7 +178,7 @@ def test_a_mistake_is_reported_with_its_place(fields: dict[str, Any], message: s
         (b"a: 1\n  b: [\n", r"line 2, column \d+: "),
     ],
 )
-def test_what_is_not_one_document_is_refused(text: bytes, message: str) -> None:
+def test_file_without_exactly_one_document_is_refused(text: bytes, message: str) -> None:
     with pytest.raises(InputError, match=rf"^p\.yaml: {message}"):
         play_from("p.yaml", text)
 

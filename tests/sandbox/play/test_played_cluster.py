@@ -53,7 +53,7 @@ def outage(**fields: Any) -> dict[str, Any]:
 # --- how pods come and go ---------------------------------------------------------------------------------------------
 
 
-def test_pods_start_and_end_as_a_kubelet_makes_them() -> None:
+def test_pods_start_and_end_as_with_a_kubelet() -> None:
     workload = a_workload(replicas=1, startup="8s", termination="10s")
     world = World()
     seen: list[tuple[float, str | None, bool, bool]] = []
@@ -72,7 +72,7 @@ def test_pods_start_and_end_as_a_kubelet_makes_them() -> None:
     ]
 
 
-def test_a_namespace_and_the_service_that_a_workload_asks_for_are_created_first() -> None:
+def test_namespace_and_service_are_created_before_the_pods() -> None:
     service = WorkloadService(annotations={"a": "b"}, traffic_distribution="PreferSameZone")
     play = a_play(workloads=(a_workload(service=service), a_workload("other")))
     namespace, made, node = cluster_of(play).timeline.run(0)[:3]
@@ -128,7 +128,7 @@ def test_a_rollout_replaces_every_pod_within_its_bounds(
     rollout = RollingUpdate(max_surge=surge, max_unavailable=unavailable)
     more, fewer = rollout.bounds(replicas)
     steps = [Step(at=20, **ROLLOUT)]
-    if twice:  # while the first is still going on
+    if twice:  # during the first one
         steps.append(Step(at=24, **ROLLOUT))
     play = a_play(workloads=(a_workload(replicas=replicas, rollout=rollout),), steps=tuple(steps), seed=seed)
     world, before, most, least = World(), set[str](), 0, replicas
@@ -145,7 +145,7 @@ def test_a_rollout_replaces_every_pod_within_its_bounds(
     assert not world.names() & before
 
 
-def test_scaling_down_takes_pods_that_share_a_node_first() -> None:
+def test_scaling_down_deletes_pods_that_share_a_node_first() -> None:
     world = played(a_play(scale(6)), until=60)
     assert set(Counter(pod["spec"]["nodeName"] for pod in world.of("Pod")).values()) == {1}
     assert len(world.of("Pod")) == 6
@@ -161,7 +161,7 @@ def test_an_autoscaled_workload_follows_its_points_or_its_wave() -> None:
     assert len(played(a_play({"autoscale": curve}, scale(3)), until=200).pods()) == 3, "scaling ends it"
 
 
-def test_noise_moves_replicas_by_no_more_than_its_part() -> None:
+def test_noise_is_within_its_percentage() -> None:
     wave = Wave(low=20, high=20, period=100)
     counts, world = set(), World()
     play = a_play({"autoscale": Autoscale(workload=CART, interval=1, noise="20%", wave=wave)})
@@ -183,7 +183,7 @@ def test_a_step_can_repeat() -> None:
 # --- nodes ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_silent_zone_is_noticed_its_pods_are_replaced_and_end_when_it_is_back() -> None:
+def test_pods_of_a_failed_zone_are_replaced_and_end_when_it_recovers() -> None:
     play = a_play(outage(duration=60, noticed_after=10, evicted_after=20))
 
     def at(time: float) -> tuple[str, int, dict[str, int]]:
@@ -199,21 +199,21 @@ def test_a_silent_zone_is_noticed_its_pods_are_replaced_and_end_when_it_is_back(
     assert at(90) == ("True", 9, {"b": 5, "c": 4})
 
 
-def test_pods_of_a_zone_that_is_back_in_time_are_ready_again_and_the_same() -> None:
+def test_pods_of_a_zone_that_recovers_in_time_are_kept() -> None:
     play = a_play(outage(duration=30, noticed_after=10, evicted_after=60))
     after = played(play, until=60)
     assert played(play, until=15).names() == after.names()
     assert len(after.ready_pods()) == 9
 
 
-def test_a_pod_on_a_node_that_is_silent_but_not_known_to_be_starts_when_it_is_back() -> None:
+def test_pod_on_a_failed_node_starts_when_the_node_recovers() -> None:
     play = a_play(outage(duration=40, noticed_after=100), scale(12))
     world = played(play, until=55)
     assert (len(world.pods()), len(world.ready_pods())) == (12, 11)
     assert len(played(play, until=70).ready_pods()) == 12
 
 
-def test_an_outage_is_not_noticed_by_the_clock_of_one_before() -> None:
+def test_outage_has_separate_timers_from_an_earlier_one() -> None:
     play = a_play(
         outage(duration=10, noticed_after=25, evicted_after=5), outage(duration=60, noticed_after=40, evicted_after=5)
     )
@@ -221,7 +221,7 @@ def test_an_outage_is_not_noticed_by_the_clock_of_one_before() -> None:
     assert len(played(play, until=81).ready_pods()) == 6
 
 
-def test_a_drained_node_keeps_no_pod_and_takes_none_until_it_is_uncordoned() -> None:
+def test_drained_node_has_no_pods_until_it_is_uncordoned() -> None:
     play = a_play({"drain": Drain(nodes=("a-1", "a-2"), duration=30)})
     world = played(play, until=45)
     assert world.zones() == {"b": 5, "c": 4}
@@ -230,7 +230,7 @@ def test_a_drained_node_keeps_no_pod_and_takes_none_until_it_is_uncordoned() -> 
     assert not played(play, until=60).objects["Node", "", "a-1"]["spec"].get("unschedulable")
 
 
-def test_removed_nodes_are_the_newest_and_go_when_their_pods_have() -> None:
+def test_newest_nodes_are_removed_after_their_pods() -> None:
     play = a_play({"remove_nodes": NodeSelection(zone="c", count=1)})
     (gone,) = (now for now, actions in moments(cluster_of(play), until=99) if Delete(("Node", "", "c-2")) in actions)
     assert 21 < gone < 24
@@ -239,7 +239,7 @@ def test_removed_nodes_are_the_newest_and_go_when_their_pods_have() -> None:
     assert len(world.ready_pods()) == 9
 
 
-def test_a_silent_node_is_removed_with_its_pods() -> None:
+def test_failed_node_is_removed_with_its_pods() -> None:
     play = a_play(outage(noticed_after=1, evicted_after=500), {"remove_nodes": NodeSelection(zone="a")})
     world = played(play)
     assert len(world.of("Node")) == 4
@@ -252,7 +252,7 @@ def test_flapping_pods_are_ready_for_half_of_each_period_and_in_the_end() -> Non
     assert ready == [7, 7, 9, 7, 9, 7, 9, 9]
 
 
-def test_an_address_is_given_again_as_late_as_can_be() -> None:
+def test_address_is_reused_as_late_as_possible() -> None:
     play = a_play(nodes=nodes(1), workloads=(a_workload(replicas=20),), steps=(Step(at=5, every=20, **ROLLOUT),))
     world, holders = World(), dict[str, str]()
     for _, actions in moments(cluster_of(play), until=480):
@@ -263,12 +263,12 @@ def test_an_address_is_given_again_as_late_as_can_be() -> None:
     assert len(holders) > 400
 
 
-def test_a_pod_that_the_server_refuses_is_tried_again_under_another_name_after_a_while() -> None:
+def test_refused_pod_is_created_again_later_with_another_name() -> None:
     cluster = cluster_of(a_play(workloads=(a_workload(replicas=1),)))
 
     def created(now: float) -> list[str]:
         actions = cluster.timeline.run(now)
-        return [each.key[2] for each in actions if isinstance(each, Create) and each.key[0] == "Pod"]
+        return [action.key[2] for action in actions if isinstance(action, Create) and action.key[0] == "Pod"]
 
     (first,) = created(0)
     cluster.refused(("Pod", "shop", first))

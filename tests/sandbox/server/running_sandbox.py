@@ -39,14 +39,14 @@ class RunningSandbox:
 def run_sandbox(registry: Registry, *, faults: FaultInjector | None = None) -> Iterator[RunningSandbox]:
     """Over HTTP, on loopback; the token is in the path."""
     is_ready = threading.Event()
-    found: list[RunningSandbox] = []
+    started: list[RunningSandbox] = []
     ends: list[asyncio.Event] = []
 
     async def serve() -> None:
         try:
             async with SandboxServer(registry, faults=faults) as serving:
                 ends.append(asyncio.Event())
-                found.append(RunningSandbox(Api(serving.address, ""), serving, asyncio.get_running_loop()))
+                started.append(RunningSandbox(Api(serving.address, ""), serving, asyncio.get_running_loop()))
                 is_ready.set()
                 await ends[0].wait()
         finally:
@@ -56,9 +56,9 @@ def run_sandbox(registry: Registry, *, faults: FaultInjector | None = None) -> I
     thread.start()
     assert is_ready.wait(_PATIENCE)
     try:
-        yield found[0]
+        yield started[0]
     finally:
-        found[0].api.close()
-        found[0].loop.call_soon_threadsafe(ends[0].set)
+        started[0].api.close()
+        started[0].loop.call_soon_threadsafe(ends[0].set)
         thread.join(_PATIENCE)
     assert not thread.is_alive()

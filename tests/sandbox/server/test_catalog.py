@@ -5,13 +5,13 @@ import pytest
 from zoneward.sandbox.server.catalog import ServerGates, document, parse_gates
 
 
-def test_its_version_is_the_one_whose_rules_it_has() -> None:
+def test_version_is_that_of_the_implemented_kubernetes() -> None:
     version = document((), "/version", address="127.0.0.1:1")
     assert version is not None
     assert (version["major"], version["minor"], version["gitVersion"]) == ("1", "37", "v1.37.2")
 
 
-def test_gates_are_read_and_what_comes_last_counts() -> None:
+def test_gates_are_parsed_and_the_last_one_wins() -> None:
     texts = ("TopologyAwareHints=false,PreferSameTrafficDistribution=false", "TopologyAwareHints=true")
     assert parse_gates(texts) == ServerGates(prefer_same_traffic_distribution=False)
     assert parse_gates(()) == ServerGates()
@@ -26,6 +26,6 @@ def test_gates_are_read_and_what_comes_last_counts() -> None:
         ("TopologyAwareHints=False", "got 'TopologyAwareHints=False'"),
     ],
 )
-def test_what_is_no_gate_is_refused(text: str, problem: str) -> None:
+def test_invalid_gate_is_refused(text: str, problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
         parse_gates([text])

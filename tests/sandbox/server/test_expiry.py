@@ -16,8 +16,8 @@ PATH = "/apis/coordination.k8s.io/v1/leases"
 
 @pytest.fixture
 def scene() -> Iterator[RunningSandbox]:
-    with run_sandbox(new_registry()) as found:
-        yield found
+    with run_sandbox(new_registry()) as sandbox_:
+        yield sandbox_
 
 
 def change(scene: RunningSandbox, *, add: str = "", remove: str = "", forget: bool = False) -> int:
@@ -36,23 +36,23 @@ def change(scene: RunningSandbox, *, add: str = "", remove: str = "", forget: bo
     return scene.inside(work)
 
 
-def names(found: Object) -> str:
-    return " ".join(each["metadata"]["name"] for each in found["items"])
+def names(page: Object) -> str:
+    return " ".join(item["metadata"]["name"] for item in page["items"])
 
 
-def test_a_watch_from_a_forgotten_version_is_one_error_event_and_a_list_not_older_is_that_of_now(
+def test_watch_from_a_forgotten_version_is_an_error_event_and_a_list_is_current(
     scene: RunningSandbox,
 ) -> None:
     version = change(scene, add="a", forget=True)
     with scene.api.watch(PATH, {"resourceVersion": "1"}) as watch:
         (event,) = watch.rest()
     status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure"}
-    told = {"message": f"too old resource version: 1 ({version})", "reason": "Expired", "code": 410}
-    assert event == {"type": "ERROR", "object": status | told}
+    details = {"message": f"too old resource version: 1 ({version})", "reason": "Expired", "code": 410}
+    assert event == {"type": "ERROR", "object": status | details}
     assert names(scene.api.get(PATH, resourceVersion="1", resourceVersionMatch="NotOlderThan")) == "a"
 
 
-def test_a_watch_goes_on_from_the_oldest_version_that_is_known_and_gets_410_where_it_missed_something(
+def test_watch_continues_from_the_oldest_known_version_and_gets_410_before_it(
     scene: RunningSandbox,
 ) -> None:
     version = change(scene, add="a", forget=True)
@@ -63,7 +63,7 @@ def test_a_watch_goes_on_from_the_oldest_version_that_is_known_and_gets_410_wher
         assert [(event["type"], event["object"]["code"]) for event in watch.rest()] == [("ERROR", 410)]
 
 
-def test_a_forgotten_continue_token_comes_with_one_that_goes_on_as_it_is_now(scene: RunningSandbox) -> None:
+def test_expired_continue_token_is_answered_with_one_for_the_current_state(scene: RunningSandbox) -> None:
     change(scene, add="a b c d e")
     page = scene.api.get(PATH, limit="2")
     version = change(scene, remove="c a", add="f aa", forget=True)
@@ -73,7 +73,7 @@ def test_a_forgotten_continue_token_comes_with_one_that_goes_on_as_it_is_now(sce
     assert message.startswith("The provided continue parameter is too old to display a consistent list result. You")
     again = scene.api.get(PATH, limit="2", **{"continue": answer.object["metadata"]["continue"]})
     assert (names(again), again["metadata"]["resourceVersion"]) == ("d e", str(version))
-    # From here on it is a list like any other, of the version at which it went on.
+    # The rest of the list is at the version of the new token.
     change(scene, add="g")
     rest = scene.api.get(PATH, limit="2", **{"continue": again["metadata"]["continue"]})
     assert (names(rest), rest["metadata"]) == ("f", {"resourceVersion": str(version)})

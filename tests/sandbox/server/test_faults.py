@@ -57,7 +57,7 @@ KINDS = "latency, 500, 503, 429, conflict, lost-answer, gone, drop-watch, cut-wa
         ("500@nan", "a probability above 0 and up to 1 behind @, such as 0.01"),
     ],
 )
-def test_what_is_no_fault_is_refused_with_what_was_expected(text: str, expected: str) -> None:
+def test_invalid_fault_is_refused_with_what_was_expected(text: str, expected: str) -> None:
     with pytest.raises(ValueError, match=r".") as caught:
         parse_fault(text)
     assert str(caught.value) == expected
@@ -93,16 +93,16 @@ METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
         ("silent-watch", [""] * 5),
     ],
 )
-def test_faults_meet_the_requests_that_they_are_about(text: str, answers: list[str]) -> None:
+def test_faults_apply_to_their_requests(text: str, answers: list[str]) -> None:
     assert [call(text, method) for method in METHODS] == answers
 
 
-def test_watches_and_lists_that_go_on_may_be_gone() -> None:
+def test_gone_fault_applies_to_watches_and_continued_lists() -> None:
     assert call("gone", "GET", is_watch=True) == "410"
     assert call("gone", "GET", is_continued=True) == "410"
 
 
-def test_of_two_refusals_the_first_given_counts_and_is_the_status_that_clients_know() -> None:
+def test_the_first_of_two_refusals_wins() -> None:
     hit = faults("429=7s", "500").on_request("GET")
     assert hit is not None
     assert hit.refusal is not None
@@ -123,7 +123,7 @@ def test_the_same_seed_gives_the_same_faults_and_another_one_others() -> None:
     assert reads(faults("500@0.1")) != reads(faults("500@0.1", seed=2))
 
 
-def test_one_more_fault_shifts_no_other() -> None:
+def test_one_more_fault_does_not_change_the_others() -> None:
     def unavailable(of: FaultInjector) -> list[bool]:
         return [hit is not None and hit[1] == 503 for hit in reads(of)]
 
@@ -137,5 +137,5 @@ def test_one_more_fault_shifts_no_other() -> None:
 
 
 @pytest.mark.parametrize("fault", ["gone", "drop-watch", "cut-watch", "silent-watch"])
-def test_watches_meet_every_fault_of_watches(fault: str) -> None:
+def test_faults_of_watches_apply_to_watches(fault: str) -> None:
     assert faults(fault).on_event() == fault

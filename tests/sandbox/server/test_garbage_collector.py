@@ -1,4 +1,4 @@
-"""What goes by itself, without HTTP: dependents when their owner goes, the content of a namespace, deleted pods."""
+"""The garbage collector deletes dependents, the content of namespaces, and pods."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -13,8 +13,8 @@ from zoneward.sandbox.server.resource_registry import Deletion, LocalClient
 Object = dict[str, Any]
 
 
-def with_metadata(thing: Object, **fields: object) -> Object:
-    return thing | {"metadata": thing["metadata"] | fields}
+def with_metadata(obj: Object, **fields: object) -> Object:
+    return obj | {"metadata": obj["metadata"] | fields}
 
 
 # --- owners -----------------------------------------------------------------------------------------------------------
@@ -31,15 +31,13 @@ class Owners:
 
     def add(self, *names: str) -> None:
         for name in names:
-            thing = {"metadata": {"name": name}, "spec": {"ports": [{"port": 80}]}}
-            self.inside.create(self.services, "default", thing)
+            service = {"metadata": {"name": name}, "spec": {"ports": [{"port": 80}]}}
+            self.inside.create(self.services, "default", service)
 
     def own(self, name: str, *owners: Object | str) -> None:
         """From now on these own it, and no others."""
-        references = [self.reference(each) if isinstance(each, str) else each for each in owners]
-        self.inside.update(
-            self.services, "default", name, lambda thing: with_metadata(thing, ownerReferences=references)
-        )
+        references = [self.reference(owner) if isinstance(owner, str) else owner for owner in owners]
+        self.inside.update(self.services, "default", name, lambda obj: with_metadata(obj, ownerReferences=references))
 
     def reference(self, name: str) -> Object:
         metadata = self.inside.get(self.services, "default", name)["metadata"]
@@ -63,7 +61,7 @@ def owners() -> Owners:
     return Owners()
 
 
-def test_dependents_of_dependents_go_as_well_even_in_a_circle(owners: Owners) -> None:
+def test_dependents_of_dependents_are_deleted_even_in_a_cycle(owners: Owners) -> None:
     owners.add("a", "b", "c", "d", "other")
     owners.own("b", "a")
     owners.own("c", "b")
@@ -74,7 +72,7 @@ def test_dependents_of_dependents_go_as_well_even_in_a_circle(owners: Owners) ->
     assert owners.left == "other"
 
 
-def test_what_has_another_owner_stays_with_that(owners: Owners) -> None:
+def test_dependent_of_another_owner_is_kept(owners: Owners) -> None:
     owners.add("a", "b", "c")
     owners.own("c", "a", "b")
     owners.delete("a")
@@ -84,7 +82,7 @@ def test_what_has_another_owner_stays_with_that(owners: Owners) -> None:
     assert owners.left == ""
 
 
-def test_owners_of_kinds_that_are_not_served_count_as_there(owners: Owners) -> None:
+def test_owners_of_unserved_kinds_count_as_existing(owners: Owners) -> None:
     owners.add("a", "b")
     replicas = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "none"}
     owners.own("a", replicas)
@@ -103,15 +101,15 @@ def test_another_of_the_owners_name_is_not_the_owner(owners: Owners) -> None:
 # --- namespaces -------------------------------------------------------------------------------------------------------
 
 
-def test_a_namespace_goes_in_portions_after_all_that_is_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_namespace_is_deleted_in_steps_after_its_content(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(garbage_collector, "_AT_ONCE", 10)
     registry = new_registry()
     garbage, inside = GarbageCollector(registry), LocalClient(registry)
     leases, namespaces = registry.kinds["leases.coordination.k8s.io"], registry.kinds["namespaces"]
     inside.create(namespaces, "", a_namespace("full"))
-    for number in range(23):
-        finalizers = ["a.example/b"] if number == 0 else []
-        inside.create(leases, "full", {"metadata": {"name": f"lease-{number}", "finalizers": finalizers}})
+    for index in range(23):
+        finalizers = ["a.example/b"] if index == 0 else []
+        inside.create(leases, "full", {"metadata": {"name": f"lease-{index}", "finalizers": finalizers}})
     inside.delete(namespaces, "", "full")
     counts = []
     while not garbage.is_idle:
@@ -119,7 +117,7 @@ def test_a_namespace_goes_in_portions_after_all_that_is_in_it(monkeypatch: pytes
         garbage.collect(most=1)
     assert (counts[:3], counts[-1]) == ([23, 14, 4], 1)
     assert registry.find("namespaces", "", "full") is not None
-    inside.update(leases, "full", "lease-0", lambda thing: with_metadata(thing, finalizers=[]))
+    inside.update(leases, "full", "lease-0", lambda obj: with_metadata(obj, finalizers=[]))
     garbage.collect()
     assert registry.find("namespaces", "", "full") is None
 
@@ -166,7 +164,7 @@ def test_a_pod_ends_two_seconds_after_its_deletion(pods: Pods) -> None:
 
 
 @pytest.mark.parametrize("is_shortened", [False, True])
-def test_it_does_not_take_longer_than_its_grace(pods: Pods, *, is_shortened: bool) -> None:
+def test_pod_ends_within_its_grace_period(pods: Pods, *, is_shortened: bool) -> None:
     """Be that given at once, or later, after that of another pod."""
     pods.add("a")
     pods.add("b")
@@ -179,7 +177,7 @@ def test_it_does_not_take_longer_than_its_grace(pods: Pods, *, is_shortened: boo
     assert pods.wait(1) == ""
 
 
-def test_a_pod_that_runs_nowhere_or_has_no_grace_is_gone_at_once_and_another_one_of_its_name_stays(pods: Pods) -> None:
+def test_pod_without_node_or_grace_is_deleted_at_once_but_not_a_new_pod_of_its_name(pods: Pods) -> None:
     pods.add("a", node="")
     pods.add("b")
     pods.delete("a")
@@ -190,15 +188,15 @@ def test_a_pod_that_runs_nowhere_or_has_no_grace_is_gone_at_once_and_another_one
     assert pods.wait(100) == "b"
 
 
-def test_a_pod_with_finalizers_goes_with_the_last_of_them(pods: Pods) -> None:
+def test_pod_is_deleted_with_its_last_finalizer(pods: Pods) -> None:
     pods.add("a", finalizers=("example.com/wait",))
     pods.delete("a")
     assert pods.wait(100) == "a"
-    pods.inside.update(pods.kind, "default", "a", lambda thing: with_metadata(thing, finalizers=[]))
+    pods.inside.update(pods.kind, "default", "a", lambda obj: with_metadata(obj, finalizers=[]))
     assert pods.wait(0) == ""
 
 
-def test_a_pod_that_ends_in_a_file_stays(pods: Pods) -> None:
+def test_terminating_pod_from_a_file_is_kept(pods: Pods) -> None:
     times = {"deletionTimestamp": "2020-01-01T00:00:00Z", "deletionGracePeriodSeconds": 30}
     registry = new_registry(now=lambda: pods.now)
     registry.restore(registry.kinds["pods"], {"metadata": {"name": "a", **times}, "spec": {"nodeName": "n"}})

@@ -22,8 +22,8 @@ NAMESPACES = "/api/v1/namespaces"
 
 @pytest.fixture(scope="module")
 def sandbox() -> Iterator[RunningSandbox]:
-    with run_sandbox(new_registry()) as found:
-        yield found
+    with run_sandbox(new_registry()) as sandbox_:
+        yield sandbox_
 
 
 def raw(sandbox: RunningSandbox, head: bytes) -> bytes:
@@ -40,22 +40,22 @@ def fails(*_given: object, **_named: object) -> Any:
     raise LookupError("nobody thought of this")
 
 
-def test_a_bug_is_reported_as_upstream_does_and_logged(
+def test_bug_is_logged_and_answered_with_500(
     sandbox: RunningSandbox, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(Registry, "create", fails)
     answer = sandbox.api.send("POST", LEASES, {"metadata": {"name": "cart"}})
-    told = "LookupError: nobody thought of this"
+    problem = "LookupError: nobody thought of this"
     assert answer.headers["content-type"] == "application/json"
-    assert answer.refusal == (500, "InternalError", f"Internal error occurred: {told}")
-    assert answer.object["details"] == {"causes": [{"message": told}]}
+    assert answer.refusal == (500, "InternalError", f"Internal error occurred: {problem}")
+    assert answer.object["details"] == {"causes": [{"message": problem}]}
     (record,) = caplog.records
     assert record.exc_info is not None
     assert LEASES in record.getMessage()
     assert sandbox.serving.token not in record.getMessage()
 
 
-def test_a_mistake_during_a_watch_ends_it_with_an_error(
+def test_bug_during_a_watch_ends_it_with_an_error(
     sandbox: RunningSandbox, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.CRITICAL), sandbox.api.watch(NAMESPACES) as watch:
@@ -66,7 +66,7 @@ def test_a_mistake_during_a_watch_ends_it_with_an_error(
     assert (last["type"], last["object"]["reason"], last["object"]["code"]) == ("ERROR", "InternalError", 500)
 
 
-def test_what_goes_on_by_itself_survives_a_mistake(
+def test_background_work_survives_a_bug(
     sandbox: RunningSandbox, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(GarbageCollector, "collect", fails)
@@ -77,7 +77,7 @@ def test_what_goes_on_by_itself_survives_a_mistake(
     wait(lambda: sandbox.api.send("GET", f"{NAMESPACES}/going").code == 404)
 
 
-def test_an_object_that_may_not_go_keeps_nobody_else_from_going(sandbox: RunningSandbox) -> None:
+def test_undeletable_object_does_not_block_other_deletions(sandbox: RunningSandbox) -> None:
     gone = {"apiVersion": "v1", "kind": "Node", "name": "gone", "uid": "gone"}
     default = sandbox.api.get(f"{NAMESPACES}/default")
     default["metadata"]["ownerReferences"] = [gone]
@@ -87,7 +87,7 @@ def test_an_object_that_may_not_go_keeps_nobody_else_from_going(sandbox: Running
     assert sandbox.api.get(f"{NAMESPACES}/default")["status"] == {"phase": "Active"}
 
 
-def test_a_watch_whose_client_is_gone_ends_with_it(sandbox: RunningSandbox) -> None:
+def test_watch_ends_when_its_client_disconnects(sandbox: RunningSandbox) -> None:
     server = sandbox.serving._server
     with sandbox.api.watch(LEASES):
         wait(lambda: len(server._watches) == 1)
@@ -102,7 +102,7 @@ def test_a_watch_whose_client_is_gone_ends_with_it(sandbox: RunningSandbox) -> N
         pytest.param(b"Accept: */*", id="no header"),
     ],
 )
-def test_who_does_not_know_the_token_is_turned_away(sandbox: RunningSandbox, line: bytes) -> None:
+def test_request_without_the_token_is_refused(sandbox: RunningSandbox, line: bytes) -> None:
     for path in (b"/api/v1/pods", b"/", b"/%ff/api", b"/wrong/api/v1/pods", b"/wrong/healthz", b"/livez/ping"):
         answer = raw(sandbox, b"GET " + path + b" HTTP/1.1\r\n" + line)
         assert answer.startswith(b"HTTP/1.1 401 "), path

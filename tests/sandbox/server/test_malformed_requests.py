@@ -79,7 +79,7 @@ REQUESTS = [
 ]
 
 
-def test_a_request_that_is_none_is_answered_or_ended_and_prints_no_traceback(caplog: pytest.LogCaptureFixture) -> None:
+def test_malformed_request_is_answered_or_closed_without_a_traceback(caplog: pytest.LogCaptureFixture) -> None:
     async def run() -> list[bytes]:
         answers = []
         async with SandboxServer(new_registry()) as serving:
@@ -88,7 +88,7 @@ def test_a_request_that_is_none_is_answered_or_ended_and_prints_no_traceback(cap
                 reader, writer = await asyncio.open_connection(host, int(port))
                 writer.write(request.replace(TOKEN, serving.token.encode()))
                 writer.write_eof()
-                # A watch that began goes on.
+                # An earlier watch continues.
                 async with asyncio.timeout(10):
                     answers.append(await reader.readline())
                 writer.close()

@@ -27,7 +27,7 @@ STATUS = Write(subresource="status")
 
 def filled(*files: bytes) -> Registry:
     registry = new_registry()
-    load_objects(registry, [(f"file {number}", data) for number, data in enumerate(files, start=1)])
+    load_objects(registry, [(f"file {index}", data) for index, data in enumerate(files, start=1)])
     return registry
 
 
@@ -55,8 +55,8 @@ def a_lease(name: str, **metadata: str) -> Object:
     return lease | {"spec": {"holderIdentity": "me"}}
 
 
-def dumped(thing: Object) -> bytes:
-    return json.dumps(thing).encode()
+def dumped(obj: Object) -> bytes:
+    return json.dumps(obj).encode()
 
 
 def a_list(*things: Object, kind: str = "List", api: str = "v1") -> Object:
@@ -92,18 +92,18 @@ def test_a_file_may_have_any_form(form: str) -> None:
     assert names(filled(*FILES[form])) == ["default/a", "default/b", "default/c"]
 
 
-def test_what_is_no_kind_of_ours_is_counted() -> None:
+def test_unknown_kinds_are_counted() -> None:
     other = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "cart"}}
     data = dumped(a_list(other, THREE[0], other))
     assert load_objects(new_registry(), [("file", data)]) == {"apps/v1/Deployment": 2}
 
 
-def test_namespaces_are_made_unless_a_file_has_them() -> None:
-    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "told", "labels": {"a": "b"}}}
-    things = a_list(a_lease("a", namespace="told"), a_lease("a", namespace="new"), namespace)
+def test_missing_namespaces_are_created() -> None:
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "known", "labels": {"a": "b"}}}
+    things = a_list(a_lease("a", namespace="known"), a_lease("a", namespace="new"), namespace)
     registry = filled(dumped(things))
-    assert names(registry, "namespaces") == sorted(f"/{name}" for name in (*NAMESPACES, "new", "told"))
-    assert registry.get(registry.kinds["namespaces"], "", "told")["metadata"]["labels"]["a"] == "b"
+    assert names(registry, "namespaces") == sorted(f"/{name}" for name in (*NAMESPACES, "known", "new"))
+    assert registry.get(registry.kinds["namespaces"], "", "known")["metadata"]["labels"]["a"] == "b"
 
 
 WRONG: dict[str, tuple[Object, str]] = {
@@ -115,9 +115,9 @@ WRONG: dict[str, tuple[Object, str]] = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_the_first_object_that_cannot_be_taken_is_reported(case: str) -> None:
-    thing, problem = WRONG[case]
-    data = dumped(a_lease("fine")) + dumped(a_lease("wrong") | thing)
+def test_first_refused_object_is_reported(case: str) -> None:
+    obj, problem = WRONG[case]
+    data = dumped(a_lease("fine")) + dumped(a_lease("wrong") | obj)
     with pytest.raises(InputError) as error:
         filled(data)
     assert str(error.value).startswith("file 1: document 2: Lease ")
@@ -127,8 +127,11 @@ def test_the_first_object_that_cannot_be_taken_is_reported(case: str) -> None:
 # --- what becomes of them ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("make", [pytest.param(cluster().read_bytes, id="sample"), pytest.param(anonymous, id="ours")])
-def test_what_is_saved_is_read_again_as_it_was(make: Callable[[], bytes]) -> None:
+FORMS = [pytest.param(cluster().read_bytes, id="sample"), pytest.param(anonymous, id="anonymous")]
+
+
+@pytest.mark.parametrize("make", FORMS)
+def test_saved_objects_round_trip(make: Callable[[], bytes]) -> None:
     first = saved(filled(make()))
     second = saved(filled(first))
     assert objects(second) == objects(first)
@@ -139,8 +142,8 @@ MINIMAL = [
     {"apiVersion": kind.api, "kind": kind.kind, "metadata": {"name": "bare"}} for kind in new_registry().kinds.values()
 ]
 ENDING = [
-    thing | {"metadata": {"name": "ending", "deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["a.example/b"]}}
-    for thing in MINIMAL
+    obj | {"metadata": {"name": "ending", "deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["a.example/b"]}}
+    for obj in MINIMAL
 ]
 
 
@@ -152,14 +155,14 @@ ENDING = [
         pytest.param(lambda: dumped(a_list(*ENDING)), id="ending"),
     ],
 )
-def test_what_has_less_than_the_api_asks_for_can_be_shown_changed_and_deleted(make: Callable[[], bytes]) -> None:
+def test_incomplete_object_can_be_read_changed_and_deleted(make: Callable[[], bytes]) -> None:
     registry = filled(make())
     refused, done = set(), 0
     for kind in registry.kinds.values():
         for (namespace, name), _ in list(registry.store.records(kind.stored)):
-            for each in everything(registry, kind, namespace, name):
+            for record in everything(registry, kind, namespace, name):
                 try:
-                    each()
+                    record()
                     done += 1
                 except StatusError as refusal:
                     refused.add(refusal.code)
@@ -184,7 +187,7 @@ def labelled(old: Object) -> Object:
     return old | {"metadata": old["metadata"] | {"labels": labels}}
 
 
-def test_a_pod_that_ends_in_a_snapshot_is_not_ended_by_the_next_update() -> None:
+def test_terminating_pod_from_a_snapshot_survives_an_update() -> None:
     ending = {"name": "cart", "deletionTimestamp": "2026-01-01T00:00:00Z"}
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": ending, "spec": {"nodeName": "node-1"}}
     registry = filled(dumped(pod))

@@ -15,7 +15,7 @@ from zoneward.sandbox.server.strategies.service_strategy import ServiceStrategy
 Object = dict[str, Any]
 
 PORTS = range(30086, 30098)
-ADDRESSES = tuple(f"10.96.1.{number}" for number in range(1, 13))
+ADDRESSES = tuple(f"10.96.1.{index}" for index in range(1, 13))
 """The first that are allocated: writes come into each other's way."""
 
 
@@ -28,8 +28,8 @@ class Services:
         return [record.object() for _, record in self.registry.store.records(self.kind)]
 
     def create(self, spec: Object, name: str = "cart", *, is_dry_run: bool = False) -> Object:
-        thing = decoded({"metadata": {"name": name}, "spec": spec}, self.kind)
-        return self.registry.create(self.kind, "default", thing, is_dry_run=is_dry_run).object
+        service = decoded({"metadata": {"name": name}, "spec": spec}, self.kind)
+        return self.registry.create(self.kind, "default", service, is_dry_run=is_dry_run).object
 
     def restore(self, name: str, address: str) -> Object:
         spec = {"clusterIP": address, "clusterIPs": [address], "ports": [{"port": 80}]}
@@ -43,7 +43,7 @@ class Services:
 
     def held(self) -> tuple[set[str], set[int]]:
         """By all that is stored."""
-        specs = [each["spec"] for each in self.stored()]
+        specs = [service["spec"] for service in self.stored()]
         addresses = {ip for spec in specs for ip in spec.get("clusterIPs") or () if ip != "None"}
         ports = {port["nodePort"] for spec in specs for port in spec.get("ports") or () if port.get("nodePort")}
         return addresses, ports | {spec["healthCheckNodePort"] for spec in specs if spec.get("healthCheckNodePort")}
@@ -52,7 +52,7 @@ class Services:
 def a_spec(chance: random.Random) -> Object:
     """Of any type, asking for what may be somebody else's, and not always good."""
     type_ = chance.choice(["ClusterIP", "ClusterIP", "NodePort", "NodePort", "LoadBalancer", "ExternalName"])
-    ports = [{"name": f"p{number}", "port": 80 + number} for number in range(chance.randint(0, 2))]
+    ports = [{"name": f"p{index}", "port": 80 + index} for index in range(chance.randint(0, 2))]
     for port in ports:
         if type_ in ("NodePort", "LoadBalancer") and chance.random() < 0.3:
             port["nodePort"] = chance.choice([*PORTS, 1])
@@ -92,12 +92,12 @@ def one_write(services: Services, chance: random.Random) -> None:
             registry.delete(kind, "default", name, Deletion(is_dry_run=write.is_dry_run))
 
 
-def decoded(thing: Object, kind: Any) -> Object:
-    return decode(thing, kind, validation="Ignore")[0]
+def decoded(obj: Object, kind: Any) -> Object:
+    return decode(obj, kind, validation="Ignore")[0]
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_what_is_taken_is_what_the_stored_services_have(seed: int) -> None:
+def test_allocated_values_are_those_of_the_stored_services(seed: int) -> None:
     chance, services = random.Random(seed), Services()
     done = 0
     for _ in range(120):
@@ -111,7 +111,7 @@ def test_what_is_taken_is_what_the_stored_services_have(seed: int) -> None:
     assert 20 < done < 110
 
 
-def test_what_was_taken_is_given_back_where_the_server_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_allocated_values_are_released_after_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(*_given: object) -> Any:
         raise LookupError
 
@@ -125,7 +125,7 @@ def test_what_was_taken_is_given_back_where_the_server_fails(monkeypatch: pytest
     assert (services.registry.store.version, services.taken()) == (version, taken)
 
 
-def test_a_service_from_a_file_may_not_have_anothers_address() -> None:
+def test_service_from_a_file_with_an_allocated_address_is_refused() -> None:
     services = Services()
     stored = services.restore("first", "10.96.7.7")
     services.restore("second", "10.96.7.8")
@@ -135,8 +135,8 @@ def test_a_service_from_a_file_may_not_have_anothers_address() -> None:
     assert services.restore("first", "10.96.7.7")["spec"] == stored["spec"]
 
 
-def test_ranges_are_those_of_the_services_from_files() -> None:
-    """EKS has cluster IPs in 172.20.0.0/16, and servers have a range of node ports of their own."""
+def test_address_ranges_include_those_of_services_from_files() -> None:
+    """EKS has cluster IPs in 172.20.0.0/16, and a server may have another range of node ports."""
     services = Services()
     ports = [{"port": 80, "nodePort": 20080}]
     spec = {"type": "NodePort", "clusterIP": "172.20.0.10", "clusterIPs": ["172.20.0.10"], "ports": ports}
@@ -167,12 +167,12 @@ def test_generated_names_are_free_ones() -> None:
     assert len(names) == 100
 
 
-def test_what_is_in_the_store_is_nobodys_to_change() -> None:
+def test_stored_objects_are_copied() -> None:
     registry = new_registry()
     leases = registry.kinds["leases.coordination.k8s.io"]
     asked: Object = {"metadata": {"name": "cart", "labels": {"app": "cart"}}, "spec": {"holderIdentity": "me"}}
     given = decoded(asked, leases)
     told = registry.create(leases, "default", given).object
     given["metadata"]["labels"]["app"] = told["spec"]["holderIdentity"] = "changed"
-    kept = registry.get(leases, "default", "cart")
-    assert (kept["metadata"]["labels"], kept["spec"]) == ({"app": "cart"}, {"holderIdentity": "me"})
+    stored = registry.get(leases, "default", "cart")
+    assert (stored["metadata"]["labels"], stored["spec"]) == ({"app": "cart"}, {"holderIdentity": "me"})

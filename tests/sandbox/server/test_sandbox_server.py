@@ -54,25 +54,25 @@ async def a_watch(
 
 async def event(answer: aiohttp.ClientResponse) -> Object:
     async with asyncio.timeout(PATIENCE):
-        found: Object = msgspec.json.decode(await answer.content.readline())
-    return found
+        event: Object = msgspec.json.decode(await answer.content.readline())
+    return event
 
 
 async def test_bookmarks_come_at_their_interval_with_the_version_of_all_kinds() -> None:
     every = 0.05
     async with a_sandbox(bookmarks=every) as running, a_watch(*running, allowWatchBookmarks="true") as watching:
         start, times = time.monotonic(), []
-        for number in range(4):
-            version = add(running[0].registry, f"n{number}", plural="nodes")
+        for index in range(4):
+            version = add(running[0].registry, f"n{index}", plural="nodes")
             told = await event(watching)
             times.append(time.monotonic() - start)
             metadata = {"resourceVersion": str(version)}
             bookmarked = {"kind": "Lease", "apiVersion": "coordination.k8s.io/v1", "metadata": metadata}
             assert told == {"type": "BOOKMARK", "object": bookmarked}
-    assert all(each > number * every * 0.8 for number, each in enumerate(times, 1))
+    assert all(moment > count_ * every * 0.8 for count_, moment in enumerate(times, 1))
 
 
-async def test_a_watch_that_goes_on_from_a_bookmark_misses_nothing_and_repeats_nothing() -> None:
+async def test_watch_from_a_bookmark_neither_misses_nor_repeats_events() -> None:
     async with a_sandbox(bookmarks=0.01) as running:
         registry = running[0].registry
         add(registry, "a")
@@ -93,37 +93,37 @@ async def test_a_watcher_that_falls_behind_the_history_gets_410(monkeypatch: pyt
     async with a_sandbox() as running, a_watch(*running) as slow, a_watch(*running) as quick:
         registry = running[0].registry
         kind = registry.kinds["leases.coordination.k8s.io"]
-        for number in range(changes):
+        for index in range(changes):
             metadata = {"name": "a", "namespace": "default", "uid": "u", "annotations": {"text": "x" * 50_000}}
             registry.store.put(kind, ("default", "a"), {"metadata": metadata})
-            if number % 20 == 0:
-                for _ in range(1 if number == 0 else 20):
+            if index % 20 == 0:
+                for _ in range(1 if index == 0 else 20):
                     assert b'"annotations"' in await quick.content.readline()
         async with asyncio.timeout(PATIENCE):
             while line := await slow.content.readline():
                 told.append(msgspec.json.decode(line))
     *observed, last = told
     assert len(observed) < changes
-    versions = [int(each["object"]["metadata"]["resourceVersion"]) for each in observed]
+    versions = [int(event["object"]["metadata"]["resourceVersion"]) for event in observed]
     assert versions == list(range(versions[0], versions[0] + len(versions)))
     assert (last["type"], last["object"]["code"], last["object"]["reason"]) == ("ERROR", 410, "Expired")
     assert last["object"]["message"].startswith(f"too old resource version: {versions[-1]} (")
 
 
-async def test_what_happened_meanwhile_comes_in_parts() -> None:
+async def test_missed_changes_are_sent_in_batches() -> None:
     """A watcher who does not read makes a part wait in memory, not all."""
     registry = new_registry()
     kind = registry.kinds["leases.coordination.k8s.io"]
     events = watch(registry.store, kind, list_options(kind, {"resourceVersion": str(registry.store.version)}))
     parts = [len(await anext(events))]
-    for number in range(250):
-        add(registry, f"l{number}")
+    for index in range(250):
+        add(registry, f"l{index}")
     async with aclosing(events):
         assert parts + [len(await anext(events)) for _ in range(3)] == [0, 100, 100, 50]
 
 
 @pytest.mark.parametrize("is_silent", [False, True])
-async def test_it_ends_at_once_however_many_watch(caplog: pytest.LogCaptureFixture, *, is_silent: bool) -> None:
+async def test_server_stops_at_once_with_many_watches(caplog: pytest.LogCaptureFixture, *, is_silent: bool) -> None:
     """All watches end like those whose time is over; that of a watcher who does not read breaks off."""
     caplog.set_level(logging.WARNING)
     faults = FaultInjector([parse_fault("silent-watch")], 1) if is_silent else None

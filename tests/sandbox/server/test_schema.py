@@ -16,15 +16,15 @@ SLICE, NODE = KINDS["discovery.k8s.io/v1 EndpointSlice"], KINDS["v1 Node"]
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_an_object_that_was_decoded_is_left_as_it_is(name: str) -> None:
+def test_decoding_does_not_modify_its_input(name: str) -> None:
     kind = KINDS[name]
-    thing, warnings = decode(None, kind)
-    assert (thing["kind"], thing["apiVersion"], warnings) == (kind.kind, kind.api, [])
-    assert decode(thing, kind) == (thing, [])
+    obj, warnings = decode(None, kind)
+    assert (obj["kind"], obj["apiVersion"], warnings) == (kind.kind, kind.api, [])
+    assert decode(obj, kind) == (obj, [])
 
 
 @pytest.mark.parametrize(
-    ("kind", "thing", "problem"),
+    ("kind", "value", "problem"),
     [
         (SERVICE, [], "expected an object, got a list"),
         (SERVICE, {"kind": "Pod"}, "expected a Service of v1, got 'Pod' of 'v1'"),
@@ -40,9 +40,9 @@ def test_an_object_that_was_decoded_is_left_as_it_is(name: str) -> None:
         (NODE, {"status": {"allocatable": {"cpu": "many"}}}, "status.allocatable[cpu]: expected a quantity such as"),
     ],
 )
-def test_a_value_of_a_wrong_type_is_refused_with_its_place(kind: Any, thing: object, problem: str) -> None:
+def test_value_of_a_wrong_type_is_refused_with_its_path(kind: Any, value: object, problem: str) -> None:
     with pytest.raises(StatusError) as refused:
-        decode(thing, kind)
+        decode(value, kind)
     assert refused.value.code == 400
     assert f"the object cannot be handled as a {kind.kind}: " in refused.value.message
     assert problem in refused.value.message
@@ -70,12 +70,12 @@ def test_empty_fields_are_written_as_go_writes_them(kind: Any, given: Object, fi
     assert decode(given, kind)[0][field] == expected
 
 
-def test_unknown_fields_are_dropped_and_reported_with_their_place() -> None:
+def test_unknown_fields_are_dropped_and_reported_with_their_path() -> None:
     given = {"spec": {"size": 1, "ports": [{"port": 80, "Port": 81}]}, "more": {}}
-    thing, warnings = decode(given, SERVICE)
-    assert "more" not in thing
-    assert thing["spec"] == {"ports": [{"port": 80}]}
-    assert warnings == [f'unknown field "{each}"' for each in ("spec.size", "spec.ports[0].Port", "more")]
-    assert decode(given, SERVICE, validation="Ignore") == (thing, [])
+    obj, warnings = decode(given, SERVICE)
+    assert "more" not in obj
+    assert obj["spec"] == {"ports": [{"port": 80}]}
+    assert warnings == [f'unknown field "{field}"' for field in ("spec.size", "spec.ports[0].Port", "more")]
+    assert decode(given, SERVICE, validation="Ignore") == (obj, [])
     with pytest.raises(StatusError, match="strict decoding error"):
         decode(given, SERVICE, validation="Strict")

@@ -16,8 +16,8 @@ SERVICE = f"{SERVICES}/kubernetes"
 
 @pytest.fixture(scope="module")
 def api() -> Iterator[Api]:
-    with run_sandbox(new_registry()) as found:
-        yield found.api
+    with run_sandbox(new_registry()) as sandbox_:
+        yield sandbox_.api
 
 
 @pytest.mark.parametrize(
@@ -66,14 +66,14 @@ def test_an_option_is_refused_in_one_line(api: Api, method: str, query: dict[str
 def namespace_in_protobuf(name: str) -> bytes:
     """As ``kubectl create namespace`` sends it."""
 
-    def field(number: int, value: bytes) -> bytes:
-        return bytes([number << 3 | 2, len(value) & 0x7F | 0x80, len(value) >> 7]) + value
+    def field(tag: int, value: bytes) -> bytes:
+        return bytes([tag << 3 | 2, len(value) & 0x7F | 0x80, len(value) >> 7]) + value
 
     metadata = field(1, name.encode()) + field(2, b"") + field(3, b"")
     return b"k8s\0" + field(1, field(1, b"v1") + field(2, b"Namespace")) + field(2, field(1, metadata) + field(2, b""))
 
 
-def test_a_namespace_may_come_in_protobuf_as_kubectl_has_no_other_way(api: Api) -> None:
+def test_namespace_in_protobuf_is_accepted_for_kubectl(api: Api) -> None:
     for name in ("shop", "s" * 63):
         answer = api.send("POST", "/api/v1/namespaces", namespace_in_protobuf(name), content_type=PROTOBUF)
         assert (answer.code, answer.object["metadata"]["name"]) == (201, name)
@@ -81,5 +81,5 @@ def test_a_namespace_may_come_in_protobuf_as_kubectl_has_no_other_way(api: Api) 
 
 def test_fields_have_no_descriptions(api: Api) -> None:
     schemas = api.get("/openapi/v3/api/v1")["components"]["schemas"]
-    found: Object = next(each for name, each in schemas.items() if name.endswith("Service"))
-    assert found["description"].startswith("The sandbox does not support descriptions of fields (kubectl explain): ")
+    schema: Object = next(value for name, value in schemas.items() if name.endswith("Service"))
+    assert schema["description"].startswith("The sandbox does not support descriptions of fields (kubectl explain): ")

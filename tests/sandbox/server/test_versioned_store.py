@@ -63,8 +63,8 @@ def test_every_remembered_version_can_be_listed_in_order_from_anywhere(steps: li
 @given(steps)
 def test_changes_lead_from_any_version_to_the_present(steps: list[tuple[Key, str]]) -> None:
     store = a_store()
-    told: list[StoredChange] = []
-    store.listeners.append(lambda _kind, change: told.append(change))
+    notified: list[StoredChange] = []
+    store.listeners.append(lambda _kind, change: notified.append(change))
     states: dict[int, dict[Key, str]] = {store.version: {}}
     for key, color in steps:
         if color != "gone":
@@ -72,7 +72,7 @@ def test_changes_lead_from_any_version_to_the_present(steps: list[tuple[Key, str
         elif store.get(KIND, key) is not None:
             store.delete(KIND, key)
         states[store.version] = state_of(store, version=store.version)
-    assert store.changes(KIND, 1) == told
+    assert store.changes(KIND, 1) == notified
     for version, state in states.items():
         reached = copy.copy(state)
         for change in store.changes(KIND, version):
@@ -84,7 +84,7 @@ def test_changes_lead_from_any_version_to_the_present(steps: list[tuple[Key, str
         assert reached == state_of(store, version=store.version)
 
 
-def test_a_deleted_object_has_the_version_of_its_end() -> None:
+def test_deleted_object_has_the_version_of_its_deletion() -> None:
     store = a_store()
     store.put(KIND, KEYS[0], a_thing(KEYS[0]))
     last = store.delete(KIND, KEYS[0])
@@ -93,7 +93,7 @@ def test_a_deleted_object_has_the_version_of_its_end() -> None:
     assert last.object()["metadata"]["resourceVersion"] == "3"
 
 
-def test_what_was_compacted_is_refused_by_its_version() -> None:
+def test_compacted_version_is_refused() -> None:
     store = a_store()
     for key in KEYS[:4]:
         store.put(KIND, key, a_thing(key))
@@ -106,7 +106,7 @@ def test_what_was_compacted_is_refused_by_its_version() -> None:
         assert caught.value.oldest == 3
 
 
-def test_changes_are_forgotten_after_a_while_and_objects_never() -> None:
+def test_history_is_limited_and_objects_are_kept() -> None:
     clock = [0.0]
     store = a_store(clock)
     store.put(KIND, KEYS[0], a_thing(KEYS[0]))
