@@ -22,7 +22,7 @@ SERVICE: Document = {"apiVersion": "v1", "kind": "Service", "metadata": {"name":
 
 
 def objects(data: bytes) -> list[Object]:
-    return [each for each in read_objects("a", data, skipped=Counter()) if isinstance(each, Object)]
+    return [obj for obj in read_objects("a", data, skipped=Counter()) if isinstance(obj, Object)]
 
 
 def objects_and_skipped(data: bytes) -> tuple[list[Object], Counter[str]]:
