@@ -113,8 +113,8 @@ def pair(led: Led, request: pytest.FixtureRequest) -> Iterator[Pair]:
 
 
 def leads(controller: ZonewardController) -> bool:
-    told = [line["event"] for line in controller.lines if line["event"] in ("leads", "stepped down")]
-    return bool(told) and told[-1] == "leads"
+    told = [line["event"] for line in controller.lines if line["event"] in ("became leader", "stopped leading")]
+    return bool(told) and told[-1] == "became leader"
 
 
 def _seconds(time_of_day: str) -> float:

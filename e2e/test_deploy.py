@@ -157,7 +157,7 @@ def test_under_the_roles_of_take_over_nothing_is_refused_and_nothing_granted_is_
         assert controller.terminate() == 0
     used, refused = taken_over.asked(account.name)
     assert refused == []
-    assert controller.told("a permission is missing") == []
+    assert controller.told("missing permission") == []
     assert used | SELDOM | {ADMITTED} == granted(TAKE_OVER) | {FREE}
 
 
@@ -231,8 +231,8 @@ def test_without_some_permissions_the_log_says_which(taken_over: Cluster, tmp_pa
     taken_over.plane.allow("less", rules)
     taken_over.plane.wait_until_allowed("less", "/api/v1/services")
     with taken_over.controller("less", tmp_path, "--leader-elect-resource-name=less") as controller:
-        controller.wait_until(lambda: len(controller.told("a permission is missing")) == 2, what="what is missing")
-        said = " ".join(record["reason"] for record in controller.told("a permission is missing"))
+        controller.wait_until(lambda: len(controller.told("missing permission")) == 2, what="what is missing")
+        said = " ".join(record["reason"] for record in controller.told("missing permission"))
     assert all(resource in said for _, resource, _ in lacking)
 
 
@@ -273,7 +273,7 @@ def test_under_the_roles_of_only_marked_nothing_is_refused_and_nothing_granted_i
             assert controller.terminate() == 0
         used, refused = cluster.asked(account.name)
         assert refused == []
-        assert controller.told("a permission is missing") == []
+        assert controller.told("missing permission") == []
         assert used | SELDOM | {ADMITTED} == granted(ONLY_MARKED) | {FREE}
 
 

@@ -183,7 +183,7 @@ def test_with_measured_demand_no_pod_is_overloaded_where_cpu_overloads_many(site
     assert by_cpu.share_in_zone == 1
     with ZonewardController(site.plane, "--config", str(site.configuration), network=site.inside) as controller:
         site.plane.wait_until(lambda: site.used_by()["a"] > PODS, what="hints by what was measured")
-        assert controller.told("a Service adopts measured demand")
+        assert controller.told("adopting measured demand")
         measured = site.ask(30.0)
         predicted = site.predicted()
     FIGURES.parent.mkdir(parents=True, exist_ok=True)

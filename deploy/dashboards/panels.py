@@ -170,7 +170,7 @@ def _clusters() -> build.QueryVariable:
 
 def quantiles(histogram: str, selector: str, *labels: str) -> tuple[Query, Query]:
     """Which half, and 99 of a hundred, do not exceed."""
-    name = "".join(f", {{{{{each}}}}}" for each in labels)
+    name = "".join(f", {{{{{label}}}}}" for label in labels)
     rate = f"sum by ({', '.join(('le', *labels))}) (rate({histogram}_bucket{{{selector}}}[STEP]))"
     return (f"histogram_quantile(0.5, {rate})", f"50 %{name}"), (f"histogram_quantile(0.99, {rate})", f"99 %{name}")
 
@@ -192,7 +192,7 @@ def process(of: str) -> tuple[timeseries.Panel, timeseries.Panel]:
 
 def meters(selector: str) -> tuple[stat.Panel, ...]:
     """Whether the meters count all there is."""
-    lost, left = (f"zoneward_meter_{each}_total{{{selector}}}" for each in ("lost_messages", "unlisted_connections"))
+    lost, left = (f"zoneward_meter_{name}_total{{{selector}}}" for name in ("lost_messages", "unlisted_connections"))
     fullest = f"max(zoneward_meter_conntrack_entries{{{selector}}} / zoneward_meter_conntrack_limit{{{selector}}})"
     of_nodes = "Nodes without the label topology.kubernetes.io/zone: what starts there is in no zone."
     return (

@@ -87,17 +87,20 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster
 def test_steps_are_told_as_they_are_done_and_what_came_of_it(zoneward: Commands, cluster: Cluster) -> None:
     before = cluster.do(Shop.words)
     adopted = zoneward("adopt", "default/cart")
-    assert (adopted.status, adopted.out) == (0, "Service default/cart: Zoneward has it, with 1 EndpointSlice\n")
+    assert (adopted.status, adopted.out) == (
+        0,
+        "Service default/cart: done: managed by Zoneward, with 1 EndpointSlice\n",
+    )
     assert [line.removeprefix("zoneward: Service default/cart: ") for line in adopted.err.splitlines()] == [
         *(f"zoneward: {line}" for line in WARNINGS),
-        "label the Service endpointslice.kubernetes.io/skip-mirror: 'true', and remember what was there before",
+        "label the Service endpointslice.kubernetes.io/skip-mirror: 'true', and record its previous value",
         "move the selector into the annotation zoneward.dev/selector: the built-in controller lets go",
-        "write 1 EndpointSlice of ours, with 6 endpoints",
+        "write 1 EndpointSlice of Zoneward, with 6 endpoints",
         "delete 1 EndpointSlice of the built-in controller",
         "zoneward: only `zoneward controller` updates its slices from now on",
     ]
     released = zoneward("release", "default/cart", "--quiet")
-    assert (released.status, released.out) == (0, "Service default/cart: the built-in controller has it\n")
+    assert (released.status, released.out) == (0, "Service default/cart: done: managed by the built-in controller\n")
     assert released.err == ""
     assert cluster.do(Shop.words) == before
 
@@ -196,7 +199,7 @@ def test_a_controller_that_does_not_let_go_is_told_with_what_to_do(zoneward: Com
     result = zoneward("adopt", "cart", "--timeout", "4", "--quiet")
     assert (result.status, result.out) == (2, "")
     assert "not within 4 s: the built-in controller still writes cart-" in result.err
-    assert result.err.endswith("No endpoint is missing; the same command again goes on\n")
+    assert result.err.endswith("No endpoint is missing; repeat the command to continue\n")
     assert result.err.count("\n") == 1
     cluster.do(lambda shop: setattr(shop, "lets_go", True))
     assert zoneward("adopt", "cart", "--quiet").status == 0

@@ -87,7 +87,7 @@ async def elsewhere(*arguments: str) -> str:
 async def idle(replica: Replica) -> None:
     """Until all that was there at first is written."""
     await replica.line("leads")
-    await replica.line("the cluster is listed")
+    await replica.line("cache synced")
     for _ in range(1000):
         queue = json.loads((await replica.get("/debug/queue"))[1])
         if not sum(queue[state] for state in ("due", "gathering", "failing", "stale", "working")):
@@ -150,7 +150,7 @@ async def test_after_sigterm_the_lease_is_let_go_and_nothing_is_written_after_it
         assert await one.ended() == 0
         assert not site.lease.get("holderIdentity")
         assert site.written[-1] == LEASES
-        assert one.log[-1]["event"] == "the Lease is released"
+        assert one.log[-1]["event"] == "released the Lease"
 
 
 async def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
@@ -209,7 +209,7 @@ async def test_when_the_leader_is_killed_another_goes_on_and_a_standby_may_end(
         await first.line("leads")
         async with a_replica(site.kubeconfig, *QUICK) as second, a_replica(site.kubeconfig, *QUICK) as third:
             for each in (second, third):
-                await each.line("the cluster is listed")
+                await each.line("cache synced")
                 assert await each.get("/readyz") == (200, "ok")
             replicas = (first, second, third)
             await until(lambda: sum(_leads(each) for each in replicas) == 1)
@@ -217,7 +217,7 @@ async def test_when_the_leader_is_killed_another_goes_on_and_a_standby_may_end(
             standby, heir = (each for each in replicas if each is not leader)
             standby.end()
             assert await standby.ended() == 0
-            assert not standby.lines("the Lease is released")
+            assert not standby.lines("released the Lease")
             await until(lambda: site.place.listed() == addresses(*range(9)))
             leader.process.kill()
             site.place.make_ready(0, False)
@@ -307,7 +307,7 @@ async def test_the_file_sets_what_flags_set_and_flags_win(tmp_path: Path) -> Non
         async with a_replica(site.kubeconfig, "--config", str(file)) as one:
             # The flag of `a_replica` wins, or port 1 would be served.
             assert (await one.line("status server listens"))["mode"] == "only-marked"
-            await one.line("the cluster is listed")
+            await one.line("cache synced")
             assert not site.lease
         async with a_replica(site.kubeconfig, "--config", str(file), "--take-over", "--leader-elect") as other:
             assert (await other.line("status server listens"))["mode"] == "take-over"

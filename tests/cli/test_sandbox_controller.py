@@ -70,7 +70,7 @@ def test_a_service_is_adopted_and_released_as_beside_the_built_in_controller(tmp
         released = running.run("release", "shop/cart")
         assert (released.returncode, released.stdout) == (
             0,
-            "Service shop/cart: the built-in controller has it\n",
+            "Service shop/cart: done: managed by the built-in controller\n",
         ), released.stderr
         assert _slices(running, "cart") == {BUILT_IN_MANAGER: cart - {min(cart)}}
         after = running.ask("GET", CART)

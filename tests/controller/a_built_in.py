@@ -53,7 +53,11 @@ class Shop(SandboxObjects):
         return metadata.get("labels") or {}, metadata.get("annotations") or {}, service["spec"]
 
     def slices(self, manager: str) -> list[Object]:
-        return [each for each in self.objects(KEPT) if each["metadata"]["labels"][names.MANAGED_BY_LABEL] == manager]
+        return [
+            object_
+            for object_ in self.objects(KEPT)
+            if object_["metadata"]["labels"][names.MANAGED_BY_LABEL] == manager
+        ]
 
     def touch_slice(self, name: str) -> None:
         """Give it another version, with the same endpoints."""

@@ -91,8 +91,8 @@ class SandboxObjects:
     def listed(self) -> set[str]:
         return {
             address
-            for each in self.objects(KEPT)
-            for one in each.get("endpoints") or ()
+            for object_ in self.objects(KEPT)
+            for one in object_.get("endpoints") or ()
             if one["conditions"].get("ready") is not False
             for address in one["addresses"]
         }
@@ -145,7 +145,7 @@ class Place(SandboxObjects):
 @asynccontextmanager
 async def a_sandbox(*faults: str) -> AsyncIterator[tuple[Registry, SandboxServer, Transport]]:
     registry = new_registry()
-    found = FaultInjector([parse_fault(each) for each in faults], seed=1) if faults else None
+    found = FaultInjector([parse_fault(fault) for fault in faults], seed=1) if faults else None
     async with (
         SandboxServer(registry, faults=found) as server,
         transport(access_to(server.address), retries=RetryPolicy()) as link,

@@ -18,7 +18,7 @@ from tests.properties.random_clusters import clusters, examples
 
 from zoneward.client.api_errors import Conflict, Gone, Unreachable
 from zoneward.client.resources import SERVICES
-from zoneward.controller.controller_metrics import OURS, UPSTREAM, ControllerMetrics
+from zoneward.controller.controller_metrics import ZONEWARD, UPSTREAM, ControllerMetrics
 from zoneward.controller.predictions import Prediction, Predictions
 from zoneward.controller.queue.work_queue import QueueDepth
 from zoneward.controller.sync_counts import (
@@ -152,15 +152,15 @@ def test_a_page_has_what_happened_and_looks_at_what_is() -> None:
         f"{changed}{{{close}}}": 1,
         # The name in the first version of KEP-2004.
         f"{UPSTREAM}changes_endpointslices_per_sync_count{{{auto}}}": 1,
-        f'{OURS}queue_services{{state="gathering"}}': 2,
-        f"{OURS}leader": 1,
-        f"{OURS}cache_synced": 0,
-        f"{OURS}queue_oldest_seconds": 1.5,
-        f"{OURS}watch_trouble_seconds": 0.25,
-        f"{OURS}contested_services": 4,
-        f"{OURS}contested_namespaces": 1,
-        f'{OURS}unreadable_objects{{kind="Service"}}': 2,
-        f'{OURS}unreadable_objects{{kind="Pod"}}': 0,
+        f'{ZONEWARD}queue_services{{state="gathering"}}': 2,
+        f"{ZONEWARD}leader": 1,
+        f"{ZONEWARD}cache_synced": 0,
+        f"{ZONEWARD}queue_oldest_seconds": 1.5,
+        f"{ZONEWARD}watch_trouble_seconds": 0.25,
+        f"{ZONEWARD}contested_services": 4,
+        f"{ZONEWARD}contested_namespaces": 1,
+        f'{ZONEWARD}unreadable_objects{{kind="Service"}}': 2,
+        f'{ZONEWARD}unreadable_objects{{kind="Pod"}}': 0,
     }
     assert {name: found[name] for name in expected} == expected
 
@@ -172,8 +172,8 @@ def test_series_of_services_come_with_the_switch_and_go_with_the_services() -> N
     metrics.predictions._made[KEY] = {"IPv4": Prediction(0.75, 0.5)}
     labels = '{address_type="IPv4",namespace="shop",service="cart"}'
     found = samples(page(metrics))
-    assert found[f"{OURS}service_in_zone_traffic{labels}"] == 0.75
-    assert found[f"{OURS}service_max_overload{labels}"] == 0.5
+    assert found[f"{ZONEWARD}service_in_zone_traffic{labels}"] == 0.75
+    assert found[f"{ZONEWARD}service_max_overload{labels}"] == 0.5
     metrics.forget_service(KEY)
     assert 'service="cart"' not in asyncio.run(MetricsPage(metrics.registry).text()).decode()
 
@@ -185,8 +185,8 @@ def test_a_share_that_nobody_can_tell_is_no_sample() -> None:
     metrics.predictions._made[KEY] = {"IPv4": Prediction(None, 0.5)}
     labels = '{address_type="IPv4",namespace="shop",service="cart"}'
     found = samples(page(metrics))
-    assert f"{OURS}service_in_zone_traffic{labels}" not in found
-    assert found[f"{OURS}service_max_overload{labels}"] == 0.5
+    assert f"{ZONEWARD}service_in_zone_traffic{labels}" not in found
+    assert found[f"{ZONEWARD}service_max_overload{labels}"] == 0.5
 
 
 async def test_others_have_their_turn_while_a_page_is_made() -> None:
@@ -211,7 +211,7 @@ def documented() -> dict[str, set[str]]:
     """Each metric in the tables of the page, with its labels."""
     rows = re.findall(r"^\| `(\w+)`[^|]*\|([^|]*)\|", DOCS.read_text(), re.MULTILINE)
     names = {name: set(re.findall(r"`(\w+)`", labels)) for name, labels in rows}
-    return {name: labels for name, labels in names.items() if name.startswith((UPSTREAM, OURS))}
+    return {name: labels for name, labels in names.items() if name.startswith((UPSTREAM, ZONEWARD))}
 
 
 def shown() -> dict[str, set[str]]:
@@ -223,7 +223,7 @@ def shown() -> dict[str, set[str]]:
         bare, _, labels = name.partition("{")
         bare = re.sub(r"_(bucket|count|sum)$", "", bare)
         found.setdefault(bare, set()).update(set(re.findall(r'(\w+)="', labels)) - {"le"})
-    return {name: labels for name, labels in found.items() if name.startswith((UPSTREAM, OURS))}
+    return {name: labels for name, labels in found.items() if name.startswith((UPSTREAM, ZONEWARD))}
 
 
 def test_the_documentation_has_every_metric_with_its_labels_and_no_other() -> None:
@@ -239,14 +239,14 @@ def test_alert_rules_ask_for_metrics_and_labels_that_there_are() -> None:
     known = {name: {*labels, "le", "job"} for name, labels in shown().items()}
     used = set()
     for rule in rules():
-        for name, labels in re.findall(rf"\b((?:{UPSTREAM}|{OURS})\w+)(?:\{{([^}}]*)\}})?", rule["expr"]):
+        for name, labels in re.findall(rf"\b((?:{UPSTREAM}|{ZONEWARD})\w+)(?:\{{([^}}]*)\}})?", rule["expr"]):
             bare = re.sub(r"_(bucket|count|sum)$", "", name)
             assert set(re.findall(r"(\w+)[=!~]+\"", labels)) <= known[bare], rule["alert"]
             used.add(bare)
         assert {"summary", "description"} <= rule["annotations"].keys(), rule["alert"]
         assert rule["labels"]["severity"] in ("critical", "warning", "info"), rule["alert"]
     assert f"{UPSTREAM}syncs" in used
-    assert f"{OURS}leader" in used
+    assert f"{ZONEWARD}leader" in used
 
 
 def test_alert_rules_judge_the_controller_of_each_cluster_by_itself() -> None:
@@ -285,8 +285,12 @@ NO_LABELS = None
         (a_service("Auto"), {"a": 1}, SyncLabels("random", Feature.HINTS, "Auto", "")),
         (a_service(subsetting="Auto"), EVEN, SyncLabels("auto", Feature.SUBSETTING, "Disabled", "")),
         *(
-            (a_service(distribution=each), EVEN, SyncLabels("auto", Feature.TRAFFIC_DISTRIBUTION, "Disabled", each))
-            for each in names.TRAFFIC_DISTRIBUTIONS
+            (
+                a_service(distribution=distribution),
+                EVEN,
+                SyncLabels("auto", Feature.TRAFFIC_DISTRIBUTION, "Disabled", distribution),
+            )
+            for distribution in names.TRAFFIC_DISTRIBUTIONS
         ),
         # A Service can make no label of its own.
         *((a_service(distribution=each), EVEN, NO_LABELS) for each in ("zoneward.dev/local", "", "x" * 300)),
@@ -353,11 +357,11 @@ def test_after_any_changes_totals_are_the_sums_over_the_services_that_are_left(
             left[name] = entry
             accounts.put(("shop", name), entry[0], traffic_distribution=entry[1])
     counts = [count for families, _ in left.values() for count in families.values()]
-    assert accounts.endpoints == sum(each.endpoints for each in counts)
-    assert accounts.slices == sum(each.slices for each in counts)
-    assert accounts.desired_slices == sum(each.desired_slices for each in counts)
+    assert accounts.endpoints == sum(count.endpoints for count in counts)
+    assert accounts.slices == sum(count.slices for count in counts)
+    assert accounts.desired_slices == sum(count.desired_slices for count in counts)
     for by in HintedBy:
-        assert accounts.hinted[by] == sum(each.hinted for each in counts if each.hinted_by is by)
+        assert accounts.hinted[by] == sum(count.hinted for count in counts if count.hinted_by is by)
     for asked in TrafficDistribution:
         assert accounts.by_traffic_distribution[asked] == sum(each is asked for _, each in left.values())
     assert {name for _, name in accounts} == left.keys()

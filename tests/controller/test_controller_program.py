@@ -76,7 +76,7 @@ def url_of(place: Place) -> str:
 
 
 def lease_of(place: Place) -> Any:
-    return next((each["spec"] for each in place.objects(LEASES)), {})
+    return next((object_["spec"] for object_ in place.objects(LEASES)), {})
 
 
 @asynccontextmanager
@@ -116,13 +116,17 @@ async def test_what_was_begun_is_written_before_the_lease_is_let_go() -> None:
             place.registry.store.listeners.append(lambda kind, _change: written.append(kind.resource))
             await begun.wait()
             run.stop.set()
-            await run.until("stops after the writes under way")
+            await run.until("shutting down: waiting for in-flight writes")
             goes_on.set()
             await asyncio.wait_for(run.task, LIMIT)
         assert KEPT in written
         assert written[-1] == LEASES
         assert not lease_of(place).get("holderIdentity")
-        assert run.log.events[-3:] == ["stops after the writes under way", "stepped down", "the Lease is released"]
+        assert run.log.events[-3:] == [
+            "shutting down: waiting for in-flight writes",
+            "stopped leading",
+            "released the Lease",
+        ]
 
 
 async def test_the_lease_runs_out_by_itself_where_a_write_was_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,7 +137,7 @@ async def test_the_lease_runs_out_by_itself_where_a_write_was_cut_off(monkeypatc
             await begun.wait()
             await over(run)
         assert lease_of(place)["holderIdentity"]
-        assert run.log.events[-1].startswith("the Lease expires by itself")
+        assert run.log.events[-1].startswith("not releasing the Lease")
 
 
 async def test_a_part_that_fails_ends_all_of_it_and_lets_the_lease_go() -> None:
@@ -154,14 +158,14 @@ async def test_a_part_that_fails_ends_all_of_it_and_lets_the_lease_go() -> None:
 
 async def test_who_can_never_lead_is_not_ready() -> None:
     async with a_place() as place, a_run(url_of(place), lease=("nowhere", "zoneward")) as run:
-        await run.until("the cluster is listed")
-        await run.until("the Lease could not be read or written")
+        await run.until("cache synced")
+        await run.until("failed to read or write the Lease")
         checks = run.replica._program.ready
         wrong = failed_checks(checks)
         assert list(wrong) == ["leader election"]
         assert 'namespaces "nowhere" not found' in wrong["leader election"]
         place.store.create(place.registry.kinds["namespaces"], "", {"metadata": {"name": "nowhere"}})
-        await run.until("leads")
+        await run.until("became leader")
         assert failed_checks(checks) == {}
 
 
@@ -193,8 +197,8 @@ async def test_a_cluster_that_is_lost_and_found_is_told_once_each_and_keeps_no_g
             observer._observe()
             observer._observe()
     assert log.told == [
-        ("the watch of the cluster has failed", {"error": "no connection"}),
-        ("the watch of the cluster works again", {"seconds": LONGEST_WITHOUT_GC}),
+        ("watch failed", {"error": "no connection"}),
+        ("watch recovered", {"seconds": LONGEST_WITHOUT_GC}),
     ]
 
 
@@ -221,15 +225,17 @@ async def test_an_event_of_a_namespace_that_is_being_deleted_is_no_missing_permi
         held["metadata"]["finalizers"] = ["example.com/held"]
         place.store.create(registry.kinds["services"], "doomed", held)
         place.store.delete(registry.kinds["namespaces"], "", "doomed")
-        await run.until("the cluster is listed")
+        await run.until("cache synced")
         service = run.replica.controller.cache.services.get("doomed", "held")
         assert service is not None
         event = ServiceEvent("Warning", "EndpointSlicesContested", "twice")
         run.replica._status_writer.report(service, conditions=(), events=[event])
-        await run.until("Events or conditions are refused")
+        await run.until("the API server refuses Events or conditions")
         path = events.format("shop")
         run.replica._on_status_error(("shop", "s0"), Forbidden(403, "Forbidden", "", method="POST", path=path))
-        ended, missing = (fields for name, fields in run.log.told if name == "Events or conditions are refused")
+        ended, missing = (
+            fields for name, fields in run.log.told if name == "the API server refuses Events or conditions"
+        )
         assert (ended["service"], ended["reason"]) == ("doomed/held", "terminating namespace events")
         words = "unable to create new content in namespace doomed because it is being terminated"
         assert "in namespace doomed, which is being deleted (403): " in str(ended["error"])
@@ -247,8 +253,12 @@ async def test_an_event_of_a_namespace_that_is_being_deleted_is_no_missing_permi
         for _ in range(2):
             run.replica._on_status_error(("shop", "s0"), ServerFault(500, "", "", method="POST", path=path))
         told = [(event, fields["service"], fields["reason"]) for event, fields in run.log.told if "service" in fields]
-        failed = ("an Event or condition could not be written", "shop/s0", "ServerFault")
-        assert told == [("Events or conditions are refused", "shop/s0", "Forbidden services"), failed, failed]
+        failed = ("failed to write an Event or condition", "shop/s0", "ServerFault")
+        assert told == [
+            ("the API server refuses Events or conditions", "shop/s0", "Forbidden services"),
+            failed,
+            failed,
+        ]
 
 
 async def test_figures_come_from_prometheus_where_it_is_the_source_and_one_that_is_away_is_said_so() -> None:

@@ -47,7 +47,7 @@ class Asked:
         def look(kind: Kind, change: StoredChange) -> None:
             if kind.resource == KEPT and change.new is not None:
                 owners = change.new.object()["metadata"].get("ownerReferences", ())
-                if any(each.get("blockOwnerDeletion") for each in owners):
+                if any(owner.get("blockOwnerDeletion") for owner in owners):
                     self.rights.add(OWNER)
 
         registry.store.listeners.append(look)

@@ -33,14 +33,18 @@ def manifests(mode: str) -> list[Object]:
 
 def the(kind: str, mode: str, name: str | None = None) -> Object:
     """The only one of its kind, or of those the one with a name."""
-    (match,) = (each for each in manifests(mode) if each["kind"] == kind and name in (None, each["metadata"]["name"]))
+    (match,) = (
+        manifest
+        for manifest in manifests(mode)
+        if manifest["kind"] == kind and name in (None, manifest["metadata"]["name"])
+    )
     return match
 
 
 def namespace_of(mode: str) -> Object:
     """Where the service account is."""
     name = the("ServiceAccount", mode)["metadata"]["namespace"]
-    (found,) = (each for each in manifests(NAMESPACES) if each["metadata"]["name"] == name)
+    (found,) = (manifest for manifest in manifests(NAMESPACES) if manifest["metadata"]["name"] == name)
     return found
 
 

@@ -21,7 +21,7 @@ def dashboards() -> dict[str, Object]:
 
 def panels(dashboard: Object) -> list[Object]:
     """Without the titles of rows."""
-    return [each for each in dashboard["panels"] if each["type"] != "row"]
+    return [panel for panel in dashboard["panels"] if panel["type"] != "row"]
 
 
 def queries(dashboard: Object) -> list[str]:

@@ -51,7 +51,9 @@ def test_the_sdk_of_grafana_reads_the_files_and_loses_nothing() -> None:
 @pytest.mark.parametrize("name", dashboards())
 def test_every_query_asks_for_metrics_and_labels_that_exist(name: str) -> None:
     dashboard, metrics = dashboards()[name], known()
-    asked = queries(dashboard) + [re.sub(r"^label_values\(", "", each["query"]) for each in variables(dashboard)]
+    asked = queries(dashboard) + [
+        re.sub(r"^label_values\(", "", variable["query"]) for variable in variables(dashboard)
+    ]
     for expr in asked:
         found = metrics_of(expr)
         assert found or "__name__=~" in expr, expr
@@ -80,8 +82,8 @@ def test_rules_ask_for_metrics_and_labels_that_exist() -> None:
 def test_metrics_of_programs_are_selected_by_their_job() -> None:
     """Any Pod that Prometheus scrapes can have metrics of these names."""
     exprs = [rule["expr"] for rule in rules()]
-    for each in dashboards().values():
-        exprs += queries(each) + [variable["query"] for variable in variables(each)]
+    for dashboard in dashboards().values():
+        exprs += queries(dashboard) + [variable["query"] for variable in variables(dashboard)]
     for expr in exprs:
         assert "{__name__" not in expr
         for metric, labels in metrics_of(expr).items():
@@ -90,7 +92,7 @@ def test_metrics_of_programs_are_selected_by_their_job() -> None:
 
 def test_every_recorded_series_has_one_rule_a_reader_and_a_row_that_explains_it() -> None:
     names = recorded()
-    read = {metric for each in dashboards().values() for expr in queries(each) for metric in metrics_of(expr)}
+    read = {metric for dashboard in dashboards().values() for expr in queries(dashboard) for metric in metrics_of(expr)}
     read |= {metric for rule in rules() for metric in metrics_of(rule["expr"])}
     assert set(names) <= read
     assert re.findall(r"^\| `(zoneward:\S+)` \|", PAGE, re.MULTILINE) == names
@@ -102,16 +104,16 @@ def test_a_dashboard_says_what_each_panel_shows_and_has_its_own_place_for_it(nam
     assert dashboard["uid"] == f"zoneward-{name}"
     assert f"`{name}.json`" in PAGE
     names = {each["name"] for each in dashboard["templating"]["list"]}
-    for each in (*variables(dashboard), *panels(dashboard)):
-        assert each["datasource"] == {"type": "prometheus", "uid": "${datasource}"}
+    for variable in (*variables(dashboard), *panels(dashboard)):
+        assert variable["datasource"] == {"type": "prometheus", "uid": "${datasource}"}
     for panel in panels(dashboard):
         assert panel["title"], panel
         assert panel["description"].endswith("."), panel["title"]
         assert len({target["refId"] for target in panel["targets"]}) == len(panel["targets"]) > 0
         assert set(re.findall(r"\$(\w+)", str(panel["targets"]))) <= {*names, "__rate_interval"}
-    ids = [each["id"] for each in dashboard["panels"]]
+    ids = [panel["id"] for panel in dashboard["panels"]]
     assert len(set(ids)) == len(ids)
-    for one, other in itertools.combinations((each["gridPos"] for each in dashboard["panels"]), 2):
+    for one, other in itertools.combinations((panel["gridPos"] for panel in dashboard["panels"]), 2):
         beside = one["x"] + one["w"] <= other["x"] or other["x"] + other["w"] <= one["x"]
         assert beside or one["y"] + one["h"] <= other["y"] or other["y"] + other["h"] <= one["y"]
-    assert all(each["gridPos"]["x"] + each["gridPos"]["w"] <= 24 for each in dashboard["panels"])
+    assert all(panel["gridPos"]["x"] + panel["gridPos"]["w"] <= 24 for panel in dashboard["panels"])

@@ -79,7 +79,11 @@ def test_what_is_named_exists(mode: str) -> None:
     namespace, account = namespace_of(mode)["metadata"]["name"], the("ServiceAccount", mode)["metadata"]["name"]
     # A proxy's Leases are beside the controller's.
     of_roles = namespace_of("take-over")["metadata"]["name"]
-    roles = {(each["kind"], each["metadata"]["name"]) for each in manifests(mode) if each["kind"].endswith("Role")}
+    roles = {
+        (manifest["kind"], manifest["metadata"]["name"])
+        for manifest in manifests(mode)
+        if manifest["kind"].endswith("Role")
+    }
     bound = set()
     for each in manifests(mode):
         where = None if each["kind"] in WIDE else of_roles if each["kind"].startswith("Role") else namespace
@@ -95,7 +99,7 @@ def test_what_is_named_exists(mode: str) -> None:
         selectors.append(the("DaemonSet", mode)["spec"]["selector"])
     else:
         selectors += [the(kind, mode)["spec"]["selector"] for kind in ("Deployment", "PodDisruptionBudget")]
-        selectors += [each["labelSelector"] for each in template["spec"]["topologySpreadConstraints"]]
+        selectors += [constraint["labelSelector"] for constraint in template["spec"]["topologySpreadConstraints"]]
     for selector in selectors:
         assert selector == {"matchLabels": label(mode)} == {"matchLabels": template["metadata"]["labels"]}
     assert template["spec"]["volumes"][0]["configMap"]["name"] == the("ConfigMap", mode)["metadata"]["name"]
@@ -112,8 +116,8 @@ def test_a_pod_has_no_more_power_than_it_needs(mode: str) -> None:
     }
     assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
     assert {"hostNetwork", "hostPID", "hostIPC"} & spec.keys() == ({"hostNetwork"} if on_node else set())
-    assert [each.keys() - {"name"} for each in spec["volumes"]] == [{"configMap"}]
-    assert all(each["readOnly"] for each in container(mode)["volumeMounts"])
+    assert [volume.keys() - {"name"} for volume in spec["volumes"]] == [{"configMap"}]
+    assert all(mount["readOnly"] for mount in container(mode)["volumeMounts"])
     if not on_node:
         assert (spec["securityContext"]["runAsNonRoot"], spec["securityContext"]["runAsUser"] > 0) == (True, True)
         assert namespace_of(mode)["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
@@ -127,12 +131,12 @@ def test_others_reach_the_named_port_alone(mode: str) -> None:
     (rule,) = policy["ingress"]
     (port,) = rule["ports"]
     assert port["port"] == ("healthz" if mode in PROXY_MODES else "status")
-    assert port["port"] in {each["name"] for each in container(mode)["ports"]}
+    assert port["port"] in {port["name"] for port in container(mode)["ports"]}
     assert ("from" in rule) == (mode not in PROXY_MODES)
 
 
 def test_who_deletes_one_folder_leaves_the_namespaces_and_what_the_other_needs() -> None:
-    every = {mode: {identity(each) for each in manifests(mode)} for mode in (*ALL, NAMESPACES)}
+    every = {mode: {identity(manifest) for manifest in manifests(mode)} for mode in (*ALL, NAMESPACES)}
     used = {namespace for mode in ALL for _, namespace, _ in every[mode] if namespace}
     assert {name for kind, _, name in every[NAMESPACES]} == used
     assert {kind for kind, _, _ in every[NAMESPACES]} == {"Namespace"}
@@ -150,7 +154,7 @@ def test_one_replica_is_always_left_and_has_time_to_finish_its_writes(mode: str)
     deployment, budget = the("Deployment", mode)["spec"], the("PodDisruptionBudget", mode)["spec"]
     assert deployment["replicas"] - budget["maxUnavailable"] >= 1
     assert deployment["strategy"]["rollingUpdate"]["maxUnavailable"] == 0
-    keys = [each["topologyKey"] for each in deployment["template"]["spec"]["topologySpreadConstraints"]]
+    keys = [constraint["topologyKey"] for constraint in deployment["template"]["spec"]["topologySpreadConstraints"]]
     assert keys == ["topology.kubernetes.io/zone", "kubernetes.io/hostname"]
     assert pod(mode)["spec"]["terminationGracePeriodSeconds"] >= DRAIN + 5
 
@@ -177,7 +181,7 @@ def test_the_command_knows_the_arguments_of_a_proxy(mode: str) -> None:
     (env,) = given["env"]
     assert env == {"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}
     assert params["node"] == "$(NODE_NAME)"
-    ports = {each["name"]: each["containerPort"] for each in given["ports"]}
+    ports = {port["name"]: port["containerPort"] for port in given["ports"]}
     assert params["listen"] == f"127.0.0.1:{DEFAULT_PORT}"
     assert params["healthz_listen"].endswith(f":{ports['healthz']}")
     assert ports["status"] == DEFAULT_PORT
@@ -249,7 +253,7 @@ def test_a_proxy_may_write_its_own_leases_and_not_the_controllers(mode: str) -> 
     )
     (condition,) = policy["spec"]["matchConditions"]
     assert "'system:serviceaccount:zoneward-proxy:zoneward-proxy'" in condition["expression"]
-    variables = {each["name"]: each["expression"] for each in policy["spec"]["variables"]}
+    variables = {variable["name"]: variable["expression"] for variable in policy["spec"]["variables"]}
     whole, hashed = (re.findall(r"^'(.+)' \+ variables.node$", variables[name])[0] for name in ("whole", "hashed"))
     assert proxy_lease_name("n1") == f"{whole}n1"
     for name in (proxy_lease_name("n1", "zoneward"), proxy_lease_name("n" * 253)):
@@ -267,7 +271,7 @@ def test_a_proxy_may_record_the_events_that_it_has_and_no_others(mode: str) -> N
     assert binding["spec"]["policyName"] == policy["metadata"]["name"]
     leases = the("ValidatingAdmissionPolicy", mode, "zoneward-proxy")
     assert policy["spec"]["matchConditions"] == leases["spec"]["matchConditions"]
-    expressions = " ".join(each["expression"] for each in policy["spec"]["validations"])
+    expressions = " ".join(validation["expression"] for validation in policy["spec"]["validations"])
     assert f"object.reportingController == '{proxy_events.CONTROLLER}'" in expressions
     reasons = {proxy_events.NOT_PROGRAMMED, proxy_events.ADDRESS_CONTESTED, proxy_events.PARTLY_PROGRAMMED}
     reasons |= {proxy_events.NO_HEALTH_PORT, UNREADABLE}
@@ -327,14 +331,14 @@ def test_the_image_is_of_this_version_and_has_what_it_needs(mode: str) -> None:
 
 def test_each_installation_of_the_image_is_hashed_or_brings_nothing_with_it() -> None:
     runs = [rest for word, rest in instructions() if word == "RUN" and re.search(r"\bpip .*\b(install|wheel) ", rest)]
-    hashed = [each for each in runs if "--require-hashes" in each]
+    hashed = [run for run in runs if "--require-hashes" in run]
     assert [re.findall(r"--requirement (\S+)", each) for each in hashed] == [
         ["build-requirements.txt"],
         ["requirements.txt"],
     ]
-    others = [each for each in runs if each not in hashed]
+    others = [run for run in runs if run not in hashed]
     assert len(others) == 2
-    assert all("--no-deps" in each for each in others)
+    assert all("--no-deps" in other for other in others)
     # The project comes last, when all that it needs is there.
     assert runs[-2:] == others
 
@@ -360,7 +364,7 @@ def test_hashed_requirements_are_all_that_is_needed_in_the_pinned_versions_and_n
     assert {canonicalize_name(name): version for name, version in pinned.items()}.items() >= versions.items()
     for _, *hashes in lines:
         assert hashes
-        assert all(re.fullmatch(r"--hash=sha256:[0-9a-f]{64}", each) for each in hashes)
+        assert all(re.fullmatch(r"--hash=sha256:[0-9a-f]{64}", hash_) for hash_ in hashes)
     pythons = re.findall(r"Python :: (3\.\d+)", "\n".join(PROJECT["project"]["classifiers"]))
     needed = {name for python in pythons for name in closure(NEEDED[file], python=python)}
     assert {canonicalize_name(name) for name in versions} == needed
@@ -370,7 +374,7 @@ def closure(requirements: Iterable[str], *, python: str) -> set[str]:
     """The names of all that they require, as what is installed here says."""
     versions = {"python_version": python, "python_full_version": f"{python}.0", "extra": ""}
     environment = {name: str(value) for name, value in default_environment().items()} | versions
-    found, left = set[str](), [Requirement(each) for each in requirements]
+    found, left = set[str](), [Requirement(requirement) for requirement in requirements]
     while left:
         each = left.pop()
         name = canonicalize_name(each.name)

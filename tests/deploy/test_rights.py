@@ -91,7 +91,7 @@ async def _take_over(place: Place, asked: Asked) -> None:
 
 
 def _has_told(place: Place, times: int) -> bool:
-    told = [each for each in place.objects("events") if each["reason"].startswith("TopologyAwareRouting")]
+    told = [object_ for object_ in place.objects("events") if object_["reason"].startswith("TopologyAwareRouting")]
     return bool(sum((each.get("series") or {"count": 1})["count"] for each in told) == times)
 
 

@@ -1,4 +1,4 @@
-"""``zoneward controller``: the loop that keeps a cluster's EndpointSlices."""
+"""``zoneward controller``: manages a cluster's EndpointSlices."""
 
 import os
 import socket
@@ -49,7 +49,7 @@ _OPTION_NAMES: Final = {
     "--only-marked",
     "only_marked",
     is_flag=True,
-    help="Write the slices of the Services that `zoneward adopt` marked, and leave all others alone.",
+    help="Write the slices of the Services that `zoneward adopt` marked, and of no others.",
 )
 @click.option(
     "--keep-built-in-label",
@@ -57,7 +57,7 @@ _OPTION_NAMES: Final = {
     default=None,
     help="With --take-over: keep the slices of the built-in controller instead of replacing them,"
     " and give Zoneward's slices its label (endpointslice.kubernetes.io/managed-by). Zoneward then cannot"
-    " notice a built-in controller that still runs.",
+    " detect a built-in controller that still runs.",
 )
 @cluster_options
 @click.option("--compat", type=click.Choice(["upstream"]), help="Decide exactly as current Kubernetes does.")
@@ -146,7 +146,7 @@ def command(*, take_over: bool, only_marked: bool, compat: str | None, **options
 
 
 def _run(options: DaemonOptions, *, is_upstream: bool) -> int:
-    """Return the exit status: 0 after SIGTERM or SIGINT, 1 where a part fails or the API server refuses a request that
+    """Return the exit status: 0 after SIGTERM or SIGINT, 1 if a part fails or the API server refuses a request that
     the controller cannot work without. Raises InputError or a usage error before anything is served."""
     module = import_program("zoneward.controller.controller_program", command="controller")
     configuration, settings = _settings(options, is_upstream=is_upstream)
@@ -205,16 +205,16 @@ def _settings(options: DaemonOptions, *, is_upstream: bool) -> "tuple[Configurat
     if is_upstream and settings.mode is not Mode.TAKE_OVER:
         raise click.UsageError(
             f"--compat=upstream: expected the mode {Mode.TAKE_OVER}, got {settings.mode},"
-            " in which our slices need a label of their own"
+            " in which Zoneward's slices need a separate label"
         )
     configuration = replace(configuration, keep_built_in_label=settings.keep_built_in_label)
     return configuration.as_upstream() if is_upstream else configuration, settings
 
 
 def with_demand_file(configuration: "Configuration") -> "tuple[Configuration, FiguresSource | None]":
-    """What `demand.file` says: parts of zones for all Services, or figures, which are read again each time.
+    """The demand of `demand.file`: parts of zones for all Services, or figures, which are read again each time.
 
-    Raises InputError for a file that cannot be read now. However small amounts are that somebody wrote, they count.
+    Raises InputError for a file that cannot be read now. Amounts count however small they are.
     """
     import asyncio
 
@@ -240,5 +240,5 @@ def with_demand_file(configuration: "Configuration") -> "tuple[Configuration, Fi
         return found
 
     adoption = replace(demand.adoption, min_traffic=Fraction(0))
-    # A file is as of now, whatever time it is about.
+    # A file counts as current, whatever its time.
     return replace(configuration, demand=replace(demand, adoption=adoption)), FiguresSource(read, window=0.0)

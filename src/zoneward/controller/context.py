@@ -1,4 +1,4 @@
-"""What all parts of one controller share, as the ControllerContext of kube-controller-manager."""
+"""What all parts of a controller share, like the ControllerContext of kube-controller-manager."""
 
 import time
 from collections.abc import Callable
@@ -24,13 +24,13 @@ RESYNC_PERIOD: Final = 1200.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerContext:
-    """How the controller reads and writes, what it decides by, and where it reports.
+    """How the controller reads, writes, decides and reports.
 
-    ``connection`` reads, ``writer`` writes and must refuse to once we no longer lead. ``leading`` is always set where
-    there are no other replicas. ``status_writer`` None: nothing but EndpointSlices is written.
+    ``connection`` reads; ``writer`` writes, and must refuse once this replica no longer leads. ``leading`` is always
+    set if there are no other replicas. ``status_writer`` None: only EndpointSlices are written.
 
-    ``is_stand_in``: it stands in for the built-in controller, beside Zoneward's. It knows no marks of adopted Services
-    and no slices of Zoneward. ``figures`` None: demand is the same for all Services that say nothing about theirs.
+    ``is_stand_in``: it plays the built-in controller, beside Zoneward's: it ignores adopted Services' annotations and
+    Zoneward's slices. ``figures`` None: Services without demand in their annotations have the cluster's.
     """
 
     connection: ReadWriteConnection
@@ -48,9 +48,9 @@ class ControllerContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerOptions:
-    """How one controller works. ``resync_period``: seconds in which every Service is reconciled once though nothing
-    happened to it. ``node_proxy_namespace``: where the Leases of the nodes' proxies are; None: they are not read, and
-    the condition ``TrafficDistributionHonored`` is not written."""
+    """How a controller works. ``resync_period``: seconds in which every Service is reconciled once without an event.
+    ``node_proxy_namespace``: where the Leases of the nodes' proxies are; None: they are not read, and the condition
+    ``TrafficDistributionHonored`` is not written."""
 
     workers: int = WORKERS
     batching: Batching = field(default_factory=Batching)

@@ -1,7 +1,7 @@
 """The controller's metrics: one table, and what the controller calls when something happens.
 
 Names below ``endpoint_slice_controller_`` are upstream's (``k8s.io/endpointslice/metrics``) and the proposals'; those
-below ``zoneward_controller_`` are ours. What each means, and what to do about it: ``docs/metrics-and-events.md``.
+below ``zoneward_controller_`` are Zoneward's. What each means, and what to do about it: ``docs/metrics-and-events.md``.
 Everything happens in the event loop's thread.
 """
 
@@ -46,7 +46,7 @@ from zoneward.kube.objects import ObjectKey
 from zoneward.slices.plan import ServicePlan
 
 UPSTREAM: Final = "endpoint_slice_controller_"
-OURS: Final = "zoneward_controller_"
+ZONEWARD: Final = "zoneward_controller_"
 
 
 class ObservedController(Protocol):
@@ -76,7 +76,7 @@ class ObservedControllerProgram(Protocol):
 
 
 class ObservedDemand(Protocol):
-    """What the metrics read from whoever follows measured demand."""
+    """What the metrics read from the part that follows measured demand."""
 
     @property
     def services(self) -> Mapping[str, int]: ...
@@ -139,25 +139,25 @@ class ControllerMetrics:
             buckets=PER_SYNC,
         )
         self.latency = histogram(
-            f"{OURS}change_to_write_seconds",
+            f"{ZONEWARD}change_to_write_seconds",
             "Seconds from a Service's first change in the cache until all that it led to is written",
             buckets=SECONDS,
         )
-        self.retries = counter(f"{OURS}retries_total", "Syncs that failed and were put back to be tried again")
+        self.retries = counter(f"{ZONEWARD}retries_total", "Syncs that failed and were requeued")
         self.api_errors = counter(
-            f"{OURS}api_errors_total",
-            "Calls to the API server that failed, by what is known of their outcome",
+            f"{ZONEWARD}api_errors_total",
+            "Failed calls to the API server, by what is known of their outcome",
             ["kind", "resource"],
         )
         self.demand_reads = counter(
-            f"{OURS}demand_reads_total", "Reads of measured demand, by their result", ["result"]
+            f"{ZONEWARD}demand_reads_total", "Reads of measured demand, by their result", ["result"]
         )
         self.demand_changes = counter(
-            f"{OURS}demand_changes_total",
+            f"{ZONEWARD}demand_changes_total",
             "Changes of the demand of a Service that moved something, by their cause",
             ["cause"],
         )
-        self.watches = WatchMetrics(OURS, registry=self.registry)
+        self.watches = WatchMetrics(ZONEWARD, registry=self.registry)
 
     def _declare_totals(self) -> None:
         """What `SliceTotals` has."""
@@ -165,7 +165,7 @@ class ControllerMetrics:
         gauge(f"{UPSTREAM}endpoints_desired", "Number of endpoints desired", lambda: totals.endpoints)
         gauge(
             f"{UPSTREAM}total_endpoints",
-            "Number of endpoints in all EndpointSlices that are kept",
+            "Number of endpoints in all EndpointSlices",
             lambda: totals.endpoints,
         )
         gauge(f"{UPSTREAM}num_endpoint_slices", "Number of EndpointSlices", lambda: totals.slices)
@@ -183,7 +183,7 @@ class ControllerMetrics:
         gauge(
             f"{UPSTREAM}services_count_by_traffic_distribution",
             "Number of Services using some specific trafficDistribution",
-            lambda: {each.value: totals.by_traffic_distribution[each] for each in TrafficDistribution},
+            lambda: {value.value: totals.by_traffic_distribution[value] for value in TrafficDistribution},
             ["traffic_distribution"],
         )
 
@@ -191,25 +191,25 @@ class ControllerMetrics:
         """What is predicted of each Service."""
 
         def of_services(value: Callable[[Prediction], float | None]) -> LabeledValues:
-            values = (((*service, family), value(each)) for service, family, each in predictions)
+            values = (((*service, family), value(prediction)) for service, family, prediction in predictions)
             return [(labels, known) for labels, known in values if known is not None]
 
         gauge, labels = partial(GaugeFunc, registry=self.registry), ["namespace", "service", "address_type"]
         gauge(
-            f"{OURS}service_series_left_out",
-            "Services without series of their own, beyond the limit",
+            f"{ZONEWARD}service_series_left_out",
+            "Services without their own series, beyond the limit",
             lambda: predictions.left_out,
         )
         gauge(
-            f"{OURS}service_in_zone_traffic",
+            f"{ZONEWARD}service_in_zone_traffic",
             "Predicted share of all requests that never leave their zone",
-            lambda: of_services(lambda each: each.in_zone),
+            lambda: of_services(lambda prediction: prediction.in_zone),
             labels,
         )
         gauge(
-            f"{OURS}service_max_overload",
+            f"{ZONEWARD}service_max_overload",
             "Predicted overload of the busiest endpoint; 0.5 is 50 % above fair",
-            lambda: of_services(lambda each: each.max_overload),
+            lambda: of_services(lambda prediction: prediction.max_overload),
             labels,
         )
 
@@ -217,19 +217,19 @@ class ControllerMetrics:
         """Where demand is measured, what is known of it."""
         gauge = partial(GaugeFunc, registry=self.registry)
         gauge(
-            f"{OURS}demand_services",
+            f"{ZONEWARD}demand_services",
             "Services that measured demand can change, by the reason of their condition about it",
             lambda: demand.services,
             ["reason"],
         )
         gauge(
-            f"{OURS}demand_waiting_services",
+            f"{ZONEWARD}demand_waiting_services",
             "Services whose demand changes as soon as the limit of an hour has room",
             lambda: demand.waiting,
         )
         gauge(
-            f"{OURS}demand_figures_age_seconds",
-            "Seconds since the source of measured demand answered last",
+            f"{ZONEWARD}demand_figures_age_seconds",
+            "Seconds since the source of measured demand last responded",
             lambda: demand.figures_age,
         )
 
@@ -237,17 +237,17 @@ class ControllerMetrics:
         """What is read from the running program."""
         controller, gauge = program.controller, partial(GaugeFunc, registry=self.registry)
         gauge(
-            f"{OURS}queue_services",
+            f"{ZONEWARD}queue_services",
             "Services that have to be synced, by what they wait for",
             lambda: asdict(controller.queue.depth()),
             ["state"],
         )
         gauge(
-            f"{OURS}queue_oldest_seconds",
+            f"{ZONEWARD}queue_oldest_seconds",
             "Seconds since the oldest change that is not written yet",
             lambda: controller.queue.longest_wait(),
         )
-        gauge(f"{OURS}leader", "1 where this replica holds the Lease and writes", lambda: program.is_leader)
+        gauge(f"{ZONEWARD}leader", "1 where this replica holds the Lease and writes", lambda: program.is_leader)
         self.watches.declare_state(
             program.watch_health,
             is_synced=controller.cache.synced.is_set,
@@ -255,26 +255,26 @@ class ControllerMetrics:
             unreadable=lambda: controller.unreadable,
         )
         gauge(
-            f"{OURS}contested_services",
-            "Services that the built-in controller writes beside this one",
+            f"{ZONEWARD}contested_services",
+            "Services whose EndpointSlices the built-in controller writes too",
             lambda: len(controller.contested),
         )
         gauge(
-            f"{OURS}contested_namespaces",
-            "Namespaces with such Services; more than one show that the built-in controller runs",
+            f"{ZONEWARD}contested_namespaces",
+            "Namespaces with such Services; more than one indicates that the built-in controller runs",
             lambda: len({namespace for namespace, _ in controller.contested}),
         )
         gauge(
-            f"{OURS}hints_not_stored_services",
+            f"{ZONEWARD}hints_not_stored_services",
             "Services whose hints the API server did not store",
             lambda: controller.services_without_stored_hints,
         )
-        gauge(f"{OURS}info", "The version that runs; always 1", lambda: {__version__: 1}, ["version"])
+        gauge(f"{ZONEWARD}info", "The version that runs; always 1", lambda: {__version__: 1}, ["version"])
 
     # --- syncs --------------------------------------------------------------------------------------------------------
 
     def record_sync(self, plan: ServicePlan) -> None:
-        """A Service was planned, and all that its plan asks for is written."""
+        """A Service was planned and written."""
         service = plan.service
         key = service.metadata.namespace, service.metadata.name
         self._syncs[SyncResult.SUCCESS].inc()
@@ -297,7 +297,7 @@ class ControllerMetrics:
             self.predictions.touch(key)
 
     def record_failed_sync(self, result: SyncResult = SyncResult.ERROR) -> None:
-        """A sync did not succeed. What its Service counted before stands."""
+        """A sync failed. The counts of its Service do not change."""
         self._syncs[result].inc()
 
     def record_retry(self) -> None:
@@ -321,13 +321,13 @@ class ControllerMetrics:
         self.demand_changes.labels(cause).inc()
 
     def forget_service(self, service: ObjectKey) -> None:
-        """A Service is gone, or no longer ours."""
+        """A Service was deleted, or is no longer managed."""
         self.totals.drop(service)
         if self.predictions is not None:
             self.predictions.drop(service)
 
     def forget_all_services(self) -> None:
-        """This replica no longer leads. Whoever does counts all Services, which would count twice."""
+        """This replica no longer leads. The leader counts all Services; otherwise they would count twice."""
         for service in list(self.totals):
             self.forget_service(service)
 

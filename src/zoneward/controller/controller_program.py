@@ -1,8 +1,8 @@
-"""One replica of the controller: its parts put together, run until it is told to stop, and ended in a safe order.
+"""One replica of the controller: builds its parts, runs them until it is stopped, and ends them in a safe order.
 
-At the end nothing new is begun; what was begun is written, while the Lease is renewed; whatever is left is cut off;
-renewing ends; and only then the Lease is released, so that another replica can lead at once. It is not released where a
-write was cut off that the server may still do: then it expires, as it would after a crash.
+At shutdown the replica starts nothing new, finishes in-flight writes while it renews the Lease, cancels the rest, stops
+renewing, and only then releases the Lease, so that another replica can lead at once. It does not release the Lease if
+the API server may still apply an unanswered write: then the Lease expires, as after a crash.
 """
 
 import asyncio
@@ -48,7 +48,7 @@ from zoneward.routing.configuration import Configuration
 from zoneward.slices.plan import ServicePlan
 
 DRAIN: Final = 10.0
-"""Seconds for the writes under way when the program is told to stop."""
+"""Seconds for in-flight writes at shutdown."""
 _STATUS_DRAIN: Final = 1.0
 """Seconds of these for Events and conditions."""
 _CONTROLLER: Final = "the controller"
@@ -64,7 +64,7 @@ class _ReadWriteLink(WatchHealth):
 
 
 def _ask_prometheus(configuration: Configuration) -> FiguresSource | None:
-    """None where Prometheus is not to be asked for demand."""
+    """None if the configuration does not read demand from Prometheus."""
     settings = configuration.demand
     if settings.source != "prometheus" or settings.prometheus is None:
         return None
@@ -108,8 +108,11 @@ class ControllerProgram:
         self._refusals = RepeatFilter(burst=1, period=LONGEST_PAUSE)
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Until ``stop`` is set. Raises InputError where the status address cannot be had, CallFailed where the server
-        refuses what nothing goes without, and whatever a part of it raises."""
+        """Run until ``stop`` is set.
+
+        Raises InputError if it cannot listen on the status address, CallFailed if the API server refuses a call that
+        the controller cannot work without, and any error of one of its parts.
+        """
         async with AsyncExitStack() as stack:
             transport = Transport(self._access)
             self._program = Program(self._access, log=self._log)
@@ -202,10 +205,10 @@ class ControllerProgram:
         if self._elector is not None:
             program.start(_ELECTION, self._elector.run(), is_live_check=True)
         else:
-            self._log.info("leads", others="not looked for")
+            self._log.info("leader election is disabled")
         if self._predictions is not None:
             program.start("predictions", self._predictions.run(self._predict, on_error=self._on_prediction_error))
-        checking = asyncio.create_task(self._check_rights(transport))
+        checking = asyncio.create_task(self._check_permissions(transport))
         try:
             await program.wait(stop, self._refused)
             if self._refusal is not None:
@@ -216,17 +219,19 @@ class ControllerProgram:
             await asyncio.gather(checking, return_exceptions=True)
 
     async def _drain(self) -> None:
-        """Finish the writes under way, as long as this replica leads."""
+        """Finish in-flight writes while this replica leads."""
         if not self.is_leader or not self.controller.cache.synced.is_set():
-            self._log.info("stops")
+            self._log.info("shutting down")
             return
         begun = self._clock()
-        self._log.info("stops after the writes under way", limit=DRAIN)
+        self._log.info("shutting down: waiting for in-flight writes", limit=DRAIN)
         drained = asyncio.create_task(self._finish_writes())
         lost = asyncio.create_task(self._stepped_down.wait())
         await self._program.wait_for_tasks(drained, lost, timeout=DRAIN)
         if not drained.done():
-            self._log.warning("not all writes under way were finished", seconds=round(self._clock() - begun, 3))
+            self._log.warning(
+                "shutting down before all in-flight writes finished", seconds=round(self._clock() - begun, 3)
+            )
         for task in (drained, lost):
             task.cancel()
         await asyncio.gather(drained, lost, return_exceptions=True)
@@ -236,38 +241,38 @@ class ControllerProgram:
         await self._status_writer.wait_until_written(_STATUS_DRAIN)
 
     async def _end(self) -> None:
-        # No other replica may lead before our last write is done or given up: do not change this order.
+        # No other replica may lead before the last write is done or given up: do not change this order.
         await self._program.end_tasks(_CONTROLLER, _ELECTION)
         if self._elector is None:
             return
         holds = self._elector.leader_identity == self._elector.identity
         if holds and self._unanswered.age < self._settings.lease_duration:
-            self._log.warning("the Lease expires by itself: the server may still do a write that was cut off")
+            self._log.warning("not releasing the Lease: the API server may still apply an unanswered write")
             return
         await self._elector.release()
         if not holds:
             return
         if self._elector.leader_identity == self._elector.identity:
-            self._log.warning("the Lease expires by itself: it could not be released")
+            self._log.warning("failed to release the Lease: it expires by itself")
         else:
-            self._log.info("the Lease is released")
+            self._log.info("released the Lease")
 
-    async def _check_rights(self, connection: Transport) -> None:
-        """Each missing permission is logged once, not with every Service that needs it."""
-        asked = REQUIRED_PERMISSIONS + (ADOPTION_PERMISSIONS if self._mode is Mode.ONLY_MARKED else ())
-        for right in asked:
+    async def _check_permissions(self, connection: Transport) -> None:
+        """Log each missing permission once, not with every Service that needs it."""
+        permissions = REQUIRED_PERMISSIONS + (ADOPTION_PERMISSIONS if self._mode is Mode.ONLY_MARKED else ())
+        for permission in permissions:
             try:
-                await check_permissions(connection, [right], namespace="")
+                await check_permissions(connection, [permission], namespace="")
             except Forbidden as error:
-                method, place, *rest = right
-                what = "/".join([place.plural, *rest])
+                method, resource, *rest = permission
+                what = "/".join([resource.plural, *rest])
                 self._log.warning(
-                    "a permission is missing", reason=f"{method} {what}", error=self._program.error_message(error)
+                    "missing permission", reason=f"{method} {what}", error=self._program.error_message(error)
                 )
             except CallFailed:
                 return
 
-    # --- what happens -------------------------------------------------------------------------------------------------
+    # --- handlers -------------------------------------------------------------------------------------------------
 
     @property
     def is_leader(self) -> bool:
@@ -275,35 +280,33 @@ class ControllerProgram:
 
     def _on_leader_change(self, leads: bool) -> None:
         if leads:
-            # Other leaders wrote what changed until now.
+            # Earlier changes were written by other leaders.
             self.controller.queue.restart_waiting()
             self._has_seen_lease = True
             self._stepped_down.clear()
-            self._log.info("leads", lease="/".join(self._lease))
+            self._log.info("became leader", lease="/".join(self._lease))
             return
         self._stepped_down.set()
         self.controller.stepped_down()
-        self._log.info("stepped down", lease="/".join(self._lease))
+        self._log.info("stopped leading", lease="/".join(self._lease))
 
     def _on_lease_error(self, error: CallFailed) -> None:
         assert self._elector is not None
         if isinstance(error, Conflict):
-            # Another was faster.
+            # Another replica was faster.
             return
         self.controller.metrics.record_api_error(error, kind=LEASES.plural)
         self._has_seen_lease = self._has_seen_lease or bool(self._elector.leader_identity)
         if isinstance(error, Forbidden | Unauthorized) and not self._has_seen_lease:
-            # It would stand by for ever, and look healthy.
+            # It would remain a standby forever, and look healthy.
             self._refusal = error
             self._refused.set()
             return
         self._lease_error = self._program.error_message(error)
-        self._log.warning(
-            "the Lease could not be read or written", reason=type(error).__name__, error=self._lease_error
-        )
+        self._log.warning("failed to read or write the Lease", reason=type(error).__name__, error=self._lease_error)
 
     def _lease_check(self) -> str | None:
-        """A standby is as ready as a leader, unless it can never become one."""
+        """A standby is as ready as a leader, unless it can never become the leader."""
         assert self._elector is not None
         if self._elector.leader_identity:
             self._lease_error = None
@@ -311,7 +314,7 @@ class ControllerProgram:
 
     def _on_watch_error(self, resource: AnyWatchedResource, error: CallFailed) -> None:
         if resource.kind != LEASES.kind:
-            # Slices do not depend on the Leases of the nodes' proxies.
+            # Slices do not depend on the Leases of node proxies.
             self.watch_health.trouble(resource, error)
         self.controller.metrics.watches.record_error(error, kind=resource.plural)
         self._program.log_watch_error(resource, error, reason=type(error).__name__)
@@ -325,14 +328,14 @@ class ControllerProgram:
             self._log_refusal(service, error, kind, outcome)
             return
         self._log.warning(
-            "an Event or condition could not be written",
+            "failed to write an Event or condition",
             service="/".join(service),
             reason=type(error).__name__,
             error=self._program.error_message(error),
         )
 
     def _log_refusal(self, service: ObjectKey, error: CallFailed, kind: str, outcome: WriteOutcome) -> None:
-        """What is refused for one Service is refused for most others too: one line has one of them."""
+        """A call that is refused for one Service is refused for most: log one of them."""
         # A namespace that is being deleted must not hide that permissions are missing.
         what = "terminating namespace" if outcome is WriteOutcome.TERMINATING else type(error).__name__
         decision = self._refusals.decide((kind, what), now=self._clock())
@@ -340,7 +343,7 @@ class ControllerProgram:
             more = {"left_out": decision.left_out} if decision.left_out else {}
             write = self._log.info if outcome is WriteOutcome.TERMINATING else self._log.warning
             write(
-                "Events or conditions are refused",
+                "the API server refuses Events or conditions",
                 service="/".join(service),
                 reason=f"{what} {kind}",
                 error=self._program.error_message(error),
@@ -348,7 +351,7 @@ class ControllerProgram:
             )
 
     def _on_prediction_error(self, service: ObjectKey, error: Exception) -> None:
-        self._log.warning("traffic could not be predicted", service="/".join(service), error=named_error(error))
+        self._log.warning("failed to predict traffic", service="/".join(service), error=named_error(error))
 
     def _queue_page(self) -> Mapping[str, Any]:
         queue = self.controller.queue

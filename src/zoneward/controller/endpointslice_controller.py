@@ -1,10 +1,10 @@
 """The EndpointSlice controller: from a change in the cluster to the EndpointSlices of the Services that it affects.
 
-A cache follows the cluster. Each change adds the keys of the affected Services to a work queue. A worker takes a key,
-plans the Service and writes what differs (`ServiceReconciler`). No Service is reconciled by two workers at once, and
-nothing is decided from a cache that has not seen our own writes.
+An informer cache follows the cluster. Each change adds the keys of the affected Services to a work queue. A worker
+takes a key, plans the Service and writes the differences (`ServiceReconciler`). Two workers never reconcile the same
+Service at once, and no Service is planned before the cache has seen the controller's own writes of it.
 
-A failed reconciliation goes back into the queue with a growing pause: see `EndpointSliceController._retry_later`.
+A failed reconciliation is requeued with a growing backoff: see `EndpointSliceController._retry_later`.
 """
 
 import asyncio
@@ -52,19 +52,19 @@ from zoneward.routing.configuration import StoredHints
 from zoneward.slices.plan import ServicePlan, plan_service
 
 _RECHECK_PERIOD: Final = 0.5
-"""Seconds between two looks for Services to reconcile though no event arrived."""
+"""Seconds between two checks for Services to reconcile without an event."""
 _CHECK_TIME: Final = 0.005
 _CHECK_PAUSE: Final = 0.015
 """Seconds of checking decisions after a change of demand, and between two turns: a quarter of a core at most."""
 _POLL_PERIOD: Final = 0.01
-"""Seconds between two looks whether the controller is idle."""
+"""Seconds between two checks whether the controller is idle."""
 
 
 class EndpointSliceController:
-    """`run` it. Whoever learns that this replica no longer leads calls `stepped_down`.
+    """Call `run`, and `stepped_down` when this replica no longer leads.
 
     While another replica leads, the cache stays current, changes wait in the queue, and nothing is written.
-    ``on_watch_error`` gets the kind and the error when a list or a watch breaks off.
+    ``on_watch_error`` gets the kind and the error when a list or a watch fails.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class EndpointSliceController:
         )
         self._conflicts = ConflictDetector() if conflicts is None else conflicts
         self.contested: Final = self._conflicts.contested
-        """Services that the built-in controller writes too, and that are therefore left to it. Never replaced."""
+        """Services that are left to the built-in controller, which writes them too. Never replaced."""
         self._resync = PeriodicResync(period=options.resync_period)
         self._releases = ReleaseTasks(
             context.connection,
@@ -176,7 +176,7 @@ class EndpointSliceController:
     # --- run and stop -------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Run until cancelled. Raises CallFailed where the cluster cannot be listed or watched at all."""
+        """Run until cancelled. Raises CallFailed if the cluster cannot be listed or watched at all."""
         try:
             async with asyncio.TaskGroup() as group:
                 following = run_informers(
@@ -190,8 +190,8 @@ class EndpointSliceController:
                     on_version=self._current,
                 )
                 group.create_task(following, name="following the cluster")
-                for number in range(self._options.workers):
-                    self._start_worker(group.create_task(self._work(), name=f"worker {number}"))
+                for index in range(self._options.workers):
+                    self._start_worker(group.create_task(self._work(), name=f"worker {index}"))
                 self._start_worker(group.create_task(self._endpoints.run(), name="writing Endpoints objects"))
                 group.create_task(self._recheck(), name="rechecking Services")
                 group.create_task(self._check_demand(), name="checking decisions after a change of demand")
@@ -206,7 +206,7 @@ class EndpointSliceController:
         except ExceptionGroup as failures:
             raise failures.exceptions[0] from None
         finally:
-            # Whoever releases the Lease after this must know that we write nothing any more.
+            # The Lease may be released after this, so nothing may be written any more.
             await self._releases.end()
 
     async def _follow_node_proxies(self, proxies: NodeProxies) -> None:
@@ -224,7 +224,7 @@ class EndpointSliceController:
         worker.add_done_callback(self._workers.discard)
 
     async def drain(self, limit: float) -> bool:
-        """Start nothing more, and wait so many seconds until what was started is written. Returns whether it is."""
+        """Start nothing new, and wait up to ``limit`` seconds for in-flight writes. Returns whether all are done."""
         self.queue.shut_down()
         self._endpoints.shut_down()
         if not self._leading.is_set():
@@ -233,7 +233,7 @@ class EndpointSliceController:
         return not unfinished
 
     def stepped_down(self) -> None:
-        """Forget what we wrote: another replica leads, or none, and our writes are no longer the last ones."""
+        """Forget the controller's own writes: they are no longer the last ones."""
         self._releases.cancel()
         self._states.clear()
         self._reconciler.clear()
@@ -246,12 +246,12 @@ class EndpointSliceController:
             self._status_writer.clear()
         if self._honored is not None:
             self._honored.clear()
-        # Once we lead again we look at all that was written meanwhile.
-        self.queue.add_all([object_key_of(each) for each in self.cache.services], urgency=Urgency.BACKGROUND)
+        # Once this replica leads again, it has to check what others wrote.
+        self.queue.add_all([object_key_of(service) for service in self.cache.services], urgency=Urgency.BACKGROUND)
 
     @property
     def is_idle(self) -> bool:
-        """Whether all that the cache has led to is written, and the cache has seen it."""
+        """Whether everything is written that follows from the cache, and the cache has seen it."""
         if not self.cache.synced.is_set() or self._nodes_changed or self._releases:
             return False
         if self._states.has_unchecked.is_set():
@@ -259,33 +259,33 @@ class EndpointSliceController:
         depth = self.queue.depth()
         if depth.waiting or depth.working or not self._endpoints.is_idle:
             return False
-        keys = {object_key_of(each) for each in self.cache.services} | {
-            service_key_of(each) for each in self.cache.slices
+        keys = {object_key_of(service) for service in self.cache.services} | {
+            service_key_of(slice_) for slice_ in self.cache.slices
         }
         return not any(self._tracker.is_stale(key, self.cache.slices_of(*key)) for key in keys)
 
     async def wait_until_idle(self, limit: float) -> bool:
-        """Wait until there is nothing to do, for at most so many seconds. Returns whether there is nothing."""
+        """Wait up to ``limit`` seconds until the controller is idle. Returns whether it is."""
         end = asyncio.get_running_loop().time() + limit
         while not self.is_idle and asyncio.get_running_loop().time() < end:
             await asyncio.sleep(_POLL_PERIOD)
         return self.is_idle
 
-    # --- what it would decide -----------------------------------------------------------------------------------------
+    # --- plans on request -----------------------------------------------------------------------------------------
 
     def decision(self, namespace: str, name: str) -> ServicePlan | None:
-        """The plan of a Service, planned anew; None for a Service that does not exist or is not ours."""
+        """A fresh plan of a Service; None for a Service that does not exist or is not managed."""
         work = self.decision_work(namespace, name)
         return None if work is None else work()
 
     def decision_work(self, namespace: str, name: str) -> Callable[[], ServicePlan] | None:
-        """The same as work for a thread. All that it needs is taken from the cache before this returns."""
+        """The same as work for a thread, with everything that it needs already taken from the cache."""
         service = self.cache.services.get(namespace, name)
         slices = self.cache.slices_of(namespace, name)
         if service is None or self._reconciler.course(service, slices) is not AdoptionAction.SERVE:
             return None
         self._refresh_nodes()
-        sorted_slices = sorted(slices, key=lambda each: each.metadata.name)
+        sorted_slices = sorted(slices, key=lambda slice_: slice_.metadata.name)
         pods = sorted(self.cache.pods_of(namespace, name), key=lambda pod: pod.metadata.name)
         cluster_state = self._states.cluster_state_of((namespace, name))
         trigger_time = self._states.trigger_times.time((namespace, name))
@@ -299,7 +299,7 @@ class EndpointSliceController:
         )
 
     def _is_ours(self, service: Service) -> bool:
-        """Whether we write the slices of a Service."""
+        """Whether this controller writes the slices of a Service."""
         key = object_key_of(service)
         if key in self.contested:
             return False
@@ -312,15 +312,15 @@ class EndpointSliceController:
 
     @property
     def unreadable(self) -> tuple[UnreadableObject, ...]:
-        """The objects that are set aside because they cannot be read, Leases of node proxies included."""
+        """The objects that cannot be read, including Leases of node proxies."""
         leases = () if self._node_proxies is None else self._node_proxies.leases.unreadable.values()
         return (*self.cache.unreadable, *leases)
 
     # --- event handlers -----------------------------------------------------------------------------------------------
-    # Keys are sorted, so that the same changes lead to the same writes in the same order.
+    # Keys are sorted, so that equal changes lead to equal writes in the same order.
 
     def _guarded(self, handler: EventHandler[WatchedT]) -> EventHandler[WatchedT]:
-        """The handler, but a mistake in it does not end the process: the periodic resync makes up for the change."""
+        """The handler, whose exceptions are logged: the periodic resync makes up for the lost change."""
 
         def guarded(old: WatchedT | None, new: WatchedT | None) -> None:
             try:
@@ -328,9 +328,7 @@ class EndpointSliceController:
             except Exception as error:
                 changed = new if new is not None else old
                 assert changed is not None
-                self._unexpected.error(
-                    "a mistake in the program kept a change from being seen", object_key_of(changed), error
-                )
+                self._unexpected.error("internal error while handling a change", object_key_of(changed), error)
 
         return guarded
 
@@ -354,7 +352,7 @@ class EndpointSliceController:
     def _node_changed(self, old: LiveNode | None, new: LiveNode | None) -> None:
         if self._states.node_changed(old, new) and not self._nodes_changed:
             self._nodes_changed = True
-            # Nodes change together: the Services are checked once for all of them.
+            # Nodes change together: check the Services once for all of them.
             asyncio.get_running_loop().call_soon(self._refresh_nodes)
         self.queue.add_all(sorted(affected_services(self.cache, old, new)))
 
@@ -386,10 +384,10 @@ class EndpointSliceController:
         ):
             self._conflicts.slice_changed(service_key_of(new), now=asyncio.get_running_loop().time())
 
-    def _set_aside(self, found: UnreadableObject) -> None:
-        log_unreadable_object(self._log, found)
-        if found.name:
-            self._unreported[found.resource.kind, found.key] = found
+    def _set_aside(self, unreadable: UnreadableObject) -> None:
+        log_unreadable_object(self._log, unreadable)
+        if unreadable.name:
+            self._unreported[unreadable.resource.kind, unreadable.key] = unreadable
 
     def _refresh_nodes(self) -> None:
         self._nodes_changed = False
@@ -416,15 +414,15 @@ class EndpointSliceController:
                 self._refresh_nodes()
                 result = await self.queue.run(item.key, self._reconciler.reconcile(item))
             except Exception as error:
-                # A mistake in the program. What is kept of the Service may be wrong by now.
-                self._unexpected.error("a mistake in the program kept a Service from its sync", item.key, error)
+                # A bug. The state of the Service may be wrong.
+                self._unexpected.error("internal error while syncing a Service", item.key, error)
                 self._states.plan_afresh(item.key)
                 self._retry_later(item, 0, error)
             else:
                 self._finish(item, result)
 
     async def _recheck(self) -> None:
-        """Adds the Services to the queue of which no event tells: for the resync, and to recheck contested ones."""
+        """Requeue Services without an event: for the resync, and to recheck contested ones."""
         while True:
             await asyncio.sleep(_RECHECK_PERIOD)
             await self._leading.wait()
@@ -432,9 +430,9 @@ class EndpointSliceController:
             if self._states.expire_grace():
                 self._refresh_nodes()
             while self._unreported:
-                _, found = self._unreported.popitem()
+                _, unreadable = self._unreported.popitem()
                 if self._status_writer is not None:
-                    self._status_writer.report_unreadable(found)
+                    self._status_writer.report_unreadable(unreadable)
             keys = self._conflicts.due_rechecks(now=now)
             if self._honored is not None:
                 keys += self._states.set_slice_groups_seen(self._honored.slice_groups_seen)
@@ -445,7 +443,7 @@ class EndpointSliceController:
             self.queue.add_all(keys, urgency=Urgency.BACKGROUND)
 
     async def _check_demand(self) -> None:
-        """Adds the Services to the queue whose decisions another demand changes."""
+        """Requeue the Services whose decision another demand changes."""
         clock = asyncio.get_running_loop().time
         while True:
             await self._states.has_unchecked.wait()
@@ -476,13 +474,13 @@ class EndpointSliceController:
                 self._retry_later(item, result.writes, result.error)
 
     def _retry_later(self, item: WorkItem[ObjectKey], writes: int, error: Exception | None) -> None:
-        """The Service goes back into the queue, which retries it after a growing pause."""
+        """Requeue a Service with a growing backoff."""
         self.metrics.record_failed_sync()
         self.metrics.record_retry()
         retry_after = error.retry_after if isinstance(error, ApiError) else None
         pause = self.queue.retry(item.key, writes=writes, retry_after=retry_after)
         self._log.warning(
-            "a Service could not be synced",
+            "failed to sync a Service",
             service="/".join(item.key),
             reason=type(error).__name__,
             error=str(error),
@@ -492,7 +490,7 @@ class EndpointSliceController:
 
 
 def _is_serving(pod: LivePod | None) -> bool:
-    """Whether a Pod makes a ready endpoint."""
+    """Whether a Pod becomes a ready endpoint."""
     return (
         pod is not None
         and has_address(pod)
@@ -502,10 +500,10 @@ def _is_serving(pod: LivePod | None) -> bool:
 
 
 class PeriodicResync:
-    """Which Services are due for the slow full resync: each once in a period, spread over all of it.
+    """The Services that are due for the full resync: each once a period, spread evenly.
 
-    It makes up for what no event tells of: a mistake in what is kept of a Service, or an object that is not watched. It
-    costs one plan of each Service, and writes only where something differs.
+    The resync repairs what no event reports: a wrong state of a Service, or an object that is not watched. It costs one
+    plan of each Service, and writes only differences.
     """
 
     def __init__(self, *, period: float = RESYNC_PERIOD) -> None:
@@ -517,8 +515,7 @@ class PeriodicResync:
         self._began: float | None = None
 
     def due(self, keys: Callable[[], Iterable[ObjectKey]], *, now: float) -> list[ObjectKey]:
-        """The keys to reconcile now, some of which may be gone. ``keys`` lists all Services; it is called once a
-        period.
+        """The keys to reconcile now; some Services may no longer exist. ``keys`` lists all Services, once a period.
 
         The first call returns nothing, because all Services were just listed.
         """

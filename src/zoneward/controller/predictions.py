@@ -1,4 +1,4 @@
-"""Predicted traffic of single Services, for metrics: predicted beside the syncs, one by one, for a bounded number.
+"""Predicted traffic of single Services, for metrics: computed in the background, for a bounded number of Services.
 
 A prediction visits every endpoint. A sync does not, so it only calls `touch`; `run` then predicts in a thread, at most
 one Service every ``pause`` seconds.
@@ -33,7 +33,7 @@ Predict = Callable[[ObjectKey], Callable[[], PredictionsByFamily] | None]
 
 
 class Predictions:
-    """The first Services have series, up to ``limit``; when one goes, another takes its place."""
+    """The first Services have series, up to ``limit``; when one is deleted, another one replaces it."""
 
     def __init__(self, *, limit: int = LIMIT) -> None:
         self._limit = limit
@@ -53,7 +53,7 @@ class Predictions:
         self._wake_up.set()
 
     def drop(self, service: ObjectKey) -> None:
-        """A Service is gone, and its series with it."""
+        """A Service was deleted: drop its series."""
         self._left_out.pop(service, None)
         self._due.pop(service, None)
         if self._made.pop(service, None) is not None and self._left_out:
@@ -102,7 +102,7 @@ class Predictions:
                         made = await asyncio.to_thread(work)
                 except Exception as error:
                     on_error(service, error)
-                # It may be gone by now.
+                # It may be deleted by now.
                 if service in self._made:
                     self._made[service] = made
                 await asyncio.sleep(pause)

@@ -1,8 +1,7 @@
-"""Logs what changes for one replica: the cluster is listed, its watch fails or recovers, another replica leads.
+"""Logs changes of a replica: the cache is synced, a watch fails or recovers, another replica leads.
 
-It also controls the garbage collector. A large cluster makes millions of values that mostly stay, with hardly any
-cycles. While they are created the collector would visit them over and over, and afterwards it need not visit them
-again.
+It also controls Python's garbage collector. A large cluster takes millions of long-lived values with hardly any cycles.
+The collector would visit them again and again while they are created, and need not visit them afterwards.
 """
 
 import asyncio
@@ -42,13 +41,13 @@ class ReplicaObserver:
         self._begun = clock()
         self._is_synced = False
         self._frozen_as: bool | None = None
-        """Whether we led when the existing values were last excluded from garbage collection."""
+        """Whether this replica led when the existing values were last excluded from garbage collection."""
         self._busy_since: float | None = None
         self._lost_since: float | None = None
         self._other = ""
 
     async def run(self) -> NoReturn:
-        """Run until cancelled. The garbage collector is then as in any process."""
+        """Run until cancelled. Afterwards the garbage collector has its default settings."""
         disable_gc()
         try:
             while True:
@@ -76,7 +75,7 @@ class ReplicaObserver:
         if cache.synced.is_set() and not self._is_synced:
             self._is_synced = True
             self._log.info(
-                "the cluster is listed",
+                "cache synced",
                 services=len(cache.services),
                 nodes=len(cache.nodes),
                 pods=len(cache.pods),
@@ -85,7 +84,7 @@ class ReplicaObserver:
             )
 
     def _control_gc(self) -> None:
-        """The listed values stay, and so do the plans of a leader's first syncs."""
+        """The listed values are long-lived, and so are the plans of a leader's first syncs."""
         is_leader = self._is_leader
         if not self._is_synced and self._clock() - self._begun >= LONGEST_WITHOUT_GC:
             enable_gc()
@@ -104,9 +103,9 @@ class ReplicaObserver:
         lasting = self._watch_health.lasting
         if lasting is not None and self._lost_since is None:
             self._lost_since = lasting[0]
-            self._log.warning("the watch of the cluster has failed", error=self._error_text(lasting[1]))
+            self._log.warning("watch failed", error=self._error_text(lasting[1]))
         elif lasting is None and self._lost_since is not None:
-            self._log.info("the watch of the cluster works again", seconds=round(self._clock() - self._lost_since, 1))
+            self._log.info("watch recovered", seconds=round(self._clock() - self._lost_since, 1))
             self._lost_since = None
 
     def _observe_leader(self) -> None:
@@ -115,7 +114,7 @@ class ReplicaObserver:
         leader = self._elector.leader_identity
         other = "" if leader == self._elector.identity else leader
         if other and other != self._other:
-            self._log.info("another replica leads", leader=other)
+            self._log.info("another replica became leader", leader=other)
         self._other = other
 
     @property

@@ -1,12 +1,12 @@
 """What metrics count of a sync: its labels, and the endpoints and slices of its Service.
 
 The proposals name the labels (KEP-2004 § Observability, KEP-2433 § Observability): ``approach`` is ``random`` or
-``auto``, ``result`` of endpoints with hints ``Auto`` or ``SameZone``. Each proposal thinks of one feature; in a
-controller that has them all, ``feature`` says which. ``topology`` and ``traffic_distribution`` are upstream's. All have
-few values, whatever Services contain.
+``auto``, ``result`` of endpoints with hints ``Auto`` or ``SameZone``. Each proposal describes one feature; this
+controller has them all, so ``feature`` says which. ``topology`` and ``traffic_distribution`` are upstream's. All have
+few values, independent of Services.
 
-Totals over all Services are kept without ever counting them all: each sync takes out what its Service counted before,
-and puts in what it counts now. As upstream's ``metrics/cache.go``, but by Service and address family: upstream's
+Totals over all Services are updated, not recounted: each sync subtracts the Service's earlier counts and adds its
+current ones. As upstream's ``metrics/cache.go``, but by Service and address family: upstream's
 dual-stack Services count with one of their families alone.
 """
 
@@ -37,11 +37,11 @@ class Operation(StrEnum):
 
 class SyncResult(StrEnum):
     """How a sync ended, as the label ``cause``. The proposals have ``success`` and ``failure`` and count a stale cache
-    among failures; upstream tells it apart, as ``stale``."""
+    among failures; upstream counts it separately, as ``stale``."""
 
     SUCCESS = ""
     STALE = "stale"
-    """The cache lagged behind our own writes, and nothing was done."""
+    """The cache had not seen the controller's own writes: nothing was done."""
     ERROR = "error"
 
 
@@ -177,7 +177,7 @@ class SliceTotals:
         self._add(entry, 1)
 
     def drop(self, service: ObjectKey) -> None:
-        """A Service is gone, or is no longer ours. One that never counted is no fault."""
+        """A Service was deleted, or is no longer managed. It may never have been counted."""
         self._add(self._entries.pop(service, None), -1)
 
     def __len__(self) -> int:
@@ -205,34 +205,34 @@ def totals_of_plan(family: FamilyPlan, *, max_endpoints: int) -> FamilyTotals:
     slices = (*changes.create, *changes.update, *changes.unchanged)
     by, hinted = hinted_by(decision), 0
     if by is not None and decision.targets is not None:
-        # Upstream's way hints endpoints where they lie in slices, and the decision knows nothing of it.
+        # With --compat=upstream, hints depend on slices, and the decision does not have them.
         by_targets = decision.targets.encoding == "hints"
         hinted = decision.targets.count_hinted() if by_targets else _hinted_in(slices)
     return family_totals(_groups(slices), max_endpoints=max_endpoints, hinted=hinted, hinted_by=by)
 
 
 _NO_PORTS: Final = object()
-"""Unlike any tuple of ports, and unlike None, which stands for all ports."""
+"""Unlike any tuple of ports, and unlike None, which means all ports."""
 
 
 def _hinted_in(slices: Iterable[EndpointSlice]) -> int:
-    return sum(endpoint.hints is not None for each in slices for endpoint in each.endpoints or ())
+    return sum(endpoint.hints is not None for slice_ in slices for endpoint in slice_.endpoints or ())
 
 
 def _groups(slices: Iterable[EndpointSlice]) -> Iterable[tuple[int, int]]:
     """(endpoints, slices) by ports and consuming zones."""
-    found: dict[object, list[int]] = {}
+    counts: dict[object, list[int]] = {}
     ports: object = _NO_PORTS
     group: list[int] | None = None
-    for each in slices:
-        metadata = each.metadata
+    for slice_ in slices:
+        metadata = slice_.metadata
         zones = (metadata.labels or {}).get(ZONE_LABEL)
         if zones is not None:
             zones += " " + (metadata.annotations or {}).get(ZONES_ANNOTATION, "")
         # Nearly all slices of a Service share one tuple of ports, which need not be hashed again for each of them.
-        if group is None or zones is not None or each.ports is not ports:
-            group = found.setdefault((each.ports, zones), [0, 0])
-            ports = each.ports if zones is None else _NO_PORTS
-        group[0] += len(each.endpoints or ())
+        if group is None or zones is not None or slice_.ports is not ports:
+            group = counts.setdefault((slice_.ports, zones), [0, 0])
+            ports = slice_.ports if zones is None else _NO_PORTS
+        group[0] += len(slice_.endpoints or ())
         group[1] += 1
-    return ((endpoints, number) for endpoints, number in found.values())
+    return ((endpoints, slices) for endpoints, slices in counts.values())

@@ -169,8 +169,8 @@ class MeasuredCluster:
         """What was counted in the last hour."""
         return DemandFigures(
             {
-                each.key: {zone: sum(sample[zone] for sample in each.window) for zone in self.zones}
-                for each in self.services.values()
+                service.key: {zone: sum(sample[zone] for sample in service.window) for zone in self.zones}
+                for service in self.services.values()
             }
         )
 
@@ -180,8 +180,8 @@ class MeasuredCluster:
             await self.step()
 
     async def step(self) -> None:
-        for each in self.services.values():
-            self._count(each)
+        for service in self.services.values():
+            self._count(service)
         await self.follower.refresh()
         self.states.refresh_nodes()
         for each in self.services.values():

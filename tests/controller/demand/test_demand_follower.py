@@ -181,14 +181,14 @@ async def test_a_source_that_is_away_falls_back_to_cpu_once_its_figures_are_old_
     assert (cart.condition, cart.writes) == (MEASURED, 1), "the figures are not too old yet"
     await cluster.run(HOUR)
     assert (cart.condition, cart.parts, cart.writes) == (("False", "FiguresOld"), None, 2)
-    assert lines(cluster, "demand could not be read") == lines(cluster, "Services have the demand of CPU") == 1
+    assert lines(cluster, "failed to read measured demand") == lines(cluster, "using CPU-based demand") == 1
     assert metric(cluster, "services", reason="FiguresOld") == 1
     assert metric(cluster, "figures_age_seconds") > 3 * HOUR
     assert metric(cluster, "reads_total", result="failure") == 48
     cluster.source = cluster.figures
     await cluster.run(HOUR)
     assert (cart.condition, cart.writes) == (MEASURED, 3)
-    assert lines(cluster, "demand is read again") == 1
+    assert lines(cluster, "measured demand recovered") == 1
 
 
 @pytest.mark.parametrize(
@@ -222,7 +222,7 @@ async def test_figures_that_say_nothing_count_for_their_service_alone(
     await cluster.run(5 * HOUR)
     assert (cart.condition, cart.parts) == (("False", reason), None)
     assert (wishlist.condition, wishlist.writes) == (MEASURED, 1)
-    assert lines(cluster, "some figures of demand do not count") == 1
+    assert lines(cluster, "ignoring some demand figures") == 1
 
 
 # --- limits and restarts ----------------------------------------------------------------------------------------------
@@ -239,9 +239,9 @@ async def test_at_most_so_many_services_change_in_an_hour_and_the_worst_go_first
     measured = {name for name, each in cluster.services.items() if each.parts is not None}
     assert measured == {"worse", "worst"}
     assert metric(cluster, "waiting_services") == 2
-    assert lines(cluster, "Services wait to change their demand") == 1
+    assert lines(cluster, "changes of demand are waiting for the hourly limit") == 1
     await cluster.run(HOUR)
-    assert all(each.condition == MEASURED and each.writes == 1 for each in cluster.services.values())
+    assert all(service.condition == MEASURED and service.writes == 1 for service in cluster.services.values())
     assert metric(cluster, "waiting_services") == 0
 
 
@@ -287,4 +287,4 @@ async def test_a_service_that_goes_while_others_are_reviewed_or_cannot_be_is_no_
     cluster.states.refresh_nodes()
     assert cart.parts is not None
     assert broken.parts is gone.parts is None
-    assert lines(cluster, "a mistake in the program kept a Service from measured demand") == 1
+    assert lines(cluster, "internal error while checking the measured demand of a Service") == 1

@@ -38,13 +38,13 @@ async def following(place: Place, source: FiguresSource) -> AsyncIterator[None]:
 
 def measured(place: Place) -> tuple[str, str, str] | None:
     conditions = place.objects("services")[0]["status"].get("conditions") or ()
-    found = [each for each in conditions if each["type"] == MEASURED_CONDITION]
+    found = [condition for condition in conditions if condition["type"] == MEASURED_CONDITION]
     return (found[0]["status"], found[0]["reason"], found[0]["message"]) if found else None
 
 
 def consumed(place: Place) -> Counter[str]:
-    hints = (endpoint.hints for each in place.slices() for endpoint in each.endpoints or ())
-    return Counter(each.for_zones[0].name for each in hints if each is not None and each.for_zones)
+    hints = (endpoint.hints for slice_ in place.slices() for endpoint in slice_.endpoints or ())
+    return Counter(hint.for_zones[0].name for hint in hints if hint is not None and hint.for_zones)
 
 
 async def test_slices_and_condition_follow_the_figures_and_the_next_leader_keeps_them_without_any() -> None:

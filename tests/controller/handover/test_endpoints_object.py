@@ -68,13 +68,14 @@ class Server:
 
     @property
     def objects(self) -> dict[str, Object]:
-        return {each["metadata"]["name"]: each for each in self.place.objects("endpoints")}
+        return {object_["metadata"]["name"]: object_ for object_ in self.place.objects("endpoints")}
 
     def listed(self, name: str = "cart") -> tuple[set[str], set[str]]:
         """Addresses that are ready, and that are not."""
         subsets = self.objects.get(name, {}).get("subsets") or ()
         ready, unready = (
-            {one["ip"] for each in subsets for one in each.get(key) or ()} for key in ("addresses", "notReadyAddresses")
+            {one["ip"] for subset in subsets for one in subset.get(key) or ()}
+            for key in ("addresses", "notReadyAddresses")
         )
         return ready, unready
 
@@ -104,7 +105,7 @@ async def test_endpoints_follow_pods_at_the_cost_of_one_write_each() -> None:
         assert set(server.objects) == {"cart"}
         assert server.listed() == (addresses(*range(PODS)), set())
         assert server.calls == ["GET", "POST"]
-        (service,) = (each for each in place.objects("services") if each["metadata"]["name"] == "cart")
+        (service,) = (object_ for object_ in place.objects("services") if object_["metadata"]["name"] == "cart")
         since = server.objects["cart"]["metadata"]["annotations"][TRIGGER_TIME_ANNOTATION]
         assert since == service["metadata"]["creationTimestamp"]
         place.make_ready(1, False)
@@ -337,8 +338,8 @@ def test_above_a_thousand_addresses_those_that_are_ready_go_first(
     new = updated_endpoints(None, a_service(), pods)
     assert new is not None
     assert len(new.subsets or ()) == 2
-    assert sum(len(each.addresses or ()) for each in new.subsets or ()) == expected[0]
-    assert sum(len(each.not_ready_addresses or ()) for each in new.subsets or ()) == expected[1]
+    assert sum(len(subset.addresses or ()) for subset in new.subsets or ()) == expected[0]
+    assert sum(len(subset.not_ready_addresses or ()) for subset in new.subsets or ()) == expected[1]
     is_cut = ready + unready > 1000
     assert ((new.metadata.annotations or {}).get(OVER_CAPACITY_ANNOTATION) == TRUNCATED) == is_cut
     assert updated_endpoints(new, a_service(), pods) is None

@@ -105,7 +105,7 @@ def walked(
 
 
 def listed(there: HandoverState) -> set[str]:
-    endpoints = (one for each in there.slices for one in each.endpoints or () if is_ready(one))
+    endpoints = (one for slice_ in there.slices for one in slice_.endpoints or () if is_ready(one))
     return {address for one in endpoints for address in one.addresses or ()}
 
 

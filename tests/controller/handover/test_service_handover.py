@@ -51,11 +51,11 @@ def is_ours(shop: Shop) -> bool:
 async def test_there_and_back_leaves_the_service_as_it_was() -> None:
     async with a_shop() as shop:
         before = shop.words()
-        assert await shop.adopting().adopt(endpoints_policy="keep") == "Zoneward has it, with 1 EndpointSlice"
+        assert await shop.adopting().adopt(endpoints_policy="keep") == "done: managed by Zoneward, with 1 EndpointSlice"
         assert is_ours(shop)
         assert shop.words()[1][SELECTOR_ANNOTATION] == '{"app":"cart"}'
         assert len(shop.told) == 4, "label, selector, our slice, theirs"
-        assert await shop.adopting(still=100.0).release() == "the built-in controller has it"
+        assert await shop.adopting(still=100.0).release() == "done: managed by the built-in controller"
         assert shop.words() == before
         assert not shop.slices(names.MANAGER), "ours go at once, however long theirs have to rest"
         await shop.quiet()
@@ -65,7 +65,7 @@ async def test_there_and_back_leaves_the_service_as_it_was() -> None:
 async def test_a_built_in_controller_that_goes_on_or_that_is_not_there_is_told_and_nothing_is_missing() -> None:
     async with a_shop() as shop:
         shop.lets_go = False
-        with pytest.raises(InputError, match=r"not within 0\.5 s: the built-in controller still writes cart-"):
+        with pytest.raises(InputError, match=r"timed out after 0\.5 s: the built-in controller still writes cart-"):
             await shop.adopting(total=0.5).adopt(endpoints_policy="keep")
         shop.lets_go = True
         await shop.adopting().adopt(endpoints_policy="keep")

@@ -119,7 +119,7 @@ class Place:
 
     def leader(self) -> str:
         """Who may write now."""
-        names = [each.elector.identity for each in self.hosts if each.elector.may_write()]
+        names = [host.elector.identity for host in self.hosts if host.elector.may_write()]
         assert len(names) <= 1, f"at {seconds():.3f} s {' and '.join(names)} may write"
         return names[0] if names else ""
 

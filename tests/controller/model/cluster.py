@@ -84,7 +84,7 @@ class Cluster:
 
     def services(self) -> list[Object]:
         """But that of the API server."""
-        return [each for each in self.objects("services") if each["metadata"]["name"] in SERVICES]
+        return [object_ for object_ in self.objects("services") if object_["metadata"]["name"] in SERVICES]
 
     def slices(self) -> list[Object]:
         return self.objects(SLICES)
@@ -94,7 +94,9 @@ class Cluster:
     def expected(self, service: Object) -> dict[str, Listed]:
         """By address, for a Service with a selector."""
         spec = service["spec"]
-        nodes = {each["metadata"]["name"]: each["metadata"]["labels"].get(ZONE) for each in self.objects("nodes")}
+        nodes = {
+            object_["metadata"]["name"]: object_["metadata"]["labels"].get(ZONE) for object_ in self.objects("nodes")
+        }
         publishes = bool(spec.get("publishNotReadyAddresses"))
         found: dict[str, Listed] = {}
         for pod in self.objects("pods"):
@@ -103,26 +105,28 @@ class Cluster:
                 continue
             if status["phase"] in ("Failed", "Succeeded") or (nodes and node not in nodes and not publishes):
                 continue
-            serving = any(each["type"] == "Ready" and each["status"] == "True" for each in status["conditions"])
+            serving = any(
+                condition["type"] == "Ready" and condition["status"] == "True" for condition in status["conditions"]
+            )
             terminating = "deletionTimestamp" in pod["metadata"]
-            named = {each["name"]: each["containerPort"] for each in pod["spec"]["containers"][0]["ports"]}
-            targets = [(each["name"], each["targetPort"]) for each in spec["ports"]]
+            named = {port["name"]: port["containerPort"] for port in pod["spec"]["containers"][0]["ports"]}
+            targets = [(port["name"], port["targetPort"]) for port in spec["ports"]]
             ports = tuple(sorted((name, named.get(target, target)) for name, target in targets))
             listed = Listed(
                 publishes or (serving and not terminating), serving, terminating, node, nodes.get(node), ports
             )
-            for ip in (each["ip"] for each in status.get("podIPs") or ()):
+            for ip in (podip["ip"] for podip in status.get("podIPs") or ()):
                 if ("IPv6" if ":" in ip else "IPv4") in spec["ipFamilies"]:
                     found[ip] = listed
         return found
 
     def listed(self, service: str) -> Iterator[tuple[str, Listed]]:
         """By address, each as often as it is listed, in slices of ours."""
-        for each in self.slices():
-            if not is_own(each, service):
+        for slice_ in self.slices():
+            if not is_own(slice_, service):
                 continue
-            ports = tuple(sorted((port["name"], port["port"]) for port in each.get("ports") or ()))
-            for one in each.get("endpoints") or ():
+            ports = tuple(sorted((port["name"], port["port"]) for port in slice_.get("ports") or ()))
+            for one in slice_.get("endpoints") or ():
                 said = one["conditions"]
                 states = said["ready"], said["serving"], said["terminating"]
                 (address,) = one["addresses"]
@@ -173,7 +177,7 @@ class Cluster:
         """Not ready any more, or ready again."""
 
         def flipped(pod: Object) -> Object:
-            (condition,) = (each for each in pod["status"]["conditions"] if each["type"] == "Ready")
+            (condition,) = (condition for condition in pod["status"]["conditions"] if condition["type"] == "Ready")
             status = "False" if condition["status"] == "True" else "True"
             now = self.registry.now.strftime("%Y-%m-%dT%H:%M:%SZ")
             return {"conditions": [condition | {"status": status, "lastTransitionTime": now}]}
@@ -251,7 +255,7 @@ class Cluster:
             spec = service["spec"]
             if what % 2 == 0:
                 return service | {"spec": spec | {"ipFamilyPolicy": "RequireDualStack"}}
-            first = {each: spec[each][:1] for each in ("ipFamilies", "clusterIPs") if each in spec}
+            first = {name: spec[name][:1] for name in ("ipFamilies", "clusterIPs") if name in spec}
             return service | {"spec": spec | first | {"ipFamilyPolicy": "SingleStack"}}
 
         self._change("services", _service(number), changed)
@@ -297,7 +301,7 @@ class Cluster:
 
     def meddle(self, number: int, what: int) -> None:
         """With one of the slices that are there."""
-        found = [each for each in self.slices() if not is_own(each, manager=names.BUILT_IN_MANAGER)]
+        found = [slice_ for slice_ in self.slices() if not is_own(slice_, manager=names.BUILT_IN_MANAGER)]
         if not found:
             return
         slice_ = found[number % len(found)]
@@ -329,7 +333,7 @@ class Cluster:
             case 7:
                 mark(labels=labels | {SERVICE_NAME: SERVICES[some % len(SERVICES)]})
             case 8:
-                mark(labels={each: labels[each] for each in labels if each != SERVICE_NAME})
+                mark(labels={label: labels[label] for label in labels if label != SERVICE_NAME})
             case 9:
                 mark(labels=labels | {"x": str(some)})
             case 10:
@@ -338,9 +342,13 @@ class Cluster:
                 foreign = {"addresses": ["fd00::1:1" if slice_["addressType"] == "IPv6" else "10.9.9.9"]}
                 put(endpoints=[*endpoints, foreign])
             case 12:
-                put(endpoints=[each | {"conditions": {"ready": False}} for each in endpoints])
+                put(endpoints=[endpoint | {"conditions": {"ready": False}} for endpoint in endpoints])
             case 13:
-                put(endpoints=[{field: each[field] for field in each if field != "hints"} for each in endpoints])
+                put(
+                    endpoints=[
+                        {field: endpoint[field] for field in endpoint if field != "hints"} for endpoint in endpoints
+                    ]
+                )
             case 14:
                 mark(labels=labels | {names.ZONE_LABEL: "abcd"[some % 4]})
             case 15:

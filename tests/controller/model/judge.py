@@ -144,8 +144,8 @@ def _content(record: Record) -> tuple[str, frozenset[str]]:
     thing = msgspec.json.decode(record.data)
     ready = [
         address
-        for each in thing.get("endpoints") or ()
-        if (each.get("conditions") or {}).get("ready") is not False
-        for address in each["addresses"]
+        for endpoint in thing.get("endpoints") or ()
+        if (endpoint.get("conditions") or {}).get("ready") is not False
+        for address in endpoint["addresses"]
     ]
     return (thing["metadata"].get("labels") or {}).get(SERVICE_NAME, ""), frozenset(ready)

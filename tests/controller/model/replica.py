@@ -68,7 +68,7 @@ class _Telling(StatusWriter):
 
     def _plans(self, key: ObjectKey, ready: frozenset[str]) -> None:
         slices = self._replica.controller.cache.slices_of(*key)
-        versions = {each.metadata.name: int(each.metadata.resource_version or 0) for each in slices}
+        versions = {slice_.metadata.name: int(slice_.metadata.resource_version or 0) for slice_ in slices}
         self._replica.judge.planned(key, ready, versions)
 
 

@@ -99,11 +99,11 @@ async def test_what_must_not_happen_when_the_only_slice_of_a_service_is_deleted_
     if not leads:
         world.judge.deadlines["ours"] = lambda: -1.0
     (slice_,) = (
-        msgspec.convert(each, EndpointSlice)
-        for each in world.cluster.slices()
-        if each["metadata"]["labels"][SERVICE_NAME] == "cart"
+        msgspec.convert(slice_, EndpointSlice)
+        for slice_ in world.cluster.slices()
+        if slice_["metadata"]["labels"][SERVICE_NAME] == "cart"
     )
-    ready = frozenset(address for each in slice_.endpoints or () for address in each.addresses or ())
+    ready = frozenset(address for endpoint in slice_.endpoints or () for address in endpoint.addresses or ())
     versions = {slice_.metadata.name: int(slice_.metadata.resource_version or 0)}
     world.judge.planned((NAMESPACE, "cart"), ready if knows else frozenset(), versions if saw else {})
     await Writer(Link(world.network, "ours", world.judge)).delete(SLICES, slice_)

@@ -81,7 +81,7 @@ class World:
             self.replicas = [self._new() for _ in range(schedule.replicas)]
             await self._stays_quiet(2.0, "after a restart", begins=True)
         finally:
-            running = (*(each for replica in self.replicas for each in replica.tasks), *self._ends, *network.in_flight)
+            running = (*(task for replica in self.replicas for task in replica.tasks), *self._ends, *network.in_flight)
             for task in running:
                 task.cancel()
             await asyncio.gather(*running, return_exceptions=True)
@@ -179,7 +179,7 @@ class World:
         while True:
             self.check()
             self.cluster.collect()
-            writing = [each for each in self.replicas if each.writes]
+            writing = [replica for replica in self.replicas if replica.writes]
             if writing and not self._is_busy() and all(each.is_idle for each in writing):
                 # A Pod that came and went leaves nothing to see but the events, which may still be on their way.
                 if looked == (looked := len(self.judge.log)):
@@ -187,7 +187,7 @@ class World:
                 await asyncio.sleep(_ARRIVES)
                 continue
             looked = -1
-            left = [(each.name, each.writes, each.controller.queue.depth()) for each in self.replicas]
+            left = [(replica.name, replica.writes, replica.controller.queue.depth()) for replica in self.replicas]
             assert seconds() < end, f"{when}: not settled after {QUIET_WITHIN:g} s: {left}"
             await asyncio.sleep(_LOOK)
 
@@ -208,11 +208,11 @@ class World:
     def _check_slices(self) -> None:
         """They are what a plan says, and list exactly what there is."""
         cluster = self.cluster
-        services = {each["metadata"]["name"]: each for each in cluster.services()}
+        services = {service["metadata"]["name"]: service for service in cluster.services()}
         for name in SERVICES:
             listed = list(cluster.listed(name))
             if name not in services:
-                left = [each["metadata"]["name"] for each in cluster.slices() if is_own(each, name)]
+                left = [slice_["metadata"]["name"] for slice_ in cluster.slices() if is_own(slice_, name)]
                 assert not left, f"{name} is gone, and its slices are not: {left}"
                 continue
             twice = [address for address, number in Counter(each for each, _ in listed).items() if number > 1]
@@ -226,9 +226,11 @@ class World:
             service = plan.service
             if service.metadata.name not in SERVICES:
                 continue
-            changes = [each.changes for each in plan.families]
+            changes = [family.changes for family in plan.families]
             left = [
-                [each.create, each.update, each.delete] for each in changes if each.create or each.update or each.delete
+                [change.create, change.update, change.delete]
+                for change in changes
+                if change.create or change.update or change.delete
             ]
             name = service.metadata.name
             assert not left, f"{name}: a plan would write {left}"
@@ -245,16 +247,18 @@ class World:
         if self.schedule.elects or self._ends:
             # Whoever ends between the two has told one without the other.
             return
-        programmed = next((each for each in own_conditions(service) if each.type == names.PROGRAMMED_CONDITION), None)
+        programmed = next(
+            (condition for condition in own_conditions(service) if condition.type == names.PROGRAMMED_CONDITION), None
+        )
         if programmed is None or not programmed.message.startswith("Hints/"):
             return
         uid = service.metadata.uid
         records = (record for _, record in self.cluster.registry.store.records(self.cluster.kind("events")))
-        found = sorted((each.version, each.object()) for each in records)
+        found = sorted((record.version, record.object()) for record in records)
         told = [each["reason"] for _, each in found if each["involvedObject"]["uid"] == uid]
         expected = ENABLED if programmed.status == "True" else DISABLED
         assert told[-1:] == [expected], f"{service.metadata.name}: told {told}, and it is {programmed}"
 
 
 def _states(conditions: Iterable[Condition]) -> set[tuple[object, ...]]:
-    return {(each.type, each.status, each.reason) for each in conditions}
+    return {(condition.type, condition.status, condition.reason) for condition in conditions}

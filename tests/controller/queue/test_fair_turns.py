@@ -16,7 +16,7 @@ from zoneward.controller.queue.work_queue import ItemSchedule, Urgency
 @dataclass(eq=False)
 class Item:
     name: str
-    number: int = field(default_factory=count(1).__next__)
+    ticket: int = field(default_factory=count(1).__next__)
     due: float = 0.0
 
 
@@ -49,7 +49,7 @@ def test_the_group_that_has_used_the_least_is_next() -> None:
 
 
 def test_a_group_that_was_not_there_has_no_credit() -> None:
-    fair = turns(*(("a", f"a{number}", number) for number in range(3)))
+    fair = turns(*(("a", f"a{ticket}", ticket) for ticket in range(3)))
     for _ in range(2):
         assert fair.pop(0) is not None
         fair.charge("a", 10)
@@ -80,11 +80,11 @@ def test_outdated_entries_do_not_count() -> None:
     fair = turns(("b", "b1", 1))
     item = Item("a")
     fair.push("a", item, rank=5)
-    item.number += 1000
+    item.ticket += 1000
     fair.push("a", item, rank=0)
     gone = Item("gone")
     fair.push("c", gone, rank=-1)
-    gone.number = 0
+    gone.ticket = 0
     assert names(fair) == ["a", "b1"]
     assert fair.next_due() is None
 
@@ -92,14 +92,14 @@ def test_outdated_entries_do_not_count() -> None:
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 9), st.integers(0, 9)), max_size=40))
 def test_every_item_is_served_once(given: list[tuple[str, int, int]]) -> None:
     fair, served = FairTurns[str, Item](), Counter[str]()
-    for number, (group, rank, cost) in enumerate(given):
-        fair.push(group, Item(f"{group}{number}"), rank=rank)
-        if cost > 6 and (item := fair.pop(number)) is not None:
+    for ticket, (group, rank, cost) in enumerate(given):
+        fair.push(group, Item(f"{group}{ticket}"), rank=rank)
+        if cost > 6 and (item := fair.pop(ticket)) is not None:
             served[item.name] += 1
             fair.charge(item.name[0], cost)
-            fair.stepped(cost, now=number)
+            fair.stepped(cost, now=ticket)
     served.update(names(fair, now=1_000_000))
-    assert served == Counter(f"{group}{number}" for number, (group, _, _) in enumerate(given))
+    assert served == Counter(f"{group}{ticket}" for ticket, (group, _, _) in enumerate(given))
 
 
 # --- a flood ----------------------------------------------------------------------------------------------------------

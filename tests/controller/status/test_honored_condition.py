@@ -91,12 +91,12 @@ def test_the_words() -> None:
     for planned, reason in ((ON, "PROGRAMMING"), (OFF, "NOT_PROGRAMMED"), ((UNKNOWN[0], PROGRAMMED), "NOT_ACCEPTED")):
         assert planned_reason(planned) is HonoredReason[reason]
     start = "Hints/PreferSameZone: revision 0123abcd"
-    assert said(HonoredReason.PROGRAMMING) == ("Unknown", "Programming", f"{start} is on its way to the nodes")
-    assert said(HonoredReason.PROGRAMMED, nodes=1) == ("True", "Programmed", f"{start} is in the kernel of 1 node")
+    assert said(HonoredReason.PROGRAMMING) == ("Unknown", "Programming", f"{start} is being programmed on the nodes")
+    assert said(HonoredReason.PROGRAMMED, nodes=1) == ("True", "Programmed", f"{start} is programmed on 1 node")
     behind = ["n1", "n2", "n3", "n4"]
-    words = f"{start} is in the kernel of 8 of 12 nodes; not yet of n1, n2, n3, ..."
+    words = f"{start} is programmed on 8 of 12 nodes; waiting for n1, n2, n3, ..."
     assert said(HonoredReason.NODES_BEHIND, nodes=12, behind=behind) == ("False", "NodesBehind", words)
-    words = f"{start} is in the kernel of 0 of 1 node; not yet of n1"
+    words = f"{start} is programmed on 0 of 1 node; waiting for n1"
     assert said(HonoredReason.NODES_BEHIND, nodes=1, behind=["n1"]) == ("False", "NodesBehind", words)
     assert said(HonoredReason.NOT_PROGRAMMED, OFF) == ("False", "NotProgrammed", f"{start}: OneZone")
     assert said(HonoredReason.NOT_ACCEPTED, UNKNOWN, requested=None) == (

@@ -80,10 +80,14 @@ class Scene:
         assert _said(self._conditions()) == said
 
     def message(self) -> str:
-        return next(str(each["message"]) for each in self._conditions() if each["type"] == names.HONORED_CONDITION)
+        return next(
+            str(condition["message"])
+            for condition in self._conditions()
+            if condition["type"] == names.HONORED_CONDITION
+        )
 
     def _conditions(self) -> list[dict[str, Any]]:
-        (service,) = (each for each in self.place.objects("services") if each["metadata"]["name"] == "cart")
+        (service,) = (object_ for object_ in self.place.objects("services") if object_["metadata"]["name"] == "cart")
         return service["status"].get("conditions") or []
 
     def _note(self, kind: Kind, change: StoredChange) -> None:
@@ -94,7 +98,11 @@ class Scene:
 
 
 def _said(conditions: list[dict[str, Any]]) -> Said:
-    found = [(each["status"], each["reason"]) for each in conditions if each["type"] == names.HONORED_CONDITION]
+    found = [
+        (condition["status"], condition["reason"])
+        for condition in conditions
+        if condition["type"] == names.HONORED_CONDITION
+    ]
     return found[0] if found else None
 
 
@@ -126,7 +134,7 @@ async def test_subsetting_beside_hints_starts_with_the_first_proxy_that_reads_sl
 
     def in_force(scene: Scene) -> set[str | None]:
         slices = scene.place.objects("endpointslices.discovery.k8s.io")
-        return {(each["metadata"].get("annotations") or {}).get(names.APPROACH_ANNOTATION) for each in slices}
+        return {(slice_["metadata"].get("annotations") or {}).get(names.APPROACH_ANNOTATION) for slice_ in slices}
 
     async with a_scene(pods=18, annotations={names.SUBSETTING_ANNOTATION: "Auto"}) as scene, leading(scene):
         assert in_force(scene) == {"TrafficDistribution/PreferSameZone"}
@@ -153,7 +161,7 @@ async def test_it_is_told_once_all_nodes_have_it_and_stays_whatever_else_happens
         await scene.stays(PROGRAMMING)
         scene.renew("node-b", but=(("default", "other"),))
         await scene.until(PROGRAMMED)
-        assert scene.message().endswith("is in the kernel of 2 nodes")
+        assert scene.message().endswith("is programmed on 2 nodes")
         scene.place.make_ready(0, False)
         scene.renew("node-c", at=1)
         await settle(scene.place, controller)
@@ -187,7 +195,7 @@ async def test_who_is_behind_for_long_is_named(monkeypatch: pytest.MonkeyPatch) 
         scene.renew("node-a", "node-b", at=1)
         scene.renew("node-c")
         await scene.until(("False", "NodesBehind"))
-        await until(lambda: scene.message().endswith("kernel of 1 of 3 nodes; not yet of node-a, node-b"))
+        await until(lambda: scene.message().endswith("programmed on 1 of 3 nodes; waiting for node-a, node-b"))
         scene.renew("node-a", "node-b")
         await scene.until(PROGRAMMED)
 

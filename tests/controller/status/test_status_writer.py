@@ -99,7 +99,9 @@ class Scene:
     def _note(self, kind: Kind, change: StoredChange) -> None:
         if kind.resource == "services" and change.new is not None:
             conditions = change.new.object()["status"].get("conditions") or ()
-            self.writes += [each["message"] for each in conditions if each["type"] == PROGRAMMED_CONDITION]
+            self.writes += [
+                condition["message"] for condition in conditions if condition["type"] == PROGRAMMED_CONDITION
+            ]
 
     def stored(self) -> Object:
         return self.registry.get(self.registry.kinds["services"], *KEY)
@@ -161,7 +163,7 @@ async def test_events_and_conditions_arrive_beside_those_of_others() -> None:
         assert scene.conditions()["their.org/Thing"] == ("True", "Theirs", STAMP)
         await scene.tell(())
         assert scene.conditions() == {"their.org/Thing": ("True", "Theirs", STAMP)}
-        assert [each[0] for each in scene.events()] == [ENABLED, DISABLED]
+        assert [event[0] for event in scene.events()] == [ENABLED, DISABLED]
         assert [key for key, _ in scene.troubles] == [KEY]
         assert scene.status_writer.dropped == 1
 
@@ -174,7 +176,7 @@ async def test_plans_made_before_the_cache_has_what_was_told_are_told_it_all_the
         for _ in range(2):
             told = scene.status_writer.as_reported(old).status
             assert told
-            assert [(each.type, each.status) for each in told.conditions or ()] == [
+            assert [(condition.type, condition.status) for condition in told.conditions or ()] == [
                 (ACCEPTED_CONDITION, "True"),
                 (PROGRAMMED_CONDITION, "True"),
             ]
@@ -232,7 +234,7 @@ async def test_who_takes_our_conditions_away_is_not_fought() -> None:
             await round_of_both(written=False)
         scene.status_writer.report(await scene.service(), conditions=ON, events=TURNED_ON)
         # Events do not wait for that.
-        await until(lambda: [each[0] for each in scene.events()] == [ENABLED])
+        await until(lambda: [event[0] for event in scene.events()] == [ENABLED])
 
 
 async def test_of_one_service_so_many_events_wait_and_no_more() -> None:
@@ -241,7 +243,9 @@ async def test_of_one_service_so_many_events_wait_and_no_more() -> None:
         for number in range(BURST + 5):
             scene.status_writer.report(service, conditions=ON, events=(ServiceEvent("Warning", DISABLED, str(number)),))
         assert await scene.status_writer.wait_until_written(LIMIT)
-        assert [each[1] for each in scene.events()] == [str(each) for each in range(BURST - MAX_WAITING_EVENTS, BURST)]
+        assert [event[1] for event in scene.events()] == [
+            str(index) for index in range(BURST - MAX_WAITING_EVENTS, BURST)
+        ]
         assert scene.status_writer.dropped == BURST + 5 - MAX_WAITING_EVENTS
 
 
@@ -297,7 +301,7 @@ async def test_conditions_that_are_refused_are_given_up_until_others_are_wanted_
         scene.status_writer.report(wrong, conditions=ON, events=TURNED_ON)
         assert await scene.status_writer.wait_until_written(LIMIT)
         assert len(scene.troubles) == 1
-        assert [each[0] for each in scene.events()] == [ENABLED], "Events do not wait for that"
+        assert [event[0] for event in scene.events()] == [ENABLED], "Events do not wait for that"
         monkeypatch.setattr(telling, "LONGEST_PAUSE", 0.05)
         scene.status_writer.report(wrong, conditions=OFF)
         await until(lambda: len(scene.troubles) >= 3 and not len(scene.status_writer))
@@ -349,7 +353,7 @@ async def test_a_mistake_in_the_program_is_told_once_and_ends_no_worker(monkeypa
         await scene.tell(ON, TURNED_ON)
         assert scene.writes == [ON[1].message]
         ((event, fields),) = scene.log.told
-        assert event == "a mistake in the program kept a condition or Event from being written"
+        assert event == "internal error while writing a condition or Event"
         assert fields["error"] == "RuntimeError: a bug"
         assert str(fields["at"]).startswith("test_status_writer.py:")
         scene.log.told.clear()

@@ -72,18 +72,18 @@ def dropping(place: Place, kind: Literal["hints", "forNodes"]) -> Iterator[set[s
 
 
 def programmed(place: Place) -> tuple[str, str]:
-    (service,) = (each for each in place.objects("services") if each["metadata"]["name"] == "cart")
-    conditions = {each["type"]: each for each in service["status"].get("conditions") or ()}
+    (service,) = (object_ for object_ in place.objects("services") if object_["metadata"]["name"] == "cart")
+    conditions = {condition["type"]: condition for condition in service["status"].get("conditions") or ()}
     found = conditions.get(names.PROGRAMMED_CONDITION, {"status": "", "reason": ""})
     return found["status"], found["reason"]
 
 
 def events(place: Place) -> list[tuple[str, str]]:
-    return [(each["reason"], each["message"]) for each in place.objects("events")]
+    return [(object_["reason"], object_["message"]) for object_ in place.objects("events")]
 
 
 def hinted(place: Place) -> list[Hints | None]:
-    return [endpoint.hints for each in place.slices() for endpoint in each.endpoints or ()]
+    return [endpoint.hints for slice_ in place.slices() for endpoint in slice_.endpoints or ()]
 
 
 @pytest.mark.parametrize(

@@ -1,1 +1,1 @@
-"""Demand of single Services from measured figures, in a way that does not let decisions flap."""
+"""Demand of single Services from measured figures, without flapping decisions."""

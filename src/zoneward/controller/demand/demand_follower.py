@@ -1,9 +1,9 @@
-"""Follows measured demand: reads figures, and lets those Services adopt new demand that gain by it.
+"""Follows measured demand: reads figures, and adopts new demand for the Services that gain by it.
 
-Nothing moves while the decision in force of a Service holds by the demand that is expected, unless a new one would
-keep much more of its traffic in its zone (`zoneward.slices.demand_trial`). The worst Services go first, and the number
-of those that move anything in an hour is limited: wrong figures cannot move a whole cluster at once. A Service whose
-figures are of no use falls back to the demand of CPU, within the same limit.
+A Service keeps its demand while its decision holds for the expected demand, unless a new decision would keep much more
+traffic in its zone (`zoneward.slices.demand_trial`). The worst Services change first, and the number of changes an hour
+that move endpoints is limited: wrong figures cannot move a whole cluster at once. A Service whose figures are unusable
+falls back to CPU-based demand, within the same limit.
 """
 
 import asyncio
@@ -57,7 +57,8 @@ class _Change:
 
 
 class DemandFollower:
-    """`run` it beside the controller's workers. ``is_ours`` says whether we write the slices of a Service."""
+    """`run` it beside the controller's workers. ``is_ours`` says whether this controller writes the slices of a
+    Service."""
 
     def __init__(
         self,
@@ -106,7 +107,7 @@ class DemandFollower:
     # --- what the controller calls ------------------------------------------------------------------------------------
 
     def service_changed(self, old: Service | None, new: Service | None) -> None:
-        """As the handlers of a cache get it. While another replica leads, its conditions say what is in force."""
+        """A handler of the cache. Conditions of another leader hold the demand in force."""
         if new is None:
             assert old is not None
             self._forget(object_key_of(old))
@@ -119,7 +120,7 @@ class DemandFollower:
             self._restore(key, new)
 
     def stepped_down(self) -> None:
-        """From now on, another replica's conditions say what is in force."""
+        """From now on, the conditions of another leader hold the demand in force."""
         for service in self._cache.services:
             self._restore(object_key_of(service), service)
 
@@ -147,7 +148,7 @@ class DemandFollower:
                 await self.refresh()
             except Exception as error:
                 self._log.error(
-                    "a mistake in the program kept demand from being followed",
+                    "internal error while following measured demand",
                     error=f"{type(error).__name__}: {error}",
                     at=raised_at(error),
                 )
@@ -157,14 +158,14 @@ class DemandFollower:
         """Read the figures once, and change the demand of those Services that need it."""
         figures = await self._read_figures()
         now = self._clock()
-        # What was restored or changed counts from here on.
+        # Restored and changed demand is in force from here on.
         self._queue.add_all(self._states.refresh_nodes(), urgency=Urgency.BACKGROUND)
-        services = {object_key_of(each): each for each in self._cache.services if self._depends(each)}
+        services = {object_key_of(service): service for service in self._cache.services if self._depends(service)}
         self._demand.record(services, figures, self._states.cluster_state.demand, now=now)
         if not self._leading.is_set():
             return
         for key in self._demand.retain(services):
-            # It says itself where its traffic starts, or asks for something else.
+            # Its annotation has its demand, or it asks for an approach without demand.
             self._states.set_service_parts(key, None)
             self._queue.add(key, urgency=Urgency.BACKGROUND)
         changes = []
@@ -172,12 +173,12 @@ class DemandFollower:
             try:
                 change = await self._review(key, now)
             except Exception as error:
-                self._unexpected.error("a mistake in the program kept a Service from measured demand", key, error)
+                self._unexpected.error("internal error while checking the measured demand of a Service", key, error)
                 continue
             if change is not None:
                 changes.append(change)
         if self._leading.is_set():
-            self._apply(sorted(changes, key=lambda each: each.rank), now)
+            self._apply(sorted(changes, key=lambda change: change.rank), now)
 
     def _depends(self, service: Service) -> bool:
         return depends_on_demand(with_effective_selector(service), self._states.cluster_state)
@@ -188,23 +189,23 @@ class DemandFollower:
         except FiguresUnavailable as error:
             self._metrics.record_demand_read(succeeded=False)
             if self._is_answering:
-                self._log.warning("demand could not be read", error=printable(str(error)))
+                self._log.warning("failed to read measured demand", error=printable(str(error)))
             self._is_answering = False
             return None
         self._metrics.record_demand_read(succeeded=True)
         if not self._is_answering:
-            self._log.info("demand is read again", after=round(self.figures_age))
+            self._log.info("measured demand recovered", after=round(self.figures_age))
         self._is_answering, self._answered_at = True, self._clock()
         if figures.notes != self._notes:
             self._notes = figures.notes
             for note in figures.notes:
-                self._log.info("some figures of demand do not count", note=printable(note))
+                self._log.info("ignoring some demand figures", note=printable(note))
         return figures
 
     async def _review(self, key: ObjectKey, now: float) -> _Change | None:
-        """The change that a Service needs, if any. What fits is told at once, for that moves nothing."""
+        """The change that a Service needs, if any. A demand that fits is reported at once, because nothing moves."""
         service = self._cache.services.get(*key)
-        # Services come and go while others are reviewed.
+        # Services may be added and deleted meanwhile.
         if service is None or key not in self._demand or not self._is_ours(service):
             return None
         problem = self._demand.problem(key, now=now)
@@ -216,11 +217,11 @@ class DemandFollower:
         expected = self._demand.expected(key, demand, now=now) if demand.total else None
         if expected is None:
             return None
-        found = await asyncio.to_thread(self._search(service, expected))
+        change = await asyncio.to_thread(self._search(service, expected))
         if key not in self._demand:
             return None
-        if found is not None:
-            outcome, parts = found
+        if change is not None:
+            outcome, parts = change
             if outcome.is_overload:
                 return _Change(key, ChangeCause.OVERLOAD, outcome.excess, parts)
             if not self._demand.is_resting(key, now=now):
@@ -232,8 +233,8 @@ class DemandFollower:
     def _search(
         self, service: Service, demand: ExpectedDemand
     ) -> Callable[[], tuple[TrialOutcome, Mapping[str, Fraction]] | None]:
-        """Work for a thread: the first parts with which all holds, or else the best ones, with what they do; None where
-        none is worth a change. All that it needs is taken from the cache before this returns."""
+        """Work for a thread: the first parts with which the decision holds, or else the best ones, with their outcome;
+        None if none is worth a change. Everything that it needs is already taken from the cache."""
         trial, margin = self._trial(service, demand.expected), self._settings.margin
 
         def work() -> tuple[TrialOutcome, Mapping[str, Fraction]] | None:
@@ -252,14 +253,14 @@ class DemandFollower:
         return work
 
     async def _moves(self, service: Service) -> bool:
-        """Whether the demand of CPU would move anything."""
+        """Whether CPU-based demand would move an endpoint."""
         trial = self._trial(service, (None,))
         return await asyncio.to_thread(lambda: trial().outcome(None).moves)
 
     def _trial(self, service: Service, expected: Sequence[Parts]) -> Callable[[], DemandTrial]:
         key = object_key_of(service)
         pods = sorted(self._cache.pods_of(*key), key=lambda pod: pod.metadata.name)
-        slices = sorted(self._cache.slices_of(*key), key=lambda each: each.metadata.name)
+        slices = sorted(self._cache.slices_of(*key), key=lambda slice_: slice_.metadata.name)
         state = self._states.cluster_state
         return lambda: DemandTrial(
             with_effective_selector(service), pods=pods, slices=slices, cluster_state=state, expected=expected
@@ -283,7 +284,7 @@ class DemandFollower:
             if change.parts is not None:
                 self._demand.adopt(key, change.parts, now=now)
                 self._log.info(
-                    "a Service adopts measured demand",
+                    "adopting measured demand",
                     service="/".join(key),
                     reason=change.cause.name.lower(),
                     demand=parts_text(change.parts),
@@ -296,10 +297,8 @@ class DemandFollower:
             self._states.set_service_parts(key, change.parts)
             self._queue.add(key, urgency=Urgency.BACKGROUND)
         for problem, keys in fallen.items():
-            self._log.warning(
-                "Services have the demand of CPU", reason=problem, services=len(keys), first="/".join(keys[0])
-            )
+            self._log.warning("using CPU-based demand", reason=problem, services=len(keys), first="/".join(keys[0]))
         if waiting and not self._waiting:
             most = self._settings.max_changes_per_hour
-            self._log.info("Services wait to change their demand", services=waiting, at_most_an_hour=most)
+            self._log.info("changes of demand are waiting for the hourly limit", services=waiting, at_most_an_hour=most)
         self._waiting = waiting

@@ -1,7 +1,8 @@
-"""The measured demand that is in force for each Service, what its figures say since, and the condition that tells both.
+"""The measured demand in force for each Service, the trend of its figures, and the condition that reports both.
 
-Times are seconds of any clock, and passed in. The condition is also the memory: after a restart, and when another
-replica leads, the parts in it are in force until figures ask for others, or until they are too old.
+Times are seconds of any clock, and passed in. The condition is also the memory: after a restart, and for a new
+leader, the parts in it are in force until figures lead to others, or are too old. They are in the format of the
+annotation ``zoneward.dev/demand``.
 """
 
 from collections import Counter, deque
@@ -25,26 +26,26 @@ from zoneward.routing.measured_demand import DemandTrend, FigureProblem, floored
 from zoneward.routing.service_conditions import find_condition
 
 HORIZON: Final = 10_800.0
-"""Seconds for which a new decision should hold where demand goes on changing as it does."""
+"""Seconds for which a new decision should hold if demand continues to change at the same rate."""
 _EXTRA_LEAD: Final = 900.0
-"""Seconds between the demand that decisions are measured by and the present, so that a change comes in time."""
+"""Seconds by which decisions look ahead, so that a change is in time."""
 _HOUR: Final = 3600.0
 
 
 class MeasuredReason(StrEnum):
-    """Reasons of the condition while it is true; those of `FigureProblem` are its reasons while it is false."""
+    """Reasons of the condition with the status True; those of `FigureProblem` are for False."""
 
     MEASURED = "Measured"
     """Decisions use the parts in its message."""
     CPU_FITS = "CPUFits"
-    """The figures ask for no other decision than that of CPU."""
+    """The figures lead to the same decision as CPU."""
 
 
 _PROBLEM_MESSAGES: Final[Mapping[FigureProblem, str]] = {
-    FigureProblem.MISSING: "demand is that of CPU: the source of demand has no figures of this Service",
-    FigureProblem.TOO_LITTLE: "demand is that of CPU: too little traffic to see where it starts",
-    FigureProblem.ABSURD: "demand is that of CPU: the figures are no numbers, or most traffic starts in unknown zones",
-    FigureProblem.OLD: "demand is that of CPU: the source of demand has not answered for too long",
+    FigureProblem.MISSING: "using CPU-based demand: the metrics source has no figures for this Service",
+    FigureProblem.TOO_LITTLE: "using CPU-based demand: too little traffic to see where it starts",
+    FigureProblem.ABSURD: "using CPU-based demand: the figures are invalid, or most traffic starts in unknown zones",
+    FigureProblem.OLD: "using CPU-based demand: the metrics source has not responded",
 }
 
 
@@ -52,7 +53,7 @@ def measured_condition(state: MeasuredReason | FigureProblem, parts: Mapping[str
     """The condition of a Service. Its message does not change while the demand in force stays."""
     if isinstance(state, FigureProblem):
         return Condition(type=MEASURED_CONDITION, status="False", reason=state, message=_PROBLEM_MESSAGES[state])
-    message = "the figures ask for no other decision than the demand of CPU" if parts is None else parts_text(parts)
+    message = "measured demand leads to the same decision as CPU-based demand" if parts is None else parts_text(parts)
     return Condition(type=MEASURED_CONDITION, status="True", reason=state, message=message)
 
 
@@ -76,7 +77,7 @@ class _ServiceDemand:
 
 @dataclass(frozen=True, slots=True)
 class ExpectedDemand:
-    """Parts for one Service: those by which decisions are measured, and those to try, the best ones first."""
+    """Parts for one Service: those that decisions are measured by, and those to try, the best ones first."""
 
     expected: tuple[Mapping[str, Fraction], ...]
     candidates: tuple[Mapping[str, Fraction], ...]
@@ -84,7 +85,7 @@ class ExpectedDemand:
 
 @dataclass(slots=True)
 class ChangeLimit:
-    """At most so many changes in an hour."""
+    """At most ``most`` changes in an hour."""
 
     most: int
     _times: deque[float] = field(default_factory=deque)
@@ -107,7 +108,7 @@ class DemandInForce:
         self._services: dict[ObjectKey, _ServiceDemand] = {}
 
     def __contains__(self, key: object) -> bool:
-        """Whether anything is known of a Service; most methods are for those alone."""
+        """Whether a Service is known; most methods require it."""
         return key in self._services
 
     def parts(self, key: ObjectKey) -> Mapping[str, Fraction] | None:
@@ -121,20 +122,20 @@ class DemandInForce:
         return None if state is None else state.condition
 
     def restore(self, key: ObjectKey, service: Service, *, now: float) -> None:
-        """Take what the condition of a Service says for what is in force."""
-        found = find_condition(own_conditions(service), MEASURED_CONDITION)
+        """Restore the demand in force from the condition of a Service."""
+        condition = find_condition(own_conditions(service), MEASURED_CONDITION)
         state = self._services.get(key)
-        if found is None:
+        if condition is None:
             if state is not None:
                 state.parts = state.condition = None
             return
         if state is None:
             state = self._services[key] = _ServiceDemand(now)
-        is_measured = found.status == "True" and found.reason == MeasuredReason.MEASURED
-        parts = parse_demand(found.message) if is_measured else None
+        is_measured = condition.status == "True" and condition.reason == MeasuredReason.MEASURED
+        parts = parse_demand(condition.message) if is_measured else None
         state.parts = parts
         known = parts is not None or not is_measured
-        state.condition = replace(found, last_transition_time=None) if known else None
+        state.condition = replace(condition, last_transition_time=None) if known else None
 
     def forget(self, key: ObjectKey) -> None:
         """A Service is gone, or does not depend on measured demand."""
@@ -149,7 +150,7 @@ class DemandInForce:
         return had_parts
 
     def record(self, keys: Iterable[ObjectKey], figures: DemandFigures | None, demand: Demand, *, now: float) -> None:
-        """What a source says of these Services; None: it did not answer. ``demand`` is the cluster's."""
+        """The figures of a source for these Services; None: it did not respond. ``demand`` is the cluster's."""
         for key in keys:
             state = self._services.get(key)
             if state is None:
@@ -165,7 +166,7 @@ class DemandInForce:
             state.trend = DemandTrend.begin(shares, now=now) if begun is None else begun.updated(shares, now=now)
 
     def problem(self, key: ObjectKey, *, now: float) -> FigureProblem | None:
-        """Why the figures of a Service do not count any more; None while they do, or may do again soon."""
+        """Why the figures of a Service are unusable; None while they are usable, or may be again soon."""
         state = self._services[key]
         is_kept = state.trend is not None or state.parts is not None or state.problem is None
         if is_kept and now - state.since <= self._settings.max_age:
@@ -173,7 +174,7 @@ class DemandInForce:
         return state.problem or FigureProblem.OLD
 
     def expected(self, key: ObjectKey, demand: Demand, *, now: float) -> ExpectedDemand | None:
-        """What the figures of a Service say of its demand; None without figures."""
+        """The expected demand of a Service by its figures; None without figures."""
         trend = self._services[key].trend
         if trend is None:
             return None
@@ -188,8 +189,8 @@ class DemandInForce:
         )
 
     def is_resting(self, key: ObjectKey, *, now: float) -> bool:
-        """Whether the demand of a Service changed so lately that figures, and what follows from their slope, are still
-        about the time before. Who calls it may depend on it, too."""
+        """Whether the demand of a Service changed so recently that figures and their slope still describe the time
+        before. Callers may depend on it too."""
         return now - self._services[key].changed < self._window + self._lead
 
     def adopt(self, key: ObjectKey, parts: Mapping[str, Fraction], *, now: float) -> None:
@@ -199,13 +200,13 @@ class DemandInForce:
         state.parts, state.condition = parts, measured_condition(MeasuredReason.MEASURED, parts)
 
     def stay(self, key: ObjectKey) -> bool:
-        """What is in force fits the figures. Returns whether that is news."""
+        """The demand in force fits the figures. Returns whether this is a change."""
         state = self._services[key]
         reason = MeasuredReason.CPU_FITS if state.parts is None else MeasuredReason.MEASURED
         return self._set_condition(state, measured_condition(reason, state.parts))
 
     def fall_back(self, key: ObjectKey, problem: FigureProblem) -> bool:
-        """The demand of CPU is in force from now on. Returns whether that is news."""
+        """CPU-based demand is in force from now on. Returns whether this is a change."""
         state = self._services[key]
         had_parts, state.parts, state.trend = state.parts is not None, None, None
         return self._set_condition(state, measured_condition(problem, None)) or had_parts
@@ -213,7 +214,7 @@ class DemandInForce:
     @property
     def counts(self) -> Counter[str]:
         """The number of Services by the reason of their condition."""
-        return Counter(each.condition.reason for each in self._services.values() if each.condition is not None)
+        return Counter(service.condition.reason for service in self._services.values() if service.condition is not None)
 
     @staticmethod
     def _set_condition(state: _ServiceDemand, condition: Condition) -> bool:

@@ -1,4 +1,4 @@
-"""Where the controller gets figures of demand from: the program that puts it together knows the real source."""
+"""Where the controller reads figures of demand. `controller_program` connects the source."""
 
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from zoneward.kube.demand_figures import DemandFigures
 
 
 class FiguresUnavailable(Exception):  # noqa: N818 -- named by what happened, as in `api_errors`
-    """The source gives no figures; the text says why, on one line."""
+    """The source has no figures; the message has the reason on one line."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,7 +78,7 @@ class _BuiltInWrites:
 
 
 class ConflictDetector:
-    """The state of each Service: managed or contested. Every method takes ``now`` in seconds, which never goes back."""
+    """The state of each Service: managed or contested. Every method takes ``now`` in seconds, which never decreases."""
 
     def __init__(self, *, still: float = STILL, grace: float = GRACE, retry: float = RETRY) -> None:
         self._still, self._grace = still, grace

@@ -1,11 +1,11 @@
 """Writes the Endpoints objects of adopted Services (``--endpoints keep``) as the built-in controller would.
 
-One thing differs: the label ``skip-mirror`` is always set. Without a selector on the Service the mirroring controller
-would make slices of the object, and every endpoint would be listed twice.
+The only difference: the label ``skip-mirror`` is always set. Without a selector on the Service the mirroring controller
+would mirror the object into slices, and every endpoint would be listed twice.
 
-The work has its own queue and worker: readers of Endpoints can wait where readers of slices cannot, and a permission
-that is missing here delays no slice. The object is read before its first write and after a failure. In between the last
-written state is kept, so that a change costs one write.
+A separate queue and worker write the objects: Endpoints are less urgent than slices, and a missing permission must not
+delay slices. The object is read before its first write and after a failure. In between, the last written state is
+remembered, so that a change costs one write.
 """
 
 from collections.abc import Iterable, Mapping
@@ -52,7 +52,7 @@ _Host = tuple[str, str]
 
 
 def has_own_endpoints_object(service: Service) -> bool:
-    """Whether we write the Endpoints object of a Service: it was adopted, and no other controller writes it."""
+    """Whether Zoneward writes the Endpoints object of a Service: it was adopted, and no other controller writes it."""
     annotations = service.metadata.annotations or {}
     return (
         not service.spec.selector
@@ -64,10 +64,9 @@ def has_own_endpoints_object(service: Service) -> bool:
 def updated_endpoints(
     existing: Endpoints | None, service: Service, pods: Iterable[Pod], *, trigger_time: str | None = None
 ) -> Endpoints | None:
-    """The Endpoints object to write for a Service with these Pods, over the ``existing`` one; None: it is as it should
-    be.
+    """The Endpoints object to write for a Service with these Pods, over the ``existing`` one; None: it needs no change.
 
-    Other metadata is kept. ``trigger_time`` is written along, but is no reason to write.
+    Other metadata is kept. ``trigger_time`` alone is no reason to write.
     """
     whole = subsets_of(service, pods)
     subsets = truncated(whole)
@@ -95,7 +94,7 @@ def updated_endpoints(
 
 
 def subsets_of(service: Service, pods: Iterable[Pod]) -> tuple[EndpointSubset, ...]:
-    """All subsets, packed as upstream packs them: ports that the same Pods serve are in one subset.
+    """All subsets, packed as upstream does: ports that the same Pods serve are in one subset.
 
     Addresses are sorted as upstream sorts them. Ports and subsets, which upstream sorts by a hash, are sorted by their
     values; upstream ignores their order.
@@ -128,41 +127,41 @@ def subsets_of(service: Service, pods: Iterable[Pod]) -> tuple[EndpointSubset, .
             serving.setdefault(None, {})[host] = None
     packed: dict[tuple[_Host, ...], list[_Port]] = {}
     for wanted, keys in serving.items():
-        found = packed.setdefault(tuple(sorted(keys)), [])
+        shared_ports = packed.setdefault(tuple(sorted(keys)), [])
         if wanted is not None:
-            found.append(wanted)
+            shared_ports.append(wanted)
     return tuple(
         EndpointSubset(
             addresses=tuple(hosts[key][0] for key in keys if hosts[key][1]) or None,
             not_ready_addresses=tuple(hosts[key][0] for key in keys if not hosts[key][1]) or None,
-            ports=tuple(ports[key] for key in sorted(found)) or None,
+            ports=tuple(ports[key] for key in sorted(shared_ports)) or None,
         )
-        for keys, found in sorted(packed.items(), key=lambda each: (sorted(each[1]), each[0]))
+        for keys, shared_ports in sorted(packed.items(), key=lambda item: (sorted(item[1]), item[0]))
     )
 
 
 def truncated(subsets: tuple[EndpointSubset, ...]) -> tuple[EndpointSubset, ...]:
     """At most `MAX_ADDRESSES`, ready ones first, from each subset in proportion, as upstream truncates; the same object
-    where nothing is left out."""
-    ready = sum(len(each.addresses or ()) for each in subsets)
-    total = ready + sum(len(each.not_ready_addresses or ()) for each in subsets)
+    if nothing is left out."""
+    ready = sum(len(subset.addresses or ()) for subset in subsets)
+    total = ready + sum(len(subset.not_ready_addresses or ()) for subset in subsets)
     if total <= MAX_ADDRESSES:
         return subsets
     cuts_ready = ready > MAX_ADDRESSES
     most = left = MAX_ADDRESSES if cuts_ready else MAX_ADDRESSES - ready
     of = ready if cuts_ready else total - ready
-    found = []
-    for each in subsets:
-        addresses = (each.addresses if cuts_ready else each.not_ready_addresses) or ()
-        # Rounded up, so that less than their share may be left for the last ones.
-        kept = addresses[: min(left, ceil(len(addresses) / of * most))] or None
-        left -= len(kept or ())
+    shortened = []
+    for subset in subsets:
+        addresses = (subset.addresses if cuts_ready else subset.not_ready_addresses) or ()
+        # Rounded up, so that the last ones may get less than their share.
+        share = addresses[: min(left, ceil(len(addresses) / of * most))] or None
+        left -= len(share or ())
         if cuts_ready:
-            found.append(replace(each, addresses=kept, not_ready_addresses=None))
+            shortened.append(replace(subset, addresses=share, not_ready_addresses=None))
         else:
-            found.append(replace(each, not_ready_addresses=kept))
+            shortened.append(replace(subset, not_ready_addresses=share))
     # An API server refuses a subset without addresses.
-    return tuple(each for each in found if each.addresses or each.not_ready_addresses)
+    return tuple(subset for subset in shortened if subset.addresses or subset.not_ready_addresses)
 
 
 def _family(service: Service, pod: Pod) -> str:
@@ -191,27 +190,27 @@ def _port(port: EndpointPort) -> _Port:
 
 
 def _are_equal(existing: Iterable[EndpointSubset], wanted: Iterable[EndpointSubset]) -> bool:
-    """Whether both are equal, however they are packed. The existing object may be anybody's: 1 MB can hold 100 million
-    pairs of address and port, which are therefore counted before they are built. API servers keep each pair once, so
-    the existing ones are never more than we want."""
+    """Whether both are equal, independent of packing. The existing object may be hostile: 1 MB can hold 100 million
+    pairs of address and port, so they are counted before they are built. API servers store each pair once, so there are
+    never more existing than wanted ones."""
     return _count_pairs(existing) <= _count_pairs(wanted) and _pairs(existing) == _pairs(wanted)
 
 
 def _count_pairs(subsets: Iterable[EndpointSubset]) -> int:
     return sum(
-        (len(each.addresses or ()) + len(each.not_ready_addresses or ())) * (len(each.ports or ()) or 1)
-        for each in subsets
+        (len(subset.addresses or ()) + len(subset.not_ready_addresses or ())) * (len(subset.ports or ()) or 1)
+        for subset in subsets
     )
 
 
 def _pairs(subsets: Iterable[EndpointSubset]) -> set[tuple[EndpointAddress, bool, _Port | None]]:
-    """Every address with every port and whether it is ready, however they are packed."""
+    """Every address with every port and whether it is ready, independent of packing."""
     return {
         (address, is_ready, port)
-        for each in subsets
-        for addresses, is_ready in ((each.addresses, True), (each.not_ready_addresses, False))
+        for subset in subsets
+        for addresses, is_ready in ((subset.addresses, True), (subset.not_ready_addresses, False))
         for address in addresses or ()
-        for port in ([_port(port) for port in each.ports] if each.ports else (None,))
+        for port in ([_port(port) for port in subset.ports] if subset.ports else (None,))
     }
 
 
@@ -239,12 +238,12 @@ class EndpointsObjectWriter:
             batching=BATCHING, back_off=back_off or BACK_OFF, group_of=namespace_of
         )
         self._objects: dict[ObjectKey, Endpoints] = {}
-        """The objects as they were last read or written."""
+        """The last read or written objects."""
         self._trigger_times: dict[ObjectKey, str] = {}
         """The earliest change of readiness that is not written yet."""
 
     def add(self, key: ObjectKey, *, trigger_time: str | None = None) -> None:
-        """A Service was synced, is gone, or is not ours. ``trigger_time`` is that of its slices."""
+        """A Service was synced, deleted, or is not managed. ``trigger_time`` is that of its slices."""
         service = self._cache.services.get(*key)
         if key in self._objects or (service is not None and has_own_endpoints_object(service)):
             if trigger_time is not None:
@@ -258,7 +257,7 @@ class EndpointsObjectWriter:
         return not (depth.waiting or depth.working)
 
     def read_afresh(self, key: ObjectKey) -> None:
-        """Look at the object itself the next time: somebody else may have changed it."""
+        """Read the object the next time: another writer may have changed it."""
         self._objects.pop(key, None)
 
     def clear(self) -> None:
@@ -278,7 +277,7 @@ class EndpointsObjectWriter:
                 return
             key = item.key
             if not self._leading.is_set():
-                # The leader writes it. It is added again once we lead.
+                # The leader writes it. It is added again once this replica leads.
                 self.queue.done(key)
                 continue
             try:
@@ -295,7 +294,7 @@ class EndpointsObjectWriter:
                 retry_after = error.retry_after if isinstance(error, ApiError) else None
                 pause = self.queue.retry(key, retry_after=retry_after)
                 self._log.warning(
-                    "the Endpoints of a Service could not be written",
+                    "failed to write Endpoints",
                     service="/".join(key),
                     reason=type(error).__name__,
                     error=str(error),
@@ -303,10 +302,10 @@ class EndpointsObjectWriter:
                     again_in=round(pause, 3),
                 )
             except Exception as error:
-                # What is kept may be wrong by now.
+                # The remembered object may be wrong.
                 if self._cache.services.get(*key) is not None:
                     self.read_afresh(key)
-                self._unexpected.error("a mistake in the program kept Endpoints from being written", key, error)
+                self._unexpected.error("internal error while writing Endpoints", key, error)
                 self.queue.retry(key)
             else:
                 self.queue.done(key, writes=writes)
@@ -327,7 +326,7 @@ class EndpointsObjectWriter:
                 pass
             else:
                 self._objects[key] = existing
-        # As they are now, not as they were when the object was requested.
+        # The current Pods, not those at the time of the request.
         pods = self._cache.pods_of(*key)
         since = self._trigger_times.pop(key, None)
         wanted = updated_endpoints(existing, service, pods, trigger_time=since)
@@ -338,14 +337,14 @@ class EndpointsObjectWriter:
             metadata = await write(ENDPOINTS, wanted)
         except NotFound:
             if existing is None:
-                # The namespace is gone, or the server has no Endpoints at all.
+                # The namespace was deleted, or the server has no Endpoints at all.
                 return 0
             raise
         self._objects[key] = Endpoints(metadata=metadata, subsets=wanted.subsets)
         return 1
 
     async def _delete(self, key: ObjectKey) -> int:
-        """A Service is gone. A running Endpoints controller deletes the object too."""
+        """A Service was deleted. A running Endpoints controller deletes the object too."""
         existing = self._objects.get(key)
         if existing is not None:
             uid_alone = replace(existing.metadata, resource_version=None)

@@ -1,17 +1,17 @@
 """The next step of adopting a Service from the built-in controller, or of releasing it, from the state of the cluster.
 
-Nothing is kept between steps: an interrupted command, or several at once, continue from the state that they find. What
-matters is the order:
+There is no state between steps: an interrupted command, or several at once, continue from the state of the cluster. The
+order matters:
 
-- Adopting: the Endpoints object is labelled before the selector goes, because otherwise it would be mirrored into
-  slices. All our slices exist before those of the built-in controller go. Those are deleted and never relabelled: the
-  tracker of the built-in controller would wait for them for ever.
-- Releasing: the built-in controller's slices list every ready endpoint before ours go, and the annotations go last: a
-  selector beside the annotation shows everybody that a release is under way.
-- Both: the Endpoints object is mirrored where it has no label and the Service no selector. The mirroring controller
-  watches them separately, and may see what changed first last. Between the two changes it gets time to see both.
+- Adopting: the Endpoints object is labelled before the selector is removed, because otherwise it would be mirrored into
+  slices. All of Zoneward's slices exist before those of the built-in controller are deleted. Zoneward never relabels
+  those: the tracker of the built-in controller would wait for them forever.
+- Releasing: the built-in controller's slices list every ready endpoint before Zoneward's are deleted. The annotations
+  are removed last: a selector beside the annotation shows that a release is in progress.
+- Both: the Endpoints object is mirrored if it has no label and the Service no selector. The mirroring controller
+  watches them separately, and may see the changes in another order. So it gets time between the two changes.
 
-In between, endpoints are listed twice, which does no harm; none is ever missing.
+In between, endpoints are listed twice, which is harmless; none is ever missing.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -45,7 +45,7 @@ _SKIPPED: Final = "true"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandoverState:
     """The state of one Service: the Service, all its slices, and its Endpoints object. ``manager`` is the managed-by
-    label of our slices (`Configuration.manager`)."""
+    label of Zoneward's slices (`Configuration.manager`)."""
 
     service: Service
     manager: str
@@ -62,7 +62,7 @@ class HandoverState:
 
     def _by(self, manager: str) -> tuple[EndpointSlice, ...]:
         return tuple(
-            each for each in self.slices if (each.metadata.labels or {}).get(names.MANAGED_BY_LABEL) == manager
+            slice_ for slice_ in self.slices if (slice_.metadata.labels or {}).get(names.MANAGED_BY_LABEL) == manager
         )
 
 
@@ -74,8 +74,8 @@ Plan = Callable[[HandoverState], ServicePlan]
 
 @dataclass(frozen=True, slots=True)
 class ChangeService:
-    """A merge patch (RFC 7386) for this version of the Service only. ``about`` describes the step to people.
-    ``after_rest``: only once the mirroring controller has had time to see the state before."""
+    """A merge patch (RFC 7386) for this version of the Service only. ``about`` describes the step to the
+    user. ``after_rest``: only after the mirroring controller had time to see the state before."""
 
     about: str
     change: Mapping[str, Any]
@@ -96,7 +96,7 @@ class DeleteEndpoints:
 
 @dataclass(frozen=True, slots=True)
 class WriteSlices:
-    """Writes of our slices, in this order: those that add endpoints come before those that remove some."""
+    """Writes of Zoneward's slices, in this order: those that add endpoints are before those that remove some."""
 
     about: str
     create: tuple[EndpointSlice, ...]
@@ -133,7 +133,7 @@ NextStep = Callable[[HandoverState], HandoverStep]
 
 
 def reason_to_refuse(service: Service) -> str | None:
-    """Why a Service can be neither adopted nor released, as ``expected ..., got ...``; None where it can."""
+    """Why a Service can be neither adopted nor released, as ``expected ..., got ...``; None if it can."""
     if service.metadata.deletion_timestamp is not None:
         return "expected a Service that stays, got one that is being deleted"
     if service.spec.type == "ExternalName":
@@ -146,9 +146,9 @@ def reason_to_refuse(service: Service) -> str | None:
 
 
 def next_adoption_step(state: HandoverState, *, plan: Plan, endpoints_policy: EndpointsPolicy) -> HandoverStep:
-    """The next step to a Service of ours, which `reason_to_refuse` does not refuse.
+    """The next step to adopt a Service that `reason_to_refuse` does not refuse.
 
-    ``plan`` is called only after the built-in controller has let go of the Service.
+    ``plan`` is called only after the built-in controller has stopped managing the Service.
     """
     service = state.service
     if (missing := _mark(service, endpoints_policy)) is not None:
@@ -166,30 +166,30 @@ def next_adoption_step(state: HandoverState, *, plan: Plan, endpoints_policy: En
         return DeleteSlices(about, state.built_in)
     if endpoints_policy == "delete" and state.endpoints is not None:
         return DeleteEndpoints("delete the Endpoints object", state.endpoints)
-    return HandoverDone(f"Zoneward has it, with {counted(len(state.own), 'EndpointSlice')}")
+    return HandoverDone(f"done: managed by Zoneward, with {counted(len(state.own), 'EndpointSlice')}")
 
 
 def _mark(service: Service, endpoints_policy: EndpointsPolicy) -> ChangeService | None:
-    """The labels and annotations that the Service needs first; None where it has them."""
+    """The labels and annotations that the Service needs first; None if it has them."""
     labels, annotations = service.metadata.labels or {}, service.metadata.annotations or {}
     metadata: dict[str, dict[str, str]] = {}
     if labels.get(SKIP_MIRROR_LABEL) != _SKIPPED:
         metadata["labels"] = {SKIP_MIRROR_LABEL: _SKIPPED}
     marks: dict[str, str] = {ENDPOINTS_ANNOTATION: endpoints_policy}
     if BEFORE_ANNOTATION not in annotations and (service.spec.selector or "labels" in metadata):
-        # Without a selector, the label may be ours or not: it stays.
+        # Without a selector, the label may be Zoneward's or not: it stays.
         marks[BEFORE_ANNOTATION] = msgspec.json.encode({SKIP_MIRROR_LABEL: labels.get(SKIP_MIRROR_LABEL)}).decode()
     marks = {name: value for name, value in marks.items() if annotations.get(name) != value}
     if marks:
         metadata["annotations"] = marks
-    about = f"label the Service {SKIP_MIRROR_LABEL}: {_SKIPPED!r}, and remember what was there before"
+    about = f"label the Service {SKIP_MIRROR_LABEL}: {_SKIPPED!r}, and record its previous value"
     if "labels" not in metadata:
         about = f"note {' and '.join(sorted(marks))}"
     return ChangeService(about, {"metadata": metadata}) if metadata else None
 
 
 def _is_skipped(state: HandoverState) -> bool:
-    """Whether the mirroring controller makes no slices of the Endpoints object."""
+    """Whether the mirroring controller ignores the Endpoints object."""
     endpoints = state.endpoints
     return endpoints is None or (endpoints.metadata.labels or {}).get(SKIP_MIRROR_LABEL) == _SKIPPED
 
@@ -197,7 +197,7 @@ def _is_skipped(state: HandoverState) -> bool:
 def _label_endpoints(state: HandoverState) -> HandoverStep:
     assert state.endpoints is not None
     endpoints = state.endpoints
-    label = LabelEndpoints("label the Endpoints object, which no controller did", endpoints)
+    label = LabelEndpoints("label the Endpoints object, because no controller did", endpoints)
     if not state.service.spec.selector:
         # Without a selector the Endpoints controller ignores the object.
         return label
@@ -205,17 +205,17 @@ def _label_endpoints(state: HandoverState) -> HandoverStep:
 
 
 def _slice_writes(state: HandoverState, plan: ServicePlan) -> WriteSlices | None:
-    """The writes that our slices need; None where they are as planned."""
-    ours = {each.metadata.name for each in state.own}
-    create = tuple(each for family in plan.families for each in family.changes.create)
-    update = tuple(each for family in plan.families for each in family.changes.update)
-    gone = (*(each for family in plan.families for each in family.changes.delete), *plan.surplus)
-    delete = tuple(each for each in gone if each.metadata.name in ours)
+    """The writes that Zoneward's slices need; None if they are as planned."""
+    own_names = {slice_.metadata.name for slice_ in state.own}
+    create = tuple(slice_ for family in plan.families for slice_ in family.changes.create)
+    update = tuple(slice_ for family in plan.families for slice_ in family.changes.update)
+    gone = (*(slice_ for family in plan.families for slice_ in family.changes.delete), *plan.surplus)
+    delete = tuple(slice_ for slice_ in gone if slice_.metadata.name in own_names)
     if not (create or update or delete):
         return None
-    number = sum(len(each.endpoints or ()) for each in (*create, *update))
+    count = sum(len(slice_.endpoints or ()) for slice_ in (*create, *update))
     whole = counted(len(create) + len(update) + len(delete), "EndpointSlice")
-    about = f"write {whole} of ours, with {counted(number, 'endpoint')}"
+    about = f"write {whole} of Zoneward, with {counted(count, 'endpoint')}"
     return WriteSlices(about, create, update, delete)
 
 
@@ -223,36 +223,36 @@ def _slice_writes(state: HandoverState, plan: ServicePlan) -> WriteSlices | None
 
 
 def next_release_step(state: HandoverState, *, plan: Plan) -> HandoverStep:
-    """The next step to a Service of the built-in controller, as it was before it was adopted, which `reason_to_refuse`
-    does not refuse. A Service that somebody gave its selector back is released in the same way.
+    """The next step to release a Service that `reason_to_refuse` does not refuse, to its state before it was adopted. A
+    Service whose selector was restored by hand is released in the same way.
     """
     service = state.service
     if not service.spec.selector:
         selector = dict(effective_selector(service) or {})
-        about = "put the selector back: the built-in controller takes up the Service"
+        about = "restore the selector so that the built-in controller resumes"
         return ChangeService(about, {"spec": {"selector": selector}})
     if state.own:
-        wanted = [each for family in plan(state).families for each in family.changes.after]
+        wanted = [slice_ for family in plan(state).families for slice_ in family.changes.after]
         missing = _ready_endpoints(wanted) - _ready_endpoints(state.built_in)
         # Without ready endpoints, no slices at all would look complete.
         if missing or not state.built_in:
             about = "the built-in controller to list every ready endpoint"
             return WaitForOthers(about, replace(state, slices=(*state.slices, *map(_as_built_in, wanted))))
-        return DeleteSlices(f"delete {counted(len(state.own), 'EndpointSlice')} of ours", state.own)
+        return DeleteSlices(f"delete {counted(len(state.own), 'EndpointSlice')} of Zoneward", state.own)
     annotations = service.metadata.annotations or {}
     marks = {name: None for name in ADOPTION_MARKS if name in annotations}
     if not marks:
-        return HandoverDone("the built-in controller has it")
+        return HandoverDone("done: managed by the built-in controller")
     metadata: dict[str, Any] = {"annotations": marks}
     previous = _previous_label(annotations.get(BEFORE_ANNOTATION, ""))
     if previous is not None and (service.metadata.labels or {}).get(SKIP_MIRROR_LABEL) != previous[SKIP_MIRROR_LABEL]:
         metadata["labels"] = previous
-    about = "restore labels and annotations as they were"
+    about = "restore the previous labels and annotations"
     return ChangeService(about, {"metadata": metadata}, after_rest="labels" in metadata)
 
 
 def _previous_label(text: str) -> dict[str, str | None] | None:
-    """The label as it was before; None where the annotation does not tell."""
+    """The previous label; None if the annotation is not valid."""
     try:
         label = msgspec.json.decode(text, type=dict[str, str | None])
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
@@ -263,18 +263,18 @@ def _previous_label(text: str) -> dict[str, str | None] | None:
 def _ready_endpoints(slices: Sequence[EndpointSlice]) -> set[tuple[str, EndpointIdentity, PortKey]]:
     """The ready endpoints of slices, by address family, identity and ports."""
     return {
-        (each.address_type, identity(endpoint), ports)
-        for each in slices
-        for ports in (port_key(each.ports),)
-        for endpoint in each.endpoints or ()
+        (slice_.address_type, identity(endpoint), ports)
+        for slice_ in slices
+        for ports in (port_key(slice_.ports),)
+        for endpoint in slice_.endpoints or ()
         if is_ready(endpoint)
     }
 
 
-def _as_built_in(each: EndpointSlice) -> EndpointSlice:
-    labels = (each.metadata.labels or {}) | {names.MANAGED_BY_LABEL: names.BUILT_IN_MANAGER}
-    metadata = structs.replace(each.metadata, name=f"{each.metadata.name}-built-in", labels=labels)
-    return structs.replace(each, metadata=metadata)
+def _as_built_in(slice_: EndpointSlice) -> EndpointSlice:
+    labels = (slice_.metadata.labels or {}) | {names.MANAGED_BY_LABEL: names.BUILT_IN_MANAGER}
+    metadata = structs.replace(slice_.metadata, name=f"{slice_.metadata.name}-built-in", labels=labels)
+    return structs.replace(slice_, metadata=metadata)
 
 
 # --- the state after a step -------------------------------------------------------------------------------------------
@@ -292,13 +292,13 @@ def state_after(state: HandoverState, step: HandoverStep) -> HandoverState:
         case DeleteEndpoints():
             return replace(state, endpoints=None)
         case WriteSlices():
-            slices = {each.metadata.name: each for each in (*state.slices, *step.update, *step.create)}
-            for each in step.delete:
-                del slices[each.metadata.name]
+            slices = {slice_.metadata.name: slice_ for slice_ in (*state.slices, *step.update, *step.create)}
+            for slice_ in step.delete:
+                del slices[slice_.metadata.name]
             return replace(state, slices=tuple(slices.values()))
         case DeleteSlices():
-            gone = {each.metadata.name for each in step.slices}
-            return replace(state, slices=tuple(each for each in state.slices if each.metadata.name not in gone))
+            gone = {slice_.metadata.name for slice_ in step.slices}
+            return replace(state, slices=tuple(slice_ for slice_ in state.slices if slice_.metadata.name not in gone))
         case WaitForOthers(then=then):
             return then
         case HandoverDone():

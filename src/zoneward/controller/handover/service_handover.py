@@ -1,7 +1,7 @@
 """Adopts one Service from the built-in controller of a running cluster, or releases it: read, do the next step, repeat.
 
-Each round reads everything anew from the API server, not from a cache. A running controller may do the same at the same
-time: names of new slices are fixed, and each change or deletion is for the version that was read.
+Each round reads everything from the API server, not from a cache. A running controller may do the same work at the same
+time: names of new slices are fixed, and slice_ change or deletion is for the version that was read.
 
 The steps are in `handover_steps`.
 """
@@ -66,9 +66,9 @@ class HandoverTimeouts:
     ``label``: for the Endpoints controller to copy a label, which took up to two.
 
     ``settling``: for which an adopted Service is still read: the built-in controller may have begun a sync before it
-    let go, and write slices again that were deleted. Pods that change do not prolong it. ``still``: for which a slice
-    of the built-in controller must not have changed before it is deleted: the controller may still wait for the answer
-    to its last write, and if the slice were gone before, it would wait for ever, and be stalled for this Service.
+    stopped managing the Service, and recreate deleted slices. Changes of Pods do not prolong it. ``still``: for which a
+    slice of the built-in controller must not have changed before it is deleted: the controller may still wait for the
+    answer to its last write, and if the slice were deleted before, it would wait forever and not sync this Service.
     ``rest``: for which the mirroring controller may see a change of the Endpoints object later than one of the Service,
     or the other way round.
     """
@@ -102,8 +102,8 @@ class ServiceHandover:
     """Adopts or releases one Service. ``report`` gets a line for each step that is done, and ``on_begin`` the Service
     as it is before the first one. ``service_parts`` are those of a `ClusterState`.
 
-    Both raise InputError for a Service that does not exist or is refused, and where another controller does not act in
-    time; and CallFailed. In each case the same call can be repeated and continues.
+    Both raise InputError for a Service that does not exist or is refused, and if another controller does not act in
+    time; and CallFailed. Repeat the call to continue.
     """
 
     def __init__(
@@ -133,10 +133,10 @@ class ServiceHandover:
         """By the name of a slice of the built-in controller: its version, and when we first read that version."""
         self._is_announced = False
         self.is_begun = False
-        """Whether anything was written, or may have been: the outcome of a write that is interrupted is unknown."""
+        """Whether anything was written, or may have been: the outcome of an interrupted write is unknown."""
 
     async def adopt(self, *, endpoints_policy: EndpointsPolicy) -> str:
-        """Adopt the Service, until the built-in controller leaves it alone. Returns a line about the result."""
+        """Adopt the Service, until the built-in controller stops writing it. Returns a line about the result."""
         more: tuple[Permission, ...] = (("DELETE", ENDPOINTS),) if endpoints_policy == "delete" else ()
         await check_permissions(self._connection, _PERMISSIONS + more, namespace=self._namespace)
         return await self._run(
@@ -146,8 +146,8 @@ class ServiceHandover:
         )
 
     async def release(self, *, only_selected: bool = False) -> str:
-        """Release the Service, until it is as it was before it was adopted. ``only_selected``: do nothing where it has
-        no selector, instead of restoring the selector."""
+        """Release the Service to its state before it was adopted. ``only_selected``: do nothing if it has no selector,
+        instead of restoring the selector."""
         permissions: tuple[Permission, ...] = (("PATCH", SERVICES), ("DELETE", SLICES))
         await check_permissions(self._connection, permissions, namespace=self._namespace)
 
@@ -168,9 +168,9 @@ class ServiceHandover:
         """Read the state of the Service. ``needs_plan``: whether the Service will be planned, so that its Pods are read
         too.
 
-        Raises InputError where the Service does not exist or is refused.
+        Raises InputError if the Service does not exist or is refused.
         """
-        # The Service is read last: then slices of ours are not older than the selector that we find.
+        # Read the Service last: then Zoneward's slices are not older than its selector.
         slices = await self._list_selected(SLICES, f"{SERVICE_NAME_LABEL}={self._name}")
         endpoints = None
         with suppress(NotFound):
@@ -194,7 +194,7 @@ class ServiceHandover:
             node_zones={node.metadata.name: node_zone(node) for node in self._nodes},
             configuration=configuration,
             service_parts=self._service_parts,
-            # The controller knows it soon after; until then, hints that are in force stay.
+            # The controller knows it soon after; until then hints in force stay.
             slice_groups_seen=None,
         )
         service = with_effective_selector(state.service)
@@ -242,7 +242,7 @@ class ServiceHandover:
                 await self._sleep(min(_POLL_BACKOFF.delay(waits), settling))
                 continue
             if state.built_in or not isinstance(step, WriteSlices):
-                # A Pod that flips has our slices written again and again, while the built-in controller is quiet.
+                # A Pod that flips causes repeated writes of Zoneward's slices while the built-in controller is idle.
                 quiet_since = None
             if now - start > self._timeouts.total:
                 raise failed or self._timed_out(step)
@@ -275,18 +275,20 @@ class ServiceHandover:
                 self._report(step.about)
 
     def _record_versions(self, built_in: Iterable[EndpointSlice], now: float) -> None:
-        """Record since when the slices of the built-in controller have not changed."""
+        """Record when the slices of the built-in controller last changed."""
         previous = self._unchanged
         self._unchanged = {}
-        for each in built_in:
-            name, version = each.metadata.name, each.metadata.resource_version
+        for slice_ in built_in:
+            name, version = slice_.metadata.name, slice_.metadata.resource_version
             known = previous.get(name)
             self._unchanged[name] = known if known is not None and known[0] == version else (version, now)
 
     def _seconds_until_still(self, slices: Iterable[EndpointSlice], read_at: float) -> float:
-        """Seconds until none of these slices has changed for long enough before ``read_at``. Our own slices may be
+        """Seconds until none of these slices has changed for long enough before ``read_at``. Zoneward's slices may be
         deleted at any time."""
-        since = (self._unchanged[each.metadata.name][1] for each in slices if each.metadata.name in self._unchanged)
+        since = (
+            self._unchanged[slice_.metadata.name][1] for slice_ in slices if slice_.metadata.name in self._unchanged
+        )
         return max((start + self._timeouts.still - read_at for start in since), default=0)
 
     async def _do(self, state: HandoverState, step: HandoverStep) -> None:
@@ -307,24 +309,24 @@ class ServiceHandover:
             case WriteSlices():
                 await self._write(step)
             case DeleteSlices(slices=slices):
-                for each in slices:
-                    await self._sent(writer.delete(SLICES, each))
+                for slice_ in slices:
+                    await self._sent(writer.delete(SLICES, slice_))
             case _:
                 raise AssertionError(step)
 
     async def _write(self, step: WriteSlices) -> None:
-        for each in step.create:
+        for slice_ in step.create:
             try:
-                await self._sent(self._writer.create(SLICES, each))
+                await self._sent(self._writer.create(SLICES, slice_))
             except CallFailed as error:
                 if write_outcome(error) is WriteOutcome.EXISTS:
-                    # Created meanwhile, and found in the next round; or of another Service, and the next name is used.
-                    self._taken.add(each.metadata.name)
+                    # Created meanwhile, and read in the next round; or of another Service: then the next name is used.
+                    self._taken.add(slice_.metadata.name)
                 raise
-        for each in step.update:
-            await self._sent(self._writer.update(SLICES, each))
-        for each in step.delete:
-            await self._sent(self._writer.delete(SLICES, each))
+        for slice_ in step.update:
+            await self._sent(self._writer.update(SLICES, slice_))
+        for slice_ in step.delete:
+            await self._sent(self._writer.delete(SLICES, slice_))
 
     async def _sent(self, write: Awaitable[object]) -> None:
         was_begun, self.is_begun = self.is_begun, True
@@ -338,12 +340,13 @@ class ServiceHandover:
 
     def _timed_out(self, step: HandoverStep) -> InputError:
         if isinstance(step, DeleteSlices):
-            names = ", ".join(each.metadata.name for each in step.slices[:3])
+            names = ", ".join(slice_.metadata.name for slice_ in step.slices[:3])
             what = f"the built-in controller still writes {names}"
         else:
             what = step.about if not isinstance(step, WaitForOthers) else f"waited for {step.about}"
         return self._error(
-            f"not within {self._timeouts.total:.3g} s: {what}. No endpoint is missing; the same command again goes on"
+            f"timed out after {self._timeouts.total:.3g} s: {what}. No endpoint is missing; repeat the command"
+            " to continue"
         )
 
     def _error(self, what: str) -> InputError:
@@ -355,16 +358,16 @@ class ServiceHandover:
 
 
 CONCURRENT_RELEASES: Final = 4
-"""Each may wait long for the built-in controller."""
+"""Each may wait for the built-in controller for a long time."""
 RELEASE_BACKOFF: Final = Backoff(initial=5.0, cap=60.0)
 """After a release that failed."""
 
 
 class ReleaseTasks:
-    """The Services that the controller releases, each in a task of its own, a few at a time.
+    """The releases of Services, each in a separate task, a few at a time.
 
-    ``on_end`` gets each Service whose task has ended: done, no longer needed, or cancelled. A release that fails is
-    retried after a pause, in which others have their turn.
+    ``on_end`` gets slice_ Service whose task has ended: done, no longer needed, or cancelled. A failed release is
+    retried after a pause.
     """
 
     def __init__(
@@ -388,10 +391,10 @@ class ReleaseTasks:
         return len(self._tasks)
 
     def start(self, key: ObjectKey) -> None:
-        """Release a Service, unless its release is under way."""
+        """Release a Service, unless its release is in progress."""
         if key in self._tasks:
             return
-        task = self._tasks[key] = asyncio.create_task(self._release(key), name=f"giving back {'/'.join(key)}")
+        task = self._tasks[key] = asyncio.create_task(self._release(key), name=f"releasing {'/'.join(key)}")
         # Not in the task itself: a task that is cancelled before its first step never runs.
         task.add_done_callback(partial(self._ended, key))
 
@@ -401,14 +404,14 @@ class ReleaseTasks:
             task.cancel()
 
     async def end(self) -> None:
-        """Cancel all, and wait until nothing is written any more."""
+        """Cancel all releases, and wait until nothing is written any more."""
         tasks = [*self._tasks.values()]
         self.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _ended(self, key: ObjectKey, _task: asyncio.Task[None]) -> None:
         del self._tasks[key]
-        # The cache may lag: then the Service is found released, or its release continues.
+        # The cache may be stale: then the Service is already released, or its release continues.
         self._on_end(key)
 
     async def _release(self, key: ObjectKey) -> None:
@@ -419,24 +422,24 @@ class ReleaseTasks:
             await self._sleep(RELEASE_BACKOFF.delay(failures))
 
     async def _is_released(self, key: ObjectKey, log: Log) -> bool:
-        """Try it once. Returns False where it has to be retried."""
+        """Try it once. Returns False if it has to be retried."""
         async with self._slots:
             handover = ServiceHandover(
                 self._connection,
                 key,
                 configuration=self._configuration,
-                report=lambda line: log.info("a Service is being released", step=line),
+                report=lambda line: log.info("releasing a Service", step=line),
                 writer=self._writer,
             )
             try:
-                # Without a selector, somebody has adopted the Service again.
+                # Without a selector, the Service was adopted again.
                 await handover.release(only_selected=True)
             except NothingToDo:
                 return True
             except (CallFailed, InputError) as error:
-                log.warning("a Service could not be released", error=str(error))
+                log.warning("failed to release a Service", error=str(error))
                 return False
             except Exception as error:
-                self._unexpected.error("a mistake in the program kept a Service from being released", key, error)
+                self._unexpected.error("internal error while releasing a Service", key, error)
                 return False
         return True

@@ -1,8 +1,8 @@
-"""What a replica does about the Lease of leader election, as it last observed it. Values in, values out.
+"""What a replica does with the Lease of leader election, as last observed. Values in, values out.
 
 The clocks of two replicas are never compared. The times in a Lease are of the replica that wrote them, and are only for
 people. A replica measures with its own monotonic clock how long a Lease has not changed. Three facts ensure that no two
-replicas may write at once, however late anything arrives, as long as their clocks run about equally fast:
+replicas may write at once, however late messages arrive, as long as their clocks run at about the same speed:
 
 1. A leader may write for ``renew_deadline`` from the moment at which it *began* the last write of the Lease that is
    known to be done. The Lease was written then or later.
@@ -27,19 +27,20 @@ _MOST_TRANSITIONS: Final = 2**31 - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseTiming:
-    """Seconds; client-go's defaults. Raises ValueError where a leader could not renew in time, or others not notice."""
+    """Seconds; client-go's defaults. Raises ValueError if a leader could not renew in time, or others not notice."""
 
     lease_duration: float = 15.0
-    """For so long other replicas leave a Lease alone that does not change; written as whole seconds, rounded up."""
+    """Other replicas do not take over a Lease that is unchanged for less than this; written as whole seconds, rounded
+    up."""
     renew_deadline: float = 10.0
-    """For so long a leader may write without renewing. The rest of ``lease_duration`` is for clocks that run at
+    """A leader may write for this long without renewing. The rest of ``lease_duration`` is for clocks that run at
     different speeds, and for writes that arrive late."""
     retry_period: float = 2.0
     """The longest time between two reads or renewals of the Lease."""
 
     def __post_init__(self) -> None:
         duration, deadline, period = self.lease_duration, self.renew_deadline, self.retry_period
-        if not all(math.isfinite(each) for each in (duration, deadline, period)):
+        if not all(math.isfinite(seconds) for seconds in (duration, deadline, period)):
             raise ValueError(f"expected finite times, got {duration:g} s, {deadline:g} s and {period:g} s")
         if period <= 0:
             raise ValueError(f"retryPeriod: expected more than 0 s, got {period:g} s")
@@ -58,12 +59,12 @@ class LeaseTiming:
 
     @property
     def write_timeout(self) -> float:
-        """Seconds for a leader's other writes: while it renews in time, that much is always left."""
+        """Seconds for a leader's other writes: this much is always left while it renews in time."""
         return self.renew_deadline / 2
 
     @property
     def whole_seconds(self) -> int:
-        """The duration as a Lease has it."""
+        """The duration in the format of a Lease."""
         return math.ceil(self.lease_duration)
 
 
@@ -71,8 +72,8 @@ class LeaseTiming:
 class ObservedLease:
     """The Lease when it was last read or written.
 
-    ``since``: by our own clock, when we first saw it in this state. ``is_gone``: it does not exist any more, and
-    ``since`` is of the last one that we saw; or it never existed, and ``lease`` is None.
+    ``since``: by this replica's clock, when it first saw the Lease in this state. ``is_gone``: the Lease was deleted,
+    and ``since`` is of the last one seen; or it never existed, and ``lease`` is None.
     """
 
     lease: Lease | None
@@ -121,8 +122,8 @@ def decide_about_lease(
 ) -> LeaseWait | LeaseClaim:
     """What to do about a Lease, ``key`` (namespace, name). ``now``: of the clock of ``observed.since``.
 
-    ``stamp``: the time of day, for people; it differs from all our earlier stamps, because by it other replicas see
-    that the Lease was renewed.
+    ``stamp``: the time of day, for people; it differs from all earlier stamps of this replica, because other
+    replicas recognize a renewal by it.
     """
     if observed.holder not in ("", identity):
         left = observed.since + _duration(observed.spec, timing) - now
@@ -143,7 +144,7 @@ def decide_about_lease(
 
 
 def released_lease(observed: ObservedLease, *, identity: str, stamp: str) -> LeaseClaim | None:
-    """The released Lease, so that others need not wait, as client-go releases it; None where it is not ours."""
+    """The released Lease, as client-go writes it; None if another replica holds it."""
     if observed.holder != identity or observed.is_gone or observed.lease is None:
         return None
     spec = LeaseSpec(
@@ -157,7 +158,7 @@ def released_lease(observed: ObservedLease, *, identity: str, stamp: str) -> Lea
 
 
 def _duration(spec: LeaseSpec, timing: LeaseTiming) -> float:
-    # The duration that its holder relies on, which may differ from ours.
+    # The duration that its holder relies on, which may differ from this replica's.
     return spec.lease_duration_seconds or timing.lease_duration
 
 

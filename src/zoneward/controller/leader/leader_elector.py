@@ -1,4 +1,4 @@
-"""The leader elector: it reads and writes the Lease, and knows at every moment whether this replica may write.
+"""The leader elector: reads and writes the Lease, and knows whether this replica may write now.
 
 The rules are in `election`.
 """
@@ -33,7 +33,7 @@ from zoneward.kube.objects import Lease, LeaseSpec, ObjectKey, format_micro_time
 
 
 class Leadership(Protocol):
-    """An `asyncio.Event` or a similar object that is set while we lead."""
+    """An `asyncio.Event` or a similar object that is set while this replica leads."""
 
     def is_set(self) -> bool: ...
 
@@ -57,7 +57,7 @@ def since_boot() -> float:
 
 
 def new_identity() -> str:
-    """A new identity each time, so that a restarted process on the same host does not take itself for the old one."""
+    """A unique identity: a restarted process on the same host must not take over the Lease of the old one."""
     return f"{socket.gethostname()}_{uuid.uuid4()}"
 
 
@@ -73,8 +73,8 @@ class _UnansweredClaim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderCallbacks:
-    """``on_change`` gets True when we begin to lead, and False at once when we no longer do: another replica took over,
-    or we did not renew by the deadline. ``on_error`` gets failed calls, which are retried."""
+    """``on_change`` gets True when this replica begins to lead, and False as soon as it no longer does: another one
+    took over, or it did not renew by the deadline. ``on_error`` gets failed calls, which are retried."""
 
     on_change: Callable[[bool], None] = lambda _is_leader: None
     on_error: Callable[[CallFailed], None] = lambda _error: None
@@ -83,7 +83,7 @@ class LeaderCallbacks:
 class LeaderElector:
     """`run` it to take part in the election. ``key``: namespace and name of the Lease; ``identity`` is unique.
 
-    ``clock`` counts seconds and never goes back, ``now`` is the time of day and may be anything, ``chance`` returns
+    ``clock`` counts seconds and never decreases, ``now`` is the time of day and may be anything, ``chance`` returns
     random numbers from 0 to 1.
     """
 
@@ -103,7 +103,7 @@ class LeaderElector:
         self.identity: Final = identity
         self.timing: Final = timing or LeaseTiming()
         self.leading: Final = asyncio.Event()
-        """Set while we lead, as `LeaderCallbacks.on_change` was last called."""
+        """Set while this replica leads, as `LeaderCallbacks.on_change` was last called."""
         self._connection, self._key = connection, key
         self._callbacks = callbacks or LeaderCallbacks()
         self._clock, self._now, self._sleep, self._chance = clock, now, sleep, chance
@@ -111,7 +111,7 @@ class LeaderElector:
         self._observed: ObservedLease | None = None
         self._unanswered: tuple[_UnansweredClaim, ...] = ()
         self._renewed: float | None = None
-        """When the last write began that is known to have made or kept us the holder."""
+        """When the last write began that is known to have made or kept this replica the holder."""
         self._stamp = datetime.min.replace(tzinfo=UTC)
 
     @property
@@ -120,18 +120,18 @@ class LeaderElector:
 
     @property
     def leader_identity(self) -> str:
-        """The holder of the Lease when we last read it; empty for none."""
+        """The holder of the Lease when it was last read; empty for none."""
         return self._observed.holder if self._observed is not None and not self._observed.is_gone else ""
 
     def may_write(self, margin: float = 0.0) -> bool:
         """Whether a write that may take ``margin`` seconds may begin: it would end before the renew deadline.
 
-        Call it at the moment of writing: then it is right also after the process or the machine was suspended.
+        Call it at the moment of writing: then it is right even after the process or the machine was suspended.
         """
         return self._left() > margin
 
     async def run(self) -> NoReturn:
-        """Take part in the election until cancelled; from then on we do not lead. Finish all other writes before,
+        """Take part in the election until cancelled; then this replica does not lead. Finish all other writes before,
         and call `release` after."""
         self._runs = True
         try:
@@ -143,7 +143,8 @@ class LeaderElector:
             self._notify()
 
     async def release(self) -> None:
-        """After `run`: release the Lease, if we hold it, so that others need not wait. A failure does no harm."""
+        """After `run`: release the Lease, if this replica holds it, so that others need not wait. A failure is
+        harmless."""
         assert not self._runs, "release the Lease after the elector has stopped"
         try:
             for is_last in (False, True):
@@ -211,16 +212,16 @@ class LeaderElector:
             lease = None
         observed = self._observed = observe_lease(lease, before=self._observed, at=self._clock())
         if lease is None:
-            self._unanswered = tuple(each for each in self._unanswered if each.replaces is None)
+            self._unanswered = tuple(claim for claim in self._unanswered if claim.replaces is None)
             return observed
-        for each in self._unanswered:
-            if each.spec == lease.spec:
-                self._renewed = each.started
+        for claim in self._unanswered:
+            if claim.spec == lease.spec:
+                self._renewed = claim.started
         if observed.holder != self.identity:
             self._renewed = None
             self._notify()
         version = lease.metadata.resource_version
-        self._unanswered = tuple(each for each in self._unanswered if each.replaces == version)
+        self._unanswered = tuple(claim for claim in self._unanswered if claim.replaces == version)
         return observed
 
     async def _write(self, claim: LeaseClaim) -> None:
@@ -233,22 +234,22 @@ class LeaderElector:
             metadata = await (writer.update(LEASES, lease) if version else writer.create(LEASES, lease))
         except CallFailed as error:
             if write_outcome(error) is not WriteOutcome.UNKNOWN:
-                self._unanswered = tuple(each for each in self._unanswered if each is not sent)
+                self._unanswered = tuple(claim for claim in self._unanswered if claim is not sent)
             raise
-        # Earlier unanswered claims replace a version that is gone: they will never be done.
+        # Earlier unanswered claims replace an older version: the server will refuse them.
         self._unanswered = ()
         self._observed = observe_lease(replace(lease, metadata=metadata), before=self._observed, at=self._clock())
         if lease.spec.holder_identity == self.identity:
             self._renewed = sent.started
 
     def _writer(self) -> Writer:
-        # Not longer than we lead, so that its end is noticed at once.
+        # Not longer than this replica leads, so that it notices the end at once.
         return Writer(self._connection, limit=min(self.timing.call_timeout, self._left_if_leading()))
 
     # --- time ---------------------------------------------------------------------------------------------------------
 
     def _left(self) -> float:
-        """Seconds for which we still lead; negative where we do not."""
+        """Seconds for which this replica still leads; negative if it does not."""
         if not self._runs or self._renewed is None:
             return -1.0
         return self._renewed + self.timing.renew_deadline - self._clock()
@@ -262,7 +263,8 @@ class LeaderElector:
         return self.timing.retry_period * (least + (most - least) * self._chance())
 
     def _next_stamp(self) -> str:
-        """Later than all before, also when the clock is set back: others take an equal Lease for one not renewed."""
+        """Later than all earlier ones, even when the clock is set back: an equal Lease looks like one that was not
+        renewed."""
         self._stamp = max(self._now(), self._stamp + _MOMENT)
         return format_micro_time(self._stamp)
 
@@ -279,11 +281,11 @@ class LeaderElector:
 
 _NO_QUERY: Final[Mapping[str, str]] = {}
 _GATEWAY_TIMEOUT: Final = 504
-"""The one answer that leaves the outcome open: the server behind the gateway goes on."""
+"""The only response that leaves the outcome unknown: the server behind the gateway may continue."""
 
 
 class UnansweredWrites:
-    """A connection that remembers writes without an answer: the server may still do them, so the Lease must not be
+    """A connection that remembers unanswered writes: the server may still apply them, so the Lease must not be
     released too early. ``clock`` counts seconds."""
 
     def __init__(self, connection: WriteTransport, *, clock: Callable[[], float]) -> None:

@@ -1,12 +1,12 @@
 """When the queue hands out a changed Service, and when it retries a failed one.
 
-Values in, values out: times are seconds of any clock that never goes back, random numbers are passed in. A change of a
+Values in, values out: times are seconds of any clock that never decreases, random numbers are passed in. A change of a
 quiet Service is handed out at once. A change that follows is batched with those behind it, for three reasons:
 
 - ``period``, which the operator sets, as upstream's ``--endpointslice-updates-batch-period``. Upstream delays every
   change by it; here only changes that follow another one within the period wait. That costs one write more than
   upstream in each burst, the first one.
-- the cost of decisions: some take a quarter of a second, and nobody needs ten of a Service in a second. A second of CPU
+- the cost of decisions: some take a quarter of a second, and ten of a Service in a second are useless. A second of CPU
   counts as much as ``writes_of_cpu`` writes.
 - the cost of writes: a rollout of 1,000 Pods touches ten slices with every few Pods. Each Service may write ``burst``
   slices at once and then ``writes_per_second``; further changes wait, for ``longest`` at most, because freshness is

@@ -1,16 +1,16 @@
-"""Whose turn it is: items that are due, of groups that share something, such as the CPU of one process.
+"""Start-time fair queueing between groups that share a resource, such as the CPU of one process.
 
-A namespace's Services may change hundreds of times a second, and each of their decisions may take a quarter of a
-second. First in, first out, everybody else would wait for all of them. So each group is charged the time that work on
-its items takes of what is shared (start-time fair queueing):
+The Services of a namespace may change hundreds of times a second, and each of their decisions may take a quarter of a
+second. First in, first out, all other namespaces would wait for them. So each group is charged for the work on its
+items:
 
-- The group that has used the least is next. A group that was not there before starts with the least that any other has.
-- Groups within `ALLOWANCE` of that are equal: among their items the rank decides. On a cluster where nobody floods the
-  queue that is all there is.
-- After a step that blocks the event loop for `LONG_STEP`, groups above their share wait for as long as the step took.
-  Reading what others changed and writing it takes many short turns of the event loop, and after each one a worker could
+- The group with the least usage is next. A new group starts with the least usage of all groups.
+- Groups within `ALLOWANCE` of that are equal: the rank of their items decides. Without a flood of changes, only this
+  rule applies.
+- After a step that blocks the event loop for `LONG_STEP`, groups above their share wait as long as the step took.
+  Handling the changes of other groups takes many short turns of the event loop, and after each one a worker could
   begin a long step.
-- When nothing is due and nothing is worked on, all that was charged is forgotten.
+- When nothing is due and no work is in progress, all charges are dropped.
 """
 
 from collections.abc import Hashable
@@ -21,18 +21,18 @@ from typing import Final, Generic, Protocol, TypeVar
 ALLOWANCE: Final = 0.25
 """Seconds that a group may use before it is behind others."""
 LONG_STEP: Final = 0.02
-"""Seconds for which the event loop may be blocked again and again."""
+"""Seconds for which steps may block the event loop repeatedly."""
 
 
-class Numbered(Protocol):
-    """An item that remembers the number of its valid entry in a heap."""
+class Ticketed(Protocol):
+    """An item that remembers the ticket of its valid entry in a heap."""
 
-    number: int
+    ticket: int
     due: float
 
 
 G = TypeVar("G", bound=Hashable)
-N = TypeVar("N", bound=Numbered)
+N = TypeVar("N", bound=Ticketed)
 
 
 @dataclass(slots=True, eq=False)
@@ -42,11 +42,11 @@ class _Group(Generic[G, N]):
     """Virtual time: seconds, counted from those of the group that had used the least when this one came."""
     items: list[tuple[float, int, N]] = field(default_factory=list)
     turn: int = 0
-    """The number of its valid entry in the heap of groups; 0: none."""
+    """The ticket of its valid entry in the heap of groups; 0: none."""
 
 
 class FairTurns(Generic[G, N]):
-    """Items with a rank: the smallest of the group whose turn it is goes first. Times are seconds."""
+    """Items with a rank: the smallest rank of the next group is first. Times are seconds."""
 
     def __init__(self) -> None:
         self._groups: dict[G, _Group[G, N]] = {}
@@ -59,11 +59,11 @@ class FairTurns(Generic[G, N]):
         """When groups above their share are served again."""
 
     def push(self, group: G, item: N, *, rank: float) -> None:
-        """An item is due. An entry of it with another number does not count any more."""
+        """An item is due. An entry of it with another ticket does not count any more."""
         known = self._groups.get(group)
         if known is None:
             known = self._groups[group] = _Group(group, self._least)
-        heappush(known.items, (rank, item.number, item))
+        heappush(known.items, (rank, item.ticket, item))
         if not known.turn or known.items[0][2] is item:
             self._line_up(known)
 
@@ -89,20 +89,20 @@ class FairTurns(Generic[G, N]):
         return max(due, self._not_before) if self._tag(group) > self._least else due
 
     def charge(self, group: G, seconds: float) -> None:
-        """Work on an item of this group has used so much."""
+        """Charge a group for work on one of its items."""
         known = self._groups.get(group)
         if known is None:
             known = self._groups[group] = _Group(group, self._least)
-        # What others have used meanwhile is no credit.
+        # Time in which only others used the resource is no credit.
         known.used = max(known.used, self._least) + seconds
 
     def stepped(self, seconds: float, *, now: float) -> None:
-        """A step of work has just blocked the event loop for so long."""
+        """A step of work has just blocked the event loop for ``seconds``."""
         if seconds >= LONG_STEP:
             self._not_before = max(self._not_before, now + seconds)
 
     def forget_charges(self) -> None:
-        """Nothing is due, and nothing is worked on."""
+        """Nothing is due, and no work is in progress."""
         self._groups.clear()
         self._turns.clear()
         self._least = self._not_before = 0.0
@@ -120,7 +120,7 @@ class FairTurns(Generic[G, N]):
             if group.turn != turn:
                 heappop(self._turns)
                 continue
-            while group.items and group.items[0][2].number != group.items[0][1]:
+            while group.items and group.items[0][2].ticket != group.items[0][1]:
                 heappop(group.items)
             if not group.items:
                 group.turn = 0

@@ -1,14 +1,14 @@
 """The work queue of the controller: like client-go's, with urgency, batching and a wait for the cache.
 
-A key has one item in the queue, whatever happens to it. An item waits, is worked on, or is quiet. A key that is added
-while it is worked on waits again afterwards. No key is handed out twice at a time.
+A key has one item in the queue. An item waits, is being processed, or is quiet. A key that is added while it is being
+processed is requeued afterwards. No key is handed out twice at a time.
 
 `ItemSchedule` decides which key is next. It has no clock, no random numbers and no waiting. Items that wait until a
 time are in one heap by that time. Items that are due have a rank: the time at which they became due plus what their
-urgency can wait. So the more urgent go first, and none is passed over for ever: an item in the background that has been
-due for its `PATIENCE` goes before one that has just become urgent. That holds among the items of one group, which is a
+urgency can wait. So urgent items are first, and no item starves: an item in the background that has been
+due for its `PATIENCE` is before one that has just become urgent. That holds among the items of one group, which is a
 namespace; among groups `FairTurns` decides, by the CPU that each has used. The heaps may hold outdated entries; an
-entry counts while it has the number that its item remembers.
+entry counts while it has the ticket of its item.
 
 `WorkQueue` adds the clocks, the random numbers, and the workers that wait.
 
@@ -33,14 +33,14 @@ from zoneward.kube.objects import ObjectKey
 K = TypeVar("K", bound=Hashable)
 _Result = TypeVar("_Result")
 FEW_ENDPOINTS: Final = 3
-"""Up to this number of ready endpoints, one more or less makes a great difference."""
+"""Up to this number of ready endpoints, each one makes a great difference."""
 
 
 class Urgency(IntEnum):
     """How long a change can wait: a smaller number is more urgent."""
 
     URGENT = 0
-    """An endpoint goes away or is no longer ready, and traffic fails until that is written; or there are few
+    """An endpoint is removed or not ready any more, and traffic fails until that is written; or there are few
     endpoints."""
     NORMAL = 1
     BACKGROUND = 2
@@ -48,11 +48,11 @@ class Urgency(IntEnum):
 
 
 PATIENCE: Final = (0.0, 0.25, 5.0)
-"""By urgency, the seconds for which more urgent items may go before one that is due."""
+"""By urgency, the seconds for which more urgent items may overtake one that is due."""
 
 
 def urgency_of(*, takes_away: bool, ready: int) -> Urgency:
-    """The urgency of a change of endpoints: whether it takes one away, and how many ``ready`` ones were there."""
+    """The urgency of a change of endpoints: whether it removes one, and how many ``ready`` ones there were."""
     return Urgency.URGENT if takes_away or ready <= FEW_ENDPOINTS else Urgency.NORMAL
 
 
@@ -102,7 +102,7 @@ class _QueueEntry(Generic[K]):
     since: float
     urgency: Urgency
     state: _EntryState = _EntryState.QUIET
-    number: int = 0
+    ticket: int = 0
     """The number of its valid entry in the heaps; 0: none."""
     due: float = 0.0
     taken: float = 0.0
@@ -112,9 +112,9 @@ class _QueueEntry(Generic[K]):
     failures: int = 0
     not_before: float = 0.0
     has_retry_after: bool = False
-    """Whether, and until when, the server asked us to wait after the last failure."""
+    """Whether, and until when, the server asked to wait after the last failure."""
     changed: float | None = None
-    """When it first changed while it was worked on, and how urgent that change is."""
+    """When it first changed while it was being processed, and how urgent that change is."""
     changed_urgency: Urgency = Urgency.BACKGROUND
     pace: WritePace = NO_WRITES
 
@@ -123,7 +123,7 @@ _Heap = list[tuple[float, int, _QueueEntry[K]]]
 
 
 class ItemSchedule(Generic[K]):
-    """Every method takes ``now`` in seconds, which never goes back. ``group_of``: which group a key belongs to; all
+    """Every method takes ``now`` in seconds, which never decreases. ``group_of``: which group a key belongs to; all
     keys are of one group by default."""
 
     def __init__(
@@ -135,7 +135,7 @@ class ItemSchedule(Generic[K]):
         self._due = FairTurns[Hashable, _QueueEntry[K]]()
         self._working = 0
         self._quiet: _Heap[K] = []
-        self._number = 0
+        self._ticket = 0
 
     def add(self, key: K, *, now: float, urgency: Urgency = Urgency.NORMAL) -> None:
         """A key changed. Earlier changes of it are kept."""
@@ -158,8 +158,8 @@ class ItemSchedule(Generic[K]):
         """The next key, which is not handed out again before `done`, `retry` or `wait_for_cache`; None: none is due."""
         self._forget_quiet(now)
         while self._later and self._later[0][0] <= now:
-            _, number, entry = heappop(self._later)
-            if entry.number == number:
+            _, ticket, entry = heappop(self._later)
+            if entry.ticket == ticket:
                 self._make_due(entry)
         item = self._due.pop(now)
         if item is None:
@@ -167,11 +167,11 @@ class ItemSchedule(Generic[K]):
                 self._due.forget_charges()
             return None
         self._working += 1
-        item.number, item.state, item.taken, item.cpu = 0, _EntryState.WORKING, now, 0.0
+        item.ticket, item.state, item.taken, item.cpu = 0, _EntryState.WORKING, now, 0.0
         return WorkItem(item.key, item.since, item.urgency, item.failures, item.stale)
 
     def charge(self, key: K, seconds: float) -> None:
-        """Work on a key that was handed out has used so much of what groups share."""
+        """Charge the group of a key that was handed out."""
         self._due.charge(self._group_of(key), seconds)
 
     def stepped(self, key: K, cpu: float, *, now: float) -> None:
@@ -183,13 +183,13 @@ class ItemSchedule(Generic[K]):
     def next_due(self) -> float | None:
         """When `take` has a key, which may be past; None: not before a key is added."""
         due = self._due.next_due()
-        while self._later and self._later[0][2].number != self._later[0][1]:
+        while self._later and self._later[0][2].ticket != self._later[0][1]:
             heappop(self._later)
         later = self._later[0][2].due if self._later else None
-        return min((each for each in (due, later) if each is not None), default=None)
+        return min((at for at in (due, later) if at is not None), default=None)
 
     def done(self, key: K, *, now: float, writes: int) -> float:
-        """The work is done, with so many writes of slices. Returns the seconds since the first change."""
+        """The work is done, with this number of slice writes. Returns the seconds since the first change."""
         entry = self._end_work(key, writes=writes)
         waited = now - entry.since
         entry.failures, entry.stale = 0, False
@@ -263,9 +263,9 @@ class ItemSchedule(Generic[K]):
         return QueueDepth(due, gathering, failing, stale, working)
 
     def longest_wait(self, now: float) -> float:
-        """Seconds since the first change that is not written, worked on or not; 0 for none. Visits all items."""
+        """Seconds since the first change that is not written, in progress or not; 0 for none. Visits all items."""
         return now - min(
-            (each.since for each in self._entries.values() if each.state is not _EntryState.QUIET), default=now
+            (entry.since for entry in self._entries.values() if entry.state is not _EntryState.QUIET), default=now
         )
 
     # --- entries ------------------------------------------------------------------------------------------------------
@@ -310,11 +310,11 @@ class ItemSchedule(Generic[K]):
 
     def _wait_until(self, entry: _QueueEntry[K], due: float) -> None:
         entry.due, entry.state = due, _EntryState.LATER
-        heappush(self._later, (due, self._next_number(entry), entry))
+        heappush(self._later, (due, self._next_ticket(entry), entry))
 
     def _make_due(self, entry: _QueueEntry[K]) -> None:
         entry.state = _EntryState.DUE
-        self._next_number(entry)
+        self._next_ticket(entry)
         self._due.push(self._group_of(entry.key), entry, rank=entry.due + PATIENCE[entry.urgency])
 
     def _make_quiet(self, entry: _QueueEntry[K], now: float) -> None:
@@ -324,18 +324,18 @@ class ItemSchedule(Generic[K]):
             del self._entries[entry.key]
         else:
             entry.state = _EntryState.QUIET
-            heappush(self._quiet, (until, self._next_number(entry), entry))
+            heappush(self._quiet, (until, self._next_ticket(entry), entry))
 
     def _forget_quiet(self, now: float) -> None:
         while self._quiet and self._quiet[0][0] <= now:
-            _, number, entry = heappop(self._quiet)
-            if entry.number == number:
+            _, ticket, entry = heappop(self._quiet)
+            if entry.ticket == ticket:
                 del self._entries[entry.key]
 
-    def _next_number(self, entry: _QueueEntry[K]) -> int:
-        self._number += 1
-        entry.number = self._number
-        return self._number
+    def _next_ticket(self, entry: _QueueEntry[K]) -> int:
+        self._ticket += 1
+        entry.ticket = self._ticket
+        return self._ticket
 
 
 CACHE_TIMEOUT: Final = 5.0
@@ -355,7 +355,7 @@ class WorkQueue(Generic[K]):
 
     Each key that is handed out must be answered with `done`, `retry` or `wait_for_cache`. ``clock`` is the event loop's
     by default, ``cpu_clock`` counts the seconds of CPU of its thread; ``chance`` returns random numbers from 0 to 1.
-    ``group_of`` a key is its namespace, where no namespace is to keep the others from their turn.
+    ``group_of`` gives the namespace of a key, so that no namespace can starve others.
     """
 
     def __init__(
@@ -447,11 +447,11 @@ class WorkQueue(Generic[K]):
                 error = thrown
 
     def charge(self, key: K, seconds: float) -> None:
-        """Work on a key that was handed out has used so much of something other than CPU that groups share."""
+        """Charge the group of a key that was handed out for something other than CPU."""
         self._schedule.charge(key, seconds)
 
     def done(self, key: K, *, writes: int = 0) -> float:
-        """The work is done, with so many writes of slices. Returns the seconds since the key's first change."""
+        """The work is done, with this number of slice writes. Returns the seconds since the key's first change."""
         waited = self._schedule.done(key, now=self._clock(), writes=writes)
         self._wake_getters()
         return waited
@@ -481,7 +481,7 @@ class WorkQueue(Generic[K]):
             _wake(self._getters.popleft())
 
     def restart_waiting(self) -> None:
-        """We lead from now on: keys wait since now. When they are handed out does not change."""
+        """This replica leads from now on: keys wait since now. When they are handed out does not change."""
         self._schedule.restart_waiting(self._clock())
 
     # --- what can be measured -----------------------------------------------------------------------------------------

@@ -1,19 +1,19 @@
-"""The condition ``TrafficDistributionHonored`` (KEP-4444 § Status Reporting): everything that decides it is here.
+"""The condition ``TrafficDistributionHonored`` (KEP-4444 § Status Reporting): all of its rules.
 
 The condition says whether the nodes have in their kernels what a Service asks for. What the nodes have comes from
 `node_proxies`, which reads one Lease per node.
 
-API servers give Services no ``metadata.generation``. So what a Service asks for has a *revision*: a digest of the
+Services have no ``metadata.generation``. So the request of a Service has a *revision*: a digest of the
 Service's fields that decide it, and of whether it is in force. It is in the message, and as a number in the condition's
 ``observedGeneration``, where the next leader reads which revision was honored.
 
-A revision is honored once every live proxy has programmed two versions: the version of the Service in which we first
-saw the revision, and the newest version of its slices when all that its first sync wrote is in our cache. Our own
-writes of its status, and endpoints that change later, ask for no more. Once honored, a revision stays honored until
-another one is asked for: nodes that come later list all of it before they report anything.
+A revision is honored once every live proxy has programmed two versions: the version of the Service that first had the
+revision, and the newest version of its slices when the cache has all writes of its first sync. Later writes of its
+status and later changes of endpoints need no more. An honored revision stays honored until the request changes: new
+nodes list everything before they report anything.
 
-Nothing here is done for each Lease that is renewed. Once a second the lowest versions that all proxies have are
-compared with what Services wait for, in the order of what they need.
+The renewal of a Lease costs nothing here. Once a second, the lowest versions of all proxies are compared with the
+versions that Services wait for, in order.
 """
 
 import asyncio
@@ -44,12 +44,12 @@ BEHIND_AFTER: Final = 90.0
 """Seconds after which the condition names the nodes that are behind: a Lease may be renewed 11 s after the last time,
 and a bookmark, from which a proxy learns of versions that are not its own, comes once a minute."""
 BEHIND_PERIOD: Final = 600.0
-"""Seconds between that and the next time that the condition names them."""
+"""Seconds until the condition names them again."""
 UPDATE_PERIOD: Final = 1.0
 _MOST_REPORTS: Final = 10
-"""Services, in one update, for which the nodes that are behind are searched: that takes a walk through all nodes."""
+"""Services in one update for which to search the nodes that are behind: each search visits all nodes."""
 _BATCH: Final = 100
-"""Services that are reported, or measured, before other tasks have their turn."""
+"""Services to report or measure before yielding to other tasks."""
 _DECIDING_ANNOTATIONS: Final = (
     names.TOPOLOGY_AWARE_HINTS_ANNOTATION,
     names.TOPOLOGY_MODE_ANNOTATION,
@@ -68,7 +68,7 @@ class HonoredReason(StrEnum):
     """The reason of the condition."""
 
     PROGRAMMED = "Programmed"
-    """Every node with a live proxy of ours has it in its kernel, or had it: this never changes back."""
+    """Every node with a live Zoneward proxy has programmed it, or had: this never changes back."""
     PROGRAMMING = "Programming"
     NODES_BEHIND = "NodesBehind"
     """As `PROGRAMMING`, for too long."""
@@ -100,7 +100,7 @@ def revision_of(service: Service, planned: Iterable[Condition], requested: str |
 
 
 def planned_reason(planned: Iterable[Condition]) -> HonoredReason:
-    """The reason that follows from the plan alone; PROGRAMMING where it depends on the nodes."""
+    """The reason that follows from the plan alone; PROGRAMMING if it depends on the nodes."""
     if _planned_condition(planned, names.ACCEPTED_CONDITION).status != "True":
         return HonoredReason.NOT_ACCEPTED
     if _planned_condition(planned, names.PROGRAMMED_CONDITION).status != "True":
@@ -117,17 +117,17 @@ def honored_condition(
     nodes: int = 0,
     behind: Sequence[str] = (),
 ) -> Condition:
-    """The condition with its message. ``nodes`` is the number of live proxies of ours; the message names the first
+    """The condition with its message. ``nodes`` is the number of live Zoneward proxies; the message names the first
     nodes that are ``behind``."""
     message = f"revision {revision}"
     match reason:
         case HonoredReason.PROGRAMMED:
-            message += f" is in the kernel of {_count_of_nodes(nodes)}"
+            message += f" is programmed on {_count_of_nodes(nodes)}"
         case HonoredReason.PROGRAMMING:
-            message += " is on its way to the nodes"
+            message += " is being programmed on the nodes"
         case HonoredReason.NODES_BEHIND:
-            some = ", ".join(behind[:_MOST_NAMED_NODES]) + (", ..." if len(behind) > _MOST_NAMED_NODES else "")
-            message += f" is in the kernel of {nodes - len(behind)} of {_count_of_nodes(nodes)}; not yet of {some}"
+            first = ", ".join(behind[:_MOST_NAMED_NODES]) + (", ..." if len(behind) > _MOST_NAMED_NODES else "")
+            message += f" is programmed on {nodes - len(behind)} of {_count_of_nodes(nodes)}; waiting for {first}"
         case HonoredReason.NOT_ACCEPTED | HonoredReason.NOT_PROGRAMMED:
             type_ = names.ACCEPTED_CONDITION if reason is HonoredReason.NOT_ACCEPTED else names.PROGRAMMED_CONDITION
             message += f": {_planned_condition(planned, type_).reason}"
@@ -149,8 +149,8 @@ def _planned_condition(conditions: Iterable[Condition], type_: str) -> Condition
     return find_condition(conditions, type_) or Condition(type=type_)
 
 
-def _count_of_nodes(number: int) -> str:
-    return f"{number} node{'s' if number != 1 else ''}"
+def _count_of_nodes(count: int) -> str:
+    return f"{count} node{'s' if count != 1 else ''}"
 
 
 class NeededVersions(NamedTuple):
@@ -161,51 +161,51 @@ class NeededVersions(NamedTuple):
 
 
 class WaitingServices:
-    """Services in the order of the versions that they wait for. `pop_met` costs what it finds, however many wait."""
+    """Services in the order of the versions that they wait for. `pop_met` costs only what it returns."""
 
     def __init__(self) -> None:
-        self._numbers: dict[ObjectKey, int] = {}
-        """The number of a Service's valid entry in the heaps."""
+        self._tickets: dict[ObjectKey, int] = {}
+        """The ticket of a Service's valid entry in the heaps."""
         self._next = count()
         self._by_services: list[tuple[int, int, int, ObjectKey]] = []
         self._by_slices: list[tuple[int, int, int, ObjectKey]] = []
         """Services whose own version was met when it was last compared."""
 
     def __len__(self) -> int:
-        return len(self._numbers)
+        return len(self._tickets)
 
     def add(self, service: ObjectKey, needed: NeededVersions) -> None:
         """Replaces what the Service waited for before."""
-        number = self._numbers[service] = next(self._next)
-        heappush(self._by_services, (needed.services, number, needed.slices, service))
+        ticket = self._tickets[service] = next(self._next)
+        heappush(self._by_services, (needed.services, ticket, needed.slices, service))
 
     def discard(self, service: ObjectKey) -> None:
-        if self._numbers.pop(service, None) is not None and not self._numbers:
+        if self._tickets.pop(service, None) is not None and not self._tickets:
             self._by_services.clear()
             self._by_slices.clear()
 
     def pop_met(self, reached: NeededVersions) -> list[ObjectKey]:
         """Remove and return the Services that need no more than this."""
-        found: list[ObjectKey] = []
+        met: list[ObjectKey] = []
         while self._by_services and self._by_services[0][0] <= reached.services:
-            services, number, slices, service = heappop(self._by_services)
-            heappush(self._by_slices, (slices, number, services, service))
+            services, ticket, slices, service = heappop(self._by_services)
+            heappush(self._by_slices, (slices, ticket, services, service))
         while self._by_slices and self._by_slices[0][0] <= reached.slices:
-            slices, number, services, service = heappop(self._by_slices)
-            if self._numbers.get(service) != number:
+            slices, ticket, services, service = heappop(self._by_slices)
+            if self._tickets.get(service) != ticket:
                 continue
             if services > reached.services:
-                # A proxy has come meanwhile that has less than all had then.
-                heappush(self._by_services, (services, number, slices, service))
+                # A proxy was added meanwhile that has lower versions.
+                heappush(self._by_services, (services, ticket, slices, service))
                 continue
-            del self._numbers[service]
-            found.append(service)
-        return found
+            del self._tickets[service]
+            met.append(service)
+        return met
 
 
 @dataclass(slots=True, eq=False)
 class _HonoredState:
-    """What is known of the current revision of one Service. ``needed`` None: not known yet, or not needed."""
+    """The current revision of one Service. ``needed`` None: not known yet, or not needed."""
 
     service: Service
     planned: tuple[Condition, ...]
@@ -232,7 +232,7 @@ class HonoredCondition:
     """Decides the condition of every Service. `run` it beside the StatusWriter. `conditions` adds the condition to
     those of a plan.
 
-    ``slices_version`` is the version up to which the cache has all slices: whoever follows the slices sets it.
+    ``slices_version`` is the version up to which the cache has all slices: the informer sets it.
     ``clock`` counts seconds.
     """
 
@@ -265,7 +265,7 @@ class HonoredCondition:
         self._waiting: dict[str, WaitingServices] = {}
         """By proxy name."""
         self._unable: set[ObjectKey] = set()
-        """Services that all proxies would have programmed, but for one that reports that it cannot."""
+        """Services that all proxies have reached, except one that reports that it cannot program it."""
         self._overdue: list[tuple[float, int, _HonoredState]] = []
         """A heap: when to name the nodes that are behind."""
         self._next = count()
@@ -273,7 +273,7 @@ class HonoredCondition:
         """Services whose condition has to be reported."""
 
     def __len__(self) -> int:
-        """Services that ask for something that proxies could honor."""
+        """The number of Services with a request that proxies could honor."""
         return len(self._states)
 
     # --- what Services ask for ----------------------------------------------------------------------------------------
@@ -308,7 +308,7 @@ class HonoredCondition:
         return self._with_honored(state)
 
     def forget(self, key: ObjectKey) -> None:
-        """A Service is gone, asks for nothing, or is not ours."""
+        """A Service was deleted, requests nothing, or is not managed."""
         state = self._states.pop(key, None)
         if state is None:
             return
@@ -320,7 +320,7 @@ class HonoredCondition:
 
     def clear(self) -> None:
         """Another replica leads from now on."""
-        for each in (
+        for values in (
             self._states,
             self._unmeasured,
             self._waiting,
@@ -329,7 +329,7 @@ class HonoredCondition:
             self._changed,
             self._reported_presence,
         ):
-            each.clear()
+            values.clear()
         self._is_presence_complete = False
 
     def _begin(
@@ -395,8 +395,8 @@ class HonoredCondition:
                 while self.report(_BATCH):
                     await self._sleep(0)
             except Exception as error:
-                # Slices are written all the same.
-                self._unexpected.error("a mistake in the program kept a condition from being decided", ("", ""), error)
+                # Slices are still written.
+                self._unexpected.error("internal error while deciding a condition", ("", ""), error)
             await self._sleep(UPDATE_PERIOD)
 
     def update(self) -> None:
@@ -432,14 +432,14 @@ class HonoredCondition:
             if state.proxy_name in changed:
                 self._changed[key] = None
                 if now[state.proxy_name] is Presence.ABSENT and state.condition.status == "True":
-                    # The condition goes. Of proxies that come after that nothing is known.
+                    # The condition is removed. Nothing is known about proxies that are added later.
                     self._wait_for_nodes(state)
 
     def _measure(self, state: _HonoredState) -> None:
         slices = self._cache.slices_of(*state.key)
         if self._tracker.is_stale(state.key, slices):
             return
-        newest = max((parse_resource_version(each.metadata.resource_version) or 0 for each in slices), default=0)
+        newest = max((parse_resource_version(slice_.metadata.resource_version) or 0 for slice_ in slices), default=0)
         if state.has_deleted:
             # No object has the version of a deletion.
             newest = max(newest, self.slices_version)
@@ -479,7 +479,7 @@ class HonoredCondition:
                 self._changed[state.key] = None
 
     def report(self, most: int) -> bool:
-        """Report what `update` decided for at most so many Services. Returns whether there are more."""
+        """Report the decisions of `update` for ``most`` Services. Returns whether there are more."""
         for key in list(islice(self._changed, most)):
             del self._changed[key]
             state, service = self._states.get(key), self._cache.services.get(*key)

@@ -1,8 +1,8 @@
-"""The node proxies of ours, and what they report to be in their kernels: read from one Lease per node.
+"""Zoneward's node proxies and the versions that they have programmed: read from one Lease per node.
 
-A proxy is live while its Lease is renewed and its Node exists. Only renewals that we see count, by our own clock. Where
-we see none of any proxy, or the watch of Leases fails, the proxies are not to blame: none counts as dead until it had
-time to renew its Lease once more.
+A proxy is live while its Lease is renewed and its Node exists. Only observed renewals count, by the controller's clock.
+If no proxy renews its Lease, or the watch of Leases fails, the cause is not the proxies: none counts as dead until it
+had time to renew its Lease again.
 """
 
 import asyncio
@@ -29,11 +29,11 @@ from zoneward.kube.proxy_lease import (
 )
 
 FIRST_RENEWAL: Final = 1.5 * RENEW_INTERVAL
-"""Seconds within which a Lease that was there before us must be renewed. All live proxies do so."""
+"""Seconds within which a live proxy renews a Lease that is older than this controller."""
 COMMON_SILENCE: Final = 1.5 * RENEW_INTERVAL
-"""Seconds without a renewal of any Lease, after which the cause is not the single proxy."""
+"""Seconds without a renewal of any Lease after which the proxies are not the cause."""
 ABSENT_AFTER: Final = 600.0
-"""Seconds until proxies count as absent, since we began, or since we last saw one."""
+"""Seconds until proxies count as absent, since the start or since the last one was seen."""
 REFUSED_PAUSE: Final = 600.0
 """Seconds until Leases are requested again after a refusal."""
 _NOTHING_PROGRAMMED: Final = ProgrammedReport(-1, -1)
@@ -43,7 +43,7 @@ class Presence(StrEnum):
     """Whether there are proxies of one name."""
 
     ABSENT = "absent"
-    """There are none: another proxy serves the Services."""
+    """None: another proxy serves the Services."""
     UNKNOWN = "unknown"
     PRESENT = "present"
 
@@ -51,7 +51,7 @@ class Presence(StrEnum):
 @dataclass(frozen=True, slots=True)
 class ProxyGroup:
     """All proxies of one name. ``nodes``: what each live proxy has programmed; ``services`` and ``slices``: the
-    versions that all have, -1 where nothing is known of one; ``unable``: Services that some node could not program."""
+    versions that all have, -1 if one is unknown; ``unable``: Services that some node could not program."""
 
     presence: Presence
     nodes: Mapping[str, ProgrammedReport]
@@ -79,7 +79,7 @@ class _Proxy:
     programmed: ProgrammedReport
     renewed: str | None
     seen: float
-    """When we last saw a renewal, or first saw the Lease."""
+    """When a renewal, or the new Lease, was last observed."""
     has_renewed: bool
     is_dead: bool = False
 
@@ -111,7 +111,7 @@ class NodeProxies:
         return len(self._proxies)
 
     def watch_failed(self) -> None:
-        """The watch of Leases broke off."""
+        """The watch of Leases failed."""
         self._excused = self._clock()
 
     def groups(self) -> Mapping[str, ProxyGroup]:
@@ -121,10 +121,10 @@ class NodeProxies:
         if now - self._last_renewal > COMMON_SILENCE:
             self._excused = now
         by_name: dict[str, list[_Proxy]] = {name: [] for name in self._last_present}
-        for each in self._proxies.values():
-            each.is_dead = each.is_dead or now > self._limit(each)
-            if self._has_node(each.node):
-                by_name.setdefault(each.proxy_name, []).append(each)
+        for proxy in self._proxies.values():
+            proxy.is_dead = proxy.is_dead or now > self._limit(proxy)
+            if self._has_node(proxy.node):
+                by_name.setdefault(proxy.proxy_name, []).append(proxy)
         return {name: self._group(name, members, now) for name, members in by_name.items()}
 
     @property
@@ -137,11 +137,11 @@ class NodeProxies:
         return max(proxy.seen, self._excused) + LEASE_DURATION
 
     def _group(self, name: str, members: Collection[_Proxy], now: float) -> ProxyGroup:
-        nodes = {each.node: each.programmed for each in members if not each.is_dead}
-        if any(each.has_renewed for each in members):
+        nodes = {member.node: member.programmed for member in members if not member.is_dead}
+        if any(member.has_renewed for member in members):
             presence, self._last_present[name] = Presence.PRESENT, now
         else:
-            # Those that were there before us may be of living proxies, and Nodes may come back.
+            # Older Leases may belong to live proxies, and Nodes may return.
             since = self._last_present.get(name, now if self._began is None else self._began)
             presence = Presence.UNKNOWN if now - since < ABSENT_AFTER else Presence.ABSENT
             if presence is Presence.ABSENT:
@@ -149,9 +149,9 @@ class NodeProxies:
         return ProxyGroup(
             presence,
             nodes,
-            services=min((each.services for each in nodes.values()), default=-1),
-            slices=min((each.slices for each in nodes.values()), default=-1),
-            unable=frozenset(key for each in nodes.values() for key in each.excluded),
+            services=min((node.services for node in nodes.values()), default=-1),
+            slices=min((node.slices for node in nodes.values()), default=-1),
+            unable=frozenset(key for node in nodes.values() for key in node.excluded),
         )
 
     def _listed(self) -> None:
@@ -208,6 +208,6 @@ async def follow_node_proxies(
         try:
             await reflector.run()
         except CallFailed as error:
-            # Nothing else depends on it.
+            # Nothing else depends on these Leases.
             on_watch_error(error)
             await sleep(REFUSED_PAUSE)

@@ -1,18 +1,17 @@
-"""Writes what the controller reports about Services besides their slices: conditions in their status, and Events.
+"""Writes the conditions of Services and Events about them.
 
-Reporting never delays or fails a sync. What is to be reported is kept by Service and written by a worker at a limited
-rate. A failed write is retried with growing pauses. A refused one is given up: an Event for good, conditions until
-others are wanted, or for `LONGEST_PAUSE`. Events of a Service keep their order; of its conditions only the latest
-status. Both are written only when they say something new.
+Reporting never delays or fails a sync. Reports wait by Service, and a worker writes them at a limited rate. A failed
+write is retried with growing backoff. A refused Event is dropped; refused conditions are retried after `LONGEST_PAUSE`,
+or when they change. Events of a Service stay in order; only the latest conditions are written. Neither is written
+without a change.
 
-Each write of a Service's status wakes every kube-proxy, and the message of a condition has numbers in it that change
-with every Pod. So a new message alone is written at most once in `MESSAGE_PERIOD` seconds, the latest one at the end.
+Each write of a Service's status wakes every kube-proxy, and messages of conditions have counts that change with every
+Pod. So a change of messages alone is written at most once in `MESSAGE_PERIOD` seconds, the latest one at the end.
 
 Conditions are written by a strategic merge patch: an API server treats conditions of a Service as a map by type, so the
-patch changes the entries that it names and leaves all others, whoever writes them at the same time. It has no
-resourceVersion, because a conflict would say that somebody changed something else; the uid makes sure that the Service
-is not another one with the same name. Server-side apply leaves others alone too, but also what we wrote in any other
-way, and costs the server half as much again (3.2 ms of CPU to 2.3 on Kubernetes v1.36).
+patch changes only the entries that it names. It has no resourceVersion, because other writers would cause conflicts;
+the uid makes sure that the Service is not another one with the same name. Server-side apply would not remove conditions
+that were written in another way, and costs the server more CPU (3.2 ms instead of 2.3 on Kubernetes v1.36).
 """
 
 import asyncio
@@ -55,68 +54,67 @@ OWN_CONDITION_TYPES: Final = (
     names.HONORED_CONDITION,
     names.MEASURED_CONDITION,
 )
-"""The conditions that are ours."""
+"""The types of Zoneward's conditions."""
 CONTROLLER: Final = f"{DOMAIN}/endpointslice-controller"
-"""The reporting controller of our Events."""
+"""The reporting controller of the Events."""
 _ACTION: Final = "Decide"
 MAX_WAITING_EVENTS: Final = 10
-"""Waiting Events of one Service; then the oldest are given up."""
+"""Waiting Events of one Service; beyond that the oldest are dropped."""
 LONGEST_PAUSE: Final = 600.0
-"""Seconds, at most, until conditions are written again that somebody else removed, or that were refused."""
+"""Seconds, at most, until conditions are written again that another writer removed, or that were refused."""
 MESSAGE_PERIOD: Final = 30.0
 """Seconds between two writes of a Service's conditions of which the second changes nothing but messages."""
 _OnError = Callable[[ObjectKey, CallFailed], None]
 
 
 def own_conditions(service: Service) -> tuple[Condition, ...]:
-    """Our conditions as the Service has them."""
+    """Zoneward's conditions in the status of a Service."""
     conditions = (service.status.conditions or ()) if service.status is not None else ()
-    return tuple(each for each in conditions if each.type in OWN_CONDITION_TYPES)
+    return tuple(condition for condition in conditions if condition.type in OWN_CONDITION_TYPES)
 
 
 def with_own_conditions(service: Service, conditions: Iterable[Condition]) -> Service:
-    """The Service with these conditions of ours, beside those of others."""
+    """The Service with these conditions of Zoneward, and those of other writers."""
     status = service.status or ServiceStatus()
-    others = tuple(each for each in status.conditions or () if each.type not in OWN_CONDITION_TYPES)
+    others = tuple(condition for condition in status.conditions or () if condition.type not in OWN_CONDITION_TYPES)
     return replace(service, status=replace(status, conditions=(*others, *conditions)))
 
 
 def are_equal(one: Iterable[Condition], other: Iterable[Condition]) -> bool:
-    """Whether two sets of conditions differ in nothing but their order and their times."""
+    """Whether two sets of conditions differ at most in order and times."""
     return _untimed(one) == _untimed(other)
 
 
 def have_equal_meaning(one: Iterable[Condition], other: Iterable[Condition]) -> bool:
-    """Whether two sets of conditions differ, at most, in the numbers of their messages: what is in force, and why, is
-    the same."""
+    """Whether two sets of conditions differ at most in the counts of their messages."""
     return set(map(_meaning, one)) == set(map(_meaning, other))
 
 
 def with_transition_times(
     wanted: Iterable[Condition], *, before: Iterable[Condition], now: str
 ) -> tuple[Condition, ...]:
-    """The conditions with their transition times: a time changes when the status does, and not before."""
-    known = {each.type: each for each in before}
+    """The conditions with their transition times: a time changes only with the status."""
+    known = {condition.type: condition for condition in before}
 
     def since(condition: Condition) -> str:
         old = known.get(condition.type)
         return (old.last_transition_time if old is not None and old.status == condition.status else None) or now
 
-    return tuple(replace(each, last_transition_time=since(each)) for each in wanted)
+    return tuple(replace(condition, last_transition_time=since(condition)) for condition in wanted)
 
 
 def status_patch(uid: str, wanted: Iterable[Condition]) -> dict[str, Any]:
-    """The strategic merge patch of a Service's status after which it has these conditions of ours, and no others.
+    """The strategic merge patch of a Service's status after which it has these of Zoneward's conditions, and no others.
 
     ``wanted`` have their times. The patch does not depend on the conditions that the Service has.
     """
-    entries = {each.type: _full(each) for each in wanted}
+    entries = {condition.type: _full(condition) for condition in wanted}
     gone = [{"$patch": "delete", "type": type_} for type_ in OWN_CONDITION_TYPES if type_ not in entries]
     return {"metadata": {"uid": uid}, "status": {"conditions": [*entries.values(), *gone]}}
 
 
 def _full(condition: Condition) -> dict[str, Any]:
-    """With empty fields too, because they may replace fields that are not empty."""
+    """With empty fields too, because they may replace other values."""
     return {"reason": "", "message": "", **msgspec.to_builtins(condition)}
 
 
@@ -127,12 +125,12 @@ def _meaning(condition: Condition) -> tuple[str, str, str, str]:
 
 
 def _untimed(conditions: Iterable[Condition]) -> dict[str, Condition]:
-    return {each.type: replace(each, last_transition_time=None) for each in conditions}
+    return {condition.type: replace(condition, last_transition_time=None) for condition in conditions}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatusWriteRate:
-    """The writes of all Services together: ``per_second``, and ``burst`` at once. They must not crowd out slices.
+    """The rate of all writes: ``per_second``, and ``burst`` at once. They must not crowd out writes of slices.
     ``message_period`` as `MESSAGE_PERIOD`."""
 
     per_second: float = 20.0
@@ -142,7 +140,7 @@ class StatusWriteRate:
 
 @dataclass(slots=True)
 class _ServiceStatus:
-    """What is to be reported about one Service, and what was."""
+    """The waiting and the written reports about one Service."""
 
     service: Service
     events: deque[Event] = field(default_factory=lambda: deque(maxlen=MAX_WAITING_EVENTS))
@@ -151,13 +149,13 @@ class _ServiceStatus:
     reported: tuple[Condition, ...] = ()
     """The conditions of the last `report`, written or not."""
     in_flight: tuple[Condition, ...] | None = None
-    """Conditions that are being written: it is not known yet what the Service has."""
+    """Conditions of an in-flight write: the Service may or may not have them."""
     written: tuple[Condition, ...] | None = None
-    """The conditions that were written last, as long as nobody removed them."""
+    """The conditions that were written last, until another writer removes them."""
     version: int = 0
     """The version of the Service with them."""
     removals: int = 0
-    """How often somebody else removed or changed them."""
+    """How often another writer removed or changed them."""
     refused: tuple[Condition, ...] | None = None
     """Conditions that the server refused."""
     refused_until: float = 0.0
@@ -176,7 +174,7 @@ class StatusWriter:
     """`run` as many workers as may write at once; `report` after each plan. Everything happens in one event loop.
 
     ``instance`` names this process among its replicas. ``clock`` counts seconds (the loop's by default), ``now`` is the
-    time of day. ``on_error`` gets failed writes; mistakes in the program go to ``log``.
+    time of day. ``on_error`` gets failed writes; ``log`` gets unexpected exceptions.
     """
 
     def __init__(
@@ -209,15 +207,15 @@ class StatusWriter:
         self._written_at: dict[str, float] = {}
         """By a Service's uid, when its conditions were last written, the oldest first, in the last message period."""
         self._flushes = 0
-        """How many callers wait until all is written: meanwhile messages do not wait for their period."""
+        """The number of callers of `wait_until_written`: meanwhile messages do not wait for their period."""
 
     def __len__(self) -> int:
-        """Services about which something is to be written, maybe later."""
+        """The number of Services with a waiting write."""
         return len(self._waiting)
 
     @property
     def dropped(self) -> int:
-        """Events that were never written: refused, or too many."""
+        """The number of Events that were dropped: refused, or too many."""
         return self._discarded + self._recorder.dropped
 
     # --- what is to be reported ---------------------------------------------------------------------------------------
@@ -225,7 +223,7 @@ class StatusWriter:
     def as_reported(self, service: Service) -> Service:
         """A Service of the cache with the conditions of the last `report`, written or not.
 
-        Plan with this one: the plan's events are then those that were not reported yet.
+        Plan with this Service, so that the plan has only Events that were not reported yet.
         """
         status = self._status_of(service)
         return service if status is None else with_own_conditions(service, status.reported)
@@ -235,7 +233,7 @@ class StatusWriter:
         conditions, events = tuple(conditions), tuple(events)
         existing, status = own_conditions(service), self._status_of(service)
         if status is None:
-            # What waits for an earlier Service of this name cannot be reported any more.
+            # Reports about an earlier Service of this name are obsolete.
             self.forget(object_key_of(service))
             if not events and are_equal(existing, conditions):
                 return
@@ -246,23 +244,23 @@ class StatusWriter:
         self._set_wanted(status, existing, conditions)
         self._enqueue_or_forget(object_key_of(service), status)
 
-    def report_unreadable(self, found: UnreadableObject) -> None:
+    def report_unreadable(self, unreadable: UnreadableObject) -> None:
         """Write an Event about an object of any kind that cannot be read."""
-        about = reference_to(found)
+        about = reference_to(unreadable)
         # No Service has a key like that.
-        key = "", f"{found.resource.kind}/{found.namespace}/{found.name}"
+        key = "", f"{unreadable.resource.kind}/{unreadable.namespace}/{unreadable.name}"
         status = self._services.setdefault(key, _ServiceStatus(about))
-        event = unreadable_event(found)
-        self._add_event(status, self._recorder.record(about, event, **involved_kind(found)))
+        event = unreadable_event(unreadable)
+        self._add_event(status, self._recorder.record(about, event, **involved_kind(unreadable)))
         self._enqueue_or_forget(key, status)
 
     def forget(self, key: ObjectKey) -> None:
-        """A Service is gone: nothing can be reported about it any more."""
+        """A Service was deleted: drop its reports."""
         if self._services.pop(key, None) is not None:
             self._remove_waiting(key)
 
     def clear(self) -> None:
-        """Another replica leads from now on, and reports."""
+        """Another replica leads and reports from now on."""
         self._services.clear()
         self._waiting.clear()
         self._nothing_waits.set()
@@ -276,9 +274,9 @@ class StatusWriter:
     def _add_event(self, status: _ServiceStatus, recorded: Event | None) -> None:
         if recorded is None:
             return
-        for place, waiting in enumerate(status.events):
+        for index, waiting in enumerate(status.events):
             if waiting.series is not None and waiting.metadata.name == recorded.metadata.name:
-                status.events[place] = recorded
+                status.events[index] = recorded
                 return
         if len(status.events) == MAX_WAITING_EVENTS:
             self._discarded += 1
@@ -306,10 +304,10 @@ class StatusWriter:
                 status.refused = None
 
     def _note_removal(self, status: _ServiceStatus) -> None:
-        """Whoever removed our conditions may do it again: both would write in turn for ever."""
+        """Another writer that removed Zoneward's conditions may do it again: both would write in turn forever."""
         status.written = None
         status.removals += 1
-        # The first time it may have been a person, or an unintended overwrite.
+        # The first time may be a person, or an unintended overwrite.
         backoff = Backoff(initial=2.0, cap=LONGEST_PAUSE)
         status.not_before = self._clock() + (0.0 if status.removals == 1 else backoff.delay(status.removals))
 
@@ -319,14 +317,14 @@ class StatusWriter:
             self._nothing_waits.clear()
             self._queue.add(key)
             if status.events or self._pause(status) <= 0:
-                # The pause holds for conditions, not for Events.
+                # The pause is for conditions, not for Events.
                 self._queue.wake(key)
             return
         self._remove_waiting(key)
         version = parse_resource_version(status.service.metadata.resource_version)
         is_done = not status.removals and status.refused is None
         if is_done and (version is None or version >= status.version):
-            # The Service has all of it.
+            # The Service has all conditions.
             del self._services[key]
 
     def _remove_waiting(self, key: ObjectKey) -> None:
@@ -352,21 +350,19 @@ class StatusWriter:
                 self._queue.retry(key, retry_after=retry_after)
                 continue
             except Exception as error:
-                self._unexpected.error(
-                    "a mistake in the program kept a condition or Event from being written", key, error
-                )
+                self._unexpected.error("internal error while writing a condition or Event", key, error)
                 self._queue.retry(key)
                 continue
             if pause > 0 and self._services.get(key) is status and not status.events:
                 self._queue.wait_for_cache(key, limit=pause)
             else:
-                # Events that came meanwhile do not pause, nor does a new Service of this name.
+                # New Events do not wait for the pause, nor does a new Service of this name.
                 self._queue.done(key)
             if not status.is_waiting and self._services.get(key) is status:
                 self._remove_waiting(key)
 
     async def wait_until_written(self, limit: float) -> bool:
-        """Wait until all is written, for at most so many seconds. Returns whether it is. Meanwhile no message waits."""
+        """Wait up to ``limit`` seconds until everything is written. Returns whether it is; messages do not wait."""
         self._flushes += 1
         for key in self._waiting:
             self._queue.wake(key)
@@ -383,7 +379,7 @@ class StatusWriter:
         self._queue.shut_down()
 
     async def _write(self, key: ObjectKey, status: _ServiceStatus) -> float:
-        """Returns the seconds until the rest may be written. Raises CallFailed for what has to be retried."""
+        """Returns the seconds until the rest may be written. Raises CallFailed if the write has to be retried."""
         failure: CallFailed | None = None
         try:
             await self._write_events(key, status)
@@ -408,7 +404,7 @@ class StatusWriter:
                 elif outcome in (WriteOutcome.REFUSED, WriteOutcome.MISSING, WriteOutcome.TERMINATING):
                     self._discarded += 1
                     self._on_error(object_key_of(status.service), error)
-                # No other Event has this name: where it exists, the answer to our write was lost.
+                # No other Event has this name: if it exists, only the answer to the write was lost.
                 elif outcome is not WriteOutcome.EXISTS:
                     raise
             if status.events and status.events[0] is event:

@@ -1,4 +1,4 @@
-"""Services whose hints an API server did not store.
+"""Services whose hints the API server did not store.
 
 An API server drops the field while its feature gate is off (TopologyAwareHints before 1.33,
 PreferSameTrafficDistribution before 1.35), and an admission webhook may remove it. The write succeeds, and the next
@@ -45,7 +45,7 @@ def stored_hints(sent: EndpointSlice, stored: EndpointSlice) -> StoredHints:
 
 
 class DroppedHints:
-    """What the API server stores of the hints of single Services, where that is not all."""
+    """Which hints of single Services the API server stores, if not all."""
 
     def __init__(self) -> None:
         self._stored: dict[ObjectKey, StoredHints] = {}
@@ -54,7 +54,7 @@ class DroppedHints:
         return self._stored.get(service, "all")
 
     def set(self, service: ObjectKey, stored: StoredHints) -> bool:
-        """Returns whether that is news."""
+        """Returns whether this is a change."""
         if self.stored_of(service) == stored:
             return False
         if stored == "all":
@@ -106,7 +106,7 @@ class HintsProbe:
             await self.probe()
 
     async def probe(self) -> None:
-        """Ask for each namespace, and requeue its Services where the answer differs."""
+        """Try one dry run for each namespace, and requeue its Services if the result differs."""
         for namespace, keys in self._dropped.by_namespace().items():
             try:
                 stored = await self._ask(keys)
@@ -115,7 +115,7 @@ class HintsProbe:
                 continue
             changed = [key for key in keys if self._dropped.set(key, stored)]
             if changed:
-                self._log.info("the API server stores other hints than before", namespace=namespace, hints=stored)
+                self._log.info("the API server changed which hints it stores", namespace=namespace, hints=stored)
                 self._requeue(changed)
 
     async def _ask(self, keys: Iterable[ObjectKey]) -> StoredHints:

@@ -1,4 +1,4 @@
-"""The permissions to write that the controller needs, and a check whether it has them before it starts to write."""
+"""The write permissions of the controller, and a check for them before it starts to write."""
 
 from collections.abc import Iterable
 from typing import Any, Final
@@ -37,21 +37,21 @@ class _SubjectAccessReview(msgspec.Struct, frozen=True, gc=False):
 
 
 async def check_permissions(connection: WriteTransport, permissions: Iterable[Permission], *, namespace: str) -> None:
-    """Raises Forbidden for the first missing permission, as the server would; CallFailed where the check fails.
+    """Raises Forbidden for the first missing permission, as the server would; CallFailed if the check fails.
 
-    Where the server has no such API, or does not let us use it, the writes themselves will show.
+    If the server has no such API or denies it, the writes themselves will show.
     """
-    found = tuple(permissions)
-    answers = await all_results(_is_allowed(connection, permission, namespace) for permission in found)
-    for (method, place, *rest), is_granted in zip(found, answers, strict=True):
+    wanted = tuple(permissions)
+    answers = await all_results(_is_allowed(connection, permission, namespace) for permission in wanted)
+    for (method, resource, *rest), is_granted in zip(wanted, answers, strict=True):
         if not is_granted:
-            path = "/".join([place.path(namespace=namespace, name=None if method == "POST" else "any"), *rest])
+            path = "/".join([resource.path(namespace=namespace, name=None if method == "POST" else "any"), *rest])
             raise Forbidden(403, "Forbidden", "", method=method, path=path)
 
 
 async def _is_allowed(connection: WriteTransport, permission: Permission, namespace: str) -> bool:
-    method, place, *rest = permission
-    attributes = {"namespace": namespace, "verb": _VERBS[method], "group": place.group, "resource": place.plural}
+    method, resource, *rest = permission
+    attributes = {"namespace": namespace, "verb": _VERBS[method], "group": resource.group, "resource": resource.plural}
     if rest:
         attributes["subresource"] = rest[0]
     review = {

@@ -45,7 +45,8 @@ from zoneward.slices.plan import ServicePlan
 ORPHANED: Final = ServiceEvent(
     "Warning",
     "EndpointSlicesOrphaned",
-    "The annotation zoneward.dev/selector is gone and there is no selector: nobody keeps the EndpointSlices current",
+    "The annotation zoneward.dev/selector was removed and there is no selector: no controller updates the"
+    " EndpointSlices",
 )
 _NOTHING_TO_WRITE: Final = ReconcileResult(SyncOutcome.WRITTEN, 0)
 
@@ -228,12 +229,14 @@ class ServiceReconciler:
         if course is AdoptionAction.ORPHANED:
             self._orphaned.add(key)
             if not was_orphaned:
-                message = "a Service has lost its mark and has no selector: nobody keeps its slices current"
+                message = "no controller updates the slices of a Service: it lost its annotation and has no selector"
                 self._log.warning(message, service=name)
         elif course is AdoptionAction.RELEASE:
             self._releases.start(key)
         elif course is AdoptionAction.BROKEN:
-            self._log.warning("a Service is marked as adopted, and its mark has no selector", service=name)
+            self._log.warning(
+                "the annotation zoneward.dev/selector of an adopted Service has no valid selector", service=name
+            )
         if (
             self._status_writer is not None
             and self._leading.is_set()
@@ -288,7 +291,7 @@ class ServiceReconciler:
         cached = self._cache.slices_of(*key)
         awaited = self._tracker.awaited(key, cached)
         self._log.warning(
-            "the cache did not show our own writes in time", service="/".join(key), slices=", ".join(awaited)
+            "the cache has not shown Zoneward's own writes in time", service="/".join(key), slices=", ".join(awaited)
         )
         labels = f"{SERVICE_NAME_LABEL}={key[1]}"
         found = await list_all(self._connection, SLICES, ListScope(namespace=key[0], label_selector=labels))
