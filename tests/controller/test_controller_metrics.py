@@ -18,7 +18,7 @@ from tests.properties.random_clusters import clusters, examples
 
 from zoneward.client.api_errors import Conflict, Gone, Unreachable
 from zoneward.client.resources import SERVICES
-from zoneward.controller.controller_metrics import ZONEWARD, UPSTREAM, ControllerMetrics
+from zoneward.controller.controller_metrics import UPSTREAM, ZONEWARD, ControllerMetrics
 from zoneward.controller.predictions import Prediction, Predictions
 from zoneward.controller.queue.work_queue import QueueDepth
 from zoneward.controller.sync_counts import (
