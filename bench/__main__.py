@@ -31,7 +31,6 @@ BENCHMARKS: dict[str, str] = {
     "controller-large": "controller.large",
     "meter": "meters.meter",
     "ownership": "ownership.shared_addresses",
-    "proxy-counters": "proxy_counters.counters",
     "proxy-start": "proxy_start.start",
     "proxy-changes": "proxy_changes.changes",
     "proxy-rate": "proxy_services.rate",

@@ -32,7 +32,7 @@ _WARM, _FIRST = 20, 20
 """Turns that are not measured, and connections of each turn that are not measured."""
 _MOST_PART: Final = 1.02
 """As a share of the cost of a connection with kube-proxy; smaller differences are noise."""
-PLAIN, COUNTING, THEIRS = "zoneward, not counting", "zoneward, counting", "kube-proxy"
+OURS, THEIRS = "zoneward", "kube-proxy"
 _CLIENT: Final = "10.15.200.1"
 _BED_PORT: Final = 9_090
 _RESET: Final = struct.pack("ii", 1, 0)
@@ -77,13 +77,13 @@ async def connections() -> AsyncIterator[Figure]:
     with ExitStack() as stack:
         async with plane() as (control, server):
             await create(server, list(cluster(_SERVICES, _ENDPOINTS)))
-            nodes = {name: _Node(stack, name, control.ports.server) for name in (COUNTING, PLAIN, THEIRS)}
+            nodes = {name: _Node(stack, name, control.ports.server) for name in (OURS, THEIRS)}
             for name, place in nodes.items():
-                inside, flags = place.node.enter, () if name == COUNTING else ("--no-count-connections",)
+                inside = place.node.enter
                 contender = (
                     KubeProxy(control, inside=inside)
                     if name == THEIRS
-                    else Ours(control.kubeconfig(), control.folder, *flags, inside=inside)
+                    else Ours(control.kubeconfig(), control.folder, inside=inside)
                 )
                 with contender:
                     await asyncio.to_thread(place.node.call, contender.until_programmed)
@@ -109,14 +109,13 @@ def _compared(nodes: dict[str, _Node]) -> Iterator[Figure]:
     what = f"{_SERVICES:,} Services x {_ENDPOINTS}, from Pod to Pod"
     yield Figure(f"{what}, kube-proxy: connections a second of CPU", _rate(taken[THEIRS]), "1/s")
     yield Figure("  what no difference at all seems to be", median(noise), "x")
-    for name, most in ((PLAIN, _MOST_PART), (COUNTING, None)):
-        cpu, wall = (
-            median(one[part] / other[part] for one, other in zip(taken[name], taken[THEIRS], strict=True))
-            for part in (0, 1)
-        )
-        yield Figure(f"  {name}: connections a second of CPU", _rate(taken[name]), "1/s")
-        yield Figure("    CPU for one, part of kube-proxy's", cpu, "x", most)
-        yield Figure("    time for one, part of kube-proxy's", wall, "x")
+    cpu, wall = (
+        median(one[part] / other[part] for one, other in zip(taken[OURS], taken[THEIRS], strict=True))
+        for part in (0, 1)
+    )
+    yield Figure(f"  {OURS}: connections a second of CPU", _rate(taken[OURS]), "1/s")
+    yield Figure("    CPU for one, part of kube-proxy's", cpu, "x", _MOST_PART)
+    yield Figure("    time for one, part of kube-proxy's", wall, "x")
 
 
 def _rate(taken: list[tuple[float, float]]) -> float:

@@ -1,139 +1,137 @@
-"""Connections are counted as they are: each once, by the endpoint that answered, whatever changes meanwhile."""
+"""The proxy counts what clients count, and a table of an older version is replaced without a failed connection."""
 
-import asyncio
-import socket
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
-from datetime import UTC, datetime
-from functools import partial
+from collections.abc import Iterator
 from typing import Final
 
+import msgspec
 import pytest
-from e2e.node_rules import NodeRules
-from e2e.nodes import Bed, Namespace, Node, kernel_of
-from tests.proxy.drawn_services import node_service, one_port
+from e2e.nodes import Namespace
+from e2e.proxied import NODE, Proxied, proxied
+from tests.builders.objects import a_service, a_slice
+from tests.contract.api import Object
 
-from zoneward.netlink.messages import FAMILIES, Family
-from zoneward.netlink.nftables import elements_request
-from zoneward.proxy.measure.connection_collector import service_lookups
-from zoneward.proxy.measure.connection_set import CONNECTIONS_SET
-from zoneward.proxy.measure.connection_totals import ConnectionTotals
-from zoneward.proxy.model.node_service import Backend
-from zoneward.proxy.ruleset.base_rules import TABLE, RulesetOptions
+from zoneward.kube.measured_traffic import MeasuredTraffic, ServiceTraffic
+from zoneward.meter.accounting import accounting_is_on
 
-Addresses = dict[Family, tuple[str, ...]]
-NEAR: Final[Addresses] = {"ip": ("10.1.0.1", "10.1.0.2"), "ip6": ("fd00:1::1", "fd00:1::2")}
-FAR: Final[Addresses] = {"ip": ("10.2.0.1", "10.2.0.2"), "ip6": ("fd00:2::1",)}
-CLUSTER: Final[dict[Family, str]] = {"ip": "10.96.0.1", "ip6": "fd00:96::1"}
-BALANCER: Final[dict[Family, str]] = {"ip": "198.51.100.1", "ip6": "2001:db8:1::1"}
-NODE_PORT: Final = 30_080
+ZONES: Final = {"10.1.0.1": "a", "10.2.0.1": "b", "fd00:1::1": "a", "fd00:2::1": "b"}
+NODE_PORT: Final = 30_081
 TIMES: Final = 60
-OPTIONS: Final = RulesetOptions(pod_cidrs={"ip": "10.1.0.0/16", "ip6": "fd00:1::/64"})
-_ZONES: Final = {address: zone for of, zone in ((NEAR, "a"), (FAR, "b")) for some in of.values() for address in some}
-
-
-class Site:
-    """A node of zone a with a client, a node of zone b, and one Service with endpoints in both."""
-
-    def __init__(self, cleanup: ExitStack) -> None:
-        self.bed: Final = cleanup.enter_context(Bed())
-        self.node: Final[Node] = self.bed.node("a", pods=("10.1.0.0/16", "fd00:1::/64"))
-        self.bed.node("b", pods=("10.2.0.0/16", "fd00:2::/64"))
-        self.client: Final = self.node.pod("10.1.200.1", "fd00:1::c8:1")
-        self._places = service_lookups()
-        self._rules = cleanup.enter_context(NodeRules(self.node, options=OPTIONS))
-        self.zones: dict[str, str] = dict(_ZONES)
-
-    def serve(self, family: Family, *addresses: str, protocol: str = "tcp", affinity: int | None = None) -> None:
-        targets = tuple(Backend(address, 8080, address in NEAR[family]) for address in addresses)
-        port = one_port(*targets, protocol=protocol, node_port=NODE_PORT, affinity_seconds=affinity)
-        some = node_service(
-            port, name="cart", family=family, cluster_ip=CLUSTER[family], load_balancer_ips=(BALANCER[family],)
-        )
-        self._rules.serve([some])
-        self._places[family].set_service(("shop", "cart"), some)
-
-    def measuring(self) -> ConnectionTotals:
-        """One that begins now."""
-        found = ConnectionTotals(
-            since=datetime.now(UTC),
-            service_of=lambda family, one: self._places[family].find(one.address, one.protocol, one.port),
-            zone_of=lambda _service, endpoint: self.zones.get(endpoint),
-        )
-        self.look(found)
-        return found
-
-    def look(self, measuring: ConnectionTotals) -> None:
-        for family, answer in asyncio.run(_counted(self.node)).items():
-            measuring.add_counts(family, answer, now=datetime.now(UTC))
-
-
-async def _counted(node: Namespace) -> dict[Family, bytes]:
-    async with kernel_of(node) as kernel:
-        return {family: await kernel.query(elements_request(family, TABLE, CONNECTIONS_SET)) for family in FAMILIES}
+CLUSTER_IPS: Final = {"tcp": "10.96.0.50", "udp": "10.96.0.51", "ipv6": "fd00:10:96::50"}
+ACCOUNTING: Final = "net.netfilter.nf_conntrack_acct"
+OLD_SET: Final = "type ipv4_addr . ipv4_addr . inet_service . inet_proto; flags dynamic,timeout; timeout 1h; size 65536"
+OLD_RULE: Final = "update @connections { ip daddr . ct original ip daddr . ct original proto-dst . meta l4proto }"
 
 
 @pytest.fixture(scope="module")
-def site() -> Iterator[Site]:
-    with ExitStack() as cleanup:
-        yield Site(cleanup)
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxied]:
+    """A node in zone a, another one in zone b, and Services with endpoints in both."""
+    with proxied(tmp_path_factory.mktemp("counters")) as site:
+        site.bed.node("node-b", pods=("10.2.0.0/16", "fd00:2::/64"))
+        for name, address in CLUSTER_IPS.items():
+            protocol = "UDP" if name == "udp" else "TCP"
+            port = {"name": "http", "port": 80, "protocol": protocol, "targetPort": 8080}
+            spec: Object = {"clusterIP": address, "ports": [port]}
+            if name == "ipv6":
+                spec |= {"ipFamilies": ["IPv6"], "ipFamilyPolicy": "SingleStack"}
+            elif name == "tcp":
+                spec |= {"type": "NodePort", "ports": [port | {"nodePort": NODE_PORT}]}
+            site.server.api.create(a_service(name, **spec))
+            for endpoint, zone in ZONES.items():
+                if (":" in endpoint) == (name == "ipv6"):
+                    slice_ = a_slice(
+                        f"{name}-{zone}", service=name, addresses=[endpoint], zone=zone, node=f"node-{zone}"
+                    )
+                    ports = [{"name": "http", "port": 8080, "protocol": protocol}]
+                    family = "IPv6" if name == "ipv6" else "IPv4"
+                    site.server.api.create(slice_ | {"addressType": family, "ports": ports})
+        node = site.server.api.read({"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE}})
+        site.server.api.replace(node | {"spec": {"podCIDRs": ["10.1.0.0/16", "fd00:1::/64"]}})
+        yield site
 
 
-def by_zone(answers: Mapping[str, int]) -> dict[str, int]:
-    found: Counter[str] = Counter()
-    for address, number in answers.items():
-        found[_ZONES[address]] += number
-    return dict(found)
+@pytest.fixture(params=[False, True], ids=["without-accounting", "with-accounting"], scope="module")
+def counting(site: Proxied, request: pytest.FixtureRequest) -> Iterator[Proxied]:
+    site.node.sysctl(ACCOUNTING, int(request.param))
+    site.proxy.start()
+    site.proxy.wait_until(lambda: site.proxy.get("/measured")[0] == 200 and _began(site), what="the first dump")
+    yield site
+    assert site.proxy.terminate() == 0
 
 
-def totals(measuring: ConnectionTotals, family: Family, *, internal: bool) -> dict[str, int]:
-    return {
-        total.zone: total.connections
-        for total in measuring.totals()
-        if (total.family, total.internal) == (family, internal)
-    }
+def _began(site: Proxied) -> bool:
+    """Whether connections of the client are counted."""
+    site.client.ask("10.96.0.10", 80)
+    return bool(_measured(site).services)
 
 
-@pytest.mark.parametrize("affinity", [None, 60], ids=["drawn", "kept"])
-@pytest.mark.parametrize("protocol", ["tcp", "udp"])
-@pytest.mark.parametrize("family", FAMILIES)
-def test_each_connection_is_counted_once(site: Site, family: Family, protocol: str, affinity: int | None) -> None:
-    site.serve(family, *NEAR[family], *FAR[family], protocol=protocol, affinity=affinity)
-    measuring = site.measuring()
-    asked = partial(site.client.tally, times=TIMES, protocol=protocol)
-    inner = by_zone(asked(CLUSTER[family], 80))
-    # By other addresses they are masqueraded on their way.
-    outer = asked(BALANCER[family], 80)
-    outer += asked(site.node.addresses[family == "ip6"], NODE_PORT)
-    site.look(measuring)
-    assert totals(measuring, family, internal=True) == inner
-    assert totals(measuring, family, internal=False) == by_zone(outer)
-    # By a chance below 1e-10 one zone would be left out.
-    assert affinity or inner.keys() == {"a", "b"}
+def _measured(site: Proxied) -> MeasuredTraffic:
+    return msgspec.json.decode(site.proxy.get("/measured")[1], type=MeasuredTraffic)
 
 
-def test_a_change_of_endpoints_takes_no_count_along(site: Site) -> None:
-    measuring, answers = site.measuring(), Counter[str]()
-    for some in (NEAR["ip"], (*NEAR["ip"], *FAR["ip"]), FAR["ip"][:1], NEAR["ip"][:1]):
-        site.serve("ip", *some)
-        site.zones = {each: _ZONES[each] for each in some}
-        answers += site.client.tally(CLUSTER["ip"], 80, times=TIMES)
-        site.look(measuring)
-    site.zones = dict(_ZONES)
-    assert totals(measuring, "ip", internal=True) == by_zone(answers)
+def _traffic(site: Proxied, service: str) -> ServiceTraffic:
+    empty = ServiceTraffic(namespace="default", service=service, address_type="IPv4")
+    return next((traffic for traffic in _measured(site).services if traffic.service == service), empty)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_an_endpoint_that_is_the_node_itself_is_counted_whoever_asks(site: Site, family: Family) -> None:
-    own = site.node.addresses[family == "ip6"]
-    kind = socket.AF_INET6 if family == "ip6" else socket.AF_INET
-    with site.node.call(socket.create_server, (own, 8080), family=kind):
-        site.zones[own] = "a"
-        site.serve(family, own)
-        measuring = site.measuring()
-        for number, who in enumerate((site.client, site.node), start=1):
-            for _ in range(TIMES):
-                who.call(socket.create_connection, (CLUSTER[family], 80), 30.0).close()
-            site.look(measuring)
-            assert totals(measuring, family, internal=True) == {"a": number * TIMES}
+def _by_zone(answers: Counter[str]) -> dict[str, int]:
+    zones: Counter[str] = Counter()
+    for address, count in answers.items():
+        zones[ZONES[address]] += count
+    return dict(sorted(zones.items()))
+
+
+def _ask(client: Namespace, service: str) -> Counter[str]:
+    protocol = "udp" if service == "udp" else "tcp"
+    return client.tally(CLUSTER_IPS[service], 80, times=TIMES, protocol=protocol)
+
+
+@pytest.mark.parametrize("service", CLUSTER_IPS)
+def test_connections_and_bytes_are_counted_by_the_zone_that_answered(counting: Proxied, service: str) -> None:
+    answers = _ask(counting.client, service)
+    counting.proxy.wait_until(
+        lambda: sum(_traffic(counting, service).zones.values()) >= TIMES, what=f"connections to {service}"
+    )
+    traffic = _traffic(counting, service)
+    assert (traffic.zones, traffic.external) == (_by_zone(answers), {})
+    if counting.node.call(accounting_is_on):
+        assert not isinstance(traffic.bytes, msgspec.UnsetType)
+        assert all(count.request and count.response for count in traffic.bytes.values())
+    else:
+        assert isinstance(traffic.bytes, msgspec.UnsetType)
+    assert _measured(counting).complete
+
+
+def test_connections_from_outside_are_counted_as_external(counting: Proxied) -> None:
+    outside = counting.bed.outside()
+    answers = outside.tally("192.0.2.1", NODE_PORT, times=TIMES)
+    counting.proxy.wait_until(
+        lambda: sum(_traffic(counting, "tcp").external.values()) >= TIMES, what="connections from outside"
+    )
+    assert _traffic(counting, "tcp").external == _by_zone(answers)
+
+
+def test_a_table_of_an_older_version_is_replaced_and_no_connection_fails(site: Proxied) -> None:
+    site.proxy.start()
+    assert site.proxy.terminate() == 0
+    lines = site.node.run("nft", "list", "table", "ip", "zoneward").splitlines()
+    (layout,) = (line.split()[1] for line in lines if "chain layout-" in line)
+    # What versions that counted in the kernel had.
+    for command in (
+        f"delete chain ip zoneward {layout}",
+        "add chain ip zoneward layout-0123456789abcdef",
+        f"add set ip zoneward connections {{ {OLD_SET}; counter; }}",
+        "add chain ip zoneward count-connections",
+        f"add rule ip zoneward count-connections meta l4proto tcp {OLD_RULE} return",
+        "add chain ip zoneward nat-input { type nat hook input priority 100; }",
+        "add rule ip zoneward nat-input ct status dnat jump count-connections",
+        "insert rule ip zoneward nat-postrouting ct status dnat jump count-connections",
+    ):
+        site.node.run("nft", command)
+    with site.opening() as opened:
+        site.proxy.start()
+    assert opened.all()
+    assert not opened.failures()
+    rules = site.node.run("nft", "list", "table", "ip", "zoneward")
+    assert layout in rules
+    assert not any(name in rules for name in ("connections", "nat-input"))

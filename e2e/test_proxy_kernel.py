@@ -257,7 +257,7 @@ async def test_others_change_while_a_large_service_is_loaded(namespace: Namespac
 async def test_what_the_kernel_says_of_a_large_transaction_is_not_taken_for_its_answer_to_the_next(
     namespace: Namespace,
 ) -> None:
-    declared = base_sets("ip", OPTIONS)
+    declared = base_sets("ip")
 
     def written(**changes: Any) -> bytes:
         found = encode_transaction(RulesetChanges(family="ip", table="a-table", **changes), declared)

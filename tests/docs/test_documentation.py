@@ -63,7 +63,7 @@ from zoneward.kube.objects import Condition, ServiceEvent
 from zoneward.meter.meter_configuration import MeterConfiguration, read_meter_configuration
 from zoneward.proxy import proxy_events
 from zoneward.proxy.proxy_configuration import DEFAULT_PORT, HEALTHZ_PORT, ProxyConfiguration, read_proxy_configuration
-from zoneward.proxy.ruleset.base_rules import RulesetOptions, base_sets
+from zoneward.proxy.ruleset.base_rules import base_sets
 from zoneward.report.route_report import NodeRoutes, PortRoute
 from zoneward.report.traffic_json import (
     CrossingView,
@@ -433,7 +433,7 @@ def test_the_page_of_the_proxy_has_every_line_of_its_log_every_map_and_its_ports
     assert unexplained(said, page) <= OF_THE_CONTROLLER
     rows = re.findall(r"^\| (`.*)", section(page, "How it works"), re.MULTILINE)
     named = {name for row in rows if "|" in row for name in re.findall(r"`([a-z-]+)`", row)}
-    assert named == set(base_sets("ip", RulesetOptions(count_connections=True)))
+    assert named == set(base_sets("ip"))
     assert f"`127.0.0.1:{DEFAULT_PORT}` by default" in section(page, "Status")
     assert f"`:{HEALTHZ_PORT}`" in section(page, "Health checks for load balancers")
 

@@ -33,7 +33,7 @@ class Kernel:
         self.lost = 0
         self.refuses = ""
 
-    def announcements(self) -> Iterator[bytes]:
+    def ended_flows(self) -> Iterator[bytes]:
         while self.announced:
             yield self.announced.pop(0)
 
@@ -139,8 +139,10 @@ async def test_what_somebody_else_translates_is_not_counted() -> None:
 
 async def test_a_document_says_when_something_is_missing() -> None:
     site = Site()
-    assert (await site.document()).complete
+    await site.meter.poll()
     site.kernel.live = [to(VIP, 80, counts=None).message()]
+    assert (await site.document()).complete, "no bytes at all are no gap"
+    site.kernel.live += [to(VIP, 80, identity=b"two_").message()]
     assert not (await site.document()).complete
     site = Site()
     await site.meter.poll()

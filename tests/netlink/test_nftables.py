@@ -16,7 +16,7 @@ from zoneward.netlink.nftables import (
     split_elements,
 )
 from zoneward.proxy.kernel.table_writer import encode_transaction
-from zoneward.proxy.ruleset.base_rules import RulesetOptions, base_sets
+from zoneward.proxy.ruleset.base_rules import base_sets
 from zoneward.proxy.ruleset.ruleset import RulesetChanges
 
 _WORDS = {
@@ -35,11 +35,7 @@ def of(family: Family, parts: FieldTypes) -> st.SearchStrategy[str]:
 @settings(max_examples=50)
 @given(data=st.data(), family=st.sampled_from(FAMILIES))
 def test_elements_of_each_set_are_read_as_they_were_written(data: st.DataObject, family: Family) -> None:
-    known = {
-        name: found
-        for name, each in base_sets(family, RulesetOptions()).items()
-        if (found := parse_field_types(each.spec))
-    }
+    known = {name: found for name, each in base_sets(family).items() if (found := parse_field_types(each.spec))}
     parts = known[data.draw(st.sampled_from(sorted(known)))]
     some = data.draw(st.dictionaries(of(family, parts[0]), of(family, parts[1]), max_size=5))
     writer, reader = ElementWriter(family, parts), ElementReader(family, parts)
@@ -49,8 +45,6 @@ def test_elements_of_each_set_are_read_as_they_were_written(data: st.DataObject,
 
 def test_a_set_that_the_kernel_fills_is_not_ours_to_read() -> None:
     assert parse_field_types("type ipv4_addr; flags dynamic,timeout; timeout 60s") is None
-    declared = base_sets("ip", RulesetOptions(count_connections=True))
-    assert any(parse_field_types(each.spec) is None for each in declared.values())
 
 
 def test_elements_that_changed_during_a_dump_interrupt_it() -> None:
@@ -76,4 +70,4 @@ def test_the_error_in_an_answer_is_found_wherever_it_is() -> None:
     ],
 )
 def test_what_is_not_of_elements_alone_is_left_to_nft(changes: RulesetChanges) -> None:
-    assert encode_transaction(changes, base_sets("ip", RulesetOptions())) is None
+    assert encode_transaction(changes, base_sets("ip")) is None

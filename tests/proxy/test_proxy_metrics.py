@@ -14,7 +14,7 @@ from tests.proxy.drawn_services import node_service, one_port
 from zoneward.client.api_errors import Gone, Unreachable
 from zoneward.client.resources import NODES, SERVICES
 from zoneward.daemon.metrics import MetricsPage
-from zoneward.proxy.measure.connection_totals import ZoneTotal
+from zoneward.meter.traffic_totals import EXTERNAL, TrafficRoute, TrafficTotal
 from zoneward.proxy.model.node_service import Backend
 from zoneward.proxy.proxy_metrics import OURS, UPSTREAM, ProxyMetrics
 from zoneward.routing.selection.endpoint_selection import SelectionRule
@@ -57,9 +57,9 @@ def a_program() -> Any:
         ),
         watch_health=SimpleNamespace(trouble_seconds=0.5),
         waiting_seconds=1.5,
-        connection_totals=lambda: (
-            ZoneTotal(("shop", "cart"), "ip", True, "a", 5),
-            ZoneTotal(("shop", "cart"), "ip", False, "", 2),
+        traffic_totals=lambda: (
+            (TrafficRoute(("shop", "cart"), "ip", "a", "a"), TrafficTotal(5, 100, 200, has_bytes=True)),
+            (TrafficRoute(("shop", "cart"), "ip", EXTERNAL, ""), TrafficTotal(2)),
         ),
     )
 
@@ -104,6 +104,8 @@ def test_a_service_has_its_endpoints_with_the_rule_that_chose_them_and_its_conne
     ((labels, value),) = ((labels, value) for name, labels, value in told if name == f"{OURS}service_endpoints")
     assert [labels[name] for name in ("namespace", "service", "port", "rule")] == ["shop", "cart", "http", "zone-hints"]
     assert value == 2
+    sizes = {labels["direction"]: value for name, labels, value in told if "_bytes_" in name}
+    assert sizes == {"request": 100, "response": 200}
     connections = [(labels, value) for name, labels, value in told if "_connections_" in name]
     assert [(each["from_zone"], each["to_zone"], each["asked"], value) for each, value in connections] == [
         ("a", "a", "cluster-ip", 5),

@@ -122,7 +122,7 @@ _OPTION_NAMES: Final = {
 @click.option(
     "--count-connections/--no-count-connections",
     default=None,
-    help="Count new connections to each endpoint, for /measured. On by default.",
+    help="Count connections and bytes to Services, for /measured. On by default.",
 )
 @click.option(
     "--lease-namespace",

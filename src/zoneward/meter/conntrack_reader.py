@@ -1,10 +1,10 @@
-"""Reads connection tracking of this network namespace over netlink: dumps, and announcements of flows that end."""
+"""Reads connection tracking of this network namespace over netlink: all live flows, and messages about ended ones."""
 
 import errno
 import socket
 import struct
-from collections.abc import Iterator
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from types import TracebackType
 from typing import Final, Self
 
@@ -15,11 +15,11 @@ _NETFILTER: Final = 12
 _SO_RCVBUFFORCE: Final = 33
 _SO_MEMINFO: Final = 55
 _DROPS: Final = 8
-"""Of the numbers of SO_MEMINFO: messages for which there was no room."""
+"""Index in SO_MEMINFO of the number of dropped messages."""
 _MEMINFO: Final = struct.Struct("=9I")
 _BUFFER: Final = 32 << 20
-"""Bytes of kernel memory for announcements that wait, each of which takes over a kilobyte: those of some seconds."""
-_ANNOUNCEMENT: Final = 8 << 10
+"""Bytes of kernel memory for unread messages: a few seconds' worth, as each takes over a kilobyte."""
+_MAX_MESSAGE: Final = 8 << 10
 _DUMP_PART: Final = 256 << 10
 _DUMP_TIMEOUT: Final = 10.0
 _MULTIPART: Final = 2
@@ -27,25 +27,29 @@ _SHORTEST_FLOW: Final = 64
 
 
 class ConntrackUnavailable(Exception):  # noqa: N818 -- it is a fact
-    """Connection tracking cannot be read. The message says why."""
+    """Connection tracking cannot be read; the message has the reason."""
 
 
 class ConntrackReader:
-    """Listens from entering its block to leaving it. Both raise and pass on ConntrackUnavailable.
+    """Listens inside its ``with`` block. Every method raises ConntrackUnavailable.
 
-    A process needs CAP_NET_ADMIN for it, and sees the flows of the network namespace in which it enters the block.
+    It sees the flows of the network namespace in which it enters the block. Opening a socket and asking for a dump need
+    CAP_NET_ADMIN: both happen inside the block of ``privilege``.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, privilege: Callable[[], AbstractContextManager[None]] = nullcontext) -> None:
+        self._privilege = privilege
         self._stack = ExitStack()
+        self._listening: socket.socket | None = None
 
     def __enter__(self) -> Self:
         try:
-            with ExitStack() as stack:
-                self._listening = stack.enter_context(_netlink_socket())
-                self._listening.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _BUFFER)
-                self._listening.setblocking(False)
-                self._listening.bind((0, DESTROYED_GROUP))
+            with ExitStack() as stack, self._privilege():
+                listening = stack.enter_context(_netlink_socket())
+                listening.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _BUFFER)
+                listening.setblocking(False)
+                listening.bind((0, DESTROYED_GROUP))
+                self._listening = listening
                 self._stack = stack.pop_all()
         except OSError as error:
             raise ConntrackUnavailable(_wording(error)) from error
@@ -54,47 +58,53 @@ class ConntrackReader:
     def __exit__(
         self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
     ) -> None:
+        self._listening = None
         self._stack.close()
 
-    def announcements(self) -> Iterator[bytes]:
-        """What was announced since the last call, one message for each flow."""
+    def ended_flows(self) -> Iterator[bytes]:
+        """The kernel's messages about flows that ended since the last call, one per flow."""
+        if self._listening is None:
+            return
         receive = self._listening.recv
         while True:
             try:
-                yield receive(_ANNOUNCEMENT)
+                yield receive(_MAX_MESSAGE)
             except BlockingIOError:
                 return
             except OSError as error:
-                # It is said once that there was no room for some: `lost` has how many.
+                # Reported once after the kernel dropped messages; `lost` counts them.
                 if error.errno != errno.ENOBUFS:
                     raise ConntrackUnavailable(_wording(error)) from error
 
     @property
     def lost(self) -> int:
-        """Announcements for which there was no room, since the block was entered."""
-        found = self._listening.getsockopt(socket.SOL_SOCKET, _SO_MEMINFO, _MEMINFO.size)
-        return int(_MEMINFO.unpack(found)[_DROPS])
+        """Number of messages that the kernel dropped since the block was entered."""
+        if self._listening is None:
+            return 0
+        information = self._listening.getsockopt(socket.SOL_SOCKET, _SO_MEMINFO, _MEMINFO.size)
+        return int(_MEMINFO.unpack(information)[_DROPS])
 
     def dump(self) -> Iterator[bytes]:
-        """All flows, part by part; a part that is not asked for is not written yet.
+        """All flows, part by part. The kernel writes a part only when it is read.
 
-        Each dump has a socket of its own: what is left of one that broke off is in nobody's way.
+        Each dump has its own socket, so that the rest of an interrupted dump is discarded.
         """
         try:
-            with _netlink_socket() as dumping:
-                dumping.settimeout(_DUMP_TIMEOUT)
-                dumping.bind((0, 0))
+            with ExitStack() as stack:
+                with self._privilege():
+                    dumping = stack.enter_context(_netlink_socket())
+                    dumping.settimeout(_DUMP_TIMEOUT)
+                    dumping.bind((0, 0))
+                    dumping.send(flows_request())
                 port, _ = dumping.getsockname()
                 end = HEADER.pack(HEADER.size + 4, DONE, _MULTIPART, 1, port)
-                dumping.send(flows_request())
                 while True:
                     part = dumping.recv(_DUMP_PART)
                     yield part
                     if part[-HEADER.size - 4 : -4] == end:
                         return
-                    # What is refused is answered with that alone.
-                    if len(part) < _SHORTEST_FLOW and (number := error_number(part)):
-                        raise ConntrackUnavailable(f"the kernel refuses a dump: {error_message(number)}")
+                    if len(part) < _SHORTEST_FLOW and (code := error_number(part)):
+                        raise ConntrackUnavailable(f"the kernel refused to list connections: {error_message(code)}")
         except OSError as error:
             raise ConntrackUnavailable(_wording(error)) from error
 

@@ -1,4 +1,4 @@
-"""The meter's loop: announcements many times a second, a dump now and then, and what both come to."""
+"""The meter's loop: it reads ended flows ten times a second and all live flows every 30 seconds, and adds both up."""
 
 import asyncio
 import time
@@ -9,53 +9,75 @@ from typing import Final, NoReturn, Protocol
 
 import msgspec
 
+from zoneward.client.backoff import Backoff
+from zoneward.kube.objects import ObjectKey
 from zoneward.meter.conntrack_reader import ConntrackReader, ConntrackUnavailable
 from zoneward.meter.flow_table import FlowTable
-from zoneward.meter.service_index import EndpointZones, MeteredNode, ServiceIndex
 from zoneward.meter.traffic_totals import EXTERNAL, TrafficRoute, TrafficTotal, TrafficTotals
 from zoneward.netlink.flow_counters import TranslatedFlow, translated_flows
+from zoneward.routing.selection.address_ownership import AddressKind
 
 DUMP_PERIOD: Final = 30.0
 """Seconds between two dumps. A hundred thousand flows take about a second of CPU."""
 MIN_DUMP_PERIOD: Final = 2.0
-"""Seconds between two dumps however often somebody asks, and where announcements were lost."""
+"""Minimum seconds between two dumps, and the period while messages are lost."""
+_BACKOFF: Final = Backoff(initial=MIN_DUMP_PERIOD, cap=60.0)
+"""After connection tracking could not be read."""
 _DRAIN_PERIOD: Final = 0.1
-"""Seconds between two looks for announcements. To wait for each would cost more than to read it."""
-_MOST_AT_ONCE: Final = 20_000
-"""Announcements between two parts of a dump, which must end even where more are made than can be read."""
+"""Seconds between two reads of ended flows. Waking up for each message costs more than reading it."""
+_MAX_DRAINED: Final = 20_000
+"""Ended flows that are read between two parts of a dump, so that a dump ends even under load."""
 _MOST_ROUTES: Final = 50_000
-"""Pairs of a Service's port and an endpoint whose total is remembered."""
+"""Size of the cache from a Service's port and an endpoint to their total."""
 _TURN: Final = 500
-"""Announcements after which others get their turn."""
+"""Messages after which the loop yields to other tasks."""
 
 
-class FlowKnowledge(Protocol):
-    """What is known of the cluster; `zoneward.meter.meter_cache.MeterCache` is one."""
+class TrafficIndex(Protocol):
+    """Finds the Service and the zones of a flow. Addresses and ports are bytes, as in a packet.
+
+    The meter has one of its own (`zoneward.meter.meter_cache.MeterCache`), and so does the proxy.
+    """
 
     @property
-    def name(self) -> str: ...
+    def node_name(self) -> str: ...
     @property
-    def node(self) -> MeteredNode: ...
-    @property
-    def services(self) -> ServiceIndex: ...
-    @property
-    def endpoints(self) -> EndpointZones: ...
+    def node_zone(self) -> str | None: ...
     @property
     def changes(self) -> int:
-        """Another number whenever any of it changed."""
+        """A number that differs after each change of the index."""
+        ...
+
+    def __contains__(self, service: ObjectKey) -> bool: ...
+
+    def find_service(self, destination: bytes, protocol: int, port: bytes) -> tuple[ObjectKey, AddressKind] | None:
+        """The Service with this address and port, and the kind of the address; None: no Service has it."""
+        ...
+
+    def endpoint_zone(self, service: ObjectKey, endpoint: bytes) -> str | None:
+        """The zone of an endpoint, ``""`` if it has none; None if it is not, and was not lately, an endpoint."""
+        ...
+
+    def is_local(self, source: bytes) -> bool:
+        """Whether traffic from an address starts on this node."""
+        ...
+
+    def forget_gone(self) -> None:
+        """Forget endpoints that have been gone for long."""
         ...
 
 
 class FlowMeter:
-    """`run` it within the block of its reader; read `document` or ``totals``.
+    """`run` it inside the ``with`` block of its reader; read `document` or ``totals``.
 
-    ``limit`` is that of totals. ``on_trouble`` gets why connection tracking could not be read; it is tried again.
+    ``limit`` is the maximum number of totals. ``on_trouble`` gets the reason when connection tracking cannot be read;
+    the meter retries.
     """
 
     def __init__(
         self,
         reader: ConntrackReader,
-        known: FlowKnowledge,
+        index: TrafficIndex,
         *,
         limit: int,
         dump_period: float = DUMP_PERIOD,
@@ -64,13 +86,13 @@ class FlowMeter:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        self._reader, self._known = reader, known
+        self._reader, self._index = reader, index
         self._dump_period, self._now, self._clock, self._sleep = dump_period, now, clock, sleep
         self.totals: Final = TrafficTotals(since=now(), limit=limit)
         self.flows: Final = FlowTable(self._total_of)
         self._on_trouble = on_trouble
         self._routes: dict[bytes, TrafficTotal] = {}
-        """By the route of flows to cluster IPs: to look each flow up anew would take as long as all the rest."""
+        """By the route of flows to cluster IPs. Looking up every flow would double the CPU time."""
         self._changes_seen = -1
         self._turn = asyncio.Lock()
         self._lost_before = 0
@@ -80,22 +102,25 @@ class FlowMeter:
 
     @property
     def lost(self) -> int:
-        """Announcements of flows that ended for which there was no room."""
+        """Number of messages about ended flows that the kernel dropped because the buffer was full."""
         return self._reader.lost
 
     async def run(self) -> NoReturn:
-        """Until cancelled."""
+        """Run until cancelled."""
+        failures = 0
         while True:
             try:
                 await self.poll()
+                failures = 0
                 await self._follow()
             except ConntrackUnavailable as error:
                 self._on_trouble(str(error))
-                await self._sleep(MIN_DUMP_PERIOD)
+                failures += 1
+                await self._sleep(_BACKOFF.delay(failures))
             self._forget()
 
     async def poll(self) -> None:
-        """Count what the kernel has counted by now, unless that was just done. Raises ConntrackUnavailable."""
+        """Read all counters, unless that happened less than `MIN_DUMP_PERIOD` ago. Raises ConntrackUnavailable."""
         async with self._turn:
             began = self._clock()
             if began - self._dumped_at < MIN_DUMP_PERIOD:
@@ -116,7 +141,7 @@ class FlowMeter:
             self.dump_seconds = self._dumped_at - began
 
     async def _follow(self) -> None:
-        """Count flows that end, until it is time for a dump: sooner where announcements were lost."""
+        """Count flows that end, until the next dump is due; sooner if messages were lost."""
         while True:
             wait = self._dump_period if self.lost == self._lost_before else MIN_DUMP_PERIOD
             left = self._dumped_at + wait - self._clock()
@@ -127,57 +152,58 @@ class FlowMeter:
                 await self._drain()
 
     async def document(self) -> bytes:
-        """For ``--measured``, as of now."""
-        await self.poll()
-        node = self._known.node
+        """The document for ``--measured``, as of now; before the first dump has ended it has no Services."""
+        if self.flows.has_baseline:
+            await self.poll()
+        lacks_bytes = self.flows.without_counters > 0 and self.totals.has_bytes
         return msgspec.json.encode(
             self.totals.document(
-                node=self._known.name,
-                zone=node.zone,
+                node=self._index.node_name,
+                zone=self._index.node_zone,
                 until=self._now(),
-                complete=not (self.lost or self.flows.without_counters),
+                complete=not (self.lost or lacks_bytes),
             )
         )
 
     async def _drain(self) -> None:
-        """Count flows that were announced as ended."""
+        """Count flows that the kernel reported as ended."""
         add = self.flows.add_ended
-        for number, announcement in enumerate(islice(self._reader.announcements(), _MOST_AT_ONCE)):
-            for flow in translated_flows(announcement):
+        for count, message in enumerate(islice(self._reader.ended_flows(), _MAX_DRAINED)):
+            for flow in translated_flows(message):
                 add(flow)
-            if not number % _TURN:
+            if not count % _TURN:
                 await asyncio.sleep(0)
 
     def _forget(self) -> None:
         now = self._clock()
         self._routes.clear()
-        self.totals.forget_services(lambda service: service not in self._known.services, now=now)
-        self._known.endpoints.forget_gone(now=now)
+        self.totals.forget_services(lambda service: service not in self._index, now=now)
+        self._index.forget_gone()
 
     def _total_of(self, flow: TranslatedFlow) -> TrafficTotal | None:
-        if self._known.changes != self._changes_seen or len(self._routes) > _MOST_ROUTES:
-            self._changes_seen = self._known.changes
+        if self._index.changes != self._changes_seen or len(self._routes) > _MOST_ROUTES:
+            self._changes_seen = self._index.changes
             self._routes.clear()
         route = flow.route
-        found = self._routes.get(route)
-        if found is None:
-            found, is_internal = self._find_total(flow)
-            if found is not None and is_internal:
-                self._routes[route] = found
-        return found
+        total = self._routes.get(route)
+        if total is None:
+            total, is_same_for_route = self._find_total(flow)
+            if total is not None and is_same_for_route:
+                self._routes[route] = total
+        return total
 
     def _find_total(self, flow: TranslatedFlow) -> tuple[TrafficTotal | None, bool]:
         """The total, and whether it is that of all flows of the same route."""
-        known = self._known
-        found = known.services.find(flow.destination, flow.protocol, flow.destination_port)
-        if found is None:
+        index = self._index
+        match = index.find_service(flow.destination, flow.protocol, flow.destination_port)
+        if match is None:
             return None, False
-        service, asked_for = found
-        to_zone = known.endpoints.zone(service, flow.endpoint)
-        if to_zone is None and asked_for == "node port":
-            # Somebody else translates another address with the same port.
+        service, kind = match
+        to_zone = index.endpoint_zone(service, flow.endpoint)
+        if to_zone is None and kind == "node port":
+            # Another program translates this port on an address that is not a node port's.
             return None, False
-        by_cluster_ip = asked_for == "cluster IP"
-        is_internal = by_cluster_ip or known.node.is_local(flow.source)
-        from_zone = (known.node.zone or "") if is_internal else EXTERNAL
+        by_cluster_ip = kind == "cluster IP"
+        is_internal = by_cluster_ip or index.is_local(flow.source)
+        from_zone = (index.node_zone or "") if is_internal else EXTERNAL
         return self.totals.total(TrafficRoute(service, flow.family, from_zone, to_zone or "")), by_cluster_ip

@@ -18,8 +18,9 @@ from zoneward.client.resources import (
 )
 from zoneward.client.watched_stores import NodeWatchedStores
 from zoneward.kube.json_documents import DECODE_ERRORS
-from zoneward.kube.objects import ObjectKey, Service, node_zone
+from zoneward.kube.objects import ObjectKey, Service
 from zoneward.meter.service_index import EndpointZones, MeteredNode, ServiceIndex
+from zoneward.routing.selection.address_ownership import AddressKind
 from zoneward.routing.selection.entry_budget import EntryBudget
 
 _NOTHING: Final = msgspec.Raw(b"null")
@@ -69,6 +70,31 @@ class MeterCache(NodeWatchedStores):
         """The number of Services and of slices."""
         return len(self._service_store), len(self._slice_store)
 
+    # --- lookups of flows (`zoneward.meter.flow_meter.TrafficIndex`) --------------------------------------------------
+
+    @property
+    def node_name(self) -> str:
+        return self.name
+
+    @property
+    def node_zone(self) -> str | None:
+        return self.node.zone
+
+    def __contains__(self, service: ObjectKey) -> bool:
+        return service in self.services
+
+    def find_service(self, destination: bytes, protocol: int, port: bytes) -> tuple[ObjectKey, AddressKind] | None:
+        return self.services.find(destination, protocol, port)
+
+    def endpoint_zone(self, service: ObjectKey, endpoint: bytes) -> str | None:
+        return self.endpoints.zone(service, endpoint)
+
+    def is_local(self, source: bytes) -> bool:
+        return self.node.is_local(source)
+
+    def forget_gone(self) -> None:
+        self.endpoints.forget_gone(now=self._clock())
+
     # --- what changes -------------------------------------------------------------------------------------------------
 
     def _index_service(self, key: ObjectKey, _old: Service | None, new: Service | None) -> None:
@@ -96,10 +122,6 @@ class MeterCache(NodeWatchedStores):
         if new is None or new.metadata.name != self.name:
             return
         self.changes += 1
-        addresses = [each.address for each in (new.status.addresses or ())] if new.status is not None else []
+        addresses = [address.address for address in (new.status.addresses or ())] if new.status is not None else []
         self.services.set_node_addresses(addresses)
-        self.node = MeteredNode.of(
-            zone=node_zone(new),
-            addresses=addresses,
-            pod_ranges=(new.spec.pod_cidrs or ()) if new.spec is not None else (),
-        )
+        self.node = MeteredNode.of_node(new)

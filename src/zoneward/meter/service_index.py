@@ -11,8 +11,9 @@ from itertools import islice
 from sys import intern
 from typing import Final
 
+from zoneward.client.resources import LiveNode
 from zoneward.kube.addresses import parse_address, parse_cidr
-from zoneward.kube.objects import ObjectKey, Service
+from zoneward.kube.objects import ObjectKey, Service, node_zone
 from zoneward.netlink.flow_counters import PROTOCOLS
 from zoneward.routing.selection.address_ownership import (
     AddressKind,
@@ -154,6 +155,16 @@ class MeteredNode:
     zone: str | None = None
     addresses: frozenset[bytes] = frozenset()
     pod_ranges: tuple[IPv4Network | IPv6Network, ...] = ()
+
+    @classmethod
+    def of_node(cls, node: LiveNode | None) -> "MeteredNode":
+        if node is None:
+            return cls()
+        return cls.of(
+            zone=node_zone(node),
+            addresses=[address.address for address in (node.status.addresses or ())] if node.status is not None else (),
+            pod_ranges=(node.spec.pod_cidrs or ()) if node.spec is not None else (),
+        )
 
     @classmethod
     def of(cls, *, zone: str | None, addresses: Iterable[str], pod_ranges: Iterable[str]) -> "MeteredNode":

@@ -60,6 +60,11 @@ class TrafficTotals:
     def __len__(self) -> int:
         return len(self._totals)
 
+    @property
+    def has_bytes(self) -> bool:
+        """Whether bytes of any flow were counted."""
+        return any(total.has_bytes for total in self._totals.values())
+
     def total(self, route: TrafficRoute) -> TrafficTotal:
         """The total to add to."""
         found = self._totals.get(route)

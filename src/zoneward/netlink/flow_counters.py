@@ -217,6 +217,7 @@ def _bytes_place(rest: bytes, counters: slice | None) -> slice | None:
 
 def _places(data: bytes, place: int, end: int) -> Iterator[tuple[int, slice]]:
     """The kind of each attribute between two places, and where its data are."""
+    end = min(end, len(data))
     while place + _ATTRIBUTE.size <= end:
         length, kind = _ATTRIBUTE.unpack_from(data, place)
         if length < _ATTRIBUTE.size:

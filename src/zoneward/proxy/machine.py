@@ -2,6 +2,8 @@
 
 import ctypes
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -14,7 +16,7 @@ def address_families() -> tuple[Family, ...]:
 
 
 CAP_NET_ADMIN: Final = 12
-"""Linux' ``capability.h``."""
+"""From Linux' ``capability.h``."""
 _VERSION: Final = 0x20080522
 
 
@@ -27,20 +29,40 @@ class _Sets(ctypes.Structure):
 
 
 def drop_effective_capability(capability: int = CAP_NET_ADMIN) -> None:
-    """Make this thread, and threads that it starts, act without a capability; programs that they start still have it.
+    """Drop a capability from the effective set of this thread and of threads that it starts later. Programs that they
+    start still have it.
 
-    The capability stays permitted, for the process that programs the kernel has to be started again where it dies. So
-    this protects against mistakes, not against whoever runs code here. Raises OSError where the system refuses.
+    It stays permitted, because the process that programs the kernel may have to be restarted. So this protects against
+    bugs, not against an attacker who runs code here. Raises OSError.
     """
+    _set_effective(capability, effective=False)
+
+
+@contextmanager
+def with_capability(capability: int = CAP_NET_ADMIN) -> Iterator[None]:
+    """Have a permitted capability inside the block, in this thread alone. Raises OSError."""
+    was_effective = _set_effective(capability, effective=True)
+    try:
+        yield
+    finally:
+        if not was_effective:
+            _set_effective(capability, effective=False)
+
+
+def _set_effective(capability: int, *, effective: bool) -> bool:
+    """Set or clear a capability in the effective set; a capability that is not permitted stays cleared. Returns whether
+    it was set before."""
     libc = ctypes.CDLL(None, use_errno=True)
     header, sets = _Header(_VERSION, 0), (_Sets * 2)()
-    _checked(libc.capget(ctypes.byref(header), sets))
-    word = sets[capability // 32]
-    word.effective &= ~(1 << capability % 32)
-    _checked(libc.capset(ctypes.byref(header), sets))
+    _raise_if(libc.capget(ctypes.byref(header), sets))
+    word, bit = sets[capability // 32], 1 << capability % 32
+    was_effective = bool(word.effective & bit)
+    word.effective = word.effective | bit & word.permitted if effective else word.effective & ~bit
+    _raise_if(libc.capset(ctypes.byref(header), sets))
+    return was_effective
 
 
-def _checked(status: int) -> None:
-    if status:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number))
+def _raise_if(failed: int) -> None:
+    if failed:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))

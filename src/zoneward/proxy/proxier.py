@@ -26,6 +26,7 @@ from zoneward.proxy.ruleset.service_size import (
     keep_endpoints,
     set_entries,
 )
+from zoneward.routing.selection.address_ownership import AddressKind, Port
 from zoneward.routing.selection.entry_budget import EntryBudget, ExceededLimit
 
 GATHERED: Final = 0.05
@@ -127,6 +128,10 @@ class Proxier:
     def node_services(self, family: Family) -> Mapping[ServiceKey, NodeService]:
         """All Services of a family as this node serves them."""
         return self._node_services[family]
+
+    def find_service(self, address: str, port: Port) -> tuple[ServiceKey, AddressKind] | None:
+        """The Service that is served at a port of an address, and the kind of the address."""
+        return self._owned["ip6" if ":" in address else "ip"].find(address, port)
 
     def is_pending(self, service: ServiceKey) -> bool:
         """Whether a change of a Service is not in the kernel yet."""

@@ -4,7 +4,7 @@ Names below ``kubeproxy_`` are upstream's, for what means the same there; those 
 each means, and what to do about it: ``docs/metrics-and-events.md``. Everything happens in the event loop's thread.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Final, Protocol
 
@@ -13,9 +13,9 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 from zoneward import __version__
 from zoneward.client.watch_health import WatchHealth
 from zoneward.daemon.metrics import SECONDS, SHORT_SECONDS, CounterFunc, GaugeFunc, WatchMetrics
+from zoneward.meter.traffic_totals import EXTERNAL, TrafficRoute, TrafficTotal
 from zoneward.netlink.messages import ADDRESS_TYPES, FAMILIES, Family
 from zoneward.proxy.kernel.table_syncer import TableSyncer
-from zoneward.proxy.measure.connection_totals import ZoneTotal
 from zoneward.proxy.model.node_cache import NodeCache
 from zoneward.proxy.model.node_service import NodeService, ServiceKey
 from zoneward.proxy.ruleset.service_size import ServiceTooLarge
@@ -23,6 +23,7 @@ from zoneward.routing.selection.entry_budget import EntryBudget
 
 UPSTREAM: Final = "kubeproxy_"
 OURS: Final = "zoneward_proxy_"
+_ROUTE: Final = ("namespace", "service", "address_type", "from_zone", "to_zone", "asked")
 _REPAIRED: Final = ("table", "chains", "sets", "elements", "rules")
 """What others may change."""
 
@@ -52,7 +53,7 @@ class ObservedProxyProgram(Protocol):
     def watch_health(self) -> WatchHealth: ...
     @property
     def waiting_seconds(self) -> float: ...
-    def connection_totals(self) -> Iterable[ZoneTotal]: ...
+    def traffic_totals(self) -> Iterable[tuple[TrafficRoute, TrafficTotal]]: ...
 
 
 class ProxyMetrics:
@@ -174,24 +175,23 @@ class ProxyMetrics:
             ],
             ["namespace", "service", "address_type", "port", "rule"],
         )
-        CounterFunc(
+        counter = partial(CounterFunc, registry=self.registry)
+        counter(
             f"{OURS}connections_total",
             "Connections to endpoints, by the zone they went to",
+            lambda: [(labels, total.connections) for labels, total in _labeled_totals(program)],
+            _ROUTE,
+        )
+        counter(
+            f"{OURS}bytes_total",
+            "Bytes of IP packets of these connections: to endpoints (request) and from them (response)",
             lambda: [
-                (
-                    (
-                        *total.service,
-                        ADDRESS_TYPES[total.family],
-                        cache.node.zone or "",
-                        total.zone,
-                        "cluster-ip" if total.internal else "external",
-                    ),
-                    total.connections,
-                )
-                for total in program.connection_totals()
+                ((*labels, direction), count)
+                for labels, total in _labeled_totals(program)
+                if total.has_bytes
+                for direction, count in (("request", total.request), ("response", total.response))
             ],
-            ["namespace", "service", "address_type", "from_zone", "to_zone", "asked"],
-            registry=self.registry,
+            [*_ROUTE, "direction"],
         )
         gauge(
             f"{OURS}info",
@@ -204,6 +204,13 @@ class ProxyMetrics:
 def _by_family(counter: Counter) -> dict[Family, Counter]:
     """Bound once: it takes longer to find a series by its labels than to count."""
     return {family: counter.labels(ADDRESS_TYPES[family]) for family in FAMILIES}
+
+
+def _labeled_totals(program: ObservedProxyProgram) -> Iterator[tuple[tuple[str, ...], TrafficTotal]]:
+    zone = program.node_cache.node.zone or ""
+    for route, total in program.traffic_totals():
+        from_zone, asked = (zone, "external") if route.from_zone == EXTERNAL else (route.from_zone, "cluster-ip")
+        yield (*route.service, ADDRESS_TYPES[route.family], from_zone, route.to_zone, asked), total
 
 
 def _labeled(numbers: Mapping[Family, int]) -> dict[str, float]:

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -33,6 +33,11 @@ from zoneward.daemon.status_server import StatusPages
 from zoneward.kube.input_error import InputError
 from zoneward.kube.names import SERVICE_NAME_LABEL
 from zoneward.kube.objects import NodeAddress, ObjectKey, OwnerReference, node_zone
+from zoneward.meter.accounting import ACCOUNTING_SYSCTL, accounting_is_on
+from zoneward.meter.conntrack_reader import ConntrackReader, ConntrackUnavailable
+from zoneward.meter.flow_meter import FlowMeter
+from zoneward.meter.service_index import MeteredNode
+from zoneward.meter.traffic_totals import MAX_TOTALS, TrafficRoute, TrafficTotal
 from zoneward.netlink.messages import FAMILIES, Family
 from zoneward.proxy.health.proxy_health import ProxyHealth, ProxyHealthServer, is_node_eligible
 from zoneward.proxy.health.proxy_mode import ProxyModeServer
@@ -40,9 +45,7 @@ from zoneward.proxy.health.service_health import ServiceHealthServer
 from zoneward.proxy.kernel.conntrack_cleaner import ConntrackCleaner, is_machine_address
 from zoneward.proxy.kernel.nft_client import NftClient
 from zoneward.proxy.kernel.table_syncer import CheckPeriods, ProgrammedTransaction, SyncHandlers, TableSyncer
-from zoneward.proxy.machine import address_families
-from zoneward.proxy.measure.connection_collector import ConnectionCollector
-from zoneward.proxy.measure.connection_totals import ZoneTotal
+from zoneward.proxy.machine import address_families, with_capability
 from zoneward.proxy.model.node_cache import NodeCache, NodeCacheHandlers
 from zoneward.proxy.model.node_service import NodeService, selection_document
 from zoneward.proxy.node_lease import LeaseIdentity, NodeLease, ProgrammedVersion
@@ -58,9 +61,12 @@ from zoneward.proxy.ruleset.ruleset_options import (
     node_port_addresses,
     ruleset_options,
 )
+from zoneward.proxy.traffic_index import ProxyTrafficIndex
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.selection.entry_budget import EntryBudget
 
+_COUNTING_RETRY: Final = 60.0
+"""Seconds until the next attempt after connection tracking could not be opened."""
 HEALTH_LIMIT: Final = 60.0
 """Seconds that a change may wait for the kernel before this proxy is unhealthy: kube-proxy's figure."""
 BACKOFF: Final = Backoff(initial=0.5, cap=4.0)
@@ -190,11 +196,15 @@ class ProxyProgram:
             proxy_is_healthy=lambda: self._health.is_healthy(self._clock()),
             on_trouble=self._reporter.health_port_failed,
         )
-        self._counting = None
-        if settings.count_connections:
-            self._counting = ConnectionCollector(
-                self._kernel, self.tables, cache=self.node_cache, on_trouble=self._reporter.counting_failed
-            )
+        self._traffic_index = ProxyTrafficIndex(self.node_cache, self.loop, MeteredNode.of_node(self._own))
+        self._conntrack_reader = ConntrackReader(privilege=with_capability)
+        self._meter = FlowMeter(
+            self._conntrack_reader,
+            self._traffic_index,
+            limit=MAX_TOTALS,
+            on_trouble=self._reporter.counting_failed,
+            clock=self._clock,
+        )
         self._lease = NodeLease(
             transport,
             LeaseIdentity(self._lease_namespace, self._node, settings.proxy_name or ""),
@@ -217,7 +227,7 @@ class ProxyProgram:
             StatusPages(
                 metrics=MetricsPage(self._metrics.registry).text,
                 pages={"/debug/selection": self._selection_page}
-                | ({} if self._counting is None else {"/measured": self._counting.document}),
+                | ({"/measured": self._meter.document} if settings.count_connections else {}),
             ),
             listen=settings.listen,
             names=(self._node,),
@@ -253,8 +263,8 @@ class ProxyProgram:
         start("the Events", self._recorder.run())
         if (listen := self._settings.proxy_mode_address) is not None:
             start("the proxy mode", self._proxy_mode(listen).run())
-        if self._counting is not None:
-            start("counting", self._count_connections(self._counting))
+        if self._settings.count_connections:
+            start("counting", self._count_connections())
         start("the garbage collector", collect_seldom(self._log_start()))
         await program.wait(stop)
         self._log.info("stops; the kernel's rules stay")
@@ -276,9 +286,19 @@ class ProxyProgram:
             table.request_audit()
         await all_results(table.run() for table in self.tables.values())
 
-    async def _count_connections(self, counting: ConnectionCollector) -> None:
+    async def _count_connections(self) -> None:
         await self._all_programmed()
-        await counting.run()
+        if not accounting_is_on():
+            self._log.warning(
+                "the kernel does not count bytes: only connections are counted", sysctl=f"{ACCOUNTING_SYSCTL}=0"
+            )
+        while True:
+            try:
+                with self._conntrack_reader:
+                    await self._meter.run()
+            except ConntrackUnavailable as error:
+                self._reporter.counting_failed(str(error))
+            await asyncio.sleep(_COUNTING_RETRY)
 
     async def _all_programmed(self) -> None:
         """Wait until all that was listed is in the kernel."""
@@ -321,11 +341,14 @@ class ProxyProgram:
 
     def _on_service_change(self, service: ObjectKey, trigger: str | None) -> None:
         self._programmed.mark_changed(service)
+        self._traffic_index.mark_changed(service)
         self.loop.service_changed(service, trigger)
 
     def _on_node_change(self, node: LiveNode | None) -> None:
         before, self._own = self._own, node or self._own
         self._health.set_node_eligible(is_node_eligible(node))
+        if node is not None:
+            self._traffic_index.node = MeteredNode.of_node(node)
         if node is not None and self.node_cache.node.zone is None:
             self._log.warning("the Node has no zone: all endpoints are used", node=self._node)
         if node is not None and before is not None:
@@ -345,9 +368,7 @@ class ProxyProgram:
         self._health.mark_programmed(self._clock(), family)
 
     def _on_service_programmed(self, service: ObjectKey, before: NodeService | None, after: NodeService | None) -> None:
-        one = after or before
-        if self._counting is not None and one is not None:
-            self._counting.service_programmed(service, one.family, after)
+        self._traffic_index.mark_changed(service)
         self._conntrack.service_changed(before, after)
         if any(each is not None and each.health_check_port is not None for each in (before, after)):
             address_families = [
@@ -423,8 +444,8 @@ class ProxyProgram:
         since = self.loop.pending_since()
         return 0.0 if since is None else self._clock() - since
 
-    def connection_totals(self) -> tuple[ZoneTotal, ...]:
-        return () if self._counting is None else tuple(self._counting.totals())
+    def traffic_totals(self) -> Iterator[tuple[TrafficRoute, TrafficTotal]]:
+        return self._meter.totals.totals()
 
 
 def _addresses(node: LiveNode) -> tuple[NodeAddress, ...]:

@@ -106,7 +106,7 @@ class ProxyReporter:
         self._log.warning("flows could not be looked at", error=why)
 
     def counting_failed(self, why: str) -> None:
-        self._log.warning("connections could not be counted", error=why)
+        self._log.warning("failed to read connection tracking", error=why)
 
     def unreadable(self, found: UnreadableObject) -> None:
         """An object cannot be read: what was programmed of it stays in force."""

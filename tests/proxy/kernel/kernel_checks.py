@@ -96,7 +96,7 @@ async def check_changes(
         await kernel.run_commands(render_commands(kept.start()))
         for start in range(0, len(every), at_once):
             changes = merge_changes([_put(kept, there, *each) for each in every[start : start + at_once]])
-            found = encode_transaction(changes, base_sets(family, OPTIONS))
+            found = encode_transaction(changes, base_sets(family))
             if found is not None:
                 await kernel.send_batch(found)
             elif changes:
@@ -123,7 +123,7 @@ def _put(kept: RulesetState, there: dict[str, EndpointSlots], name: str, service
 
 async def _has(kernel: KernelClient, whole: Ruleset, *, with_rules: bool = True) -> None:
     """A kernel has what a ruleset says, and nothing else, and no rule that is written in other words."""
-    found = await read_table(kernel, whole.family, whole.table, base_sets(whole.family, OPTIONS))
+    found = await read_table(kernel, whole.family, whole.table, base_sets(whole.family))
     assert found is not None
     assert {name: some for name, some in found.elements.items() if some} == {
         name: some for name, some in whole.elements.items() if some

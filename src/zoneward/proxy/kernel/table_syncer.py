@@ -250,7 +250,7 @@ class TableSyncer:
         options, was_known = self._options, self._was_known
         self._was_known = self._is_audit_due = False
         foreign = await self._detector.count_foreign_transactions()
-        present = await read_table(self._kernel, self._family, self._table, base_sets(self._family, options))
+        present = await read_table(self._kernel, self._family, self._table, base_sets(self._family))
         state = RulesetState(self._family, self._table, options, present=present)
         self._read_slots(present)
         first = state.start()
@@ -273,7 +273,7 @@ class TableSyncer:
 
     def _read_slots(self, present: Ruleset | None) -> None:
         """Endpoints keep the slots that they have in the kernel."""
-        self._writer.reset(present, base_sets(self._family, self._options))
+        self._writer.reset(present, base_sets(self._family))
         if present is None:
             return
         for service, wanted in self._services.wanted_services().items():
@@ -408,7 +408,7 @@ class TableSyncer:
             rules=self._rules,
             element_counts={
                 name: self._writer.element_counts[name]
-                for name, declared in base_sets(self._family, self._options).items()
+                for name, declared in base_sets(self._family).items()
                 if parse_field_types(declared.spec) is not None
             },
         )
@@ -430,7 +430,7 @@ async def plan_changes(
     It does not compare the rules of chains, as that takes writing: a chain counts as doing what its name says. Raises
     KernelOutcomeUnknown, KernelRefused or DumpInterrupted.
     """
-    present = await read_table(kernel, family, table, base_sets(family, options))
+    present = await read_table(kernel, family, table, base_sets(family))
     state = RulesetState(family, table, options, present=present)
     changes = [state.start()]
     for service in sorted(services):

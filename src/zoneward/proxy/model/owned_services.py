@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from zoneward.proxy.model.node_service import NodeService, ServiceKey
-from zoneward.routing.selection.address_ownership import AddressOwnership, AddressRequest
+from zoneward.routing.selection.address_ownership import AddressKind, AddressOwnership, AddressRequest, Port
 
 
 class OwnedServices:
@@ -37,6 +37,10 @@ class OwnedServices:
     def requested(self, service: ServiceKey) -> NodeService | None:
         """A Service as it was last recorded."""
         return self._requested.get(service)
+
+    def find(self, address: str, port: Port) -> tuple[ServiceKey, AddressKind] | None:
+        """The Service that is served at a port of an address, and the kind of the address."""
+        return self._ownership.find(address, port)
 
     def conflicts(self, service: ServiceKey) -> tuple[str, ...]:
         """What a Service requests and other Services own, in words; the first few of it."""

@@ -12,7 +12,6 @@
 ``refused``         what has no endpoint to serve it: rejected where no endpoint exists, else dropped
 ``guarded``         load balancers' addresses with ranges of sources
 ``cluster-ips``     all cluster addresses; ``hairpin``: endpoints of this node, which may call themselves
-``connections``     what the kernel counts by itself (`zoneward.proxy.measure.connection_set`)
 ==================  ==================================================================================
 
 A chain does what its name says: who finds a table needs no more than the names to know what it does.
@@ -32,7 +31,6 @@ from typing import Final
 
 from zoneward.netlink.messages import Family
 from zoneward.netlink.nftables import Hook
-from zoneward.proxy.measure.connection_set import CONNECTIONS_SET, COUNTING_CHAIN, connections_set, counting_chain
 from zoneward.proxy.ruleset.nft_commands import quote
 from zoneward.proxy.ruleset.ruleset import ADDRESS, Chain, SetDeclaration
 
@@ -54,8 +52,7 @@ class RulesetOptions:
     or the beginning of such names with a ``*``. ``service_cidrs``: ranges whose unused addresses are dropped.
     ``node_port_cidrs``: ranges of the node's addresses that node ports are served on; all of them where there are none
     for a family, but never loopback. ``node_ips``: the node's own, which ranges of sources may have.
-    ``masquerade_mark``: the bit that says to masquerade. ``count_connections``: by endpoint
-    (`zoneward.proxy.measure.connection_set`).
+    ``masquerade_mark``: the bit that says to masquerade.
     """
 
     pod_cidrs: Mapping[Family, str] | None = None
@@ -65,7 +62,6 @@ class RulesetOptions:
     service_cidrs: Mapping[Family, Sequence[str]] | None = None
     node_port_cidrs: Mapping[Family, Sequence[str]] | None = None
     node_ips: Mapping[Family, str] | None = None
-    count_connections: bool = True
 
     @property
     def mark_statement(self) -> str:
@@ -77,7 +73,7 @@ _SHARED: Final = ("c", "l")
 """Kinds of chains that ports share, whichever Service they are of."""
 
 
-def base_sets(family: Family, options: RulesetOptions) -> dict[str, SetDeclaration]:
+def base_sets(family: Family) -> dict[str, SetDeclaration]:
     """Sets and maps of a table, without elements."""
     address = ADDRESS[family]
     by_address, by_port = f"{address} . inet_proto . inet_service", "inet_proto . inet_service"
@@ -95,8 +91,6 @@ def base_sets(family: Family, options: RulesetOptions) -> dict[str, SetDeclarati
         found[name] = SetDeclaration("map", f"type {by_address} : verdict")
     for name in ("node-ports", "node-inside", "node-outside", "node-refused"):
         found[name] = SetDeclaration("map", f"type {by_port} : verdict")
-    if options.count_connections:
-        found[CONNECTIONS_SET] = connections_set(family)
     return found
 
 
@@ -152,18 +146,8 @@ def base_chains(family: Family, options: RulesetOptions) -> dict[str, Chain]:
             Hook("nat", "postrouting", 100),
         ),
     }
-    if options.count_connections:
-        # Before any rule that masquerades, since that ends a chain. What goes to the node's own addresses leaves by the
-        # hook input; what passes both hooks is asked in the first of them alone.
-        count = f"ct status dnat jump {COUNTING_CHAIN}"
-        after = chains["nat-postrouting"]
-        chains |= {
-            COUNTING_CHAIN: counting_chain(family),
-            "nat-postrouting": Chain((count, *after.rules), after.hook),
-            "nat-input": Chain((count,), Hook("nat", "input", 100)),
-        }
     # What was written by other options, or another version, is known by it.
-    content = base_sets(family, options), chains, [shared_chain(f"{each}-2", family) for each in _SHARED]
+    content = base_sets(family), chains, [shared_chain(f"{each}-2", family) for each in _SHARED]
     # A table that an older version wrote stays in service only if its layout has the same name: so does its text.
     text = repr(content).replace("SetDeclaration(", "Declared(")
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -67,7 +67,6 @@ def ruleset_options(settings: ProxyConfiguration, node: Node | None) -> RulesetO
         service_cidrs=_of_families(settings.service_ranges) or None,
         node_port_cidrs=ranges or None,
         node_ips=own or None,
-        count_connections=settings.count_connections,
     )
 
 

@@ -40,7 +40,7 @@ class RulesetState:
 
     def __init__(self, family: Family, table: str, options: RulesetOptions, *, present: Ruleset | None = None) -> None:
         self._family, self._table, self._options = family, table, options
-        self._base_sets: Final = base_sets(family, options)
+        self._base_sets: Final = base_sets(family)
         self._base_chains: Final = base_chains(family, options)
         self._services: dict[ServiceKey, ServiceRuleset] = {}
         self._shared: Counter[str] = Counter()

@@ -1,1 +1,0 @@
-"""Connections of a node, counted by Service and zone."""

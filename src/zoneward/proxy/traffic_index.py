@@ -1,0 +1,88 @@
+"""What the meter's code asks in a proxy: the Service of a flow, and the zones where it starts and ends."""
+
+from ipaddress import ip_address
+
+from zoneward.kube.objects import ObjectKey
+from zoneward.meter.service_index import MeteredNode
+from zoneward.netlink.flow_counters import PROTOCOLS
+from zoneward.proxy.model.node_cache import NodeCache
+from zoneward.proxy.proxier import Proxier
+from zoneward.routing.selection.address_ownership import AddressKind
+
+
+class ProxyTrafficIndex:
+    """A `zoneward.meter.flow_meter.TrafficIndex` of the Services that this proxy serves.
+
+    Call `mark_changed` after a change of a Service or its slices, and set ``node`` when the Node changes.
+    """
+
+    def __init__(self, cache: NodeCache, proxier: Proxier, node: MeteredNode) -> None:
+        self._cache, self._proxier, self._node = cache, proxier, node
+        self.changes = 0
+        self._zones: dict[ObjectKey, dict[str, str]] = {}
+        """By Service, the zone of each endpoint address as of the last lookup that missed. Slices for other zones are
+        compressed, so this reads them only for Services with traffic."""
+        self._gone: dict[ObjectKey, dict[str, str]] = {}
+        """The same as of the dump before: connections outlive their endpoint's slice."""
+        self._stale: set[ObjectKey] = set()
+
+    def mark_changed(self, service: ObjectKey) -> None:
+        self.changes += 1
+        if service in self._zones:
+            self._stale.add(service)
+
+    @property
+    def node(self) -> MeteredNode:
+        return self._node
+
+    @node.setter
+    def node(self, node: MeteredNode) -> None:
+        self.changes += 1
+        self._node = node
+
+    # --- a TrafficIndex -----------------------------------------------------------------------------------------------
+
+    @property
+    def node_name(self) -> str:
+        return self._cache.node.name
+
+    @property
+    def node_zone(self) -> str | None:
+        return self._cache.node.zone
+
+    def __contains__(self, service: ObjectKey) -> bool:
+        return self._cache.services.get(*service) is not None
+
+    def find_service(self, destination: bytes, protocol: int, port: bytes) -> tuple[ObjectKey, AddressKind] | None:
+        return self._proxier.find_service(
+            str(ip_address(destination)), (PROTOCOLS.get(protocol, "").lower(), int.from_bytes(port))
+        )
+
+    def endpoint_zone(self, service: ObjectKey, endpoint: bytes) -> str | None:
+        address = str(ip_address(endpoint))
+        zones = self._zones.get(service)
+        if zones is None or (address not in zones and service in self._stale):
+            zones = self._read_zones(service)
+        zone = zones.get(address)
+        return self._gone.get(service, {}).get(address) if zone is None else zone
+
+    def is_local(self, source: bytes) -> bool:
+        return self._node.is_local(source)
+
+    def forget_gone(self) -> None:
+        """Read the zones of changed Services again. Endpoints that are gone stay known until the next call."""
+        self._gone.clear()
+        for service in tuple(self._stale):
+            self._read_zones(service)
+
+    def _read_zones(self, service: ObjectKey) -> dict[str, str]:
+        self._stale.discard(service)
+        self._gone[service] = self._gone.get(service, {}) | self._zones.pop(service, {})
+        if service not in self:
+            return {}
+        zones = self._zones[service] = {
+            address: endpoint.zone or ""
+            for endpoint in self._cache.endpoints(service)
+            for address in endpoint.addresses or ()
+        }
+        return zones
