@@ -12,6 +12,7 @@ BENCHMARKS: dict[str, str] = {
     "balanced-sample": "balanced_sample.check",
     "plan-json": "commands.plan_json",
     "plan-yaml": "commands.plan_yaml",
+    "plan-large": "commands.plan_large",
     "compare": "commands.compare",
     "explain": "explain.explain",
     "check": "checks.check",

@@ -1,6 +1,6 @@
 """The sandbox: the time to load a large cluster, its memory, and changes a second.
 
-The server and its clients are processes of their own: what is measured is the server.
+The server and its clients are separate processes: the figures are those of the server.
 """
 
 import asyncio
@@ -89,13 +89,13 @@ async def change(address: str) -> tuple[float, int]:
         await asyncio.sleep(0.5)
         start = time.perf_counter()
 
-        async def patch(number: int) -> None:
-            metadata = pods[number % len(pods)]["metadata"]
-            ready = "True" if number // len(pods) % 2 else "False"
-            status = {"conditions": [{"type": "Ready", "status": ready, "message": f"now {number}"}]}
+        async def patch(index: int) -> None:
+            metadata = pods[index % len(pods)]["metadata"]
+            ready = "True" if index // len(pods) % 2 else "False"
+            status = {"conditions": [{"type": "Ready", "status": ready, "message": f"now {index}"}]}
             await server.patch_status(f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}", status)
 
-        await server.all(partial(patch, number) for number in range(_CHANGES))
+        await server.all(partial(patch, index) for index in range(_CHANGES))
         rate = _CHANGES / (time.perf_counter() - start)
         await asyncio.sleep(1.0)
         for watcher in watchers:
@@ -118,6 +118,6 @@ async def create(address: str) -> None:
     async with ApiServer(address) as server:
         (pod,) = (await _listed(server, 1))["items"]
         path = f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods"
-        kept = {name: pod["metadata"][name] for name in ("labels", "annotations") if name in pod["metadata"]}
-        pod["metadata"] = kept | {"generateName": "made-"}
+        labels = {name: pod["metadata"][name] for name in ("labels", "annotations") if name in pod["metadata"]}
+        pod["metadata"] = labels | {"generateName": "made-"}
         await server.all(partial(server.ask, "POST", path, pod) for _ in range(_CHANGES))

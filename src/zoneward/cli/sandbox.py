@@ -1,4 +1,4 @@
-"""``zoneward sandbox``: an API server in this process, for those without a cluster and for tests."""
+"""``zoneward sandbox``: an API server in this process, for people without a cluster and for tests."""
 
 from dataclasses import dataclass
 from pathlib import Path

@@ -20,7 +20,7 @@ async def run_built_in_controller(server: str, token: str, *, is_quiet: bool) ->
     It writes no Events, and Services that Zoneward adopted have no selector. Raises CallFailed where the sandbox cannot
     be read at all.
     """
-    # The server is this process: there is nobody whose certificate could tell more.
+    # The server is in this process: no need to verify its certificate.
     access = ClientConfig(
         cluster=ClusterInfo(server=server, insecure=True, is_compressed=False), user=UserInfo(token=token)
     )

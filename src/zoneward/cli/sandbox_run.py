@@ -1,4 +1,4 @@
-"""The work of ``zoneward sandbox``: an API server that runs until it is stopped."""
+"""Runs ``zoneward sandbox`` until a signal stops it."""
 
 import asyncio
 import base64
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     from zoneward.sandbox.play.play_file import Play
 
 _SAVING: Final = 5.0
-"""Seconds between two saves while objects change; longer where a save takes long."""
+"""Seconds between two saves while objects change, or longer if a save takes long."""
 _SHARE: Final = 20
-"""At most one part in so many of the time is spent on saving."""
+"""Saving takes at most this fraction of the time: 1 / 20."""
 
 _Controller = Callable[[SandboxServer], Coroutine[Any, Any, None]]
-"""Runs a controller of what a sandbox serves, until cancelled."""
+"""Runs a controller of the sandbox until cancelled."""
 
 
 def run_sandbox(options: "SandboxOptions") -> None:
@@ -51,10 +51,10 @@ def run_sandbox(options: "SandboxOptions") -> None:
     with without_gc():
         registry = new_registry(gates=gates)
         notes = list(_fill(registry, options))
-    # Most of these objects stay: the garbage collector need not search them.
+    # Most of these objects live long: exclude them from garbage collection.
     freeze_objects()
     _print_notes(options, *notes)
-    # Ctrl-C before the signal handlers are there ends the sandbox, too.
+    # Ctrl-C before the signal handlers are installed also ends the sandbox.
     with suppress(KeyboardInterrupt):
         asyncio.run(_serve(registry, options, faults, trust, play, controller))
 
@@ -68,8 +68,8 @@ async def _serve(
     controller: _Controller | None,
 ) -> None:
     end = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, end.set)
+    for signal_number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(signal_number, end.set)
     async with AsyncExitStack() as last, AsyncExitStack() as stack:
         ends_pods = play is None  # otherwise the play ends them
         serving = SandboxServer(
@@ -81,7 +81,7 @@ async def _serve(
             problem = error.strerror if isinstance(error, OSError) else "no name of a host"
             raise InputError("--listen, --port", f"expected an address that is free, got: {problem}") from error
         if options.save is not None:
-            # When no connection is left: who was answered finds what was written.
+            # Save after the last connection is closed, so that all answered writes are saved.
             last.callback(_save, registry, options.save)
         if options.kubeconfig is not None:
             _write_kubeconfig(options.kubeconfig, serving, options)
@@ -92,14 +92,14 @@ async def _serve(
             works.append(controller(serving))
         working = [asyncio.create_task(_ending(work, end)) for work in works]
         await _until(end, registry, options.save)
-        for each in working:
-            each.cancel()
+        for task in working:
+            task.cancel()
             with suppress(asyncio.CancelledError):
-                await each
+                await task
 
 
 async def _ending(work: Coroutine[Any, Any, None], end: asyncio.Event) -> None:
-    """Do work until cancelled. If it fails, the sandbox ends."""
+    """Work until cancelled; end the sandbox if that fails."""
     try:
         await work
     except BaseException:
@@ -108,7 +108,7 @@ async def _ending(work: Coroutine[Any, Any, None], end: asyncio.Event) -> None:
 
 
 async def _played(play: "Play", registry: Registry, options: "SandboxOptions") -> None:
-    """Run the play until cancelled. Raises InputError where the server refuses a step."""
+    """Run the play until cancelled. Raises InputError if the server refuses a step."""
     from zoneward.sandbox.play.driver import play as perform
 
     await perform(
@@ -122,7 +122,7 @@ async def _played(play: "Play", registry: Registry, options: "SandboxOptions") -
 
 
 async def _until(end: asyncio.Event, registry: Registry, save: Path | None) -> None:
-    """Wait for the end, and save changes meanwhile."""
+    """Save changes until the end."""
     if save is None:
         await end.wait()
         return
@@ -146,13 +146,13 @@ async def _until(end: asyncio.Event, registry: Registry, save: Path | None) -> N
 
 
 def _faults(options: "SandboxOptions") -> FaultInjector | None:
-    found = []
+    faults = []
     for text in options.faults:
         try:
-            found.append(parse_fault(text))
+            faults.append(parse_fault(text))
         except ValueError as error:
             raise click.UsageError(f"--fault: expected {error}, got {text!r}") from None
-    return FaultInjector(tuple(found), seed=options.fault_seed) if found else None
+    return FaultInjector(tuple(faults), seed=options.fault_seed) if faults else None
 
 
 def _gates(options: "SandboxOptions") -> ServerGates:
@@ -170,7 +170,7 @@ def _play(file: str) -> "Play":
 
 
 def _built_in_controller(options: "SandboxOptions") -> _Controller:
-    """Raises InputError where the extra is not installed."""
+    """Raises InputError if the extra is not installed."""
     from zoneward.cli.daemon_command import import_program
 
     module = import_program("zoneward.cli.sandbox_controller", command="sandbox --with-builtin-controller")
@@ -190,7 +190,7 @@ def _trust(options: "SandboxOptions") -> ssl.SSLContext | None:
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     try:
         for file in filter(None, (options.tls_certificate, options.tls_key)):
-            # OpenSSL would wait for the writer of a pipe, for as long as there is none.
+            # OpenSSL would block on a pipe without a writer.
             read_regular(file, most=0)
         context.load_cert_chain(options.tls_certificate, options.tls_key)
     except (OSError, ssl.SSLError) as error:
@@ -210,16 +210,16 @@ def _fill(registry: Registry, options: "SandboxOptions") -> Iterator[str]:
         data = load(file, stdin=sys.stdin.buffer)
         files.append((STDIN_NAME if file == "-" else file, data))
     skipped = load_objects(registry, files)
-    for name, number in sorted(skipped.items()):
-        yield f"{number} {name} skipped: the sandbox has no such kind"
+    for kind, count in sorted(skipped.items()):
+        yield f"{count} {kind} skipped: the sandbox has no such kind"
 
 
 # --- the kubeconfig ---------------------------------------------------------------------------------------------------
 
 
 def _refuse_other_kubeconfig(file: Path) -> None:
-    """Refuse to replace a kubeconfig of another cluster. Delete one that a sandbox left: a program that waits for the
-    file waits for this sandbox.
+    """Refuse to replace a kubeconfig of another cluster. Delete one of an earlier sandbox: programs may wait for the
+    file of this one.
     """
     try:
         known = read_document(str(file), what="kubeconfig", most=1)
@@ -228,7 +228,8 @@ def _refuse_other_kubeconfig(file: Path) -> None:
             return
         known = None
     contexts = known.get("contexts") if isinstance(known, dict) else None
-    if not isinstance(contexts, list) or [each.get("name") for each in contexts if isinstance(each, dict)] != [CONTEXT]:
+    known_contexts = contexts if isinstance(contexts, list) else []
+    if [context.get("name") for context in known_contexts if isinstance(context, dict)] != [CONTEXT]:
         expected = "expected a new file, or one that a sandbox wrote, got one with something else"
         raise InputError(str(file), expected)
     file.unlink(missing_ok=True)
@@ -239,7 +240,7 @@ def _write_kubeconfig(file: Path, serving: SandboxServer, options: "SandboxOptio
     if options.tls_certificate is not None:
         authority = base64.b64encode(Path(options.tls_certificate).read_bytes()).decode()
     text = yaml.safe_dump(serving.kubeconfig(authority_data=authority), sort_keys=False)
-    # It holds the token: nobody else may read it, not even for a moment.
+    # The file has the token: create it with private permissions.
     with atomic_file(file, option="--kubeconfig", private=True) as stream:
         stream.write(text.encode())
 

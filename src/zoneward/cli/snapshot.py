@@ -1,8 +1,7 @@
-"""``zoneward snapshot``: one file with all that decisions need, to be read again or given away."""
+"""``zoneward snapshot``: save the objects that decisions need to one file, to read again or to share."""
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from gzip import GzipFile
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -33,7 +32,7 @@ _OTHER_FORMATS = frozenset(
         "jsonpath",
     )
 )
-"""What ``-o`` takes elsewhere, here or with kubectl."""
+"""Other formats of ``-o``, of Zoneward or of kubectl."""
 _TEMPLATES = (
     "jsonpath=",
     "jsonpath-",
@@ -79,13 +78,13 @@ def command(*, options: Options, to: str, anonymize: bool) -> None:
     from zoneward.kube.gc_tuning import without_gc
     from zoneward.snapshots.snapshot_writer import write_snapshot
 
-    # A word is what kubectl takes it for; nobody means a file that is called json.
+    # json and yaml are formats, as in kubectl; ./json is a file.
     form = word if word in _FORMATS else "yaml" if word.removesuffix(".gz").endswith((".yaml", ".yml")) else "json"
     if word in _FORMATS:
         to = "-"
     is_compressed = word.endswith(".gz")
     # Open it before the cluster is read, so that a file that can't be written is reported at once.
-    with without_gc(), _opened(to) as file:
+    with without_gc(), nullcontext(sys.stdout.buffer) if to == "-" else _private_file(to) as file:
         snapshot = load_snapshot(options, workloads=True)
         notes = list(reading_notes(snapshot))
         if options.namespaces or options.selector is not None or options.services:
@@ -102,33 +101,21 @@ def command(*, options: Options, to: str, anonymize: bool) -> None:
 
             numbers = {annotation.name: annotation.parse for annotation in NUMBER_ANNOTATIONS}
             snapshot = anonymized(snapshot, words={*HEURISTICS, *Approach, *Reason}, numbers=numbers)
-        with _compressed(file) if is_compressed else _uncompressed(file) as stream:
+        with _compressed(file) if is_compressed else nullcontext(file) as stream:
             write_snapshot(snapshot, stream, form="yaml" if form == "yaml" else "json")
     notes.append(Note(_summary(snapshot, "standard output" if to == "-" else to)))
     print_notes(options, notes)
 
 
-@contextmanager
-def _opened(to: str) -> Iterator[IO[bytes]]:
-    if to == "-":
-        yield sys.stdout.buffer
-        return
+def _private_file(path: str) -> AbstractContextManager[IO[bytes]]:
     from zoneward.cli.output import atomic_file
 
-    with atomic_file(Path(to), private=True) as file:
-        yield file
+    return atomic_file(Path(path), private=True)
 
 
-@contextmanager
-def _uncompressed(file: IO[bytes]) -> Iterator[IO[bytes]]:
-    yield file
-
-
-@contextmanager
-def _compressed(file: IO[bytes]) -> Iterator[GzipFile]:
-    # Without a name and a time in it, the same cluster gives the same file.
-    with GzipFile(filename="", mode="wb", compresslevel=6, fileobj=file, mtime=0) as stream:
-        yield stream
+def _compressed(file: IO[bytes]) -> GzipFile:
+    # Without a name and a time, the same cluster gives the same bytes.
+    return GzipFile(filename="", mode="wb", compresslevel=6, fileobj=file, mtime=0)
 
 
 def _summary(snapshot: "Snapshot", where: str) -> str:
@@ -139,6 +126,6 @@ def _summary(snapshot: "Snapshot", where: str) -> str:
         (len(snapshot.slices), "EndpointSlice"),
     )
     proxies = ((len(snapshot.daemon_sets), "DaemonSet"), (len(snapshot.config_maps), "ConfigMap"))
-    counts += tuple(each for each in proxies if each[0])
-    objects = ", ".join(f"{number} {kind}{'' if number == 1 else 's'}" for number, kind in counts)
+    counts += tuple((count, kind) for count, kind in proxies if count)
+    objects = ", ".join(f"{count} {kind}{'' if count == 1 else 's'}" for count, kind in counts)
     return f"{objects} written to {where}"
