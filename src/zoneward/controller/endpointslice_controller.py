@@ -271,7 +271,7 @@ class EndpointSliceController:
             await asyncio.sleep(_POLL_PERIOD)
         return self.is_idle
 
-    # --- plans on request -----------------------------------------------------------------------------------------
+    # --- plans on request ---------------------------------------------------------------------------------------------
 
     def decision(self, namespace: str, name: str) -> ServicePlan | None:
         """A fresh plan of a Service; None for a Service that does not exist or is not managed."""

@@ -34,7 +34,7 @@ async def test_what_is_written_is_awaited() -> None:
 
         async def write(operation: Operation, *slices: EndpointSlice) -> EndpointSlice | None:
             """What is there afterwards."""
-            result = await slice_writer.write(KEY, [SliceWrite(operation, each) for each in slices])
+            result = await slice_writer.write(KEY, [SliceWrite(operation, slice_) for slice_ in slices])
             assert (result.outcome, result.writes) == (SyncOutcome.WRITTEN, len(slices))
             if operation is Operation.DELETE:
                 return None

@@ -336,7 +336,7 @@ class ServiceHandover:
             self.is_begun = was_begun or write_outcome(error) is WriteOutcome.UNKNOWN
             raise
 
-    # --- errors -----------------------------------------------------------------------------------------------------
+    # --- errors -------------------------------------------------------------------------------------------------------
 
     def _timed_out(self, step: HandoverStep) -> InputError:
         if isinstance(step, DeleteSlices):

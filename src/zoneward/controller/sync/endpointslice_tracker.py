@@ -1,4 +1,4 @@
-"""Tracks whether the cache has seen our own writes: a plan from an older cache would undo or repeat them.
+"""Tracks whether the cache has seen the controller's own writes: a plan from an older cache would undo or repeat them.
 
 Like upstream's EndpointSliceTracker, but by resourceVersion where both versions are numbers, because numbers can be
 compared (KEP-5504). A generation does not grow when only an annotation changes, and slices keep their state in an
@@ -18,8 +18,8 @@ _Change = tuple[EndpointSlice | None, EndpointSlice | None]
 
 @dataclass(frozen=True, slots=True)
 class ExpectedSlice:
-    """The state of one slice that the cache should show, or a later one. ``replaced`` is the version that our write
-    replaced; ``is_deleted``: the slice should be gone. ``sent`` is the slice that we wrote, where it has hints."""
+    """The state of one slice that the cache should show, or a later one. ``replaced`` is the version that the write
+    replaced; ``is_deleted``: the slice should not exist. ``sent`` is the written slice, if it has hints."""
 
     name: str
     version: str | None = None
@@ -31,18 +31,19 @@ class ExpectedSlice:
 
 @dataclass(frozen=True, slots=True)
 class SliceChange:
-    """A change of a slice in the cache: the slice's Services, and whether it is anything but our own write."""
+    """A change of a slice in the cache: the slice's Services, and whether it is anything but the controller's own
+    write."""
 
     services: frozenset[ObjectKey]
     is_news: bool
 
 
 class EndpointSliceTracker:
-    """What we wrote, by Service and by the slices' UIDs. Memory is freed with slices and Services.
+    """The controller's writes, by Service and by the slices' UIDs. Memory is freed with slices and Services.
 
     For each write call `write_started`, then `written` or `deletion_expected` with the answer, then `write_answered`;
     call `observe` for every change of the cache. ``on_dropped_hints`` gets the Service of a slice that was stored
-    without some of the hints that we sent, and which were stored.
+    without some of its hints, and which were stored.
     """
 
     def __init__(
@@ -56,18 +57,18 @@ class EndpointSliceTracker:
     # --- what was written ---------------------------------------------------------------------------------------------
 
     def write_started(self, slice_: EndpointSlice) -> None:
-        """A write of a slice was sent. Its event may arrive before its answer, and cannot be told from others then."""
+        """A write of a slice was sent. Its event may arrive before its answer, and cannot be recognized then."""
         self._changes_during_write[object_key_of(slice_)] = []
 
     def write_answered(self, slice_: EndpointSlice) -> frozenset[ObjectKey]:
         """The write was answered or failed, and `written` or `deletion_expected` was called. Returns the Services of
-        slices that somebody else changed meanwhile."""
+        slices that another writer changed meanwhile."""
         changes = self._changes_during_write.pop(object_key_of(slice_), ())
         observed = [self.observe(old, new) for old, new in changes]
-        return frozenset(service for each in observed if each.is_news for service in each.services)
+        return frozenset(service for change in observed if change.is_news for service in change.services)
 
     def written(self, answer: EndpointSlice, *, replaced: str | None = None, sent: EndpointSlice | None = None) -> None:
-        """A slice was created or updated, and the server answered with this. ``sent`` is what we wrote."""
+        """A slice was created or updated, and the server answered with this. ``sent`` is the written slice."""
         service, metadata = owning_service_key(answer), answer.metadata
         if service is not None:
             if sent is not None and not any(endpoint.hints for endpoint in sent.endpoints or ()):
@@ -85,21 +86,21 @@ class EndpointSliceTracker:
     def read(self, service: ObjectKey, fresh: Iterable[EndpointSlice], cached: Iterable[EndpointSlice]) -> None:
         """The server has these slices of a Service: the cache has to catch up with them.
 
-        Earlier expectations are dropped: a slice that somebody else deleted before the cache ever saw it would never
-        be seen.
+        Earlier expectations are dropped: the cache would never
+        show a slice that another writer deleted before the cache saw it.
         """
-        present = {each.metadata.uid: each for each in fresh}
+        present = {slice_.metadata.uid: slice_ for slice_ in fresh}
         self._expected.pop(service, None)
-        for each in present.values():
+        for slice_ in present.values():
             # A slice that is being deleted counts as gone for the cache too, however long its finalizers take.
-            if each.metadata.deletion_timestamp is None:
-                self.written(each)
-        for each in cached:
-            if each.metadata.uid not in present:
-                self.deletion_expected(each)
+            if slice_.metadata.deletion_timestamp is None:
+                self.written(slice_)
+        for slice_ in cached:
+            if slice_.metadata.uid not in present:
+                self.deletion_expected(slice_)
 
     def forget(self, service: ObjectKey) -> None:
-        """A Service is gone: drop what was expected of its slices."""
+        """A Service was deleted: drop the expectations of its slices."""
         self._expected.pop(service, None)
 
     # --- what the cache shows -----------------------------------------------------------------------------------------
@@ -107,8 +108,8 @@ class EndpointSliceTracker:
     def observe(self, old: EndpointSlice | None, new: EndpointSlice | None) -> SliceChange:
         """A slice changed in the cache; None as for a store's handlers: it did not exist before, or no longer does.
 
-        Our own writes and older states are not news. A later change or a deletion by somebody else is. While a write is
-        under way, `write_answered` decides.
+        The controller's own writes and older states are not news. A later change or a deletion by another writer is.
+        During a write, `write_answered` decides.
         """
         changed = new if new is not None else old
         assert changed is not None
@@ -123,12 +124,12 @@ class EndpointSliceTracker:
         is_gone = old is not None and (
             new is None or new.metadata.uid != old.metadata.uid or owning_service_key(new) != owning_service_key(old)
         )
-        # Nothing is expected of what another process wrote, as before a restart: we did not delete it.
+        # There are no expectations for writes of another process, as before a restart: this one did not delete it.
         is_news = is_gone and old is not None and not (self.has(old) and self.deleted(old))
         return SliceChange(owners, is_news or (new is not None and self.is_news(new)))
 
     def _compare_hints(self, slice_: EndpointSlice) -> None:
-        """Compare a slice, as the cache shows our own write of it, with what was sent."""
+        """Compare a slice, as the cache shows the controller's write of it, with what was sent."""
         expected, service = self._find(slice_), owning_service_key(slice_)
         if expected is None or expected.sent is None or service is None:
             return
@@ -141,7 +142,7 @@ class EndpointSliceTracker:
         self._expected[service][slice_.metadata.uid] = replace(expected, sent=None)
 
     def is_news(self, slice_: EndpointSlice) -> bool:
-        """Whether a slice is anything but what we wrote or older (upstream's ``ShouldSync``)."""
+        """Whether a slice is anything but the controller's write or older (upstream's ``ShouldSync``)."""
         expected = self._find(slice_)
         return expected is None or expected.is_deleted or _is_later(slice_, expected)
 
@@ -150,7 +151,7 @@ class EndpointSliceTracker:
         return self._find(slice_) is not None
 
     def deleted(self, slice_: EndpointSlice) -> bool:
-        """A slice is gone: nothing is expected of it any more. Returns whether we deleted it."""
+        """A slice is gone: nothing is expected of it any more. Returns whether the controller deleted it."""
         expected = self._find(slice_)
         if expected is None:
             return True
@@ -163,22 +164,22 @@ class EndpointSliceTracker:
         return expected.is_deleted
 
     def is_stale(self, service: ObjectKey, cached: Collection[EndpointSlice]) -> bool:
-        """Whether the cache, with these slices of a Service, lags behind our writes.
+        """Whether the cache, with these slices of a Service, lags behind the controller's writes.
 
-        ``cached`` are all slices, whoever manages them: one whose manager somebody changed is not missing.
+        ``cached`` are all slices of all managers: one whose manager was changed is not missing.
         """
         slices = self._expected.get(service)
         return slices is not None and any(True for _ in _behind(slices, cached))
 
     def awaited(self, service: ObjectKey, cached: Collection[EndpointSlice]) -> list[str]:
         """The names of the slices that the cache lags behind with."""
-        return sorted(each.name for each in _behind(self._expected.get(service, {}), cached))
+        return sorted(expected.name for expected in _behind(self._expected.get(service, {}), cached))
 
     def drop_seen_deletions(self, service: ObjectKey, cached: Collection[EndpointSlice]) -> None:
         """Forget deletions that the cache saw before the server's answer arrived."""
         slices = self._expected.get(service, {})
-        present = {each.metadata.uid for each in cached}
-        for uid in [uid for uid, each in slices.items() if each.is_deleted and uid not in present]:
+        present = {slice_.metadata.uid for slice_ in cached}
+        for uid in [uid for uid, expected in slices.items() if expected.is_deleted and uid not in present]:
             del slices[uid]
         if not slices:
             self._expected.pop(service, None)
@@ -194,7 +195,7 @@ class EndpointSliceTracker:
 
 def _behind(slices: dict[str, ExpectedSlice], cached: Collection[EndpointSlice]) -> Iterable[ExpectedSlice]:
     """The expectations that the cache does not meet. A slice that is being deleted counts as gone."""
-    present = {each.metadata.uid: each for each in cached if each.metadata.deletion_timestamp is None}
+    present = {slice_.metadata.uid: slice_ for slice_ in cached if slice_.metadata.deletion_timestamp is None}
     for uid, expected in slices.items():
         slice_ = present.get(uid)
         if slice_ is None:
@@ -206,12 +207,12 @@ def _behind(slices: dict[str, ExpectedSlice], cached: Collection[EndpointSlice])
 
 
 def _is_earlier(slice_: EndpointSlice, expected: ExpectedSlice) -> bool:
-    """Whether the cache has not seen a write. In doubt it has: waiting costs time, and a conflict reveals the
-    mistake."""
+    """Whether the cache has not seen a write. In doubt, it has: waiting costs time, and a conflict reveals the
+    error."""
     version = slice_.metadata.resource_version
-    number, other = parse_resource_version(version), parse_resource_version(expected.version)
-    if number is not None and other is not None:
-        return number < other
+    own, other = parse_resource_version(version), parse_resource_version(expected.version)
+    if own is not None and other is not None:
+        return own < other
     if version is not None and version == expected.replaced:
         return True
     generation = slice_.metadata.generation
@@ -219,11 +220,11 @@ def _is_earlier(slice_: EndpointSlice, expected: ExpectedSlice) -> bool:
 
 
 def _is_later(slice_: EndpointSlice, expected: ExpectedSlice) -> bool:
-    """Whether somebody changed a slice after us. In doubt somebody did: a sync without writes costs little."""
+    """Whether another writer changed a slice later. In doubt, yes: a sync without writes costs little."""
     version = slice_.metadata.resource_version
-    number, other = parse_resource_version(version), parse_resource_version(expected.version)
-    if number is not None and other is not None:
-        return number > other
+    own, other = parse_resource_version(version), parse_resource_version(expected.version)
+    if own is not None and other is not None:
+        return own > other
     if version is not None and expected.version is not None:
         return version not in (expected.version, expected.replaced)
     generation = slice_.metadata.generation
@@ -231,4 +232,4 @@ def _is_later(slice_: EndpointSlice, expected: ExpectedSlice) -> bool:
 
 
 def _owners(old: EndpointSlice | None, new: EndpointSlice | None) -> frozenset[ObjectKey]:
-    return frozenset(owner for each in (old, new) if each is not None and (owner := owning_service_key(each)))
+    return frozenset(owner for slice_ in (old, new) if slice_ is not None and (owner := owning_service_key(slice_)))

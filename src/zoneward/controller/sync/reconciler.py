@@ -1,4 +1,4 @@
-"""Reconciles one Service: whose it is, what its EndpointSlices should be, and the writes that make them so.
+"""Reconciles one Service: whether the controller manages it, its desired EndpointSlices, and the writes.
 
 Two reconciliations of one Service never run at the same time; those of different Services may.
 """
@@ -52,7 +52,7 @@ _NOTHING_TO_WRITE: Final = ReconcileResult(SyncOutcome.WRITTEN, 0)
 
 
 class ServiceReconciler:
-    """Reconciles one Service at a call. It keeps nothing but the events of plans whose writes failed.
+    """Reconciles one Service per call. Its only state is the Events of plans whose writes failed.
 
     ``honored`` None: the condition ``TrafficDistributionHonored`` is not written; ``demand`` None: nor is
     ``TrafficDemandMeasured``.
@@ -87,8 +87,7 @@ class ServiceReconciler:
         self._clock = asyncio.get_running_loop().time
 
     async def reconcile(self, item: WorkItem[ObjectKey]) -> ReconcileResult:
-        """Make the slices of a Service what they should be. OUTDATED also where the cache has not seen our own writes
-        yet."""
+        """Write the desired slices of a Service. OUTDATED also if the cache has not seen the own writes."""
         key = item.key
         if item.cache_timed_out:
             try:
@@ -102,7 +101,7 @@ class ServiceReconciler:
             return ReconcileResult(SyncOutcome.OUTDATED, 0)
         service = self._cache.services.get(*key)
         if service is None and key in self._cache.services.unreadable:
-            # Its slices stay as they are: it is not known what they should be.
+            # Its desired slices are unknown: do not modify them.
             self._forget(key)
             return _NOTHING_TO_WRITE
         if service is None:
@@ -115,10 +114,10 @@ class ServiceReconciler:
 
     def course(self, service: Service, slices: Iterable[EndpointSlice]) -> AdoptionAction:
         """What to do about a Service with these slices."""
-        has_own = any(is_own(each, self._configuration) for each in slices)
+        has_own = any(is_own(slice_, self._configuration) for slice_ in slices)
         if self._mode is Mode.ONLY_MARKED:
             course = adoption_action(service, has_own=has_own)
-            if course is AdoptionAction.ORPHANED and not any(self._is_permanent(service, each) for each in slices):
+            if course is AdoptionAction.ORPHANED and not any(self._is_permanent(service, slice_) for slice_ in slices):
                 # The slices are of an earlier Service of this name, or are being deleted.
                 return AdoptionAction.LEAVE
             return course
@@ -127,17 +126,17 @@ class ServiceReconciler:
         selector = service.spec.selector if self._is_stand_in else effective_selector(service)
         return AdoptionAction.SERVE if selector else AdoptionAction.LEAVE
 
-    def _is_permanent(self, service: Service, each: EndpointSlice) -> bool:
-        """Whether a slice is ours, belongs to this very Service, and is not being deleted."""
-        is_deleted = each.metadata.deletion_timestamp is not None
-        return is_own(each, self._configuration) and is_owned(each, service) and not is_deleted
+    def _is_permanent(self, service: Service, slice_: EndpointSlice) -> bool:
+        """Whether a slice is Zoneward's, is owned by this Service, and is not being deleted."""
+        is_deleted = slice_.metadata.deletion_timestamp is not None
+        return is_own(slice_, self._configuration) and is_owned(slice_, service) and not is_deleted
 
     def clear(self) -> None:
         """Another replica leads from now on."""
         self._unreported_events.clear()
         self._orphaned.clear()
 
-    # --- a Service that is ours ---------------------------------------------------------------------------------------
+    # --- a managed Service --------------------------------------------------------------------------------------------
 
     async def _serve(self, key: ObjectKey, service: Service, slices: Sequence[EndpointSlice]) -> ReconcileResult:
         taken = ExistingSliceNames(self._cache, key[0])
@@ -150,24 +149,24 @@ class ServiceReconciler:
         if verdict is ConflictVerdict.YIELD:
             self._start_to_yield(key, service)
             return await self._yield(key, plan, slices)
-        previous = {each.metadata.name: each for each in slices}
+        previous = {slice_.metadata.name: slice_ for slice_ in slices}
         writes: Sequence[SliceWrite] = ordered_writes(plan, previous=previous, taken=taken)
         if verdict is ConflictVerdict.WAIT:
-            writes = [each for each in writes if not is_built_in(each.slice, self._configuration)]
+            writes = [write for write in writes if not is_built_in(write.slice, self._configuration)]
         if self._is_stand_in:
-            writes = [each for each in writes if is_own(each.slice, self._configuration)]
+            writes = [write for write in writes if is_own(write.slice, self._configuration)]
         unreported = self._unreported_events.pop(key, ())
-        # Where the Service has conditions of the last report, the plan's own events are all that is new.
+        # If the Service has the conditions of the last report, the plan's own Events are all new ones.
         events = plan.events if own_conditions(reported) else (*unreported, *plan.events)
         result = await self._slice_writer.write(key, writes)
         if result.outcome is not SyncOutcome.WRITTEN:
             if events and self._leading.is_set():
-                # The next plan may find done what these events are about.
+                # The next plan may not have these Events again.
                 self._unreported_events[key] = tuple(dict.fromkeys(events))
             return result
         self._states.trigger_times.written(key)
         self._tracker.drop_seen_deletions(key, self._cache.slices_of(*key))
-        # Otherwise the replica that leads now reports and counts it.
+        # Otherwise the new leader reports and counts it.
         if self._leading.is_set():
             if verdict is ConflictVerdict.DELETE:
                 self._conflicts.taken_over(key)
@@ -177,7 +176,7 @@ class ServiceReconciler:
                 own = () if measured is None else (measured,)
                 conditions = (*plan.conditions, *own) if plan.conditions else ()
                 if self._honored is not None:
-                    has_deleted = any(each.operation is Operation.DELETE for each in writes)
+                    has_deleted = any(write.operation is Operation.DELETE for write in writes)
                     conditions = self._honored.conditions(
                         service, conditions, requested=plan.requested, has_deleted=has_deleted
                     )
@@ -185,15 +184,15 @@ class ServiceReconciler:
                 self._status_writer.report(service, conditions=conditions, events=dict.fromkeys(events))
             self._metrics.record_sync(plan)
         if service.spec.type == "ExternalName":
-            # No event will ever tell of it again.
+            # No event is expected for it any more.
             self._forget(key)
         return result
 
     # --- a Service that the built-in controller writes too ------------------------------------------------------------
 
     def _conflict_verdict(self, key: ObjectKey, plan: ServicePlan) -> ConflictVerdict:
-        replaced = (each for family in plan.families for each in family.replaced)
-        if any(is_built_in(each, self._configuration) for each in (*replaced, *plan.surplus)):
+        replaced = (slice_ for family in plan.families for slice_ in family.replaced)
+        if any(is_built_in(surplu, self._configuration) for surplu in (*replaced, *plan.surplus)):
             return self._conflicts.verdict(key, now=self._clock())
         return ConflictVerdict.DELETE
 
@@ -204,11 +203,11 @@ class ServiceReconciler:
         name = "/".join(key)
         self._log.error("backing off: the built-in controller writes slices of the same Service", service=name)
         if self._status_writer is not None and self._leading.is_set():
-            # Our conditions describe our own slices only.
+            # Zoneward's conditions describe its own slices only.
             self._status_writer.report(service, conditions=(), events=[CONTESTED])
 
     async def _yield(self, key: ObjectKey, plan: ServicePlan, slices: Sequence[EndpointSlice]) -> ReconcileResult:
-        """Write nothing, but delete our slices once those of the built-in controller list all that ours list."""
+        """Only delete Zoneward's slices, once those of the built-in controller list all of their ready endpoints."""
         contested = slices_of_contested(plan, slices, configuration=self._configuration)
         if self._conflicts.retry(key, contested, now=self._clock()):
             self._log.info("managing a contested Service again", service="/".join(key))
@@ -220,7 +219,7 @@ class ServiceReconciler:
         self._update_endpoints(key, trigger_time=trigger_time)
         return await self._slice_writer.write(key, _deletions(contested.duplicates))
 
-    # --- a Service that is not ours, or is gone -----------------------------------------------------------------------
+    # --- a Service that is not managed, or was deleted ----------------------------------------------------------------
 
     def _leave(self, key: ObjectKey, service: Service, course: AdoptionAction) -> None:
         was_orphaned = key in self._orphaned
@@ -242,16 +241,16 @@ class ServiceReconciler:
             and self._leading.is_set()
             and course in (AdoptionAction.LEAVE, AdoptionAction.ORPHANED)
         ):
-            # A Service that was ours has our conditions until this is reported.
+            # A Service that was managed has Zoneward's conditions until this is reported.
             is_new = course is AdoptionAction.ORPHANED and own_conditions(service) and not was_orphaned
             self._status_writer.report(service, conditions=(), events=[ORPHANED] if is_new else [])
 
     async def _remove(self, key: ObjectKey, slices: Iterable[EndpointSlice]) -> ReconcileResult:
-        """A Service is gone: delete our slices, though the garbage collector may do so too."""
+        """A Service was deleted: delete its slices, though the garbage collector may do so too."""
         self._forget(key)
         if self._status_writer is not None:
             self._status_writer.forget(key)
-        deletions = _deletions(each for each in slices if is_own(each, self._configuration))
+        deletions = _deletions(slice_ for slice_ in slices if is_own(slice_, self._configuration))
         if deletions and (error := await self._reason_to_keep(key)):
             return ReconcileResult(SyncOutcome.FAILED, 0, error)
         result = await self._slice_writer.write(key, deletions)
@@ -260,16 +259,16 @@ class ServiceReconciler:
         return result
 
     async def _reason_to_keep(self, key: ObjectKey) -> CallFailed | None:
-        """Why a Service must not be taken for deleted: where the watch of Services has broken off, its slices may
-        arrive before the Service."""
+        """Why a missing Service may still exist: if the watch of Services has failed, the cache may get its slices
+        first."""
         try:
-            found = await list_all(
+            services = await list_all(
                 self._connection, SERVICES, ListScope(namespace=key[0], field_selector=f"metadata.name={key[1]}")
             )
         except CallFailed as error:
             self._metrics.record_api_error(error, kind=SERVICES.plural)
             return error
-        return CallFailed("the Service is there, and the cache does not know it yet", sent=False) if found else None
+        return CallFailed("the Service exists, and is not in the cache yet", sent=False) if services else None
 
     def _forget(self, key: ObjectKey) -> None:
         self._states.forget(key)
@@ -287,17 +286,17 @@ class ServiceReconciler:
             self._endpoints.add(key, trigger_time=trigger_time)
 
     async def _read_from_server(self, key: ObjectKey) -> None:
-        """The cache did not show our writes in time. From now on it has to catch up with what the server has."""
+        """The cache did not show the controller's writes in time: it has to catch up with the server's state."""
         cached = self._cache.slices_of(*key)
         awaited = self._tracker.awaited(key, cached)
         self._log.warning(
             "the cache has not shown Zoneward's own writes in time", service="/".join(key), slices=", ".join(awaited)
         )
         labels = f"{SERVICE_NAME_LABEL}={key[1]}"
-        found = await list_all(self._connection, SLICES, ListScope(namespace=key[0], label_selector=labels))
-        fresh = [each for each in found if service_key_of(each) == key]
+        slices = await list_all(self._connection, SLICES, ListScope(namespace=key[0], label_selector=labels))
+        fresh = [slice_ for slice_ in slices if service_key_of(slice_) == key]
         self._tracker.read(key, fresh, self._cache.slices_of(*key))
 
 
 def _deletions(slices: Iterable[EndpointSlice]) -> list[SliceWrite]:
-    return [SliceWrite(Operation.DELETE, each) for each in slices if each.metadata.deletion_timestamp is None]
+    return [SliceWrite(Operation.DELETE, slice_) for slice_ in slices if slice_.metadata.deletion_timestamp is None]

@@ -1,7 +1,7 @@
-"""What the controller keeps of each Service between two plans, and what all Services share: demand and Nodes' zones.
+"""The state of each Service between two plans, and the state that all Services share: demand and Nodes' zones.
 
-Nothing is kept of a Service before its first plan. Later changes are only recorded, and applied by the next plan. So a
-plan does not change while it is written, and states that a Pod passed through in between cost nothing.
+A Service has no state before its first plan. Later changes are recorded, and the next plan applies them. So a plan does
+not change while it is written, and intermediate states of a Pod cost nothing.
 """
 
 import asyncio
@@ -78,7 +78,7 @@ class ServiceStates:
         self._cluster_state = self._make_cluster_state({}, None)
 
     def __len__(self) -> int:
-        """The number of Services of which something is kept."""
+        """The number of Services with state."""
         return len(self._states)
 
     # --- changes ------------------------------------------------------------------------------------------------------
@@ -107,11 +107,11 @@ class ServiceStates:
             self._record_pod(service, key, new)
 
     def slice_changed(self, old: EndpointSlice | None, new: EndpointSlice | None) -> None:
-        for each, exists in ((old, False), (new, True)):
-            if each is not None:
-                state = self._states.get(service_key_of(each))
+        for slice_, exists in ((old, False), (new, True)):
+            if slice_ is not None:
+                state = self._states.get(service_key_of(slice_))
                 if state is not None:
-                    state.slices[each.metadata.name] = each if exists else None
+                    state.slices[slice_.metadata.name] = slice_ if exists else None
 
     def node_changed(self, old: LiveNode | None, new: LiveNode | None) -> bool:
         """Returns whether `refresh_nodes` has something to do."""
@@ -140,7 +140,7 @@ class ServiceStates:
             return []
         self._slice_groups_seen = seen
         self._set_cluster_state(replace(self._cluster_state, slice_groups_seen=seen))
-        return sorted(object_key_of(each) for each in self._cache.services if requests_subsetting(each))
+        return sorted(object_key_of(service) for service in self._cache.services if requests_subsetting(service))
 
     def _record_pod(self, service: ObjectKey, pod: ObjectKey, now: LivePod | None) -> None:
         state = self._states.get(service)
@@ -259,11 +259,11 @@ class ServiceStates:
         return self._ready_endpoints.get(key, 0)
 
     def plan_afresh(self, key: ObjectKey) -> None:
-        """Plan a Service from the cache alone the next time, in case that what is kept of it is wrong."""
+        """Plan a Service from the cache alone the next time, in case its state is wrong."""
         self._states.pop(key, None)
 
     def forget(self, key: ObjectKey) -> None:
-        """A Service is gone, or is not ours."""
+        """A Service was deleted, or is not managed."""
         self._states.pop(key, None)
         self._ready_endpoints.pop(key, None)
         self.dropped_hints.forget(key)
@@ -279,7 +279,7 @@ class ServiceStates:
         # Sorted by name, as an API server lists them: equal clusters give equal plans.
         pods = sorted(self._cache.pods_of(*key), key=_name)
         slices = sorted(self._cache.slices_of(*key), key=_name)
-        has_slices = any(is_own(each, self._configuration) for each in slices)
+        has_slices = any(is_own(slice_, self._configuration) for slice_ in slices)
         since = {pod.metadata.name: pod.status.ready_since for pod in pods}
         self.trigger_times.observe(key, created=service.metadata.creation_timestamp, pods=since, has_slices=has_slices)
         return _ServiceState(ServicePlanner(service, self.cluster_state_of(key), pods=pods, slices=slices))
@@ -304,12 +304,12 @@ def decision_inputs(demand: Demand) -> object:
 
 
 def is_own(slice_: EndpointSlice, configuration: Configuration) -> bool:
-    """Whether a slice has our managed-by label."""
+    """Whether a slice has Zoneward's managed-by label."""
     return (slice_.metadata.labels or {}).get(MANAGED_BY_LABEL) == configuration.manager
 
 
-def _name(each: LivePod | EndpointSlice) -> str:
-    return each.metadata.name
+def _name(item: LivePod | EndpointSlice) -> str:
+    return item.metadata.name
 
 
 _TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII)
@@ -346,7 +346,7 @@ class TriggerTimeTracker:
     ) -> None:
         """All Pods of a Service, by name, with the time at which their readiness changed, or None.
 
-        ``created`` is the Service's creation. ``has_slices``: it has slices of ours, maybe of an earlier process.
+        ``created`` is the Service's creation. ``has_slices``: it has slices of Zoneward, maybe of an earlier process.
         """
         known = self._known.get(service)
         if known is None:
@@ -391,7 +391,7 @@ class TriggerTimeTracker:
             known.pending = None
 
     def forget(self, service: ObjectKey) -> None:
-        """A Service is gone. Another one may take its name."""
+        """A Service was deleted. Another one may get its name."""
         self._known.pop(service, None)
 
     def __len__(self) -> int:

@@ -1,14 +1,13 @@
-"""Writes the EndpointSlices of one plan: in which order, and what is known of the cluster when a write fails.
+"""Writes the EndpointSlices of one plan: the order of writes, and the handling of a failed write.
 
-The order makes sure that a move of our own never leaves an endpoint out. Additions go before removals: first creations,
-then updates, then deletions, and among the updates one that adds an endpoint before the one that removes it. Where
-slices exchange endpoints in a circle, one of them lists for a moment what it has and what it will have, at the cost of
-one more write. Where that would be too many endpoints, or its ports change, a new slice takes its place.
+The order makes sure that an endpoint that moves between slices is always listed. Additions are before removals: first
+creations, then updates, then deletions, and an update that adds an endpoint is before the one that removes it. If
+slices exchange endpoints in a circle, one of them temporarily lists its old and its new endpoints, at the cost of one
+more write. If these are too many, or its ports change, a new slice replaces it.
 
-Nothing is written after a failure: a later write may remove what an earlier one should have added. No write is sent
-again: the queue retries the Service, which is planned anew. When the outcome of a write is not known, or is not the
-expected one, the writer reads the slice from the server, and the cache has to catch up with what it finds before
-anything is decided again.
+A failure ends the writes: a later write may remove what an earlier one should have added. The writer retries nothing:
+the queue retries the Service with a new plan. If the outcome of a write is unknown or unexpected, the writer reads the
+slice from the server, and the cache has to catch up with it before the next plan.
 """
 
 from collections.abc import Callable, Collection, Container, Iterable, Mapping
@@ -31,7 +30,7 @@ from zoneward.slices.ports import port_key
 from zoneward.slices.reconcile import slice_name
 
 MAX_ENDPOINTS: Final = 1_000
-"""An API server refuses a slice with more."""
+"""The API server refuses a slice with more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,38 +61,38 @@ def ordered_writes(
 ) -> tuple[SliceWrite, ...]:
     """All writes of a plan, in order. ``previous`` are the slices by name that the plan was made from.
 
-    ``taken`` has names that a new slice must avoid. Slices of the built-in controller that ours replace, and those of
-    address families that the Service no longer has, are deleted last.
+    ``taken`` has names that a new slice must avoid. Slices of the built-in controller that Zoneward's replace, and
+    those of address families that the Service no longer has, are deleted last.
     """
     creates: list[SliceWrite] = []
     updates: list[SliceWrite] = []
     deletes: list[EndpointSlice] = []
     for family in plan.families:
         changes = family.changes
-        creates += [SliceWrite(Operation.CREATE, each) for each in changes.create]
-        new = {each.metadata.name for each in changes.create}
+        creates += [SliceWrite(Operation.CREATE, slice_) for slice_ in changes.create]
+        new = {slice_.metadata.name for slice_ in changes.create}
         if len(changes.update) < 2:
-            # No other slice can exchange endpoints with it. Most syncs are like this.
-            updates += [SliceWrite(Operation.UPDATE, each) for each in changes.update]
+            # No other slice can exchange endpoints with it. Most syncs are of this kind.
+            updates += [SliceWrite(Operation.UPDATE, slice_) for slice_ in changes.update]
             deletes += changes.delete
             continue
-        ordered, replaced = _ordered([_update(each, previous) for each in changes.update])
+        ordered, replaced = _ordered([_update(slice_, previous) for slice_ in changes.update])
         for old in replaced:
             # The same slice under another name.
             fresh = _renamed(old.slice, plan, (taken, previous, new))
             new.add(fresh.metadata.name)
             creates.append(SliceWrite(Operation.CREATE, fresh))
             deletes.append(old.previous)
-        updates += [SliceWrite(Operation.UPDATE, each) for each in ordered]
+        updates += [SliceWrite(Operation.UPDATE, slice_) for slice_ in ordered]
         deletes += changes.delete
-    deletes += [each for family in plan.families for each in family.replaced]
+    deletes += [slice_ for family in plan.families for slice_ in family.replaced]
     deletes += plan.surplus
-    return (*creates, *updates, *(SliceWrite(Operation.DELETE, each) for each in deletes))
+    return (*creates, *updates, *(SliceWrite(Operation.DELETE, delete) for delete in deletes))
 
 
 def _update(slice_: EndpointSlice, previous: Mapping[str, EndpointSlice]) -> _Update:
     was = previous[slice_.metadata.name]
-    old, new = ({identity(endpoint): endpoint for endpoint in each.endpoints or ()} for each in (was, slice_))
+    old, new = ({identity(endpoint): endpoint for endpoint in version.endpoints or ()} for version in (was, slice_))
     return _Update(
         slice_,
         was,
@@ -104,41 +103,45 @@ def _update(slice_: EndpointSlice, previous: Mapping[str, EndpointSlice]) -> _Up
 
 def _ordered(updates: Collection[_Update]) -> tuple[list[EndpointSlice], list[_Update]]:
     """The updates in order, and those that a new slice has to replace."""
-    left = sorted(updates, key=lambda each: (bool(each.loses), each.slice.metadata.name))
+    left = sorted(updates, key=lambda update: (bool(update.loses), update.slice.metadata.name))
     gaining: dict[EndpointIdentity, set[_Update]] = {}
-    for each in left:
-        for key in each.gains:
-            gaining.setdefault(key, set()).add(each)
+    for update in left:
+        for key in update.gains:
+            gaining.setdefault(key, set()).add(update)
     writes: list[EndpointSlice] = []
     replaced: list[_Update] = []
     while left:
-        ready = [each for each in left if not _awaited(each, gaining)]
+        ready = [update for update in left if not _awaited(update, gaining)]
         if not ready:
             first = _cheapest_of_circle(left, gaining)
             if _can_hold_both(first, gaining):
                 writes.append(_with_endpoints(first.slice, (first.loses[key] for key in _awaited(first, gaining))))
                 for key in first.gains:
                     gaining[key].discard(first)
-                # What it lists for the moment is removed by a second write.
+                # A second write removes what it lists temporarily.
                 first.gains = {}
                 continue
             replaced.append(first)
             ready = [first]
         else:
-            writes += [each.slice for each in ready]
-        for each in ready:
-            left.remove(each)
-            for key in each.gains:
-                gaining[key].discard(each)
+            writes += [update.slice for update in ready]
+        for update in ready:
+            left.remove(update)
+            for key in update.gains:
+                gaining[key].discard(update)
     return writes, replaced
 
 
 def _cheapest_of_circle(left: Iterable[_Update], gaining: Mapping[EndpointIdentity, Collection[_Update]]) -> _Update:
     """The cheapest of the slices that wait for each other in a circle; other slices may wait for these."""
-    awaited = {key for each in left for key in _awaited(each, gaining)}
+    awaited = {key for update in left for key in _awaited(update, gaining)}
     return min(
-        (each for each in left if not awaited.isdisjoint(each.gains)),
-        key=lambda each: (not _can_hold_both(each, gaining), len(_awaited(each, gaining)), each.slice.metadata.name),
+        (update for update in left if not awaited.isdisjoint(update.gains)),
+        key=lambda update: (
+            not _can_hold_both(update, gaining),
+            len(_awaited(update, gaining)),
+            update.slice.metadata.name,
+        ),
     )
 
 
@@ -185,9 +188,9 @@ class SyncOutcome(StrEnum):
     """The plan was made from slices that have changed since."""
     FAILED = "failed"
     WITHHELD = "withheld"
-    """We no longer lead, and must not write."""
+    """This replica no longer leads, and must not write."""
     NAMESPACE_TERMINATING = "namespace-terminating"
-    """The namespace is being deleted: nothing can ever be created in it, and its objects go."""
+    """The namespace is being deleted: nothing can be created in it any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +203,7 @@ class ReconcileResult:
 
 
 class SliceWriter:
-    """``tracker`` gets every answer, and ``on_news`` the Services whose slices somebody else wrote meanwhile."""
+    """``tracker`` gets every answer, and ``on_news`` the Services whose slices another writer changed meanwhile."""
 
     def __init__(
         self,
@@ -214,7 +217,7 @@ class SliceWriter:
         self._on_news = on_news
 
     async def write(self, service: ObjectKey, writes: Iterable[SliceWrite]) -> ReconcileResult:
-        """Do all writes, or those before the first that fails. Raises nothing for what an API server can answer."""
+        """Do all writes, or those before the first that fails. Raises nothing for any response of an API server."""
         versions: dict[str, str | None] = {}
         done = 0
         for write in writes:
@@ -228,12 +231,12 @@ class SliceWriter:
                 outcome = write_outcome(error)
                 if outcome is WriteOutcome.TERMINATING:
                     return ReconcileResult(SyncOutcome.NAMESPACE_TERMINATING, done, error)
-                found = await self._read_back(service, write, outcome)
-                if found is None:
+                state = await self._read_back(service, write, outcome)
+                if state is None:
                     return ReconcileResult(SyncOutcome.FAILED, done, error)
-                if not found.is_done:
+                if not state.is_done:
                     return ReconcileResult(SyncOutcome.OUTDATED, done, error)
-                versions[write.slice.metadata.name] = found.version
+                versions[write.slice.metadata.name] = state.version
             finally:
                 if news := self._tracker.write_answered(write.slice):
                     self._on_news(news)
@@ -260,7 +263,7 @@ class SliceWriter:
         return metadata.resource_version
 
     async def _read_back(self, service: ObjectKey, write: SliceWrite, outcome: WriteOutcome) -> "_ServerState | None":
-        """What the server has of a slice whose write failed; None where that is nothing new."""
+        """The server's state of a slice whose write failed; None if it is unchanged."""
         slice_, metadata = write.slice, write.slice.metadata
         if outcome is WriteOutcome.MISSING and write.operation is Operation.UPDATE:
             self._tracker.deletion_expected(slice_)
@@ -300,7 +303,7 @@ class SliceWriter:
             self._tracker.written(fresh)
             return _ServerState(True, version)
         if write.operation is Operation.UPDATE and not is_gone and version == slice_.metadata.resource_version:
-            # It is unchanged. Should a lost write still arrive, the version decides whether it is done.
+            # It is unchanged. If a lost write still arrives, its version decides whether it is applied.
             return None
         self._tracker.written(fresh)
         return _REPLACED
@@ -308,7 +311,7 @@ class SliceWriter:
 
 @dataclass(frozen=True, slots=True)
 class _ServerState:
-    """Whether the write was done after all, and the ``version`` that it led to."""
+    """Whether the write was applied, and the ``version`` that it led to."""
 
     is_done: bool
     version: str | None
@@ -320,9 +323,9 @@ _REPLACED: Final = _ServerState(False, None)
 def _are_same(one: EndpointSlice, other: EndpointSlice) -> bool:
     """Whether two states of a slice are equal in all fields that a writer sets."""
 
-    def content(each: EndpointSlice) -> tuple[object, ...]:
-        metadata = each.metadata
+    def content(slice_: EndpointSlice) -> tuple[object, ...]:
+        metadata = slice_.metadata
         written = metadata.labels, metadata.annotations or None, metadata.owner_references or None
-        return *written, each.address_type, each.endpoints or (), each.ports or ()
+        return *written, slice_.address_type, slice_.endpoints or (), slice_.ports or ()
 
     return content(one) == content(other)
