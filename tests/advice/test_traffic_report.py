@@ -13,14 +13,15 @@ from tests.builders.structs import a_service, nodes_in, pods_in
 from tests.clusters import Cluster
 from tests.properties.random_clusters import examples
 
+from zoneward.advice.cluster_abilities import ClusterAbilities
+from zoneward.advice.comparison import recommend
 from zoneward.advice.measured_flows import Flow, MeasuredFlows, ServiceFlows, ZonePair
 from zoneward.advice.node_proxies import same_proxy_everywhere
 from zoneward.advice.prices import Charge, PairPrices, read_prices, with_price
 from zoneward.advice.proxy_kinds import PROXY_KINDS
-from zoneward.advice.recommendations import ClusterAbilities, recommend
+from zoneward.advice.service_input import ServiceInput
 from zoneward.advice.traffic_report import Figure, ReportTotals, ServiceReport, ranked, report_service
 from zoneward.kube.objects import Service
-from zoneward.slices.comparison import COMPARED
 
 GB: Final = 10**9
 START: Final = datetime(2026, 3, 1, tzinfo=UTC)
@@ -65,12 +66,12 @@ def reported(
         longest=1.0,
     )
     (found,) = recommend(
-        cluster.service,
-        approaches=COMPARED,
-        pods=cluster.pods,
-        slices=cluster.slices,
-        cluster_state=dataclasses.replace(
-            state, consumer=kind.consumer, service_parts=measured.demand_parts(state.demand)
+        ServiceInput(
+            cluster.service,
+            cluster.nodes,
+            cluster.pods,
+            cluster.slices,
+            dataclasses.replace(state, consumer=kind.consumer, service_parts=measured.demand_parts(state.demand)),
         ),
         node_proxies=same_proxy_everywhere(cluster.nodes, kind),
         abilities=ABILITIES[proxy],
@@ -80,7 +81,6 @@ def reported(
         service,
         found,
         prices=None if charge is None else PairPrices(with_price(PRICES, None, charge), {}),
-        abilities=ABILITIES[proxy],
         keep_threshold=0.3,
     )
 

@@ -3,7 +3,6 @@
 import csv
 import json
 import multiprocessing
-import sys
 from collections.abc import Iterator
 from io import StringIO
 from pathlib import Path
@@ -13,11 +12,11 @@ from xml.etree import ElementTree
 import pytest
 from tests.cli.running import SAMPLE, Commands
 
-from zoneward.advice.recommendations import Recommendation
-from zoneward.cli.compared_services import compare_services, read_request
+from zoneward.advice.comparison import COMPARED, Recommendation
+from zoneward.cli.compared_services import ComparisonRequest, compare_services, read_request
 from zoneward.cli.options import Options
+from zoneward.kube.input_error import InputError
 from zoneward.report.comparison_report import csv_lines
-from zoneward.slices.comparison import COMPARED
 
 
 def document(zoneward: Commands, *arguments: str) -> dict[str, Any]:
@@ -199,48 +198,47 @@ def test_services_are_sorted_the_largest_first(zoneward: Commands, sort: str, of
     assert values == sorted(values, reverse=True)
 
 
-def test_lines_of_csv_are_there_before_the_last_service_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first chunk of Services is written before the second is begun."""
-    monkeypatch.setattr("zoneward.cli.compared_services._CHUNK", 1)
+def test_csv_of_a_service_is_written_before_the_next_one_is_compared() -> None:
     request = read_request(Options(sample=True, quiet=True), ("none", "local"))
-    begun: list[str] = []
-    services = iter(request.selected.services)
+    compared: list[str] = []
 
     def counted() -> Iterator[Recommendation]:
-        for each in compare_services(request, Options(quiet=True), processes=1):
-            begun.append(each.comparison.service)
-            yield each
+        for recommendation in compare_services(request, Options(quiet=True), processes=1):
+            compared.append(recommendation.comparison.service)
+            yield recommendation
 
-    lines = csv_lines(counted(), request.abilities)
+    lines = csv_lines(counted())
     assert next(lines).startswith("namespace,")
-    assert begun == []
-    assert next(services).metadata.name in next(lines)
-    assert len(begun) == 1
+    assert compared == []
+    assert request.selected.services[0].metadata.name in next(lines)
+    assert len(compared) == 1
 
 
-@pytest.mark.skipif(sys.platform == "darwin", reason="only one process there")
-def test_several_processes_find_the_same_as_one_in_the_same_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("zoneward.cli.compared_services._CHUNK", 2)
-    options = Options(sample=True, quiet=True)
-    request = read_request(options, COMPARED)
-    alone = list(compare_services(request, options, processes=1))
-    assert list(compare_services(request, options, processes=3)) == alone
-    assert [each.comparison.service for each in alone] == [
-        service.metadata.name
-        for service in request.selected.services
-        for each in alone
-        if (each.comparison.namespace, each.comparison.service) == (service.metadata.namespace, service.metadata.name)
-    ]
+@pytest.fixture(scope="module")
+def sample() -> ComparisonRequest:
+    return read_request(Options(sample=True, quiet=True), COMPARED)
 
 
-@pytest.mark.skipif(sys.platform == "darwin", reason="only one process there")
-def test_the_processes_end_when_nobody_wants_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("zoneward.cli.compared_services._CHUNK", 1)
-    options = Options(sample=True, quiet=True)
-    found = compare_services(read_request(options, COMPARED), options, processes=2)
-    next(found)
-    found.close()
+def test_several_processes_compute_the_same_in_the_same_order(sample: ComparisonRequest) -> None:
+    alone = list(compare_services(sample, Options(quiet=True), processes=1))
+    assert list(compare_services(sample, Options(quiet=True), processes=3, chunk=2)) == alone
+    assert len(alone) >= len(sample.selected.services)
+
+
+def test_the_processes_end_when_nothing_more_is_read(sample: ComparisonRequest) -> None:
+    recommendations = compare_services(sample, Options(quiet=True), processes=2, chunk=1)
+    next(recommendations)
+    recommendations.close()
     assert multiprocessing.active_children() == []
+
+
+def test_a_killed_process_is_reported(sample: ComparisonRequest) -> None:
+    recommendations = compare_services(sample, Options(quiet=True), processes=2, chunk=1)
+    next(recommendations)
+    for process in multiprocessing.active_children():
+        process.kill()
+    with pytest.raises(InputError, match="memory"):
+        list(recommendations)
 
 
 def test_a_page_has_every_service_or_the_top(zoneward: Commands) -> None:

@@ -15,14 +15,14 @@ from dataclasses import dataclass
 from math import sqrt
 from typing import Final, NamedTuple
 
+from zoneward.advice.cluster_abilities import CONTROLLER, familiarity
+from zoneward.advice.comparison import NOW, ComparedApproach, Flows, Recommendation
 from zoneward.advice.honored_traffic import NodeTraffic
 from zoneward.advice.measured_flows import Flow, MeasuredFlows, ServiceFamily, ServiceFlows, ZonePair
 from zoneward.advice.prices import BYTES_IN_GB, PairPrices, Prices
-from zoneward.advice.recommendations import CONTROLLER, ClusterAbilities, Recommendation, familiarity, overloads
 from zoneward.routing.demand import Demand
 from zoneward.routing.request.what_if import NO_APPROACH
 from zoneward.routing.rules import Reason
-from zoneward.slices.comparison import ComparedApproach, TrafficNumbers
 
 _Z: Final = 1.96
 """Standard deviations of 95 %."""
@@ -154,45 +154,33 @@ def ranked(services: Iterable[ServiceReport]) -> list[ServiceReport]:
 
 
 def report_service(
-    flows: ServiceFlows,
-    found: Recommendation,
-    *,
-    prices: PairPrices | None,
-    abilities: ClusterAbilities,
-    keep_threshold: float,
+    measured: ServiceFlows, recommendation: Recommendation, *, prices: PairPrices | None, keep_threshold: float
 ) -> ServiceReport:
-    """``prices``: None without any, or without bytes. ``found`` has flows."""
-    comparison = found.comparison
-    known = {pair: flow for pair, flow in flows.flows.items() if all(pair)}
-    calculation = _Calculation(known, prices)
+    """``prices``: None without any, or without bytes. The ``recommendation`` has flows."""
+    comparison, predicted = recommendation.comparison, recommendation.flows
+    flows = {pair: flow for pair, flow in measured.flows.items() if all(pair)}
+    calculation = _Calculation(flows, prices)
     now = calculation.measured()
-    traffic_now = found.now.traffic if found.now is not None else None
     settings = tuple(
-        _setting(
-            each,
-            calculation,
-            needs=abilities.missing_for(each.approach),
-            overloads=overloads(each, keep_threshold),
-        )
-        for each in comparison.candidates
+        _setting(candidate, predicted.get(candidate.approach), calculation, keep_threshold=keep_threshold)
+        for candidate in comparison.approaches
     )
-    asked = comparison.requested.heuristic or NO_APPROACH
-    best = _best(settings, asked)
-    better = _best(settings, asked, with_controller=True)
+    best = _best(settings, comparison.asks_for)
+    better = _best(settings, comparison.asks_for, with_controller=True)
     whole = calculation.whole()
-    expected = calculation.predicted(traffic_now.flows) if traffic_now is not None and traffic_now.flows else None
+    expected = calculation.predicted(predicted[NOW]) if predicted.get(NOW) else None
     return ServiceReport(
         namespace=comparison.namespace,
         service=comparison.service,
         address_type=comparison.address_type,
-        endpoints=comparison.requested.endpoints,
-        asked=asked,
-        flows=known,
+        endpoints=comparison.endpoints,
+        asked=comparison.asks_for,
+        flows=flows,
         whole=whole,
-        unknown=sum(flow.amount for pair, flow in flows.flows.items() if not all(pair)),
-        external=_Calculation({pair: flow for pair, flow in flows.external.items() if all(pair)}, prices).measured(),
+        unknown=sum(flow.amount for pair, flow in measured.flows.items() if not all(pair)),
+        external=_Calculation({pair: flow for pair, flow in measured.external.items() if all(pair)}, prices).measured(),
         now=now,
-        max_overload=traffic_now.max_overload if traffic_now is not None else None,
+        max_overload=None if comparison.now is None else comparison.now.max_overload,
         in_zone=1 - now.amount.value / whole.value if whole.value else None,
         expected_in_zone=1 - expected.amount.value / whole.value if expected is not None and whole.value else None,
         settings=settings,
@@ -202,21 +190,19 @@ def report_service(
 
 
 def _setting(
-    compared: ComparedApproach, calculation: "_Calculation", *, needs: str | None, overloads: bool
+    compared: ComparedApproach, flows: Flows | None, calculation: "_Calculation", *, keep_threshold: float
 ) -> SettingReport:
-    traffic: TrafficNumbers | None = compared.traffic
-    flows = traffic.flows if traffic is not None else None
-    crossing, saved, dropped = calculation.compare(flows) if flows is not None else (None, None, 0.0)
+    crossing, saved, dropped = (None, None, 0.0) if flows is None else calculation.compare(flows)
     if dropped > _DROPPED:
         crossing = saved = None
     return SettingReport(
         approach=compared.approach,
         active=compared.active,
-        reason=compared.reason,
-        message=compared.message,
-        needs=needs,
-        max_overload=traffic.max_overload if traffic is not None else None,
-        overloads=overloads,
+        reason=compared.reason_code,
+        message=compared.reason,
+        needs=compared.needs,
+        max_overload=compared.max_overload,
+        overloads=compared.overloads(keep_threshold),
         dropped=dropped,
         crossing=crossing,
         saved=saved,

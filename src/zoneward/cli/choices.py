@@ -47,8 +47,8 @@ def chosen_approaches(only: Iterable[str], options: "Options") -> tuple[str, ...
 
     Raises InputError.
     """
+    from zoneward.advice.comparison import COMPARED
     from zoneward.cli.cluster_input import load_configuration
-    from zoneward.slices.comparison import COMPARED
 
     named = set()
     for name in (name.strip() for names in only for name in names.split(",")):

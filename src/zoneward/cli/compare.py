@@ -1,18 +1,17 @@
 """``zoneward compare``: every approach and algorithm side by side for each Service."""
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 import click
 
 from zoneward.cli.cluster_completion import complete_approaches
 from zoneward.cli.options import Options, planning_options
-from zoneward.cli.output import print_notes, table_width, wants_color
+from zoneward.cli.output import print_notes, print_table
 
 if TYPE_CHECKING:
-    from zoneward.advice.recommendations import InForce, Recommendation
-    from zoneward.slices.comparison import ComparedApproach
+    from zoneward.advice.comparison import ComparedApproach, InForce, Recommendation
 
 _SORTS: Final = ("name", "gain", "score", "in-zone", "overload")
 _TOP_ON_TERMINAL: Final = 20
@@ -60,102 +59,72 @@ def command(*, options: Options, only: tuple[str, ...], sort: str | None, top: i
 
 
 def _compare(options: Options, *, only: tuple[str, ...], sort: str | None, top: int | None, output: str) -> None:
+    from zoneward.advice.comparison import ComparisonTotals
     from zoneward.cli.choices import chosen_approaches
     from zoneward.cli.compared_services import compare_services, read_request
-    from zoneward.report.comparison_report import Totals
+    from zoneward.report import comparison_report
 
     if top is None:
         top = _TOP_ON_TERMINAL if output == "table" and sys.stdout.isatty() else 0
     request = read_request(options, chosen_approaches(only, options))
     print_notes(options, request.selected.notes)
-    found = compare_services(request, options)
+    recommendations = compare_services(request, options)
     if output == "csv" and not top and sort in (None, "name"):
-        from zoneward.report.comparison_report import csv_lines
-
-        # One after the other: the first lines are there while the last are computed.
-        for line in csv_lines(found, request.abilities):
+        # The first lines are written while the last Services are compared.
+        for line in comparison_report.csv_lines(recommendations):
             sys.stdout.buffer.write(line.encode())
         return
-    totals = Totals()
-    shown: Iterable[Recommendation] = totals.counted(found)
-    if top or sort not in (None, "name"):
-        everything = list(shown)
-        is_part = 0 < top < len(everything)
-        shown = _sorted(everything, sort or ("gain" if is_part else "name"))[: top or None]
-    if output in ("table", "html"):
-        from zoneward.report.comparison_report import comparison_parts
-        from zoneward.report.terminal_text import render_text
+    totals = ComparisonTotals()
+    compared = []
+    for recommendation in recommendations:
+        totals.add(recommendation.comparison)
+        compared.append(recommendation)
+    is_part = 0 < top < len(compared)
+    shown = _sorted(compared, sort or ("gain" if is_part else "name"))[: top or None]
+    if output == "csv":
+        for line in comparison_report.csv_lines(shown):
+            sys.stdout.buffer.write(line.encode())
+    elif output == "json":
+        from zoneward.advice.json_value import to_json
 
-        parts = comparison_parts(
+        document = comparison_report.comparison_document(shown, totals, request.abilities, proxies=request.proxies)
+        sys.stdout.buffer.write(to_json(document))
+    else:
+        parts = comparison_report.comparison_parts(
             shown, totals, request.abilities, proxies=request.proxies, is_changed=bool(options.changes)
         )
         if output == "html":
             page = parts.as_page("Approaches compared", made_by="zoneward compare -o html")
             sys.stdout.buffer.write(page.encode())
         else:
-            width = table_width()
-            table = render_text(parts.for_terminal(width), color=wants_color(options), width=width)
-            click.echo(table, nl=False, color=True)
-    elif output == "json":
-        from zoneward.advice.json_value import to_json
-        from zoneward.report.comparison_report import comparison_document
-
-        sys.stdout.buffer.write(to_json(comparison_document(shown, totals, request.abilities, proxies=request.proxies)))
-    else:
-        from zoneward.report.comparison_report import csv_lines
-
-        for line in csv_lines(shown, request.abilities):
-            sys.stdout.buffer.write(line.encode())
+            print_table(options, parts)
 
 
 # --- the order of Services --------------------------------------------------------------------------------------------
 
 
-def _sorted(found: "list[Recommendation]", sort: str) -> "list[Recommendation]":
+def _sorted(compared: "list[Recommendation]", sort: str) -> "list[Recommendation]":
     """The largest first, Services without a value last, equal ones by their names."""
-    order = _ORDERS.get(sort)
-    if order is None:
-        return found
+    value_of = _VALUES.get(sort)
+    if value_of is None:
+        return compared
 
-    def key(each: "Recommendation") -> tuple[bool, float]:
-        value = order(each)
+    def key(recommendation: "Recommendation") -> tuple[bool, float]:
+        comparison = recommendation.comparison
+        # Without slices, the Service's own settings are the start.
+        value = value_of(comparison.now or comparison.today, comparison.find(comparison.best))
         return (value is None, -value if value is not None else 0.0)
 
-    return sorted(found, key=key)
+    return sorted(compared, key=key)
 
 
-def _best(each: "Recommendation") -> "ComparedApproach | None":
-    return each.candidate(each.best)
-
-
-def _start(each: "Recommendation") -> "InForce | ComparedApproach":
-    """What is in force; without slices what the Service asks for."""
-    return each.now if each.now is not None else each.comparison.requested
-
-
-def _gain(each: "Recommendation") -> float | None:
-    best, start = _best(each), _start(each)
+def _gain(start: "InForce | ComparedApproach", best: "ComparedApproach | None") -> float | None:
     return None if best is None or best.score is None or start.score is None else best.score - start.score
 
 
-def _score(each: "Recommendation") -> float | None:
-    best = _best(each)
-    return None if best is None else best.score
-
-
-def _in_zone(each: "Recommendation") -> float | None:
-    best = _best(each)
-    return None if best is None or best.traffic is None else best.traffic.in_zone
-
-
-def _overload(each: "Recommendation") -> float | None:
-    traffic = _start(each).traffic
-    return None if traffic is None else traffic.max_overload
-
-
-_ORDERS: Final[dict[str, "Callable[[Recommendation], float | None]"]] = {
+_VALUES: Final[dict[str, "Callable[[InForce | ComparedApproach, ComparedApproach | None], float | None]"]] = {
     "gain": _gain,
-    "score": _score,
-    "in-zone": _in_zone,
-    "overload": _overload,
+    "score": lambda _start, best: None if best is None else best.score,
+    "in-zone": lambda _start, best: None if best is None else best.in_zone_traffic,
+    "overload": lambda start, _best: start.max_overload,
 }

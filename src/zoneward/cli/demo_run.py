@@ -11,6 +11,11 @@ from typing import Final
 from msgspec.structs import replace
 
 from zoneward import sample
+from zoneward.advice.cluster_abilities import ClusterAbilities
+from zoneward.advice.comparison import ComparisonTotals, recommend
+from zoneward.advice.node_proxies import same_proxy_everywhere
+from zoneward.advice.proxy_kinds import PROXY_KINDS
+from zoneward.advice.service_input import ServiceInput
 from zoneward.cli.demo_views import DemoStory, StoryMetrics, demo_view
 from zoneward.cli.interrupts import INTERRUPTED
 from zoneward.cli.live_output import run_until_first_ends
@@ -29,7 +34,6 @@ from zoneward.daemon.metrics import counter_total
 from zoneward.kube.gc_tuning import frozen_objects
 from zoneward.kube.input_error import InputError
 from zoneward.kube.objects import node_zone
-from zoneward.report.comparison_report import Totals
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.demand import compute_demand
 from zoneward.routing.request.what_if import NO_APPROACH
@@ -40,7 +44,6 @@ from zoneward.sandbox.server.persistence import new_registry, save_objects
 from zoneward.sandbox.server.resource_registry import Registry
 from zoneward.sandbox.server.sandbox_server import SandboxServer
 from zoneward.slices.cluster_state import ClusterState
-from zoneward.slices.comparison import compare_service
 
 _AFTER: Final = 3.0
 """Seconds of the play from its last step to its end."""
@@ -194,24 +197,23 @@ def _summary(controller: EndpointSliceController, story: DemoStory) -> list[str]
         node_zones={node.metadata.name: node_zone(node) for node in cache.nodes},
         configuration=Configuration(),
     )
-    totals = Totals()
+    abilities = ClusterAbilities(controller=True, slice_groups=True)
+    totals = ComparisonTotals()
     for plan in story.plans:
-        compared = compare_service(
-            plan.service,
-            approaches=(NO_APPROACH,),
-            pods=cache.pods_of(plan.service.metadata.namespace, plan.service.metadata.name),
-            slices=cache.slices_of(plan.service.metadata.namespace, plan.service.metadata.name),
-            cluster_state=cluster_state,
+        name = plan.service.metadata.namespace, plan.service.metadata.name
+        service = ServiceInput(
+            plan.service, tuple(cache.nodes), tuple(cache.pods_of(*name)), tuple(cache.slices_of(*name)), cluster_state
         )
-        for comparison in compared:
-            totals.add(comparison)
+        proxies = same_proxy_everywhere(cache.nodes, PROXY_KINDS["zoneward"])
+        for compared in recommend(service, node_proxies=proxies, abilities=abilities, approaches=(NO_APPROACH,)):
+            totals.add(compared.comparison)
     kinds = (Operation.CREATE, "created"), (Operation.UPDATE, "updated"), (Operation.DELETE, "deleted")
     lines = [
         f"{counted(len(story.plans), 'Service')} in {story.seconds:.0f} s: slices "
         + ", ".join(f"{counter_total(writes, operation=operation.value)} {what}" for operation, what in kinds)
         + f"; {counted(story.events, 'Event')} written."
     ]
-    shares = [row.in_zone_traffic for row in totals.views()]
+    shares = [row.in_zone_traffic for row in totals.rows(abilities)]
     if len(shares) == 2 and None not in shares:
         lines.append(
             f"{shares[0]:.0%} of the traffic stays in its zone; {shares[1]:.0%} would if every zone used all endpoints."

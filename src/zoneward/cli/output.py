@@ -19,6 +19,7 @@ from zoneward.kube.safe_text import printable
 
 if TYPE_CHECKING:
     from zoneward.cli.options import Options
+    from zoneward.report.table_parts import TableParts
 
 TABLE_WIDTH: Final = 100
 _WIDEST: Final = 200
@@ -55,6 +56,15 @@ def wants_color(options: "Options") -> bool:
     if options.color != "auto":
         return options.color == "always"
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def print_table(options: "Options", parts: "TableParts") -> None:
+    """Print a table for the width of the terminal."""
+    from zoneward.report.terminal_text import render_text
+
+    width = table_width()
+    table = render_text(parts.for_terminal(width), color=wants_color(options), width=width)
+    click.echo(table, nl=False, color=True)
 
 
 def table_width(*, wide: bool = False) -> int:

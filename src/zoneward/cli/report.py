@@ -11,7 +11,7 @@ from zoneward.advice.prices import Charge
 from zoneward.cli.cluster_completion import complete_approaches
 from zoneward.cli.measured_input import measured_options, read_measured_input
 from zoneward.cli.options import Options, planning_options
-from zoneward.cli.output import Note, print_notes, table_width, wants_color
+from zoneward.cli.output import Note, print_notes, print_table
 from zoneward.kube.input_error import ConfigurationError, InputError
 
 if TYPE_CHECKING:
@@ -131,13 +131,9 @@ def command(
 
         sys.stdout.buffer.write(traffic_page(report, request.abilities).encode())
     else:
-        from zoneward.report.terminal_text import render_text
         from zoneward.report.traffic_table import traffic_parts
 
-        width = table_width()
-        parts = traffic_parts(report, request.abilities)
-        table = render_text(parts.for_terminal(width), color=wants_color(options), width=width)
-        click.echo(table, nl=False, color=True)
+        print_table(options, traffic_parts(report, request.abilities))
 
 
 def _measured_of_sample() -> "tuple[MeasuredTraffic, ...]":
@@ -242,7 +238,7 @@ def _services(request: "ComparisonRequest", report: "TrafficReport", options: Op
         comparison = found.comparison
         service = measured.services.get((comparison.namespace, comparison.service, comparison.address_type))
         if service is not None:
-            yield report_service(service, found, prices=prices, abilities=request.abilities, keep_threshold=threshold)
+            yield report_service(service, found, prices=prices, keep_threshold=threshold)
 
 
 def _node_traffic(

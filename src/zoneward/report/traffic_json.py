@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Any, Final
 
+from zoneward.advice.comparison import NOW
 from zoneward.advice.honored_traffic import NodeTraffic
 from zoneward.advice.json_value import JsonValue, round_if_any, round_share
 from zoneward.advice.measured_flows import HOURS_IN_MONTH
@@ -18,8 +19,7 @@ from zoneward.advice.traffic_report import (
     SettingTotal,
     TrafficReport,
 )
-from zoneward.kube.safe_text import safe_csv_cell
-from zoneward.report.comparison_report import BEST_OF_EACH, NOW, csv_cell, csv_text
+from zoneward.report.comparison_report import csv_text
 
 _DIGITS: Final = 6
 
@@ -142,7 +142,7 @@ def report_document(report: TrafficReport) -> dict[str, Any]:
             "unknownGb": views.gb(totals.unknown),
             "now": views.crossing(totals.now, totals.whole),
             "external": views.crossing(totals.external, None),
-            "best": views.total(BEST_OF_EACH, totals.best),
+            "best": views.total("best", totals.best),
             "settings": [views.total(approach, total) for approach, total in totals.settings.items()],
         },
         "flows": [
@@ -281,7 +281,7 @@ def report_csv(services: Iterable[ServiceReport], report: TrafficReport) -> Iter
                     *(view.dropped, view.approach == each.best, view.approach == each.better),
                 )
             )
-        yield csv_text([[safe_csv_cell(csv_cell(cell)) for cell in line] for line in lines])
+        yield csv_text(lines)
 
 
 def _cells(view: CrossingView | None) -> tuple[float | None, ...]:

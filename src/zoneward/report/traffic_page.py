@@ -7,9 +7,9 @@ without it everything else is there, and the field is not.
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from zoneward.advice.cluster_abilities import ClusterAbilities
 from zoneward.advice.honored_traffic import HonoredTraffic, NodeTraffic, honored_traffic
 from zoneward.advice.prices import BYTES_IN_GB
-from zoneward.advice.recommendations import ClusterAbilities
 from zoneward.advice.traffic_report import ServiceReport, SettingReport, SettingTotal, TrafficReport
 from zoneward.report.flow_picture import FLOW_STYLE, flow_picture, largest_flows
 from zoneward.report.html import DARK_STYLE, Content, Markup, name, page, table, tag

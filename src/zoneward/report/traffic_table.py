@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Sequence
 from typing import Final, Literal
 
+from zoneward.advice.cluster_abilities import CONTROLLER, PROXY, ClusterAbilities
 from zoneward.advice.dropped_traffic import format_dropped
 from zoneward.advice.honored_traffic import LEAST_CONNECTIONS, NodeTraffic
 from zoneward.advice.measured_flows import HOURS_IN_MONTH, ServiceFamily
 from zoneward.advice.prices import BYTES_IN_GB
-from zoneward.advice.recommendations import CONTROLLER, PROXY, ClusterAbilities
 from zoneward.advice.traffic_report import Crossing, Figure, ServiceReport, SettingReport, SettingTotal, TrafficReport
 from zoneward.report.plan_table import CLUSTER_WIDE, short_reason
 from zoneward.report.table_parts import TableParts

@@ -6,6 +6,8 @@ come first, in name order, also where they are empty; shared groups follow (`zon
 
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
+from functools import lru_cache
+from typing import Final
 
 from zoneward.routing.algorithms.heuristics import Heuristic
 from zoneward.routing.algorithms.lazy_rebalance import rebalance_lazily
@@ -13,6 +15,10 @@ from zoneward.routing.algorithms.signature import IMPOSSIBLE, max_groups, reals_
 from zoneward.routing.allocation import Allocation, Counts, Supply, Zones, allocation_of
 from zoneward.routing.placement.groups import WEIGHT_DIGITS
 from zoneward.routing.score import MEASURES, measure
+
+_REMEMBERED: Final = 1 << 13
+"""Allocations in memory, at about 2 kB. The Services of a cluster share its demand and most have few endpoints, so that
+many have equal counts."""
 
 
 def threshold_parameters(threshold: Fraction, start_threshold: Fraction) -> tuple[int, int, int, int]:
@@ -25,14 +31,33 @@ def allocate(
 ) -> Allocation | None:
     """Run a heuristic's algorithm. None where it finds that no allocation may be made."""
     zones = tuple(sorted(demand.keys() | supply.ready.keys()))
+    return _allocate(
+        heuristic,
+        zones,
+        tuple(demand.get(zone, 0) for zone in zones),
+        tuple(supply.ready.get(zone, 0) for zone in zones),
+        tuple(parameters),
+        tuple(_composition([(zone,) for zone in zones], zones, supply.previous)),
+    )
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _allocate(
+    heuristic: Heuristic,
+    zones: Zones,
+    demand: tuple[int, ...],
+    ready: tuple[int, ...],
+    parameters: tuple[int, ...],
+    previous: tuple[int, ...],
+) -> Allocation | None:
     size = len(zones)
     composition = [0] * (max_groups(size) * size)
     weights = [0.0] * (max_groups(size) * size)
     groups = heuristic.allocate(
-        [demand.get(zone, 0) for zone in zones],
-        [supply.ready.get(zone, 0) for zone in zones],
+        demand,
+        ready,
         parameters,
-        _composition([(zone,) for zone in zones], zones, supply.previous),
+        previous,
         composition,
         weights,
         [0] * scratch_length(size),

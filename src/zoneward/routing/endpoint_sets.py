@@ -74,7 +74,6 @@ class SetMeasures:
         return not self.missing and self.worst <= limit + KEPT_OVERLOAD and self.points >= best.points - KEPT_POINTS
 
 
-@lru_cache(maxsize=_REMEMBERED)
 def best_allocation(request: SetsRequest) -> Allocation | None:
     """The best sets; None where nothing is better than all endpoints for all zones."""
     return allocate(

@@ -1,0 +1,83 @@
+"""Which settings a cluster can apply as it is."""
+
+import pytest
+from msgspec.structs import replace
+from tests.builders.structs import a_service, nodes_in, pods_in
+from tests.clusters import Cluster
+
+from zoneward.advice.cluster_abilities import ClusterAbilities, abilities_of
+from zoneward.advice.comparison import COMPARED
+from zoneward.advice.node_proxies import NodeProxies, same_proxy_everywhere
+from zoneward.advice.proxy_kinds import PROXY_KINDS
+from zoneward.kube import names
+from zoneward.kube.objects import EndpointSlice
+from zoneward.routing.configuration import Configuration, SubsettingSettings
+
+KUBERNETES = ClusterAbilities(controller=False, slice_groups=False, kubernetes=34)
+WITH_CONTROLLER = ClusterAbilities(controller=True, slice_groups=False, kubernetes=34)
+EVERYTHING = ClusterAbilities(controller=True, slice_groups=True, kubernetes=34)
+CLUSTER = Cluster(service=a_service(), nodes=nodes_in({"a": 4, "b": 4, "c": 4}), pods=pods_in({"a": 1, "b": 1, "c": 1}))
+
+
+def everywhere(kind: str) -> NodeProxies:
+    return same_proxy_everywhere(CLUSTER.nodes, PROXY_KINDS[kind])
+
+
+@pytest.mark.parametrize(
+    ("approach", "abilities", "needs"),
+    [
+        ("none", KUBERNETES, None),
+        ("ProportionalZoneCPU", KUBERNETES, None),
+        ("PreferSameZone", KUBERNETES, None),
+        ("PreferSameNode", KUBERNETES, None),
+        ("PreferSameZone", ClusterAbilities(controller=True, slice_groups=True, kubernetes=29), "1.31"),
+        ("PreferSameNode", ClusterAbilities(controller=True, slice_groups=True, kubernetes=33), "1.34"),
+        ("PreferSameNode", ClusterAbilities(controller=False, slice_groups=False), None),
+        ("PreferZone", KUBERNETES, "controller"),
+        ("Balanced", KUBERNETES, "controller"),
+        ("Balanced", WITH_CONTROLLER, None),
+        ("local", KUBERNETES, "proxy"),
+        ("local", WITH_CONTROLLER, "proxy"),
+        ("local", EVERYTHING, None),
+        ("RequireZone", ClusterAbilities(controller=False, slice_groups=True), "controller"),
+    ],
+)
+def test_what_the_cluster_lacks_is_named(approach: str, abilities: ClusterAbilities, needs: str | None) -> None:
+    assert abilities.missing_for(approach) == needs
+
+
+def test_kubernetes_alone_applies_four_settings() -> None:
+    own = {approach for approach in COMPARED if KUBERNETES.missing_for(approach) is None}
+    assert own == {"none", "ProportionalZoneCPU", "PreferSameZone", "PreferSameNode"}
+
+
+def test_slices_show_the_controller_and_proxies_show_slice_groups() -> None:
+    slices = CLUSTER.settled().slices
+    kube_proxy, zoneward = everywhere("kube-proxy-1.34"), everywhere("zoneward")
+    mixed = NodeProxies({**zoneward.kind_of, "node-a": PROXY_KINDS["kube-proxy-1.34"]}, {}, PROXY_KINDS["zoneward"])
+
+    def known(slices: tuple[EndpointSlice, ...], proxies: NodeProxies, **settings: str) -> tuple[bool, bool]:
+        configuration = Configuration(subsetting=SubsettingSettings(**settings))  # type: ignore[arg-type]
+        abilities = abilities_of(slices, node_proxies=proxies, configuration=configuration)
+        return abilities.controller, abilities.slice_groups
+
+    assert known((), kube_proxy) == (False, False)
+    assert known(slices, kube_proxy) == (True, False)
+    assert known(slices, zoneward) == (True, True)
+    assert known(slices, mixed) == (True, False)
+    assert known((), kube_proxy, encoding="hints") == (False, True)
+
+
+def test_slices_of_the_built_in_controller_do_not_mean_that_zoneward_runs() -> None:
+    slices = tuple(
+        replace(
+            slice_,
+            metadata=replace(
+                slice_.metadata,
+                labels={**(slice_.metadata.labels or {}), names.MANAGED_BY_LABEL: names.BUILT_IN_MANAGER},
+            ),
+        )
+        for slice_ in CLUSTER.settled().slices
+    )
+    abilities = abilities_of(slices, node_proxies=everywhere("zoneward"), configuration=CLUSTER.configuration)
+    assert not abilities.controller
