@@ -77,7 +77,7 @@ def test_the_rule_tells_the_loss_and_the_tolerance() -> None:
         for rule in only_family(kept("aaaabbbb", "aabbaabb", cpu=(4, 4)).plan()).decision.rules
         if rule.rule == "in-zone-tolerance"
     )
-    assert rule.detail == "50 % less traffic in its zone than allocated anew, 10 % at most"
+    assert rule.detail == "50 % less traffic in its zone than with a new allocation, 10 % at most"
 
 
 def test_who_serves_another_zone_goes_on_serving_it() -> None:

@@ -80,7 +80,7 @@ def rebalance(
     groups = [*((zone,) for zone in zones), *sorted(weights)]
     composition = _composition(groups, zones, supply.previous)
     flat_weights = _weights(groups, zones, weights)
-    found = rebalance_lazily(
+    result = rebalance_lazily(
         [demand[zone] for zone in zones],
         [supply.ready.get(zone, 0) for zone in zones],
         (threshold.numerator, threshold.denominator),
@@ -90,7 +90,7 @@ def rebalance(
         [0] * len(groups),
         [0.0] * (2 * len(zones)),
     )
-    return _allocation(zones, len(groups), composition, flat_weights), found != IMPOSSIBLE
+    return _allocation(zones, len(groups), composition, flat_weights), result != IMPOSSIBLE
 
 
 def measures_of(allocation: Allocation, demand: Mapping[str, int]) -> list[float]:

@@ -55,18 +55,18 @@ def decide_sets(context: DecisionContext) -> Decision:
     best = best_allocation(request)
     best_counts = cluster_wide(request) if best is None else best.counts
     _record_best(context, settings, request, measure_sets(request, best_counts), None if best is None else best_counts)
-    found = _keep(context, request)
-    if found is None:
-        found = None if best is None else best_counts
+    counts = _keep(context, request)
+    if counts is None:
+        counts = None if best is None else best_counts
     weights = _weights(request)
-    if found is None:
+    if counts is None:
         zones = counted(len(context.demand.zones), "zone")
         return context.build_inactive(
             Reason.CLUSTER_WIDE_IS_BEST,
             f"{counted(context.ready_count, 'endpoint')} for {zones}: no sets are better than all endpoints for all",
             weights=weights,
         )
-    return _place(context, request, found, weights)
+    return _place(context, request, counts, weights)
 
 
 # --- rules ------------------------------------------------------------------------------------------------------------
@@ -130,14 +130,14 @@ def _keep(context: DecisionContext, request: SetsRequest) -> Counts | None:
             counts[group.zones, bucket.zone] += len(bucket)
     if not counts:
         return None
-    kept = keep_sets(request, counts, new)
-    if kept is None:
-        context.rules.record("sets-in-force", False, "too far from the best for a few changes: made anew")
+    repaired = keep_sets(request, counts, new)
+    if repaired is None:
+        context.rules.record("sets-in-force", False, "too far from optimal to repair: recomputed")
         return None
-    detail = _describe_measures(measure_sets(request, kept))
+    detail = _describe_measures(measure_sets(request, repaired))
     note = context.rules.decide if best_allocation(request) is None else context.rules.record
-    note("sets-in-force", True, f"kept, with as few changes as needed: {detail}")
-    return kept
+    note("sets-in-force", True, f"kept, with minimal changes: {detail}")
+    return repaired
 
 
 def _remaining_group(bucket: Bucket, consumers: Zones) -> ZoneGroup | None:

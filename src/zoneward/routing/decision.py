@@ -64,7 +64,7 @@ class Decision:
 
     @property
     def has_slice_groups(self) -> bool:
-        """Whether zones have EndpointSlices of their own, instead of hints."""
+        """Whether zones have separate EndpointSlices, instead of hints."""
         return self.targets is not None and self.targets.encoding == "slice-groups"
 
     def has_same_outcome(self, other: "Decision") -> bool:

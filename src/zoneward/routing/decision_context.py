@@ -110,19 +110,19 @@ class DecisionContext:
         )
 
     def check_ready_nodes(self) -> Decision | None:
-        number, control_planes = len(self.demand.nodes), self.demand.control_planes
+        nodes, control_planes = len(self.demand.nodes), self.demand.control_planes
         if control_planes:
             detail = f"{counted(control_planes, 'ready control plane node')}, no other node is ready"
             self.rules.require("ready-nodes", False, detail)
             return self.build_inactive(Reason.ONLY_CONTROL_PLANES, "only control plane nodes are ready")
-        if self.rules.require("ready-nodes", bool(number), counted(number, "ready node")):
+        if self.rules.require("ready-nodes", bool(nodes), counted(nodes, "ready node")):
             return None
         return self.build_inactive(Reason.NO_READY_NODES, "no node is ready")
 
     def check_ready_endpoints(self) -> Decision | None:
-        number = self.ready_count
-        detail = f"{counted(number, 'endpoint')} ready of {self.endpoint_index.total_count}"
-        if self.rules.require("ready-endpoints", bool(number), detail):
+        ready = self.ready_count
+        detail = f"{counted(ready, 'endpoint')} ready of {self.endpoint_index.total_count}"
+        if self.rules.require("ready-endpoints", bool(ready), detail):
             return None
         return self.build_inactive(Reason.NO_READY_ENDPOINTS, "no endpoint is ready")
 
@@ -139,7 +139,7 @@ class DecisionContext:
         *,
         node_hints: bool = False,
     ) -> Targets:
-        """Ready endpoints get hints for their consumers, the others the hint of their own zone.
+        """Ready endpoints get hints for their consumers, the others a hint for the zone where they are.
 
         kube-proxy ignores endpoints that are not ready when it looks for hints. Cilium 1.19 and 1.20 drop zone routing
         of the whole Service while one of them has no hint, and select it like a ready one by the hint that it has:

@@ -116,16 +116,16 @@ class Demand:
         """Demand by the number of Nodes instead of their CPU, in all zones."""
         if self.unit == "nodes":
             return self
-        number = Counter(node.zone for node in self.nodes if node.zone is not None)
+        nodes = Counter(node.zone for node in self.nodes if node.zone is not None)
         return Demand(
-            zones=tuple(sorted(number)),
-            weights=tuple(number[zone] for zone in sorted(number)),
+            zones=tuple(sorted(nodes)),
+            weights=tuple(nodes[zone] for zone in sorted(nodes)),
             unit="nodes",
             nodes=tuple(replace(node, weight=1) for node in self.nodes),
             without_zone=self.without_zone,
             without_cpu=self.without_cpu,
             regions=self.regions,
-            idle_zones=tuple(zone for zone in self.idle_zones if zone not in number),
+            idle_zones=tuple(zone for zone in self.idle_zones if zone not in nodes),
             new_without_zone=self.new_without_zone,
             control_planes=self.control_planes,
         )
@@ -204,7 +204,7 @@ def demand_of(nodes: Iterable[Node], configuration: Configuration) -> Demand:
 
 
 def cpu_demand_of(nodes: Iterable[Node], configuration: Configuration) -> Demand:
-    """Demand of a cluster by CPU, whatever is configured: Kubernetes knows no other."""
+    """Demand of a cluster by CPU, regardless of settings: Kubernetes knows no other."""
     return compute_demand(nodes, missing_cpu=configuration.hints.missing_cpu, new_since=_new_since(configuration))
 
 
@@ -245,21 +245,21 @@ def in_parts(demand: Demand, parts: Mapping[str, Fraction], *, unit: DemandUnit 
     )
 
 
-def _divide(number: int, weights: list[int]) -> list[int]:
-    """Whole numbers that add up to ``number``, in proportion to ``weights`` as far as that goes."""
+def _divide(total: int, weights: list[int]) -> list[int]:
+    """Whole numbers that add up to ``total``, in proportion to ``weights`` where possible."""
     whole = sum(weights)
-    reached = [number * partial // whole for partial in accumulate(weights)]
+    reached = [total * partial // whole for partial in accumulate(weights)]
     return [end - start for start, end in pairwise((0, *reached))]
 
 
 def _regions_named(nodes: Iterable[Node]) -> dict[str, list[str]]:
     """The regions that Nodes name, by their zone: ``""`` alone where they name none."""
-    found: dict[str, set[str]] = {}
+    regions_of: dict[str, set[str]] = {}
     for node in nodes:
         zone, region = node_zone(node), node_region(node)
         if zone is not None:
-            found.setdefault(zone, set()).update([region] if region else [])
-    return {zone: sorted(regions) or [""] for zone, regions in found.items()}
+            regions_of.setdefault(zone, set()).update([region] if region else [])
+    return {zone: sorted(regions) or [""] for zone, regions in regions_of.items()}
 
 
 def counts_for_demand(node: Node) -> bool:
@@ -285,7 +285,7 @@ def allocatable_cpu(node: Node) -> Fraction:
 
 
 def changes_demand(old: Node | None, new: Node | None) -> bool:
-    """Whether a change of one Node may change demand, its regions or its idle zones. None stands for a Node that does
+    """Whether a change of one Node may change demand, its regions or its idle zones. None is a Node that does
     not exist (any more).
 
     A Node's heartbeat updates it every few seconds, and demand hardly ever changes.

@@ -21,7 +21,7 @@ from zoneward.routing.zone_costs import COST_UNIT
 KEPT_OVERLOAD: Final = 0.1
 """What is in force stays while its overload is at most so far above the limit (0.1 = 10 points),"""
 KEPT_POINTS: Final = 3.0
-"""and its score at most so many points below the best."""
+"""and its score is at most this far below the best."""
 _MAX_REPAIRS: Final = 24
 """Changes of single endpoints that bring it back; where more are needed, the best sets are less work."""
 _REMEMBERED: Final = 4096
@@ -146,8 +146,8 @@ def keep_sets(request: SetsRequest, counts: Counts, new: Mapping[str, int]) -> C
 
     ``new`` counts the endpoints in each zone that are in no set yet: they join the sets where they help most.
     """
-    found = _keep_sets(request, tuple(sorted(counts.items())), tuple(sorted(new.items())))
-    return None if found is None else dict(found)
+    sets = _keep_sets(request, tuple(sorted(counts.items())), tuple(sorted(new.items())))
+    return None if sets is None else dict(sets)
 
 
 @lru_cache(maxsize=_REMEMBERED)
@@ -162,8 +162,8 @@ def _keep_sets(
     def stays(measures: SetMeasures) -> bool:
         return measures.stays(goal_measures, limit)
 
-    found = _repaired(request, now, stays) or _on_the_way(request, now, goal, stays)
-    return None if found is None else tuple(sorted(found.items()))
+    sets = _repaired(request, now, stays) or _on_the_way(request, now, goal, stays)
+    return None if sets is None else tuple(sorted(sets.items()))
 
 
 def _repaired(request: SetsRequest, counts: Counts, stays: Callable[[SetMeasures], bool]) -> Counts | None:
@@ -185,7 +185,7 @@ def _on_the_way(
 ) -> Counts | None:
     """As much of the way to the best sets as is needed for good enough ones, in at most `_MAX_REPAIRS` steps; None
     where that is the whole way."""
-    many = -(-sum(max(0, number - goal.get(key, 0)) for key, number in counts.items()) // _MAX_REPAIRS)
+    many = -(-sum(max(0, count - goal.get(key, 0)) for key, count in counts.items()) // _MAX_REPAIRS)
     while counts != goal:
         step = _best_of(request, _nearer(counts, goal, many))
         if step is None:
@@ -198,51 +198,51 @@ def _on_the_way(
 
 def _best_of(request: SetsRequest, choices: Iterable[Counts]) -> tuple[SetMeasures, Counts] | None:
     return max(
-        ((measure_sets(request, each), each) for each in choices),
-        key=lambda each: (each[0].value, -each[0].worst, -each[0].mean),
+        ((measure_sets(request, choice), choice) for choice in choices),
+        key=lambda measured: (measured[0].value, -measured[0].worst, -measured[0].mean),
         default=None,
     )
 
 
 def _nearer(counts: Counts, goal: Counts, many: int) -> Iterator[Counts]:
-    """The same with up to so many endpoints that go from a set with more than the goal has to one with fewer."""
-    lacking = [(key, number - counts.get(key, 0)) for key, number in goal.items() if number > counts.get(key, 0)]
-    for (members, located), number in counts.items():
-        spare = number - goal.get((members, located), 0)
+    """Counts with up to ``many`` endpoints moved from a set that has more than the goal to one that has fewer."""
+    lacking = [(key, count - counts.get(key, 0)) for key, count in goal.items() if count > counts.get(key, 0)]
+    for (members, located), count in counts.items():
+        spare = count - goal.get((members, located), 0)
         for (after, where), lack in lacking:
             if where == located and spare > 0:
                 yield _moved(counts, members, after, located, min(many, spare, lack))
 
 
-def _moved(counts: Counts, before: Zones, after: Zones, located: str, number: int) -> Counts:
-    """The same with so many endpoints of a zone in another set."""
+def _moved(counts: Counts, before: Zones, after: Zones, located: str, moved: int) -> Counts:
+    """Counts with ``moved`` endpoints of a zone in another set."""
     changed = dict(counts)
-    changed[before, located] -= number
+    changed[before, located] -= moved
     if not changed[before, located]:
         del changed[before, located]
-    changed[after, located] = changed.get((after, located), 0) + number
+    changed[after, located] = changed.get((after, located), 0) + moved
     return changed
 
 
 def _with_new(request: SetsRequest, counts: Counts, new: Mapping[str, int]) -> Counts:
     """The same with endpoints that were in no set, in the sets where they help most; many at once, at home."""
     consumers = request.consumers
-    found: Counts = dict(counts)
+    joined: Counts = dict(counts)
     one_by_one = sum(new.values()) <= _MAX_REPAIRS
-    for located, number in new.items():
+    for located, count in new.items():
         home = (located,) if located in consumers else next(iter(counts))[0]
         others = sorted({members for members, _ in counts} | {(zone,) for zone in consumers})
         choices = [home, *others] if one_by_one else [home]
-        for _ in range(number if one_by_one else min(number, 1)):
-            tried = [(members, dict(found)) for members in choices]
-            for members, each in tried:
-                each[members, located] = each.get((members, located), 0) + (1 if one_by_one else number)
+        for _ in range(count if one_by_one else min(count, 1)):
+            tried = [(members, dict(joined)) for members in choices]
+            for members, choice in tried:
+                choice[members, located] = choice.get((members, located), 0) + (1 if one_by_one else count)
             if len(tried) == 1:
-                found = tried[0][1]
+                joined = tried[0][1]
                 continue
-            best = _best_of(request, (each for _, each in tried))
-            found = best[1] if best else found
-    return found
+            best = _best_of(request, (choice for _, choice in tried))
+            joined = best[1] if best else joined
+    return joined
 
 
 def _changed(request: SetsRequest, counts: Counts) -> Iterator[Counts]:

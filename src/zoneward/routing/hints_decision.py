@@ -38,25 +38,27 @@ def decide_balanced(context: DecisionContext, heuristic: Heuristic) -> Decision:
     if refusal is not None:
         return refusal
     suspended = context.was_suspended(heuristic)
-    kept = context.is_in_force(heuristic) or suspended
-    threshold = overload_threshold(context.hints, kept=kept)
-    state = "in force until something was unknown" if suspended else "in force already" if kept else "not in force yet"
-    detail = f"{state}: {'kept' if kept else 'starts'} below {format_percent(threshold)}"
+    in_force = context.is_in_force(heuristic) or suspended
+    threshold = overload_threshold(context.hints, in_force=in_force)
+    state = (
+        "in force until something was unknown" if suspended else "in force already" if in_force else "not in force yet"
+    )
+    detail = f"{state}: {'kept' if in_force else 'starts'} below {format_percent(threshold)}"
     context.rules.record("threshold-in-force", True, detail)
     decision = _allocate_and_place(context, heuristic, threshold)
     if decision is not None:
         return decision
     # The message leaves out the threshold: it is lower the next time, when nothing is in force, and the message would
     # change.
-    number, zones = context.ready_count, len(context.demand.zones)
+    ready, zones = context.ready_count, len(context.demand.zones)
     return context.build_inactive(
         Reason.OVERLOAD,
-        f"{counted(number, 'endpoint')} for {counted(zones, 'zone')}: any split would put too much on some zone",
+        f"{counted(ready, 'endpoint')} for {counted(zones, 'zone')}: any split would put too much on some zone",
     )
 
 
 def decide_own_zone(context: DecisionContext, heuristic: Heuristic) -> Decision:
-    """Every endpoint serves its own zone (and node), whatever the demand and the load."""
+    """Every endpoint serves its own zone (and node), regardless of demand and load."""
     no_endpoints = context.check_ready_endpoints()
     if no_endpoints is not None:
         return no_endpoints
@@ -75,21 +77,21 @@ def decide_own_zone(context: DecisionContext, heuristic: Heuristic) -> Decision:
         message = f"every endpoint serves its own node, all serve the other nodes: {refusal.message} voids zone hints"
         return dataclasses.replace(decision, reason=refusal.reason, message=message, rules=context.rules.as_tuple())
     # The other endpoints keep their hints: proxies ignore all of them while one is missing, and an endpoint that comes
-    # and goes rewrites no other slice.
+    # and leaves rewrites no other slice.
     return context.build_inactive(refusal.reason, refusal.message, targets=decision.targets, deciding=refusal.deciding)
 
 
 def decide_as_upstream(context: DecisionContext) -> Decision:
     """Decide as upstream does. Its hints depend on how endpoints lie in slices, so `zoneward.slices` sets them."""
-    number = context.ready_count
-    ranges = zone_ranges(context.demand, number)
+    ready = context.ready_count
+    ranges = zone_ranges(context.demand, ready)
     if isinstance(ranges, UpstreamRefusal):
         context.rules.require("upstream-allocation", False, ranges.detail)
         return context.build_inactive(ranges.reason, ranges.detail)
     context.rules.decide(
         "upstream-allocation",
         True,
-        "; ".join(f"{zone} {each.minimum} to {each.maximum}" for zone, each in ranges.items()),
+        "; ".join(f"{zone} {bounds.minimum} to {bounds.maximum}" for zone, bounds in ranges.items()),
     )
     refusal = check_endpoint_zones(context)
     if refusal is not None:
@@ -130,19 +132,19 @@ def describe_new(demand: Demand) -> str:
 
 
 def _count_refusal(context: DecisionContext) -> Decision | None:
-    number, zones = context.ready_count, len(context.demand.zones)
-    detail = f"{counted(number, 'endpoint')} for {counted(zones, 'zone')}"
-    if context.rules.require("enough-endpoints", number >= zones, detail):
+    ready, zones = context.ready_count, len(context.demand.zones)
+    detail = f"{counted(ready, 'endpoint')} for {counted(zones, 'zone')}"
+    if context.rules.require("enough-endpoints", ready >= zones, detail):
         return None
     return context.build_inactive(Reason.TOO_FEW_ENDPOINTS, f"{detail}: fewer than one each")
 
 
 def check_endpoint_zones(context: DecisionContext) -> Decision | None:
     """The refusal where a ready endpoint has no zone; else None."""
-    number, without = count_and_first_names(
+    count, without = count_and_first_names(
         bucket for bucket in context.endpoint_index.ready_buckets() if not bucket.zone
     )
-    detail = describe_without(without, "endpoint", "zone", number=number)
+    detail = describe_without(without, "endpoint", "zone", count=count)
     if context.rules.require("endpoint-zones", not without, detail or "every ready endpoint has a zone"):
         return None
     return context.build_inactive(Reason.ENDPOINT_WITHOUT_ZONE, detail)
@@ -176,7 +178,9 @@ def _allocate_and_place(context: DecisionContext, heuristic: Heuristic, threshol
     if heuristic.balances and previous:
         anew, lost = allocate_anew(allocation, heuristic, demand, threshold=threshold, settings=settings)
         most = settings.in_zone_tolerance
-        detail = f"{lost * 100:.3g} % less traffic in its zone than allocated anew, {format_percent(most)} at most"
+        detail = (
+            f"{lost * 100:.3g} % less traffic in its zone than with a new allocation, {format_percent(most)} at most"
+        )
         if not context.rules.record("in-zone-tolerance", lost <= most, detail):
             allocation = with_guests_kept(anew, previous)
     placed = place(pools, allocation.counts)
@@ -196,7 +200,7 @@ def _allocate_and_place(context: DecisionContext, heuristic: Heuristic, threshol
 
 
 def allocate_anew(
-    kept: Allocation,
+    current: Allocation,
     heuristic: Heuristic,
     demand: Mapping[str, int],
     *,
@@ -204,20 +208,20 @@ def allocate_anew(
     settings: HintsSettings,
 ) -> tuple[Allocation, float]:
     """The allocation of the same endpoints if none had been placed before, and the share of all traffic that stays in
-    its zone with that one and not with ``kept``.
+    its zone with that one and not with ``current``.
     """
     ready: Counter[str] = Counter()
-    for (_, located), count in kept.counts.items():
+    for (_, located), count in current.counts.items():
         ready[located] += count
     anew = allocate(
         heuristic,
-        {zone: demand.get(zone, 0) for zone in kept.zones},
+        {zone: demand.get(zone, 0) for zone in current.zones},
         Supply(ready),
         parameters=threshold_parameters(threshold, settings.start_threshold),
     )
     if anew is None:
         raise AssertionError("expected an allocation wherever another keeps to the same threshold, got none")
-    return anew, lost_in_zone(kept, anew, demand)
+    return anew, lost_in_zone(current, anew, demand)
 
 
 def _previous_zone(bucket: Bucket, zones: Collection[str]) -> Zones | None:
@@ -228,13 +232,13 @@ def _previous_zone(bucket: Bucket, zones: Collection[str]) -> Zones | None:
 
 def _describe_minimums(context: DecisionContext, threshold: Fraction) -> str:
     """How many endpoints each zone needs to stay below the threshold, and how many there are."""
-    total, number = context.demand.total, context.ready_count
+    total, ready = context.demand.total, context.ready_count
     needed = [
-        least_endpoints(number, weight, total, threshold.numerator, threshold.denominator)
+        least_endpoints(ready, weight, total, threshold.numerator, threshold.denominator)
         for weight in context.demand.weights
     ]
-    parts = " + ".join(str(each) for each in needed)
-    return f"below {format_percent(threshold)} the zones need at least {parts} = {sum(needed)} of {number} endpoints"
+    parts = " + ".join(str(count) for count in needed)
+    return f"below {format_percent(threshold)} the zones need at least {parts} = {sum(needed)} of {ready} endpoints"
 
 
 def _describe_allocation(context: DecisionContext, heuristic: Heuristic, allocation: Allocation) -> str:
@@ -245,12 +249,12 @@ def _describe_allocation(context: DecisionContext, heuristic: Heuristic, allocat
         where = "node, then its own zone" if heuristic.node_hints else "zone"
         text = f"every endpoint serves its own {where}"
         return f"{text}; {listed(empty)} without endpoints: all serve there" if empty else text
-    number = context.ready_count
+    ready = context.ready_count
     worst, zone = max(
-        (Fraction(number * weight, context.demand.total * allocation.size((zone,))) - 1, zone)
+        (Fraction(ready * weight, context.demand.total * allocation.size((zone,))) - 1, zone)
         for zone, weight in context.demand.weight_of.items()
     )
-    numbers = f"{counted(number, 'endpoint')} for {counted(len(context.demand.zones), 'zone')}"
+    numbers = f"{counted(ready, 'endpoint')} for {counted(len(context.demand.zones), 'zone')}"
     if not worst:
         return f"every zone has its fair share; {numbers}"
     return f"no zone is more than {format_percent(worst)} above fair ({zone} is); {numbers}"

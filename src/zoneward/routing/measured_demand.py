@@ -26,8 +26,8 @@ _LEVEL_TIME: Final = 800.0
 _SLOPE_TIME: Final = 2_000.0
 """Seconds in which shares, and how fast they change, are forgotten to 37 %."""
 _HIGHEST_SLOPE: Final = 0.04 / 3_600
-"""By how much of all traffic, by the second, a share goes on changing at most. A day's wave is hardly steeper, and what
-jumps once looks like a slope while it enters the window."""
+"""The most that a share keeps changing, of all traffic by the second. A day's wave is hardly steeper, and a single jump
+looks like a slope while it enters the window."""
 _LONGEST_GAP: Final = 3_600.0
 """Seconds without figures after which nothing is known of how fast they change."""
 _PEAK_STEPS: Final = 4
@@ -55,7 +55,7 @@ def measured_shares(
     """
     if not amounts:
         return FigureProblem.MISSING
-    if not all(isfinite(each) and 0 <= each <= _HIGHEST_AMOUNT for each in amounts.values()):
+    if not all(isfinite(amount) and 0 <= amount <= _HIGHEST_AMOUNT for amount in amounts.values()):
         return FigureProblem.ABSURD
     everything = sum(amounts.values())
     if everything < settings.min_traffic or not everything:
@@ -70,7 +70,7 @@ def measured_shares(
 def floored_parts(shares: Mapping[str, float], demand: Demand, settings: AdoptionSettings) -> dict[str, Fraction]:
     """The part of each zone, adding up to 1, none below the floor: a part of its share of ``demand``, the cluster's.
 
-    What the floor adds to some zones comes from the others, in proportion to what they have above theirs. Only ratios
+    What the floor adds to some zones comes from the others, in proportion to what they have above it. Only ratios
     of ``shares`` matter; one of them is above 0.
     """
     total = sum(shares.values())
@@ -84,11 +84,11 @@ def floored_parts(shares: Mapping[str, float], demand: Demand, settings: Adoptio
 
 
 def _rounded(shares: Mapping[str, float]) -> dict[str, Fraction]:
-    """In whole units that add up to 1. What rounding leaves goes to the largest; a zone with nothing has no part."""
+    """In whole units that add up to 1. The largest gets what rounding leaves; a zone without traffic has no part."""
     units = {zone: round(share * _UNIT) for zone, share in shares.items()}
     largest = max(units, key=lambda zone: (units[zone], zone))
     units[largest] += _UNIT - sum(units.values())
-    return {zone: Fraction(each, _UNIT) for zone, each in units.items() if each}
+    return {zone: Fraction(count, _UNIT) for zone, count in units.items() if count}
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ class DemandTrend:
         return cls(now, dict(shares), dict.fromkeys(shares, 0.0))
 
     def updated(self, shares: Mapping[str, float], *, now: float) -> "DemandTrend":
-        """With the figures of a later time. After a long gap, or with other zones, it begins anew."""
+        """With the figures of a later time. After a long gap, or with other zones, the trend starts again."""
         passed = now - self.at
         if passed <= 0:
             return self
@@ -122,7 +122,7 @@ class DemandTrend:
         return DemandTrend(now, level, slope)
 
     def shares_in(self, seconds: float) -> dict[str, float]:
-        """What the shares will be so many seconds after the last figures, if they go on changing like that."""
+        """What the shares will be this many seconds after the last figures, if they keep changing like that."""
         return {
             zone: max(0.0, level + min(max(self.slope[zone], -_HIGHEST_SLOPE), _HIGHEST_SLOPE) * seconds)
             for zone, level in self.level.items()
@@ -131,4 +131,4 @@ class DemandTrend:
     def peaks(self, first: float, last: float) -> dict[str, float]:
         """The largest share of each zone between two such times; they add up to more than 1 where they change."""
         steps = [self.shares_in(first + (last - first) * step / _PEAK_STEPS) for step in range(_PEAK_STEPS + 1)]
-        return {zone: max(each[zone] for each in steps) for zone in self.level}
+        return {zone: max(step[zone] for step in steps) for zone in self.level}

@@ -58,7 +58,7 @@ def families_with_endpoints(decisions: Mapping[str, Decision]) -> Mapping[str, D
 
     Nothing is routed in a family without endpoints. A dual-stack Service has one where its Pods have IPv4 alone.
     """
-    return {family: each for family, each in decisions.items() if each.has_endpoints} or decisions
+    return {family: decision for family, decision in decisions.items() if decision.has_endpoints} or decisions
 
 
 def _severity(decision: Decision) -> int:

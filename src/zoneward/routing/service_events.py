@@ -71,7 +71,7 @@ class ReportedState:
 
 
 def last_reported(conditions: Iterable[Condition]) -> ReportedState | None:
-    """Read the last report from a Service's conditions; None where it has no condition of ours."""
+    """Read the last report from a Service's conditions; None where it has none of our conditions."""
     programmed = find_condition(conditions, names.PROGRAMMED_CONDITION)
     if programmed is None:
         return None
@@ -84,9 +84,9 @@ def events_of(
 ) -> tuple[ServiceEvent, ...]:
     """The events that a Service's new decisions cause. ``decisions`` and ``in_force`` are by address type.
 
-    The Service's conditions are the memory of what was reported last. Where it has none of ours, ``in_force`` stands in
-    for them: what the existing slices were written for. Nothing is reported twice. The controller's default causes no
-    events: such a Service has no conditions, and nothing would remember them.
+    The Service's conditions are the memory of what was reported last. Where it has none of our conditions, ``in_force``
+    replaces them: what the existing slices were written for. Nothing is reported twice. The controller's default causes
+    no events: such a Service has no conditions, and nothing would remember them.
     """
     worst = worst_family(decisions)
     if worst is None:
@@ -166,8 +166,9 @@ def _disabled(subject: EventSubject, decision: Decision) -> ServiceEvent:
 
 def _state_in_force(requested: EventSubject | None, in_force: Mapping[str, str | None]) -> ReportedState:
     """What the slices say. What may have been there by default counts only where the Service requests it."""
-    subjects = {_subject(each or "") for each in in_force.values()}
-    reported = {requested, *(_subject(each) for each in in_force.values() if each and not _may_be_default(each))}
+    subjects = {_subject(approach or "") for approach in in_force.values()}
+    own = [approach for approach in in_force.values() if approach and not _may_be_default(approach)]
+    reported = {requested, *map(_subject, own)}
     for subject in (EventSubject.HINTS, EventSubject.SUBSETTING):
         if subject in subjects & reported:
             return ReportedState(subject, active=subjects == {subject})

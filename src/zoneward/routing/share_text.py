@@ -18,10 +18,10 @@ class WrittenShare(NamedTuple):
 
 def read_share(text: str) -> WrittenShare | None:
     """A share with at most six decimals; None for anything else, such as a sign or blanks."""
-    found = _SHARE.fullmatch(text)
-    if found is None:
+    match = _SHARE.fullmatch(text)
+    if match is None:
         return None
-    return WrittenShare(Fraction(found["number"]) / (100 if found["percent"] else 1), bool(found["percent"]))
+    return WrittenShare(Fraction(match["number"]) / (100 if match["percent"] else 1), bool(match["percent"]))
 
 
 def parse_max_overload(text: str) -> Fraction | None:

@@ -13,7 +13,7 @@ SLICE_GROUPS: Final = "slice-groups"
 HINTS: Final = "hints"
 WEIGHTS: Final = "weights"
 ENCODINGS: Final = (SLICE_GROUPS, HINTS, WEIGHTS)
-"""How groups are encoded. Hints need no slices of their own, so they have full credit for slices. Weights of zones are
+"""How groups are encoded. Hints need no separate slices, so they have full credit for slices. Weights of zones are
 what Zoneward's proxy uses in place of ``Balanced``'s groups: they reach the bound for every row."""
 
 CREDITS: Final = ("total", "in_zone", "max_overload", "mean_overload", "overload", "slices")

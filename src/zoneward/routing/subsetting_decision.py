@@ -44,10 +44,12 @@ def decide_balanced(context: DecisionContext, heuristic: Heuristic) -> Decision:
     )
     if refusal is not None:
         return refusal
-    kept = context.is_in_force(heuristic)
+    in_force = context.is_in_force(heuristic)
     # With hints, a slice that has none is one whose endpoints are not ready.
-    homes = homes_of(context, demand, demand.zones, kept=kept and context.configuration.subsetting.encoding != "hints")
-    groups = _rebalance_lazily(context, heuristic, homes) if kept and homes.groups else None
+    homes = homes_of(
+        context, demand, demand.zones, in_force=in_force and context.configuration.subsetting.encoding != "hints"
+    )
+    groups = _rebalance_lazily(context, heuristic, homes) if in_force and homes.groups else None
     if groups is None:
         groups = _rebalance_fully(context, heuristic, homes)
     limit = format_percent(context.configuration.subsetting.overload_threshold)
@@ -61,17 +63,17 @@ def decide_balanced(context: DecisionContext, heuristic: Heuristic) -> Decision:
 
 
 def decide_require_zone(context: DecisionContext, heuristic: Heuristic) -> Decision:
-    """Every endpoint joins its own zone's group, whatever the load (KEP-2004 § Future Expansion, ``RequireZone``)."""
+    """Every endpoint joins its own zone's group, regardless of load (KEP-2004 § Future Expansion, ``RequireZone``)."""
     refusal = context.check_external_policy() or context.check_ready_endpoints()
     if refusal is not None:
         return refusal
     demand = _demand(context)
     zones = {*demand.zones, *context.endpoint_index.zones()}
     if not zones:
-        number, without = count_and_first_names(context.endpoint_index.ready_buckets())
-        context.rules.require("endpoint-zones", False, describe_without(without, "endpoint", "zone", number=number))
+        count, without = count_and_first_names(context.endpoint_index.ready_buckets())
+        context.rules.require("endpoint-zones", False, describe_without(without, "endpoint", "zone", count=count))
         return context.build_inactive(Reason.ENDPOINT_WITHOUT_ZONE, "no endpoint and no node has a zone")
-    homes = homes_of(context, demand, tuple(sorted(zones)), kept=False)
+    homes = homes_of(context, demand, tuple(sorted(zones)), in_force=False)
     groups = _rebalance_fully(context, heuristic, homes)
     assert groups is not None, f"{heuristic.name} refused, though it has no threshold"
     return _decide_with_groups(context, heuristic, homes, groups)
@@ -108,23 +110,23 @@ def _encoding_refusal(context: DecisionContext, heuristic: Heuristic) -> Decisio
 
 def _threshold_refusal(context: DecisionContext, zones: int) -> Decision | None:
     """KEP-2004 § Starting Threshold. It applies before the algorithm, which does not know it."""
-    number = counted(context.ready_count, "endpoint")
-    kept = context.in_force in BALANCED_GROUPS
+    endpoints = counted(context.ready_count, "endpoint")
+    is_on = context.in_force in BALANCED_GROUPS
     threshold, padding = context.request.starting_threshold, context.configuration.subsetting.padding
 
-    def bound(*, kept: bool) -> str:
-        sign, limit = ("-", "stops at") if kept else ("+", "starts at")
-        needed = endpoints_needed(threshold, padding, zones, kept=kept)
+    def bound(*, is_on: bool) -> str:
+        sign, limit = ("-", "stops at") if is_on else ("+", "starts at")
+        needed = endpoints_needed(threshold, padding, zones, in_force=is_on)
         return f"{limit} {float(threshold):g} x {counted(zones, 'zone')} {sign} {padding} = {float(needed):g}"
 
-    needed = endpoints_needed(threshold, padding, zones, kept=kept)
-    detail = f"{number}; {'on already, ' if kept else ''}{bound(kept=kept)}"
+    needed = endpoints_needed(threshold, padding, zones, in_force=is_on)
+    detail = f"{endpoints}; {'on already, ' if is_on else ''}{bound(is_on=is_on)}"
     if context.rules.require(
-        "starting-threshold", has_enough_endpoints(context.ready_count, needed, padding, kept=kept), detail
+        "starting-threshold", has_enough_endpoints(context.ready_count, needed, padding, in_force=is_on), detail
     ):
         return None
     # What stops here must start again: the message with the bound for starting spares the conditions a second write.
-    return context.build_inactive(Reason.BELOW_STARTING_THRESHOLD, f"{number}, {bound(kept=False)}")
+    return context.build_inactive(Reason.BELOW_STARTING_THRESHOLD, f"{endpoints}, {bound(is_on=False)}")
 
 
 # --- homes and groups -------------------------------------------------------------------------------------------------
@@ -151,7 +153,7 @@ def _rebalance_lazily(context: DecisionContext, heuristic: Heuristic, homes: Hom
     allocation, holds = rebalance(homes.weights, supply, weights=_weights_of_shared(homes.groups), threshold=threshold)
     limit = format_percent(threshold)
     if not holds:
-        detail = f"not below {limit} with the groups as they are: they are balanced anew"
+        detail = f"not below {limit} with the groups as they are: they are recomputed"
         context.rules.record("lazy-rebalance", False, detail)
         return None
     anew = _balance(context, heuristic, homes)
@@ -159,16 +161,14 @@ def _rebalance_lazily(context: DecisionContext, heuristic: Heuristic, homes: Hom
     most = context.configuration.subsetting.in_zone_tolerance
     detail = f"below {limit} with the groups as they are, {lost * 100:.3g} % less traffic in its zone"
     if lost > most:
-        context.rules.record(
-            "lazy-rebalance", False, f"{detail}, {format_percent(most)} at most: they are balanced anew"
-        )
+        context.rules.record("lazy-rebalance", False, f"{detail}, {format_percent(most)} at most: they are recomputed")
         return None
     context.rules.record("lazy-rebalance", True, f"{detail}: only the update is made")
     return _PlacedGroups(allocation, place(homes.ready, allocation.counts))
 
 
 def _rebalance_fully(context: DecisionContext, heuristic: Heuristic, homes: Homes) -> _PlacedGroups | None:
-    """Compute all groups anew; None where the algorithm finds none."""
+    """Recompute all groups; None where the algorithm finds none."""
     allocation = _balance(context, heuristic, homes)
     return None if allocation is None else _PlacedGroups(allocation, place(homes.ready, allocation.counts))
 

@@ -37,10 +37,10 @@ def _cost_table(costs: ZoneCosts, zones: tuple[str, ...], known: tuple[tuple[str
     def cost(start: str, end: str) -> int:
         if start == end or not most:
             return 0
-        found = pairs.get((start, end))
-        if found is None:
+        cost = pairs.get((start, end))
+        if cost is None:
             near = start in regions and regions.get(start) == regions.get(end)
-            found = costs.same_region if near else costs.other_region
-        return round(found / most * COST_UNIT)
+            cost = costs.same_region if near else costs.other_region
+        return round(cost / most * COST_UNIT)
 
     return tuple(cost(start, end) for start in zones for end in zones)

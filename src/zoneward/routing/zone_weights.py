@@ -1,7 +1,7 @@
-"""Weights of zones: how much of a zone's traffic goes to the endpoints of each zone, for proxies that can weigh.
+"""Weights of zones: how much of a zone's traffic each zone's endpoints get, for proxies that can weigh.
 
 They are written for a moment, and endpoints come and go: `is_stale` says when proxies ignore them, `have_moved` when
-they are written anew.
+they are written again.
 """
 
 from collections.abc import Mapping
@@ -38,7 +38,7 @@ def measure_weights(weights: ZoneWeights, demand: Demand) -> OutcomeMeasures:
     for zone in demand.zones:
         share = demand.share(zone)
         # A zone without weights sends its traffic to all.
-        row = weights.shares.get(zone) or {end: number / total for end, number in weights.counts.items() if total}
+        row = weights.shares.get(zone) or {end: count / total for end, count in weights.counts.items() if total}
         in_zone += share * row.get(zone, 0.0)
         for end, part in row.items():
             load[end] = load.get(end, 0.0) + share * part

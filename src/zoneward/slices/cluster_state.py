@@ -92,7 +92,7 @@ class ClusterState:
         if proxy_name_of(service) is not None:
             return reads_slice_groups(self.labelled_consumer, gates)
         consumers = (self.consumer, *self.consumer_by_node.values())
-        return self.slice_groups_seen if any(reads_slice_groups(each, gates) for each in consumers) else False
+        return self.slice_groups_seen if any(reads_slice_groups(consumer, gates) for consumer in consumers) else False
 
     def requested(self, service: Service) -> RequestedApproach:
         """What a Service requests of this cluster."""
@@ -105,8 +105,8 @@ class ClusterState:
         only its older name.
         """
         consumers = (self.consumer, *self.consumer_by_node.values())
-        lists = [each.distributions for each in consumers if each.distributions]
-        needs_old = any(names.PREFER_CLOSE in each and names.PREFER_SAME_ZONE not in each for each in lists)
+        lists = [consumer.distributions for consumer in consumers if consumer.distributions]
+        needs_old = any(names.PREFER_CLOSE in values and names.PREFER_SAME_ZONE not in values for values in lists)
         return names.PREFER_CLOSE if needs_old else names.PREFER_SAME_ZONE
 
     def consumer_on(self, node: str, service: Service) -> Consumer:

@@ -67,7 +67,7 @@ is for them too."""
 
 
 def _worst(measured: _MeasuresByProxy) -> float:
-    return max(each.max_overload for by_demand in measured for each in by_demand)
+    return max(measures.max_overload for by_demand in measured for measures in by_demand)
 
 
 def depends_on_demand(service: Service, cluster_state: ClusterState) -> bool:
@@ -101,32 +101,34 @@ class DemandTrial:
         configuration = cluster_state.configuration
         self._service, self._cluster_state = service, cluster_state
         self._limit = kept_overload(cluster_state.requested(service), configuration)
-        by_name = {each.metadata.name: each for each in slices}
-        found = collect_families(service, pods=pods, slices=by_name.values(), cluster_state=cluster_state)
-        self._families = [each for each in found.endpoints if each.index.ready_count]
-        self._existing = found.existing
+        by_name = {slice_.metadata.name: slice_ for slice_ in slices}
+        collected = collect_families(service, pods=pods, slices=by_name.values(), cluster_state=cluster_state)
+        self._families = [endpoints for endpoints in collected.endpoints if endpoints.index.ready_count]
+        self._existing = collected.existing
         self._expected = [self._demand_of(parts) for parts in expected]
 
     def may_change(self, margin: Fraction) -> bool:
         """Whether any parts can be worth it: False is certain, and spares the decisions with other parts."""
         return any(
-            each.max_overload >= self._limit - RESERVE or 1 - each.in_zone > margin
+            measures.max_overload >= self._limit - RESERVE or 1 - measures.in_zone > margin
             for _, _, measured in self._in_force
             for by_demand in measured
-            for each in by_demand
+            for measures in by_demand
         )
 
     def outcome(self, parts: Parts) -> TrialOutcome:
         """What the decisions with these parts would do."""
         demand = self._demand_of(parts)
-        outcomes = [self._compare(endpoints, kept, measured, demand) for endpoints, kept, measured in self._in_force]
+        outcomes = [
+            self._compare(endpoints, in_force, measured, demand) for endpoints, in_force, measured in self._in_force
+        ]
         if not outcomes:
             return TrialOutcome(moves=False, excess=-self._limit, new_excess=-self._limit, gain=0.0)
         return TrialOutcome(
-            moves=any(each.moves for each in outcomes),
-            excess=max(each.excess for each in outcomes),
-            new_excess=max(each.new_excess for each in outcomes),
-            gain=max(each.gain for each in outcomes),
+            moves=any(outcome.moves for outcome in outcomes),
+            excess=max(outcome.excess for outcome in outcomes),
+            new_excess=max(outcome.new_excess for outcome in outcomes),
+            gain=max(outcome.gain for outcome in outcomes),
         )
 
     @cached_property
@@ -151,12 +153,12 @@ class DemandTrial:
         )
 
     def _compare(
-        self, endpoints: ServiceEndpoints, kept: Decision, measured: _MeasuresByProxy, demand: Demand
+        self, endpoints: ServiceEndpoints, in_force: Decision, measured: _MeasuresByProxy, demand: Demand
     ) -> TrialOutcome:
         new = self._decide(endpoints, demand)
-        moves = kept.in_force != new.in_force or kept.allocation != new.allocation
-        if kept.weights is not None and new.weights is not None:
-            moves = moves or have_moved(kept.weights, new.weights)
+        moves = in_force.in_force != new.in_force or in_force.allocation != new.allocation
+        if in_force.weights is not None and new.weights is not None:
+            moves = moves or have_moved(in_force.weights, new.weights)
         anew = self._measure(new, endpoints)
         return TrialOutcome(
             moves=moves,
@@ -170,14 +172,14 @@ class DemandTrial:
         )
 
     def _measure(self, decision: Decision, endpoints: ServiceEndpoints) -> _MeasuresByProxy:
-        found = []
+        outcomes = []
         for demand in self._expected:
             allocation = decision.allocation or _cluster_wide(endpoints, demand)
             measures = measures_of(allocation, demand.reduced)
-            found.append(OutcomeMeasures(measures[score.IN_ZONE], measures[score.MAX_OVERLOAD]))
+            outcomes.append(OutcomeMeasures(measures[score.IN_ZONE], measures[score.MAX_OVERLOAD]))
         if decision.weights is None:
-            return (found,)
-        return found, [measure_weights(decision.weights, demand) for demand in self._expected]
+            return (outcomes,)
+        return outcomes, [measure_weights(decision.weights, demand) for demand in self._expected]
 
 
 def _cluster_wide(endpoints: ServiceEndpoints, demand: Demand) -> Allocation:

@@ -1,6 +1,6 @@
 """Step 3 of a plan, *desired*: targets to what EndpointSlices should say.
 
-Everything that tells a proxy which endpoints it should use is written here, by the encoding of the targets:
+Everything by which a proxy finds its endpoints is written here, by the encoding of the targets:
 
 ============  ========================  =========================================================================
 encoding      endpoints of one slice    written

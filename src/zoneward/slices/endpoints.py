@@ -56,7 +56,7 @@ def address_types(service: Service, pods: Iterable[Pod] | None = None) -> tuple[
         families = {IPV6 if ":" in ip else IPV4}
     if not families and not ip and pods is not None:
         addresses = [
-            pod.status.pod_ip or each.ip for pod in pods for each in (pod.status.pod_ips or ())[:1] or (PodIP(),)
+            pod.status.pod_ip or pod_ip.ip for pod in pods for pod_ip in (pod.status.pod_ips or ())[:1] or (PodIP(),)
         ]
         families = {IPV6 if addresses and all(":" in address for address in addresses) else IPV4}
     return tuple(family for family in (IPV4, IPV6) if not families or family in families)
@@ -96,7 +96,7 @@ def has_refused_address(pod: Pod, address_type: str) -> bool:
 
 
 def _addresses(pod: Pod, address_type: str) -> list[str]:
-    ips = [each.ip for each in pod.status.pod_ips or ()] or [pod.status.pod_ip]
+    ips = [pod_ip.ip for pod_ip in pod.status.pod_ips or ()] or [pod.status.pod_ip]
     is_ipv6 = address_type == IPV6
     return [ip for ip in ips if ip and (":" in ip) is is_ipv6]
 
@@ -221,13 +221,13 @@ class ServiceEndpoints:
 
     def add_from_slices(self, slices: Iterable[EndpointSlice], previous_groups: PreviousGroups) -> None:
         """Add the endpoints that slices list, for snapshots without Pods: each once, without its hints."""
-        for each in sorted(slices, key=lambda each: each.metadata.name):
-            for endpoint in each.endpoints or ():
+        for slice_ in sorted(slices, key=lambda slice_: slice_.metadata.name):
+            for endpoint in slice_.endpoints or ():
                 key = identity(endpoint)
                 if key in self.by_identity:
                     continue
-                ports = port_key(each.ports)
-                group = self._port_group(ports, each.ports or ())
+                ports = port_key(slice_.ports)
+                group = self._port_group(ports, slice_.ports or ())
                 group.pods += 1
                 self._add(PodEndpoint(without_hints(endpoint), key, previous_groups(key), ports), group)
 

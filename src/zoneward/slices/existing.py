@@ -24,7 +24,7 @@ SliceKey = tuple[PortKey, tuple[str, ...]]
 
 
 class Manager(Enum):
-    """Whose slice it is: our own, one of the built-in controller that ours replace, or somebody else's."""
+    """Who writes a slice: we, the built-in controller whose slices we replace, or another program."""
 
     OWN = auto()
     REPLACED = auto()
@@ -117,7 +117,7 @@ class ExistingSlices:
     def in_force(self) -> str | None:
         """The approach that all our slices with endpoints were written for; None where they differ."""
         slices = self._slices.values()
-        approaches = {each.approach for each in slices if each.has_approach and each.slice.endpoints}
+        approaches = {existing.approach for existing in slices if existing.has_approach and existing.slice.endpoints}
         return approaches.pop() if len(approaches) == 1 else None
 
     def previous_groups(self, keys: Collection[EndpointIdentity] | None = None) -> dict[EndpointIdentity, ZoneGroup]:
@@ -134,7 +134,7 @@ class ExistingSlices:
         return [existing.slice for existing in slices if existing.identities]
 
     def replaced_and_others(self) -> tuple[tuple[EndpointSlice, ...], tuple[EndpointSlice, ...]]:
-        """The built-in controller's slices that ours replace, and those of everybody else."""
+        """The built-in controller's slices that we replace, and slices with another manager."""
         replaced = tuple(existing.slice for existing in self.managed_by(Manager.REPLACED))
         others = tuple(existing.slice for existing in self.managed_by(Manager.OTHER))
         is_deleted = self._service.metadata.deletion_timestamp is not None

@@ -136,7 +136,7 @@ class FamilyCache:
             if not settled.identities.isdisjoint(self._changed):
                 self._reopen(name)
         self._changed.clear()
-        return [each.slice for each in self.existing.own if each.slice.metadata.name not in self._settled]
+        return [existing.slice for existing in self.existing.own if existing.slice.metadata.name not in self._settled]
 
     def settled_groups(self) -> dict[SliceKey, ZoneGroup | None]:
         return {settled.key: settled.group for settled in self._settled.values()}

@@ -51,14 +51,14 @@ from zoneward.slices.reconcile import SliceChanges, finalize, reconcile
 from zoneward.slices.slice_rules import managers_of, rule_of_others, rules_of_slices
 from zoneward.slices.upstream import reconcile_as_upstream
 
-# --- what goes in and what comes out ----------------------------------------------------------------------------------
+# --- input and output ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class FamilyPlan:
     """The plan of one address family of a Service.
 
-    ``replaced`` are slices of the built-in controller that ours replace; ``others`` are slices with another manager,
+    ``replaced`` are slices of the built-in controller that we replace; ``others`` are slices with another manager,
     which we never write, but proxies use them. ``endpoints`` are valid until the next plan of the Service.
     ``void_hints`` says why proxies ignore all hints of the decision; None where they honor them.
     """
@@ -110,13 +110,13 @@ class ServicePlan:
 
     @property
     def requested(self) -> str | None:
-        """``<approach>/<heuristic>`` of the decision that stands for the Service; None where it asks for none."""
+        """``<approach>/<heuristic>`` of the decision that is reported for the Service; None where it asks for none."""
         worst = worst_family({family.address_type: family.decision for family in self.families})
         return worst[1].asked_for if worst else None
 
     @property
     def worst_family(self) -> str | None:
-        """The address type whose decision stands for the Service."""
+        """The address type whose decision is reported for the Service."""
         spoken = worst_family({family.address_type: family.decision for family in self.families})
         return spoken[0] if spoken else None
 
@@ -132,23 +132,28 @@ def plan_service(
 ) -> ServicePlan:
     """Plan one Service.
 
-    ``pods`` are those its selector matches, ``slices`` all existing ones that name the Service, whoever manages them.
+    ``pods`` are those its selector matches, ``slices`` all existing ones that name the Service, with any manager.
     ``taken`` holds names of slices elsewhere in the namespace that new ones must avoid; ``trigger_time`` (RFC 3339)
-    goes into whatever is written.
+    is an annotation of all slices that are written.
     """
     # Each object once: the last of those with the same name counts.
-    by_name = {each.metadata.name: each for each in slices}
+    by_name = {slice_.metadata.name: slice_ for slice_ in slices}
     if not is_managed(service):
         return plan_unmanaged(service, by_name.values(), cluster_state)
-    found = collect_families(service, pods=pods, slices=by_name.values(), cluster_state=cluster_state)
+    collected = collect_families(service, pods=pods, slices=by_name.values(), cluster_state=cluster_state)
     return plan_families(
-        service, found.endpoints, found.existing, cluster_state, trigger_time=trigger_time, taken=(taken, by_name)
+        service,
+        collected.endpoints,
+        collected.existing,
+        cluster_state,
+        trigger_time=trigger_time,
+        taken=(taken, by_name),
     )
 
 
 @dataclass(frozen=True, slots=True)
 class CollectedFamilies:
-    """What decisions about a managed Service start from, whatever it requests: the endpoints of each address family to
+    """The input of decisions about a managed Service, for any request: the endpoints of each address family to
     plan, and the existing slices by family, also of families that it no longer has.
     """
 
@@ -212,7 +217,7 @@ def plan_family(
 ) -> FamilyPlan:
     """Plan one address family of a Service, step by step.
 
-    With a ``cache``, only what may have changed since its last plan goes through the steps after the decision.
+    With a ``cache``, the steps after the decision only look at what may have changed since the last plan.
     """
     decision = decide_family(service, endpoints, existing, cluster_state)
     state = cluster_state.for_service(service)
@@ -236,7 +241,7 @@ def plan_decision(
     Service that is being deleted may have too few of these.
     """
     configuration = cluster_state.configuration
-    own_slices = {each.slice.metadata.name: each.slice for each in existing.own}
+    own_slices = {own.slice.metadata.name: own.slice for own in existing.own}
     if compatibility_of(configuration).sets_hints_in_slices:
         decision, changes = reconcile_as_upstream(
             decision, endpoints, own_slices.values(), service=service, configuration=configuration
@@ -314,10 +319,10 @@ def plan_families(
     """Plan all address families of a Service. ``existing`` has the slices of these, and of those it no longer has."""
     created: set[str] = set()
     families: dict[str, FamilyPlan] = {}
-    for each in endpoints:
-        address_type = each.address_type
+    for family_endpoints in endpoints:
+        address_type = family_endpoints.address_type
         family = families[address_type] = plan_family(
-            each,
+            family_endpoints,
             existing[address_type],
             service,
             cluster_state,
@@ -331,16 +336,21 @@ def plan_families(
         conditions = (service.status.conditions or ()) if service.status else ()
         events = upstream_events_of(decisions, conditions=conditions)
     else:
-        in_force = {each: existing[each].in_force if each in existing else None for each in (IPV4, IPV6)}
+        in_force = {family: existing[family].in_force if family in existing else None for family in (IPV4, IPV6)}
         events = events_of(service, decisions, in_force=in_force)
-    surplus = _surplus(service, [slices for each, slices in existing.items() if each not in families])
+    surplus = _surplus(service, [slices for family, slices in existing.items() if family not in families])
     return ServicePlan(service, tuple(families.values()), conditions_of(decisions), events, surplus)
 
 
 def _surplus(service: Service, existing: Sequence[ExistingSlices]) -> tuple[EndpointSlice, ...]:
     """Slices to delete of families that the Service no longer has."""
     managers = (Manager.OWN,) if is_deleting(service) else (Manager.OWN, Manager.REPLACED)
-    return tuple(each.slice for manager in managers for slices in existing for each in slices.managed_by(manager))
+    return tuple(
+        existing_slice.slice
+        for manager in managers
+        for slices in existing
+        for existing_slice in slices.managed_by(manager)
+    )
 
 
 # --- Services without Pods --------------------------------------------------------------------------------------------
@@ -358,19 +368,19 @@ def is_managed(service: Service) -> bool:
 
 def plan_unmanaged(service: Service, slices: Iterable[EndpointSlice], cluster_state: ClusterState) -> ServicePlan:
     """Plan a Service that is not managed. An ExternalName has no slices: our own are surplus. Without a selector,
-    whoever writes the slices decides: they are only read."""
+    the writer of the slices decides, and Zoneward only reads them."""
     existing = ExistingSlices(service, cluster_state.configuration)
     for slice_ in slices:
         existing.set(slice_)
-    own = tuple(each.slice for each in existing.own)
+    own = tuple(own_slice.slice for own_slice in existing.own)
     if service.spec.type == "ExternalName":
         return ServicePlan(service, (), (), (), surplus=own)
     replaced, others = existing.replaced_and_others()
     listed = (*own, *replaced, *others)
     state = cluster_state.for_service(service)
     families = []
-    for address_type in sorted({each.address_type for each in listed}) or address_types(service)[:1]:
-        seen = tuple(each for each in listed if each.address_type == address_type)
+    for address_type in sorted({slice_.address_type for slice_ in listed}) or address_types(service)[:1]:
+        seen = tuple(slice_ for slice_ in listed if slice_.address_type == address_type)
         rule = rule_of_others(seen) if seen else None
         void_hints = rule.detail if rule is not None and not rule.passed else None
         decision = decide_without_selector(

@@ -31,8 +31,8 @@ from zoneward.slices.plan import (
 
 
 class ServicePlanner:
-    """Plans one Service again and again. ``pods`` are those its selector matches, ``slices`` all that name it, whoever
-    manages them.
+    """Plans one Service again and again. ``pods`` are those its selector matches, ``slices`` all that name it, with
+    any manager.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class ServicePlanner:
         self._service = service
         self._cluster_state = cluster_state
         self._pods: dict[Hashable, Pod] = {(pod.metadata.namespace, pod.metadata.name): pod for pod in pods}
-        self._slices = {each.metadata.name: each for each in slices}
+        self._slices = {slice_.metadata.name: slice_ for slice_ in slices}
         # Built for the first plan, and then updated; None: the next plan has to build it.
         self._families: dict[str, FamilyCache] | None = None
         self._existing: dict[str, ExistingSlices] = {}
@@ -127,7 +127,7 @@ class ServicePlanner:
     # --- the plan -----------------------------------------------------------------------------------------------------
 
     def plan(self, *, trigger_time: str | None = None, taken: Container[str] = ()) -> ServicePlan:
-        """The plan for the objects as they are now: the same that `zoneward.slices.plan.plan_service` makes of them."""
+        """The plan for the objects as they are now: the same as that of `zoneward.slices.plan.plan_service`."""
         service, cluster_state = self._service, self._cluster_state
         if not is_managed(service):
             return plan_unmanaged(service, self._slices.values(), cluster_state)

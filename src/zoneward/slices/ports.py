@@ -24,14 +24,14 @@ def ports_of(service: Service, pod: Pod | None) -> tuple[EndpointPort, ...]:
 
     ``pod`` may be None where no target is a name. A headless Service may have no ports at all.
     """
-    found = []
+    ports = []
     for port in service.spec.ports or ():
-        number = target_of(port, pod)
-        if number is not None:
-            found.append(
-                EndpointPort(name=port.name, protocol=port.protocol, port=number, app_protocol=port.app_protocol)
+        target = target_of(port, pod)
+        if target is not None:
+            ports.append(
+                EndpointPort(name=port.name, protocol=port.protocol, port=target, app_protocol=port.app_protocol)
             )
-    return tuple(found)
+    return tuple(ports)
 
 
 def target_of(port: ServicePort, pod: Pod | None) -> int | None:
@@ -44,11 +44,11 @@ def target_of(port: ServicePort, pod: Pod | None) -> int | None:
     if isinstance(target, int):
         return target
     spec = pod.spec if pod is not None else None
-    sidecars = (each for each in (spec.init_containers or ()) if each.restart_policy == "Always") if spec else ()
+    sidecars = (init for init in (spec.init_containers or ()) if init.restart_policy == "Always") if spec else ()
     for container in (*((spec.containers or ()) if spec else ()), *sidecars):
-        number = _named(container, target, port.protocol)
-        if number is not None:
-            return number
+        port_number = _named(container, target, port.protocol)
+        if port_number is not None:
+            return port_number
     return None
 
 

@@ -38,7 +38,7 @@ from zoneward.slices.ports import PortKey, port_key
 _MAX_NAME_LENGTH: Final = 253
 _HASH_LENGTH: Final = 10
 _MAX_NUMBER: Final = 100
-"""After so many names none needs to come after another one: the other may be greater than all."""
+"""After this many attempts a name may come before the other one: the other may be greater than all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,13 +210,13 @@ def _fill(endpoints: list[Endpoint], left: list[Endpoint], max_endpoints: int) -
         endpoints.append(left.pop())
 
 
-def _best_fit(slices: Iterable[EndpointSlice], number: int, max_endpoints: int) -> EndpointSlice | None:
+def _best_fit(slices: Iterable[EndpointSlice], endpoints: int, max_endpoints: int) -> EndpointSlice | None:
     """The slice that takes ``number`` more endpoints and has the least room left then; the first by name."""
     best, least = None, max_endpoints
-    if number >= max_endpoints:
+    if endpoints >= max_endpoints:
         return None
     for slice_ in slices:
-        room = max_endpoints - number - len(slice_.endpoints or ())
+        room = max_endpoints - endpoints - len(slice_.endpoints or ())
         if 0 <= room < least:
             best, least = slice_, room
     return best
@@ -289,7 +289,7 @@ def finalize(
 
     A create and a delete become one update; an update that changes nothing is dropped; a Service that is being deleted
     gets no new slice; new slices get their names. ``existing`` are by name the slices that change, ``taken`` has the
-    names of all slices in the namespace, and ``trigger_time`` goes into the annotation of every slice that is written
+    names of all slices in the namespace, and ``trigger_time`` becomes an annotation of every slice that is written
     (RFC 3339; None removes it). ``weights`` go onto the first slice with endpoints, and onto no other.
     """
     create, delete = list(changes.create), []
@@ -365,8 +365,8 @@ def slice_name(
     """
     meta = service.metadata
     first = ""
-    for number in count():
-        parts = (meta.uid, meta.namespace, meta.name, address_type, repr(ports), group, str(number))
+    for attempt in count():
+        parts = (meta.uid, meta.namespace, meta.name, address_type, repr(ports), group, str(attempt))
         digest = sha256("\0".join(parts).encode()).hexdigest()[:_HASH_LENGTH]
         # The part before the hyphen must not end with a dot or a hyphen where it is cut.
         name = f"{meta.name[: _MAX_NAME_LENGTH - _HASH_LENGTH - 1].rstrip('.-')}-{digest}"
@@ -375,7 +375,7 @@ def slice_name(
         if name > after:
             return name
         first = first or name
-        if number >= _MAX_NUMBER:
+        if attempt >= _MAX_NUMBER:
             break
     return first
 

@@ -81,7 +81,7 @@ def remove_hints(changes: SliceChanges) -> SliceChanges:
     """Remove all hints. Slices that have any are written."""
     return _rewritten(
         changes,
-        fails=lambda each: any(endpoint.hints is not None for endpoint in each.endpoints or ()),
+        fails=lambda slice_: any(endpoint.hints is not None for endpoint in slice_.endpoints or ()),
         hints=lambda _endpoint: None,
         ready_only=False,
     )
@@ -95,10 +95,10 @@ def hint_own_topology(changes: SliceChanges, *, node_hints: bool) -> SliceChange
         nodes = (ForNode(name=endpoint.node_name),) if node_hints and endpoint.node_name else None
         return Hints(for_zones=zones, for_nodes=nodes) if zones or nodes else None
 
-    def fails(each: EndpointSlice) -> bool:
+    def fails(slice_: EndpointSlice) -> bool:
         return any(
             is_strictly_ready(endpoint) and _differ(endpoint.hints, hints(endpoint))
-            for endpoint in each.endpoints or ()
+            for endpoint in slice_.endpoints or ()
         )
 
     return _rewritten(changes, fails=fails, hints=hints, ready_only=True)
@@ -111,14 +111,14 @@ def _differ(one: Hints | None, other: Hints | None) -> bool:
 def _rewritten(
     changes: SliceChanges, *, fails: Callable[[EndpointSlice], bool], hints: HintsOf, ready_only: bool
 ) -> SliceChanges:
-    def hinted(each: EndpointSlice) -> EndpointSlice:
+    def hinted(slice_: EndpointSlice) -> EndpointSlice:
         endpoints = tuple(
             endpoint if ready_only and not is_strictly_ready(endpoint) else replace(endpoint, hints=hints(endpoint))
-            for endpoint in each.endpoints or ()
+            for endpoint in slice_.endpoints or ()
         )
-        return replace(each, endpoints=endpoints)
+        return replace(slice_, endpoints=endpoints)
 
-    failing = [each for each in changes.unchanged if fails(each)]
+    failing = [slice_ for slice_ in changes.unchanged if fails(slice_)]
     return with_fields(
         changes,
         create=tuple(map(hinted, changes.create)),
@@ -132,15 +132,15 @@ def hint_proportionally(changes: SliceChanges, ranges: Mapping[str, ZoneRange]) 
     new hints, and some of their endpoints serve other zones."""
     hinted: dict[str, int] = {}
     update, unchanged = list(changes.update), []
-    for each in changes.unchanged:
-        counts = allowed_hints(each, hinted, ranges)
+    for slice_ in changes.unchanged:
+        counts = allowed_hints(slice_, hinted, ranges)
         if counts is None:
-            update.append(each)
+            update.append(slice_)
             continue
-        unchanged.append(each)
-        for zone, number in counts.items():
-            hinted[zone] = hinted.get(zone, 0) + number
-    slices = [list(each.endpoints or ()) for each in (*changes.create, *update)]
+        unchanged.append(slice_)
+        for zone, count in counts.items():
+            hinted[zone] = hinted.get(zone, 0) + count
+    slices = [list(slice_.endpoints or ()) for slice_ in (*changes.create, *update)]
     for endpoints in slices:
         for position, endpoint in enumerate(endpoints):
             own = endpoint.zone if is_strictly_ready(endpoint) else None
@@ -148,11 +148,11 @@ def hint_proportionally(changes: SliceChanges, ranges: Mapping[str, ZoneRange]) 
             endpoints[position] = replace(endpoint, hints=hints)
             if own:
                 hinted[own] = hinted.get(own, 0) + 1
-    giving, receiving = givers_and_receivers({zone: each.desired for zone, each in ranges.items()}, hinted)
+    giving, receiving = givers_and_receivers({zone: zone_range.desired for zone, zone_range in ranges.items()}, hinted)
     share_out(slices, giving, receiving)
     written = [
-        replace(each, endpoints=tuple(endpoints))
-        for each, endpoints in zip((*changes.create, *update), slices, strict=True)
+        replace(slice_, endpoints=tuple(endpoints))
+        for slice_, endpoints in zip((*changes.create, *update), slices, strict=True)
     ]
     return with_fields(
         changes,
@@ -163,20 +163,20 @@ def hint_proportionally(changes: SliceChanges, ranges: Mapping[str, ZoneRange]) 
 
 
 def allowed_hints(
-    each: EndpointSlice, already: Mapping[str, int], ranges: Mapping[str, ZoneRange]
+    slice_: EndpointSlice, already: Mapping[str, int], ranges: Mapping[str, ZoneRange]
 ) -> dict[str, int] | None:
     """The hints of a slice by zone, or None where it may not stay as it is."""
     counts: dict[str, int] = {}
-    for endpoint in each.endpoints or ():
+    for endpoint in slice_.endpoints or ():
         if not is_strictly_ready(endpoint):
             continue
         if endpoint.hints is None or not endpoint.hints.for_zones:
             return None
         for zone in endpoint.hints.for_zones:
             counts[zone.name] = counts.get(zone.name, 0) + 1
-    for zone_name, number in counts.items():
+    for zone_name, count in counts.items():
         allowed = ranges.get(zone_name)
-        if allowed is None or number + already.get(zone_name, 0) > allowed.maximum:
+        if allowed is None or count + already.get(zone_name, 0) > allowed.maximum:
             return None
     return counts
 
@@ -184,7 +184,7 @@ def allowed_hints(
 def givers_and_receivers(
     desired: Mapping[str, float], hinted: Mapping[str, int]
 ) -> tuple[dict[str, int], dict[str, int]]:
-    """How many endpoints each zone gives or receives. One at a time goes from the zone that has most beyond what it
+    """How many endpoints each zone gives or receives. One at a time moves from the zone that has most beyond what it
     wants to the one that lacks most, until either difference is below a half, or both are below one.
     """
     over = {zone: hinted.get(zone, 0) - want for zone, want in desired.items() if hinted.get(zone, 0) > want}

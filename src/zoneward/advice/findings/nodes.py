@@ -51,7 +51,7 @@ def _skew(view: ClusterView, demand: Demand) -> Iterator[Finding]:
     largest = max(demand.weights)
     zone = demand.zones[demand.weights.index(largest)]
     overload = Fraction(largest * len(demand.zones), demand.total) - 1
-    threshold = overload_threshold(view.cluster_state.configuration.hints, kept=False)
+    threshold = overload_threshold(view.cluster_state.configuration.hints, in_force=False)
     if overload >= threshold:
         shares = ", ".join(f"{zone} {demand.share(zone):.0%}" for zone in demand.zones)
         message = (

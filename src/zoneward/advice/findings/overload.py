@@ -48,7 +48,7 @@ def overload_planned(family: FamilyPlan, view: ClusterView) -> str | None:
 def _broken_threshold(service: Service, traffic: ExpectedTraffic | None, view: ClusterView) -> str | None:
     """An internal policy of Local is nobody's hint."""
     settings, gates = view.cluster_state.configuration.hints, view.cluster_state.configuration.gates
-    threshold = overload_threshold(settings, kept=True)
+    threshold = overload_threshold(settings, in_force=True)
     if traffic is None or traffic.max_overload < threshold or policies_of(service, gates).internal_local:
         return None
     worst = format_percent(Fraction(traffic.max_overload))

@@ -20,7 +20,7 @@ from zoneward.routing.placement.groups import ZoneGroup
 
 _IDENTITY: Final = attrgetter("identity")
 _FIRST_NAMES: Final = 3
-"""A rule lists so many names, and only counts the others."""
+"""A rule lists this many names, and only counts the others."""
 
 
 class IndexedEndpoint:
@@ -70,7 +70,7 @@ class Bucket:
         return self._ordered
 
     def first_names(self) -> tuple[str, ...]:
-        """The first few names, kept until one of them goes or an earlier one comes."""
+        """The first few names, kept until one of them leaves or an earlier one comes."""
         if self._first_names is None:
             self._first_names = tuple(nsmallest(_FIRST_NAMES, (member.name for member in self.members)))
         return self._first_names
@@ -124,10 +124,10 @@ class EndpointIndex:
 
     def ready_by_zone(self) -> dict[str, int]:
         """The number of ready endpoints in each zone that has some."""
-        found: dict[str, int] = {}
+        counts: dict[str, int] = {}
         for bucket in self.ready_buckets():
-            found[bucket.zone] = found.get(bucket.zone, 0) + len(bucket)
-        return found
+            counts[bucket.zone] = counts.get(bucket.zone, 0) + len(bucket)
+        return counts
 
     def unready_buckets(self) -> list[Bucket]:
         """The buckets of endpoints that are not ready, without empty ones."""
@@ -144,9 +144,9 @@ class EndpointIndex:
 
     def zones(self) -> set[str]:
         """Every zone that has an endpoint."""
-        found = {bucket.zone for bucket in self._buckets.values() if bucket.members}
-        found.update(member.endpoint.zone or "" for member in self.shared_address)
-        return found - {""}
+        zones = {bucket.zone for bucket in self._buckets.values() if bucket.members}
+        zones.update(member.endpoint.zone or "" for member in self.shared_address)
+        return zones - {""}
 
     # --- changes ------------------------------------------------------------------------------------------------------
 

@@ -26,8 +26,8 @@ class ZoneGroup:
 
     @property
     def label_zone(self) -> str:
-        """The zone that stands for the group where only one can be named: the largest weight, the first by name."""
-        return min(zip(self.zones, self.weights, strict=True), key=lambda each: (-each[1], each[0]))[0]
+        """The zone that represents the group where only one can be named: the largest weight, the first by name."""
+        return min(zip(self.zones, self.weights, strict=True), key=lambda weighed: (-weighed[1], weighed[0]))[0]
 
     def weight(self, zone: str) -> float:
         """The weight of a zone; 0 where it does not consume the group."""

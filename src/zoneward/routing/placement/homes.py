@@ -35,12 +35,13 @@ class Homes:
     supply: Mapping[str, int]
 
 
-def homes_of(context: DecisionContext, demand: Demand, zones: Zones, *, kept: bool) -> Homes:
+def homes_of(context: DecisionContext, demand: Demand, zones: Zones, *, in_force: bool) -> Homes:
     """Give every endpoint a home among some zones.
 
-    ``kept``: the same decision made the groups in force. Otherwise an endpoint that all zones consumed was in no group.
+    ``in_force``: the same decision made the groups in force. Otherwise an endpoint that all zones consumed was in no
+    group.
     """
-    everybody = ZoneGroup(zones, (1.0,) * len(zones)) if kept else None
+    everybody = ZoneGroup(zones, (1.0,) * len(zones)) if in_force else None
     remaining: dict[int, ZoneGroup | None] = {}
     for previous in context.endpoint_index.previous_groups():
         if id(previous) not in remaining:
@@ -67,7 +68,7 @@ def homes_of(context: DecisionContext, demand: Demand, zones: Zones, *, kept: bo
             homeless.append(bucket)
     if homeless:
         count, names = count_and_first_names(homeless)
-        detail = describe_without(names, "endpoint", "zone where traffic starts", number=count)
+        detail = describe_without(names, "endpoint", "zone where traffic starts", count=count)
         context.rules.record("endpoint-zones", True, f"{detail}: to the zone in greatest need")
     weights = {zone: demand.reduced.get(zone, 0) for zone in zones}
 

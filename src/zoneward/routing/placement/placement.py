@@ -135,7 +135,7 @@ def with_guests_kept(allocation: Allocation, previous: Counts) -> Allocation:
     """An allocation that keeps as many guests as possible in the zone that they served.
 
     A guest is an endpoint that serves another zone than its home; here each endpoint serves one zone. Each zone keeps
-    the number of its endpoints, and of its own ones among them; only the homes of its guests change. No zone both lends
+    as many endpoints and guests as before; only the homes of its guests change. No zone both lends
     and borrows endpoints.
     """
     zones = allocation.zones
@@ -158,23 +158,23 @@ def with_guests_kept(allocation: Allocation, previous: Counts) -> Allocation:
             if room <= 0:
                 continue
             seen.add(zone)
-            kept = min(room, lacking[zone])
-            lacking[zone] -= kept
-            for other in zones if not kept else ():
+            stayed = min(room, lacking[zone])
+            lacking[zone] -= stayed
+            for other in zones if not stayed else ():
                 if other == zone or not guests(zone, other):
                     continue
-                kept = keep(other, min(room, guests(zone, other)), seen)
-                if kept:
-                    counts[(zone,), other] -= kept
+                stayed = keep(other, min(room, guests(zone, other)), seen)
+                if stayed:
+                    counts[(zone,), other] -= stayed
                     break
-            if kept:
-                counts[(zone,), home] = guests(zone, home) + kept
-                return kept
+            if stayed:
+                counts[(zone,), home] = guests(zone, home) + stayed
+                return stayed
         return 0
 
     for home in zones:
-        while lent[home] and (kept := keep(home, lent[home], set())):
-            lent[home] -= kept
+        while lent[home] and (stayed := keep(home, lent[home], set())):
+            lent[home] -= stayed
     for home in zones:
         for zone in zones:
             moved = min(lent[home], lacking[zone])

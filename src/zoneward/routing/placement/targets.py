@@ -79,12 +79,12 @@ class Targets:
         return values == others
 
     def of_bucket(self, bucket: Bucket) -> Target:
-        """The target of the endpoints of a bucket that have none of their own, without the node."""
+        """The target of a bucket, without the node hint."""
         return self.targets.get(bucket, ALL_ZONES)
 
     def exceptions(self) -> set[IndexedEndpoint]:
-        """The endpoints that may have another target than their bucket: those with one of their own, and those that
-        share an address, because what one of these gets depends on another."""
+        """The endpoints that may have another target than their bucket: those that are placed one by one, and those
+        that share an address, because what one of these gets depends on another."""
         shared = self.index.shared_address
         own = (key for key in self.targets if isinstance(key, IndexedEndpoint))
         return {*own, *shared, *shared.values()}

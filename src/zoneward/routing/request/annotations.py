@@ -45,7 +45,7 @@ def requests_hints(service: Service) -> bool:
 
 
 def refuses_hints(service: Service) -> bool:
-    """Whether a topology annotation says that the Service gets no hints. An empty one is as good as none."""
+    """Whether a topology annotation says that the Service gets no hints. An empty one counts like none."""
     annotation = topology_annotation(service)
     return annotation is not None and annotation[1] != "" and annotation[1] in names.DISABLED_VALUES
 

@@ -4,9 +4,10 @@ The first that applies wins: ``topologyKeys``, the subsetting annotation (KEP-20
 annotation (the old one where it is present, else the new one), ``spec.trafficDistribution`` (KEP-2433 § Proxies,
 KEP-4444 § Design Details), the controller's default. Values are compared letter for letter, as upstream does.
 
-Subsetting goes before hints because only Zoneward reads its annotation: whoever sets it means it, while a hints setting
-may be meant for another controller, or come with a chart. But hints that are requested beside it stay where it does
-nothing: where no proxy of the cluster reads slice groups, and (`RequestedApproach.instead`) where it is not active.
+Subsetting wins over hints because only Zoneward reads its annotation: it is always meant for Zoneward, while a hints
+setting may be meant for another controller, or come with a chart. But hints that are requested beside it stay where it
+does nothing: where no proxy of the cluster reads slice groups, and (`RequestedApproach.instead`) where it is not
+active.
 """
 
 from dataclasses import dataclass, field, replace
@@ -171,9 +172,9 @@ def _check_gates(
 ) -> RequestedApproach:
     """The request, or its refusal where a feature gate that it needs is off.
 
-    Every request passes here, and its gates follow from what it would write: hints need TopologyAwareHints whoever
-    requests them, since without it API servers drop the field and proxies ignore it (KEP-2433 § Feature Gate).
-    ``value`` is the value of ``spec.trafficDistribution``.
+    Every request passes here, and its gates follow from what it would write: all hints need TopologyAwareHints, since
+    without it API servers drop the field and proxies ignore it (KEP-2433 § Feature Gate). ``value`` is the value of
+    ``spec.trafficDistribution``.
     """
     heuristic, gates = requested.heuristic, configuration.gates
     assert heuristic is not None

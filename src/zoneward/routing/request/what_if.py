@@ -58,10 +58,10 @@ def find_what_if_value(name: str) -> str | None:
         return name
     prefix, slash, rest = name.rpartition("/")
     if slash:
-        found = find_what_if_value(rest)
+        value = find_what_if_value(rest)
         if prefix.casefold() == names.DOMAIN:
-            return found if find_heuristic(f"{names.DOMAIN}/{found}") else None
-        return found if prefix in tuple(Approach) and found in HEURISTICS else None
+            return value if find_heuristic(f"{names.DOMAIN}/{value}") else None
+        return value if prefix in tuple(Approach) and value in HEURISTICS else None
     meant = {value for known, value in _ALL_NAMES if _fold(known) == _fold(name)}
     return meant.pop() if len(meant) == 1 else None
 
