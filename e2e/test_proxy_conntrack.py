@@ -11,7 +11,7 @@ import pytest
 from e2e.nodes import Bed, Namespace, Node, kernel_of
 from tests.proxy.drawn_services import node_service, one_port
 
-from zoneward.netlink.conntrack import SocketAddress, dump_request, pack_address, parse_flows
+from zoneward.netlink.conntrack import SocketAddress, pack_address, read_flows, udp_flows_request
 from zoneward.netlink.messages import FAMILIES, Family
 from zoneward.proxy.kernel.conntrack_cleaner import ConntrackCleaner
 from zoneward.proxy.kernel.nft_client import NftClient
@@ -102,8 +102,10 @@ class Proxy:
 
     async def flows(self, addresses: Container[bytes]) -> Counter[SocketAddress]:
         """How many flows the kernel knows to each place at some addresses."""
-        found = parse_flows(self.family, await self.kernel.query(dump_request(self.family)))
-        return Counter(each.destination for each in found if each.destination[0] in addresses)
+        flows = read_flows(await self.kernel.query(udp_flows_request(self.family)))
+        return Counter(
+            (flow.destination, int.from_bytes(flow.destination_port)) for flow in flows if flow.destination in addresses
+        )
 
     def _count(self, number: int) -> None:
         self.removed += number

@@ -9,18 +9,18 @@ from tests.netlink.flow_messages import FlowMessage
 
 from zoneward.meter.flow_table import FlowTable
 from zoneward.meter.traffic_totals import TrafficTotal
-from zoneward.netlink.flow_counters import TranslatedFlow, translated_flows
+from zoneward.netlink.conntrack import Flow, read_flows
 
 
 @dataclass(slots=True)
-class Flow:
+class LiveFlow:
     number: int
     sent: int = 0
     counts: bool = True
 
-    def as_told(self) -> TranslatedFlow:
+    def as_told(self) -> Flow:
         counts = (self.sent, 2 * self.sent) if self.counts else None
-        (found,) = translated_flows(FlowMessage(identity=self.number.to_bytes(4), counts=counts).message())
+        (found,) = read_flows(FlowMessage(identity=self.number.to_bytes(4), counts=counts).message())
         return found
 
 
@@ -30,16 +30,16 @@ class Kernel:
     def __init__(self) -> None:
         self.total = TrafficTotal()
         self.table = FlowTable(lambda _flow: self.total)
-        self.live: dict[int, Flow] = {}
+        self.live: dict[int, LiveFlow] = {}
         self._next = 0
-        self._written: list[TranslatedFlow] = []
+        self._written: list[Flow] = []
 
-    def begin(self, sent: int = 0, *, counts: bool = True) -> Flow:
+    def begin(self, sent: int = 0, *, counts: bool = True) -> LiveFlow:
         self._next += 1
-        found = self.live[self._next] = Flow(self._next, sent, counts)
+        found = self.live[self._next] = LiveFlow(self._next, sent, counts)
         return found
 
-    def end(self, flow: Flow, *, announced: bool = True) -> None:
+    def end(self, flow: LiveFlow, *, announced: bool = True) -> None:
         del self.live[flow.number]
         if announced:
             self.table.add_ended(flow.as_told())

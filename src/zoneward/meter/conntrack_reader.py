@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, ExitStack, nullcontext
 from types import TracebackType
 from typing import Final, Self
 
-from zoneward.netlink.flow_counters import DESTROYED_GROUP, flows_request
+from zoneward.netlink.conntrack import DESTROYED_GROUP, flows_request
 from zoneward.netlink.messages import DONE, HEADER, error_message, error_number
 
 _NETFILTER: Final = 12

@@ -14,7 +14,7 @@ from zoneward.kube.objects import ObjectKey
 from zoneward.meter.conntrack_reader import ConntrackReader, ConntrackUnavailable
 from zoneward.meter.flow_table import FlowTable
 from zoneward.meter.traffic_totals import EXTERNAL, TrafficRoute, TrafficTotal, TrafficTotals
-from zoneward.netlink.flow_counters import TranslatedFlow, translated_flows
+from zoneward.netlink.conntrack import Flow, read_flows
 from zoneward.routing.selection.address_ownership import AddressKind
 
 DUMP_PERIOD: Final = 30.0
@@ -130,7 +130,7 @@ class FlowMeter:
             self.flows.begin_dump()
             try:
                 for part in self._reader.dump():
-                    for flow in translated_flows(part):
+                    for flow in read_flows(part, only_translated=True):
                         self.flows.add_dumped(flow)
                     await self._drain()
             except BaseException:
@@ -169,7 +169,7 @@ class FlowMeter:
         """Count flows that the kernel reported as ended."""
         add = self.flows.add_ended
         for count, message in enumerate(islice(self._reader.ended_flows(), _MAX_DRAINED)):
-            for flow in translated_flows(message):
+            for flow in read_flows(message, only_translated=True):
                 add(flow)
             if not count % _TURN:
                 await asyncio.sleep(0)
@@ -180,7 +180,7 @@ class FlowMeter:
         self.totals.forget_services(lambda service: service not in self._index, now=now)
         self._index.forget_gone()
 
-    def _total_of(self, flow: TranslatedFlow) -> TrafficTotal | None:
+    def _total_of(self, flow: Flow) -> TrafficTotal | None:
         if self._index.changes != self._changes_seen or len(self._routes) > _MOST_ROUTES:
             self._changes_seen = self._index.changes
             self._routes.clear()
@@ -192,7 +192,7 @@ class FlowMeter:
                 self._routes[route] = total
         return total
 
-    def _find_total(self, flow: TranslatedFlow) -> tuple[TrafficTotal | None, bool]:
+    def _find_total(self, flow: Flow) -> tuple[TrafficTotal | None, bool]:
         """The total, and whether it is that of all flows of the same route."""
         index = self._index
         match = index.find_service(flow.destination, flow.protocol, flow.destination_port)

@@ -11,7 +11,7 @@ their connections are not counted, and of their bytes only those that come later
 from collections.abc import Callable
 
 from zoneward.meter.traffic_totals import TrafficTotal
-from zoneward.netlink.flow_counters import TranslatedFlow
+from zoneward.netlink.conntrack import Flow
 
 
 class _LiveFlow:
@@ -31,7 +31,7 @@ class FlowTable:
     ``total_of`` returns the total that a flow belongs to; None: it is not counted.
     """
 
-    def __init__(self, total_of: Callable[[TranslatedFlow], TrafficTotal | None]) -> None:
+    def __init__(self, total_of: Callable[[Flow], TrafficTotal | None]) -> None:
         self._total_of = total_of
         self._live: dict[bytes, _LiveFlow] = {}
         self._dump = 0
@@ -55,7 +55,7 @@ class FlowTable:
         self._dump += 1
         self._ended = set()
 
-    def add_dumped(self, flow: TranslatedFlow) -> None:
+    def add_dumped(self, flow: Flow) -> None:
         key = flow.key
         if self._ended and key in self._ended:
             return
@@ -79,7 +79,7 @@ class FlowTable:
         live.dump = self._dump
         _count_bytes(live, flow)
 
-    def add_ended(self, flow: TranslatedFlow) -> None:
+    def add_ended(self, flow: Flow) -> None:
         key = flow.key
         if self._ended is not None:
             self._ended.add(key)
@@ -109,13 +109,13 @@ class FlowTable:
         self._ended = None
         self._dump -= 1
 
-    def _count_connection(self, total: TrafficTotal, flow: TranslatedFlow) -> None:
+    def _count_connection(self, total: TrafficTotal, flow: Flow) -> None:
         total.connections += 1
         if flow.request < 0:
             self.without_counters += 1
 
 
-def _count_bytes(live: _LiveFlow, flow: TranslatedFlow) -> None:
+def _count_bytes(live: _LiveFlow, flow: Flow) -> None:
     """Count what a flow's counters grew by. A flow keeps counters, or has none, from its beginning."""
     request, response = flow.request, flow.response
     if request < 0:

@@ -14,7 +14,7 @@ from typing import Final
 from zoneward.client.resources import LiveNode
 from zoneward.kube.addresses import parse_address, parse_cidr
 from zoneward.kube.objects import ObjectKey, Service, node_zone
-from zoneward.netlink.flow_counters import PROTOCOLS
+from zoneward.netlink.conntrack import PROTOCOLS
 from zoneward.routing.selection.address_ownership import (
     AddressKind,
     AddressOwnership,

@@ -4,7 +4,7 @@ from ipaddress import ip_address
 
 from zoneward.kube.objects import ObjectKey
 from zoneward.meter.service_index import MeteredNode
-from zoneward.netlink.flow_counters import PROTOCOLS
+from zoneward.netlink.conntrack import PROTOCOLS
 from zoneward.proxy.model.node_cache import NodeCache
 from zoneward.proxy.proxier import Proxier
 from zoneward.routing.selection.address_ownership import AddressKind

@@ -12,7 +12,7 @@ from tests.proxy.background import in_background
 from tests.proxy.drawn_services import node_service, one_port
 
 from zoneward.netlink.conntrack import (
-    Flow,
+    SocketAddress,
     pack_address,
 )
 from zoneward.netlink.messages import DONE, ERROR, GENERIC, HEADER, Family, attribute, attributes, nested
@@ -92,8 +92,8 @@ def test_an_address_that_moved_to_another_service_stays_pending() -> None:
 # --- which flows are stale --------------------------------------------------------------------------------------------
 
 
-def a_flow(to: str, port: int, answers: str, answering_port: int) -> Flow:
-    return Flow((pack_address("ip", to), port), (pack_address("ip", answers), answering_port), b"")
+def a_flow(to: str, port: int, answers: str, answering_port: int) -> tuple[SocketAddress, SocketAddress]:
+    return (pack_address("ip", to), port), (pack_address("ip", answers), answering_port)
 
 
 @pytest.mark.parametrize(
@@ -111,10 +111,12 @@ def a_flow(to: str, port: int, answers: str, answering_port: int) -> Flow:
         pytest.param(a_flow("203.0.113.1", 30_053, "203.0.113.1", 30_053), False, id="port-of-another-machine"),
     ],
 )
-def test_a_flow_to_an_endpoint_that_does_not_serve_is_stale(flow: Flow, stale: bool) -> None:
+def test_a_flow_to_an_endpoint_that_does_not_serve_is_stale(
+    flow: tuple[SocketAddress, SocketAddress], stale: bool
+) -> None:
     suspects = udp_frontends(a_service(A, node_port=30_053))
     judge = StaleFlowDetector("ip", suspects, lambda address: address == pack_address("ip", "198.51.100.1"))
-    assert judge.is_stale(flow) == stale
+    assert judge.is_stale(*flow) == stale
 
 
 # --- messages ---------------------------------------------------------------------------------------------------------

@@ -19,13 +19,11 @@ from typing import Final, Protocol
 
 from zoneward.client.backoff import Backoff
 from zoneward.netlink.conntrack import (
-    Flow,
     SocketAddress,
     delete_requests,
-    dump_request,
-    flow_identity,
     pack_address,
-    parse_flows,
+    read_flows,
+    udp_flows_request,
 )
 from zoneward.netlink.messages import FAMILIES, Family
 from zoneward.proxy.kernel.nft_client import KernelOutcomeUnknown, KernelRefused
@@ -109,14 +107,15 @@ class StaleFlowDetector:
         self._by_port = {port: places(serving) for (address, port), serving in frontends.items() if address is None}
         self._is_node_address = cache(is_node_address)
 
-    def is_stale(self, flow: Flow) -> bool:
-        serving = self._by_address.get(flow.destination)
+    def is_stale(self, destination: SocketAddress, endpoint: SocketAddress) -> bool:
+        """Whether a flow is stale whose client sends to ``destination`` and gets replies from ``endpoint``."""
+        serving = self._by_address.get(destination)
         if serving is None:
-            address, port = flow.destination
+            address, port = destination
             serving = self._by_port.get(port)
             if serving is None or not self._is_node_address(address):
                 return False
-        return flow.reply_source not in serving
+        return endpoint not in serving
 
 
 def _places(family: Family, serving: ServingEndpoints) -> Iterator[SocketAddress]:
@@ -228,13 +227,15 @@ class ConntrackCleaner:
     async def _find(self, family: Family, answer: bytes, stale: dict[bytes, None]) -> None:
         """Add the identity of each stale flow: the kernel may report one for several frontends."""
         # Endpoints may have come since it was asked for.
-        judge = StaleFlowDetector(
+        detector = StaleFlowDetector(
             family, self._pending_frontends.in_family(family), lambda address: self._is_node_address(family, address)
         )
-        for number, flow in enumerate(parse_flows(family, answer), start=1):
-            if judge.is_stale(flow):
-                stale[flow_identity(flow)] = None
-            if number % _AT_ONCE == 0:
+        for count, flow in enumerate(read_flows(answer), start=1):
+            if (flow.family, flow.protocol) == (family, socket.IPPROTO_UDP):
+                destination = flow.destination, int.from_bytes(flow.destination_port)
+                if detector.is_stale(destination, (flow.endpoint, int.from_bytes(flow.endpoint_port))):
+                    stale[flow.identity] = None
+            if count % _AT_ONCE == 0:
                 await asyncio.sleep(0)
 
     async def _delete(self, count: int, request: bytes) -> int:
@@ -250,9 +251,9 @@ class ConntrackCleaner:
 
 def _requests(family: Family, frontends: dict[Frontend, ServingEndpoints]) -> list[bytes]:
     if len(frontends) > _MAX_SINGLE_QUERIES:
-        return [dump_request(family)]
+        return [udp_flows_request(family)]
     found = (
-        dump_request(family, address=None if address is None else pack_address(family, address), port=port)
+        udp_flows_request(family, address=None if address is None else pack_address(family, address), port=port)
         for address, port in frontends
     )
     return list(dict.fromkeys(found))

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.netlink.flow_messages import FlowMessage
 
-from zoneward.netlink.flow_counters import PROTOCOLS, TranslatedFlow, translated_flows
+from zoneward.netlink.conntrack import PROTOCOLS, Flow, read_flows
 from zoneward.netlink.messages import Family
 
 _ADDRESSES = {"ip": st.binary(min_size=4, max_size=4), "ip6": st.binary(min_size=16, max_size=16)}
@@ -37,7 +37,7 @@ def flow_messages(draw: st.DrawFn) -> FlowMessage:
 
 @given(st.lists(flow_messages(), max_size=6))
 def test_all_translated_flows_of_a_datagram_are_read_and_no_others(some: list[FlowMessage]) -> None:
-    found = list(translated_flows(b"".join(each.message() for each in some)))
+    found = list(read_flows(b"".join(each.message() for each in some), only_translated=True))
     expected = [each for each in some if each.is_translated and each.protocol in PROTOCOLS]
     assert [_told(each) for each in found] == [
         (
@@ -56,30 +56,27 @@ def test_all_translated_flows_of_a_datagram_are_read_and_no_others(some: list[Fl
 @given(flow_messages(), st.data())
 def test_a_message_that_is_cut_off_breaks_nothing(one: FlowMessage, data: st.DataObject) -> None:
     message = one.message()
-    list(translated_flows(message[: data.draw(st.integers(0, len(message)))]))
+    list(read_flows(message[: data.draw(st.integers(0, len(message)))]))
 
 
 def test_all_messages_about_a_flow_have_its_key_and_those_about_another_have_another() -> None:
     one = FlowMessage(ended=False)
-    keys = {flow.key for order in permutations(one.order) for flow in translated_flows(one.but(order=order).message())}
+    keys = {flow.key for order in permutations(one.order) for flow in read_flows(one.but(order=order).message())}
     assert len(keys) == 1
     for other in (one.but(identity=b"next"), one.but(ports=(b"\0\7", b"\0\x50")), one.but(source=b"\n\1\0\7")):
-        (flow,) = translated_flows(other.message())
+        (flow,) = read_flows(other.message())
         assert flow.key not in keys
-    (flow,) = translated_flows(one.but(ended=True, counts=(7, 8)).message())
+    (flow,) = read_flows(one.but(ended=True, counts=(7, 8)).message())
     assert flow.key in keys
 
 
 @pytest.mark.parametrize("family", ["ip", "ip6"])
 def test_directions_whose_attributes_come_in_another_order_are_read(family: Family) -> None:
-    (usual,), (unusual,) = (
-        translated_flows(FlowMessage.of(family).but(reverses=each).message()) for each in (False, True)
-    )
+    (usual,), (unusual,) = (read_flows(FlowMessage.of(family).but(reverses=each).message()) for each in (False, True))
     assert _told(usual) == _told(unusual)
-    assert usual.key == unusual.key
 
 
-def _told(flow: TranslatedFlow) -> tuple[object, ...]:
+def _told(flow: Flow) -> tuple[object, ...]:
     return (
         flow.family,
         flow.protocol,
