@@ -61,6 +61,7 @@ _NOT_JSON_AFTER: Final = 1 << 20
 """Offset of a syntax error in a JSON document beyond which YAML is not tried, because that takes long."""
 _QUICK_HEAD: Final = re.compile(rb'\{\s*"apiVersion"\s*:\s*"([!#-\[\]-~]+)"\s*,\s*"kind"\s*:\s*"([!#-\[\]-~]+)"')
 """How kubectl begins every object. With it, the decoder does not need to skim an object for its kind first."""
+_KINDS_BY_TEXT: Final = {(version.encode(), name.encode()): kind for (version, name), kind in KINDS.items()}
 HAND_WRITTEN_BYTES: Final = 10 << 20
 """Size of text, in bytes, up to which a person may have written it: only that is searched for duplicate keys."""
 
@@ -172,7 +173,7 @@ def _objects(value: object, default: _Kind, skipped: Counter[str]) -> Iterator[A
         return
     if isinstance(value, FieldMismatch):
         raise value
-    head = value if isinstance(value, ObjectHead) else _quick_head(value) or object_head(value)
+    head = value if isinstance(value, ObjectHead) else object_head(value)
     version, kind = head.api_version or default[0], head.kind or default[1]
     if not kind:
         raise FieldMismatch("kind", "a kind such as Service", "nothing")
@@ -203,19 +204,20 @@ def _objects(value: object, default: _Kind, skipped: Counter[str]) -> Iterator[A
     skipped[f"{version}/{kind}"] += 1
 
 
-def _quick_head(value: object) -> ObjectHead | None:
-    """The head of an undecoded object that begins with it; None where the whole object has to be searched."""
+def _quick_kind(value: object) -> type[Object] | None:
+    """The kind of undecoded JSON that begins with it; None if the decoder has to search for it."""
     match = _QUICK_HEAD.match(memoryview(value)) if isinstance(value, msgspec.Raw) else None
-    if match is None:
-        return None
-    known = match[1].decode(), match[2].decode()
-    return ObjectHead(*known, items=None) if known in KINDS else None
+    return None if match is None else _KINDS_BY_TEXT.get((match[1], match[2]))
 
 
 def _list_objects(items: Sequence[object], field: str, default: _Kind, skipped: Counter[str]) -> Iterator[AnyObject]:
     for index, item in enumerate(items):
         try:
-            yield from _objects(item, default, skipped)
+            kind = _quick_kind(item)
+            if kind is not None:
+                yield _struct(item, kind)
+            else:
+                yield from _objects(item, default, skipped)
         except FieldMismatch as mismatch:
             raise mismatch.inside(f"{field}[{index}]") from None
 
