@@ -102,7 +102,7 @@ class NodeProxies:
         if proxy_name_of(service) is not None:
             kind, nodes = self.labelled, len(demand.nodes)
             return ProxyDemand((ConsumerDemand(kind.consumer, demand),), {kind: nodes}, {kind.title: nodes})
-        if not self._split or self._split[0][0] is not demand:
+        if not self._split or self._split[0][0] != demand:
             consumers = split_demand(demand, self.default.consumer, self.consumer_by_node)
             kinds = dict(Counter(self.on(node.name) for node in demand.nodes).most_common())
             titles = Counter[str]()

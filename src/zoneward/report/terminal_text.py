@@ -1,7 +1,7 @@
 """Text for terminals: single cells, aligned columns, whole tables. Nothing in it steers a terminal."""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import accumulate, chain, pairwise
 from typing import Any, Final
 
@@ -65,7 +65,7 @@ def join_wrapped(texts: Iterable[str | StyledText], style: str = "") -> StyledTe
 
 
 class TableText:
-    """A table as lines of text, which knows the lines of each row. Rows may share lines."""
+    """A table as lines of text, which knows the lines of each row."""
 
     def __init__(self, head: Sequence[StyledText], rows: Sequence[Sequence[StyledText]]) -> None:
         self.lines: tuple[StyledText, ...] = (*head, *chain.from_iterable(rows))
@@ -124,37 +124,20 @@ def align_columns(
     )
     head = layout.lines([Text(name, "bold") for name in columns], list(map(cell_len, columns)))
     rule = Text("─" * min(max(line.cell_len for line in head), width))
-    # Rows that are the same object share their lines: in a large table most of them do.
-    known: dict[int, list[StyledText]] = {}
-    lines = []
-    for row, taken in shown:
-        row_lines = known.get(id(row))
-        if row_lines is None:
-            row_lines = known[id(row)] = layout.lines(row, taken)
-        lines.append(row_lines)
-    return TableText([*head, rule], lines)
+    return TableText([*head, rule], [layout.lines(row, taken) for row, taken in shown])
 
 
-def _lengths(rows: Sequence[Sequence[StyledText]]) -> list[tuple[int, ...]]:
-    """The columns that each cell takes. Each cell is measured once: that is most of the work on a large table, whose
-    rows share most of their cells.
-    """
-    known: dict[int, int] = {}
-    known_rows: dict[int, tuple[int, ...]] = {}
+def _lengths(rows: Iterable[Sequence[StyledText]]) -> list[tuple[int, ...]]:
+    """The columns that each cell takes."""
+    return [tuple(map(_length, map(_plain, row))) for row in rows]
 
-    def measured(cell: StyledText) -> int:
-        length = known.get(id(cell))
-        if length is None:
-            length = known[id(cell)] = cell.cell_len
-        return length
 
-    lengths = []
-    for row in rows:
-        row_lengths = known_rows.get(id(row))
-        if row_lengths is None:
-            row_lengths = known_rows[id(row)] = tuple(map(measured, row))
-        lengths.append(row_lengths)
-    return lengths
+def _plain(cell: StyledText) -> str:
+    return cell.plain
+
+
+def _length(text: str) -> int:
+    return len(text) if text.isascii() else cell_len(text)
 
 
 def _widths(columns: Sequence[str], lengths: Iterable[Sequence[int]]) -> list[int]:
@@ -178,15 +161,11 @@ class _Layout:
     width: int
     stacked: int
     cut: bool
-    known: dict[tuple[int, int], tuple[StyledText, str, list[Span]]] = field(default_factory=dict)
-    """By column and id of the cell, which rows share: the cell (so that its id stays valid) and its text there."""
-    wrapped: dict[int, tuple[StyledText, Sequence[StyledText]]] = field(default_factory=dict)
-    """The same for last cells that are too long for their column, with their lines."""
 
     def lines(self, cells: Sequence[StyledText], lengths: Sequence[int]) -> list[StyledText]:
         """Much faster than a table of rich for thousands of rows.
 
-        ``lengths`` are the columns that the cells take. Rows may share cells, so they are never changed.
+        ``lengths`` are the columns that the cells take. The cells are not changed: rows may share them.
         """
         above = []
         if self.stacked:
@@ -196,7 +175,7 @@ class _Layout:
         last, room = cells[-1], self.widths[-1]
         if self.cut or lengths[-1] <= room:
             return [*above, self._join(cells, lengths)]
-        beside = self._beside(last, room) if room >= _LEAST_REASON else ()
+        beside = last.wrap(_WRAPPING, room) if room >= _LEAST_REASON else ()
         if beside and (room >= _SHORTEST_REASON or len(beside) <= _FEW_LINES):
             first, *rest = beside
             indent = " " * (sum(self.widths[:-1]) + 2 * (len(self.widths) - 1))
@@ -206,11 +185,6 @@ class _Layout:
         line = self._join([*cells[:-1], Text()], [*lengths[:-1], 0])
         return [*above, line, *(Text(_INDENT).append_text(line_below) for line_below in below)]
 
-    def _beside(self, last: StyledText, room: int) -> Sequence[StyledText]:
-        if id(last) not in self.wrapped:
-            self.wrapped[id(last)] = (last, list(last.wrap(_WRAPPING, room)))
-        return self.wrapped[id(last)][1]
-
     def _join(self, cells: Sequence[StyledText], lengths: Sequence[int]) -> StyledText:
         parts: list[str] = []
         spans: list[Span] = []
@@ -218,11 +192,7 @@ class _Layout:
         # A last column without any width would still have the blanks before it.
         shown = len(cells) if self.widths[-1] else len(cells) - 1
         for column in range(shown):
-            cell = cells[column]
-            known = self.known.get((column, id(cell)))
-            if known is None:
-                known = self.known[column, id(cell)] = (cell, *self._in_column(column, cell, lengths[column]))
-            _, part, styles = known
+            part, styles = self._in_column(column, cells[column], lengths[column])
             parts.append(part)
             for start, end, style in styles:
                 spans.append(Span(start + position, end + position, style))
@@ -287,16 +257,10 @@ def _printed(what: RenderableType, color: bool, width: int, crop: bool) -> str:
 
 def _plain_lines(table: TableText, width: int) -> str:
     """The same for a table without colour, fast enough for a hundred thousand lines."""
-    known: dict[int, str] = {}
     lines = []
     for line in table.lines:
-        text = known.get(id(line))
-        if text is None:
-            text = line.plain.rstrip()
-            if (len(text) if text.isascii() else cell_len(text)) > width:
-                text = f"{set_cell_size(text, width - 1)}…"
-            text = known[id(line)] = f"{text}\n"
-        lines.append(text)
+        text = line.plain.rstrip()
+        lines.append(f"{set_cell_size(text, width - 1)}…\n" if _length(text) > width else f"{text}\n")
     return "".join(lines)
 
 
