@@ -205,9 +205,9 @@ def test_json_has_groups_weights_and_moves(zoneward: Commands, tmp_path: Path) -
 
 def test_endpoints_come_from_slices_without_pods(zoneward: Commands, tmp_path: Path) -> None:
     documents = [
-        decision
-        for decision in yaml.load_all(SAMPLE.read_text(), yaml.CSafeLoader)
-        if decision["kind"] not in ("Pod", "EndpointSlice")
+        document
+        for document in yaml.load_all(SAMPLE.read_text(), yaml.CSafeLoader)
+        if document["kind"] not in ("Pod", "EndpointSlice")
     ]
     bare = tmp_path / "bare.yaml"
     bare.write_text(yaml.safe_dump_all(documents))
@@ -246,12 +246,12 @@ def hintless(zoneward: Commands, tmp_path: Path) -> Path:
 
 
 def test_now_is_the_traffic_by_slices_in_force(zoneward: Commands, hintless: Path) -> None:
-    by_name = decisions(zoneward, "-f", SAMPLE, "-f", hintless, "shop/search")["search"]
-    assert by_name["now"]["inZoneTraffic"] == pytest.approx(0.372136)
-    assert by_name["now"]["maxOverload"] == 0.0
-    assert by_name["now"]["proxies"] == {"kube-proxy 1.37": 22}
-    assert by_name["now"]["zones"]["eu-central-1a"] == {"consumed": 10, "load": 1.0}
-    assert by_name["inZoneTraffic"] > 0.7
+    search = decisions(zoneward, "-f", SAMPLE, "-f", hintless, "shop/search")["search"]
+    assert search["now"]["inZoneTraffic"] == pytest.approx(0.372136)
+    assert search["now"]["maxOverload"] == 0.0
+    assert search["now"]["proxies"] == {"kube-proxy 1.37": 22}
+    assert search["now"]["zones"]["eu-central-1a"] == {"consumed": 10, "load": 1.0}
+    assert search["inZoneTraffic"] > 0.7
     assert decisions(zoneward, "--sample", "shop/search")["search"]["now"] is None
     table = zoneward("plan", "-f", SAMPLE, "-f", hintless, "shop/search").out
     assert "37%>71%" in table
@@ -288,20 +288,20 @@ def test_verbose_notes_have_one_line_for_each_kind_of_proxy(zoneward: Commands, 
         {
             "apiVersion": "v1",
             "kind": "Node",
-            "metadata": {"name": f"n{count}", "labels": {"topology.kubernetes.io/zone": "abc"[count % 3]}},
-            "status": {"nodeInfo": {"kubeletVersion": f"v1.33.{count % 5}"}},
+            "metadata": {"name": f"n{index}", "labels": {"topology.kubernetes.io/zone": "abc"[index % 3]}},
+            "status": {"nodeInfo": {"kubeletVersion": f"v1.33.{index % 5}"}},
         }
-        for count in range(60)
+        for index in range(60)
     ]
     pods = [
         {
             "apiVersion": "v1",
             "kind": "Pod",
-            "metadata": {"name": f"kube-proxy-n{count}", "namespace": "kube-system"},
-            "spec": {"nodeName": f"n{count}", "containers": [{"name": "kube-proxy", "image": "kube-proxy:v1.33.1"}]},
+            "metadata": {"name": f"kube-proxy-n{index}", "namespace": "kube-system"},
+            "spec": {"nodeName": f"n{index}", "containers": [{"name": "kube-proxy", "image": "kube-proxy:v1.33.1"}]},
             "status": {"phase": "Running"},
         }
-        for count in range(40)
+        for index in range(40)
     ]
     service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "cart", "namespace": "shop"}}
     file = tmp_path / "cluster.json"

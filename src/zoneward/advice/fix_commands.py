@@ -162,7 +162,7 @@ def _removed_pods(fix: Fix, given: ServiceInput) -> list[str]:
 def _workload_notes(fix: Fix, given: ServiceInput, address_type: str) -> Iterator[str]:
     workload = fix.workload
     if workload is None:
-        yield f"the input does not say what owns the Pods: put its name in place of {UNKNOWN_WORKLOAD.resource}"
+        yield f"the input does not say what owns the Pods: replace {UNKNOWN_WORKLOAD.resource} by its name"
         return
     total = sum(given.replicas(address_type).by_zone.values())
     own = sum(runs(pod) and given.is_of_workload(pod) for pod in given.pods)
@@ -226,9 +226,9 @@ def _constraint(service: Service, workload: Workload, skew: int) -> dict[str, An
 
 def _label_note(fix: Fix) -> str:
     if fix.among:
-        return f"write the zone in which the node really is: it works with each of {', '.join(fix.among)}"
+        return f"use the real zone of the node: the fix works with each of {', '.join(fix.among)}"
     zones = ", ".join(f"{node} in {zone}" for node, zone in sorted(fix.change.zone_of_node.items()))
-    return f"only if it is true: it works with {zones}, and not with every zone"
+    return f"only if these are the real zones: the fix works with {zones}, not with every zone"
 
 
 def _in_zones(pods: Mapping[str, int]) -> str:

@@ -1,6 +1,6 @@
-"""A matplotlib figure as SVG that can stand inside a page, beside others, and is the same every time.
+"""A matplotlib figure as SVG for a page with several figures, the same every time.
 
-matplotlib writes files that stand alone: with ids that are the same in every figure, a style for the whole page and
+matplotlib writes files for single use: with ids that are the same in every figure, a style for the whole page and
 digits that nobody sees. An optimizer of SVG files would be a dependency for sixty lines.
 """
 
@@ -44,7 +44,7 @@ _SETTINGS: Final[dict[str, Any]] = {
 
 @contextmanager
 def drawing() -> Iterator[None]:
-    """Figures are made and written within: the settings are ours, whatever the user's own files say."""
+    """Make and write figures in this context: it ignores the user's settings of matplotlib."""
     with mpl.rc_context(), warnings.catch_warnings():
         mpl.rcdefaults()
         mpl.rcParams.update(_SETTINGS)  # type: ignore[arg-type]
@@ -54,7 +54,7 @@ def drawing() -> Iterator[None]:
 
 
 def embedded(figure: Figure, *, key: str, title: str, description: str) -> str:
-    """The figure as an ``svg`` element, as wide as its place. ``key`` starts its ids, so that no other has them."""
+    """The figure as an ``svg`` element, as wide as its container. Its ids start with ``key`` and are unique."""
     text = StringIO()
     figure.savefig(text, format="svg", metadata={"Date": None})
     root = ElementTree.fromstring(text.getvalue())
@@ -67,22 +67,22 @@ def embedded(figure: Figure, *, key: str, title: str, description: str) -> str:
         "aria-labelledby": f"{key}-title {key}-description",
         "stroke-linejoin": "round",
     }
-    for number, (name, content) in enumerate((("title", title), ("desc", description))):
+    for position, (name, content) in enumerate((("title", title), ("desc", description))):
         element = ElementTree.Element(name, {"id": f"{key}-{'title' if name == 'title' else 'description'}"})
         element.text = content
-        drawn.insert(number, element)
+        drawn.insert(position, element)
     return ElementTree.tostring(drawn, encoding="unicode")
 
 
 def _references(root: ElementTree.Element) -> frozenset[str]:
     """Ids that something refers to. matplotlib gives one to every part, the same in every figure."""
-    found = set()
+    ids = set()
     for element in root.iter():
         for name, value in element.attrib.items():
             if name.endswith("href") and value.startswith("#"):
-                found.add(value[1:])
-            found.update(_REFERENCE.findall(value))
-    return frozenset(found)
+                ids.add(value[1:])
+            ids.update(_REFERENCE.findall(value))
+    return frozenset(ids)
 
 
 def _simplify(element: ElementTree.Element, key: str, used: frozenset[str]) -> ElementTree.Element:
@@ -99,7 +99,7 @@ def _simplify(element: ElementTree.Element, key: str, used: frozenset[str]) -> E
             value = f"#{key}-{value[1:]}"
         elif name in ("d", "x", "y"):
             value = re.sub(r"\s*([A-Za-z])\s*", r"\1", _NUMBER.sub(_round_number, value)).replace("\n", " ").strip()
-        drawn.set(name, _REFERENCE.sub(lambda found: f"url(#{key}-{found[1]})", value))
+        drawn.set(name, _REFERENCE.sub(lambda match: f"url(#{key}-{match[1]})", value))
     for child in element:
         if _local_name(child.tag) in _KEPT:
             inner = _simplify(child, key, used)
@@ -112,5 +112,5 @@ def _local_name(name: str) -> str:
     return name.rpartition("}")[2]
 
 
-def _round_number(found: re.Match[str]) -> str:
-    return f"{float(found[0]):.2f}".rstrip("0").rstrip(".")
+def _round_number(match: re.Match[str]) -> str:
+    return f"{float(match[0]):.2f}".rstrip("0").rstrip(".")
