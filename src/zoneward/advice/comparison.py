@@ -31,7 +31,7 @@ NOW: Final = "now"
 """The name of what is in force, beside the approaches."""
 _OWN_SETTINGS: Final = ""
 Flows = Mapping[str, Mapping[str, float]]
-"""For each zone with demand the shares of its own traffic by the zone of the endpoints."""
+"""For each zone with demand the shares of its traffic by the zone of the endpoints."""
 
 
 class ComparedApproach(msgspec.Struct, frozen=True, kw_only=True, gc=False, rename="camel"):
