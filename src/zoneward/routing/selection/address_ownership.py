@@ -5,7 +5,7 @@ external IP or load balancer IP. So a cluster IP belongs to its Service alone: n
 IP, on any port. On an address of the node, a node port belongs to its Service. Otherwise the oldest Service that
 requests a port of an address owns it: by ``creationTimestamp``, then by namespace and name.
 
-The result does not depend on the order in which Services are received, and what the owner releases goes to the next
+The result does not depend on the order in which Services are received, and the next one gets what the owner releases
 one. kube-proxy has no such rules: there the last Service in a random order wins.
 """
 
@@ -72,7 +72,7 @@ def address_requests(service: Service) -> tuple[AddressRequest, ...]:
     return tuple(
         AddressRequest(
             cluster_ip=cluster_ip,
-            external=frozenset(each for each in external if (":" in each) == is_ipv6) - {cluster_ip},
+            external=frozenset(address for address in external if (":" in address) == is_ipv6) - {cluster_ip},
             ports=frozenset((port.protocol, port.port) for port in ports if 0 < port.port <= _LAST_PORT),
             node_ports=frozenset(
                 (port.protocol, port.node_port) for port in ports if port.node_port and 0 < port.node_port <= _LAST_PORT
@@ -310,10 +310,10 @@ class AddressOwnership:
             if owner is not None:
                 yield address, owner
                 continue
-            for protocol, number in sorted(lost.external[address]):
-                owner = self._port_owner(address, (protocol, number))
+            for protocol, port_number in sorted(lost.external[address]):
+                owner = self._port_owner(address, (protocol, port_number))
                 assert owner is not None
-                yield f"{address} {protocol} {number}", owner
+                yield f"{address} {protocol} {port_number}", owner
 
 
 def _of_owner(owners: Mapping[Port, ObjectKey], service: ObjectKey, ports: frozenset[Port]) -> set[Port]:

@@ -163,7 +163,7 @@ def load_balancer_addresses(service: Service) -> tuple[str, ...]:
     """The addresses that a load balancer keeps as the destination; with ``ipMode: Proxy`` it keeps none."""
     status = service.status
     ingress = (status.load_balancer.ingress or ()) if status and status.load_balancer else ()
-    return tuple(each.ip for each in ingress if each.ip and each.ip_mode != "Proxy")
+    return tuple(address.ip for address in ingress if address.ip and address.ip_mode != "Proxy")
 
 
 def policies_of(service: Service, gates: FeatureGates | None = None) -> Policies:
@@ -185,7 +185,7 @@ def policies_of(service: Service, gates: FeatureGates | None = None) -> Policies
 def honored_hints(service: Service, consumer: Consumer, gates: FeatureGates) -> HonoredHints:
     """Which hints a kind of proxy honors for a Service with these feature gates.
 
-    None beside ``topologyKeys``, whoever wrote them (KEP-2433 § Interoperability). Where the gate
+    None beside any ``topologyKeys`` (KEP-2433 § Interoperability). Where the gate
     ServiceTrafficDistribution was turned off, hints of that feature may still be in the slices (KEP-4444 § Feature
     Enablement and Rollback).
     """
@@ -234,12 +234,12 @@ def slice_groups(slices: Iterable[EndpointSlice], consumer: Consumer, gates: Fea
     if not reads_slice_groups(consumer, gates):
         return {}
     assert consumer.zone_slices != "ignored"
-    found: dict[int, ZoneGroup] = {}
-    for each in slices:
-        group = group_of_slice(each, reads=consumer.zone_slices)
+    groups: dict[int, ZoneGroup] = {}
+    for slice_ in slices:
+        group = group_of_slice(slice_, reads=consumer.zone_slices)
         if group is not None:
-            found.update((id(endpoint), group) for endpoint in each.endpoints or ())
-    return found
+            groups.update((id(endpoint), group) for endpoint in slice_.endpoints or ())
+    return groups
 
 
 def usable_zone_weights(
@@ -248,21 +248,21 @@ def usable_zone_weights(
     """The weights that a proxy uses for a Service in one address family: the first valid ones by slice name.
 
     None where they were computed for other numbers of ready endpoints (`is_stale`), beside an endpoint without a zone,
-    and beside slice groups. ``slices`` are all of the family, whoever manages them (of a group also without endpoints);
+    and beside slice groups. ``slices`` are all of the family, with any manager (of a group also without endpoints);
     ``on_invalid`` gets the names of those with weights that cannot be read.
     """
     if not honored.weights:
         return None
     slices = tuple(slices)
-    annotated = [each for each in slices if names.ZONE_WEIGHTS_ANNOTATION in (each.metadata.annotations or {})]
-    if not annotated or any(group_of_slice(each) is not None for each in slices):
+    annotated = [slice_ for slice_ in slices if names.ZONE_WEIGHTS_ANNOTATION in (slice_.metadata.annotations or {})]
+    if not annotated or any(group_of_slice(slice_) is not None for slice_ in slices):
         return None
     weights = None
-    for each in _by_name(annotated)[:_MAX_ZONE_WEIGHTS]:
-        weights = parse_zone_weights((each.metadata.annotations or {})[names.ZONE_WEIGHTS_ANNOTATION])
+    for slice_ in _by_name(annotated)[:_MAX_ZONE_WEIGHTS]:
+        weights = parse_zone_weights((slice_.metadata.annotations or {})[names.ZONE_WEIGHTS_ANNOTATION])
         if weights is not None:
             break
-        on_invalid(each.metadata.name)
+        on_invalid(slice_.metadata.name)
     if weights is None:
         return None
     counts = Counter(endpoint.zone or "" for endpoint in endpoints_of_all_ports(slices) if is_ready(endpoint))
@@ -272,23 +272,23 @@ def usable_zone_weights(
 def endpoints_of_port(
     slices: Iterable[EndpointSlice], port: str, *, protocol: str = "TCP", node: str | None = None
 ) -> dict[str, Endpoint]:
-    """Every endpoint of a Service port by ``address:port``, over all slices, whoever manages them.
+    """Every endpoint of a Service port by ``address:port``, over all slices, with any manager.
 
     Name and protocol identify a port, as upstream. API servers accept any number for it; an invalid one is skipped.
     ``node`` is the proxy's own: see `_keep_better`. IPv6 addresses are in brackets.
     """
-    found: dict[str, Endpoint] = {}
-    for each in _by_name(slices):
-        for numbered in each.ports or ():
+    endpoints: dict[str, Endpoint] = {}
+    for slice_ in _by_name(slices):
+        for numbered in slice_.ports or ():
             if port_key(numbered) != (port, protocol):
                 continue
             if numbered.port is None or not 0 < numbered.port <= _MAX_PORT:
                 continue
-            for endpoint in each.endpoints or ():
+            for endpoint in slice_.endpoints or ():
                 address = _address(endpoint)
                 key = f"[{address}]:{numbered.port}" if ":" in address else f"{address}:{numbered.port}"
-                _keep_better(found, key, endpoint, node)
-    return found
+                _keep_better(endpoints, key, endpoint, node)
+    return endpoints
 
 
 def port_key(port: EndpointPort) -> tuple[str, str]:
@@ -298,26 +298,26 @@ def port_key(port: EndpointPort) -> tuple[str, str]:
 
 def slices_by_port(slices: Iterable[EndpointSlice]) -> dict[tuple[str, str], list[EndpointSlice]]:
     """By `port_key`, slices with that port alone, so that a caller with many ports reads each slice once."""
-    found: dict[tuple[str, str], list[EndpointSlice]] = {}
-    for each in slices:
-        ports = each.ports or ()
+    by_port: dict[tuple[str, str], list[EndpointSlice]] = {}
+    for slice_ in slices:
+        ports = slice_.ports or ()
         for port in ports:
-            found.setdefault(port_key(port), []).append(each if len(ports) == 1 else replace(each, ports=(port,)))
-    return found
+            by_port.setdefault(port_key(port), []).append(slice_ if len(ports) == 1 else replace(slice_, ports=(port,)))
+    return by_port
 
 
 def endpoints_of_all_ports(slices: Iterable[EndpointSlice]) -> tuple[Endpoint, ...]:
     """Every endpoint of a Service that serves any port, each once by its address."""
-    found: dict[str, Endpoint] = {}
-    for each in _by_name(slices):
-        if each.ports:
-            for endpoint in each.endpoints or ():
-                _keep_better(found, _address(endpoint), endpoint, None)
-    return tuple(found.values())
+    endpoints: dict[str, Endpoint] = {}
+    for slice_ in _by_name(slices):
+        if slice_.ports:
+            for endpoint in slice_.endpoints or ():
+                _keep_better(endpoints, _address(endpoint), endpoint, None)
+    return tuple(endpoints.values())
 
 
 def _by_name(slices: Iterable[EndpointSlice]) -> list[EndpointSlice]:
-    return sorted(slices, key=lambda each: each.metadata.name)
+    return sorted(slices, key=lambda slice_: slice_.metadata.name)
 
 
 def _address(endpoint: Endpoint) -> str:
@@ -325,14 +325,14 @@ def _address(endpoint: Endpoint) -> str:
     return (endpoint.addresses or ("",))[0]
 
 
-def _keep_better(found: dict[str, Endpoint], key: str, endpoint: Endpoint, node: str | None) -> None:
+def _keep_better(endpoints: dict[str, Endpoint], key: str, endpoint: Endpoint, node: str | None) -> None:
     """Keep one endpoint per address: a ready one first, then one on the own node, then the first by slice name.
 
     Upstream's proxy ignores readiness here: Pods on the host's network that replace each other may lose traffic there.
     """
-    other = found.get(key)
+    other = endpoints.get(key)
     if other is None or _rank(endpoint, node) > _rank(other, node):
-        found[key] = endpoint
+        endpoints[key] = endpoint
 
 
 def _rank(endpoint: Endpoint, node: str | None) -> tuple[bool, bool]:
@@ -380,11 +380,13 @@ class EndpointSelector:
         self._zone_weights = zone_weights
         self._ready = tuple(filter(is_ready, endpoints))
         self._leaving = tuple(
-            each for each in endpoints if is_terminating(each) and is_serving(each) and not is_ready(each)
+            endpoint
+            for endpoint in endpoints
+            if is_terminating(endpoint) and is_serving(endpoint) and not is_ready(endpoint)
         )
         self._ready_by_node: dict[str | None, list[Endpoint]] = {}
-        for each in self._ready:
-            self._ready_by_node.setdefault(each.node_name, []).append(each)
+        for endpoint in self._ready:
+            self._ready_by_node.setdefault(endpoint.node_name, []).append(endpoint)
         # By the zone that consumes groups; without groups all zones have the same candidates.
         self._candidates: dict[str | None, _HintedEndpoints] = {}
 
@@ -436,11 +438,11 @@ class EndpointSelector:
         )
 
     def _candidates_of(self, zone: str | None) -> "_HintedEndpoints":
-        found = self._candidates.get(zone)
-        if found is None:
+        hinted = self._candidates.get(zone)
+        if hinted is None:
             endpoints = _in_groups_of(zone, self._ready, self._groups) if zone else self._ready
-            found = self._candidates[zone] = _HintedEndpoints(endpoints, self._honored)
-        return found
+            hinted = self._candidates[zone] = _HintedEndpoints(endpoints, self._honored)
+        return hinted
 
 
 def _is_starting_without_zone_hint(endpoint: Endpoint) -> bool:
@@ -451,16 +453,18 @@ def _is_starting_without_zone_hint(endpoint: Endpoint) -> bool:
 
 def _in_groups_of(zone: str, ready: tuple[Endpoint, ...], groups: Mapping[int, ZoneGroup]) -> tuple[Endpoint, ...]:
     """Endpoints of groups that the zone consumes, and those without a group; all endpoints where that leaves none."""
-    found = tuple(endpoint for endpoint in ready if (group := groups.get(id(endpoint))) is None or zone in group.zones)
-    return found or ready
+    consumed = tuple(
+        endpoint for endpoint in ready if (group := groups.get(id(endpoint))) is None or zone in group.zones
+    )
+    return consumed or ready
 
 
 def _weights(cluster: tuple[Endpoint, ...], groups: Mapping[int, ZoneGroup], zone: str) -> tuple[float, ...] | None:
     """Weights of the chosen endpoints; None where all are alike, also where they are those that other zones consume."""
-    found = tuple(
+    weights = tuple(
         group.weight(zone) if (group := groups.get(id(endpoint))) is not None else 1.0 for endpoint in cluster
     )
-    return _differing(found)
+    return _differing(weights)
 
 
 def _differing(weights: tuple[float, ...]) -> tuple[float, ...] | None:
@@ -470,19 +474,21 @@ def _differing(weights: tuple[float, ...]) -> tuple[float, ...] | None:
 def _weigh_zones(
     ready: Sequence[Endpoint], shares: Mapping[str, float]
 ) -> tuple[tuple[Endpoint, ...], tuple[float, ...]]:
-    """The endpoints in zones with a share, and their weights. The share of a zone without endpoints goes to the others
-    in proportion, and so does one that is too small."""
+    """The endpoints in zones with a share, and their weights. The others get the share of a zone without endpoints
+    in proportion, and one that is too small."""
     located = Counter(endpoint.zone for endpoint in ready)
     shares = {zone: share for zone, share in shares.items() if share >= _LEAST_SHARE}
     chosen = tuple(endpoint for endpoint in ready if endpoint.zone in shares)
-    weights = tuple(round(shares[each.zone] / located[each.zone], _WEIGHT_DIGITS) for each in chosen if each.zone)
+    weights = tuple(
+        round(shares[endpoint.zone] / located[endpoint.zone], _WEIGHT_DIGITS) for endpoint in chosen if endpoint.zone
+    )
     return chosen, weights
 
 
 class _HintedEndpoints:
     """Ready endpoints by the nodes and the zones that their hints name.
 
-    Hints count only if every one of them has such hints; ``None`` then stands for those that do not count.
+    Hints count only if every one of them has such hints; ``None`` is for those that do not count.
     """
 
     def __init__(self, endpoints: tuple[Endpoint, ...], honored: HonoredHints) -> None:
@@ -503,12 +509,12 @@ def _by_hint(
     endpoints: Iterable[Endpoint], kind: Literal["for_nodes", "for_zones"]
 ) -> dict[str, list[Endpoint]] | None:
     """Endpoints by each name in their hints; None where one has no such hint."""
-    found: dict[str, list[Endpoint]] = {}
+    by_name: dict[str, list[Endpoint]] = {}
     for endpoint in endpoints:
         hints = endpoint.hints
         named = None if hints is None else hints.for_nodes if kind == "for_nodes" else hints.for_zones
         if not named:
             return None
-        for name in {each.name for each in named}:
-            found.setdefault(name, []).append(endpoint)
-    return found
+        for name in {hint.name for hint in named}:
+            by_name.setdefault(name, []).append(endpoint)
+    return by_name

@@ -116,7 +116,7 @@ class _Block:
     end: int = 0
 
     def fill(self, used: int, most: int) -> set[ObjectKey]:
-        """Compute what does not fit after so many entries. Returns the Services that are set aside from now on, or no
+        """Compute what does not fit after ``used`` entries. Returns the Services that are set aside from now on, or no
         longer are."""
         self.begin = self.end = used
         before = self.aside
@@ -171,30 +171,30 @@ class _OldestFirst:
         if not self._blocks:
             self._blocks.append(_Block([age], [entries], entries))
             return
-        number = self._number(age)
-        block = self._blocks[number]
-        place = bisect_left(block.ages, age)
-        block.ages.insert(place, age)
-        block.entries.insert(place, entries)
+        index = self._number(age)
+        block = self._blocks[index]
+        position = bisect_left(block.ages, age)
+        block.ages.insert(position, age)
+        block.entries.insert(position, entries)
         block.total += entries
         block.begin = None
         if len(block.ages) > 2 * _BLOCK:
-            self._blocks[number : number + 1] = block.split()
+            self._blocks[index : index + 1] = block.split()
 
     def remove(self, age: Age) -> None:
         """Remove a Service that was added."""
-        number = self._number(age)
-        block = self._blocks[number]
-        place = bisect_left(block.ages, age)
-        del block.ages[place]
-        entries = block.entries.pop(place)
+        index = self._number(age)
+        block = self._blocks[index]
+        position = bisect_left(block.ages, age)
+        del block.ages[position]
+        entries = block.entries.pop(position)
         block.total -= entries
         self.total -= entries
         block.begin = None
         for aside in (block.aside, self.aside):
             aside.discard(age[1])
         if not block.ages:
-            del self._blocks[number]
+            del self._blocks[index]
 
     def fill(self) -> set[ObjectKey]:
         """Returns the Services that are set aside from now on, or no longer are."""
@@ -211,5 +211,5 @@ class _OldestFirst:
 
     def _number(self, age: Age) -> int:
         """The block that a Service of this age belongs to."""
-        number = bisect_left(self._blocks, age, key=lambda block: block.ages[-1])
-        return min(number, len(self._blocks) - 1)
+        index = bisect_left(self._blocks, age, key=lambda block: block.ages[-1])
+        return min(index, len(self._blocks) - 1)

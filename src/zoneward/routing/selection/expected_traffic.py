@@ -36,11 +36,11 @@ class ExpectedZoneTraffic(msgspec.Struct, frozen=True, gc=False):
 
     ``consumed`` counts every endpoint that some proxy of the zone selects. ``expected`` is the fair number, demand
     times all endpoints; ``overload`` is expected / consumed - 1, negative where the zone has more than its fair part,
-    and None where it has no demand or selects nothing. ``in_zone``: the share of its own traffic that stays in the
+    and None where it has no demand or selects nothing. ``in_zone``: the share of the zone's traffic that stays in the
     zone; None where it has no demand, and where the zone of the clients or of every endpoint in use is not known.
     ``load``: what an endpoint located there gets on the mean, over a fair part (1.0); None where none is located.
-    ``selected`` and ``to``: the endpoints that its proxies select and the shares of its own traffic, by the zone of the
-    endpoints. ``dropped``: the share of its own traffic for which there is no endpoint.
+    ``selected`` and ``to``: the endpoints that its proxies select and the shares of the zone's traffic, by the zone of
+    the endpoints. ``dropped``: the share of the zone's traffic for which there is no endpoint.
     """
 
     demand: float
@@ -56,10 +56,10 @@ class ExpectedZoneTraffic(msgspec.Struct, frozen=True, gc=False):
 
 
 class ExpectedTraffic(msgspec.Struct, frozen=True, gc=False):
-    """Where the traffic to a Service goes. Shares are of all requests; ``served`` and ``dropped`` add up to 1, and each
-    is exactly 0 or 1 where it is nothing or all.
+    """The zones where traffic to a Service starts and ends. Shares are of all requests; ``served`` and ``dropped`` add
+    up to 1, and each is exactly 0 or 1 where it is nothing or all.
 
-    ``in_zone`` is None where nobody can tell: no node from which traffic starts has a zone, or no endpoint in use.
+    ``in_zone`` is None where it is not known: no node from which traffic starts has a zone, or no endpoint in use.
     ``load`` has a share for every endpoint in use, and the overload of an endpoint is its load over a fair one, minus
     1: ``max_overload`` is the worst, never below 0; ``mean_overload`` the mean distance from fair, in both directions.
     """
@@ -110,10 +110,10 @@ def predict_service_traffic(
     if not is_proxied(service):
         return None
     readings = []
-    for each in consumers:
-        honored = honored_hints(service, each.consumer, gates)
-        groups, weights = slice_groups(slices, each.consumer, gates), usable_zone_weights(slices, honored)
-        readings.append(SliceReading(each.demand, honored, groups, weights))
+    for consumer in consumers:
+        honored = honored_hints(service, consumer.consumer, gates)
+        groups, weights = slice_groups(slices, consumer.consumer, gates), usable_zone_weights(slices, honored)
+        readings.append(SliceReading(consumer.demand, honored, groups, weights))
     return predict_traffic(endpoints_of_all_ports(slices), readings=readings, policies=policies_of(service, gates))
 
 
@@ -138,12 +138,16 @@ def predict_traffic(
     if not total:
         return None
     selectors = {
-        id(each): EndpointSelector(
-            endpoints, policies=policies, honored=each.honored, groups=each.groups, zone_weights=each.zone_weights
+        id(reading): EndpointSelector(
+            endpoints,
+            policies=policies,
+            honored=reading.honored,
+            groups=reading.groups,
+            zone_weights=reading.zone_weights,
         )
-        for each in readings
+        for reading in readings
     }
-    picked: dict[int, int] = {id(endpoint): number for number, endpoint in enumerate(endpoints)}
+    picked: dict[int, int] = {id(endpoint): index for index, endpoint in enumerate(endpoints)}
     places = [endpoint.zone or "" for endpoint in endpoints]
     load = [0.0] * len(endpoints)
     zone_weight: dict[str, int] = {}
@@ -164,18 +168,18 @@ def predict_traffic(
         weights = None if policies.internal_local else selection.weights
         to = zone_to.setdefault(zone, {})
         if weights:
-            each = share / fsum(weights)
-            for number, endpoint_weight in zip(numbers, weights, strict=True):
-                part = each * endpoint_weight
-                load[number] += part
-                to.setdefault(places[number], []).append(part)
+            per_endpoint = share / fsum(weights)
+            for index, endpoint_weight in zip(numbers, weights, strict=True):
+                part = per_endpoint * endpoint_weight
+                load[index] += part
+                to.setdefault(places[index], []).append(part)
         else:
-            each = share / len(chosen)
-            for number in numbers:
-                load[number] += each
-            for place, count in Counter(map(places.__getitem__, numbers)).items():
-                to.setdefault(place, []).append(count * each)
-    flows = {zone: {place: fsum(parts) for place, parts in to.items()} for zone, to in zone_to.items()}
+            per_endpoint = share / len(chosen)
+            for index in numbers:
+                load[index] += per_endpoint
+            for located, count in Counter(map(places.__getitem__, numbers)).items():
+                to.setdefault(located, []).append(count * per_endpoint)
+    flows = {zone: {located: fsum(parts) for located, parts in to.items()} for zone, to in zone_to.items()}
     return _traffic(endpoints, places, load, total, zone_weight, dropped_weight, zone_picks, flows)
 
 
@@ -191,7 +195,7 @@ def _consumers(
     for reading in readings:
         named = located
         if not policies.internal_local and reading.honored.nodes:
-            named = {each.name for endpoint in endpoints if endpoint.hints for each in endpoint.hints.for_nodes or ()}
+            named = {hint.name for endpoint in endpoints if endpoint.hints for hint in endpoint.hints.for_nodes or ()}
         grouped = dict(reading.demand.weight_by_zone)
         for name in sorted(named):
             node = reading.demand.node_of.get(name)
@@ -217,13 +221,13 @@ def _traffic(
     if not any(usable):
         usable = [is_serving(endpoint) and is_terminating(endpoint) for endpoint in endpoints]
     used = [share for share, use in zip(load, usable, strict=True) if use]
-    has_zones = not used or any(place for place, use in zip(places, usable, strict=True) if use)
+    has_zones = not used or any(zone for zone, use in zip(places, usable, strict=True) if use)
     located: dict[str, int] = dict.fromkeys(weights, 0)
     received: dict[str, float] = {}
-    for place, use, part in zip(places, usable, load, strict=True):
+    for zone, use, part in zip(places, usable, load, strict=True):
         if use:
-            located[place] = located.get(place, 0) + 1
-            received[place] = received.get(place, 0.0) + part
+            located[zone] = located.get(zone, 0) + 1
+            received[zone] = received.get(zone, 0.0) + part
     zones = {}
     selected = {zone: dict(sorted(Counter(map(places.__getitem__, picked)).items())) for zone, picked in picks.items()}
     for zone in sorted(located):
@@ -241,7 +245,7 @@ def _traffic(
             in_zone=flow.get(zone, 0.0) / share if share and zone and has_zones else None,
             load=received[zone] * len(used) / located[zone] if located[zone] else None,
             selected=selected.get(zone, {}),
-            to={place: part / share for place, part in sorted(flow.items())} if share else {},
+            to={located: part / share for located, part in sorted(flow.items())} if share else {},
             dropped=dropped.get(zone, 0) / weight if weight else 0.0,
         )
     dropped_weight = sum(dropped.values())

@@ -2,7 +2,7 @@
 
 - A zone's own group: the label ``topology.kubernetes.io/zone``. The proposal's rule for proxies is to use the slices
   labelled for their zone and those without a label.
-- A group that several zones share: the same label, with the one zone that stands for the group, and the annotation
+- A group that several zones share: the same label, with the one zone that represents the group, and the annotation
   ``zoneward.dev/zones`` with all of them. A label holds no list, and a slice for each zone would list every endpoint
   twice. A proxy that only knows the proposal's rule finds nothing in the other zones, or only their own groups; it
   falls back to all endpoints where that leaves none.
@@ -31,27 +31,27 @@ def zones_annotation(group: ZoneGroup | None) -> str | None:
     return ",".join(f"{zone}={weight:.6f}" for zone, weight in zip(group.zones, group.weights, strict=True))
 
 
-def group_of_slice(each: EndpointSlice, *, reads: ZoneSlices = "groups") -> ZoneGroup | None:
+def group_of_slice(slice_: EndpointSlice, *, reads: ZoneSlices = "groups") -> ZoneGroup | None:
     """The group that a slice belongs to; None for one that all zones consume.
 
     An invalid annotation is ignored: only the label counts.
     """
     if reads == "ignored":
         return None
-    label = (each.metadata.labels or {}).get(names.ZONE_LABEL)
+    label = (slice_.metadata.labels or {}).get(names.ZONE_LABEL)
     if not label:
         return None
-    text = (each.metadata.annotations or {}).get(names.ZONES_ANNOTATION) if reads == "groups" else None
+    text = (slice_.metadata.annotations or {}).get(names.ZONES_ANNOTATION) if reads == "groups" else None
     return (_parse_zones(text) if text else None) or own_group(label)
 
 
 def _parse_zones(text: str) -> ZoneGroup | None:
     weights: dict[str, float] = {}
     for part in text.split(","):
-        found = _PART.fullmatch(part)
-        if found is None or found[1] in weights:
+        match = _PART.fullmatch(part)
+        if match is None or match[1] in weights:
             return None
-        weights[found[1]] = float(found[2]) if found[2] else 1.0
+        weights[match[1]] = float(match[2]) if match[2] else 1.0
     if not all(weights.values()):
         return None
     zones = tuple(sorted(weights))

@@ -47,13 +47,13 @@ class ServiceMeasurement:
 
     @property
     def connections(self) -> int:
-        return sum(each.connections for each in self.zones.values())
+        return sum(zone.connections for zone in self.zones.values())
 
     @property
     def share(self) -> float | None:
         """The share of all connections that stayed in their zone; None without connections."""
         total = self.connections
-        return sum(each.in_zone for each in self.zones.values()) / total if total else None
+        return sum(zone.in_zone for zone in self.zones.values()) / total if total else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,16 +72,16 @@ class TrafficMeasurements:
 
     def missing(self, zones: Iterable[str]) -> tuple[str, ...]:
         """The zones of ``zones`` that no document covers."""
-        return tuple(each for each in zones if each not in self.nodes)
+        return tuple(zone for zone in zones if zone not in self.nodes)
 
 
 def latest_documents(documents: Iterable[MeasuredTraffic]) -> tuple[MeasuredTraffic, ...]:
     """Of one node's documents that begin at the same moment only the last one: it continues the others."""
     last: dict[tuple[str, Time], MeasuredTraffic] = {}
-    for each in documents:
-        other = last.get((each.node, each.since))
-        if other is None or other.until <= each.until:
-            last[each.node, each.since] = each
+    for document in documents:
+        other = last.get((document.node, document.since))
+        if other is None or other.until <= document.until:
+            last[document.node, document.since] = document
     return tuple(last.values())
 
 
@@ -99,8 +99,8 @@ def combine_measurements(documents: Iterable[MeasuredTraffic]) -> TrafficMeasure
         for service in document.services:
             key = service.namespace, service.service, service.address_type
             to = counts.setdefault(key, {}).setdefault(zone, {})
-            for there, number in service.zones.items():
-                to[there] = to.get(there, 0) + number
+            for there, count in service.zones.items():
+                to[there] = to.get(there, 0) + count
             external[key] = external.get(key, 0) + sum(service.external.values())
     return TrafficMeasurements(
         services={
@@ -110,10 +110,10 @@ def combine_measurements(documents: Iterable[MeasuredTraffic]) -> TrafficMeasure
             )
             for key, zones in counts.items()
         },
-        nodes={zone: frozenset(some) for zone, some in sorted(nodes.items())},
-        since=min(each.since for each in last),
-        until=max(each.until for each in last),
-        incomplete=frozenset(each.node for each in last if not each.complete),
+        nodes={zone: frozenset(names) for zone, names in sorted(nodes.items())},
+        since=min(document.since for document in last),
+        until=max(document.until for document in last),
+        incomplete=frozenset(document.node for document in last if not document.complete),
     )
 
 
@@ -122,13 +122,13 @@ def predicted_in_zone_share(measured: ServiceMeasurement, traffic: ExpectedTraff
 
     None where no connection was measured in a zone with expected traffic.
     """
-    total, kept = 0, 0.0
-    for zone, each in measured.zones.items():
+    total, in_zone = 0, 0.0
+    for zone, zone_measurement in measured.zones.items():
         predicted = traffic.zones.get(zone)
         if predicted is not None and predicted.in_zone is not None:
-            total += each.connections
-            kept += each.connections * predicted.in_zone
-    return kept / total if total else None
+            total += zone_measurement.connections
+            in_zone += zone_measurement.connections * predicted.in_zone
+    return in_zone / total if total else None
 
 
 def demand_figures(measurements: TrafficMeasurements) -> DemandFigures:
@@ -139,12 +139,12 @@ def demand_figures(measurements: TrafficMeasurements) -> DemandFigures:
     amounts: dict[ObjectKey, dict[str, float]] = {}
     without_zone = 0
     for (namespace, name, _), service in measurements.services.items():
-        for zone, each in service.zones.items():
+        for zone, zone_measurement in service.zones.items():
             if not zone:
-                without_zone += each.connections
-            elif each.connections:
+                without_zone += zone_measurement.connections
+            elif zone_measurement.connections:
                 sums = amounts.setdefault((namespace, name), {})
-                sums[zone] = sums.get(zone, 0.0) + each.connections
+                sums[zone] = sums.get(zone, 0.0) + zone_measurement.connections
     notes = []
     if without_zone:
         notes.append(f"{counted(without_zone, 'connection')} from nodes without a zone count for nothing")
