@@ -49,7 +49,7 @@ class KeptResult:
 def check() -> Iterator[Figure]:
     """The gap to the search in percent of the score, worst and mean of each band; below zero where the search found
     less. At most 0.1."""
-    for band, kept in groupby(read_results(), key=lambda each: each.case.band):
+    for band, kept in groupby(read_results(), key=lambda result: result.case.band):
         gaps = [(100 * (1 - _score(each.case) / each.score), each.case) for each in kept]
         gaps.sort(key=lambda each: each[0])
         yield Figure(f"{band}, {len(gaps)} inputs, worst gap to the search", gaps[-1][0], "%", _MOST_PERCENT)
@@ -66,9 +66,9 @@ def draw_cases() -> Iterator[Case]:
     from zoneward.lab.datasets import ComputedDataset
     from zoneward.lab.tally import BANDS
 
-    chunks = [each.inputs() for each in ComputedDataset("kep", seed=_SEED, sample=_DRAWN).chunks()]
-    demand = np.concatenate([each.demand for each in chunks])
-    supply = np.concatenate([each.supply for each in chunks])
+    chunks = [chunk.inputs() for chunk in ComputedDataset("kep", seed=_SEED, sample=_DRAWN).chunks()]
+    demand = np.concatenate([chunk.demand for chunk in chunks])
+    supply = np.concatenate([chunk.supply for chunk in chunks])
     endpoints = supply.sum(axis=1)
     for low, high in pairwise((0, *BANDS, int(endpoints.max()))):
         band = f"{low + 1} to {high}" if high in BANDS else f"over {low}"
@@ -89,10 +89,10 @@ def write_results(results: Iterable[KeptResult]) -> None:
     with PATH.open("w", encoding="utf-8", newline="", buffering=1) as file:
         rows = csv.writer(file, lineterminator="\n")
         rows.writerow(_COLUMNS)
-        for each in results:
-            case = each.case
+        for result in results:
+            case = result.case
             rows.writerow(
-                (case.band, _joined(case.demand), _joined(case.supply), f"{each.seconds:g}", f"{each.score:.6f}")
+                (case.band, _joined(case.demand), _joined(case.supply), f"{result.seconds:g}", f"{result.score:.6f}")
             )
 
 

@@ -180,8 +180,8 @@ def _anneal(
             counts[zone, other] += many
             number[users] -= many
             number[other] += many
-            for each in range(zones):
-                size[each] += many * ((other >> each & 1) - (users >> each & 1))
+            for index in range(zones):
+                size[index] += many * ((other >> index & 1) - (users >> index & 1))
             home[zone] += many * ((other >> zone & 1) - (users >> zone & 1))
         score = 0.0
         for zone in range(zones):

@@ -65,7 +65,7 @@ def parquet() -> Iterator[Figure]:
         out = Path(directory, "out")
         run([*ZONEWARD, "simulate", "-q", "--sample-size", "10"])
         written = run([*ZONEWARD, "simulate", "-q", "-o", "parquet", "--to", str(out)])
-        size = sum(each.stat().st_size for each in out.iterdir())
+        size = sum(path.stat().st_size for path in out.iterdir())
         values = int(subprocess.check_output([sys.executable, "-c", _VALUES.format(out=str(out))]))
         plainly = _plainly(next(out.iterdir()), size, Path(directory, "plain"))
     yield Figure(f"simulate -o parquet, all of kep, {size / MIB:,.0f} MiB", written.wall, "s")
@@ -105,8 +105,8 @@ def measure_inputs() -> Iterator[tuple[str, float]]:
     from zoneward.lab.scoring import compile_kernels, score_columns
 
     chunks = [chunk.inputs() for chunk in ComputedDataset("kep", seed=2004, sample=_SAMPLE).chunks()]
-    demand = np.concatenate([each.demand for each in chunks])
-    supply = np.concatenate([each.supply for each in chunks])
+    demand = np.concatenate([chunk.demand for chunk in chunks])
+    supply = np.concatenate([chunk.supply for chunk in chunks])
     contenders = parse_contenders(_FIVE)
     compile_kernels(contenders)
     for contender in contenders:

@@ -40,7 +40,7 @@ def run_file(directory: Path, text: str) -> tuple[str, str]:
 
 
 def means_of(found: Any) -> dict[str, dict[str, Any]]:
-    return {each["algorithm"]: each for each in found["means"]}
+    return {mean["algorithm"]: mean for mean in found["means"]}
 
 
 # --- what it says -----------------------------------------------------------------------------------------------------
@@ -82,13 +82,15 @@ def test_csv_says_the_same_as_json(zoneward: Commands) -> None:
 def test_output_has_all_requested_tables(zoneward: Commands, tmp_path: Path) -> None:
     asked = ("--by", "endpoints", "--bounds", *run_file(tmp_path, EVERYTHING))
     found = document(zoneward, "-a", "local,local-opt", *asked)
-    assert [(each["algorithm"], each["encoding"]) for each in found["means"]] == [
+    assert [(mean["algorithm"], mean["encoding"]) for mean in found["means"]] == [
         (name, encoding) for encoding in ("slice-groups", "hints") for name in ("local", "local-opt", "bound")
     ]
     assert sum(band["rows"] for band in found["bands"]) == found["rows"] == 3000
-    assert [list(each["below"]) for each in found["quantiles"]] == [["0.05", "0.5"]] * 3
+    assert [list(quantile["below"]) for quantile in found["quantiles"]] == [["0.05", "0.5"]] * 3
     assert [each["algorithm"] for each in found["worst"]] == ["local"] * 3 + ["local-opt"] * 3 + ["local"] * 3
-    assert [(each["algorithm"], each["other"]) for each in found["differences"]] == [("local", "local-opt")]
+    assert [(difference["algorithm"], difference["other"]) for difference in found["differences"]] == [
+        ("local", "local-opt")
+    ]
     table = zoneward(*SMALL, "-a", "local,local-opt", *asked).out
     for title in ("As hints", "By band, as hints", "Quantiles, as hints", "Worst inputs, as hints"):
         assert f"\n{title}\n" in table
@@ -106,7 +108,7 @@ def quick_balanced(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_weights_are_for_balanced_alone_and_reach_the_bound(zoneward: Commands) -> None:
     asked = ("-a", "local,Balanced", "--encoding", "weights", "--encoding", "hints", "--bounds", "--by", "endpoints")
     found = document(zoneward, *asked)
-    assert [(each["algorithm"], each["encoding"]) for each in found["means"]] == [
+    assert [(mean["algorithm"], mean["encoding"]) for mean in found["means"]] == [
         *(("Balanced", "weights"), ("bound", "weights")),
         *(("local", "hints"), ("Balanced", "hints"), ("bound", "hints")),
     ]
@@ -199,7 +201,7 @@ def test_bad_input_leaves_the_file_that_was_there(zoneward: Commands, tmp_path: 
     assert (result.status, result.out, result.err.count("\n")) == (2, "", 1)
     assert "row 70002" in result.err
     assert (tmp_path / "out.txt").read_text() == "old"
-    assert {each.name for each in tmp_path.iterdir()} == {"inputs.csv", "out.txt"}
+    assert {path.name for path in tmp_path.iterdir()} == {"inputs.csv", "out.txt"}
 
 
 def test_parquet_is_read_by_duckdb_and_a_second_run_refuses_the_directory(zoneward: Commands, tmp_path: Path) -> None:
@@ -211,7 +213,7 @@ def test_parquet_is_read_by_duckdb_and_a_second_run_refuses_the_directory(zonewa
     assert count == 3000
     assert round(local, 6) == means_of(document(zoneward))["local"]["total"]
     assert round(hints, 6) == means_of(document(zoneward, "--encoding", "hints"))["random"]["total"]
-    before = {each.name: each.stat().st_mtime_ns for each in out.iterdir()}
+    before = {path.name: path.stat().st_mtime_ns for path in out.iterdir()}
     again = zoneward(*SMALL, "-o", "parquet", "--to", out)
     assert (again.status, again.err) == (2, f"zoneward: --to: {out}: expected a directory that does not exist yet\n")
-    assert {each.name: each.stat().st_mtime_ns for each in out.iterdir()} == before
+    assert {path.name: path.stat().st_mtime_ns for path in out.iterdir()} == before

@@ -90,7 +90,7 @@ def test_ctrl_c_gives_what_is_known_marked_as_partial(tmp_path: Path) -> None:
     assert count == distinct == end > 0
     assert told.startswith(f"PARTIAL, stopped early: the first {count:,} of 1,000,000,000,000 inputs of uniform")
     assert err.splitlines()[-1] == f"zoneward: {told.strip()}"
-    assert {each.name for each in tmp_path.iterdir()} == {"out"}
+    assert {path.name for path in tmp_path.iterdir()} == {"out"}
 
 
 def test_a_document_says_that_it_is_partial(tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ WRONG: dict[tuple[str, ...], str] = {
     ("--to", "."): "--to: .: expected a file that can be written: Is a directory",
     ("-o", "parquet", "--to", "."): "--to: .: expected a directory that does not exist yet",
     ("-o", "parquet", "--to", "none/out"): (
-        "--to: none/out: expected a directory that can be made: No such file or directory"
+        "--to: none/out: expected a directory that can be created: No such file or directory"
     ),
     ("more",): "Got unexpected extra argument (more)",
 }  # fmt: skip

@@ -11,7 +11,7 @@ from zoneward.lab.datasets import Inputs, cluster_dataset
 
 
 def rows_of(*clusters: Cluster) -> Inputs:
-    found = cluster_dataset([each.plan() for each in clusters], clusters[0].cluster_state.demand)
+    found = cluster_dataset([cluster.plan() for cluster in clusters], clusters[0].cluster_state.demand)
     assert found.rows == len(found.stored.names)
     (chunk,) = found.chunks()
     return chunk.inputs()
@@ -62,5 +62,5 @@ def test_one_zone_is_nothing_to_compare() -> None:
 
 
 def test_without_a_service_that_can_be_predicted_there_is_nothing_to_score() -> None:
-    with pytest.raises(InputError, match="expected Services whose traffic can be predicted, found none"):
+    with pytest.raises(InputError, match="expected Services whose traffic can be predicted, got none"):
         rows_of(cluster_in({}))

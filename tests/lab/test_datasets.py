@@ -38,9 +38,9 @@ UNIFORM = ComputedDataset("uniform", seed=7, zones=Range(2, 5), nodes=Range(1, 4
 def together(dataset: Dataset) -> Inputs:
     chunks = [chunk.inputs() for chunk in dataset.chunks()]
     return Inputs(
-        np.concatenate([each.numbers for each in chunks]),
-        np.concatenate([each.demand for each in chunks]),
-        np.concatenate([each.supply for each in chunks]),
+        np.concatenate([chunk.numbers for chunk in chunks]),
+        np.concatenate([chunk.demand for chunk in chunks]),
+        np.concatenate([chunk.supply for chunk in chunks]),
     )
 
 

@@ -36,7 +36,7 @@ def some_inputs(zones: int, rows: int = 200, *, first: int = 0, names: bool = Fa
 
 
 def write(path: Path, *pieces: Inputs, contenders: tuple[Contender, ...] = CONTENDERS, partial: str = "") -> list[Any]:
-    columns = [[score_columns(each, piece.demand, piece.supply) for each in contenders] for piece in pieces]
+    columns = [[score_columns(contender, piece.demand, piece.supply) for contender in contenders] for piece in pieces]
     with ParquetWriter(path, contenders) as directory:
         for piece, rows in zip(pieces, columns, strict=True):
             directory.write(piece, rows)
@@ -98,10 +98,14 @@ def test_columns_need_no_quotes_and_weights_have_no_total_as_hints(tmp_path: Pat
     assert None not in row.values()
     assert list(by_polars(tmp_path / "out")[0]) == [
         *("input", "nodes_1", "nodes_2", "endpoints_1", "endpoints_2", "endpoints"),
-        *("random_total", "random_total_hints", *(f"random_{each}" for each in COLUMNS[1:])),
-        *(f"local_opt_{each}" for each in COLUMNS),
-        *("PreferSameZone_total", "PreferSameZone_total_hints", *(f"PreferSameZone_{each}" for each in COLUMNS[1:])),
-        *(f"{LOCAL}_total", f"{LOCAL}_total_hints", *(f"{LOCAL}_{each}" for each in COLUMNS[1:])),
+        *("random_total", "random_total_hints", *(f"random_{column}" for column in COLUMNS[1:])),
+        *(f"local_opt_{column}" for column in COLUMNS),
+        *(
+            "PreferSameZone_total",
+            "PreferSameZone_total_hints",
+            *(f"PreferSameZone_{column}" for column in COLUMNS[1:]),
+        ),
+        *(f"{LOCAL}_total", f"{LOCAL}_total_hints", *(f"{LOCAL}_{column}" for column in COLUMNS[1:])),
     ]
 
 
@@ -123,7 +127,7 @@ def test_balanced_has_a_total_with_weights_of_zones_too(tmp_path: Path) -> None:
 
 def test_inputs_of_other_numbers_of_zones_are_in_files_of_their_own(tmp_path: Path) -> None:
     write(tmp_path / "out", some_inputs(2, 30), some_inputs(2, 30, first=30), some_inputs(4, 40, first=60))
-    sizes = [len(pl.read_parquet(each)) for each in sorted((tmp_path / "out").iterdir())]
+    sizes = [len(pl.read_parquet(path)) for path in sorted((tmp_path / "out").iterdir())]
     assert sizes == [60, 40]
     found = by_duckdb(tmp_path / "out")
     assert [row["input"] for row in found] == list(range(100))
@@ -133,7 +137,7 @@ def test_inputs_of_other_numbers_of_zones_are_in_files_of_their_own(tmp_path: Pa
 def test_rows_are_held_only_until_a_file_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parquet, "ROWS_PER_FILE", 100)
     write(tmp_path / "out", *(some_inputs(3, 60, first=60 * number) for number in range(5)))
-    sizes = [len(pl.read_parquet(each)) for each in sorted((tmp_path / "out").iterdir())]
+    sizes = [len(pl.read_parquet(path)) for path in sorted((tmp_path / "out").iterdir())]
     assert sizes == [120, 120, 60]
     assert [row["input"] for row in by_duckdb(tmp_path / "out")] == list(range(300))
 
@@ -151,9 +155,11 @@ def test_nothing_is_left_behind_where_it_ends_early(tmp_path: Path, error: type[
     def fail() -> None:
         inputs = some_inputs(2)
         with ParquetWriter(tmp_path / "out", CONTENDERS) as directory:
-            directory.write(inputs, [score_columns(each, inputs.demand, inputs.supply) for each in CONTENDERS])
+            directory.write(
+                inputs, [score_columns(contender, inputs.demand, inputs.supply) for contender in CONTENDERS]
+            )
             directory._flush()
-            assert [each.match("out.*.making") for each in tmp_path.iterdir()] == [True]
+            assert [path.match("out.*.making") for path in tmp_path.iterdir()] == [True]
             raise error("stop")
 
     with pytest.raises(error):
@@ -168,7 +174,7 @@ def test_a_directory_that_is_there_is_never_touched(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="expected a directory that does not exist yet"):
         ParquetWriter(tmp_path / "out", CONTENDERS)
     assert (tmp_path / "out" / "mine.parquet").read_text() == "mine"
-    assert [each.name for each in tmp_path.iterdir()] == ["out"]
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
 def test_what_another_run_writes_or_left_is_never_touched(tmp_path: Path) -> None:
@@ -178,16 +184,18 @@ def test_what_another_run_writes_or_left_is_never_touched(tmp_path: Path) -> Non
     one, other = ParquetWriter(tmp_path / "out", CONTENDERS), ParquetWriter(tmp_path / "out", CONTENDERS)
     with one, other:
         for directory in (one, other):
-            directory.write(inputs, [score_columns(each, inputs.demand, inputs.supply) for each in CONTENDERS])
+            directory.write(
+                inputs, [score_columns(contender, inputs.demand, inputs.supply) for contender in CONTENDERS]
+            )
         one.finish()
         with pytest.raises(InputError, match="expected a directory that does not exist yet: Directory not empty"):
             other.finish()
-    assert {each.name for each in tmp_path.iterdir()} == {"elsewhere", "out", "out.making"}
+    assert {path.name for path in tmp_path.iterdir()} == {"elsewhere", "out", "out.making"}
     assert not [*(tmp_path / "elsewhere").iterdir()]
 
 
 def test_a_directory_without_a_parent_can_t_be_made(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="expected a directory that can be made: No such file or directory"):
+    with pytest.raises(InputError, match="expected a directory that can be created: No such file or directory"):
         ParquetWriter(tmp_path / "none" / "out", CONTENDERS)
 
 
@@ -198,7 +206,9 @@ def test_a_file_that_can_t_be_written_is_told(tmp_path: Path) -> None:
         with ParquetWriter(tmp_path / "out", CONTENDERS) as directory:
             (making,) = tmp_path.iterdir()
             (making / "part-00000.parquet").mkdir()
-            directory.write(inputs, [score_columns(each, inputs.demand, inputs.supply) for each in CONTENDERS])
+            directory.write(
+                inputs, [score_columns(contender, inputs.demand, inputs.supply) for contender in CONTENDERS]
+            )
             directory.finish()
 
     with pytest.raises(InputError, match=r"part-00000\.parquet: expected a file that can be written: "):

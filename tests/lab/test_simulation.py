@@ -29,7 +29,7 @@ SAMPLE = ComputedDataset("kep", seed=2004, sample=200_000)
 
 def means(simulation: Simulation) -> dict[tuple[str, str], dict[str, float]]:
     return {
-        (each.algorithm, each.encoding): dict(each.credits) for each in simulation.means if each.credits is not None
+        (mean.algorithm, mean.encoding): dict(mean.credits) for mean in simulation.means if mean.credits is not None
     }
 
 
@@ -62,8 +62,8 @@ def test_a_sample_of_kep_has_the_means_of_the_proposals_table(algorithm: str) ->
 
 def test_differences_in_a_sample_of_kep_hold_those_of_the_proposals_table() -> None:
     """All fifteen, with 95 % confidence and the last digit of the table."""
-    differences = [each for each in sampled().differences if each.encoding == SLICE_GROUPS]
-    differences = [each for each in differences if {each.algorithm, each.other} <= {*TABLE}]
+    differences = [difference for difference in sampled().differences if difference.encoding == SLICE_GROUPS]
+    differences = [difference for difference in differences if {difference.algorithm, difference.other} <= {*TABLE}]
     assert len(differences) == 15
     for each in differences:
         truth = TABLE[each.algorithm].total - TABLE[each.other].total
@@ -88,7 +88,7 @@ def test_a_sample_of_kep_has_the_means_of_the_evaluation_for_hints(algorithm: st
     simulation = sampled()
     assert means(simulation)[algorithm, HINTS]["total"] == pytest.approx(total, abs=wide, rel=0)
     assert (simulation.rows, simulation.of, simulation.unscored, simulation.whole) == (200_000, 200_000, 0, 39_273_145)
-    assert {each.algorithm for each in simulation.means if each.fell_back} == {"PreferSameZone"}
+    assert {mean.algorithm for mean in simulation.means if mean.fell_back} == {"PreferSameZone"}
 
 
 def test_the_proposals_table_of_starting_thresholds_comes_out_of_its_small_dataset() -> None:
@@ -235,7 +235,7 @@ def test_a_dataset_is_read_only_as_far_as_there_is_work_to_hand_out() -> None:
 
 
 def first(number: int) -> Simulation:
-    whole = simulate(WANTED, Steps([Quick(each) for each in range(number)]), runner=ThreadRunner(1))
+    whole = simulate(WANTED, Steps([Quick(index) for index in range(number)]), runner=ThreadRunner(1))
     return replace(whole, of=1000, whole=1000, partial=True)
 
 

@@ -27,9 +27,12 @@ from zoneward.routing.simulation_results import (
 )
 
 LISTED = [
-    (each.label, encoding) for encoding in ENCODINGS for each in CONTENDERS if encoding != WEIGHTS or each.balanced
+    (contender.label, encoding)
+    for encoding in ENCODINGS
+    for contender in CONTENDERS
+    if encoding != WEIGHTS or contender.balanced
 ]
-SHOWN = [key for key in LISTED if key not in [(each.label, HINTS) for each in CONTENDERS if each.weighs]]
+SHOWN = [key for key in LISTED if key not in [(contender.label, HINTS) for contender in CONTENDERS if contender.weighs]]
 PIECES = [*cut(drawn(1500), 300, 301, 900), drawn(400, zones=5, first=1500), drawn(200, zones=2, first=1900)]
 
 
@@ -53,7 +56,7 @@ def rows() -> list[Row]:
 
 def worked_out(inputs: Inputs) -> list[Row]:
     found = []
-    columns = [score_columns(each, inputs.demand, inputs.supply).T.tolist() for each in CONTENDERS]
+    columns = [score_columns(contender, inputs.demand, inputs.supply).T.tolist() for contender in CONTENDERS]
     for index, (nodes, endpoints) in enumerate(zip(inputs.demand.tolist(), inputs.supply.tolist(), strict=True)):
         n, t = sum(nodes), sum(endpoints)
         if n == 0 or t == 0:
@@ -98,8 +101,8 @@ def said(
 
 
 def means_of(means: Sequence[Means]) -> dict[tuple[str, str], Means]:
-    assert len({(each.algorithm, each.encoding) for each in means}) == len(means)
-    return {(each.algorithm, each.encoding): each for each in means}
+    assert len({(mean.algorithm, mean.encoding) for mean in means}) == len(means)
+    return {(mean.algorithm, mean.encoding): mean for mean in means}
 
 
 def check_means(means: Sequence[Means], among: list[Row]) -> None:
@@ -144,10 +147,12 @@ def test_rows_without_endpoints_or_nodes_count_for_nothing_but_are_counted() -> 
 @pytest.mark.parametrize("encoding", ENCODINGS)
 def test_only_the_encodings_asked_for_are_told(encoding: str) -> None:
     simulation = said(replace(EVERYTHING, encodings=(encoding,)), bounds=True)
-    assert {each.encoding for each in simulation.means} == {encoding}
+    assert {mean.encoding for mean in simulation.means} == {encoding}
     assert {each.encoding for each in simulation.worst} == {encoding}
-    assert {each.encoding for each in simulation.quantiles} == {encoding}
-    assert {each.encoding for each in simulation.differences} == ({encoding} if encoding != WEIGHTS else set())
+    assert {quantile.encoding for quantile in simulation.quantiles} == {encoding}
+    assert {difference.encoding for difference in simulation.differences} == (
+        {encoding} if encoding != WEIGHTS else set()
+    )
 
 
 def test_the_bound_is_what_supply_can_keep_in_the_zone() -> None:
@@ -163,8 +168,8 @@ def test_the_bound_is_what_supply_can_keep_in_the_zone() -> None:
             assert bound["total"] == pytest.approx(fmean(55 + 45 * row.possible for row in mine)), name
             assert bound["in_zone"] == pytest.approx(fmean(100 * row.possible for row in mine))
             assert [bound[credit] for credit in CREDITS[2:]] == [100] * 4
-            for each in means:
-                assert each.credits is None or each.credits["total"] <= bound["total"] + 1e-9
+            for mean in means:
+                assert mean.credits is None or mean.credits["total"] <= bound["total"] + 1e-9
 
 
 def test_the_gap_is_what_totals_lack_to_the_bound_on_average() -> None:
@@ -184,7 +189,7 @@ def test_the_gap_is_what_totals_lack_to_the_bound_on_average() -> None:
 
 def test_encodings_are_told_in_the_order_in_which_they_were_asked_for() -> None:
     simulation = said(replace(EVERYTHING, encodings=(WEIGHTS, HINTS)))
-    assert [*dict.fromkeys(each.encoding for each in simulation.means)] == [WEIGHTS, HINTS]
+    assert [*dict.fromkeys(mean.encoding for mean in simulation.means)] == [WEIGHTS, HINTS]
 
 
 def band_of(endpoints: int) -> str:
@@ -213,7 +218,7 @@ def test_bands_are_told_as_the_whole_is(by: str, name: Callable[[Row], str]) -> 
 def test_quantiles_are_those_of_numpy_up_to_the_width_of_a_bin() -> None:
     """Between the two rows that a quantile may fall between: 0.005 beside them, 0.1 % of what lacks below -100."""
     simulation = said()
-    assert [(each.algorithm, each.encoding) for each in simulation.quantiles] == SHOWN
+    assert [(quantile.algorithm, quantile.encoding) for quantile in simulation.quantiles] == SHOWN
     for each in simulation.quantiles:
         assert tuple(each.by_share) == SHARES
         for share, found in each.by_share.items():
@@ -226,8 +231,10 @@ def test_quantiles_are_those_of_numpy_up_to_the_width_of_a_bin() -> None:
 
 
 def test_differences_and_their_intervals_are_those_of_paired_rows() -> None:
-    found = {(each.algorithm, each.other, each.encoding): each for each in said().differences}
-    labels = [each.label for each in CONTENDERS]
+    found = {
+        (difference.algorithm, difference.other, difference.encoding): difference for difference in said().differences
+    }
+    labels = [contender.label for contender in CONTENDERS]
     assert [*found] == [
         (one, other, encoding)
         for encoding in ENCODINGS
@@ -265,9 +272,12 @@ def test_curves_are_mean_totals_by_number_of_endpoints() -> None:
     points: dict[int, list[Row]] = {}
     for row in rows():
         points.setdefault(int(4 * math.log2(row.endpoints)), []).append(row)
-    assert [(each.algorithm, each.encoding) for each in said().plots.curves] == SHOWN
+    assert [(curve.algorithm, curve.encoding) for curve in said().plots.curves] == SHOWN
     curves = said(bounds=True).plots.curves
-    assert [(each.algorithm, each.encoding) for each in curves] == [*SHOWN, *((BOUND, each) for each in ENCODINGS)]
+    assert [(curve.algorithm, curve.encoding) for curve in curves] == [
+        *SHOWN,
+        *((BOUND, encoding) for encoding in ENCODINGS),
+    ]
     for curve in curves:
         key = curve.algorithm, curve.encoding
         for found, mine in zip(curve.points, (points[number] for number in sorted(points)), strict=True):
@@ -278,7 +288,7 @@ def test_curves_are_mean_totals_by_number_of_endpoints() -> None:
 def test_spreads_count_every_row_where_its_total_is() -> None:
     """In steps of a half; what is below nothing counts for the lowest."""
     spreads = said().plots.spreads
-    assert [(each.algorithm, each.encoding) for each in spreads] == SHOWN
+    assert [(spread.algorithm, spread.encoding) for spread in spreads] == SHOWN
     for spread in spreads:
         totals = sorted(row.credits[spread.algorithm, spread.encoding]["total"] for row in rows())
         assert sum(count for _, count in spread.bins) == len(totals)
@@ -295,8 +305,8 @@ def test_spreads_count_every_row_where_its_total_is() -> None:
 
 def test_joints_count_every_row_by_two_totals() -> None:
     joints = said().plots.joints
-    assert [(each.algorithm, each.other, each.encoding) for each in joints] == [
-        (each.algorithm, each.other, each.encoding) for each in said().differences
+    assert [(joint.algorithm, joint.other, joint.encoding) for joint in joints] == [
+        (difference.algorithm, difference.other, difference.encoding) for difference in said().differences
     ]
     for joint in joints:
         found = {(one, other): count for one, other, count in joint.cells}
@@ -321,5 +331,8 @@ def test_of_nothing_nothing_is_said() -> None:
         simulation = summarize(EVERYTHING, tally, dataset="none", of=7, partial=True, bounds=True, shares=SHARES)
         assert (simulation.rows, simulation.of, simulation.unscored, simulation.partial) == (0, 7, unscored, True)
         assert (simulation.means, simulation.bands, simulation.quantiles, simulation.worst) == ((), (), (), ())
-        assert (simulation.differences, {each.points for each in simulation.plots.curves}) in (((), {()}), ((), set()))
-        assert not any(each.bins for each in simulation.plots.spreads)
+        assert (simulation.differences, {curve.points for curve in simulation.plots.curves}) in (
+            ((), {()}),
+            ((), set()),
+        )
+        assert not any(spread.bins for spread in simulation.plots.spreads)

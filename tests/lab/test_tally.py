@@ -61,7 +61,7 @@ def cut(inputs: Inputs, *edges: int) -> list[Inputs]:
 
 
 def tallies(wanted: SimulationSpec, pieces: Sequence[Inputs]) -> list[Tally]:
-    return [tally_chunk(wanted, each)[0] for each in pieces]
+    return [tally_chunk(wanted, piece)[0] for piece in pieces]
 
 
 def same(one: Tally, other: Tally) -> bool:

@@ -67,7 +67,7 @@ def _expected(algorithm: str, nodes: list[int], endpoints: list[int]) -> list[fl
     most = 100 * max(0.0, *deviations)
     mean_share = sum(map(abs, deviations)) / len(deviations)
     deviation = 100 - most / 2 - 100 * mean_share / 2
-    squares = sum((each - mean_share) ** 2 for each in deviations)
+    squares = sum((deviation - mean_share) ** 2 for deviation in deviations)
     return [
         0.45 * known.in_zone + 0.4 * deviation + 0.15 * known.slices,
         *(known.in_zone, deviation, known.slices, most, 100 * mean_share),

@@ -39,8 +39,8 @@ def plots_of(*algorithms: str, encoding: str = SLICE_GROUPS) -> Plots:
             for number, each in enumerate(algorithms)
         ),
         spreads=tuple(
-            ScoreHistogram(algorithm=each, encoding=encoding, width=0.5, bins=((70.0, 10), (85.5, 80), (99.5, 10)))
-            for each in algorithms
+            ScoreHistogram(algorithm=algorithm, encoding=encoding, width=0.5, bins=((70.0, 10), (85.5, 80), (99.5, 10)))
+            for algorithm in algorithms
         ),
         joints=tuple(
             JointHistogram(

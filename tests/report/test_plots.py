@@ -55,7 +55,7 @@ def test_a_picture_is_well_formed_scales_has_a_title_and_stands_on_its_own(draw:
     used = re.findall(r'href="#([^"]*)"|url\(#([^)]*)\)', svg)
     assert len(ids) == len(set(ids))
     assert {one or other for one, other in used} <= set(ids)
-    assert len({each.split("-")[0] for each in ids}) == 1, "all begin with the key"
+    assert len({id_.split("-")[0] for id_ in ids}) == 1, "all begin with the key"
 
 
 @ALL

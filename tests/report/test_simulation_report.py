@@ -113,8 +113,8 @@ def test_gaps_to_the_bound_are_in_every_table_of_means_and_in_json() -> None:
     assert [band[number].split()[-1] for number in (2, 3)] == ["7.75", two(credits_from(49.25))[-1]]
     assert "GAP: what TOTAL lacks to the bound." in "\n".join(lines)
     document = simulation_document(GAPS)
-    assert [each["gapToBound"] for each in document["means"]] == [20.256, 0, None, None]
-    assert [each["gapToBound"] for each in document["bands"][0]["means"]] == [7.75, None]
+    assert [mean["gapToBound"] for mean in document["means"]] == [20.256, 0, None, None]
+    assert [mean["gapToBound"] for mean in document["bands"][0]["means"]] == [7.75, None]
     assert "GAP" not in "\n".join(lines_of(SIMULATION))
 
 

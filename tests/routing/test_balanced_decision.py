@@ -229,7 +229,7 @@ def test_an_endpoint_more_moves_as_few_others_as_possible() -> None:
     more = settled.with_(pods=pods_in({"a": 5, "b": 4, "c": 4}))
     decision = decision_of(more)
     assert decision.moved == 0
-    assert {each.rule for each in decision.rules if each.passed} >= {"sets-in-force"}
+    assert {rule.rule for rule in decision.rules if rule.passed} >= {"sets-in-force"}
 
 
 def test_sets_stay_while_overload_is_less_than_ten_points_above_the_limit() -> None:
@@ -326,10 +326,10 @@ def test_sets_in_force_move_fewer_endpoints_than_the_best_sets_would(monkeypatch
 def zones_of_endpoints(cluster: Cluster) -> dict[str, str]:
     """The zones that use each address, whether hints or a slice's label say so."""
     return {
-        address: (each.metadata.labels or {}).get(names.ZONE_LABEL)
+        address: (slice_.metadata.labels or {}).get(names.ZONE_LABEL)
         or ",".join(zone.name for zone in (endpoint.hints.for_zones if endpoint.hints else None) or ())
-        for each in cluster.slices
-        for endpoint in each.endpoints or ()
+        for slice_ in cluster.slices
+        for endpoint in slice_.endpoints or ()
         for address in endpoint.addresses or ()
     }
 

@@ -157,7 +157,9 @@ def test_each_function_is_compiled_once_with_all_that_it_calls(taken: Taken) -> 
         *names
     }
     for function in taken:
-        called = [each for each in function.__globals__.values() if callable(each) and hasattr(each, "__code__")]
+        called = [
+            global_ for global_ in function.__globals__.values() if callable(global_) and hasattr(global_, "__code__")
+        ]
         assert all(any(each is one for one in taken) for each in called), function.__name__
 
 

@@ -120,7 +120,7 @@ def command(
       FILE            rows such as: name,1 10,2 20,1 0 (nodes and endpoints)
 
     \b
-    Algorithms (all stands for all of them):
+    Algorithms (all means all of them):
       random, local, local-kep-tool, local-shared, local-weighted, local-opt,
       ProportionalZoneCPU, Balanced, PreferSameZone, cluster-wide
     local-kep-tool is local as in the proposal's tool; the controller uses local.

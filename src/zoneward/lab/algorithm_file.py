@@ -1,4 +1,4 @@
-"""A user's own algorithm from a Python file: loaded, checked on a few inputs, compiled where numba can."""
+"""A custom algorithm from a Python file: loaded, checked on a few inputs, compiled if numba can."""
 
 import importlib.util
 import inspect
@@ -27,7 +27,7 @@ _EXPECTED: Final = "my.py:function"
 
 @dataclass(frozen=True, slots=True)
 class CheckedAlgorithm:
-    """An algorithm that may be used. ``note`` is what its user should know, empty where there is nothing to say."""
+    """An algorithm that may be used. ``note`` is what its user should know, may be empty."""
 
     rule: CustomAlgorithm
     note: str = ""
@@ -67,10 +67,10 @@ def load_algorithm_file(written: str) -> AlgorithmFile:
     path, colon, name = written.rpartition(":")
     if not colon or not name.isidentifier() or not path:
         raise InputError(_OPTION, f"expected {_EXPECTED}, got {show(written)}")
-    found = AlgorithmFile(written, _load_function(Path(path), name))
-    if found.unchecked.name in ALGORITHMS:
-        raise InputError(_OPTION, written, f"expected a name that no algorithm has, got {found.unchecked.name}")
-    return found
+    file = AlgorithmFile(written, _load_function(Path(path), name))
+    if file.unchecked.name in ALGORITHMS:
+        raise InputError(_OPTION, written, f"expected a name that no algorithm has, got {file.unchecked.name}")
+    return file
 
 
 def _load_function(path: Path, name: str) -> Callable[..., Any]:
@@ -103,10 +103,10 @@ _Input = tuple[list[int], list[int]]
 
 
 def _draw_inputs() -> Iterator[_Input]:
-    """Demand and supply of two to eight zones: with empty zones, equal ones and nothing at all."""
+    """Demand and supply of two to eight zones: with empty zones, equal zones, and without any endpoint."""
     random = Random(2004)
-    for number in range(_TEST_INPUTS):
-        zones = 3 if number % 2 else random.randint(2, 8)
+    for index in range(_TEST_INPUTS):
+        zones = 3 if index % 2 else random.randint(2, 8)
         most = random.choice((1, 4, 30, 200))
         yield (
             [random.choice((1, 1, random.randint(1, 30))) for _ in range(zones)],
@@ -132,14 +132,14 @@ def _check_allocation(where: str, function: Callable[..., Any], inputs: _Input) 
     zones = len(demand)
     for located in range(zones):
         column = [composition[group * zones + located] for group in range(groups)]
-        if any(isinstance(each, bool) or not isinstance(each, int) or each < 0 for each in column):
+        if any(isinstance(count, bool) or not isinstance(count, int) or count < 0 for count in column):
             raise InputError(_OPTION, where, f"expected whole numbers of endpoints, got {_join(column)}, {case}")
         if sum(column) != supply[located]:
             expected = f"expected every endpoint of zone {located + 1} in one group, {supply[located]} in all"
             raise InputError(_OPTION, where, f"{expected}, got {sum(column)}, {case}")
     for group in range(groups):
         row = weights[group * zones : (group + 1) * zones]
-        if not all(isinstance(each, int | float) and 0 <= each < float("inf") for each in row):
+        if not all(isinstance(weight, int | float) and 0 <= weight < float("inf") for weight in row):
             raise InputError(_OPTION, where, f"expected weights of 0 or more, got {_join(row)}, {case}")
         if any(composition[group * zones : (group + 1) * zones]) and not any(row):
             raise InputError(
@@ -175,27 +175,27 @@ def _find_numba_fault(function: Callable[..., Any]) -> str:
     own = CustomAlgorithm(name="own", rule=function, key="")
     interpreted = CustomAlgorithm(name="own", rule=function, key="", interpreted=True)
     by_zones: dict[int, list[_Input]] = {}
-    for each in _draw_inputs():
-        by_zones.setdefault(len(each[0]), []).append(each)
+    for input_ in _draw_inputs():
+        by_zones.setdefault(len(input_[0]), []).append(input_)
     (compiled_one,), (plain_one,) = parse_contenders((), own=own), parse_contenders((), own=interpreted)
     for inputs in by_zones.values():
-        demand = np.array([each[0] for each in inputs], np.int64)
-        supply = np.array([each[1] for each in inputs], np.int64)
+        demand = np.array([input_[0] for input_ in inputs], np.int64)
+        supply = np.array([input_[1] for input_ in inputs], np.int64)
         expected = score_columns(plain_one, demand, supply)
         try:
-            found = score_columns(compiled_one, demand, supply)
+            scores = score_columns(compiled_one, demand, supply)
         except Exception as error:
             return _describe_error(error)
-        if not np.allclose(found, expected, rtol=1e-9, atol=1e-9):
+        if not np.allclose(scores, expected, rtol=1e-9, atol=1e-9):
             return "compiled it gives something else: it may divide by zero, or leave an array"
     return ""
 
 
 def _measure_times(own: CustomAlgorithm) -> tuple[float, float]:
     """Seconds an input: of this rule, and of local compiled."""
-    inputs = [each for each in _draw_inputs() if len(each[0]) == 3]
-    demand = np.array([each[0] for each in inputs], np.int64)
-    supply = np.array([each[1] for each in inputs], np.int64)
+    inputs = [input_ for input_ in _draw_inputs() if len(input_[0]) == 3]
+    demand = np.array([input_[0] for input_ in inputs], np.int64)
+    supply = np.array([input_[1] for input_ in inputs], np.int64)
     times = []
     for contender in (*parse_contenders((), own=own), *parse_contenders(("local",))):
         repeats = 1 if contender.interpreted else 100
@@ -208,7 +208,7 @@ def _measure_times(own: CustomAlgorithm) -> tuple[float, float]:
 
 
 def _describe_error(error: BaseException) -> str:
-    """An error in one line: numba's messages fill pages, and the first line that is no heading has the point."""
+    """An error in one line: numba's messages fill pages, and the first line that is no heading has the reason."""
     if isinstance(error, SyntaxError) and error.lineno:
         return f"line {error.lineno}: {error.msg}"
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]

@@ -27,7 +27,7 @@ OVERLOAD: Final = "overloadThreshold"
 OVERLOAD_LIMIT: Final = "maxOverload"
 PER_SLICE: Final = "maxEndpointsPerSlice"
 PARAMETERS: Final = (STARTING, OVERLOAD, OVERLOAD_LIMIT, PER_SLICE)
-"""Everything that can be set after an algorithm's name, by the names of the configuration."""
+"""The parameters of algorithms, with the names of the configuration."""
 
 _CUSTOM_PARAMETERS: Final = (STARTING, OVERLOAD, PER_SLICE)
 _MOST: Final = dict.fromkeys(PARAMETERS, 1000)
@@ -73,8 +73,8 @@ class Contender:
     ``overload_threshold`` is a share above fair. ``weighs``: its groups have weights, which hints can't express.
     ``balanced``: it is ``Balanced``, which takes costs between zones, and which Zoneward's proxy replaces with weights
     of zones.
-    Machine code is kept under ``key``; without one it is not kept. ``interpreted``: numba can't compile it, so that it
-    runs as plain Python.
+    Machine code is cached under ``key``, if it has one. ``interpreted``: numba can't compile it, so that it runs as
+    plain Python.
     """
 
     label: str
@@ -90,7 +90,7 @@ class Contender:
     def parameters_for(self, zones: int) -> tuple[int, ...]:
         """As rules take them: the threshold to keep and that to start, each as numerator and denominator.
 
-        Those of ``Balanced`` go on with its objective, the score, and the costs between zones of one region.
+        Those of ``Balanced`` also have its objective, the score, and the costs between zones of one region.
         """
         thresholds = (self.overload_threshold.numerator, self.overload_threshold.denominator) * 2
         if not self.balanced:
@@ -100,7 +100,7 @@ class Contender:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CustomAlgorithm:
-    """An algorithm that is not in the registry, from a user's own file: what `Contender` needs to know."""
+    """A custom algorithm, which is not in the registry: what `Contender` needs to know."""
 
     name: str
     rule: AllocateFunction
@@ -182,14 +182,14 @@ def _parse_sweep(sweep: Mapping[str, Sequence[float | str]]) -> dict[str, tuple[
 def _parse_number(option: str, parameter: str, written: str) -> Fraction:
     most = _MOST[parameter]
     try:
-        number = Fraction(written) if _NUMBER.fullmatch(written) else None
+        value = Fraction(written) if _NUMBER.fullmatch(written) else None
     except ZeroDivisionError:
-        number = None
+        value = None
     whole = parameter == PER_SLICE
-    if number is None or not int(whole) <= number <= most or (whole and number.denominator > 1):
+    if value is None or not int(whole) <= value <= most or (whole and value.denominator > 1):
         kind = f"a whole number from 1 to {most}" if whole else f"a number from 0 to {most}"
         raise InputError(option, parameter, f"expected {kind}, got {show(written)}")
-    return number
+    return value
 
 
 def _parameters(name: str, own: CustomAlgorithm | None) -> Sequence[str]:
@@ -222,6 +222,6 @@ def _make_contender(name: str, given: Mapping[str, Fraction], own: CustomAlgorit
     )
 
 
-def _format_number(number: Fraction) -> str:
+def _format_number(value: Fraction) -> str:
     """The shortest text that no other number has."""
-    return str(float(number)).removesuffix(".0")
+    return str(float(value)).removesuffix(".0")

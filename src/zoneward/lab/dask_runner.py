@@ -1,9 +1,9 @@
 """Scores chunks of a dataset on many machines: the workers of a running `dask.distributed` cluster.
 
-The scheduler and this process only ever know a window of tasks, however large the dataset is. Another worker scores
-again what died with a worker. A task is some consecutive chunks. The sums of each chunk come back apart, so that they
-are added in the order of the dataset, to the same bits as on one machine. Of rows only the columns come back: the
-inputs are known where the task was made.
+The scheduler and this process know only a window of tasks, however large the dataset is. If a worker dies, another one
+scores its tasks. A task is a few consecutive chunks. The sums of each chunk are sent back separately, so that they are
+added in the order of the dataset, to the same bits as on one machine. Of rows only the columns are sent back: this
+process knows the inputs.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ from zoneward.lab.tally import SimulationSpec, Tally, merge_tallies
 
 OPTION: Final = "scheduler"
 _TASKS_PER_THREAD: Final = 3
-"""Tasks in the window for each thread of the workers: one that runs, one that is next, one that is fetched."""
+"""Tasks in the window for each thread of the workers: one runs, one is next, one is fetched."""
 _MOST_WAITING: Final = 1 << 29
 """Bytes of all tasks in the window."""
 _RESULTS_PER_FETCH: Final = 32
@@ -68,7 +68,9 @@ class DaskRunner:
         """See `Runner`. However it ends, the tasks that are left are cancelled."""
         client = _connect(self.address, within=self.answers_within)
         try:
-            window = TaskWindow(self, client, serialize(spec, by_value=[each.rule for each in spec.contenders]), rows)
+            window = TaskWindow(
+                self, client, serialize(spec, by_value=[contender.rule for contender in spec.contenders]), rows
+            )
             tasks = split_tasks(chunks, rows_per_task=self.rows_per_task, with_rows=rows)
             while window.fill(tasks):
                 yield from window.next_results()
@@ -80,7 +82,7 @@ class DaskRunner:
 # --- a task, here and on a worker -------------------------------------------------------------------------------------
 
 LEAST_ROWS: Final = 100_000
-"""Inputs of the smallest task, but for a dataset's last: with fewer, too much time goes into sending."""
+"""Inputs of the smallest task, except the last of a dataset: with fewer, sending takes too much time."""
 _HEAVY_TASK: Final = 1 << 20
 """Bytes of a task from which on it takes no more chunks than `LEAST_ROWS` need: they wait in the scheduler's memory."""
 
@@ -90,7 +92,7 @@ Result = tuple[bytes, list[Floats]] | str
 
 @dataclass(slots=True)
 class ScoringTask:
-    """Serialized chunks. ``future`` stands for the result; ``losses`` counts how often its workers died."""
+    """Serialized chunks. ``future`` has the result; ``losses`` counts how often its workers died."""
 
     packets: tuple[bytes, ...]
     future: Any = None
@@ -139,11 +141,11 @@ def run_task(expected: str, packed_spec: bytes, packets: tuple[bytes, ...], *, w
     tallies: list[Tally] = []
     columns: list[Floats] = []
     processed = 0
-    for each in packets:
-        scored = score_chunk(spec, deserialize(each), rows=with_rows)
+    for packet in packets:
+        scored = score_chunk(spec, deserialize(packet), rows=with_rows)
         processed += scored.processed
         tallies.append(scored.tally)
-        columns.extend(column for _, found in scored.rows for column in found)
+        columns.extend(column for _, row_columns in scored.rows for column in row_columns)
     return serialize((processed, merge_tallies(spec, tallies, fold=False))), columns
 
 
@@ -153,10 +155,10 @@ def result_chunks(task: ScoringTask, result: tuple[bytes, list[Floats]]) -> Scor
     processed, tally = deserialize(packed)
     if not columns:
         return ScoredChunks(processed, tally)
-    each = len(columns) // len(task.packets)
+    per_chunk = len(columns) // len(task.packets)
     rows = tuple(
-        (deserialize(chunk).inputs(), columns[number * each : (number + 1) * each])
-        for number, chunk in enumerate(task.packets)
+        (deserialize(chunk).inputs(), columns[index * per_chunk : (index + 1) * per_chunk])
+        for index, chunk in enumerate(task.packets)
     )
     return ScoredChunks(processed, tally, rows)
 
@@ -305,14 +307,14 @@ def _connect(address: str, *, within: float) -> Any:
 
     # A client would wait forever for a server that says nothing.
     try:
-        found = asyncio.run(asyncio.wait_for(_identify(address), within))
+        identity = asyncio.run(asyncio.wait_for(_identify(address), within))
     except TimeoutError:
         raise _no_scheduler(address, f"nobody answered within {within:g} s") from None
     except Exception as error:
         # Another server may listen there, which does not speak dask's protocol.
         raise _no_scheduler(address, f"got {_first_line(error)}") from error
-    if found.get("type") != "Scheduler":
-        raise _no_scheduler(address, f"got a {str(found.get('type')).lower()}")
+    if identity.get("type") != "Scheduler":
+        raise _no_scheduler(address, f"got a {str(identity.get('type')).lower()}")
     try:
         return Client(address, timeout=within, set_as_default=False, name="zoneward")  # type: ignore[no-untyped-call]
     except (OSError, ImportError) as error:
@@ -327,8 +329,8 @@ async def _identify(address: str) -> dict[str, Any]:
     from distributed import rpc
 
     async with rpc(address) as server:  # type: ignore[no-untyped-call]
-        found: dict[str, Any] = await server.identity()
-        return found
+        identity: dict[str, Any] = await server.identity()
+        return identity
 
 
 def _first_line(error: BaseException) -> str:

@@ -1,7 +1,7 @@
 """Inputs to score: demand (nodes) and supply (endpoints) of the zones of one Service each.
 
-A dataset is a sequence of rows with numbers from 0 on. Nothing is held in memory but what a chunk of them needs: rows
-are computed from their numbers, so any row can be had on any machine, in any order, and is the same.
+A dataset is a sequence of rows with numbers from 0 on. Memory holds one chunk of them: rows are
+computed from their numbers, so that any machine gets the same row, in any order.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -74,7 +74,7 @@ class DatasetPart(Protocol):
 class InputTable:
     """Each row of ``nodes`` with each row of ``endpoints``, the latter running faster.
 
-    With ``row_by_row`` each row of nodes stands beside its own row of endpoints.
+    With ``row_by_row`` each row of nodes belongs to its own row of endpoints.
     """
 
     nodes: Integers
@@ -157,7 +157,7 @@ def stratified_sample(whole: int, rows: int, *, seed: int, start: int, stop: int
     length: those of the stretches from ``start`` to before ``stop``, in order. No number comes twice.
     """
     # In Python's integers: the products pass 64 bits for a thousand million rows.
-    bounds = np.array([each * whole // rows for each in range(start, stop + 1)], np.int64)
+    bounds = np.array([index * whole // rows for index in range(start, stop + 1)], np.int64)
     room = (bounds[1:] - bounds[:-1]).astype(np.uint64)
     strata = np.arange(start, stop, dtype=np.int64)
     return bounds[:-1] + (_random_bits(seed + 1, strata, 0) % room).astype(np.int64)
@@ -199,17 +199,17 @@ class ComputedDataset:
                     stratified_sample(self.whole, self.rows, seed=self.seed, start=start, stop=stop)
                 )
             return
-        for number, part in enumerate(_parts(self)):
+        for index, part in enumerate(_parts(self)):
             for start in range(0, part.rows, ROWS_PER_CHUNK):
-                yield RowRange(self, number, start, min(start + ROWS_PER_CHUNK, part.rows))
+                yield RowRange(self, index, start, min(start + ROWS_PER_CHUNK, part.rows))
 
     def _chunks_of(self, numbers: Integers) -> Iterator[Chunk]:
         """Rows of the dataset by part, since those of a chunk have the same number of zones."""
         first = 0
-        for number, part in enumerate(_parts(self)):
+        for index, part in enumerate(_parts(self)):
             low, high = np.searchsorted(numbers, [first, first + part.rows])
             if low < high:
-                yield RowSelection(self, number, numbers[low:high] - first)
+                yield RowSelection(self, index, numbers[low:high] - first)
             first += part.rows
 
 
@@ -238,10 +238,10 @@ class RowSelection:
         return _inputs(self.dataset, self.part, self.numbers)
 
 
-def _inputs(dataset: ComputedDataset, number: int, numbers: Integers) -> Inputs:
+def _inputs(dataset: ComputedDataset, part: int, numbers: Integers) -> Inputs:
     parts = _parts(dataset)
-    demand, supply = parts[number].at(numbers)
-    first = sum(part.rows for part in parts[:number])
+    demand, supply = parts[part].at(numbers)
+    first = sum(before.rows for before in parts[:part])
     return Inputs(numbers + first, np.ascontiguousarray(demand), np.ascontiguousarray(supply))
 
 
@@ -355,7 +355,7 @@ def cluster_dataset(plans: Iterable[ServicePlan], demand: Demand) -> InMemoryDat
         for family in plan.families:
             if family.traffic is None or not family.traffic.served:
                 continue
-            located = {zone: each.located for zone, each in family.traffic.zones.items()}
+            located = {zone: traffic.located for zone, traffic in family.traffic.zones.items()}
             supply = {zone: located.pop(zone, 0) for zone in demand.zones}
             total = sum(supply.values()) + sum(located.values())
             for _ in range(sum(located.values())):
@@ -364,7 +364,7 @@ def cluster_dataset(plans: Iterable[ServicePlan], demand: Demand) -> InMemoryDat
             names.append(f"{meta.namespace}/{meta.name}{suffix}")
             rows.append(list(supply.values()))
     if not rows:
-        raise InputError("--dataset cluster", "expected Services whose traffic can be predicted, found none")
+        raise InputError("--dataset cluster", "expected Services whose traffic can be predicted, got none")
     supplies = np.array(rows, np.int64)
     demands = np.tile(np.array(demand.weights, np.int64), (len(rows), 1))
     return InMemoryDataset("cluster", Inputs(np.arange(len(rows)), demands, supplies, names))

@@ -31,11 +31,11 @@ from zoneward.lab.scoring import (
 from zoneward.routing.score import IN_ZONE, MAX_OVERLOAD, MEAN_OVERLOAD, MEAN_SQUARE, SLICES
 
 ROWS_PER_FILE: Final = 1 << 20
-"""Rows that are held until they are written; a file is some 40 MB."""
+"""Rows that are held until they are written; a file has about 40 MB."""
 
 
 class ParquetWriter:
-    """Writes into a directory that must not exist yet, and that is there, whole, only when `finish` was called.
+    """Writes into a new directory, which appears, complete, when `finish` is called.
 
     Columns: ``input`` (number, from 0), ``name`` where inputs have names, ``nodes_1``, ..., ``endpoints_1``, ...,
     ``endpoints``, and for each algorithm ``<algorithm>_total`` (slice groups), ``_total_hints``, ``_total_weights``
@@ -48,12 +48,14 @@ class ParquetWriter:
         if path.exists():
             raise InputError("--to", str(path), "expected a directory that does not exist yet")
         self._path = path
-        # Nobody can guess the name beforehand, and `mkdir` takes no directory that exists.
+        # The name cannot be guessed, and `mkdir` refuses a directory that exists.
         self._temporary = path.with_name(f"{path.name}.{secrets.token_hex(8)}.making")
         try:
             self._temporary.mkdir()
         except OSError as error:
-            raise InputError("--to", str(path), f"expected a directory that can be made: {error.strerror}") from error
+            raise InputError(
+                "--to", str(path), f"expected a directory that can be created: {error.strerror}"
+            ) from error
         self._contenders = contenders
         self._frames: list[pl.DataFrame] = []
         self._held = 0
@@ -78,7 +80,7 @@ class ParquetWriter:
         """A sink of `zoneward.lab.simulation.simulate`."""
         frame = self._make_frame(inputs, columns)
         if self._frames and self._frames[0].columns != frame.columns:
-            # Inputs of other numbers of zones have other columns, and go into files of their own.
+            # Inputs with another number of zones have other columns, and get another file.
             self._flush()
         self._frames.append(frame)
         self._held += len(frame)
@@ -86,7 +88,7 @@ class ParquetWriter:
             self._flush()
 
     def finish(self, *, partial: str = "") -> None:
-        """Write the rest, and give the directory its name. ``partial`` says what is missing, in a file beside."""
+        """Write the rest, and give the directory its name. ``partial`` says what is missing, in an extra file."""
         self._flush()
         if self._writing is not None:
             self._writing.result()
@@ -122,7 +124,7 @@ class ParquetWriter:
         data["endpoints"] = pl.Series(endpoints.astype(np.int32))
         for contender, rows in zip(self._contenders, columns, strict=True):
             prefix = _column_prefix(contender)
-            data |= {f"{prefix}_{name}": each for name, each in _score_columns(contender, rows, inputs).items()}
+            data |= {f"{prefix}_{name}": column for name, column in _score_columns(contender, rows, inputs).items()}
         return pl.DataFrame(data)
 
 
@@ -134,19 +136,19 @@ def _column_prefix(contender: Contender) -> str:
 def _score_columns(contender: Contender, rows: Floats, inputs: Inputs) -> dict[str, pl.Series]:
     endpoints = inputs.supply.sum(axis=1)
     shares = {"in_zone": rows[IN_ZONE], "max_overload": rows[MAX_OVERLOAD], "mean_overload": rows[MEAN_OVERLOAD]}
-    found = {"total": pl.Series(totals(rows, slices_share(contender, rows, endpoints)))}
+    series = {"total": pl.Series(totals(rows, slices_share(contender, rows, endpoints)))}
     if not contender.weighs:
-        found["total_hints"] = pl.Series(totals(rows, 1.0))
+        series["total_hints"] = pl.Series(totals(rows, 1.0))
     if contender.balanced:
-        found["total_weights"] = pl.Series(bound_totals(possible_in_zone(inputs.demand, inputs.supply)))
-    found |= {name: pl.Series(values) for name, values in shares.items()}
-    found["slices"] = pl.Series(rows[SLICES].astype(np.int32))
-    found["fell_back"] = pl.Series(rows[FATE] == FELL_BACK)
+        series["total_weights"] = pl.Series(bound_totals(possible_in_zone(inputs.demand, inputs.supply)))
+    series |= {name: pl.Series(values) for name, values in shares.items()}
+    series["slices"] = pl.Series(rows[SLICES].astype(np.int32))
+    series["fell_back"] = pl.Series(rows[FATE] == FELL_BACK)
     unscored = rows[FATE] == UNSCORED
     if unscored.any():
-        kept = pl.Series(~unscored)
-        found = {name: pl.select(pl.when(kept).then(values)).to_series() for name, values in found.items()}
-    return found
+        is_scored = pl.Series(~unscored)
+        series = {name: pl.select(pl.when(is_scored).then(values)).to_series() for name, values in series.items()}
+    return series
 
 
 def _write_file(frames: Sequence[pl.DataFrame], path: Path) -> None:
@@ -171,7 +173,7 @@ _DECIMALS: Final = pl.Decimal(18, 4)
 
 
 class TopologySimulatorWriter:
-    """Writes one contender's rows to a file as the proposal's tool does, so that what people built on its files works.
+    """Writes one contender's rows to a file as the proposal's tool does, so that programs that read its files work.
 
     The format is that of github.com/googleinterns/k8s-topology-simulator, ``process/output-parser.go``: numbers with
     four decimals, the two deviations in percent and with ``%``, their SD a share without. The score is that of
@@ -182,7 +184,7 @@ class TopologySimulatorWriter:
     there is none.
 
     The SD is the root of the mean, over endpoints, of the squared distance of the signed deviation from the mean
-    absolute one. As all traffic goes somewhere, signed deviations add up to nothing, and what is left of that mean is
+    absolute one. As all traffic is sent somewhere, signed deviations add up to 0, and that mean is
     the mean square of the deviations and the square of their mean size.
     """
 

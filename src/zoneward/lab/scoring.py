@@ -136,7 +136,7 @@ def score_columns(contender: Contender, demand: Integers, supply: Integers) -> F
 
 
 def slices_share(contender: Contender, columns: Floats, endpoints: Integers) -> Floats:
-    """Slices that would do over those that there are, for each row of `score_columns`."""
+    """The fewest slices over the number of slices, for each row of `score_columns`."""
     least: Floats = -(-endpoints // contender.max_endpoints_per_slice) / np.maximum(columns[SLICES], 1)
     return least
 
@@ -144,17 +144,17 @@ def slices_share(contender: Contender, columns: Floats, endpoints: Integers) -> 
 def totals(columns: Floats, slices: Floats | float) -> Floats:
     """The score of each row; ``slices`` is what `slices_share` gives, or 1 for hints."""
     # The formula is the same for a number and for an array of them.
-    found: Any = total(
+    scores: Any = total(
         in_zone=columns[IN_ZONE],
         max_overload=columns[MAX_OVERLOAD],
         mean_overload=columns[MEAN_OVERLOAD],
         slices=slices,  # type: ignore[arg-type]
     )
-    return np.asarray(found)
+    return np.asarray(scores)
 
 
 def possible_in_zone(demand: Integers, supply: Integers) -> Floats:
-    """As much traffic of each row as can stay in its zone while everybody has a fair load (docs/lab.md § More tables).
+    """The most traffic that can stay in its zone with a fair load for every endpoint (docs/lab.md § More tables).
 
     0 for rows without nodes or endpoints.
     """
@@ -167,12 +167,12 @@ def possible_in_zone(demand: Integers, supply: Integers) -> Floats:
 def bound_totals(possible: Floats) -> Floats:
     """The score that no algorithm exceeds, from `possible_in_zone`. Weights of zones reach it."""
     # The formula is the same for a number and for an array of them.
-    found: Any = total(in_zone=possible, max_overload=0.0, mean_overload=0.0, slices=1.0)  # type: ignore[arg-type]
-    return np.asarray(found)
+    scores: Any = total(in_zone=possible, max_overload=0.0, mean_overload=0.0, slices=1.0)  # type: ignore[arg-type]
+    return np.asarray(scores)
 
 
 def compile_kernels(contenders: Iterable[Contender]) -> None:
-    """Compile what is not compiled yet, or get it from where it is kept."""
+    """Compile what is neither compiled nor cached yet."""
     for contender in contenders:
         score_columns(contender, np.ones((1, 2), np.int64), np.ones((1, 2), np.int64))
 
@@ -190,21 +190,21 @@ def _kernel(rule: AllocateFunction, key: str) -> Callable[..., None]:
 
 
 def machine_code_cache() -> str:
-    """The directory where machine code is kept, made where it is missing; empty where nothing can be kept."""
+    """The directory where machine code is cached, created if it is missing; empty if nothing can be cached."""
     try:
         directory = machine_code_directory()
         directory.mkdir(parents=True, exist_ok=True)
         if not (source := directory / CACHE_SOURCE).exists():
             source.touch()
     except (OSError, RuntimeError):
-        # Without a home, or in a file system that can only be read. numba would then keep it beside our source, where
-        # it could not distinguish versions.
+        # Without a home, or in a file system that can only be read. numba would then cache it beside our source,
+        # where it could not distinguish versions.
         return ""
     return str(directory) if os.access(directory, os.W_OK) else ""
 
 
 def machine_code_directory() -> Path:
-    """Where machine code would be kept between runs: apart for each version of the code that it was made from.
+    """Where machine code is cached between runs: a directory for each version of the code that it was compiled from.
 
     Raises RuntimeError where the home directory is unknown.
     """

@@ -1,6 +1,6 @@
 """Serializes values for another machine: pickled, with whole numbers in as few bytes as they need.
 
-Functions of Zoneward travel by name, those of a user's own file with their code: no other machine has that file.
+Functions of Zoneward are sent by name, those of a custom file with their code: no other machine has that file.
 pickle alone makes a task's histograms and samples several times as large.
 """
 
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 _LEAST_SIZE: Final = 256
-"""Numbers in an array from which on it is reduced; smaller ones travel as they are."""
+"""Numbers in an array from which on it is reduced; smaller ones are sent as they are."""
 _SPARSE: Final = 4
 """How many times as many zeros as other numbers make positions and values smaller than the whole."""
 _PROJECT: Final = __name__.partition(".")[0]
@@ -26,7 +26,7 @@ Integers = NDArray[np.int64]
 def serialize(value: object, *, by_value: Sequence[Any] = ()) -> bytes:
     """A value as bytes that `deserialize` turns back into its equal.
 
-    Functions of ``by_value`` travel with their code, unless they are Zoneward's.
+    Functions of ``by_value`` are sent with their code, unless they are Zoneward's.
     """
     packed = io.BytesIO()
     _Pickler(packed, by_value).dump(value)

@@ -39,7 +39,7 @@ def score_chunk(spec: SimulationSpec, chunk: Chunk, *, rows: bool) -> ScoredChun
 
 @dataclass(frozen=True, slots=True)
 class ThreadRunner:
-    """The cores of this machine. Compiled rules release the interpreter, so threads do, and share their code."""
+    """The cores of this machine. Compiled rules release the interpreter, so that threads are enough."""
 
     jobs: int
 
@@ -76,23 +76,23 @@ def simulate(
 ) -> Simulation:
     """Score a dataset. ``advanced`` gets the number of rows that were done, ``sink`` each chunk with its columns.
 
-    Ctrl-C (KeyboardInterrupt) ends it early, with the figures of the rows until then.
+    Ctrl-C (KeyboardInterrupt) ends it early, with the figures of the rows so far.
     """
-    found = Tally()
+    tally = Tally()
     partial = False
     try:
         for scored in runner.run(spec, dataset.chunks(), rows=sink is not None):
             for inputs, columns in scored.rows:
                 if sink is not None:
                     sink(inputs, columns)
-            # A new one each time, so that Ctrl-C never finds it half added.
-            found = merge_tallies(spec, (found, scored.tally))
+            # A new one each time, so that Ctrl-C never leaves it half added.
+            tally = merge_tallies(spec, (tally, scored.tally))
             advanced(scored.processed)
     except KeyboardInterrupt:
         partial = True
     return summarize(
         spec,
-        found,
+        tally,
         dataset=dataset.name,
         of=dataset.rows,
         whole=dataset.whole,

@@ -1,4 +1,4 @@
-"""Makes the figures that people look at out of a tally: means, differences, quantiles, plots."""
+"""The figures of a simulation, computed from its tally: means, differences, quantiles, plots."""
 
 from math import sqrt
 from typing import Final
@@ -44,7 +44,7 @@ _MEASURED: Final = {SLICE_GROUPS: CREDITS[1:], HINTS: CREDITS[1:-1], WEIGHTS: CR
 
 def summarize(
     spec: SimulationSpec,
-    found: Tally,
+    tally: Tally,
     *,
     dataset: str,
     of: int,
@@ -54,8 +54,8 @@ def summarize(
     bounds: bool = False,
     shares: tuple[float, ...] = (),
 ) -> Simulation:
-    """A tally as figures. ``shares`` are the quantiles wanted; ``bounds`` adds what no algorithm can pass."""
-    if not found.sums:
+    """A tally as figures. ``shares`` are the quantiles wanted; ``bounds`` adds bounds that no algorithm can exceed."""
+    if not tally.sums:
         return Simulation(
             dataset=dataset,
             rows=0,
@@ -67,49 +67,49 @@ def summarize(
             seed=seed,
             means=(),
         )
-    rows = found.counts["rows"]
+    rows = tally.counts["rows"]
     everything = slice(None)
     return Simulation(
         dataset=dataset,
         rows=int(rows.sum()),
         of=of,
         whole=whole or of,
-        unscored=int(found.counts["unscored"][0]),
+        unscored=int(tally.counts["unscored"][0]),
         partial=partial,
         seed=seed,
-        means=_means(spec, found, everything, bounds=bounds),
+        means=_means(spec, tally, everything, bounds=bounds),
         by=spec.by,
-        bands=_bands(spec, found, bounds=bounds),
-        quantiles=_quantiles(spec, found, shares),
-        differences=_differences(spec, found),
-        worst=_worst(spec, found),
-        plots=_plots(spec, found, bounds=bounds) if spec.plots else Plots(),
+        bands=_bands(spec, tally, bounds=bounds),
+        quantiles=_quantiles(spec, tally, shares),
+        differences=_differences(spec, tally),
+        worst=_worst(spec, tally),
+        plots=_plots(spec, tally, bounds=bounds) if spec.plots else Plots(),
     )
 
 
-def _means(spec: SimulationSpec, found: Tally, bands: slice | int, *, bounds: bool) -> tuple[Means, ...]:
-    rows = int(np.sum(found.counts["rows"][bands]))
+def _means(spec: SimulationSpec, tally: Tally, bands: slice | int, *, bounds: bool) -> tuple[Means, ...]:
+    rows = int(np.sum(tally.counts["rows"][bands]))
     if rows == 0:
         return ()
-    bound = _credits(float(np.sum(found.sums[0]["possible"][bands])) / rows, 1.0, 1.0, 1.0)
+    bound = _credits(float(np.sum(tally.sums[0]["possible"][bands])) / rows, 1.0, 1.0, 1.0)
     means = []
-    for number, encoding in enumerate(spec.encodings):
-        for contender, each in enumerate(spec.contenders):
-            if encoding == WEIGHTS and not spec.can_encode(contender, encoding):
+    for encoding_index, encoding in enumerate(spec.encodings):
+        for index, contender in enumerate(spec.contenders):
+            if encoding == WEIGHTS and not spec.can_encode(index, encoding):
                 continue
-            wins = found.counts["wins"][number, :, contender, bands].reshape(2, -1).sum(axis=1)
+            wins = tally.counts["wins"][encoding_index, :, index, bands].reshape(2, -1).sum(axis=1)
             in_zone, most, mean, slices = (
-                float(np.sum(values[bands])) / rows for values in found.sums[0]["means"][contender]
+                float(np.sum(values[bands])) / rows for values in tally.sums[0]["means"][index]
             )
             credits_: dict[str, float] | None = None
             if encoding == WEIGHTS:
                 credits_ = bound
-            elif spec.can_encode(contender, encoding):
+            elif spec.can_encode(index, encoding):
                 credits_ = _credits(in_zone, most, mean, slices if encoding == SLICE_GROUPS else 1.0)
-            fell_back = int(np.sum(found.counts["fell back"][contender, bands]))
+            fell_back = int(np.sum(tally.counts["fell back"][index, bands]))
             means.append(
                 Means(
-                    algorithm=each.label,
+                    algorithm=contender.label,
                     encoding=encoding,
                     credits=credits_,
                     gap_to_bound=bound["total"] - credits_["total"] if bounds and credits_ else None,
@@ -136,29 +136,29 @@ def _credits(in_zone: float, max_overload: float, mean_overload: float, slices: 
     return dict(zip(CREDITS, values, strict=True))
 
 
-def _bands(spec: SimulationSpec, found: Tally, *, bounds: bool) -> tuple[Band, ...]:
+def _bands(spec: SimulationSpec, tally: Tally, *, bounds: bool) -> tuple[Band, ...]:
     if not spec.by:
         return ()
     if spec.by == "zones":
-        names = [f"{number} zones" for number in range(spec.bands)]
+        names = [f"{zones} zones" for zones in range(spec.bands)]
     else:
         edges = (0, *BANDS)
         names = [f"{low + 1} to {high}" for low, high in zip(edges, BANDS, strict=False)] + [f"over {BANDS[-1]}"]
     return tuple(
-        Band(name=names[band], rows=int(rows), means=_means(spec, found, band, bounds=bounds))
-        for band, rows in enumerate(found.counts["rows"])
+        Band(name=names[band], rows=int(rows), means=_means(spec, tally, band, bounds=bounds))
+        for band, rows in enumerate(tally.counts["rows"])
         if rows
     )
 
 
-def _quantiles(spec: SimulationSpec, found: Tally, shares: tuple[float, ...]) -> tuple[Quantiles, ...]:
-    if not spec.quantiles or not found.counts["rows"].any():
+def _quantiles(spec: SimulationSpec, tally: Tally, shares: tuple[float, ...]) -> tuple[Quantiles, ...]:
+    if not spec.quantiles or not tally.counts["rows"].any():
         return ()
     results = []
     for contender, encoding in spec.encoded_contenders:
-        histograms = {"total": found.counts[f"total {contender} {encoding}"]}
+        histograms = {"total": tally.counts[f"total {contender} {encoding}"]}
         for credit in _MEASURED[encoding]:
-            histograms[credit] = found.counts[f"{credit} {'possible' if encoding == WEIGHTS else contender}"]
+            histograms[credit] = tally.counts[f"{credit} {'possible' if encoding == WEIGHTS else contender}"]
         by_share = {
             share: {
                 credit: _quantile(histograms[credit], share) if credit in histograms else 100.0 for credit in CREDITS
@@ -172,17 +172,17 @@ def _quantiles(spec: SimulationSpec, found: Tally, shares: tuple[float, ...]) ->
 def _quantile(counts: Counts, share: float) -> float:
     """The credit below which a share of the rows lies. Bins go from the best credit down."""
     above = np.cumsum(counts)
-    number = int(np.searchsorted(above, (1 - share) * above[-1], side="left"))
-    return bin_credit(min(number, len(counts) - 1))
+    bin_ = int(np.searchsorted(above, (1 - share) * above[-1], side="left"))
+    return bin_credit(min(bin_, len(counts) - 1))
 
 
-def _differences(spec: SimulationSpec, found: Tally) -> tuple[Difference, ...]:
-    rows = int(found.counts["rows"].sum())
+def _differences(spec: SimulationSpec, tally: Tally) -> tuple[Difference, ...]:
+    rows = int(tally.counts["rows"].sum())
     results = []
-    for number, encoding in enumerate(spec.encodings):
+    for encoding_index, encoding in enumerate(spec.encodings):
         for index, (one, other) in enumerate(spec.pairs):
             if rows and spec.can_encode(one, encoding) and spec.can_encode(other, encoding):
-                sum_, squares = map(float, found.sums[0]["pairs"][number, index])
+                sum_, squares = map(float, tally.sums[0]["pairs"][encoding_index, index])
                 mean = sum_ / rows
                 variance = max(squares / rows - mean * mean, 0.0) * rows / max(rows - 1, 1)
                 margin = _CONFIDENT * sqrt(variance / rows)
@@ -199,28 +199,28 @@ def _differences(spec: SimulationSpec, found: Tally) -> tuple[Difference, ...]:
     return tuple(results)
 
 
-def _worst(spec: SimulationSpec, found: Tally) -> tuple[WorstRow, ...]:
+def _worst(spec: SimulationSpec, tally: Tally) -> tuple[WorstRow, ...]:
     return tuple(
         WorstRow(
             algorithm=spec.contenders[contender].label,
             encoding=encoding,
-            total=float(worst.totals[number]),
-            row=int(worst.numbers[number]),
-            name=worst.names[number],
-            nodes=worst.demand[number],
-            endpoints=worst.supply[number],
+            total=float(worst.totals[row]),
+            row=int(worst.numbers[row]),
+            name=worst.names[row],
+            nodes=worst.demand[row],
+            endpoints=worst.supply[row],
         )
-        for (contender, encoding), worst in found.worst.items()
-        for number in range(len(worst.totals))
+        for (contender, encoding), worst in tally.worst.items()
+        for row in range(len(worst.totals))
     )
 
 
 # --- plots ------------------------------------------------------------------------------------------------------------
 
 
-def _plots(spec: SimulationSpec, found: Tally, *, bounds: bool) -> Plots:
-    rows, endpoints = found.counts["curve rows"], found.counts["curve endpoints"]
-    label = [each.label for each in spec.contenders]
+def _plots(spec: SimulationSpec, tally: Tally, *, bounds: bool) -> Plots:
+    rows, endpoints = tally.counts["curve rows"], tally.counts["curve endpoints"]
+    label = [contender.label for contender in spec.contenders]
     curves = tuple(
         Curve(
             algorithm=label[contender],
@@ -232,14 +232,14 @@ def _plots(spec: SimulationSpec, found: Tally, *, bounds: bool) -> Plots:
             ),
         )
         for contender, encoding in spec.encoded_contenders
-        for sums in (found.sums[0][f"curve {contender} {encoding}"],)
+        for sums in (tally.sums[0][f"curve {contender} {encoding}"],)
     )
     spreads = tuple(
         ScoreHistogram(
             algorithm=label[contender],
             encoding=encoding,
             width=_SPREAD_WIDTH,
-            bins=_coarser(found.counts[f"total {contender} {encoding}"]),
+            bins=_coarser(tally.counts[f"total {contender} {encoding}"]),
         )
         for contender, encoding in spec.encoded_contenders
     )
@@ -257,7 +257,7 @@ def _plots(spec: SimulationSpec, found: Tally, *, bounds: bool) -> Plots:
         for encoding in spec.encodings
         for one, other in spec.pairs
         if spec.can_encode(one, encoding) and spec.can_encode(other, encoding)
-        for counts in (found.counts[f"joint {one} {other} {encoding}"],)
+        for counts in (tally.counts[f"joint {one} {other} {encoding}"],)
     )
     if bounds:
         points = tuple(
@@ -265,7 +265,7 @@ def _plots(spec: SimulationSpec, found: Tally, *, bounds: bool) -> Plots:
                 float(endpoints[point]) / int(rows[point]),
                 _credits(float(possible[point]) / int(rows[point]), 1.0, 1.0, 1.0)["total"],
             )
-            for possible in (found.sums[0]["curve possible"],)
+            for possible in (tally.sums[0]["curve possible"],)
             for point in range(CURVE_POINTS)
             if rows[point]
         )
@@ -274,11 +274,11 @@ def _plots(spec: SimulationSpec, found: Tally, *, bounds: bool) -> Plots:
 
 
 def _coarser(counts: Counts) -> tuple[tuple[float, int], ...]:
-    """Totals above 0 in wider bins, from the lowest up; what is below 0 counts for the lowest."""
+    """Totals above 0 in wider bins, from the lowest up; those below 0 count for the lowest."""
     per_bin = round(_SPREAD_WIDTH * 100)
-    number = 100 * 100 // per_bin
-    wide: Counts = counts[: number * per_bin].reshape(number, per_bin).sum(axis=1)
-    wide[-1] += counts[number * per_bin :].sum()
+    bins = 100 * 100 // per_bin
+    wide: Counts = counts[: bins * per_bin].reshape(bins, per_bin).sum(axis=1)
+    wide[-1] += counts[bins * per_bin :].sum()
     return tuple(
-        (100 - (index + 1) * _SPREAD_WIDTH, int(wide[index])) for index in range(number - 1, -1, -1) if wide[index]
+        (100 - (index + 1) * _SPREAD_WIDTH, int(wide[index])) for index in range(bins - 1, -1, -1) if wide[index]
     )

@@ -1,8 +1,8 @@
-"""Adds up the scores of rows: small tallies that can be merged in any order of work, always to the same bits.
+"""Adds up the scores of rows: small tallies that can be merged in any order, always to the same bits.
 
-A chunk of rows becomes one `Tally`. Counts are whole numbers; sums of doubles are kept chunk by chunk, and added in the
-order of the dataset, so that it does not matter how many workers there were. Histograms have fixed bins, and numpy
-counts them: sketches of a library give other figures in another order of work.
+A chunk of rows becomes one `Tally`. Counts are integers. Sums of doubles are stored chunk by chunk and added in the
+order of the dataset, so that the number of workers does not matter. Histograms have fixed bins, which numpy counts:
+sketches of a library have other figures in another order.
 """
 
 from collections.abc import Iterable, Sequence
@@ -35,10 +35,10 @@ CURVE_POINTS: Final = 64
 JOINT_WIDTH: Final = 1.0
 JOINT_BINS: Final = 100
 _TOLERANCE: Final = 1e-9
-"""Totals that differ by less are the same, written down in another order."""
+"""Totals that differ by less are equal, added in another order."""
 
 MEASURED: Final = 4
-"""Credits that are measured: in zone, worst overload, mean overload, slices; the others come of them."""
+"""Credits that are measured: in zone, worst overload, mean overload, slices; the others are computed from them."""
 _FINE: Final = 20_000
 _COARSE: Final = 16_000
 QUANTILE_BINS: Final = _FINE + _COARSE
@@ -49,7 +49,7 @@ Counts = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulationSpec:
-    """What a simulation finds out. ``by`` splits rows into bands; ``quantiles`` and ``plots`` need histograms."""
+    """What a simulation computes. ``by`` splits rows into bands; ``quantiles`` and ``plots`` need histograms."""
 
     contenders: tuple[Contender, ...]
     encodings: tuple[str, ...] = (SLICE_GROUPS,)
@@ -111,22 +111,22 @@ def tally_chunk(spec: SimulationSpec, inputs: Inputs) -> tuple[Tally, list[Float
 
 def merge_tallies(spec: SimulationSpec, tallies: Iterable[Tally], *, fold: bool = True) -> Tally:
     """Tallies of chunks that follow each other as one; with ``fold`` their sums are added up, in order."""
-    found = Tally()
-    for each in tallies:
-        for name, counts in each.counts.items():
-            if name in found.counts:
-                found.counts[name] += counts
+    merged = Tally()
+    for tally in tallies:
+        for name, counts in tally.counts.items():
+            if name in merged.counts:
+                merged.counts[name] += counts
             else:
-                found.counts[name] = counts.copy()
-        for sums in each.sums:
-            if fold and found.sums:
+                merged.counts[name] = counts.copy()
+        for sums in tally.sums:
+            if fold and merged.sums:
                 for name, values in sums.items():
-                    found.sums[0][name] += values
+                    merged.sums[0][name] += values
             else:
-                found.sums.append({name: values.copy() for name, values in sums.items()} if fold else sums)
-        for key, worst in each.worst.items():
-            found.worst[key] = _merge_worst(spec.worst, (*filter(None, [found.worst.get(key)]), worst))
-    return found
+                merged.sums.append({name: values.copy() for name, values in sums.items()} if fold else sums)
+        for key, worst in tally.worst.items():
+            merged.worst[key] = _merge_worst(spec.worst, (*filter(None, [merged.worst.get(key)]), worst))
+    return merged
 
 
 class _ChunkTally:
@@ -137,15 +137,16 @@ class _ChunkTally:
         scored = (inputs.supply.sum(axis=1) > 0) & (inputs.demand.sum(axis=1) > 0)
         self.unscored = len(scored) - int(scored.sum())
         if self.unscored:
-            kept = np.flatnonzero(scored)
-            names = [inputs.names[row] for row in kept.tolist()] if inputs.names else ()
-            inputs = Inputs(inputs.numbers[kept], inputs.demand[kept], inputs.supply[kept], names)
-            rows = [each[:, kept] for each in rows]
+            indices = np.flatnonzero(scored)
+            names = [inputs.names[row] for row in indices.tolist()] if inputs.names else ()
+            inputs = Inputs(inputs.numbers[indices], inputs.demand[indices], inputs.supply[indices], names)
+            rows = [row[:, indices] for row in rows]
         self.inputs = inputs
         self.rows = rows
         self.endpoints = inputs.supply.sum(axis=1)
         self.slices = [
-            slices_share(contender, each, self.endpoints) for contender, each in zip(spec.contenders, rows, strict=True)
+            slices_share(contender, columns, self.endpoints)
+            for contender, columns in zip(spec.contenders, rows, strict=True)
         ]
         self.totals = {key: self._totals(*key) for key in spec.encoded_contenders}
 
@@ -155,19 +156,19 @@ class _ChunkTally:
         return totals(self.rows[contender], self.slices[contender] if encoding == SLICE_GROUPS else 1.0)
 
     def add_up(self) -> Tally:
-        found = Tally(sums=[{}])
-        found.counts["unscored"] = np.array([self.unscored], np.int64)
-        self._add_means(found)
-        self._add_wins(found)
-        self._add_pairs(found)
+        tally = Tally(sums=[{}])
+        tally.counts["unscored"] = np.array([self.unscored], np.int64)
+        self._add_means(tally)
+        self._add_wins(tally)
+        self._add_pairs(tally)
         if self.spec.quantiles or self.spec.plots:
-            self._add_histograms(found)
+            self._add_histograms(tally)
         if self.spec.plots:
-            self._add_plots(found)
+            self._add_plots(tally)
         if self.spec.worst:
             for key, values in self.totals.items():
-                found.worst[key] = self._find_worst(values)
-        return found
+                tally.worst[key] = self._find_worst(values)
+        return tally
 
     @cached_property
     def _bands(self) -> Counts | None:
@@ -178,11 +179,11 @@ class _ChunkTally:
             return np.full(len(self.endpoints), self.inputs.supply.shape[1])
         return None
 
-    def _add_means(self, found: Tally) -> None:
+    def _add_means(self, tally: Tally) -> None:
         spec = self.spec
         bands = self._bands
-        found.counts["rows"] = _sum_by_band(bands, np.ones(len(self.endpoints)), spec.bands).astype(np.int64)
-        found.sums[0]["possible"] = _sum_by_band(bands, self._possible, spec.bands)
+        tally.counts["rows"] = _sum_by_band(bands, np.ones(len(self.endpoints)), spec.bands).astype(np.int64)
+        tally.sums[0]["possible"] = _sum_by_band(bands, self._possible, spec.bands)
         means = np.empty((len(spec.contenders), MEASURED, spec.bands))
         fell_back = np.empty((len(spec.contenders), spec.bands), np.int64)
         for contender, rows in enumerate(self.rows):
@@ -190,72 +191,72 @@ class _ChunkTally:
             for column, values in enumerate(measured):
                 means[contender, column] = _sum_by_band(bands, values, spec.bands)
             fell_back[contender] = _sum_by_band(bands, (rows[FATE] == FELL_BACK).astype(float), spec.bands)
-        found.sums[0]["means"] = means
-        found.counts["fell back"] = fell_back
+        tally.sums[0]["means"] = means
+        tally.counts["fell back"] = fell_back
 
     @cached_property
     def _possible(self) -> Floats:
         return possible_in_zone(self.inputs.demand, self.inputs.supply)
 
-    def _add_wins(self, found: Tally) -> None:
+    def _add_wins(self, tally: Tally) -> None:
         spec = self.spec
         bands = self._bands
         wins = np.zeros((len(spec.encodings), 2, len(spec.contenders), spec.bands), np.int64)
-        for number, encoding in enumerate(spec.encodings):
+        for index, encoding in enumerate(spec.encodings):
             keys = [key for key in self.totals if key[1] == encoding]
             if not keys:
                 continue
             best = np.maximum.reduce([self.totals[key] for key in keys]) - _TOLERANCE
             reached = {key: self.totals[key] >= best for key in keys}
-            alone = np.add.reduce([each.astype(np.int8) for each in reached.values()]) == 1
-            for key, each in reached.items():
-                wins[number, 0, key[0]] = _sum_by_band(bands, (each & alone).astype(float), spec.bands)
-                wins[number, 1, key[0]] = _sum_by_band(bands, (each & ~alone).astype(float), spec.bands)
-        found.counts["wins"] = wins
+            alone = np.add.reduce([is_best.astype(np.int8) for is_best in reached.values()]) == 1
+            for key, is_best in reached.items():
+                wins[index, 0, key[0]] = _sum_by_band(bands, (is_best & alone).astype(float), spec.bands)
+                wins[index, 1, key[0]] = _sum_by_band(bands, (is_best & ~alone).astype(float), spec.bands)
+        tally.counts["wins"] = wins
 
-    def _add_pairs(self, found: Tally) -> None:
+    def _add_pairs(self, tally: Tally) -> None:
         spec = self.spec
         sums = np.zeros((len(spec.encodings), len(spec.pairs), 2))
-        for number, encoding in enumerate(spec.encodings):
+        for encoding_index, encoding in enumerate(spec.encodings):
             for index, (one, other) in enumerate(spec.pairs):
                 if spec.can_encode(one, encoding) and spec.can_encode(other, encoding):
                     difference = self.totals[one, encoding] - self.totals[other, encoding]
-                    sums[number, index] = difference.sum(), np.square(difference).sum()
-        found.sums[0]["pairs"] = sums
+                    sums[encoding_index, index] = difference.sum(), np.square(difference).sum()
+        tally.sums[0]["pairs"] = sums
 
-    def _add_histograms(self, found: Tally) -> None:
+    def _add_histograms(self, tally: Tally) -> None:
         for key, values in self.totals.items():
-            found.counts[f"total {key[0]} {key[1]}"] = _histogram(values)
+            tally.counts[f"total {key[0]} {key[1]}"] = _histogram(values)
         if self.spec.quantiles:
             if WEIGHTS in self.spec.encodings:
-                found.counts["in_zone possible"] = _histogram(100 * self._possible)
+                tally.counts["in_zone possible"] = _histogram(100 * self._possible)
             for contender, rows in enumerate(self.rows):
                 worst, mean = 100 * (1 - rows[MAX_OVERLOAD]), 100 * (1 - rows[MEAN_OVERLOAD])
-                found.counts[f"in_zone {contender}"] = _histogram(100 * rows[IN_ZONE])
-                found.counts[f"max_overload {contender}"] = _histogram(worst)
-                found.counts[f"mean_overload {contender}"] = _histogram(mean)
-                found.counts[f"overload {contender}"] = _histogram((worst + mean) / 2)
-                found.counts[f"slices {contender}"] = _histogram(100 * self.slices[contender])
+                tally.counts[f"in_zone {contender}"] = _histogram(100 * rows[IN_ZONE])
+                tally.counts[f"max_overload {contender}"] = _histogram(worst)
+                tally.counts[f"mean_overload {contender}"] = _histogram(mean)
+                tally.counts[f"overload {contender}"] = _histogram((worst + mean) / 2)
+                tally.counts[f"slices {contender}"] = _histogram(100 * self.slices[contender])
 
-    def _add_plots(self, found: Tally) -> None:
+    def _add_plots(self, tally: Tally) -> None:
         points = np.minimum(np.log2(self.endpoints) * 4, CURVE_POINTS - 1).astype(np.int64)
-        found.counts["curve rows"] = _sum_by_band(points, np.ones(len(points)), CURVE_POINTS).astype(np.int64)
+        tally.counts["curve rows"] = _sum_by_band(points, np.ones(len(points)), CURVE_POINTS).astype(np.int64)
         endpoints = _sum_by_band(points, self.endpoints.astype(float), CURVE_POINTS)
-        found.counts["curve endpoints"] = endpoints.astype(np.int64)
-        found.sums[0]["curve possible"] = _sum_by_band(points, self._possible, CURVE_POINTS)
+        tally.counts["curve endpoints"] = endpoints.astype(np.int64)
+        tally.sums[0]["curve possible"] = _sum_by_band(points, self._possible, CURVE_POINTS)
         for key, values in self.totals.items():
-            found.sums[0][f"curve {key[0]} {key[1]}"] = _sum_by_band(points, values, CURVE_POINTS)
+            tally.sums[0][f"curve {key[0]} {key[1]}"] = _sum_by_band(points, values, CURVE_POINTS)
         for encoding in self.spec.encodings:
             for one, other in self.spec.pairs:
                 if (one, encoding) in self.totals and (other, encoding) in self.totals:
-                    up, across = (_joint_bins(self.totals[each, encoding]) for each in (one, other))
+                    up, across = (_joint_bins(self.totals[contender, encoding]) for contender in (one, other))
                     counts = np.bincount(up * JOINT_BINS + across, minlength=JOINT_BINS**2)
-                    found.counts[f"joint {one} {other} {encoding}"] = counts
+                    tally.counts[f"joint {one} {other} {encoding}"] = counts
 
     def _find_worst(self, values: Floats) -> WorstInputs:
         inputs, most = self.inputs, self.spec.worst
         if len(values) > most:
-            # All that are as low as the last one that counts, so that the first of equals are taken.
+            # All rows that are as low as the last of the worst: of equal ones, the first are taken.
             edge = np.partition(values, most - 1)[most - 1]
             rows = np.flatnonzero(values <= edge)
         else:
@@ -270,27 +271,27 @@ class _ChunkTally:
         )
 
 
-def _merge_worst(most: int, found: Sequence[WorstInputs]) -> WorstInputs:
-    totals = np.concatenate([each.totals for each in found])
-    numbers = np.concatenate([each.numbers for each in found])
+def _merge_worst(most: int, parts: Sequence[WorstInputs]) -> WorstInputs:
+    totals = np.concatenate([part.totals for part in parts])
+    numbers = np.concatenate([part.numbers for part in parts])
     order = np.lexsort((numbers, totals))[:most]
-    names = [name for each in found for name in each.names]
-    demand = [row for each in found for row in each.demand]
-    supply = [row for each in found for row in each.supply]
+    names = [name for part in parts for name in part.names]
+    demand = [row for part in parts for row in part.demand]
+    supply = [row for part in parts for row in part.supply]
     return WorstInputs(
         totals[order],
         numbers[order],
-        [names[number] for number in order],
-        [demand[number] for number in order],
-        [supply[number] for number in order],
+        [names[index] for index in order],
+        [demand[index] for index in order],
+        [supply[index] for index in order],
     )
 
 
-def _sum_by_band(bands: Counts | None, values: Floats, number: int) -> Floats:
+def _sum_by_band(bands: Counts | None, values: Floats, length: int) -> Floats:
     """Sums of values by band; one sum without bands."""
     if bands is None:
         return np.array([values.sum()])
-    return np.bincount(bands, weights=values, minlength=number).astype(np.float64)
+    return np.bincount(bands, weights=values, minlength=length).astype(np.float64)
 
 
 def _joint_bins(credits_: Floats) -> Counts:
@@ -307,8 +308,8 @@ def _histogram(credits_: Floats) -> Counts:
     return np.bincount(bins, minlength=QUANTILE_BINS)
 
 
-def bin_credit(number: int) -> float:
+def bin_credit(bin_: int) -> float:
     """The middle of a bin."""
-    if number < _FINE:
-        return (10_000 - number) / 100
-    return 100 - 200 * float(np.exp((number - _FINE + 0.5) / 1000))
+    if bin_ < _FINE:
+        return (10_000 - bin_) / 100
+    return 100 - 200 * float(np.exp((bin_ - _FINE + 0.5) / 1000))

@@ -1,7 +1,7 @@
-"""What a simulation's page shows as pictures, each an ``svg`` element. Needs matplotlib, so only that page imports it.
+"""The plots of a simulation's page, as ``svg`` elements. They need matplotlib, so only that page imports this module.
 
-Sizes are in units of the pictures' own, which the page scales: text of 10 is about as large as the page's small print.
-Algorithms have a colour, a dash pattern and a marker by their place in ``order``, the same in every picture.
+Sizes are in units that the page scales: text of 10 is about as large as the page's small print.
+Algorithms have a colour, a dash pattern and a marker by their index in ``order``, the same in every picture.
 """
 
 from bisect import bisect_right
@@ -24,7 +24,7 @@ from zoneward.routing.simulation_results import BOUND, Curve, JointHistogram, Sc
 MOST_PAIRS: Final = 10
 _Dashes = str | tuple[float, tuple[float, ...]]
 _INK, _SOFT = "#1b1f24", "#57606a"
-# Okabe and Ito's colours, which colour-blind people tell apart, with wine in place of a yellow that is lost on white.
+# Okabe and Ito's colours, which colour-blind people can distinguish; wine replaces a yellow that is invisible on white.
 _COLOURS: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#222222", "#56b4e9", "#e69f00", "#882255")
 _DASHES: Final[tuple[_Dashes, ...]] = ("-", (0, (5, 1.5)), (0, (1.5, 1)), (0, (6, 1.5, 1.5, 1.5)), (0, (9, 3)))
 _MARKERS: Final = ("o", "s", "^", "D", "v", "P", "X")
@@ -43,14 +43,14 @@ _FAR: Final = 20
 def curve_plot(curves: Sequence[Curve], *, among: Sequence[Curve], order: Sequence[str], key: str) -> str:
     """Mean totals by the number of endpoints, a line for each algorithm. Axes have room for all ``among`` them."""
     with drawing():
-        shown = [each for each in curves if each.points]
-        longest = max((len(_short(each.algorithm)) for each in shown), default=1)
+        shown = [curve for curve in curves if curve.points]
+        longest = max((len(_short(curve.algorithm)) for curve in shown), default=1)
         columns = max(1, min(3, int((_WIDTH - 20) / (40 + 6.2 * longest))))
         rows = -(-len(shown) // columns)
         figure, axes = _axes(height=250, below=40 + rows * _LEGEND_ROW)
-        lines = [_line(axes, each, order, number) for number, each in enumerate(shown)]
+        lines = [_line(axes, curve, order, index) for index, curve in enumerate(shown)]
         axes.set_xscale("log")
-        points = [point for each in among for point in each.points]
+        points = [point for curve in among for point in curve.points]
         if points:
             low, high = (edge(x for x, _ in points) for edge in (min, max))
             axes.set_xlim(low / 1.12, high * 1.12)
@@ -61,20 +61,20 @@ def curve_plot(curves: Sequence[Curve], *, among: Sequence[Curve], order: Sequen
         axes.set_ylabel("mean total", labelpad=3)
         axes.grid(visible=True)
         figure.legend(
-            lines, [_short(each.algorithm) for each in shown], loc="lower left", ncols=columns, fontsize=9.5,
+            lines, [_short(curve.algorithm) for curve in shown], loc="lower left", ncols=columns, fontsize=9.5,
             bbox_to_anchor=(8 / _WIDTH, 0), borderaxespad=0, labelspacing=0.45, columnspacing=1.2, handlelength=2.8,
         )  # fmt: skip
         values = "; ".join(
-            f"{each.algorithm} {each.points[0][1]:.1f} at {each.points[0][0]:,.0f} endpoints, "
-            f"{each.points[-1][1]:.1f} at {each.points[-1][0]:,.0f}"
-            for each in shown
+            f"{curve.algorithm} {curve.points[0][1]:.1f} at {curve.points[0][0]:,.0f} endpoints, "
+            f"{curve.points[-1][1]:.1f} at {curve.points[-1][0]:,.0f}"
+            for curve in shown
         )
         return embedded(
             figure, key=key, title="Mean total by number of endpoints", description=f"A line each: {printable(values)}."
         )
 
 
-def _line(axes: Axes, curve: Curve, order: Sequence[str], number: int) -> Line2D:
+def _line(axes: Axes, curve: Curve, order: Sequence[str], index: int) -> Line2D:
     across, up = zip(*curve.points, strict=True)
     if curve.algorithm == BOUND:
         return axes.plot(across, up, color=_SOFT, linewidth=1.4, linestyle=(0, (1, 1.6)), zorder=2)[0]
@@ -83,7 +83,7 @@ def _line(axes: Axes, curve: Curve, order: Sequence[str], number: int) -> Line2D
     every = max(1, len(across) // 8)
     return axes.plot(
         across, up, color=colour, linestyle=dashes, linewidth=1.7, marker=marker, markersize=4.6,
-        markevery=(number % every, every), markeredgecolor="white", markeredgewidth=0.5, zorder=3,
+        markevery=(index % every, every), markeredgecolor="white", markeredgewidth=0.5, zorder=3,
     )[0]  # fmt: skip
 
 
@@ -121,11 +121,11 @@ def spread_plot(
 ) -> str:
     """How totals are distributed: a row for each algorithm, all as high. The axis has room for all ``among`` them."""
     with drawing():
-        shown = [_row(each) for each in spreads if each.bins]
-        left = _left_edge([_row(each) for each in among if each.bins])
+        shown = [_row(spread) for spread in spreads if spread.bins]
+        left = _left_edge([_row(spread) for spread in among if spread.bins])
         figure, axes = _axes(height=_ROW * max(1, len(shown)) + 8, below=32, left=10)
-        for number, row in enumerate(shown):
-            _ridge(axes, row, left, base=-number, colour=_style(row.spread.algorithm, order)[0])
+        for index, row in enumerate(shown):
+            _ridge(axes, row, left, base=-index, colour=_style(row.spread.algorithm, order)[0])
         axes.set_xlim(left, 100)
         axes.set_ylim(-len(shown) + 0.8, 1.02)
         axes.set_yticks([])
@@ -144,9 +144,9 @@ def _row(spread: ScoreHistogram) -> _Row:
     counts = list(accumulate(rows for _, rows in spread.bins))
 
     def quantile(share: float) -> float:
-        number = min(bisect_right(counts, share * counts[-1]), len(counts) - 1)
-        lower, rows = spread.bins[number]
-        return lower + spread.width * (share * counts[-1] - (counts[number] - rows)) / max(rows, 1)
+        index = min(bisect_right(counts, share * counts[-1]), len(counts) - 1)
+        lower, rows = spread.bins[index]
+        return lower + spread.width * (share * counts[-1] - (counts[index] - rows)) / max(rows, 1)
 
     return _Row(spread, counts[-1], tuple(map(quantile, _QUANTILES)), quantile(0.002))
 
@@ -157,7 +157,7 @@ def _left_edge(rows: Sequence[_Row]) -> float:
     if not lowest:
         return 0.0
     usual = lowest[len(lowest) // 2] - _FAR
-    low = min(each for each in lowest if each >= usual)
+    low = min(edge for edge in lowest if edge >= usual)
     return max(0.0, min(5 * ((low - 1) // 5), 95))
 
 
@@ -166,8 +166,8 @@ def _ridge(axes: Axes, row: _Row, left: float, *, base: float, colour: str) -> N
     rows_at = dict(spread.bins)
     seen = [lower for lower in rows_at if lower >= left]
     if seen:
-        number = round((seen[-1] - seen[0]) / spread.width) + 1
-        edges = [seen[0] + index * spread.width for index in range(number + 1)]
+        bins = round((seen[-1] - seen[0]) / spread.width) + 1
+        edges = [seen[0] + index * spread.width for index in range(bins + 1)]
         highest = max(rows_at[lower] for lower in seen) / 0.58
         heights = [base + 0.14 + rows_at.get(edge, 0) / highest for edge in edges[:-1]]
         axes.stairs(heights, edges, baseline=base + 0.14, fill=True, color=colour, alpha=0.35, linewidth=0)
@@ -195,10 +195,12 @@ def pairs_to_show(joints: Sequence[JointHistogram], totals: Mapping[str, float])
     """All pairs; where they are too many, the best algorithm against each of the first others."""
     if len(joints) <= MOST_PAIRS:
         return tuple(joints)
-    names = {each.algorithm for each in joints} | {each.other for each in joints}
+    names = {joint.algorithm for joint in joints} | {joint.other for joint in joints}
     best = max(sorted(names), key=lambda name: totals.get(name, float("-inf")))
     mine = [
-        each if each.algorithm == best else _turned(each) for each in joints if best in (each.algorithm, each.other)
+        joint if joint.algorithm == best else _turned(joint)
+        for joint in joints
+        if best in (joint.algorithm, joint.other)
     ]
     return tuple(mine[:MOST_PAIRS])
 
@@ -216,9 +218,9 @@ def joint_plot(joint: JointHistogram, *, most: int, key: str) -> str:
         figure = Figure(figsize=(_PAIR / 72, _PAIR / 72), dpi=72)
         axes = figure.add_axes((34 / _PAIR, 32 / _PAIR, (_PAIR - 42) / _PAIR, (_PAIR - 42) / _PAIR))
         edges = [edge for one, other, _ in joint.cells for edge in (one, other)] or [0.0]
-        low, number = min(edges), round((max(edges) - min(edges)) / joint.width) + 1
-        high = low + number * joint.width
-        grid = [[nan] * number for _ in range(number)]
+        low, bins = min(edges), round((max(edges) - min(edges)) / joint.width) + 1
+        high = low + bins * joint.width
+        grid = [[nan] * bins for _ in range(bins)]
         for one, other, rows in joint.cells:
             grid[round((one - low) / joint.width)][round((other - low) / joint.width)] = rows
         axes.imshow(
@@ -247,7 +249,7 @@ def against(joint: JointHistogram) -> str:
 
 
 def count_key(most: int, *, key: str) -> str:
-    """What the colours of `joint_plot` stand for."""
+    """The meaning of the colours of `joint_plot`."""
     with drawing():
         figure = Figure(figsize=(300 / 72, 44 / 72), dpi=72)
         axes = figure.add_axes((0.04, 0.72, 0.92, 0.22))
@@ -273,11 +275,11 @@ def _axes(*, height: float, below: float, left: float = _LEFT) -> tuple[Figure, 
 
 
 def _style(algorithm: str, order: Sequence[str]) -> tuple[str, _Dashes, str]:
-    place = order.index(algorithm) if algorithm in order else len(order)
-    return _COLOURS[place % len(_COLOURS)], _DASHES[place % len(_DASHES)], _MARKERS[place % len(_MARKERS)]
+    index = order.index(algorithm) if algorithm in order else len(order)
+    return _COLOURS[index % len(_COLOURS)], _DASHES[index % len(_DASHES)], _MARKERS[index % len(_MARKERS)]
 
 
 def _short(label: str, most: int = 56) -> str:
-    """A label with its middle left out where it has no room; the page has it whole."""
+    """A label, with its middle left out if it is too long; the page has all of it."""
     label = printable(label)
     return label if len(label) <= most else f"{label[: most // 2]}\u2026{label[-(most // 2 - 1) :]}"

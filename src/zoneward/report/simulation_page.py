@@ -1,4 +1,4 @@
-"""A simulation as one HTML page: everything is in it, and it needs no script and no network."""
+"""A simulation as one HTML page, which needs no script and no network."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -29,15 +29,13 @@ _COLUMNS: Final = {
     "50: one has half as much again. Below 0: one has more than twice a fair load.",
     "mean overload": "100 less what the loads of endpoints are away from a fair one on average, in percent.",
     "overload": "The mean of those two.",
-    "slices": "As few EndpointSlices as would do, by those that there would be, in percent. With hints no more are "
-    "needed than without: 100.",
+    "slices": "The fewest possible EndpointSlices over the number of EndpointSlices, in percent. Hints need no more "
+    "than that: 100.",
 }
 _WINS: Final = "Inputs for which no other algorithm here has as high a total."
 _TIES: Final = "Inputs for which it shares the highest total with others."
 _FELL_BACK: Final = "Inputs for which some zone reaches no endpoint of its groups, and uses all."
-_BOUND: Final = (
-    "What no algorithm can pass: as much in-zone traffic as there can be without overload, and not a slice too many."
-)
+_BOUND: Final = "No algorithm can exceed it: the most in-zone traffic without overload, and the fewest slices."
 _NO_WEIGHTS: Final = "The algorithm gives groups weights, which hints can't express."
 _DIFFERENCES: Final = (
     "How much more the algorithm of the row scores in total than that of the column, on the same inputs. Below it the "
@@ -46,16 +44,16 @@ _DIFFERENCES: Final = (
 )
 _JOINTS: Final = (
     "Each square holds the inputs for which the two algorithms have these totals. Above the red line the algorithm "
-    "whose name stands at the left is ahead, below it the one whose name stands underneath."
+    "with its name at the left is ahead, below it the one with its name underneath."
 )
 _SPREADS: Final = (
-    "The higher the hill, the more inputs have that total; all hills are as high, however wide. The bar underneath "
+    "The higher the hill, the more inputs have that total; all hills have the same height. The bar underneath "
     "holds 90% of the inputs, the dot on it is the median."
 )
 CREDIT_NAMES: Final = ("total", "in-zone", "max overload", "mean overload", "overload", "slices")
 """The proposal's columns, as it calls them."""
 _ENCODINGS: Final = {
-    SLICE_GROUPS: "Each group of endpoints has EndpointSlices of its own, which its zones use.",
+    SLICE_GROUPS: "Each group of endpoints has its EndpointSlices, which its zones use.",
     HINTS: "All endpoints stay in common EndpointSlices; hints say which zone uses which.",
     WEIGHTS: "Zoneward's proxy weighs zones: every endpoint has a fair load, and as much traffic stays in its zone as "
     "that allows.",
@@ -65,21 +63,21 @@ _NOTHING: Final = "-"
 
 
 def simulation_page(simulation: Simulation, *, command: str = "") -> str:
-    """The page, whole. ``command`` is what made it, where it is known."""
-    found = tuple(_sections(simulation))
+    """The page. ``command`` is the command that created it, if known."""
+    sections = tuple(_sections(simulation))
     title = f"Simulation: {simulation.dataset}"
-    links = (tag("a", each.title, href=f"#{each.key}") for each in found)
+    links = (tag("a", section.title, href=f"#{section.key}") for section in sections)
     return page(
         f"PARTIAL: {title}" if simulation.partial else title,
         tag("h1", "Simulation: ", name(simulation.dataset)),
         *_partial(simulation),
         _facts(simulation, command),
         *_highlights(simulation),
-        tag("nav", *links, aria_label="Contents") if found else tag("p", "No input was scored."),
-        *(tag("section", tag("h2", each.title), *each.content, id=each.key) for each in found),
+        tag("nav", *links, aria_label="Contents") if sections else tag("p", "No input was scored."),
+        *(tag("section", tag("h2", section.title), *section.content, id=section.key) for section in sections),
         tag(
             "footer",
-            "Made by zoneward simulate. For programs: ",
+            "Created by zoneward simulate. For programs: ",
             tag("code", "-o json"),
             " or ",
             tag("code", "-o csv"),
@@ -94,7 +92,7 @@ def _partial(simulation: Simulation) -> Iterator[Markup]:
         yield tag(
             "p",
             tag("strong", "PARTIAL RESULT"),
-            f"It was stopped early: all that follows is about the first {seen} inputs. The rest may be different.",
+            f"The run was stopped early: these results are of the first {seen} inputs. The rest may be different.",
             class_="partial",
             role="note",
         )
@@ -111,7 +109,7 @@ def _facts(simulation: Simulation, command: str) -> Markup:
         facts.append(("not scored: no endpoint or no node", f"{simulation.unscored:,}"))
     facts.append(("seed", str(simulation.seed)))
     if command:
-        words = (tag("span", each) for each in command.split(" "))
+        words = (tag("span", word) for word in command.split(" "))
         facts.append(("command", tag("code", joined(words, between=" "))))
     return tag("dl", *(tag("div", tag("dt", what), tag("dd", value)) for what, value in facts), class_="facts")
 
@@ -124,7 +122,7 @@ def _highlights(simulation: Simulation) -> Iterator[Markup]:
         best = find_best(means)
         if best is None or best.credits is None:
             continue
-        bounds = [each.credits["total"] for each in means if each.algorithm == BOUND and each.credits is not None]
+        bounds = [mean.credits["total"] for mean in means if mean.algorithm == BOUND and mean.credits is not None]
         limit = f"; the bound is {_format_number(bounds[0])}" if bounds else ""
         reached = (best.wins + best.ties) / max(simulation.rows, 1)
         lines.append(
@@ -165,7 +163,7 @@ def _encoding_name(encoding: str) -> str:
 
 
 def _with_encoding(values: Sequence[_Value], encoding: str) -> tuple[_Value, ...]:
-    return tuple(each for each in values if each.encoding == encoding)
+    return tuple(value for value in values if value.encoding == encoding)
 
 
 def _sections(simulation: Simulation) -> Iterator[PageSection]:
@@ -186,7 +184,7 @@ def _sections(simulation: Simulation) -> Iterator[PageSection]:
     if simulation.plots.joints:
         yield _pairs(simulation)
     if simulation.quantiles:
-        lead = "What a share of the inputs does not reach, for each credit on its own. Means hide this."
+        lead = "The credits that a share of the inputs does not reach. Means hide this."
         yield _tables("Quantiles", lead, simulation, simulation.quantiles, _quantiles_table)
     if simulation.worst:
         lead = "The lowest totals of each algorithm, and for which nodes and endpoints in each zone."
@@ -219,18 +217,20 @@ def _legend(means: Sequence[Means]) -> Markup:
     words = dict(_COLUMNS)
     if find_best(means):
         words |= {"wins": _WINS, "ties": _TIES}
-    if any(each.fell_back for each in means):
+    if any(mean.fell_back for mean in means):
         words["fell back"] = _FELL_BACK
-    if any(each.algorithm == BOUND for each in means):
+    if any(mean.algorithm == BOUND for mean in means):
         words[BOUND] = _BOUND
     if has_gaps(means):
         words[_GAP] = "What the mean total lacks to the bound."
-    if any(each.credits is None for each in means):
+    if any(mean.credits is None for mean in means):
         words["-"] = _NO_WEIGHTS
-    encodings = {each.encoding for each in means}
+    encodings = {mean.encoding for mean in means}
     if len(encodings) > 1:
-        words |= {_NAMES[each].lower(): meaning for each, meaning in _ENCODINGS.items() if each in encodings}
-    items = (each for word, meaning in words.items() for each in (tag("dt", word), tag("dd", meaning)))
+        words |= {
+            _NAMES[encoding].lower(): meaning for encoding, meaning in _ENCODINGS.items() if encoding in encodings
+        }
+    items = (item for word, meaning in words.items() for item in (tag("dt", word), tag("dd", meaning)))
     return tag("dl", *items, class_="legend")
 
 
@@ -262,11 +262,11 @@ def _bands(simulation: Simulation, what: str) -> Iterator[Content]:
 
 
 def _figures(simulation: Simulation, what: str) -> Markup:
-    """A picture for each encoding, side by side where there is room."""
+    """A picture for each encoding, side by side if there is room."""
     # Imported late, so that a page without pictures needs no matplotlib.
     from zoneward.report.plots import curve_plot, spread_plot
 
-    order = tuple(dict.fromkeys(each.algorithm for each in simulation.means if each.algorithm != BOUND))
+    order = tuple(dict.fromkeys(mean.algorithm for mean in simulation.means if mean.algorithm != BOUND))
     figures = []
     for encoding in encodings_of(simulation):
         look: dict[str, Any] = {"order": order, "key": f"{what}-{encoding}"}
@@ -287,25 +287,25 @@ def _pairs(simulation: Simulation) -> PageSection:
     for encoding in encodings_of(simulation):
         joints = _with_encoding(simulation.plots.joints, encoding)
         totals = {
-            each.algorithm: each.credits["total"] for each in _with_encoding(simulation.means, encoding) if each.credits
+            mean.algorithm: mean.credits["total"] for mean in _with_encoding(simulation.means, encoding) if mean.credits
         }
         shown = pairs_to_show(joints, totals)
         if not shown:
             continue
-        most = max((rows for each in shown for _, _, rows in each.cells), default=1)
+        most = max((rows for joint in shown for _, _, rows in joint.cells), default=1)
         figures = [
             tag(
                 "figure",
-                Markup(joint_plot(each, most=most, key=f"pair-{encoding}-{number}")),
+                Markup(joint_plot(joint, most=most, key=f"pair-{encoding}-{index}")),
                 tag(
                     "figcaption",
-                    tag("strong", name(each.algorithm)),
+                    tag("strong", name(joint.algorithm)),
                     " against ",
-                    tag("strong", name(each.other)),
-                    f". {against(each)}.",
+                    tag("strong", name(joint.other)),
+                    f". {against(joint)}.",
                 ),
             )
-            for number, each in enumerate(shown)
+            for index, joint in enumerate(shown)
         ]
         content.append(_heading(simulation, encoding))
         if len(shown) < len(joints):
@@ -315,7 +315,7 @@ def _pairs(simulation: Simulation) -> PageSection:
     return PageSection("pairs", "Algorithm against algorithm", tuple(content))
 
 
-# --- tables, one for each thing that was asked for, in one encoding ---------------------------------------------------
+# --- tables, in one encoding ------------------------------------------------------------------------------------------
 
 
 def _format_number(value: float, digits: int = 2) -> str:
@@ -326,23 +326,23 @@ def _format_number(value: float, digits: int = 2) -> str:
 def _means_table(means: Sequence[Means], *, rows: int, label: str) -> Markup:
     """The proposal's table, and how often each algorithm is ahead."""
     best = find_best(means)
-    fell_back = any(each.fell_back for each in means)
+    fell_back = any(mean.fell_back for mean in means)
     counted = (("wins", "ties") if best else ()) + (("fell back",) if fell_back else ())
     gaps = has_gaps(means)
     body = []
-    for each in means:
-        cells = [*_credits(each, bold=each is best), *((_gap(each),) if gaps else ())]
+    for mean in means:
+        cells = [*_credits(mean, bold=mean is best), *((_gap(mean),) if gaps else ())]
         for column in counted:
-            count = {"wins": each.wins, "ties": each.ties, "fell back": each.fell_back}[column]
-            if each.algorithm == BOUND:
+            count = {"wins": mean.wins, "ties": mean.ties, "fell back": mean.fell_back}[column]
+            if mean.algorithm == BOUND:
                 cells += [tag("td"), tag("td", class_="share")]
-            elif each.credits is None:
+            elif mean.credits is None:
                 cells += [tag("td", _NOTHING), tag("td", class_="share")]
             else:
                 share = (tag("small", f"{count / max(rows, 1):.1%}"),) if count else ()
                 cells += [tag("td", f"{count:,}"), tag("td", *share, class_="share")]
-        body.append(_row(each, cells))
-    shares = (each for column in counted for each in (column, ""))
+        body.append(_row(mean, cells))
+    shares = (head for column in counted for head in (column, ""))
     return table(("algorithm", *CREDIT_NAMES, *((_GAP,) if gaps else ()), *shares), [body], label=label)
 
 
@@ -351,15 +351,15 @@ def _bands_table(bands: Sequence[tuple[Band, Sequence[Means]]], *, label: str) -
     best = [find_best(means) for _, means in bands]
     by_algorithm: dict[str, dict[int, Means]] = {}
     for column, (_, means) in enumerate(bands):
-        for each in means:
-            by_algorithm.setdefault(each.algorithm, {})[column] = each
+        for mean in means:
+            by_algorithm.setdefault(mean.algorithm, {})[column] = mean
     body = []
-    for found in by_algorithm.values():
+    for by_band in by_algorithm.values():
         cells = [
-            _total(found[column], bold=found[column] is best[column]) if column in found else tag("td", _NOTHING)
+            _total(by_band[column], bold=by_band[column] is best[column]) if column in by_band else tag("td", _NOTHING)
             for column in range(len(bands))
         ]
-        body.append(_row(next(iter(found.values())), cells))
+        body.append(_row(next(iter(by_band.values())), cells))
     head = [
         tag("span", band.name, tag("small", f"{band.rows:,} {_inputs(band.rows)}"), class_="whole") for band, _ in bands
     ]
@@ -372,17 +372,17 @@ def _full_bands_table(bands: Sequence[tuple[Band, Sequence[Means]]], *, label: s
     for band, means in bands:
         best = find_best(means)
         title = tag("tr", tag("th", f"{band.name}: {band.rows:,} {_inputs(band.rows)}", colspan="7", scope="rowgroup"))
-        bodies.append([title, *(_row(each, _credits(each, bold=each is best)) for each in means)])
+        bodies.append([title, *(_row(mean, _credits(mean, bold=mean is best)) for mean in means)])
     return table(("algorithm", *CREDIT_NAMES), bodies, label=label)
 
 
 def _differences_table(differences: Sequence[Difference], *, label: str) -> Markup:
     """Row minus column for all pairs, both ways round."""
-    names = list(dict.fromkeys(each for pair in differences for each in (pair.algorithm, pair.other)))
+    names = list(dict.fromkeys(label for pair in differences for label in (pair.algorithm, pair.other)))
     by_pair = {}
-    for each in differences:
-        by_pair[each.algorithm, each.other] = (each.mean, each.low, each.high)
-        by_pair[each.other, each.algorithm] = (-each.mean, -each.high, -each.low)
+    for difference in differences:
+        by_pair[difference.algorithm, difference.other] = (difference.mean, difference.low, difference.high)
+        by_pair[difference.other, difference.algorithm] = (-difference.mean, -difference.high, -difference.low)
     body = []
     for one in names:
         cells = [
@@ -406,19 +406,19 @@ def _signed(value: float) -> str:
 def _quantiles_table(quantiles: Sequence[Quantiles], *, label: str) -> Markup:
     """For each share all algorithms, so that they are compared where it matters."""
     bodies = []
-    for share in sorted({share for each in quantiles for share in each.by_share}):
-        found = [(each, each.by_share[share]) for each in quantiles if share in each.by_share]
-        most = max(values["total"] for _, values in found)
+    for share in sorted({share for quantile in quantiles for share in quantile.by_share}):
+        shown = [(quantile, quantile.by_share[share]) for quantile in quantiles if share in quantile.by_share]
+        most = max(values["total"] for _, values in shown)
         heading = f"{share * 100:g}% of the inputs have at most"
         body = [tag("tr", tag("th", heading, colspan="7", scope="rowgroup"))]
-        for each, values in found:
+        for quantile, values in shown:
             cells = [
                 tag("td", tag("strong", _format_number(values[credit])))
-                if credit == "total" and values[credit] == most and len(found) > 1
+                if credit == "total" and values[credit] == most and len(shown) > 1
                 else tag("td", _format_number(values[credit]))
                 for credit in CREDITS
             ]
-            body.append(tag("tr", tag("th", name(each.algorithm), scope="row"), *cells))
+            body.append(tag("tr", tag("th", name(quantile.algorithm), scope="row"), *cells))
         bodies.append(body)
     return table(("algorithm", *CREDIT_NAMES), bodies, label=label)
 
@@ -426,14 +426,14 @@ def _quantiles_table(quantiles: Sequence[Quantiles], *, label: str) -> Markup:
 def _worst_table(worst: Sequence[WorstRow], *, label: str) -> Markup:
     """The lowest rows of each algorithm."""
     bodies = []
-    for algorithm, rows in groupby(worst, key=lambda each: each.algorithm):
+    for algorithm, rows in groupby(worst, key=lambda row: row.algorithm):
         body = [tag("tr", tag("th", name(algorithm), colspan="4", scope="rowgroup"))]
-        for each in rows:
-            nodes, endpoints = (" ".join(map(str, counts)) for counts in (each.nodes, each.endpoints))
-            # Where inputs have no names of their own, they are called by their numbers.
-            place = () if each.name == str(each.row + 1) else (tag("small", f"no. {each.row + 1:,}"),)
-            cells = (tag("td", _format_number(each.total)), tag("td", nodes), tag("td", endpoints))
-            body.append(tag("tr", tag("th", name(each.name), *place, scope="row"), *cells))
+        for row in rows:
+            nodes, endpoints = (" ".join(map(str, counts)) for counts in (row.nodes, row.endpoints))
+            # Inputs without names are named by their numbers.
+            row_number = () if row.name == str(row.row + 1) else (tag("small", f"no. {row.row + 1:,}"),)
+            cells = (tag("td", _format_number(row.total)), tag("td", nodes), tag("td", endpoints))
+            body.append(tag("tr", tag("th", name(row.name), *row_number, scope="row"), *cells))
         bodies.append(body)
     return table(("input", "total", "nodes", "endpoints"), bodies, label=label, class_="inputs")
 

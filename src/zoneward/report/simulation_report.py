@@ -23,36 +23,39 @@ _ENCODING_TITLES: Final = dict(zip(ENCODINGS, ("as slice groups", "as hints", "a
 
 
 def simulation_table(simulation: Simulation, *, width: int) -> RenderableType:
-    """The proposal's table, and one more for each thing that was asked for."""
+    """The proposal's table, and the other tables that the run has."""
     encodings = encodings_of(simulation)
     parts: list[RenderableType] = [Text(heading(simulation), "red" if simulation.partial else "")]
     for encoding in encodings:
         if len(encodings) > 1:
             parts += [Text(), Text(_ENCODING_TITLES[encoding].capitalize(), "bold")]
-        parts.append(_means_table([each for each in simulation.means if each.encoding == encoding], width))
+        parts.append(_means_table([mean for mean in simulation.means if mean.encoding == encoding], width))
     for encoding in encodings:
-        bands = [(band, [each for each in band.means if each.encoding == encoding]) for band in simulation.bands]
+        bands = [(band, [mean for mean in band.means if mean.encoding == encoding]) for band in simulation.bands]
         if bands:
             parts += [_title("By band", encoding, encodings), _bands_table(bands, width)]
-        quantiles = [each for each in simulation.quantiles if each.encoding == encoding]
+        quantiles = [quantile for quantile in simulation.quantiles if quantile.encoding == encoding]
         if quantiles:
             parts += [_title("Quantiles", encoding, encodings), _quantiles_table(quantiles, width)]
-        differences = [each for each in simulation.differences if each.encoding == encoding]
+        differences = [difference for difference in simulation.differences if difference.encoding == encoding]
         if differences:
             rows = [
-                [Text(f"{each.algorithm} - {each.other}"), *_numbers((each.mean, each.low, each.high), 4)]
-                for each in differences
+                [
+                    Text(f"{difference.algorithm} - {difference.other}"),
+                    *_numbers((difference.mean, difference.low, difference.high), 4),
+                ]
+                for difference in differences
             ]
             parts += [
                 _title("Differences of totals, with 95 % confidence", encoding, encodings),
                 align_columns(("ALGORITHMS", "MEAN", "FROM", "TO"), rows, right=("MEAN", "FROM", "TO"), width=width),
             ]
-        worst = [each for each in simulation.worst if each.encoding == encoding]
+        worst = [row for row in simulation.worst if row.encoding == encoding]
         if worst:
             rows = [
-                [Text(each.algorithm), *_numbers((each.total,), 2), Text(each.name), _counts(each.nodes),
-                 _counts(each.endpoints)]
-                for each in worst
+                [Text(row.algorithm), *_numbers((row.total,), 2), Text(row.name), _counts(row.nodes),
+                 _counts(row.endpoints)]
+                for row in worst
             ]  # fmt: skip
             columns = ("ALGORITHM", "TOTAL", "INPUT", "NODES", "ENDPOINTS")
             parts += [
@@ -65,8 +68,8 @@ def simulation_table(simulation: Simulation, *, width: int) -> RenderableType:
 
 
 def encodings_of(simulation: Simulation) -> tuple[str, ...]:
-    """In the order in which they were asked for."""
-    return tuple(dict.fromkeys(each.encoding for each in simulation.means))
+    """In the order of the run."""
+    return tuple(dict.fromkeys(mean.encoding for mean in simulation.means))
 
 
 def heading(simulation: Simulation) -> str:
@@ -88,37 +91,37 @@ def _title(title: str, encoding: str, encodings: Sequence[str]) -> StyledText:
 
 def _means_table(means: Sequence[Means], width: int) -> RenderableType:
     best = find_best(means)
-    fell_back = any(each.fell_back for each in means)
+    fell_back = any(mean.fell_back for mean in means)
     against = _has_rivals(means)
     heads = _heads(means)
     columns = ("ALGORITHM", *heads, *(("WINS", "TIES") if against else ()), *(("FELL BACK",) if fell_back else ()))
     rows = []
-    for each in means:
-        cells = [Text(each.algorithm), *_credits(each, bold=each is best, gap=_GAP in heads)]
-        counts = (*((each.wins, each.ties) if against else ()), *((each.fell_back,) if fell_back else ()))
-        counts_apply = each.credits is not None and each.algorithm != BOUND
+    for mean in means:
+        cells = [Text(mean.algorithm), *_credits(mean, bold=mean is best, gap=_GAP in heads)]
+        counts = (*((mean.wins, mean.ties) if against else ()), *((mean.fell_back,) if fell_back else ()))
+        counts_apply = mean.credits is not None and mean.algorithm != BOUND
         cells.extend(Text(f"{count:,}" if counts_apply else "") for count in counts)
         rows.append(cells)
     return align_columns(columns, rows, right=columns[1:], width=width)
 
 
 def _bands_table(bands: Sequence[tuple[Band, Sequence[Means]]], width: int) -> RenderableType:
-    heads = _heads([each for _, means in bands for each in means])
+    heads = _heads([mean for _, means in bands for mean in means])
     rows = []
     for band, means in bands:
         best = find_best(means)
-        for number, each in enumerate(means):
-            label = (Text(band.name), Text(f"{band.rows:,}")) if number == 0 else (Text(), Text())
-            rows.append([*label, Text(each.algorithm), *_credits(each, bold=each is best, gap=_GAP in heads)])
+        for index, mean in enumerate(means):
+            label = (Text(band.name), Text(f"{band.rows:,}")) if index == 0 else (Text(), Text())
+            rows.append([*label, Text(mean.algorithm), *_credits(mean, bold=mean is best, gap=_GAP in heads)])
     columns = ("BAND", "INPUTS", "ALGORITHM", *heads)
     return align_columns(columns, rows, right=("INPUTS", *heads), width=width)
 
 
 def _quantiles_table(quantiles: Sequence[Quantiles], width: int) -> RenderableType:
     rows = []
-    for each in quantiles:
-        for number, (share, values) in enumerate(each.by_share.items()):
-            name = Text(each.algorithm if number == 0 else "")
+    for quantile in quantiles:
+        for index, (share, values) in enumerate(quantile.by_share.items()):
+            name = Text(quantile.algorithm if index == 0 else "")
             rows.append([name, Text(f"{share * 100:g} %"), *_numbers([values[credit] for credit in CREDITS], 2)])
     columns = ("ALGORITHM", "BELOW", *_HEADS)
     return align_columns(columns, rows, right=("BELOW", *_HEADS), width=width)
@@ -131,18 +134,18 @@ def _heads(means: Sequence[Means]) -> tuple[str, ...]:
 
 def has_gaps(means: Sequence[Means]) -> bool:
     """Whether there is a bound to compare with."""
-    return any(each.gap_to_bound is not None for each in means)
+    return any(mean.gap_to_bound is not None for mean in means)
 
 
 def _has_rivals(means: Sequence[Means]) -> bool:
     """Whether an algorithm has others to win against."""
-    return sum(each.algorithm != BOUND for each in means) > 1
+    return sum(mean.algorithm != BOUND for mean in means) > 1
 
 
 def find_best(means: Sequence[Means]) -> Means | None:
-    """The one with the highest total, where there are others to compare with."""
-    scored = [each for each in means if each.credits is not None and each.algorithm != BOUND]
-    return max(scored, key=lambda each: (each.credits or {})["total"]) if len(scored) > 1 else None
+    """The one with the highest total, if there are others."""
+    scored = [mean for mean in means if mean.credits is not None and mean.algorithm != BOUND]
+    return max(scored, key=lambda mean: (mean.credits or {})["total"]) if len(scored) > 1 else None
 
 
 def _credits(means: Means, *, bold: bool, gap: bool) -> Iterator[Text]:
@@ -158,9 +161,9 @@ def _credits(means: Means, *, bold: bool, gap: bool) -> Iterator[Text]:
         yield Text("") if means.algorithm == BOUND else Text("-", "dim")
 
 
-def _numbers(numbers: Sequence[float], digits: int) -> Iterator[Text]:
-    for number in numbers:
-        yield Text(f"{number:.{digits}f}")
+def _numbers(values: Sequence[float], digits: int) -> Iterator[Text]:
+    for value in values:
+        yield Text(f"{value:.{digits}f}")
 
 
 def _counts(counts: Sequence[int]) -> Text:
@@ -173,19 +176,19 @@ def _legend(simulation: Simulation) -> list[str]:
         "TOTAL: 45 % IN-ZONE, 20 % MAX OVERLOAD, 20 % MEAN OVERLOAD, 15 % SLICES.",
     ]
     if any(
-        _has_rivals([each for each in simulation.means if each.encoding == encoding])
+        _has_rivals([mean for mean in simulation.means if mean.encoding == encoding])
         for encoding in encodings_of(simulation)
     ):
         lines.append(
             "WINS: inputs where no other algorithm here scores as much.  TIES: where it shares the best score."
         )
-    if any(each.fell_back for each in simulation.means):
+    if any(mean.fell_back for mean in simulation.means):
         lines.append("FELL BACK: inputs where some zone reaches no endpoint of its groups, and uses all.")
-    if any(each.credits is None for each in simulation.means):
+    if any(mean.credits is None for mean in simulation.means):
         lines.append("-: hints can't express weights.")
-    if any(each.encoding == WEIGHTS for each in simulation.means):
+    if any(mean.encoding == WEIGHTS for mean in simulation.means):
         lines.append("Weights: those of zones, with which Zoneward's proxy overloads no endpoint.")
-    if any(each.algorithm == BOUND for each in simulation.means):
+    if any(mean.algorithm == BOUND for mean in simulation.means):
         lines.append(f"{BOUND}: no algorithm can score more, with any weights.")
     if has_gaps(simulation.means):
         lines.append(f"{_GAP}: what TOTAL lacks to the {BOUND}.")
@@ -205,41 +208,41 @@ def simulation_document(simulation: Simulation) -> dict[str, Any]:
         "unscored": simulation.unscored,
         "partial": simulation.partial,
         "seed": simulation.seed,
-        "means": [_means(each) for each in simulation.means],
+        "means": [_means(mean) for mean in simulation.means],
         "bands": [
-            {"band": each.name, "rows": each.rows, "means": [_means(means) for means in each.means]}
-            for each in simulation.bands
+            {"band": band.name, "rows": band.rows, "means": [_means(means) for means in band.means]}
+            for band in simulation.bands
         ],
         "quantiles": [
             {
-                "algorithm": each.algorithm,
-                "encoding": each.encoding,
-                "below": {f"{share:g}": _by_field(values) for share, values in each.by_share.items()},
+                "algorithm": quantile.algorithm,
+                "encoding": quantile.encoding,
+                "below": {f"{share:g}": _by_field(values) for share, values in quantile.by_share.items()},
             }
-            for each in simulation.quantiles
+            for quantile in simulation.quantiles
         ],
         "differences": [
             {
-                "algorithm": each.algorithm,
-                "other": each.other,
-                "encoding": each.encoding,
-                "mean": round_share(each.mean),
-                "low": round_share(each.low),
-                "high": round_share(each.high),
+                "algorithm": difference.algorithm,
+                "other": difference.other,
+                "encoding": difference.encoding,
+                "mean": round_share(difference.mean),
+                "low": round_share(difference.low),
+                "high": round_share(difference.high),
             }
-            for each in simulation.differences
+            for difference in simulation.differences
         ],
         "worst": [
             {
-                "algorithm": each.algorithm,
-                "encoding": each.encoding,
-                "total": round_share(each.total),
-                "row": each.row,
-                "name": each.name,
-                "nodes": each.nodes,
-                "endpoints": each.endpoints,
+                "algorithm": row.algorithm,
+                "encoding": row.encoding,
+                "total": round_share(row.total),
+                "row": row.row,
+                "name": row.name,
+                "nodes": row.nodes,
+                "endpoints": row.endpoints,
             }
-            for each in simulation.worst
+            for row in simulation.worst
         ],
     }
 
@@ -251,11 +254,11 @@ def simulation_csv(simulation: Simulation) -> str:
     writer.writerow(("band", "rows", "algorithm", "encoding", *_FIELDS, "wins", "ties", "fellBack", "partial"))
     whole = Band(name="all", rows=simulation.rows, means=simulation.means)
     for band in (whole, *simulation.bands):
-        for each in band.means:
-            values = [None] * len(CREDITS) if each.credits is None else [round_share(each.credits[c]) for c in CREDITS]
-            counts = (each.wins, each.ties, each.fell_back)
+        for mean in band.means:
+            values = [None] * len(CREDITS) if mean.credits is None else [round_share(mean.credits[c]) for c in CREDITS]
+            counts = (mean.wins, mean.ties, mean.fell_back)
             partial = str(simulation.partial).lower()
-            cells = (band.name, band.rows, each.algorithm, each.encoding, *values, *counts, partial)
+            cells = (band.name, band.rows, mean.algorithm, mean.encoding, *values, *counts, partial)
             writer.writerow(map(safe_csv_cell, cells))
     return text.getvalue()
 

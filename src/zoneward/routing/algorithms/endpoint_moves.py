@@ -42,10 +42,10 @@ def min_endpoints_below(limit: float, expected: float) -> int:
     in doubles gives the same answer: a rounded quotient never rises with its divisor.
     """
     # With one endpoint less, the overload is above the limit by far more than rounding can lose.
-    number = max(1, int(expected / (1 + limit)))
-    while expected / number - 1 >= limit:
-        number += 1
-    return number
+    fewest = max(1, int(expected / (1 + limit)))
+    while expected / fewest - 1 >= limit:
+        fewest += 1
+    return fewest
 
 
 def surplus(zone: int, total: int, share: Sequence[float], count: IntegerSequence) -> float:
@@ -56,10 +56,10 @@ def surplus(zone: int, total: int, share: Sequence[float], count: IntegerSequenc
 def spare_endpoints(zone: int, total: int, share: Sequence[float], count: IntegerSequence) -> int:
     """Endpoints that a zone can give while its surplus, in doubles, is one or more; below 1 where it can give none."""
     expected = total * share[zone]
-    kept = int(expected)
-    if kept + 1 - expected < 1:
-        kept += 1
-    return count[zone] - kept
+    least = int(expected)
+    if least + 1 - expected < 1:
+        least += 1
+    return count[zone] - least
 
 
 def lacking_endpoints(zone: int, total: int, share: Sequence[float], count: IntegerSequence) -> int:
@@ -105,14 +105,14 @@ def lift_to_minimum(
     while receiving > 0 and giving >= 0:
         receiver = pop(RECEIVERS, scratch, receivers, receiving, share, scratch)
         receiving -= 1
-        number = scratch[fewest + receiver] - scratch[receiver]
-        giving = give_endpoints(receiver, number, giving, givers, fewest, zones, composition, scratch, share)
+        wanted = scratch[fewest + receiver] - scratch[receiver]
+        giving = give_endpoints(receiver, wanted, giving, givers, fewest, zones, composition, scratch, share)
     return giving
 
 
 def give_endpoints(
     receiver: int,
-    number: int,
+    wanted: int,
     giving: int,
     givers: int,
     fewest: int,
@@ -125,9 +125,9 @@ def give_endpoints(
     left in the queue, or -1 where they cannot give that many.
 
     ``scratch`` holds the counts, from ``fewest`` on what each zone must keep, and from ``givers`` on the queue. A zone
-    that has given goes back to the queue if it can give another one.
+    that has given is pushed back to the queue if it can give another one.
     """
-    if number <= 0:
+    if wanted <= 0:
         return giving
     if giving == 0:
         return -1
@@ -135,9 +135,9 @@ def give_endpoints(
     giving -= 1
     while True:
         move_endpoint(giver, receiver, zones, composition, scratch)
-        number -= 1
+        wanted -= 1
         can_give = scratch[giver] > scratch[fewest + giver]
-        if number == 0:
+        if wanted == 0:
             if can_give:
                 push(GIVERS, scratch, givers, giving, giver, share, scratch)
                 giving += 1
@@ -152,15 +152,20 @@ def give_endpoints(
 
 
 def move_endpoints(
-    number: int, giver: int, receiver: int, zones: int, composition: MutableSequence[int], count: MutableSequence[int]
+    count_moved: int,
+    giver: int,
+    receiver: int,
+    zones: int,
+    composition: MutableSequence[int],
+    count: MutableSequence[int],
 ) -> None:
     """Move endpoints between groups, as one after the other with `move_endpoint`."""
-    own = min(number, composition[giver * zones + giver])
+    own = min(count_moved, composition[giver * zones + giver])
     composition[giver * zones + giver] -= own
     composition[receiver * zones + giver] += own
     count[giver] -= own
     count[receiver] += own
-    for _ in range(number - own):
+    for _ in range(count_moved - own):
         move_endpoint(giver, receiver, zones, composition, count)
 
 

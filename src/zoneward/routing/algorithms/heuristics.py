@@ -86,5 +86,5 @@ def find_heuristic(value: str) -> Heuristic | None:
     Only the domain of Zoneward has any, and only those for hints.
     """
     domain, slash, name = value.partition("/")
-    found = HEURISTICS.get(name) if slash and domain == names.DOMAIN else None
-    return None if found is None or found.subsets else found
+    heuristic = HEURISTICS.get(name) if slash and domain == names.DOMAIN else None
+    return None if heuristic is None or heuristic.subsets else heuristic

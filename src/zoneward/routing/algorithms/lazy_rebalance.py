@@ -1,7 +1,7 @@
 """Lazy rebalance: make only the update itself, as long as it overloads no endpoint (KEP-2004 § Optimizations).
 
-Endpoints stay in their groups, whatever the groups are and whichever algorithm made them; leaving ones just leave; new
-ones go, one after the other, to the group in greatest need: its expected endpoints (total endpoints times the traffic
+Endpoints stay in their groups, with any groups of any algorithm; leaving ones just leave; new ones are added, one after
+the other, to the group in greatest need: its expected endpoints (total endpoints times the traffic
 it gets) minus those it has. In a rollout that is the group that another endpoint is just leaving, so that one slice
 changes and not two.
 """

@@ -2,7 +2,7 @@
 § The algorithms). For the lab alone.
 
 It ends earlier than the proposal's prose: when the zone that would give next has less than one endpoint to spare, or
-when the most loaded zone lacks less than one, whatever the others have.
+when the most loaded zone lacks less than one, with any number in the others.
 """
 
 from collections.abc import MutableSequence
@@ -43,9 +43,9 @@ def local_kep_tool(
             return zones
         while spare_endpoints(giver, total, share, count) > 0:
             receiver = pop(RECEIVERS, scratch, receivers, zones, share, count)
-            number = min(spare_endpoints(giver, total, share, count), lacking_endpoints(receiver, total, share, count))
-            if number <= 0:
+            moved = min(spare_endpoints(giver, total, share, count), lacking_endpoints(receiver, total, share, count))
+            if moved <= 0:
                 return zones
-            move_endpoints(number, giver, receiver, zones, composition, count)
+            move_endpoints(moved, giver, receiver, zones, composition, count)
             push(RECEIVERS, scratch, receivers, zones - 1, receiver, share, count)
     return zones

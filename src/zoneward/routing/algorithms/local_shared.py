@@ -46,8 +46,8 @@ def local_shared(
         scratch[fewest + zone] = min_endpoints_below(limit, total * share[zone])
     giving = queue_zones(GIVERS, givers, fewest, zones, scratch, share)
 
-    number = _merge_target(zones, total, supply, share)
-    giving = give_endpoints(merged, number, giving, givers, fewest, zones, composition, scratch, share)
+    target = _merge_target(zones, total, supply, share)
+    giving = give_endpoints(merged, target, giving, givers, fewest, zones, composition, scratch, share)
     if giving < 0:
         return IMPOSSIBLE
     for zone in range(zones):
@@ -58,8 +58,8 @@ def local_shared(
     for zone in range(zones):
         if supply[zone] > 0:
             # What it lacked at the start: a zone that gave to the merged group gets nothing back.
-            number = int(total * share[zone] - supply[zone])
-            giving = give_endpoints(zone, number, giving, givers, fewest, zones, composition, scratch, share)
+            lacking = int(total * share[zone] - supply[zone])
+            giving = give_endpoints(zone, lacking, giving, givers, fewest, zones, composition, scratch, share)
             if giving < 0:
                 return IMPOSSIBLE
 
@@ -69,13 +69,13 @@ def local_shared(
             scratch[receivers + receiving] = zone
             receiving += 1
     heapify(RECEIVERS, scratch, receivers, receiving, share, count)
-    number = 0
+    overloaded_zones = 0
     while receiving > 0 and count[scratch[receivers]] < scratch[fewest + scratch[receivers]]:
-        scratch[overloaded + number] = pop(RECEIVERS, scratch, receivers, receiving, share, count)
+        scratch[overloaded + overloaded_zones] = pop(RECEIVERS, scratch, receivers, receiving, share, count)
         receiving -= 1
-        number += 1
-    if number > 0:
-        giving = _relieve(number, giving, zones, total, limit, composition, weights, scratch, share)
+        overloaded_zones += 1
+    if overloaded_zones > 0:
+        giving = _relieve(overloaded_zones, giving, zones, total, limit, composition, weights, scratch, share)
         if giving < 0:
             return IMPOSSIBLE
 
@@ -110,13 +110,13 @@ def _merge_target(zones: int, total: int, supply: IntegerSequence, share: Sequen
 
 
 def _scratch_layout(zones: int) -> tuple[int, int, int, int]:
-    """Where stretches of the scratch space begin: after the counts of the own groups and the two shared ones, what each
+    """Where parts of the scratch space begin: after the counts of the own groups and the two shared ones, what each
     zone must have, then the queues of givers and receivers, then the overloaded zones."""
     return zones + 2, 2 * zones + 2, 3 * zones + 2, 4 * zones + 2
 
 
 def _relieve(
-    number: int,
+    overloaded_zones: int,
     giving: int,
     zones: int,
     total: int,
@@ -126,21 +126,21 @@ def _relieve(
     scratch: MutableSequence[int],
     share: Sequence[float],
 ) -> int:
-    """Help the first ``number`` overloaded zones of the scratch space; returns how many givers are left, or -1.
+    """Help the first ``overloaded_zones`` zones of the scratch space; returns how many givers are left, or -1.
 
-    Each gets one endpoint from givers that have one to spare; where these are too few, the zones pool what they have
-    then and draw more.
+    Each gets one endpoint from givers that have one to spare; if these are too few, the zones pool their endpoints and
+    draw more.
     """
     pooled = zones + 1
     fewest, givers, _, overloaded = _scratch_layout(zones)
     helped = 0
-    while helped < number and giving > 0 and surplus(scratch[givers], total, share, scratch) >= 1:
+    while helped < overloaded_zones and giving > 0 and surplus(scratch[givers], total, share, scratch) >= 1:
         zone = scratch[overloaded + helped]
         giving = give_endpoints(zone, 1, giving, givers, fewest, zones, composition, scratch, share)
         helped += 1
-    if helped == number:
+    if helped == overloaded_zones:
         return giving
-    for position in range(number):
+    for position in range(overloaded_zones):
         zone = scratch[overloaded + position]
         scratch[pooled] += scratch[zone]
         scratch[zone] = 0
@@ -149,16 +149,16 @@ def _relieve(
             composition[zone * zones + located] = 0
         weights[zone * zones + zone] = 0.0
         weights[pooled * zones + zone] = 1.0
-    while giving >= 0 and _pooled_load(number, overloaded, pooled, total, scratch, share) - 1 >= limit:
+    while giving >= 0 and _pooled_load(overloaded_zones, overloaded, pooled, total, scratch, share) - 1 >= limit:
         giving = give_endpoints(pooled, 1, giving, givers, fewest, zones, composition, scratch, share)
     return giving
 
 
 def _pooled_load(
-    number: int, overloaded: int, pooled: int, total: int, scratch: IntegerSequence, share: Sequence[float]
+    overloaded_zones: int, overloaded: int, pooled: int, total: int, scratch: IntegerSequence, share: Sequence[float]
 ) -> float:
     """The expected endpoints of the pooling zones, per endpoint of the pool. Adds quotients, as the proposal's tool."""
     load = 0.0
-    for position in range(number):
+    for position in range(overloaded_zones):
         load += total * share[scratch[overloaded + position]] / scratch[pooled]
     return load

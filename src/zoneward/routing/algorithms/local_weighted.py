@@ -65,7 +65,7 @@ def local_weighted(
 
 def _serve(
     group: int,
-    number: int,
+    endpoints: int,
     rest: float,
     zones: int,
     weights: MutableSequence[float],
@@ -73,17 +73,17 @@ def _serve(
     fraction: int,
     needed: int,
 ) -> None:
-    """Give ``rest`` of a group's ``number`` endpoints to zones in need, in their order: first to those that need a
+    """Give ``rest`` of a group's ``endpoints`` to zones in need, in their order: first to those that need a
     fraction, then to those that still need whole ones."""
     for zone in range(zones):
         if rest > 0 and reals[fraction + zone] < 0:
             part = min(rest, -reals[fraction + zone])
-            weights[group * zones + zone] += part / number
+            weights[group * zones + zone] += part / endpoints
             reals[fraction + zone] += part
             rest -= part
     for zone in range(zones):
         if rest > 0 and reals[needed + zone] > 0:
             part = min(rest, reals[needed + zone])
-            weights[group * zones + zone] += part / number
+            weights[group * zones + zone] += part / endpoints
             reals[needed + zone] -= part
             rest -= part

@@ -243,13 +243,13 @@ def _move(
                 for needy in range(zones):
                     if turn == 0 and needy != located:
                         continue
-                    number = min(
+                    moved = min(
                         scratch[consumed + giver] - scratch[target + giver],
                         scratch[target + needy] - scratch[consumed + needy],
                         composition[giver * zones + located],
                     )
-                    if number > 0:
-                        composition[giver * zones + located] -= number
-                        composition[needy * zones + located] += number
-                        scratch[consumed + giver] -= number
-                        scratch[consumed + needy] += number
+                    if moved > 0:
+                        composition[giver * zones + located] -= moved
+                        composition[needy * zones + located] += moved
+                        scratch[consumed + giver] -= moved
+                        scratch[consumed + needy] += moved

@@ -24,7 +24,7 @@ It returns the number of groups, or `IMPOSSIBLE` when no allocation may be made.
 and use no dictionary, object or string, so that lists serve as well as numpy arrays, and numba can compile them
 (`zoneward.routing.numba_compiler`).
 
-A zone's traffic goes to a group g in proportion to ``n_g * w_g``, and evenly to the endpoints in it; a zone that
+A zone's traffic is sent to a group g in proportion to ``n_g * w_g``, and evenly to the endpoints in it; a zone that
 consumes only its own group, with weight 1, sends all its traffic there.
 """
 
