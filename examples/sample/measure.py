@@ -9,6 +9,7 @@ from hashes of what they belong to, never from chance.
 import sys
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
+from fractions import Fraction
 from hashlib import sha256
 from typing import Final
 
@@ -80,7 +81,12 @@ def documents() -> Iterator[MeasuredTraffic]:
             here = calls * share * nearly(name, each.node)
             to = {
                 zone: round(here * part * nearly(name, each.node, zone))
-                for zone, part in sorted((each.predicted or {}).items())
+                for zone, part in sorted(
+                    (
+                        (zone, float(Fraction(part).limit_denominator(1000)))
+                        for zone, part in (each.predicted or {}).items()
+                    )
+                )
                 if part
             }
             counted[each.node].append(

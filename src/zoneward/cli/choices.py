@@ -1,16 +1,11 @@
 """Option values from a fixed set: the message about any other value offers the nearest ones."""
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from zoneward.kube.input_error import InputError
 from zoneward.kube.near_names import did_you_mean
 from zoneward.routing.request.what_if import WHAT_IF_VALUES, find_what_if_value
-
-if TYPE_CHECKING:
-    from zoneward.cli.options import Options
 
 
 class Choice(click.Choice[str]):
@@ -40,23 +35,6 @@ class WhatIfChoice(click.Choice[str]):
 def unknown_approach(name: str) -> str:
     """The message about a name that is none of an approach or algorithm."""
     return f"expected one of {', '.join(WHAT_IF_VALUES)}, got {name!r}{did_you_mean(name, WHAT_IF_VALUES)}"
-
-
-def chosen_approaches(only: Iterable[str], options: "Options") -> tuple[str, ...]:
-    """What ``--only`` names, in the default order; all where it names none. ``Auto`` is what the configuration says.
-
-    Raises InputError.
-    """
-    from zoneward.advice.comparison import COMPARED
-    from zoneward.cli.cluster_input import load_configuration
-
-    named = set()
-    for name in (name.strip() for names in only for name in names.split(",")):
-        found = find_what_if_value(name)
-        if found is None:
-            raise InputError("--only", unknown_approach(name))
-        named.add(load_configuration(options).hints.auto if found == "Auto" else found)
-    return tuple(each for each in COMPARED if each in named) if named else COMPARED
 
 
 def offer_near_values(command: click.Command) -> None:

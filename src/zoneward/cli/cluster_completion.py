@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from zoneward.kube.objects import ObjectKey
     from zoneward.snapshots.cluster_snapshot import Snapshot
 
+COMPLETE_VARIABLE: Final = "_ZONEWARD_COMPLETE"
+"""A completion script sets it, to ``bash_complete`` for example, and click answers."""
 TIME_LIMIT: Final = 1.5
 """Seconds for the cluster's answers."""
 _LONGEST: Final = 3.0
@@ -66,9 +68,8 @@ def _contexts(ctx: click.Context, _incomplete: str) -> Iterable[str]:
 
 def _namespaces(ctx: click.Context, _incomplete: str) -> Iterable[str]:
     if (snapshot := _snapshot(ctx)) is not None:
-        from zoneward.cli.namespaces import namespaced_objects
-
-        return {each.metadata.namespace for each in namespaced_objects(snapshot)}
+        lists = (snapshot.services, snapshot.pods, snapshot.slices)
+        return {namespaced.metadata.namespace for objects in lists for namespaced in objects}
     from zoneward.client.resources import NAMESPACES
 
     return (name for _, name in _list(_access(ctx), NAMESPACES))

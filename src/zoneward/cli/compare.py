@@ -60,8 +60,7 @@ def command(*, options: Options, only: tuple[str, ...], sort: str | None, top: i
 
 def _compare(options: Options, *, only: tuple[str, ...], sort: str | None, top: int | None, output: str) -> None:
     from zoneward.advice.comparison import ComparisonTotals
-    from zoneward.cli.choices import chosen_approaches
-    from zoneward.cli.compared_services import compare_services, read_request
+    from zoneward.cli.compared_services import chosen_approaches, compare_services, read_request
     from zoneward.report import comparison_report
 
     if top is None:

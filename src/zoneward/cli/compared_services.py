@@ -4,7 +4,7 @@ import os
 import signal
 import sys
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
@@ -14,15 +14,18 @@ from threading import Thread
 from typing import Final
 
 from zoneward.advice.cluster_abilities import ClusterAbilities, abilities_of
-from zoneward.advice.comparison import Recommendation, recommend
+from zoneward.advice.comparison import COMPARED, Recommendation, recommend
 from zoneward.advice.kubernetes_version import kubernetes_minor
 from zoneward.advice.node_proxies import NodeProxies
 from zoneward.advice.service_input import ServiceInput
+from zoneward.cli.choices import unknown_approach
+from zoneward.cli.cluster_input import load_configuration
 from zoneward.cli.options import Options
 from zoneward.cli.planned_services import SelectedServices, select_services
 from zoneward.kube.gc_tuning import disable_gc, frozen_objects, without_gc
 from zoneward.kube.input_error import InputError
 from zoneward.kube.objects import Service
+from zoneward.routing.request.what_if import find_what_if_value
 
 _CHUNK: Final = 20
 """Services that a process compares at once: about a fifth of a second."""
@@ -72,6 +75,21 @@ def _input_of(service: Service, selected: SelectedServices) -> ServiceInput:
         selected.cluster_state,
         selected.taken.get(service.metadata.namespace, ()),
     )
+
+
+def chosen_approaches(only: Iterable[str], options: Options) -> tuple[str, ...]:
+    """The approaches that ``--only`` names, in the default order; all if it names none. ``Auto`` is what the
+    configuration says.
+
+    Raises InputError.
+    """
+    named = set()
+    for name in (name.strip() for names in only for name in names.split(",")):
+        value = find_what_if_value(name)
+        if value is None:
+            raise InputError("--only", unknown_approach(name))
+        named.add(load_configuration(options).hints.auto if value == "Auto" else value)
+    return tuple(approach for approach in COMPARED if approach in named) if named else COMPARED
 
 
 def read_request(options: Options, approaches: tuple[str, ...]) -> ComparisonRequest:

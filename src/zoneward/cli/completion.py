@@ -6,7 +6,7 @@ from typing import Final
 import click
 from click.shell_completion import BashComplete, add_completion_class, get_completion_class, split_arg_string
 
-from zoneward.cli.main import COMPLETE_VARIABLE, cli
+from zoneward.cli.cluster_completion import COMPLETE_VARIABLE
 
 _BASH: Final = r"""%(complete_func)s() {
     local line="${COMP_LINE:0:COMP_POINT}" type value word prefix=
@@ -47,7 +47,8 @@ class LineComplete(BashComplete):
 
 @click.command("completion")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
-def command(shell: str) -> None:
+@click.pass_context
+def command(ctx: click.Context, shell: str) -> None:
     """Print a completion script for a shell. It completes commands, options and values, and the namespaces, Services,
     nodes and contexts of the cluster or of the files on the line.
 
@@ -60,4 +61,4 @@ def command(shell: str) -> None:
     """
     completion = get_completion_class(shell)
     assert completion is not None
-    click.echo(completion(cli, {}, "zoneward", COMPLETE_VARIABLE).source())
+    click.echo(completion(ctx.find_root().command, {}, "zoneward", COMPLETE_VARIABLE).source())

@@ -30,8 +30,6 @@ _COMMANDS: Final = {
     "version": ("zoneward.cli.version", "Print the version."),
     "completion": ("zoneward.cli.completion", "Print a shell completion script."),
 }
-COMPLETE_VARIABLE: Final = "_ZONEWARD_COMPLETE"
-"""A completion script sets it, to ``bash_complete`` for example; click answers."""
 
 
 class _ReaderGone(Exception):  # noqa: N818 -- no error: the reader of our output has seen enough
@@ -109,9 +107,10 @@ def cli() -> None:
 
 def main() -> None:
     """Run a command. Exit status: 0 done, 2 bad usage or bad input with one line on standard error."""
+    from zoneward.cli.cluster_completion import COMPLETE_VARIABLE, begin_completion
+
     if COMPLETE_VARIABLE in os.environ:
         from zoneward.cli import completion  # noqa: F401 -- registers bash
-        from zoneward.cli.cluster_completion import begin_completion
 
         begin_completion()
     # A parent that ignores SIGCHLD passes that on, and the kernel would then forget the exit status of every child.

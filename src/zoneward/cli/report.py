@@ -77,8 +77,7 @@ def command(
     from zoneward.advice.measured_flows import measure_flows
     from zoneward.advice.prices import with_price
     from zoneward.advice.traffic_report import ReportTotals, ranked
-    from zoneward.cli.choices import chosen_approaches
-    from zoneward.cli.compared_services import read_request
+    from zoneward.cli.compared_services import chosen_approaches, read_request
 
     options.changes.refuse("expected a cluster as it is: traffic was measured in this one")
     if options.upstream and options.demand is not None:

@@ -1,30 +1,9 @@
 """``zoneward sandbox``: an API server in this process, for people without a cluster and for tests."""
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import click
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SandboxOptions:
-    """The values of the options."""
-
-    files: tuple[str, ...]
-    sample: bool
-    save: Path | None
-    port: int
-    listen: str
-    kubeconfig: Path | None
-    tls_certificate: str | None
-    tls_key: str | None
-    play: str | None
-    faults: tuple[str, ...]
-    fault_seed: int
-    gates: tuple[str, ...]
-    built_in: bool
-    quiet: bool
 
 
 @click.command("sandbox")
@@ -113,11 +92,10 @@ def command(**values: Any) -> None:
     zoneward sandbox --sample --with-builtin-controller --write-kubeconfig sandbox.kubeconfig
     zoneward sandbox --play rollout.yaml --fault 503@0.01 --fault latency=20ms
     """
-    options = SandboxOptions(**values)
-    if options.sample and options.files:
+    if values["sample"] and values["files"]:
         raise click.UsageError("-f and --sample: expected one of them, got both")
-    if (options.tls_certificate is None) != (options.tls_key is None):
+    if (values["tls_certificate"] is None) != (values["tls_key"] is None):
         raise click.UsageError("--tls-certificate and --tls-key: expected both or none of them")
-    from zoneward.cli.sandbox_run import run_sandbox
+    from zoneward.cli.sandbox_run import SandboxOptions, run_sandbox
 
-    run_sandbox(options)
+    run_sandbox(SandboxOptions(**values))

@@ -8,6 +8,7 @@ import ssl
 import sys
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import AsyncExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from gzip import GzipFile
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
@@ -27,7 +28,6 @@ from zoneward.sandbox.server.resource_registry import Registry
 from zoneward.sandbox.server.sandbox_server import CONTEXT, SandboxServer
 
 if TYPE_CHECKING:
-    from zoneward.cli.sandbox import SandboxOptions
     from zoneward.sandbox.play.play_file import Play
 
 _SAVING: Final = 5.0
@@ -37,6 +37,26 @@ _SHARE: Final = 20
 
 _Controller = Callable[[SandboxServer], Coroutine[Any, Any, None]]
 """Runs a controller of the sandbox until cancelled."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SandboxOptions:
+    """The values of the options."""
+
+    files: tuple[str, ...]
+    sample: bool
+    save: Path | None
+    port: int
+    listen: str
+    kubeconfig: Path | None
+    tls_certificate: str | None
+    tls_key: str | None
+    play: str | None
+    faults: tuple[str, ...]
+    fault_seed: int
+    gates: tuple[str, ...]
+    built_in: bool
+    quiet: bool
 
 
 def run_sandbox(options: "SandboxOptions") -> None:

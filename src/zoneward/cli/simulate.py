@@ -4,7 +4,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from time import perf_counter
@@ -19,7 +19,7 @@ from zoneward.cli.simulation_run import (
     CLUSTER,
     PARQUET,
     TOPOLOGY_SIMULATOR,
-    SimulationRun,
+    SimulationOptions,
     check_usage,
     open_dataset,
     read_run,
@@ -158,16 +158,6 @@ def command(
     run = read_run(run_file, Options(files=files, sample=sample), given)
     shared = Options(files=files, sample=sample, all_namespaces=True, config=run.config, color=color, quiet=quiet)
     return _simulate(SimulationOptions(run=run, output=output, to=to, shared=shared))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SimulationOptions:
-    """What to score, and where the results are written."""
-
-    run: SimulationRun
-    output: str
-    to: str | None
-    shared: Options
 
 
 def _check_extra(options: SimulationOptions) -> None:

@@ -15,12 +15,11 @@ import click
 
 from zoneward.cli.interrupts import Interrupts
 from zoneward.cli.output import Note, atomic_file, print_notes, wants_color
-from zoneward.cli.simulation_run import PARQUET, TOPOLOGY_SIMULATOR
+from zoneward.cli.simulation_run import PARQUET, TOPOLOGY_SIMULATOR, SimulationOptions
 from zoneward.report.simulation_report import heading, simulation_csv, simulation_document, simulation_table
 from zoneward.routing.simulation_results import Simulation
 
 if TYPE_CHECKING:
-    from zoneward.cli.simulate import SimulationOptions
     from zoneward.lab.datasets import Inputs
     from zoneward.lab.scoring import Floats
     from zoneward.lab.simulation import RowSink
