@@ -167,7 +167,7 @@ def _read_wanted(text: bytes | bytearray, start: int) -> Iterator[object]:
 
 
 def _objects(value: object, default: _Kind, skipped: Counter[str]) -> Iterator[AnyObject]:
-    """``default`` is for items of lists such as ``PodList``, which need no kind of their own. Raises FieldMismatch."""
+    """``default`` is for items of lists such as ``PodList``, which may have no kind. Raises FieldMismatch."""
     if isinstance(value, _READ):
         yield value
         return
