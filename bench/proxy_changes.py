@@ -28,10 +28,10 @@ from bench.processes import peak_of
 from bench.proxies import KubeProxy, Ours, create, plane
 from bench.proxy_cluster import NAMESPACE, address_of, cluster, pod_address
 from bench.proxy_server import proxied_node
-from zoneward.netlink.messages import error_number
+from zoneward.netlink.messages import Family, error_number
 from zoneward.proxy.kernel.nft_client import KernelRefused
 from zoneward.proxy.kernel.nft_process import NftLibrary, TransactionSocket, query_kernel
-from zoneward.proxy.kernel.table_syncer import SyncHandlers, TableSyncer
+from zoneward.proxy.kernel.table_syncer import ProgrammedTransaction, TableSyncer
 from zoneward.proxy.model.node_service import Backend, NodeService
 from zoneward.proxy.ruleset.base_rules import RulesetOptions
 
@@ -135,9 +135,15 @@ class _Kernel:
 async def apply(services: int) -> list[float]:
     """Seconds that the kernel takes for each change."""
     found: list[float] = []
-    handlers = SyncHandlers(on_programmed=lambda done: found.append(done.seconds))
+
+    class Durations:
+        def transaction_done(self, _family: Family, done: ProgrammedTransaction) -> None:
+            found.append(done.seconds)
+
+        def service_refused(self, *_: object) -> None: ...
+
     drawn, pods = random.Random(1), iter(range(services * _ENDPOINTS, 1 << 20))
-    table = TableSyncer(_Kernel(), "ip", options=RulesetOptions(), handlers=handlers)
+    table = TableSyncer(_Kernel(), "ip", options=RulesetOptions(), listener=Durations())
     there = {}
     for number in range(services):
         first = number * _ENDPOINTS

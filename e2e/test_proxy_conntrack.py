@@ -15,8 +15,9 @@ from zoneward.netlink.conntrack import SocketAddress, pack_address, read_flows, 
 from zoneward.netlink.messages import FAMILIES, Family
 from zoneward.proxy.kernel.conntrack_cleaner import ConntrackCleaner
 from zoneward.proxy.kernel.nft_client import NftClient
-from zoneward.proxy.kernel.table_syncer import SyncHandlers, TableSyncer
+from zoneward.proxy.kernel.table_syncer import TableSyncer
 from zoneward.proxy.model.node_service import Backend, NodeService
+from zoneward.proxy.reporter import Reporter
 from zoneward.proxy.ruleset.base_rules import RulesetOptions
 
 PORT, NODE_PORT = 53, 30_053
@@ -72,7 +73,7 @@ class Client:
         return None
 
 
-class Proxy:
+class Proxy(Reporter):
     """Rules of a node, and what is forgotten after them. ``removed``: how many flows were."""
 
     def __init__(self, node: Node, kernel: NftClient, family: Family) -> None:
@@ -80,13 +81,11 @@ class Proxy:
         self.removed = 0
         self.troubles: list[str] = []
         here = pack_address(family, node.addresses[family == "ip6"])
-        handlers = SyncHandlers(on_trouble=self.troubles.append)
-        self.table = TableSyncer(kernel, family, options=RulesetOptions(), handlers=handlers)
+        self.table = TableSyncer(kernel, family, options=RulesetOptions(), reporter=self)
         self.conntrack = ConntrackCleaner(
             kernel,
             is_node_address=lambda _family, address: address == here,
-            on_removed=self._count,
-            on_trouble=self.troubles.append,
+            reporter=self,
         )
         self._served: dict[str, NodeService] = {}
 
@@ -107,8 +106,14 @@ class Proxy:
             (flow.destination, int.from_bytes(flow.destination_port)) for flow in flows if flow.destination in addresses
         )
 
-    def _count(self, number: int) -> None:
-        self.removed += number
+    def flows_removed(self, count: int) -> None:
+        self.removed += count
+
+    def kernel_failed(self, why: str) -> None:
+        self.troubles.append(why)
+
+    def conntrack_failed(self, why: str) -> None:
+        self.troubles.append(why)
 
 
 @asynccontextmanager

@@ -24,13 +24,13 @@ from zoneward.netlink.messages import Family
 from zoneward.proxy.kernel.nft_client import KernelOutcomeUnknown, KernelRefused, NftClient
 from zoneward.proxy.kernel.table_syncer import (
     ProgrammedTransaction,
-    SyncHandlers,
     TableSyncer,
     delete_tables,
     plan_changes,
 )
 from zoneward.proxy.kernel.table_writer import encode_transaction
 from zoneward.proxy.model.node_service import Backend, NodeService, ServiceKey
+from zoneward.proxy.reporter import Reporter
 from zoneward.proxy.ruleset.base_rules import TABLE as ZONEWARD
 from zoneward.proxy.ruleset.base_rules import base_sets
 from zoneward.proxy.ruleset.ruleset import RulesetChanges
@@ -84,7 +84,7 @@ def a_service(number: int, *endpoints: int, **more: Any) -> NodeService:
     return node_service(*ports, name=f"s{number}", cluster_ip=f"10.96.0.{number}", **more)
 
 
-class Kept:
+class Kept(Reporter):
     """A table that runs in a namespace, and all that was told of it."""
 
     def __init__(self, kernel: NftClient) -> None:
@@ -96,14 +96,22 @@ class Kept:
             kernel,
             "ip",
             options=OPTIONS,
-            handlers=SyncHandlers(
-                on_programmed=self.programmed.append,
-                on_repaired=lambda what, number: self.told.append((what, number)),
-                on_refused=lambda service, why: self.told.append((why, service)),
-                on_trouble=self.trouble.append,
-            ),
+            listener=self,
+            reporter=self,
         )
         self.served: dict[ServiceKey, NodeService] = {}
+
+    def transaction_done(self, _family: Family, done: ProgrammedTransaction) -> None:
+        self.programmed.append(done)
+
+    def service_refused(self, _family: Family, service: ServiceKey, why: str) -> None:
+        self.told.append((why, service))
+
+    def rules_repaired(self, _family: Family, what: str, count: int) -> None:
+        self.told.append((what, count))
+
+    def kernel_failed(self, why: str) -> None:
+        self.trouble.append(why)
 
     def put(self, *every: NodeService) -> None:
         for each in every:

@@ -10,10 +10,12 @@ from typing import Any, Final
 from tests.proxy.background import in_background
 from tests.proxy.drawn_services import key, node_service, one_port
 
+from zoneward.netlink.messages import Family
 from zoneward.proxy.kernel.fake_kernel import FakeKernel
 from zoneward.proxy.kernel.table_reader import scratch_table
-from zoneward.proxy.kernel.table_syncer import CheckPeriods, ProgrammedTransaction, SyncHandlers, TableSyncer
+from zoneward.proxy.kernel.table_syncer import CheckPeriods, ProgrammedTransaction, TableSyncer
 from zoneward.proxy.model.node_service import Backend, NodeService, ServiceKey
+from zoneward.proxy.reporter import Reporter
 from zoneward.proxy.ruleset.base_rules import TABLE, RulesetOptions
 from zoneward.proxy.ruleset.ruleset_state import full_ruleset
 
@@ -29,7 +31,7 @@ def a_service(number: int, *endpoints: int, **more: Any) -> NodeService:
     return node_service(*ports, name=f"s{number}", cluster_ip=f"10.96.{number // 256}.{number % 256}", **more)
 
 
-class Proxy:
+class Proxy(Reporter):
     """A table on a kernel in memory, and all that was told of it."""
 
     def __init__(
@@ -49,19 +51,24 @@ class Proxy:
             kernel,
             "ip",
             options=options,
-            handlers=SyncHandlers(
-                on_programmed=self._programmed,
-                on_refused=lambda service, why: self.refused.append((service, why)),
-                on_repaired=lambda what, number: self.mended.append((what, number)),
-                on_trouble=self.trouble.append,
-            ),
+            listener=self,
+            reporter=self,
             periods=CheckPeriods(tampering=look_every, audit=audit_every),
         )
 
-    def _programmed(self, done: ProgrammedTransaction) -> None:
-        """What there is without Services is of no matter here."""
+    def transaction_done(self, _family: Family, done: ProgrammedTransaction) -> None:
+        """Transactions without Services do not matter here."""
         if done.services:
             self.programmed.append(done)
+
+    def service_refused(self, _family: Family, service: ServiceKey, why: str) -> None:
+        self.refused.append((service, why))
+
+    def rules_repaired(self, _family: Family, what: str, count: int) -> None:
+        self.mended.append((what, count))
+
+    def kernel_failed(self, why: str) -> None:
+        self.trouble.append(why)
 
     def put(self, *every: NodeService) -> None:
         for served in every:

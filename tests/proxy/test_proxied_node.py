@@ -20,7 +20,7 @@ from zoneward.netlink.messages import ADDRESS_TYPES, FAMILIES, Family
 from zoneward.proxy.kernel import table_syncer as programming
 from zoneward.proxy.kernel.fake_kernel import FakeKernel
 from zoneward.proxy.kernel.table_syncer import TableSyncer
-from zoneward.proxy.model.node_cache import NodeCache, NodeCacheHandlers
+from zoneward.proxy.model.node_cache import NodeCache
 from zoneward.proxy.model.node_service import NodeService, ProxyNode, node_services
 from zoneward.proxy.model.owned_services import resolve_ownership
 from zoneward.proxy.proxier import Proxier
@@ -149,7 +149,7 @@ def test_any_changes_end_as_a_fresh_start_would(
             "n1",
             zone="a",
             gates=FeatureGates(),
-            handlers=NodeCacheHandlers(on_service=lambda key, trigger: loop.service_changed(key, trigger)),
+            on_service=lambda key, trigger: loop.service_changed(key, trigger),
         )
         loop: Proxier = Proxier(known, metrics=ProxyMetrics())
         tables = {family: TableSyncer(kernel, family, options=OPTIONS) for family in FAMILIES}

@@ -18,8 +18,10 @@ from zoneward.netlink.messages import Family
 from zoneward.proxy.kernel.table_syncer import ProgrammedTransaction
 from zoneward.proxy.model.node_cache import NodeCache
 from zoneward.proxy.model.node_service import NodeService
-from zoneward.proxy.proxier import BURST, CALM, GATHERED, Proxier, ProxierHandlers
+from zoneward.proxy.proxier import BURST, CALM, GATHERED, Proxier
 from zoneward.proxy.proxy_metrics import ProxyMetrics
+from zoneward.proxy.reporter import Reporter
+from zoneward.proxy.ruleset.service_size import ServiceTooLarge
 from zoneward.routing.selection.entry_budget import EntryBudget
 
 MOST = 20
@@ -45,7 +47,7 @@ class Table:
         return ProgrammedTransaction(some, 1, 0.001)
 
 
-class Here:
+class Here(Reporter):
     """A node's loop with tables of this kind."""
 
     def __init__(self, budget: EntryBudget | None = None) -> None:
@@ -65,13 +67,8 @@ class Here:
             self.known,
             metrics=self.metrics,
             budget=budget,
-            handlers=ProxierHandlers(
-                on_programmed=lambda *each: self.after.append(each),
-                on_too_large=lambda service, error: self.too_large.append((service, str(error))),
-                on_set_aside=lambda *each: self.set_aside.append(each),
-                on_conflict=lambda *each: self.lost.append(each),
-                on_selection_failed=lambda service, _why: self.left_out.append(service),
-            ),
+            reporter=self,
+            on_programmed=lambda *change: self.after.append(change),
             clock=lambda: self.time,
             sleep=self._sleep,
             now=lambda: NOW + timedelta(seconds=self.time),
@@ -80,6 +77,18 @@ class Here:
 
     async def _sleep(self, seconds: float) -> None:
         self.pauses.append(seconds)
+
+    def service_too_large(self, service: ObjectKey, error: ServiceTooLarge) -> None:
+        self.too_large.append((service, str(error)))
+
+    def service_set_aside(self, service: ObjectKey, why: str) -> None:
+        self.set_aside.append((service, why))
+
+    def addresses_contested(self, family: Family, service: ObjectKey, what: tuple[str, ...]) -> None:
+        self.lost.append((family, service, what))
+
+    def selection_failed(self, service: ObjectKey, _why: str) -> None:
+        self.left_out.append(service)
 
     def list(self) -> None:
         """A Service, a slice and the Node, all that there is."""
@@ -353,7 +362,7 @@ async def test_a_service_that_is_refused_at_once_is_not_pending() -> None:
 
         class Refusing(Table):
             def set_service(self, service: ObjectKey, served: NodeService | None) -> None:  # noqa: ARG002 -- as a table has it
-                here.loop.service_refused("ip", service)
+                here.loop.service_refused("ip", service, "rejected")
 
         here.loop.tables["ip"] = Refusing()
         await here.selected()

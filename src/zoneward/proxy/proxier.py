@@ -8,7 +8,6 @@ node ports answer anew, and durations are counted.
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, Protocol
 
@@ -16,11 +15,13 @@ from zoneward.client.backoff import Backoff
 from zoneward.daemon.log import Log, SilentLog, UnexpectedErrorLog
 from zoneward.daemon.rate_limiter import RateLimiter
 from zoneward.netlink.messages import FAMILIES, Family
+from zoneward.proxy.health.proxy_health import ProxyHealth
 from zoneward.proxy.kernel.table_syncer import ProgrammedTransaction
 from zoneward.proxy.model.node_cache import NodeCache
 from zoneward.proxy.model.node_service import NodeService, ServiceKey
 from zoneward.proxy.model.owned_services import OwnedServices
 from zoneward.proxy.proxy_metrics import ProxyMetrics
+from zoneward.proxy.reporter import Reporter
 from zoneward.proxy.ruleset.service_size import (
     ServiceTooLarge,
     keep_endpoints,
@@ -52,28 +53,11 @@ class ProgrammedTable(Protocol):
     def is_pending(self, service: ServiceKey) -> bool: ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProxierHandlers:
-    """What a `Proxier` calls.
+class Proxier:
+    """Report what changed with `service_changed`, and `run` it. It is the listener of its ``tables``.
 
     ``on_programmed`` gets each Service whose rules in a family are in the kernel: as it was there before, and is now.
-    ``on_too_large`` gets a Service that is too large, once, and why: it keeps what it had, but for endpoints that are
-    gone. ``on_set_aside`` gets a Service that exceeds the budget of its namespace or of the node, and why: it is not
-    programmed. ``on_conflict`` gets what other Services own of all that one asks for, each time that this changes
-    (`OwnedServices.conflicts`). ``on_selection_failed`` gets each Service whose endpoints could not be selected, and
-    why.
-    """
-
-    on_programmed: Callable[[ServiceKey, NodeService | None, NodeService | None], None] = lambda *_: None
-    on_too_large: Callable[[ServiceKey, ServiceTooLarge], None] = lambda *_: None
-    on_set_aside: Callable[[ServiceKey, str], None] = lambda _service, _why: None
-    on_conflict: Callable[[Family, ServiceKey, tuple[str, ...]], None] = lambda *_: None
-    on_selection_failed: Callable[[ServiceKey, str], None] = lambda _service, _why: None
-
-
-class Proxier:
-    """Report what changed with `service_changed`, and `run` it. ``tables`` may call `transaction_done` at any time.
-
+    ``health`` learns about each transaction.
     ``clock`` counts seconds, ``now`` is the time of day: the times in EndpointSlices are compared with it.
     """
 
@@ -84,13 +68,16 @@ class Proxier:
         metrics: ProxyMetrics,
         budget: EntryBudget | None = None,
         log: Log | None = None,
-        handlers: ProxierHandlers | None = None,
+        reporter: Reporter | None = None,
+        health: ProxyHealth | None = None,
+        on_programmed: Callable[[ServiceKey, NodeService | None, NodeService | None], None] = lambda *_: None,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._cache, self._metrics, self._clock, self._now = cache, metrics, clock, now
-        self._sleep, self._handlers = sleep, handlers or ProxierHandlers()
+        self._sleep, self._reporter, self._on_programmed = sleep, reporter or Reporter(), on_programmed
+        self._health = health
         self.budget: Final = budget or EntryBudget()
         self._unexpected = UnexpectedErrorLog(log or SilentLog())
         self.tables: Final[dict[Family, ProgrammedTable]] = {}
@@ -192,12 +179,15 @@ class Proxier:
             else:
                 programmed[service] = after
             if before is not after:
-                self._handlers.on_programmed(service, before, after)
+                self._on_programmed(service, before, after)
+        if self._health is not None:
+            self._health.mark_programmed(now, family)
 
-    def service_refused(self, family: Family, service: ServiceKey) -> None:
-        """The kernel refuses a Service as it is: that is reported, and nothing waits for it."""
+    def service_refused(self, family: Family, service: ServiceKey, why: str) -> None:
+        """The kernel rejected a Service: report it, and wait for it no longer."""
         self._in_flight[family].pop(service, None)
         self._triggers.pop(service, None)
+        self._reporter.service_refused(family, service, why)
 
     # --- work ---------------------------------------------------------------------------------------------------------
 
@@ -260,7 +250,7 @@ class Proxier:
         except Exception as error:
             self._unexpected.error("a Service could not be selected for: it stays as it was", service, error)
             if service not in self.failed_selections:
-                self._handlers.on_selection_failed(service, f"{type(error).__name__}: {error}")
+                self._reporter.selection_failed(service, f"{type(error).__name__}: {error}")
             self.failed_selections.add(service)
             self._failures[service] = tries = self._failures.get(service, 0) + 1
             asyncio.get_running_loop().call_later(BACKOFF.delay(tries), self.service_changed, service)
@@ -282,7 +272,7 @@ class Proxier:
         is_new = service not in self.too_large
         self.too_large[service] = error
         if is_new:
-            self._handlers.on_too_large(service, error)
+            self._reporter.service_too_large(service, error)
         return {
             family: keep_endpoints(requested, error.addresses)
             for family, owned in self._owned.items()
@@ -299,7 +289,7 @@ class Proxier:
             return True
         self.set_aside[service] = limit
         if limit != before:
-            self._handlers.on_set_aside(service, self.budget.reason(service))
+            self._reporter.service_set_aside(service, self.budget.reason(service))
         return False
 
     def _set_in_family(self, family: Family, found: Mapping[ServiceKey, NodeService | None], since: float) -> None:
@@ -325,7 +315,7 @@ class Proxier:
             before[service] = what
         else:
             del before[service]
-        self._handlers.on_conflict(family, service, what)
+        self._reporter.addresses_contested(family, service, what)
 
 
 def _time(text: str) -> datetime | None:

@@ -44,16 +44,16 @@ from zoneward.proxy.health.proxy_mode import ProxyModeServer
 from zoneward.proxy.health.service_health import ServiceHealthServer
 from zoneward.proxy.kernel.conntrack_cleaner import ConntrackCleaner, is_machine_address
 from zoneward.proxy.kernel.nft_client import NftClient
-from zoneward.proxy.kernel.table_syncer import CheckPeriods, ProgrammedTransaction, SyncHandlers, TableSyncer
+from zoneward.proxy.kernel.table_syncer import CheckPeriods, TableSyncer
 from zoneward.proxy.machine import address_families, with_capability
-from zoneward.proxy.model.node_cache import NodeCache, NodeCacheHandlers
+from zoneward.proxy.model.node_cache import NodeCache
 from zoneward.proxy.model.node_service import NodeService, selection_document
 from zoneward.proxy.node_lease import LeaseIdentity, NodeLease, ProgrammedVersion
-from zoneward.proxy.proxier import Proxier, ProxierHandlers
+from zoneward.proxy.proxier import Proxier
 from zoneward.proxy.proxy_configuration import ProxyConfiguration
 from zoneward.proxy.proxy_events import ProxyEventRecorder
 from zoneward.proxy.proxy_metrics import ProxyMetrics
-from zoneward.proxy.reporter import ProxyReporter
+from zoneward.proxy.proxy_reporter import ProxyReporter
 from zoneward.proxy.ruleset.base_rules import RulesetOptions
 from zoneward.proxy.ruleset.ruleset_options import (
     all_node_addresses,
@@ -145,20 +145,6 @@ class ProxyProgram:
         self._programmed = ProgrammedVersion()
         self._health = ProxyHealth(limit=HEALTH_LIMIT, waiting=self._waiting_since)
         self._health.set_node_eligible(is_node_eligible(self._own))
-        self.node_cache = NodeCache(
-            self._node,
-            zone=node_zone(self._own) if self._own is not None else None,
-            gates=gates,
-            proxy_name=settings.proxy_name,
-            max_entries=settings.max_service_entries,
-            service_ranges=settings.service_ranges,
-            handlers=NodeCacheHandlers(
-                on_service=self._on_service_change,
-                on_node=self._on_node_change,
-                on_left_out=lambda service, what: self._reporter.values_left_out(service, what),
-                on_unreadable=lambda found: self._reporter.unreadable(found),
-            ),
-        )
         self._recorder = ProxyEventRecorder(Writer(transport), node=self._node, log=log, clock=self._clock)
         self._reporter = ProxyReporter(
             self._metrics,
@@ -167,30 +153,46 @@ class ProxyProgram:
             service=lambda key: self.node_cache.services.get(*key),
             said=self._program.error_message,
         )
+        self.node_cache = NodeCache(
+            self._node,
+            zone=node_zone(self._own) if self._own is not None else None,
+            gates=gates,
+            proxy_name=settings.proxy_name,
+            max_entries=settings.max_service_entries,
+            service_ranges=settings.service_ranges,
+            reporter=self._reporter,
+            on_service=self._on_service_change,
+            on_node=self._on_node_change,
+        )
         self.loop = Proxier(
             self.node_cache,
             metrics=self._metrics,
             budget=EntryBudget(most=settings.max_entries, most_of_namespace=settings.max_namespace_entries),
             log=log,
-            handlers=ProxierHandlers(
-                on_programmed=self._on_service_programmed,
-                on_too_large=self._reporter.service_too_large,
-                on_set_aside=self._reporter.service_set_aside,
-                on_conflict=self._reporter.addresses_contested,
-                on_selection_failed=self._reporter.selection_failed,
-            ),
+            reporter=self._reporter,
+            health=self._health,
+            on_programmed=self._on_service_programmed,
             clock=self._clock,
         )
         options = ruleset_options(settings, self._own)
-        self.tables = {family: self._table(family, options) for family in address_families()}
+        self.tables = {
+            family: TableSyncer(
+                self._kernel,
+                family,
+                options=options,
+                periods=CheckPeriods(audit=settings.audit_period),
+                listener=self.loop,
+                reporter=self._reporter,
+            )
+            for family in address_families()
+        }
         for family, table in self.tables.items():
             self.loop.tables[family] = table
         self._update_node_addresses(options, self._own)
         self._conntrack = ConntrackCleaner(
             self._kernel,
             is_node_address=self._is_node_address,
-            on_removed=self._reporter.flows_removed,
-            on_trouble=self._reporter.conntrack_failed,
+            reporter=self._reporter,
         )
         self._health_ports = ServiceHealthServer(
             proxy_is_healthy=lambda: self._health.is_healthy(self._clock()),
@@ -325,20 +327,6 @@ class ProxyProgram:
 
     # --- what happens -------------------------------------------------------------------------------------------------
 
-    def _table(self, family: Family, options: RulesetOptions) -> TableSyncer:
-        return TableSyncer(
-            self._kernel,
-            family,
-            options=options,
-            periods=CheckPeriods(audit=self._settings.audit_period),
-            handlers=SyncHandlers(
-                on_programmed=lambda done: self._on_programmed(family, done),
-                on_refused=lambda service, why: self._on_refused(family, service, why),
-                on_repaired=lambda what, number: self._reporter.rules_repaired(family, what, number),
-                on_trouble=self._reporter.kernel_failed,
-            ),
-        )
-
     def _on_service_change(self, service: ObjectKey, trigger: str | None) -> None:
         self._programmed.mark_changed(service)
         self._traffic_index.mark_changed(service)
@@ -363,10 +351,6 @@ class ProxyProgram:
         self.loop.set_node_addresses(node_port_addresses(options, node))
         all_node_addresses(node, left_out=self._reporter.node_address_left_out)
 
-    def _on_programmed(self, family: Family, done: ProgrammedTransaction) -> None:
-        self.loop.transaction_done(family, done)
-        self._health.mark_programmed(self._clock(), family)
-
     def _on_service_programmed(self, service: ObjectKey, before: NodeService | None, after: NodeService | None) -> None:
         self._traffic_index.mark_changed(service)
         self._conntrack.service_changed(before, after)
@@ -380,10 +364,6 @@ class ProxyProgram:
             self._health_ports.set_service(
                 service, port, max((each.ready_local_endpoints for each in address_families), default=0)
             )
-
-    def _on_refused(self, family: Family, service: ObjectKey, why: str) -> None:
-        self.loop.service_refused(family, service)
-        self._reporter.service_refused(family, service, why)
 
     def _on_watch_error(self, resource: AnyWatchedResource, error: CallFailed) -> None:
         self.watch_health.trouble(resource, error)

@@ -24,6 +24,7 @@ from zoneward.proxy.kernel.conntrack_cleaner import (
 )
 from zoneward.proxy.kernel.nft_client import KernelOutcomeUnknown, KernelRefused
 from zoneward.proxy.model.node_service import Backend, NodeService
+from zoneward.proxy.reporter import Reporter
 
 A, B, C = (Backend(f"10.0.0.{number}", 8053) for number in (1, 2, 3))
 
@@ -205,7 +206,7 @@ def tracked(number: int, answers: Backend, *, to: tuple[str, int] = ("10.96.0.10
     return Tracked("ip", "10.9.0.1", to, (answers.address, answers.port), number, protocol)
 
 
-class Work:
+class Work(Reporter):
     """A cleaner on a kernel with some flows, after B of A and B ceased to serve; all that it tells, and its pauses."""
 
     def __init__(self, *flows: Tracked) -> None:
@@ -213,10 +214,14 @@ class Work:
         self.removed: list[int] = []
         self.troubles: list[str] = []
         self.pauses: list[float] = []
-        self.cleaner = ConntrackCleaner(
-            self.kernel, on_removed=self.removed.append, on_trouble=self.troubles.append, sleep=self._sleep
-        )
+        self.cleaner = ConntrackCleaner(self.kernel, reporter=self, sleep=self._sleep)
         self.cleaner.service_changed(a_service(A, B), a_service(A))
+
+    def flows_removed(self, count: int) -> None:
+        self.removed.append(count)
+
+    def conntrack_failed(self, why: str) -> None:
+        self.troubles.append(why)
 
     async def _sleep(self, seconds: float) -> None:
         self.pauses.append(seconds)

@@ -9,8 +9,9 @@ from tests.builders.objects import a_node, a_service, a_slice
 from zoneward.client.resources import LiveNode, RawEndpointSlice
 from zoneward.kube.names import SERVICE_NAME_LABEL, ZONE_LABEL
 from zoneward.kube.objects import ObjectKey, Service
-from zoneward.proxy.model.node_cache import TRIGGER_TIME, NodeCache, NodeCacheHandlers
+from zoneward.proxy.model.node_cache import TRIGGER_TIME, NodeCache
 from zoneward.proxy.model.node_service import NodeService
+from zoneward.proxy.reporter import Reporter
 from zoneward.routing.configuration import FeatureGates
 from zoneward.routing.selection.endpoint_selection import SelectionRule
 
@@ -45,8 +46,7 @@ def node(zone: str, version: int = 1) -> LiveNode:
 
 
 def known(*, zone: str | None = "a", **told: Any) -> NodeCache:
-    handlers = NodeCacheHandlers(**{name: told.pop(name) for name in tuple(told) if name.startswith("on_")})
-    return NodeCache("n1", zone=zone, gates=FeatureGates(), handlers=handlers, **told)
+    return NodeCache("n1", zone=zone, gates=FeatureGates(), **told)
 
 
 def addresses(found: dict[Any, NodeService]) -> list[str]:
@@ -117,7 +117,12 @@ def test_a_slice_that_moves_to_another_service_is_reported_for_both() -> None:
 
 def test_omitted_values_of_a_service_are_reported_when_they_change() -> None:
     told: list[tuple[ObjectKey, tuple[str, ...]]] = []
-    here = known(on_left_out=lambda key, what: told.append((key, what)))
+
+    class Recorder(Reporter):
+        def values_left_out(self, service: ObjectKey, what: tuple[str, ...]) -> None:
+            told.append((service, what))
+
+    here = known(reporter=Recorder())
     here.services.put(service(externalIPs=["127.0.0.1", "192.0.2.1"]))
     here.slices.put(slice_("one", "10.0.0.1", "garbage"))
     here.slices.put(slice_("two", "10.0.0.2", zone="b"))

@@ -28,6 +28,7 @@ from zoneward.netlink.conntrack import (
 from zoneward.netlink.messages import FAMILIES, Family
 from zoneward.proxy.kernel.nft_client import KernelOutcomeUnknown, KernelRefused
 from zoneward.proxy.model.node_service import Backend, NodeService
+from zoneward.proxy.reporter import Reporter
 
 Frontend = tuple[str | None, int]
 """Where clients send to: an address and a port. Without an address: a port of the node."""
@@ -166,9 +167,8 @@ def is_machine_address(family: Family, address: bytes) -> bool:
 class ConntrackCleaner:
     """Removes stale flows of UDP while it `run`s. Report changes with `service_changed`.
 
-    ``on_removed`` gets the number of flows each time that some were removed; ``on_trouble`` why they could not be
-    checked, which is tried again, up to a minute later. ``is_node_address``: whether node ports are served on an
-    address. ``sleep`` waits for seconds.
+    After a failure it retries, up to a minute later. ``is_node_address``: whether node ports are served on an address.
+    ``sleep`` waits for seconds.
     """
 
     def __init__(
@@ -176,12 +176,11 @@ class ConntrackCleaner:
         kernel: NetlinkClient,
         *,
         is_node_address: Callable[[Family, bytes], bool] = is_machine_address,
-        on_removed: Callable[[int], None] = lambda _count: None,
-        on_trouble: Callable[[str], None] = lambda _trouble: None,
+        reporter: Reporter | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._kernel, self._is_node_address, self._sleep = kernel, is_node_address, sleep
-        self._on_removed, self._on_trouble = on_removed, on_trouble
+        self._reporter = reporter or Reporter()
         self._pending_frontends = PendingFrontends()
         self._has_work = asyncio.Event()
 
@@ -206,7 +205,7 @@ class ConntrackCleaner:
                     await self._clean(family)
                 failures = 0
             except (KernelRefused, KernelOutcomeUnknown) as error:
-                self._on_trouble(str(error))
+                self._reporter.conntrack_failed(str(error))
                 failures += 1
                 self._has_work.set()
             await self._sleep(_BACKOFF.delay(failures + 1))
@@ -221,7 +220,7 @@ class ConntrackCleaner:
         for count, request in delete_requests(family, stale):
             removed = await self._delete(count, request)
             if removed:
-                self._on_removed(removed)
+                self._reporter.flows_removed(removed)
         self._pending_frontends.remove(family, frontends)
 
     async def _find(self, family: Family, answer: bytes, stale: dict[bytes, None]) -> None:

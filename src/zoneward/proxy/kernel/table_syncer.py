@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import wraps
-from typing import Final, ParamSpec
+from typing import Final, ParamSpec, Protocol
 
 from zoneward.client.backoff import Backoff
 from zoneward.daemon.log import raised_at
@@ -37,6 +37,7 @@ from zoneward.proxy.kernel.table_reader import (
 from zoneward.proxy.kernel.table_writer import TableWriter
 from zoneward.proxy.kernel.tamper_detector import ExpectedTable, TamperDetector
 from zoneward.proxy.model.node_service import NodeService, ServiceKey
+from zoneward.proxy.reporter import Reporter
 from zoneward.proxy.ruleset.base_rules import TABLE, RulesetOptions, base_chains, base_sets
 from zoneward.proxy.ruleset.difference import count_differences, merge_changes
 from zoneward.proxy.ruleset.ruleset import Ruleset, RulesetChanges
@@ -60,23 +61,11 @@ class ProgrammedTransaction:
     seconds: float
 
 
-def _ignore(*_: object) -> None:
-    pass
+class TableListener(Protocol):
+    """Learns what a `TableSyncer` programmed; `zoneward.proxy.proxier.Proxier` is one."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SyncHandlers:
-    """What a `TableSyncer` calls.
-
-    ``on_refused`` gets a Service that the kernel refuses, and why. ``on_repaired`` gets what somebody else had changed
-    (``table``, ``chains``, ``sets``, ``elements``, ``rules``), and how many. ``on_trouble`` gets why the kernel could
-    not be programmed; that is tried again.
-    """
-
-    on_programmed: Callable[[ProgrammedTransaction], None] = _ignore
-    on_refused: Callable[[ServiceKey, str], None] = _ignore
-    on_repaired: Callable[[str, int], None] = _ignore
-    on_trouble: Callable[[str], None] = _ignore
+    def transaction_done(self, family: Family, done: ProgrammedTransaction) -> None: ...
+    def service_refused(self, family: Family, service: ServiceKey, why: str) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,13 +107,15 @@ class TableSyncer:
         *,
         table: str = TABLE,
         options: RulesetOptions,
-        handlers: SyncHandlers | None = None,
+        listener: TableListener | None = None,
+        reporter: Reporter | None = None,
         periods: CheckPeriods | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._kernel, self._family, self._table, self._options = kernel, family, table, options
-        self._handlers, self._periods = handlers or SyncHandlers(), periods or CheckPeriods()
-        self._services = PendingServices(on_refused=self._handlers.on_refused)
+        self._listener, self._reporter = listener, reporter or Reporter()
+        self._periods = periods or CheckPeriods()
+        self._services = PendingServices(on_refused=self._report_refusal)
         self._slots: dict[ServiceKey, EndpointSlots] = {}
         self._state: RulesetState | None = None
         """None: what the kernel has is not known."""
@@ -197,7 +188,7 @@ class TableSyncer:
                 try:
                     await self._sync()
                 except (KernelOutcomeUnknown, KernelRefused, DumpInterrupted) as error:
-                    self._handlers.on_trouble(str(error))
+                    self._reporter.kernel_failed(str(error))
                     self._has_work.set()
                     failures += 1
                     await asyncio.sleep(BACKOFF.delay(failures))
@@ -255,7 +246,7 @@ class TableSyncer:
         self._read_slots(present)
         first = state.start()
         if was_known and (present is None or first.replaces_table):
-            self._handlers.on_repaired("table", 1)
+            self._reporter.rules_repaired(self._family, "table", 1)
         self._services.start_over()
         if not (first.replaces_table and await self._replace_table(state, first)):
             await self._apply({}, [first])
@@ -366,8 +357,13 @@ class TableSyncer:
         """One transaction; ``services`` are those that it programs as they are wanted."""
         merged = merge_changes(changes)
         seconds = await self._writer.apply(merged)
-        if services or merged:
-            self._handlers.on_programmed(ProgrammedTransaction(services, merged.element_count, seconds))
+        if self._listener is not None and (services or merged):
+            done = ProgrammedTransaction(services, merged.element_count, seconds)
+            self._listener.transaction_done(self._family, done)
+
+    def _report_refusal(self, service: ServiceKey, why: str) -> None:
+        if self._listener is not None:
+            self._listener.service_refused(self._family, service, why)
 
     # --- 6. audit -----------------------------------------------------------------------------------------------------
 
@@ -380,7 +376,7 @@ class TableSyncer:
         if wrong is None or wrong:
             # Where the table has to be made anew, that is reported when it is.
             for what, number in (wrong or {}).items():
-                self._handlers.on_repaired(what, number)
+                self._reporter.rules_repaired(self._family, what, number)
             self._forget_state(was_known=True)
             return
         await self._repair_rules(state)
@@ -395,7 +391,7 @@ class TableSyncer:
             self._kernel, self._family, self._table, live=live, chains=expected.chains, sets=expected.sets
         )
         if wrong:
-            self._handlers.on_repaired("rules", len(wrong))
+            self._reporter.rules_repaired(self._family, "rules", len(wrong))
             rewritten = {name: expected.chains[name] for name in wrong}
             await self._writer.apply(RulesetChanges(family=self._family, table=self._table, rewritten_chains=rewritten))
             live = await read_rules(self._kernel, self._family, self._table)

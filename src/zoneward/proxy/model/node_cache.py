@@ -6,7 +6,7 @@ large cluster they are most of all endpoints, and most of what is received.
 
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from typing import Final
 
@@ -15,7 +15,7 @@ from msgspec.structs import force_setattr
 from msgspec.structs import replace as with_
 
 from zoneward.client.interner import Interner
-from zoneward.client.list_watch_decoder import UnreadableHandler, unreadable_endpoints
+from zoneward.client.list_watch_decoder import unreadable_endpoints
 from zoneward.client.object_store import KeyIndex
 from zoneward.client.resources import (
     NODES,
@@ -40,6 +40,7 @@ from zoneward.kube.objects import (
 )
 from zoneward.netlink.messages import ADDRESS_TYPES, Family
 from zoneward.proxy.model.node_service import NodeService, ProxyNode, ServiceKey
+from zoneward.proxy.reporter import Reporter
 from zoneward.proxy.ruleset.service_size import MAX_SERVICE_ENTRIES, node_services_within
 from zoneward.routing.configuration import FeatureGates
 from zoneward.routing.selection.endpoint_selection import ZONEWARD, Consumer, SelectionRule, policies_of
@@ -63,22 +64,6 @@ class _Endpoint(Endpoint, frozen=True, gc=False, rename="camel", omit_defaults=T
 _ENDPOINTS: Final = msgspec.json.Decoder(tuple[_Endpoint, ...] | None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeCacheHandlers:
-    """What a `NodeCache` calls.
-
-    ``on_service`` gets each Service whose objects changed, unless that can make no difference on this node, and the
-    time that a new slice gives for the change (`TRIGGER_TIME`). ``on_node`` gets the own Node, None where it is gone.
-    ``on_left_out`` gets what of a Service cannot be served, in a few lines, each time that this changes.
-    ``on_unreadable`` gets objects that cannot be read.
-    """
-
-    on_service: Callable[[ServiceKey, str | None], None] = lambda _key, _trigger: None
-    on_node: Callable[[LiveNode | None], None] = lambda _node: None
-    on_left_out: Callable[[ServiceKey, tuple[str, ...]], None] = lambda _key, _what: None
-    on_unreadable: UnreadableHandler = lambda _found: None
-
-
 class NodeCache(NodeWatchedStores):
     """The Services, EndpointSlices and the Node that a proxy watches.
 
@@ -88,6 +73,9 @@ class NodeCache(NodeWatchedStores):
     ``service_ranges`` are those of cluster IPs.
     ``proxy_name``: only Services that carry it in ``service.kubernetes.io/service-proxy-name`` are served; None: only
     those without that label.
+
+    ``on_service`` gets each Service whose objects changed, unless that cannot affect this node, and the time that a new
+    slice gives for the change (`TRIGGER_TIME`). ``on_node`` gets the Node of this proxy; None after it was deleted.
     """
 
     def __init__(
@@ -100,22 +88,20 @@ class NodeCache(NodeWatchedStores):
         proxy_name: str | None = None,
         max_entries: int = MAX_SERVICE_ENTRIES,
         service_ranges: Sequence[str] = (),
-        handlers: NodeCacheHandlers | None = None,
+        reporter: Reporter | None = None,
+        on_service: Callable[[ServiceKey, str | None], None] = lambda _key, _trigger: None,
+        on_node: Callable[[LiveNode | None], None] = lambda _node: None,
     ) -> None:
-        handlers = handlers or NodeCacheHandlers()
+        self._reporter = reporter or Reporter()
         # As upstream, without what others serve.
         ours = f"!{PROXY_NAME_LABEL}" if proxy_name is None else f"{PROXY_NAME_LABEL}={proxy_name}"
-        super().__init__(node, label_selector=ours, on_unreadable=handlers.on_unreadable)
+        super().__init__(node, label_selector=ours, on_unreadable=self._reporter.unreadable)
         self.node = ProxyNode(name=node, zone=zone)
         """The zone stays what it was where the Node is gone."""
         self._gates, self._consumer = gates, consumer
         self._max_entries = max_entries
         self._service_ranges = tuple(service_ranges)
-        self._on_service, self._on_node, self._on_left_out = (
-            handlers.on_service,
-            handlers.on_node,
-            handlers.on_left_out,
-        )
+        self._on_service, self._on_node = on_service, on_node
         self.left_out_values: Final[dict[ObjectKey, tuple[str, ...]]] = {}
         """What of each Service cannot be served, in a few lines; without Services of which all is."""
         self._packing = Interner()
@@ -200,7 +186,7 @@ class NodeCache(NodeWatchedStores):
             self.left_out_values[key] = what
         else:
             del self.left_out_values[key]
-        self._on_left_out(key, what)
+        self._reporter.values_left_out(key, what)
 
     def _needs_other_zones(self, service: Service, found: dict[Family, NodeService]) -> bool:
         """Whether slices of other zones have to be looked into: local endpoints may lie there, or all that there are,

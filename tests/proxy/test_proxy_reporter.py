@@ -5,7 +5,7 @@ from tests.controller.lines import Lines
 from zoneward.daemon.metrics import counter_total
 from zoneward.kube.objects import ObjectMeta, Service
 from zoneward.proxy.proxy_metrics import ProxyMetrics
-from zoneward.proxy.reporter import ProxyReporter
+from zoneward.proxy.proxy_reporter import ProxyReporter
 from zoneward.proxy.ruleset.service_size import ServiceTooLarge
 
 
