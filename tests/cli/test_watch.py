@@ -227,10 +227,10 @@ def test_lost_connection_is_reported_and_recovers(
         cluster.do(lambda server: server.refusals.update(pods=403))
         for _ in range(4):
             cluster.do(lambda server: server.plan(Fault.DROP))
-        await until("may not watch pods", "trying again")
+        await until("may not watch pods", "retrying")
         cluster.make_ready(cluster.pods("cart")[0], False)
         cluster.do(lambda server: server.refusals.clear())
-        await until("the cluster answers again", "CHANGED")
+        await until("the API server responds again", "CHANGED")
         task.cancel()
         await asyncio.wait([task])
         return out, err

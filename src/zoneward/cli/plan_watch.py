@@ -218,7 +218,7 @@ class WatchView(Protocol):
         ...
 
     def show_error(self, text: str | None, since: datetime) -> None:
-        """Show that the API server does not answer, or, with None, that it answers again."""
+        """Show that the API server does not respond, or, with None, that it responds again."""
         ...
 
     def show_unreadable(self, text: str) -> None:
@@ -248,9 +248,9 @@ class _WatchStream:
 
     def show_error(self, text: str | None, since: datetime) -> None:  # noqa: ARG002 -- the others' signature
         if text is not None:
-            print_notes(self._options, [Note(f"{text}; trying again")])
+            print_notes(self._options, [Note(f"{text}; retrying")])
         else:
-            print_notes(self._options, [Note("the cluster answers again")])
+            print_notes(self._options, [Note("the API server responds again")])
 
     def show_unreadable(self, text: str) -> None:
         print_notes(self._options, [Note(text)])
@@ -333,7 +333,7 @@ class WatchScreen:
 
     def show_error(self, text: str | None, since: datetime) -> None:
         if text is not None and not self._is_complete.is_set():
-            print_notes(self._options, [Note(f"{text}; trying again")])
+            print_notes(self._options, [Note(f"{text}; retrying")])
         self._error = None if text is None else (text, since.astimezone())
 
     def show_unreadable(self, text: str) -> None:
