@@ -161,7 +161,7 @@ def test_json_on_a_terminal_has_escapes_and_all_of_the_text(
     ],
     ids=lambda arguments: " ".join(arguments).partition("x\x1b")[0],
 )
-def test_what_is_wrong_is_told_in_one_line(zoneward: Commands, tmp_path: Path, arguments: Sequence[str]) -> None:
+def test_an_error_is_one_line(zoneward: Commands, tmp_path: Path, arguments: Sequence[str]) -> None:
     needs = "-f" not in arguments and arguments[0] in ("plan", "route", "compare", "explain", "snapshot")
     file = (
         ["-f", str(cluster(tmp_path, HOSTILE, annotations=True))] if needs and "--kubeconfig" not in arguments else []

@@ -32,7 +32,7 @@ class Shop(SandboxObjects):
 
     kubeconfig: Object
     missing: list[set[str]] = field(default_factory=list)
-    steady: set[str] = field(default_factory=lambda: {f"10.0.0.{number}" for number in range(NUMBER)})
+    steady: set[str] = field(default_factory=lambda: {f"10.0.0.{index}" for index in range(NUMBER)})
     told: list[str] = field(default_factory=list)
     lets_go: bool = True
     runs: bool = True
@@ -90,8 +90,8 @@ class Shop(SandboxObjects):
             return [self._service()] if resource == "services" else self.objects(resource)
 
         def written(each: EndpointSlice) -> Object:
-            thing: Object = msgspec.json.decode(encode_object(SLICES, each))
-            return thing
+            object_: Object = msgspec.json.decode(encode_object(SLICES, each))
+            return object_
 
         kind, key = self.registry.kinds[KEPT], KEY[0]
         for plan in plans_of(objects, Configuration().as_upstream()):
@@ -105,8 +105,8 @@ class Shop(SandboxObjects):
 
     def _service(self) -> Object:
         """As the stand-in sees it: it may go on with one whose selector is gone."""
-        found = self.registry.find("services", *KEY) or {"metadata": {}, "spec": {}}
-        return found if self.lets_go else found | {"spec": {"selector": LABELS} | found["spec"]}
+        result = self.registry.find("services", *KEY) or {"metadata": {}, "spec": {}}
+        return result if self.lets_go else result | {"spec": {"selector": LABELS} | result["spec"]}
 
 
 @asynccontextmanager
@@ -116,8 +116,8 @@ async def a_shop(*faults: str) -> AsyncIterator[Shop]:
         shop = Shop(registry, link, server.kubeconfig())
         for zone in "abc":
             shop.node(f"node-{zone}", zone)
-        for number in range(NUMBER):
-            shop.pod(number, node=f"node-{'abc'[number % 3]}")
+        for index in range(NUMBER):
+            shop.pod(index, node=f"node-{'abc'[index % 3]}")
         shop.service(annotations={"a": "b"})
         shop.sync()
         assert shop.listed() == shop.steady

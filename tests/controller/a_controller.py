@@ -60,8 +60,8 @@ class SandboxObjects:
     def store(self) -> LocalClient:
         return LocalClient(self.registry)
 
-    def make_ready(self, number: int, ready: bool) -> None:
-        self._status(f"cart-{number}", {"conditions": [{"type": "Ready", "status": str(ready)}]})
+    def make_ready(self, index: int, ready: bool) -> None:
+        self._status(f"cart-{index}", {"conditions": [{"type": "Ready", "status": str(ready)}]})
 
     def _status(self, name: str, fields: Object) -> None:
         def change(pod: Object) -> Object:
@@ -72,10 +72,10 @@ class SandboxObjects:
     def node(self, name: str, zone: str) -> None:
         self.store.create(self.registry.kinds["nodes"], "", a_node(name, zone=zone))
 
-    def pod(self, number: int, *, node: str) -> None:
-        pod = a_pod(f"cart-{number}", node=node, ips=[f"10.0.{number // 250}.{number % 250}"], labels=LABELS)
+    def pod(self, index: int, *, node: str) -> None:
+        pod = a_pod(f"cart-{index}", node=node, ips=[f"10.0.{index // 250}.{index % 250}"], labels=LABELS)
         self.store.create(self.registry.kinds["pods"], "default", pod)
-        self._status(f"cart-{number}", pod["status"])
+        self._status(f"cart-{index}", pod["status"])
 
     def service(self, name: str = "cart", **options: Any) -> None:
         given = {"selector": LABELS} | options
@@ -107,14 +107,14 @@ class Place(SandboxObjects):
     _ready_since: dict[str, float] = field(default_factory=dict)
 
     def annotate(self, name: str, annotations: Mapping[str, str]) -> None:
-        def change(thing: Object) -> Object:
-            return thing | {"metadata": thing["metadata"] | {"annotations": dict(annotations)}}
+        def change(object_: Object) -> Object:
+            return object_ | {"metadata": object_["metadata"] | {"annotations": dict(annotations)}}
 
         self.change("services", "default", name, change)
 
     def slices(self, service: str = "cart") -> list[EndpointSlice]:
-        found = msgspec.convert(self.objects(KEPT), list[EndpointSlice])
-        return [each for each in found if (each.metadata.labels or {}).get(names.SERVICE_NAME_LABEL) == service]
+        result = msgspec.convert(self.objects(KEPT), list[EndpointSlice])
+        return [each for each in result if (each.metadata.labels or {}).get(names.SERVICE_NAME_LABEL) == service]
 
     def note(self, kind: Kind, _change: StoredChange) -> None:
         if kind.resource == "pods":
@@ -145,9 +145,9 @@ class Place(SandboxObjects):
 @asynccontextmanager
 async def a_sandbox(*faults: str) -> AsyncIterator[tuple[Registry, SandboxServer, Transport]]:
     registry = new_registry()
-    found = FaultInjector([parse_fault(fault) for fault in faults], seed=1) if faults else None
+    result = FaultInjector([parse_fault(fault) for fault in faults], seed=1) if faults else None
     async with (
-        SandboxServer(registry, faults=found) as server,
+        SandboxServer(registry, faults=result) as server,
         transport(access_to(server.address), retries=RetryPolicy()) as link,
     ):
         yield registry, server, link
@@ -156,9 +156,9 @@ async def a_sandbox(*faults: str) -> AsyncIterator[tuple[Registry, SandboxServer
 @asynccontextmanager
 async def a_place(*faults: str) -> AsyncIterator[Place]:
     async with a_sandbox(*faults) as (registry, _, link):
-        place = Place(registry, link)
-        registry.store.listeners.append(place.note)
-        yield place
+        sandbox = Place(registry, link)
+        registry.store.listeners.append(sandbox.note)
+        yield sandbox
 
 
 class HasLink(Protocol):
@@ -168,16 +168,16 @@ class HasLink(Protocol):
 
 @asynccontextmanager
 async def at_work(
-    place: HasLink, *, mode: Mode = Mode.TAKE_OVER, **options: Any
+    sandbox: HasLink, *, mode: Mode = Mode.TAKE_OVER, **options: Any
 ) -> AsyncIterator[EndpointSliceController]:
     """A controller that runs; it is over when the block is. Options are fields of its context and options, or its own
     arguments."""
-    given: Object = {"configuration": Configuration(), "writer": Writer(place.link), "back_off": HASTE} | options
+    given: Object = {"configuration": Configuration(), "writer": Writer(sandbox.link), "back_off": HASTE} | options
     of_context, of_options = (
         {each.name: given.pop(each.name) for each in fields(kind) if each.name in given}
         for kind in (ControllerContext, ControllerOptions)
     )
-    context = ControllerContext(connection=place.link, mode=mode, **of_context)
+    context = ControllerContext(connection=sandbox.link, mode=mode, **of_context)
     controller = EndpointSliceController(context, ControllerOptions(**of_options), **given)
     with patch.object(endpointslice_controller, "_RECHECK_PERIOD", 0.05):
         running = asyncio.create_task(controller.run())
@@ -190,15 +190,15 @@ async def at_work(
                 await running
 
 
-async def settle(place: Place, controller: EndpointSliceController) -> None:
+async def settle(sandbox: Place, controller: EndpointSliceController) -> None:
     """Until the cache has all that the server has, and all that it leads to is written."""
     end = time.monotonic() + LIMIT
     while time.monotonic() < end:
-        version = place.registry.store.version
+        version = sandbox.registry.store.version
         if (
             await controller.wait_until_idle(0.2)
-            and has_seen(place.registry, controller.cache)
-            and version == place.registry.store.version
+            and has_seen(sandbox.registry, controller.cache)
+            and version == sandbox.registry.store.version
         ):
             return
         await asyncio.sleep(0.005)
@@ -236,13 +236,13 @@ def plans_of(objects: Callable[[str], list[Object]], configuration: Configuratio
             yield plan_service(service, pods=pods, slices=slices, cluster_state=cluster_state)
 
 
-def fill(place: Place, pods: int = PODS, **service: Any) -> None:
+def fill(sandbox: Place, pods: int = PODS, **service: Any) -> None:
     for zone in "abc":
-        place.node(f"node-{zone}", zone)
-    for number in range(pods):
-        place.pod(number, node=f"node-{'abc'[number % 3]}")
-    place.service(**service)
+        sandbox.node(f"node-{zone}", zone)
+    for index in range(pods):
+        sandbox.pod(index, node=f"node-{'abc'[index % 3]}")
+    sandbox.service(**service)
 
 
 def addresses(*numbers: int) -> set[str]:
-    return {f"10.0.{number // 250}.{number % 250}" for number in numbers}
+    return {f"10.0.{index // 250}.{index % 250}" for index in numbers}

@@ -12,7 +12,7 @@ from zoneward.kube.input_error import ConfigurationError
 SYNCS, PERIOD = "concurrentServiceEndpointSyncs", "endpointUpdatesBatchPeriod"
 
 
-def test_a_section_that_says_nothing_is_the_default() -> None:
+def test_an_empty_section_is_the_default() -> None:
     for section in (None, {}, {"mode": None, "listen": None}):
         assert read_controller_configuration(section) == ControllerConfiguration()
 
@@ -81,13 +81,13 @@ def test_every_key_is_read() -> None:
         ({"leaderElection": {"resourceName": ""}}, ".leaderElection.resourceName: expected a name, got ''"),
     ],
 )
-def test_what_is_wrong_is_told_in_one_line(section: object, expected: str) -> None:
+def test_an_error_is_one_line(section: object, expected: str) -> None:
     with pytest.raises(ConfigurationError) as raised:
         read_controller_configuration(section)
     assert str(raised.value) == f"controller{expected}"
 
 
-def test_a_key_that_does_not_exist_is_told_with_those_that_do() -> None:
+def test_an_unknown_key_is_an_error_that_lists_the_known_ones() -> None:
     with pytest.raises(ConfigurationError, match=r"controller\.lease: expected one of mode, .*, got an unknown key"):
         read_controller_configuration({"lease": "a"})
 
@@ -103,13 +103,13 @@ ADDRESSES = {
 NO_ADDRESSES = ("", "80", "localhost", "localhost:", "::1:80", "a:65536", "a:-1", "a:٣", "a:b")
 
 
-def test_durations_are_read_as_go_reads_them_and_addresses_as_they_are_told() -> None:
+def test_durations_and_addresses_are_read_as_go_does() -> None:
     assert {text: parse_duration(text) for text in DURATIONS} == DURATIONS
     assert {text: parse_listen_address(text) for text in ADDRESSES} == ADDRESSES
     assert [str(address) for address in ADDRESSES.values()] == [*ADDRESSES]
 
 
-def test_what_go_would_refuse_or_mean_otherwise_is_refused() -> None:
+def test_durations_and_addresses_that_go_refuses_are_refused() -> None:
     for text in NO_DURATIONS:
         with pytest.raises(ValueError, match="expected a duration"):
             parse_duration(text)

@@ -55,7 +55,7 @@ def hinted(plan: ServicePlan) -> Iterator[bool]:
 
 @given(clusters(), st.booleans())
 @examples(30)
-def test_totals_are_what_the_slices_of_a_plan_hold(cluster: Cluster, as_upstream: bool) -> None:
+def test_totals_count_the_slices_of_a_plan(cluster: Cluster, as_upstream: bool) -> None:
     cluster = cluster.with_(configuration=replace(cluster.configuration, upstream=as_upstream))
     metrics, plan = ControllerMetrics(max_endpoints=cluster.configuration.max_endpoints_per_slice), cluster.plan()
     metrics.record_sync(plan)
@@ -70,7 +70,7 @@ def test_totals_are_what_the_slices_of_a_plan_hold(cluster: Cluster, as_upstream
     assert moved[1] == sum(family.decision.moved for family in plan.families)
 
 
-def test_who_no_longer_leads_counts_no_services_and_forgets_no_syncs() -> None:
+def test_a_former_leader_counts_no_services_and_keeps_its_sync_counts() -> None:
     metrics = ControllerMetrics(predictions=Predictions())
     assert metrics.predictions is not None
     metrics.record_sync(Cluster(service=a_service("Auto"), nodes=NODES, pods=pods_in(EVEN)).plan())
@@ -80,7 +80,7 @@ def test_who_no_longer_leads_counts_no_services_and_forgets_no_syncs() -> None:
     assert (counter_total(metrics.syncs, result="success"), histogram_totals(metrics.added)) == (1, (1, 12))
 
 
-def test_a_watch_that_is_too_old_is_no_trouble() -> None:
+def test_a_watch_that_is_too_old_is_not_an_error() -> None:
     metrics = ControllerMetrics()
     metrics.watches.record_error(Gone(410, "Expired", "x"), kind="pods")
     metrics.watches.record_error(Unreachable("x"), kind="pods")
@@ -99,7 +99,7 @@ def a_program(**queue: int) -> Any:
     controller = SimpleNamespace(
         queue=SimpleNamespace(depth=lambda: QueueDepth(**queue), longest_wait=lambda: 1.5),
         cache=SimpleNamespace(synced=synced),
-        contested={("shop", f"s{number}") for number in range(4)},
+        contested={("shop", f"s{index}") for index in range(4)},
         services_without_stored_hints=2,
         unreadable=(SimpleNamespace(resource=SERVICES), SimpleNamespace(resource=SERVICES)),
     )
@@ -136,7 +136,7 @@ def samples(text: str) -> dict[str, float]:
     return {name: float(value) for name, _, value in lines}
 
 
-def test_a_page_has_what_happened_and_looks_at_what_is() -> None:
+def test_a_page_has_counters_and_current_values() -> None:
     found = samples(page(busy()))
     changed = f"{UPSTREAM}endpointslices_changed_per_sync_count"
     auto = 'approach="auto",feature="TopologyAwareHints",topology="Auto",traffic_distribution=""'
@@ -165,7 +165,7 @@ def test_a_page_has_what_happened_and_looks_at_what_is() -> None:
     assert {name: found[name] for name in expected} == expected
 
 
-def test_series_of_services_come_with_the_switch_and_go_with_the_services() -> None:
+def test_series_of_services_need_predictions_and_end_with_the_service() -> None:
     assert not any("service_max_overload" in name for name in samples(page(ControllerMetrics())))
     metrics = busy()
     assert metrics.predictions is not None
@@ -178,7 +178,7 @@ def test_series_of_services_come_with_the_switch_and_go_with_the_services() -> N
     assert 'service="cart"' not in asyncio.run(MetricsPage(metrics.registry).text()).decode()
 
 
-def test_a_share_that_nobody_can_tell_is_no_sample() -> None:
+def test_an_unknown_share_has_no_sample() -> None:
     """Without zone labels on nodes it is unknown, not 0."""
     metrics = busy()
     assert metrics.predictions is not None
@@ -189,7 +189,7 @@ def test_a_share_that_nobody_can_tell_is_no_sample() -> None:
     assert found[f"{ZONEWARD}service_max_overload{labels}"] == 0.5
 
 
-async def test_others_have_their_turn_while_a_page_is_made() -> None:
+async def test_other_tasks_run_while_a_page_is_made() -> None:
     turns = 0
 
     async def other() -> None:
@@ -235,7 +235,7 @@ def rules() -> list[dict[str, Any]]:
     return [rule for group in document["groups"] for rule in group["rules"]]
 
 
-def test_alert_rules_ask_for_metrics_and_labels_that_there_are() -> None:
+def test_alert_rules_use_metrics_and_labels_that_exist() -> None:
     known = {name: {*labels, "le", "job"} for name, labels in shown().items()}
     used = set()
     for rule in rules():
@@ -249,7 +249,7 @@ def test_alert_rules_ask_for_metrics_and_labels_that_there_are() -> None:
     assert f"{ZONEWARD}leader" in used
 
 
-def test_alert_rules_judge_the_controller_of_each_cluster_by_itself() -> None:
+def test_alert_rules_evaluate_the_controller_of_each_cluster_separately() -> None:
     """One Prometheus may scrape several clusters: two leaders in two clusters are as they should be."""
     seen = 0
     for rule in rules():
@@ -259,7 +259,7 @@ def test_alert_rules_judge_the_controller_of_each_cluster_by_itself() -> None:
     assert seen >= 10
 
 
-def test_each_alert_has_a_row_that_says_what_to_do() -> None:
+def test_every_alert_is_documented() -> None:
     alerts = [rule["alert"] for rule in rules()]
     assert len(set(alerts)) == len(alerts)
     rows = re.findall(r"^\| `(Zoneward\w+)` \|", DOCS.read_text(), re.MULTILINE)
@@ -296,7 +296,7 @@ NO_LABELS = None
         *((a_service(distribution=each), EVEN, NO_LABELS) for each in ("zoneward.dev/local", "", "x" * 300)),
     ],
 )
-def test_labels_say_what_is_asked_for_and_whether_it_is_in_force(
+def test_labels_have_the_request_and_whether_it_is_in_force(
     service: Service, pods: dict[str, int], labels: SyncLabels | None
 ) -> None:
     (family,) = Cluster(service=service, nodes=NODES, pods=pods_in(pods)).plan().families
@@ -319,7 +319,7 @@ def test_hints_of_balanced_are_from_demand() -> None:
 
 
 @pytest.mark.parametrize(("service", "by"), HINTED.values(), ids=HINTED)
-def test_endpoints_with_hints_are_told_apart_by_where_the_hints_are_from(service: Service, by: HintedBy) -> None:
+def test_endpoints_with_hints_are_counted_by_the_source_of_the_hints(service: Service, by: HintedBy) -> None:
     configuration = Configuration(subsetting=SubsettingSettings(encoding="hints"))
     cluster = Cluster(service=service, nodes=NODES, pods=pods_in(EVEN), configuration=configuration)
     metrics = ControllerMetrics()
@@ -344,7 +344,7 @@ STEPS = st.lists(st.tuples(st.sampled_from("abcd"), st.none() | ENTRIES))
 
 
 @given(STEPS)
-def test_after_any_changes_totals_are_the_sums_over_the_services_that_are_left(
+def test_totals_are_the_sums_over_the_remaining_services(
     steps: list[tuple[str, tuple[dict[str, FamilyTotals], TrafficDistribution | None] | None]],
 ) -> None:
     accounts = SliceTotals()
@@ -367,7 +367,7 @@ def test_after_any_changes_totals_are_the_sums_over_the_services_that_are_left(
     assert {name for _, name in accounts} == left.keys()
 
 
-def test_slices_for_other_ports_or_zones_are_filled_apart_and_without_endpoints_there_should_be_one() -> None:
+def test_desired_slices_are_counted_by_ports_and_zones() -> None:
     assert family_totals([(101, 2), (1, 1)], max_endpoints=100).desired_slices == 3
     assert family_totals([(0, 1), (0, 1)], max_endpoints=100).desired_slices == 1
     assert family_totals([], max_endpoints=100).desired_slices == 1

@@ -70,22 +70,22 @@ async def a_run(url: str, *, lease: ObjectKey = ("kube-system", "zoneward-contro
         await asyncio.gather(task, return_exceptions=True)
 
 
-def url_of(place: Place) -> str:
-    assert isinstance(place.link, Transport)
-    return place.link.access.cluster.server
+def url_of(sandbox: Place) -> str:
+    assert isinstance(sandbox.link, Transport)
+    return sandbox.link.access.cluster.server
 
 
-def lease_of(place: Place) -> Any:
-    return next((object_["spec"] for object_ in place.objects(LEASES)), {})
+def lease_of(sandbox: Place) -> Any:
+    return next((object_["spec"] for object_ in sandbox.objects(LEASES)), {})
 
 
 @asynccontextmanager
 async def a_leader() -> AsyncIterator[tuple[Place, Run]]:
     """That has written the slices of nine Pods."""
-    async with a_place() as place, a_run(url_of(place)) as run:
-        fill(place)
-        await until(lambda: place.listed() == addresses(*range(9)))
-        yield place, run
+    async with a_place() as sandbox, a_run(url_of(sandbox)) as run:
+        fill(sandbox)
+        await until(lambda: sandbox.listed() == addresses(*range(9)))
+        yield sandbox, run
 
 
 async def over(run: Run) -> None:
@@ -108,12 +108,12 @@ def held_writes() -> Iterator[tuple[asyncio.Event, asyncio.Event]]:
         yield begun, goes_on
 
 
-async def test_what_was_begun_is_written_before_the_lease_is_let_go() -> None:
+async def test_in_flight_writes_finish_before_the_lease_is_released() -> None:
     written: list[str] = []
-    async with a_leader() as (place, run):
+    async with a_leader() as (sandbox, run):
         with held_writes() as (begun, goes_on):
-            place.make_ready(0, False)
-            place.registry.store.listeners.append(lambda kind, _change: written.append(kind.resource))
+            sandbox.make_ready(0, False)
+            sandbox.registry.store.listeners.append(lambda kind, _change: written.append(kind.resource))
             await begun.wait()
             run.stop.set()
             await run.until("shutting down: waiting for in-flight writes")
@@ -121,7 +121,7 @@ async def test_what_was_begun_is_written_before_the_lease_is_let_go() -> None:
             await asyncio.wait_for(run.task, LIMIT)
         assert KEPT in written
         assert written[-1] == LEASES
-        assert not lease_of(place).get("holderIdentity")
+        assert not lease_of(sandbox).get("holderIdentity")
         assert run.log.events[-3:] == [
             "shutting down: waiting for in-flight writes",
             "stopped leading",
@@ -129,19 +129,19 @@ async def test_what_was_begun_is_written_before_the_lease_is_let_go() -> None:
         ]
 
 
-async def test_the_lease_runs_out_by_itself_where_a_write_was_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_lease_is_not_released_after_an_unanswered_write(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(running, "DRAIN", 0.2)
-    async with a_leader() as (place, run):
+    async with a_leader() as (sandbox, run):
         with held_writes() as (begun, _):
-            place.make_ready(0, False)
+            sandbox.make_ready(0, False)
             await begun.wait()
             await over(run)
-        assert lease_of(place)["holderIdentity"]
+        assert lease_of(sandbox)["holderIdentity"]
         assert run.log.events[-1].startswith("not releasing the Lease")
 
 
-async def test_a_part_that_fails_ends_all_of_it_and_lets_the_lease_go() -> None:
-    async with a_leader() as (place, run):
+async def test_a_failing_part_ends_the_program_and_releases_the_lease() -> None:
+    async with a_leader() as (sandbox, run):
 
         def fail(_old: object, _new: object) -> None:
             raise RuntimeError("a bug")
@@ -150,32 +150,32 @@ async def test_a_part_that_fails_ends_all_of_it_and_lets_the_lease_go() -> None:
         assert await run.replica._status_writer.wait_until_written(LIMIT)
         run.replica.controller.cache.services.subscribe(fail)
         # One that is none of ours, so that no write is under way.
-        place.service("other", selector={})
+        sandbox.service("other", selector={})
         with pytest.raises(RuntimeError, match="a bug"):
             await asyncio.wait_for(run.task, LIMIT)
-        assert not lease_of(place).get("holderIdentity")
+        assert not lease_of(sandbox).get("holderIdentity")
 
 
-async def test_who_can_never_lead_is_not_ready() -> None:
-    async with a_place() as place, a_run(url_of(place), lease=("nowhere", "zoneward")) as run:
+async def test_a_replica_that_can_never_lead_is_not_ready() -> None:
+    async with a_place() as sandbox, a_run(url_of(sandbox), lease=("nowhere", "zoneward")) as run:
         await run.until("cache synced")
         await run.until("failed to read or write the Lease")
         checks = run.replica._program.ready
         wrong = failed_checks(checks)
         assert list(wrong) == ["leader election"]
         assert 'namespaces "nowhere" not found' in wrong["leader election"]
-        place.store.create(place.registry.kinds["namespaces"], "", {"metadata": {"name": "nowhere"}})
+        sandbox.store.create(sandbox.registry.kinds["namespaces"], "", {"metadata": {"name": "nowhere"}})
         await run.until("became leader")
         assert failed_checks(checks) == {}
 
 
-async def test_a_cluster_that_is_lost_and_found_is_told_once_each_and_keeps_no_garbage_for_ever() -> None:
+async def test_a_failed_and_a_recovered_watch_are_logged_once_each() -> None:
     now, log = 100.0, Lines()
-    async with a_place() as place:
+    async with a_place() as sandbox:
         context = ControllerContext(
-            connection=place.link, configuration=Configuration(), mode=Mode.TAKE_OVER, writer=Writer(place.link)
+            connection=sandbox.link, configuration=Configuration(), mode=Mode.TAKE_OVER, writer=Writer(sandbox.link)
         )
-        health = WatchHealth(place.link, clock=lambda: now)
+        health = WatchHealth(sandbox.link, clock=lambda: now)
         observer = ReplicaObserver(
             EndpointSliceController(context),
             watch_health=health,
@@ -202,9 +202,9 @@ async def test_a_cluster_that_is_lost_and_found_is_told_once_each_and_keeps_no_g
     ]
 
 
-async def test_the_garbage_collector_rests_until_the_cluster_is_there_and_is_back_at_the_end() -> None:
+async def test_the_garbage_collector_pauses_until_the_cache_is_synced() -> None:
     # Slow enough to be seen while the cluster is not listed yet.
-    async with a_place("latency=100ms") as place, a_run(url_of(place)) as run:
+    async with a_place("latency=100ms") as sandbox, a_run(url_of(sandbox)) as run:
         await run.until("status server listens")
         assert not gc.isenabled()
         await until(gc.isenabled)
@@ -214,17 +214,17 @@ async def test_the_garbage_collector_rests_until_the_cluster_is_there_and_is_bac
     assert not gc.get_freeze_count()
 
 
-async def test_an_event_of_a_namespace_that_is_being_deleted_is_no_missing_permission() -> None:
+async def test_an_event_in_a_terminating_namespace_is_not_a_missing_permission() -> None:
     """And does not hide one that is."""
     events = "/apis/events.k8s.io/v1/namespaces/{}/events"
-    async with a_place() as place, a_run(url_of(place)) as run:
-        registry = place.registry
-        fill(place)
-        place.store.create(registry.kinds["namespaces"], "", {"metadata": {"name": "doomed"}})
+    async with a_place() as sandbox, a_run(url_of(sandbox)) as run:
+        registry = sandbox.registry
+        fill(sandbox)
+        sandbox.store.create(registry.kinds["namespaces"], "", {"metadata": {"name": "doomed"}})
         held = a_service("held", namespace="doomed")
         held["metadata"]["finalizers"] = ["example.com/held"]
-        place.store.create(registry.kinds["services"], "doomed", held)
-        place.store.delete(registry.kinds["namespaces"], "", "doomed")
+        sandbox.store.create(registry.kinds["services"], "doomed", held)
+        sandbox.store.delete(registry.kinds["namespaces"], "", "doomed")
         await run.until("cache synced")
         service = run.replica.controller.cache.services.get("doomed", "held")
         assert service is not None
@@ -247,9 +247,9 @@ async def test_an_event_of_a_namespace_that_is_being_deleted_is_no_missing_permi
             assert counter_total(errors, resource="events", kind=outcome.value) == 1
         # What is refused for every Service is told in one line, and what fails in one each.
         run.log.told.clear()
-        for number in range(20):
-            path = f"/api/v1/namespaces/shop/services/s{number}/status"
-            run.replica._on_status_error(("shop", f"s{number}"), Forbidden(403, "", "", method="PATCH", path=path))
+        for index in range(20):
+            path = f"/api/v1/namespaces/shop/services/s{index}/status"
+            run.replica._on_status_error(("shop", f"s{index}"), Forbidden(403, "", "", method="PATCH", path=path))
         for _ in range(2):
             run.replica._on_status_error(("shop", "s0"), ServerFault(500, "", "", method="POST", path=path))
         told = [(event, fields["service"], fields["reason"]) for event, fields in run.log.told if "service" in fields]
@@ -261,7 +261,7 @@ async def test_an_event_of_a_namespace_that_is_being_deleted_is_no_missing_permi
         ]
 
 
-async def test_figures_come_from_prometheus_where_it_is_the_source_and_one_that_is_away_is_said_so() -> None:
+async def test_figures_come_from_prometheus_and_a_failure_is_logged() -> None:
     prometheus = PrometheusSettings(url="http://127.0.0.1:1", window=7200)
     demand = DemandSettings(source="prometheus", prometheus=prometheus)
     source = _ask_prometheus(Configuration(demand=demand))

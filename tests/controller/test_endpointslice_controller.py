@@ -52,86 +52,88 @@ def with_controller(**options: Any) -> Callable[[Work], Any]:
 
     def decorate(work: Work) -> Any:
         async def test() -> None:
-            async with a_place() as place:
-                fill(place)
-                async with at_work(place, **options) as controller:
-                    await settle(place, controller)
-                    await work(place, controller)
-                assert place.missing == []
+            async with a_place() as sandbox:
+                fill(sandbox)
+                async with at_work(sandbox, **options) as controller:
+                    await settle(sandbox, controller)
+                    await work(sandbox, controller)
+                assert sandbox.missing == []
 
         return test
 
     return decorate
 
 
-def the_service(place: Place) -> Object:
-    (service,) = (object_ for object_ in place.objects("services") if object_["metadata"]["name"] == "cart")
+def the_service(sandbox: Place) -> Object:
+    (service,) = (object_ for object_ in sandbox.objects("services") if object_["metadata"]["name"] == "cart")
     return service
 
 
 @with_controller()
 async def test_slices_follow_pods_and_services_and_a_second_controller_finds_nothing_to_write(
-    place: Place, controller: EndpointSliceController
+    sandbox: Place, controller: EndpointSliceController
 ) -> None:
-    assert place.listed() == addresses(*range(PODS))
-    (slice_,) = place.slices()
-    created = the_service(place)["metadata"]["creationTimestamp"]
+    assert sandbox.listed() == addresses(*range(PODS))
+    (slice_,) = sandbox.slices()
+    created = the_service(sandbox)["metadata"]["creationTimestamp"]
     assert (slice_.metadata.annotations or {})[names.TRIGGER_TIME_ANNOTATION] == created
     plan = controller.decision(*KEY)
     assert plan is not None
     assert [family.decision.endpoints for family in plan.families] == [PODS]
-    place.make_ready(3, False)
-    place.pod(PODS, node="node-a")
-    place.annotate("cart", AUTO)
-    await settle(place, controller)
-    assert place.listed() == addresses(*range(PODS + 1)) - addresses(3)
+    sandbox.make_ready(3, False)
+    sandbox.pod(PODS, node="node-a")
+    sandbox.annotate("cart", AUTO)
+    await settle(sandbox, controller)
+    assert sandbox.listed() == addresses(*range(PODS + 1)) - addresses(3)
     ready = [
-        one for slice_ in place.slices() for one in slice_.endpoints or () if one.conditions and one.conditions.ready
+        one for slice_ in sandbox.slices() for one in slice_.endpoints or () if one.conditions and one.conditions.ready
     ]
     assert all(one.hints for one in ready)
-    changes = [family.changes for plan in plans_of(place.objects, Configuration()) for family in plan.families]
+    changes = [family.changes for plan in plans_of(sandbox.objects, Configuration()) for family in plan.families]
     assert not any(change.create or change.update or change.delete for change in changes)
-    version = place.registry.store.version
-    async with at_work(place) as second:
-        await settle(place, second)
-    assert place.registry.store.version == version
-    place.store.delete(place.registry.kinds["services"], *KEY)
-    await settle(place, controller)
-    place.missing.clear()
-    assert place.slices() == []
+    version = sandbox.registry.store.version
+    async with at_work(sandbox) as second:
+        await settle(sandbox, second)
+    assert sandbox.registry.store.version == version
+    sandbox.store.delete(sandbox.registry.kinds["services"], *KEY)
+    await settle(sandbox, controller)
+    sandbox.missing.clear()
+    assert sandbox.slices() == []
     assert (len(controller._states), len(controller._tracker), len(controller.metrics.totals)) == (0, 0, 0)
 
 
 async def test_a_new_node_has_two_minutes_to_get_its_zone() -> None:
     """Its hints are removed afterwards, without any event, and come back with the label."""
     later = 0.0
-    async with a_place() as place:
-        fill(place, annotations=AUTO)
+    async with a_place() as sandbox:
+        fill(sandbox, annotations=AUTO)
 
         def hinted() -> bool:
-            return all(one.hints for slice_ in place.slices() for one in slice_.endpoints or ())
+            return all(one.hints for slice_ in sandbox.slices() for one in slice_.endpoints or ())
 
-        async with at_work(place, wall_clock=lambda: time.time() + later) as controller:
-            await settle(place, controller)
+        async with at_work(sandbox, wall_clock=lambda: time.time() + later) as controller:
+            await settle(sandbox, controller)
             assert hinted()
-            place.store.create(place.registry.kinds["nodes"], "", a_node("node-x", zone=None))
-            await settle(place, controller)
+            sandbox.store.create(sandbox.registry.kinds["nodes"], "", a_node("node-x", zone=None))
+            await settle(sandbox, controller)
             assert hinted()
             later = 100.0
             await asyncio.sleep(0.2)
-            await settle(place, controller)
+            await settle(sandbox, controller)
             assert hinted()
             later = 125.0
             await until(lambda: not hinted())
-            await settle(place, controller)
-            place.change("nodes", "", "node-x", lambda old: old | {"metadata": old["metadata"] | {"labels": IN_ZONE_A}})
+            await settle(sandbox, controller)
+            sandbox.change(
+                "nodes", "", "node-x", lambda old: old | {"metadata": old["metadata"] | {"labels": IN_ZONE_A}}
+            )
             await until(hinted)
 
 
 # --- Services that are not like most ----------------------------------------------------------------------------------
 
 
-async def test_a_service_whose_selector_is_back_is_given_back() -> None:
+async def test_a_service_whose_selector_was_restored_is_released() -> None:
     async with a_shop() as shop:
         await shop.adopting().adopt(endpoints_policy="keep")
         async with at_work(shop, mode=Mode.ONLY_MARKED) as controller:
@@ -144,107 +146,107 @@ async def test_a_service_whose_selector_is_back_is_given_back() -> None:
         assert shop.listed() == shop.steady
 
 
-async def test_a_stand_in_for_the_built_in_controller_knows_no_marks_and_no_slices_of_zoneward() -> None:
-    async with a_place() as place:
-        fill(place)
-        async with at_work(place) as ours:
-            await settle(place, ours)
-        (own,) = place.slices()
-        async with at_work(place, configuration=Configuration().as_upstream(), is_stand_in=True) as controller:
-            await settle(place, controller)
-            slices = place.slices()
+async def test_a_stand_in_ignores_adopted_services_and_slices_of_zoneward() -> None:
+    async with a_place() as sandbox:
+        fill(sandbox)
+        async with at_work(sandbox) as ours:
+            await settle(sandbox, ours)
+        (own,) = sandbox.slices()
+        async with at_work(sandbox, configuration=Configuration().as_upstream(), is_stand_in=True) as controller:
+            await settle(sandbox, controller)
+            slices = sandbox.slices()
             assert own in slices
             managers = {(slice_.metadata.labels or {})[names.MANAGED_BY_LABEL] for slice_ in slices}
             assert managers == {names.MANAGER, names.BUILT_IN_MANAGER}
             adopted = {"annotations": MARK | {ENDPOINTS_ANNOTATION: "keep"}}
-            place.change(
+            sandbox.change(
                 "services",
                 *KEY,
                 lambda old: old | {"metadata": old["metadata"] | adopted, "spec": old["spec"] | {"selector": None}},
             )
-            place.make_ready(1, False)
-            await settle(place, controller)
-            assert place.slices() == slices
-            assert place.objects("endpoints") == []
+            sandbox.make_ready(1, False)
+            await settle(sandbox, controller)
+            assert sandbox.slices() == slices
+            assert sandbox.objects("endpoints") == []
 
 
-async def test_a_mark_without_a_selector_is_told_and_the_slices_stay() -> None:
+async def test_an_annotation_without_a_selector_is_logged_and_the_slices_stay() -> None:
     lines = Lines()
-    async with a_place() as place:
-        fill(place, selector=None, annotations=MARK)
-        place.service("unmarked")
-        async with at_work(place, mode=Mode.ONLY_MARKED, log=lines) as controller:
-            await settle(place, controller)
-            assert place.listed() == addresses(*range(PODS))
-            assert place.slices("unmarked") == []
-            place.annotate("cart", {SELECTOR_ANNOTATION: "{"})
-            place.make_ready(1, False)
-            await settle(place, controller)
-            assert place.listed() == addresses(*range(PODS))
+    async with a_place() as sandbox:
+        fill(sandbox, selector=None, annotations=MARK)
+        sandbox.service("unmarked")
+        async with at_work(sandbox, mode=Mode.ONLY_MARKED, log=lines) as controller:
+            await settle(sandbox, controller)
+            assert sandbox.listed() == addresses(*range(PODS))
+            assert sandbox.slices("unmarked") == []
+            sandbox.annotate("cart", {SELECTOR_ANNOTATION: "{"})
+            sandbox.make_ready(1, False)
+            await settle(sandbox, controller)
+            assert sandbox.listed() == addresses(*range(PODS))
             assert lines.about("has no valid selector")[0] == {"service": "default/cart"}
-            place.annotate("cart", MARK)
-            await settle(place, controller)
-            assert place.listed() == addresses(0, *range(2, PODS))
+            sandbox.annotate("cart", MARK)
+            await settle(sandbox, controller)
+            assert sandbox.listed() == addresses(0, *range(2, PODS))
 
 
-async def test_a_mark_that_is_lost_is_told_once_and_the_slices_stay() -> None:
+async def test_a_lost_annotation_is_reported_once_and_the_slices_stay() -> None:
     """`kubectl replace` with a manifest that has neither the mark nor a selector does that."""
     lines = Lines()
-    async with a_place() as place:
-        fill(place, selector=None, annotations=MARK | AUTO)
-        status_writer = StatusWriter(Writer(place.link), instance="test")
-        async with at_work(place, mode=Mode.ONLY_MARKED, log=lines, status_writer=status_writer) as controller:
-            await settle(place, controller)
+    async with a_place() as sandbox:
+        fill(sandbox, selector=None, annotations=MARK | AUTO)
+        status_writer = StatusWriter(Writer(sandbox.link), instance="test")
+        async with at_work(sandbox, mode=Mode.ONLY_MARKED, log=lines, status_writer=status_writer) as controller:
+            await settle(sandbox, controller)
             assert await status_writer.wait_until_written(LIMIT)
-            assert the_service(place)["status"]["conditions"]
+            assert the_service(sandbox)["status"]["conditions"]
             for annotations in ({}, {"note": "another change"}):
-                place.annotate("cart", annotations)
-                await settle(place, controller)
+                sandbox.annotate("cart", annotations)
+                await settle(sandbox, controller)
                 assert await status_writer.wait_until_written(LIMIT)
-            assert place.listed() == addresses(*range(PODS))
+            assert sandbox.listed() == addresses(*range(PODS))
             assert len(lines.about("lost its annotation")) == 1
-            assert [object_["reason"] for object_ in place.objects("events")].count("EndpointSlicesOrphaned") == 1
-            assert not the_service(place)["status"].get("conditions")
+            assert [object_["reason"] for object_ in sandbox.objects("events")].count("EndpointSlicesOrphaned") == 1
+            assert not the_service(sandbox)["status"].get("conditions")
 
 
-async def test_the_label_changes_on_a_running_cluster_without_a_missing_endpoint_or_one_that_moves() -> None:
+async def test_changing_the_manager_label_moves_no_endpoint_and_misses_none() -> None:
     """Of 12 endpoints groups start, with 11 they are only kept: nothing of what was in force is lost."""
     own, theirs = Configuration(), Configuration(keep_built_in_label=True)
     served: list[Object] = []
-    async with a_place() as place:
-        fill(place, 12, annotations={names.SUBSETTING_ANNOTATION: "Auto"})
+    async with a_place() as sandbox:
+        fill(sandbox, 12, annotations={names.SUBSETTING_ANNOTATION: "Auto"})
         for configuration in (own, theirs, own, theirs):
-            async with at_work(place, configuration=configuration) as controller:
-                await settle(place, controller)
-                place.make_ready(0, False)
-                await settle(place, controller)
-                assert place.listed() == addresses(*range(1, 12))
+            async with at_work(sandbox, configuration=configuration) as controller:
+                await settle(sandbox, controller)
+                sandbox.make_ready(0, False)
+                await settle(sandbox, controller)
+                assert sandbox.listed() == addresses(*range(1, 12))
                 assert not controller.contested
-            labels = [slice_.metadata.labels or {} for slice_ in place.slices()]
+            labels = [slice_.metadata.labels or {} for slice_ in sandbox.slices()]
             manager = names.MANAGER if configuration is own else names.BUILT_IN_MANAGER
             assert {label[names.MANAGED_BY_LABEL] for label in labels} == {manager}
             served.append(
                 {
                     address: of_slice[names.ZONE_LABEL]
-                    for of_slice, each in zip(labels, place.slices(), strict=True)
+                    for of_slice, each in zip(labels, sandbox.slices(), strict=True)
                     for one in each.endpoints or ()
                     for address in one.addresses or ()
                 }
             )
-            place.expect_all_ready()
+            sandbox.expect_all_ready()
         assert served == served[:1] * 4
-        assert place.missing == []
+        assert sandbox.missing == []
 
 
 # --- what goes wrong --------------------------------------------------------------------------------------------------
 
 
-async def test_a_mistake_in_a_plan_is_told_once_with_its_place_and_no_worker_dies_of_it() -> None:
+async def test_an_exception_in_a_plan_is_logged_once_and_ends_no_worker() -> None:
     lines = Lines()
-    async with a_place() as place:
-        fill(place)
-        async with at_work(place, log=lines, workers=2) as controller:
-            await settle(place, controller)
+    async with a_place() as sandbox:
+        fill(sandbox)
+        async with at_work(sandbox, log=lines, workers=2) as controller:
+            await settle(sandbox, controller)
             plan, tries = controller._states.plan, 0
 
             def broken(key: tuple[str, str], *given: Any, **options: Any) -> ServicePlan:
@@ -255,17 +257,17 @@ async def test_a_mistake_in_a_plan_is_told_once_with_its_place_and_no_worker_die
                 return plan(key, *given, **options)
 
             controller._states.plan = broken  # type: ignore[method-assign]
-            place.make_ready(1, False)
-            place.service("other")
-            await until(lambda: bool(place.slices("other")))
-            await settle(place, controller)
-            assert place.listed() == addresses(0, *range(2, PODS))
+            sandbox.make_ready(1, False)
+            sandbox.service("other")
+            await until(lambda: bool(sandbox.slices("other")))
+            await settle(sandbox, controller)
+            assert sandbox.listed() == addresses(0, *range(2, PODS))
             (told,) = lines.about("internal error")
             assert (told["service"], told["error"]) == ("default/cart", "ZeroDivisionError: a mistake")
             assert str(told["at"]).startswith("test_endpointslice_controller.py:")
             assert len(lines.about("failed to sync")) == 4
             assert counter_total(controller.metrics.syncs, cause="error") == 4
-        assert place.missing == []
+        assert sandbox.missing == []
 
 
 class Terminating(Writer):
@@ -280,37 +282,37 @@ class Terminating(Writer):
         raise api_error(403, msgspec.json.encode(status))
 
 
-async def test_where_nothing_can_be_created_any_more_it_is_not_tried_again_and_again() -> None:
-    async with a_place() as place:
-        fill(place)
+async def test_creations_in_a_terminating_namespace_are_not_retried() -> None:
+    async with a_place() as sandbox:
+        fill(sandbox)
         Terminating.tries = 0
-        async with at_work(place, writer=Terminating(place.link)) as controller:
+        async with at_work(sandbox, writer=Terminating(sandbox.link)) as controller:
             for tries in (1, 2):
-                await settle(place, controller)
+                await settle(sandbox, controller)
                 await asyncio.sleep(0.1)
                 assert Terminating.tries == tries
-                place.make_ready(1, False)
+                sandbox.make_ready(1, False)
 
 
 @with_controller(resync_period=0.2)
-async def test_what_no_event_told_of_is_mended_by_the_resync_and_nothing_else_is_written(
-    place: Place, controller: EndpointSliceController
+async def test_the_resync_repairs_a_wrong_state_and_writes_nothing_else(
+    sandbox: Place, controller: EndpointSliceController
 ) -> None:
-    version = place.registry.store.version
+    version = sandbox.registry.store.version
     # What is kept of a Service, spoilt.
     kept = controller._states._states[KEY]
     kept.service.update_pod(("default", "cart-1"), None)
     await until(lambda: controller._states._states.get(KEY, kept) is not kept)
-    assert place.registry.store.version == version
-    place.make_ready(2, False)
-    await settle(place, controller)
-    assert place.listed() == addresses(0, 1, *range(3, PODS))
+    assert sandbox.registry.store.version == version
+    sandbox.make_ready(2, False)
+    await settle(sandbox, controller)
+    assert sandbox.listed() == addresses(0, 1, *range(3, PODS))
     assert counter_total(controller.metrics.writes, operation="update") == 1
 
 
 @with_controller()
-async def test_a_service_that_only_the_cache_does_not_know_keeps_its_slices(
-    place: Place, controller: EndpointSliceController
+async def test_a_service_that_is_missing_only_in_the_cache_keeps_its_slices(
+    sandbox: Place, controller: EndpointSliceController
 ) -> None:
     """As where the watch of Services has broken off, and another controller's slices are heard of before."""
     service = controller.cache.services.get(*KEY)
@@ -318,8 +320,8 @@ async def test_a_service_that_only_the_cache_does_not_know_keeps_its_slices(
     controller.cache.services.delete(service)
     await until(lambda: counter_total(controller.metrics.retries) > 1)
     controller.cache.services.put(service)
-    await settle(place, controller)
-    assert place.listed() == addresses(*range(PODS))
+    await settle(sandbox, controller)
+    assert sandbox.listed() == addresses(*range(PODS))
     assert not counter_total(controller.metrics.writes, operation="delete")
 
 
@@ -329,21 +331,21 @@ async def test_a_service_that_only_the_cache_does_not_know_keeps_its_slices(
 # --- Every Service once in a period, spread over all of it ------------------------------------------------------------
 
 
-KEYS = [("shop", f"cart-{number}") for number in range(100)]
+KEYS = [("shop", f"cart-{index}") for index in range(100)]
 
 
-def test_each_is_due_once_in_a_period_and_not_all_at_once() -> None:
-    resync, found, most = PeriodicResync(period=1000), [], 0
+def test_every_service_is_due_once_a_period_spread_evenly() -> None:
+    resync, result, most = PeriodicResync(period=1000), [], 0
     for now in range(3004):
         due = resync.due(lambda: KEYS, now=5000 + now)
         most = max(most, len(due))
-        found += due
+        result += due
         if now in (1001, 2002, 3003):
-            assert sorted(found) == sorted(KEYS * (now // 1000))
+            assert sorted(result) == sorted(KEYS * (now // 1000))
     assert most == 1
 
 
-def test_after_a_long_pause_or_without_services_no_more_than_one_round_is_due() -> None:
+def test_after_a_long_pause_at_most_one_round_is_due() -> None:
     resync = PeriodicResync(period=10)
     assert [resync.due(list, now=now) for now in (0, 5, 10)] == [[]] * 3
     assert resync.due(lambda: KEYS, now=1000) == []

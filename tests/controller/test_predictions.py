@@ -28,7 +28,7 @@ def fair(service: ObjectKey) -> Callable[[], PredictionsByFamily]:
     return lambda: {"IPv4": Prediction(len(service[1]) / 10, 0.0)}
 
 
-async def test_services_beyond_the_limit_wait_until_another_goes() -> None:
+async def test_services_beyond_the_limit_wait_until_another_is_deleted() -> None:
     predictions = Predictions(limit=1)
     for key in (CART, MAIL, SEARCH):
         predictions.touch(key)
@@ -40,7 +40,7 @@ async def test_services_beyond_the_limit_wait_until_another_goes() -> None:
     assert ([key for key, _, _ in predictions], predictions.left_out) == ([SEARCH], 0)
 
 
-async def test_what_cannot_be_predicted_or_goes_meanwhile_has_no_series_and_stops_nothing() -> None:
+async def test_a_failing_prediction_has_no_series_and_stops_nothing() -> None:
     predictions = Predictions()
     for key in (CART, MAIL, SEARCH):
         predictions.touch(key)

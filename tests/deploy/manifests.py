@@ -44,8 +44,8 @@ def the(kind: str, mode: str, name: str | None = None) -> Object:
 def namespace_of(mode: str) -> Object:
     """Where the service account is."""
     name = the("ServiceAccount", mode)["metadata"]["namespace"]
-    (found,) = (manifest for manifest in manifests(NAMESPACES) if manifest["metadata"]["name"] == name)
-    return found
+    (result,) = (manifest for manifest in manifests(NAMESPACES) if manifest["metadata"]["name"] == name)
+    return result
 
 
 def pod(mode: str) -> Object:
@@ -54,8 +54,8 @@ def pod(mode: str) -> Object:
 
 
 def container(mode: str) -> Object:
-    (found,) = pod(mode)["spec"]["containers"]
-    return dict(found)
+    (result,) = pod(mode)["spec"]["containers"]
+    return dict(result)
 
 
 def invoked(mode: str) -> dict[str, Any]:
@@ -86,29 +86,29 @@ def _folder(folder: Path) -> Iterator[Object]:
     patches = said.get("patches", ())
     for name in said["resources"]:
         path = folder / name
-        for thing in _folder(path) if path.is_dir() else _documents(path):
-            made = thing
+        for object_ in _folder(path) if path.is_dir() else _documents(path):
+            made = object_
             for patch in patches:
-                if patch["target"] == {"kind": thing["kind"], "name": thing["metadata"]["name"]}:
+                if patch["target"] == {"kind": object_["kind"], "name": object_["metadata"]["name"]}:
                     made = _patched(made, yaml.safe_load(patch["patch"]))
             yield made
 
 
-def _patched(thing: Object, steps: list[Object]) -> Object:
+def _patched(object_: Object, steps: list[Object]) -> Object:
     """What the JSON patches of our kustomizations make: they add, replace and remove."""
-    made = copy.deepcopy(thing)
+    made = copy.deepcopy(object_)
     for step in steps:
         *way, last = (part.replace("~1", "/").replace("~0", "~") for part in step["path"].split("/")[1:])
-        place: Any = made
+        sandbox: Any = made
         for part in way:
-            place = place[int(part) if isinstance(place, list) else part]
-        if isinstance(place, list) and step["op"] == "add":
-            place.insert(len(place) if last == "-" else int(last), step["value"])
+            sandbox = sandbox[int(part) if isinstance(sandbox, list) else part]
+        if isinstance(sandbox, list) and step["op"] == "add":
+            sandbox.insert(len(sandbox) if last == "-" else int(last), step["value"])
         elif step["op"] == "remove":
-            del place[int(last) if isinstance(place, list) else last]
+            del sandbox[int(last) if isinstance(sandbox, list) else last]
         else:
             assert step["op"] in ("add", "replace")
-            place[int(last) if isinstance(place, list) else last] = step["value"]
+            sandbox[int(last) if isinstance(sandbox, list) else last] = step["value"]
     return made
 
 

@@ -41,8 +41,8 @@ def rules() -> list[Object]:
 
 def metrics_of(expr: str) -> dict[str, set[str]]:
     """The metrics that an expression selects, as programs declare them, and the labels that it selects them by."""
-    found: dict[str, set[str]] = {}
+    result: dict[str, set[str]] = {}
     for name, selector in _METRIC.findall(expr):
         labels = re.findall(r"(\w+)\s*[=!]~?\"", re.sub(r'"[^"]*"', '""', selector))
-        found.setdefault(name.removesuffix("_bucket"), set()).update(labels)
-    return found
+        result.setdefault(name.removesuffix("_bucket"), set()).update(labels)
+    return result

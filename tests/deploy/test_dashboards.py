@@ -23,21 +23,21 @@ def known() -> dict[str, set[str]]:
     """Metrics with their labels: those that programs have, by the tables that other tests compare with them, those of
     every process, and those that rules record."""
     text = (ROOT / "docs" / "metrics-and-events.md").read_text()
-    found: dict[str, set[str]] = {
+    result: dict[str, set[str]] = {
         name: set(re.findall(r"`(\w+)`", labels))
         for name, labels in re.findall(r"^\| `(\w+)` (?:counter|gauge|histogram) \|([^|]*)\|", text, re.MULTILINE)
     }
-    found["zoneward_meter_bytes_total"] = {*found["zoneward_meter_connections_total"], "direction"}
-    found |= {"process_cpu_seconds_total": set(), "process_resident_memory_bytes": set(), "up": set()}
+    result["zoneward_meter_bytes_total"] = {*result["zoneward_meter_connections_total"], "direction"}
+    result |= {"process_cpu_seconds_total": set(), "process_resident_memory_bytes": set(), "up": set()}
     route = {"namespace", "service", "from_zone", "to_zone"}
-    return found | dict.fromkeys(recorded(), route)
+    return result | dict.fromkeys(recorded(), route)
 
 
 def recorded() -> list[str]:
     return [rule["record"] for rule in rules() if "record" in rule]
 
 
-def test_the_files_are_what_the_program_writes() -> None:
+def test_the_dashboard_files_are_up_to_date() -> None:
     assert {path.name: path.read_text() for path in FOLDER.iterdir()} == written()
 
 
@@ -49,20 +49,20 @@ def test_the_sdk_of_grafana_reads_the_files_and_loses_nothing() -> None:
 
 
 @pytest.mark.parametrize("name", dashboards())
-def test_every_query_asks_for_metrics_and_labels_that_exist(name: str) -> None:
+def test_every_query_uses_metrics_and_labels_that_exist(name: str) -> None:
     dashboard, metrics = dashboards()[name], known()
     asked = queries(dashboard) + [
         re.sub(r"^label_values\(", "", variable["query"]) for variable in variables(dashboard)
     ]
     for expr in asked:
-        found = metrics_of(expr)
-        assert found or "__name__=~" in expr, expr
-        for metric, labels in found.items():
+        result = metrics_of(expr)
+        assert result or "__name__=~" in expr, expr
+        for metric, labels in result.items():
             assert labels <= metrics[metric] | ADDED, (expr, metric)
 
 
 @pytest.mark.parametrize("name", dashboards())
-def test_lines_are_called_by_labels_that_their_series_have(name: str) -> None:
+def test_legends_use_labels_that_their_series_have(name: str) -> None:
     metrics = known()
     for target in (target for panel in panels(dashboards()[name]) for target in panel["targets"]):
         labels = {"le", *ADDED}.union(*(metrics[each] for each in metrics_of(target["expr"])))
@@ -72,7 +72,7 @@ def test_lines_are_called_by_labels_that_their_series_have(name: str) -> None:
         assert set(re.findall(r"{{(\w+)}}", target.get("legendFormat", ""))) <= (kept or labels), target
 
 
-def test_rules_ask_for_metrics_and_labels_that_exist() -> None:
+def test_recording_rules_use_metrics_and_labels_that_exist() -> None:
     metrics = known()
     for rule in rules():
         for metric, labels in metrics_of(rule["expr"]).items():
@@ -90,7 +90,7 @@ def test_metrics_of_programs_are_selected_by_their_job() -> None:
             assert "job" in labels or metric.startswith("zoneward:"), (expr, metric)
 
 
-def test_every_recorded_series_has_one_rule_a_reader_and_a_row_that_explains_it() -> None:
+def test_every_recorded_series_has_one_rule_a_reader_and_documentation() -> None:
     names = recorded()
     read = {metric for dashboard in dashboards().values() for expr in queries(dashboard) for metric in metrics_of(expr)}
     read |= {metric for rule in rules() for metric in metrics_of(rule["expr"])}
@@ -99,7 +99,7 @@ def test_every_recorded_series_has_one_rule_a_reader_and_a_row_that_explains_it(
 
 
 @pytest.mark.parametrize("name", dashboards())
-def test_a_dashboard_says_what_each_panel_shows_and_has_its_own_place_for_it(name: str) -> None:
+def test_every_panel_has_a_description_and_a_position(name: str) -> None:
     dashboard = dashboards()[name]
     assert dashboard["uid"] == f"zoneward-{name}"
     assert f"`{name}.json`" in PAGE

@@ -61,11 +61,11 @@ def label(mode: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("mode", ALL)
-def test_every_file_is_of_use_and_every_object_is_ours(mode: str) -> None:
-    found, kinds = manifests(mode), {"controller": CONTROLLER_KINDS, "proxy": PROXY_KINDS, "meter": METER_KINDS}
-    assert {each["kind"] for each in found} == kinds[program(mode)]
-    assert len({identity(each) for each in found}) == len(found)
-    for each in found:
+def test_every_file_is_used_and_every_object_has_the_label_of_zoneward(mode: str) -> None:
+    result, kinds = manifests(mode), {"controller": CONTROLLER_KINDS, "proxy": PROXY_KINDS, "meter": METER_KINDS}
+    assert {each["kind"] for each in result} == kinds[program(mode)]
+    assert len({identity(each) for each in result}) == len(result)
+    for each in result:
         assert each["metadata"]["labels"].items() >= label(mode).items(), each["metadata"]["name"]
     for folder in (DEPLOY / ("base" if mode in MODES else f"{program(mode)}/base"), DEPLOY / mode):
         said = yaml.safe_load((folder / "kustomization.yaml").read_text())["resources"]
@@ -74,7 +74,7 @@ def test_every_file_is_of_use_and_every_object_is_ours(mode: str) -> None:
 
 
 @pytest.mark.parametrize("mode", ALL)
-def test_what_is_named_exists(mode: str) -> None:
+def test_every_reference_exists(mode: str) -> None:
     """The namespace, the service account, the roles, the labels and the volume."""
     namespace, account = namespace_of(mode)["metadata"]["name"], the("ServiceAccount", mode)["metadata"]["name"]
     # A proxy's Leases are beside the controller's.
@@ -106,7 +106,7 @@ def test_what_is_named_exists(mode: str) -> None:
 
 
 @pytest.mark.parametrize("mode", ALL)
-def test_a_pod_has_no_more_power_than_it_needs(mode: str) -> None:
+def test_a_pod_has_only_the_privileges_that_it_needs(mode: str) -> None:
     spec, security, on_node = pod(mode)["spec"], dict(container(mode)["securityContext"]), mode in NODE_MODES
     assert security.pop("privileged", False) is False
     assert security == {
@@ -124,7 +124,7 @@ def test_a_pod_has_no_more_power_than_it_needs(mode: str) -> None:
 
 
 @pytest.mark.parametrize("mode", ALL)
-def test_others_reach_the_named_port_alone(mode: str) -> None:
+def test_the_network_policy_allows_only_the_named_port(mode: str) -> None:
     policy = the("NetworkPolicy", mode)["spec"]
     # The API server has no label by which it could be let through.
     assert policy["policyTypes"] == ["Ingress"]
@@ -135,7 +135,7 @@ def test_others_reach_the_named_port_alone(mode: str) -> None:
     assert ("from" in rule) == (mode not in PROXY_MODES)
 
 
-def test_who_deletes_one_folder_leaves_the_namespaces_and_what_the_other_needs() -> None:
+def test_deleting_one_folder_keeps_the_namespaces_and_the_other_folder() -> None:
     every = {mode: {identity(manifest) for manifest in manifests(mode)} for mode in (*ALL, NAMESPACES)}
     used = {namespace for mode in ALL for _, namespace, _ in every[mode] if namespace}
     assert {name for kind, _, name in every[NAMESPACES]} == used
@@ -144,13 +144,13 @@ def test_who_deletes_one_folder_leaves_the_namespaces_and_what_the_other_needs()
         assert program(mode) == program(other) or not every[mode] & every[other]
 
 
-def identity(thing: Object) -> tuple[str, str, str]:
-    metadata = thing["metadata"]
-    return thing["kind"], metadata.get("namespace", ""), metadata["name"]
+def identity(object_: Object) -> tuple[str, str, str]:
+    metadata = object_["metadata"]
+    return object_["kind"], metadata.get("namespace", ""), metadata["name"]
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_one_replica_is_always_left_and_has_time_to_finish_its_writes(mode: str) -> None:
+def test_one_replica_always_runs_and_has_time_to_finish_its_writes(mode: str) -> None:
     deployment, budget = the("Deployment", mode)["spec"], the("PodDisruptionBudget", mode)["spec"]
     assert deployment["replicas"] - budget["maxUnavailable"] >= 1
     assert deployment["strategy"]["rollingUpdate"]["maxUnavailable"] == 0
@@ -160,7 +160,7 @@ def test_one_replica_is_always_left_and_has_time_to_finish_its_writes(mode: str)
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_the_command_knows_the_arguments_and_ports_are_the_same_everywhere(mode: str) -> None:
+def test_the_command_accepts_the_arguments_and_ports_agree(mode: str) -> None:
     given = container(mode)
     params = invoked(mode)
     assert f"--{mode}" in given["args"]
@@ -175,7 +175,7 @@ def test_the_command_knows_the_arguments_and_ports_are_the_same_everywhere(mode:
 
 
 @pytest.mark.parametrize("mode", PROXY_MODES)
-def test_the_command_knows_the_arguments_of_a_proxy(mode: str) -> None:
+def test_the_command_accepts_the_arguments_of_a_proxy(mode: str) -> None:
     given = container(mode)
     params = invoked(mode)
     (env,) = given["env"]
@@ -194,7 +194,7 @@ def test_the_command_knows_the_arguments_of_a_proxy(mode: str) -> None:
 
 
 @pytest.mark.parametrize("mode", METER_MODES)
-def test_the_command_knows_the_arguments_of_a_meter(mode: str) -> None:
+def test_the_command_accepts_the_arguments_of_a_meter(mode: str) -> None:
     given = container(mode)
     params = invoked(mode)
     assert (params["node"], params["listen"]) == ("$(NODE_NAME)", f"127.0.0.1:{METER_PORT}")
@@ -228,7 +228,7 @@ def test_a_proxy_serves_labelled_services_beside_kube_proxy_or_all_in_its_place(
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_the_policy_of_the_controller_knows_what_it_writes_to_services(mode: str) -> None:
+def test_the_policy_allows_exactly_the_controllers_writes_to_services(mode: str) -> None:
     """`e2e/test_deploy.py` tries it on an API server."""
     policy = the("ValidatingAdmissionPolicy", mode)
     assert the("ValidatingAdmissionPolicyBinding", mode)["spec"]["policyName"] == policy["metadata"]["name"]
@@ -265,7 +265,7 @@ def test_a_proxy_may_write_its_own_leases_and_not_the_controllers(mode: str) -> 
 
 
 @pytest.mark.parametrize("mode", PROXY_MODES)
-def test_a_proxy_may_record_the_events_that_it_has_and_no_others(mode: str) -> None:
+def test_a_proxy_may_record_only_its_own_events(mode: str) -> None:
     policy = the("ValidatingAdmissionPolicy", mode, "zoneward-proxy-events")
     binding = the("ValidatingAdmissionPolicyBinding", mode, "zoneward-proxy-events")
     assert binding["spec"]["policyName"] == policy["metadata"]["name"]
@@ -280,7 +280,7 @@ def test_a_proxy_may_record_the_events_that_it_has_and_no_others(mode: str) -> N
 
 
 @pytest.mark.parametrize("mode", ALL)
-def test_the_configuration_is_where_the_argument_says_and_can_be_read(mode: str) -> None:
+def test_the_configuration_is_mounted_at_its_argument_and_valid(mode: str) -> None:
     (file,) = re.findall(r"--config=(\S+)", "\n".join(container(mode)["args"]))
     folder, _, name = file.rpartition("/")
     assert container(mode)["volumeMounts"][0]["mountPath"] == folder
@@ -300,7 +300,7 @@ def test_every_value_of_the_chart_is_quoted_or_has_a_type() -> None:
     assert len(alone) > 40
 
 
-def test_the_chart_is_of_this_version_and_names_the_image_of_the_manifests() -> None:
+def test_the_chart_has_this_version_and_the_image_of_the_manifests() -> None:
     """`e2e/test_helm.py` compares what it makes."""
     chart, values = (yaml.safe_load((DEPLOY / "helm" / name).read_text()) for name in ("Chart.yaml", "values.yaml"))
     assert chart["version"] == chart["appVersion"] == zoneward.__version__
@@ -317,7 +317,7 @@ def instructions() -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("mode", ALL)
-def test_the_image_is_of_this_version_and_has_what_it_needs(mode: str) -> None:
+def test_the_image_has_this_version_and_its_extras(mode: str) -> None:
     assert container(mode)["image"] == f"zoneward:{zoneward.__version__}"
     text = (DEPLOY / "Dockerfile").read_text()
     assert f"--tag zoneward:{zoneward.__version__}" in text
@@ -329,7 +329,7 @@ def test_the_image_is_of_this_version_and_has_what_it_needs(mode: str) -> None:
     assert all((ROOT / name).exists() for name in copied)
 
 
-def test_each_installation_of_the_image_is_hashed_or_brings_nothing_with_it() -> None:
+def test_every_installation_in_the_image_is_hashed_or_has_no_dependencies() -> None:
     runs = [rest for word, rest in instructions() if word == "RUN" and re.search(r"\bpip .*\b(install|wheel) ", rest)]
     hashed = [run for run in runs if "--require-hashes" in run]
     assert [re.findall(r"--requirement (\S+)", each) for each in hashed] == [
@@ -353,7 +353,7 @@ NEEDED = {
 
 
 @pytest.mark.parametrize("file", NEEDED)
-def test_hashed_requirements_are_all_that_is_needed_in_the_pinned_versions_and_nothing_else(file: str) -> None:
+def test_hashed_requirements_are_exactly_the_pinned_dependencies(file: str) -> None:
     """On every Python that the project is for; ``deploy/make_requirements.py`` writes them."""
     text = re.sub(r"\\\n\s*", "", (ROOT / file).read_text())
     # Some packages are for some versions of Python, and have a marker after a semicolon.
@@ -374,24 +374,24 @@ def closure(requirements: Iterable[str], *, python: str) -> set[str]:
     """The names of all that they require, as what is installed here says."""
     versions = {"python_version": python, "python_full_version": f"{python}.0", "extra": ""}
     environment = {name: str(value) for name, value in default_environment().items()} | versions
-    found, left = set[str](), [Requirement(requirement) for requirement in requirements]
+    result, left = set[str](), [Requirement(requirement) for requirement in requirements]
     while left:
         each = left.pop()
         name = canonicalize_name(each.name)
-        if name not in found and (each.marker is None or each.marker.evaluate(environment)):
-            found.add(name)
+        if name not in result and (each.marker is None or each.marker.evaluate(environment)):
+            result.add(name)
             left += [Requirement(more) for more in distribution(name).requires or ()]
-    return found
+    return result
 
 
-def test_the_image_says_what_it_is_as_the_project_does() -> None:
+def test_the_labels_of_the_image_are_those_of_the_project() -> None:
     (labels,) = (rest for word, rest in instructions() if word == "LABEL")
     said = dict(re.findall(r'org\.opencontainers\.image\.(\w+)="([^"]*)"', labels))
     project = PROJECT["project"]
     assert said == {"title": project["name"], "description": project["description"], "licenses": project["license"]}
 
 
-def test_the_image_is_run_as_the_manifests_say() -> None:
+def test_the_image_runs_as_in_the_manifests() -> None:
     given = dict(instructions())
     spec = pod("take-over")["spec"]["securityContext"]
     assert given["USER"] == f"{spec['runAsUser']}:{spec['runAsGroup']}"

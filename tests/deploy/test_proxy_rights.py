@@ -66,7 +66,7 @@ def filled_registry() -> Registry:
     return registry
 
 
-async def test_every_right_that_is_granted_is_used_and_no_other_is_asked_for(
+async def test_every_granted_permission_is_used_and_no_other_is_needed(
     asked: Asked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(node_lease, "WRITE_PERIOD", 0.05)
@@ -82,8 +82,8 @@ async def test_every_right_that_is_granted_is_used_and_no_other_is_asked_for(
         await until(lambda: renewed() != before)
 
     def told() -> set[tuple[str, str]]:
-        found = (each.object() for _, each in registry.store.records(registry.kinds["events"]))
-        return {(each["reason"], each["involvedObject"]["name"]) for each in found}
+        result = (each.object() for _, each in registry.store.records(registry.kinds["events"]))
+        return {(each["reason"], each["involvedObject"]["name"]) for each in result}
 
     async with SandboxServer(registry) as server:
         # A server that does not stream lists, then one that does.

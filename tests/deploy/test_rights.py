@@ -54,52 +54,52 @@ async def a_replica(address: str, mode: Mode) -> AsyncIterator[None]:
         await running
 
 
-async def test_every_right_that_is_granted_is_used_and_no_other_is_asked_for(asked: Asked) -> None:
+async def test_every_granted_permission_is_used_and_no_other_is_needed(asked: Asked) -> None:
     registry = new_registry()
     asked.watch_owners(registry)
     async with SandboxServer(registry) as server, transport(access_to(server.address)) as link:
-        place = Place(registry, link)
-        fill(place, pods=12)
+        sandbox = Place(registry, link)
+        fill(sandbox, pods=12)
         asked.is_older = True
         async with a_replica(server.address, Mode.TAKE_OVER):
-            await until(lambda: len(place.listed()) == 12)
+            await until(lambda: len(sandbox.listed()) == 12)
         asked.is_older = False
         async with a_replica(server.address, Mode.TAKE_OVER):
-            await _take_over(place, asked)
+            await _take_over(sandbox, asked)
     assert asked.rights - {FREE} == granted("take-over") - ENDPOINTS
 
 
-async def _take_over(place: Place, asked: Asked) -> None:
-    place.annotate("cart", {names.SUBSETTING_ANNOTATION: "Auto"})
-    await until(lambda: len(place.slices()) == 3)
-    place.annotate("cart", {})
-    await until(lambda: len(place.slices()) == 1)
+async def _take_over(sandbox: Place, asked: Asked) -> None:
+    sandbox.annotate("cart", {names.SUBSETTING_ANNOTATION: "Auto"})
+    await until(lambda: len(sandbox.slices()) == 3)
+    sandbox.annotate("cart", {})
+    await until(lambda: len(sandbox.slices()) == 1)
     # Events that hints are on, and off again, twice.
     for told, annotations in enumerate(2 * ({names.TOPOLOGY_MODE_ANNOTATION: "Auto"}, {}), 1):
-        place.annotate("cart", annotations)
-        await until(partial(_has_told, place, told))
+        sandbox.annotate("cart", annotations)
+        await until(partial(_has_told, sandbox, told))
 
     def interfere(right: Right, name: str) -> None:
         """Somebody writes the slice at the same time: what we wrote is looked at."""
         if right == ("discovery.k8s.io", "endpointslices", "update"):
             asked.before = lambda _right, _name: None
-            place.change(KEPT, "default", name, lambda old: with_field(old, "metadata.labels.touched", "true"))
+            sandbox.change(KEPT, "default", name, lambda old: with_field(old, "metadata.labels.touched", "true"))
 
     asked.before = interfere
-    place.make_ready(0, False)
-    await until(lambda: len(place.listed()) == 11)
+    sandbox.make_ready(0, False)
+    await until(lambda: len(sandbox.listed()) == 11)
 
 
-def _has_told(place: Place, times: int) -> bool:
-    told = [object_ for object_ in place.objects("events") if object_["reason"].startswith("TopologyAwareRouting")]
+def _has_told(sandbox: Place, times: int) -> bool:
+    told = [object_ for object_ in sandbox.objects("events") if object_["reason"].startswith("TopologyAwareRouting")]
     return bool(sum((each.get("series") or {"count": 1})["count"] for each in told) == times)
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_every_right_to_write_is_asked_for_at_the_start(mode: str) -> None:
+def test_every_write_permission_is_checked_at_the_start(mode: str) -> None:
     asked = {
-        (place.group, "/".join([place.plural, *rest]), VERBS[method])
-        for method, place, *rest in rights.REQUIRED_PERMISSIONS
+        (sandbox.group, "/".join([sandbox.plural, *rest]), VERBS[method])
+        for method, sandbox, *rest in rights.REQUIRED_PERMISSIONS
         + (rights.ADOPTION_PERMISSIONS if mode == "only-marked" else ())
     }
     # Of the Lease the election tells by itself. Where all Services are ours, few have Endpoints that are kept.
@@ -108,7 +108,7 @@ def test_every_right_to_write_is_asked_for_at_the_start(mode: str) -> None:
     assert asked == needed - untold
 
 
-async def test_a_service_that_was_adopted_needs_what_the_other_mode_adds(asked: Asked) -> None:
+async def test_an_adopted_service_needs_the_permissions_of_the_other_mode(asked: Asked) -> None:
     async with a_shop() as shop:
         await shop.adopting().adopt(endpoints_policy="keep")
         asked.rights.clear()

@@ -69,15 +69,15 @@ class MeasuredService:
 
     @property
     def service(self) -> Service:
-        found = self.cluster.cache.services.get(*self.key)
-        assert found is not None
-        return found
+        result = self.cluster.cache.services.get(*self.key)
+        assert result is not None
+        return result
 
     @property
     def condition(self) -> tuple[str, str]:
         """Status and reason of the condition about demand."""
-        found = self.cluster.follower.condition(self.service)
-        return ("", "") if found is None else (found.status, found.reason)
+        result = self.cluster.follower.condition(self.service)
+        return ("", "") if result is None else (result.status, result.reason)
 
     @property
     def parts(self) -> Mapping[str, Fraction] | None:
@@ -90,9 +90,9 @@ class MeasuredService:
         whole = sum(now.values())
         parts = {zone: Fraction(each / whole).limit_denominator(10**6) for zone, each in now.items()}
         state = dataclasses.replace(self.cluster.states.cluster_state, service_parts={self.key: parts})
-        found = dataclasses.replace(self.plan.families[0], cluster_state=state.for_service(self.service)).traffic
-        assert found is not None
-        return found
+        result = dataclasses.replace(self.plan.families[0], cluster_state=state.for_service(self.service)).traffic
+        assert result is not None
+        return result
 
 
 class MeasuredCluster:
@@ -147,10 +147,10 @@ class MeasuredCluster:
 
     def add(self, name: str, approach: str, starts: Shares) -> MeasuredService:
         service = as_if_requested(a_service(name=name, uid=f"uid-of-{name}"), approach, Configuration())
-        number = len(self.services)
+        index = len(self.services)
         for pod in pods_in(self._pods):
             live = self._live(pod, LivePod)
-            address = live.status.pod_ip.replace("10.", f"1{number}.", 1)
+            address = live.status.pod_ip.replace("10.", f"1{index}.", 1)
             meta = replace(live.metadata, name=f"{name}-{live.metadata.name}", labels={"app": name})
             ips = tuple(replace(each, ip=address) for each in live.status.pod_ips or ())
             self.cache.pods.put(replace(live, metadata=meta, status=replace(live.status, pod_ip=address, pod_ips=ips)))
@@ -224,8 +224,8 @@ class MeasuredCluster:
             replace(service, metadata=replace(service.metadata, resource_version=str(self.version)))
         )
 
-    def _live(self, thing: object, kind: type[_T]) -> _T:
-        return msgspec.convert(msgspec.to_builtins(thing), kind)
+    def _live(self, object_: object, kind: type[_T]) -> _T:
+        return msgspec.convert(msgspec.to_builtins(object_), kind)
 
 
 def steady(**shares: float) -> Shares:

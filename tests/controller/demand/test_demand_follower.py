@@ -49,7 +49,7 @@ def lines(cluster: MeasuredCluster, event: str) -> int:
 @pytest.mark.slow
 @pytest.mark.parametrize("approach", ["ProportionalZoneCPU", "Balanced", "local"])
 @pytest.mark.parametrize(("pods", "starts"), [(TWELVE, steady(a=0.5, b=0.3, c=0.2)), (TWELVE, SKEWED), (UNEVEN, ALIKE)])
-async def test_ten_percent_of_noise_on_steady_traffic_writes_nothing_in_a_day(
+async def test_steady_traffic_with_ten_percent_noise_causes_no_write_in_a_day(
     approach: str, pods: Mapping[str, int], starts: Shares
 ) -> None:
     cluster = MeasuredCluster(pods, noise=0.1)
@@ -73,7 +73,7 @@ async def test_ten_percent_of_noise_on_steady_traffic_writes_nothing_in_a_day(
         ("local", LARGE, 0.6),
     ],
 )
-async def test_a_wave_that_goes_around_the_zones_in_a_day_overloads_nobody_and_takes_six_changes(
+async def test_a_daily_wave_of_traffic_overloads_no_endpoint_and_takes_six_changes(
     approach: str, pods: Mapping[str, int], strength: float
 ) -> None:
     """The strongest zone has 2.1 times the traffic of the weakest one (4 times with slice groups)."""
@@ -142,7 +142,7 @@ async def test_a_chain_of_three_services_settles(approach: str) -> None:
     assert all(each.worst < each.limit for each in chain)
 
 
-async def test_clients_that_try_again_where_endpoints_are_overloaded_let_it_settle() -> None:
+async def test_demand_settles_with_clients_that_retry_on_overload() -> None:
     cluster = MeasuredCluster(TWELVE, noise=0.1)
     service: list[MeasuredService] = []
     service.append(cart := cluster.add("cart", "ProportionalZoneCPU", retried(service, SKEWED)))
@@ -154,7 +154,7 @@ async def test_clients_that_try_again_where_endpoints_are_overloaded_let_it_sett
     assert cart.traffic_now().max_overload < cart.limit
 
 
-async def test_what_does_not_depend_on_demand_or_says_its_own_has_no_part_in_it() -> None:
+async def test_services_with_their_own_demand_or_without_need_of_it_are_not_changed() -> None:
     cluster = MeasuredCluster(TWELVE)
     near, own = (cluster.add("near", "PreferSameZone", SKEWED), cluster.add("own", "Balanced", SKEWED))
     none = cluster.add("none", "none", SKEWED)
@@ -170,7 +170,7 @@ async def test_what_does_not_depend_on_demand_or_says_its_own_has_no_part_in_it(
 # --- figures that are of no use ---------------------------------------------------------------------------------------
 
 
-async def test_a_source_that_is_away_falls_back_to_cpu_once_its_figures_are_old_and_says_so_once() -> None:
+async def test_a_failing_source_falls_back_to_cpu_once_its_figures_are_old() -> None:
     cluster = MeasuredCluster(TWELVE)
     cart = cluster.add("cart", "ProportionalZoneCPU", SKEWED)
     await cluster.run(HOUR)
@@ -201,9 +201,7 @@ async def test_a_source_that_is_away_falls_back_to_cpu_once_its_figures_are_old_
         ({"a": 100.0, "mars": 900.0}, "FiguresAbsurd"),
     ],
 )
-async def test_figures_that_say_nothing_count_for_their_service_alone(
-    amounts: Mapping[str, float] | None, reason: str
-) -> None:
+async def test_unusable_figures_affect_only_their_service(amounts: Mapping[str, float] | None, reason: str) -> None:
     cluster = MeasuredCluster(TWELVE)
     cart, wishlist = (cluster.add(name, "ProportionalZoneCPU", SKEWED) for name in ("cart", "wishlist"))
     new = cluster.add("new", "ProportionalZoneCPU", SKEWED)
@@ -228,7 +226,7 @@ async def test_figures_that_say_nothing_count_for_their_service_alone(
 # --- limits and restarts ----------------------------------------------------------------------------------------------
 
 
-async def test_at_most_so_many_services_change_in_an_hour_and_the_worst_go_first() -> None:
+async def test_the_number_of_changes_an_hour_is_limited_and_the_worst_are_first() -> None:
     settings = DemandSettings(adoption=AdoptionSettings(max_changes_per_hour=2))
     cluster = MeasuredCluster(TWELVE, configuration=Configuration(demand=settings))
     parts = {"mild": 0.5, "bad": 0.6, "worse": 0.7, "worst": 0.8}
@@ -245,7 +243,7 @@ async def test_at_most_so_many_services_change_in_an_hour_and_the_worst_go_first
     assert metric(cluster, "waiting_services") == 0
 
 
-async def test_after_a_restart_what_was_in_force_stays_until_figures_say_otherwise_or_for_too_long() -> None:
+async def test_after_a_restart_the_demand_in_force_stays_until_figures_change_it_or_are_too_old() -> None:
     cluster = MeasuredCluster(TWELVE, noise=0.1)
     cart = cluster.add("cart", "Balanced", SKEWED)
     steady_one = cluster.add("steady", "ProportionalZoneCPU", ALIKE)
@@ -267,7 +265,7 @@ async def test_after_a_restart_what_was_in_force_stays_until_figures_say_otherwi
     assert (cart.parts, cart.condition) == (None, ("False", "FiguresOld"))
 
 
-async def test_a_service_that_goes_while_others_are_reviewed_or_cannot_be_is_no_hindrance(
+async def test_a_service_that_is_deleted_or_fails_during_a_review_does_not_affect_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     cluster = MeasuredCluster(TWELVE)

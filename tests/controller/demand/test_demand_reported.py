@@ -28,48 +28,50 @@ async def away(_nodes: Collection[str]) -> DemandFigures:
 
 
 @asynccontextmanager
-async def following(place: Place, source: FiguresSource) -> AsyncIterator[None]:
-    writer = StatusWriter(Writer(place.link), instance="test")
-    async with at_work(place, status_writer=writer, configuration=OFTEN, figures=source) as controller:
-        await settle(place, controller)
+async def following(sandbox: Place, source: FiguresSource) -> AsyncIterator[None]:
+    writer = StatusWriter(Writer(sandbox.link), instance="test")
+    async with at_work(sandbox, status_writer=writer, configuration=OFTEN, figures=source) as controller:
+        await settle(sandbox, controller)
         await writer.wait_until_written(5)
         yield
 
 
-def measured(place: Place) -> tuple[str, str, str] | None:
-    conditions = place.objects("services")[0]["status"].get("conditions") or ()
-    found = [condition for condition in conditions if condition["type"] == MEASURED_CONDITION]
-    return (found[0]["status"], found[0]["reason"], found[0]["message"]) if found else None
+def measured(sandbox: Place) -> tuple[str, str, str] | None:
+    conditions = sandbox.objects("services")[0]["status"].get("conditions") or ()
+    result = [condition for condition in conditions if condition["type"] == MEASURED_CONDITION]
+    return (result[0]["status"], result[0]["reason"], result[0]["message"]) if result else None
 
 
-def consumed(place: Place) -> Counter[str]:
-    hints = (endpoint.hints for slice_ in place.slices() for endpoint in slice_.endpoints or ())
+def consumed(sandbox: Place) -> Counter[str]:
+    hints = (endpoint.hints for slice_ in sandbox.slices() for endpoint in slice_.endpoints or ())
     return Counter(hint.for_zones[0].name for hint in hints if hint is not None and hint.for_zones)
 
 
-async def test_slices_and_condition_follow_the_figures_and_the_next_leader_keeps_them_without_any() -> None:
-    async with a_place() as place:
-        fill(place, annotations={TOPOLOGY_MODE_ANNOTATION: "Auto"})
-        async with following(place, FiguresSource(away, 3600)):
-            assert consumed(place) == {"a": 3, "b": 3, "c": 3}
-            assert measured(place) is None
-        async with following(place, FiguresSource(skewed, 3600)):
-            await until(lambda: measured(place) is not None and consumed(place)["a"] > 3)
-            told, held = measured(place), consumed(place)
+async def test_slices_and_the_condition_follow_the_figures_and_the_next_leader_keeps_them() -> None:
+    async with a_place() as sandbox:
+        fill(sandbox, annotations={TOPOLOGY_MODE_ANNOTATION: "Auto"})
+        async with following(sandbox, FiguresSource(away, 3600)):
+            assert consumed(sandbox) == {"a": 3, "b": 3, "c": 3}
+            assert measured(sandbox) is None
+        async with following(sandbox, FiguresSource(skewed, 3600)):
+            await until(lambda: measured(sandbox) is not None and consumed(sandbox)["a"] > 3)
+            told, held = measured(sandbox), consumed(sandbox)
             assert told is not None
             assert told[:2] == ("True", "Measured")
             assert told[2].startswith("a=0.6")
             assert held == {"a": 5, "b": 2, "c": 2}
-        version = place.registry.store.version
-        async with following(place, FiguresSource(away, 3600)):
+        version = sandbox.registry.store.version
+        async with following(sandbox, FiguresSource(away, 3600)):
             await asyncio.sleep(0.2)
-            assert (measured(place), consumed(place)) == (told, held)
-        assert place.registry.store.version == version
+            assert (measured(sandbox), consumed(sandbox)) == (told, held)
+        assert sandbox.registry.store.version == version
 
 
-async def test_upstream_knows_no_measured_demand() -> None:
-    async with a_place() as place:
-        fill(place, annotations={TOPOLOGY_MODE_ANNOTATION: "Auto"})
-        async with at_work(place, configuration=OFTEN.as_upstream(), figures=FiguresSource(skewed, 3600)) as controller:
-            await settle(place, controller)
-            assert consumed(place) == {"a": 3, "b": 3, "c": 3}
+async def test_upstream_ignores_measured_demand() -> None:
+    async with a_place() as sandbox:
+        fill(sandbox, annotations={TOPOLOGY_MODE_ANNOTATION: "Auto"})
+        async with at_work(
+            sandbox, configuration=OFTEN.as_upstream(), figures=FiguresSource(skewed, 3600)
+        ) as controller:
+            await settle(sandbox, controller)
+            assert consumed(sandbox) == {"a": 3, "b": 3, "c": 3}

@@ -137,8 +137,8 @@ def test_a_service_that_is_forgotten_or_another_leader_leaves_nothing_in_memory(
 
 def test_writes_are_forgotten_when_they_no_longer_matter() -> None:
     conflicts = ConflictDetector()
-    for number in range(100):
-        conflicts.slice_changed(("default", f"s{number}"), now=number)
+    for index in range(100):
+        conflicts.slice_changed(("default", f"s{index}"), now=index)
     conflicts.due_rechecks(now=100)
     assert len(conflicts) <= GRACE + 1
 
@@ -148,7 +148,7 @@ def test_writes_are_forgotten_when_they_no_longer_matter() -> None:
 
 def of_manager(manager: str, *numbers: int, deleting: bool = False, ready: bool = True) -> EndpointSlice:
     """A slice with 10.0.0.1 and so on."""
-    endpoints = (an_endpoint(f"10.0.0.{number}", None, ready=ready) for number in numbers)
+    endpoints = (an_endpoint(f"10.0.0.{index}", None, ready=ready) for index in numbers)
     return a_slice(manager, *endpoints, uid=manager, manager=manager, owner=None, deleting=deleting)
 
 
@@ -156,7 +156,7 @@ def contested_slices(*slices: EndpointSlice, pods: int) -> ContestedSlices:
     """Of a Service with this number of ready Pods, from 10.0.0.1."""
     configuration = Configuration()
     cluster_state = ClusterState(demand=compute_demand(()), node_zones={}, configuration=configuration)
-    ready = [a_pod(f"cart-{number}", ips=[f"10.0.0.{number}"]) for number in range(1, pods + 1)]
+    ready = [a_pod(f"cart-{index}", ips=[f"10.0.0.{index}"]) for index in range(1, pods + 1)]
     plan = plan_service(a_service(), pods=ready, slices=slices, cluster_state=cluster_state)
     return slices_of_contested(plan, slices, configuration=configuration)
 

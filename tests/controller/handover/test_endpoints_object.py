@@ -45,7 +45,7 @@ PATH = "/api/v1/namespaces/default/endpoints"
 class Server:
     """What is asked about Endpoints, and what is there. ``refuses``: the status of answers to writes."""
 
-    place: Place
+    sandbox: Place
     calls: list[str] = field(default_factory=list)
     refuses: int | None = None
 
@@ -68,7 +68,7 @@ class Server:
 
     @property
     def objects(self) -> dict[str, Object]:
-        return {object_["metadata"]["name"]: object_ for object_ in self.place.objects("endpoints")}
+        return {object_["metadata"]["name"]: object_ for object_ in self.sandbox.objects("endpoints")}
 
     def listed(self, name: str = "cart") -> tuple[set[str], set[str]]:
         """Addresses that are ready, and that are not."""
@@ -89,85 +89,85 @@ def in_haste(monkeypatch: pytest.MonkeyPatch) -> None:
 async def kept(
     mode: Mode = Mode.ONLY_MARKED, **options: Any
 ) -> AsyncIterator[tuple[Place, Server, EndpointSliceController]]:
-    async with a_place() as place:
-        server = Server(place)
-        fill(place, selector=None, annotations=MARKS)
+    async with a_place() as sandbox:
+        server = Server(sandbox)
+        fill(sandbox, selector=None, annotations=MARKS)
         with server.watched():
-            async with at_work(place, mode=mode, batching=Batching(), **options) as controller:
-                yield place, server, controller
+            async with at_work(sandbox, mode=mode, batching=Batching(), **options) as controller:
+                yield sandbox, server, controller
 
 
-async def test_endpoints_follow_pods_at_the_cost_of_one_write_each() -> None:
-    async with kept(Mode.TAKE_OVER) as (place, server, controller):
+async def test_endpoints_follow_pods_with_one_write_each() -> None:
+    async with kept(Mode.TAKE_OVER) as (sandbox, server, controller):
         # Those of a Service with a selector are the built-in controller's, which goes on with them.
-        place.service("other")
-        await settle(place, controller)
+        sandbox.service("other")
+        await settle(sandbox, controller)
         assert set(server.objects) == {"cart"}
         assert server.listed() == (addresses(*range(PODS)), set())
         assert server.calls == ["GET", "POST"]
-        (service,) = (object_ for object_ in place.objects("services") if object_["metadata"]["name"] == "cart")
+        (service,) = (object_ for object_ in sandbox.objects("services") if object_["metadata"]["name"] == "cart")
         since = server.objects["cart"]["metadata"]["annotations"][TRIGGER_TIME_ANNOTATION]
         assert since == service["metadata"]["creationTimestamp"]
-        place.make_ready(1, False)
-        await settle(place, controller)
+        sandbox.make_ready(1, False)
+        await settle(sandbox, controller)
         assert server.listed() == (addresses(0, *range(2, PODS)), addresses(1))
         # What changes no endpoint costs nothing.
-        place.annotate("cart", MARKS | {"note": "b"})
-        await settle(place, controller)
+        sandbox.annotate("cart", MARKS | {"note": "b"})
+        await settle(sandbox, controller)
         assert server.calls == ["GET", "POST", "PUT"]
         # With the Service it goes.
-        place.store.delete(place.registry.kinds["services"], "default", "cart")
-        await settle(place, controller)
+        sandbox.store.delete(sandbox.registry.kinds["services"], "default", "cart")
+        await settle(sandbox, controller)
         assert server.objects == {}
 
 
-async def test_who_writes_them_meanwhile_is_not_overwritten_unseen() -> None:
-    async with kept() as (place, server, controller):
-        await settle(place, controller)
+async def test_a_concurrent_write_of_endpoints_is_a_conflict() -> None:
+    async with kept() as (sandbox, server, controller):
+        await settle(sandbox, controller)
         note = {"annotations": {"note": "b"}}
-        place.change("endpoints", "default", "cart", lambda old: old | {"metadata": old["metadata"] | note})
+        sandbox.change("endpoints", "default", "cart", lambda old: old | {"metadata": old["metadata"] | note})
         server.calls.clear()
-        place.make_ready(1, False)
+        sandbox.make_ready(1, False)
         await until(lambda: server.listed()[1] == addresses(1))
-        await settle(place, controller)
+        await settle(sandbox, controller)
         assert server.calls == ["PUT", "GET", "PUT"]
         assert server.objects["cart"]["metadata"]["annotations"]["note"] == "b"
-        place.store.delete(place.registry.kinds["endpoints"], "default", "cart")
-        place.make_ready(1, True)
+        sandbox.store.delete(sandbox.registry.kinds["endpoints"], "default", "cart")
+        sandbox.make_ready(1, True)
         await until(lambda: server.listed() == (addresses(*range(PODS)), set()))
 
 
-async def test_a_right_that_is_missing_holds_up_no_slice() -> None:
-    async with kept() as (place, server, controller):
-        await settle(place, controller)
+async def test_a_missing_permission_for_endpoints_does_not_delay_slices() -> None:
+    async with kept() as (sandbox, server, controller):
+        await settle(sandbox, controller)
         server.refuses = 403
         for ready in (False, True, False):
-            place.make_ready(1, ready)
-            await until(lambda ready=ready: (addresses(1) <= place.listed()) == ready)  # type: ignore[misc]
+            sandbox.make_ready(1, ready)
+            await until(lambda ready=ready: (addresses(1) <= sandbox.listed()) == ready)  # type: ignore[misc]
         server.refuses = None
         await until(lambda: server.listed()[1] == addresses(1))
-        await settle(place, controller)
+        await settle(sandbox, controller)
 
 
 async def test_nothing_is_read_or_written_on_standby() -> None:
     leading = asyncio.Event()
-    async with kept(leading=leading) as (place, server, controller):
+    async with kept(leading=leading) as (sandbox, server, controller):
         await controller.cache.synced.wait()
         await asyncio.sleep(0.1)
         assert server.calls == []
         leading.set()
-        await settle(place, controller)
+        await settle(sandbox, controller)
         leading.clear()
         controller.stepped_down()
-        place.make_ready(1, False)
+        sandbox.make_ready(1, False)
         await asyncio.sleep(0.1)
         assert server.calls == ["GET", "POST"]
         leading.set()
-        await settle(place, controller)
+        await settle(sandbox, controller)
         assert server.calls == ["GET", "POST", "GET", "PUT"]
 
 
-async def test_a_mistake_in_the_program_is_told_once_and_does_not_end_it(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_exception_while_writing_endpoints_is_logged_once_and_retried(monkeypatch: pytest.MonkeyPatch) -> None:
     broken = True
 
     def breaking(*given: Any, **options: Any) -> Any:
@@ -203,10 +203,10 @@ def a_service(**options: Any) -> Service:
     return structs.a_service(**given | options)
 
 
-def a_pod(number: int, *, ports: tuple[tuple[str, int], ...] = (("http", 8080),), **options: Any) -> Pod:
+def a_pod(index: int, *, ports: tuple[tuple[str, int], ...] = (("http", 8080),), **options: Any) -> Pod:
     served = [ContainerPort(name=name, container_port=port) for name, port in ports]
-    given: dict[str, Any] = {"ips": (f"10.0.{number // 250}.{number % 250}",), "ports": served}
-    return structs.a_pod(f"cart-{number}", **given | options)
+    given: dict[str, Any] = {"ips": (f"10.0.{index // 250}.{index % 250}",), "ports": served}
+    return structs.a_pod(f"cart-{index}", **given | options)
 
 
 def subsets(service: Service, *pods: Pod) -> list[tuple[list[str], list[str], list[Any]]]:
@@ -233,7 +233,7 @@ def test_pods_that_serve_the_same_ports_are_in_one_subset_sorted_as_text() -> No
     }
 
 
-def test_ports_that_different_pods_serve_are_in_subsets_of_their_own() -> None:
+def test_ports_of_different_pods_are_in_separate_subsets() -> None:
     metrics = ServicePort(name="metrics", port=81, target_port="metrics")
     service = a_service(ports=(HTTP, metrics, ServicePort(name="both", port=82, target_port=9000)))
     pods = [a_pod(1), a_pod(2, ports=(("http", 8081), ("metrics", 9090))), a_pod(3, ports=())]
@@ -258,9 +258,9 @@ def test_ports_that_different_pods_serve_are_in_subsets_of_their_own() -> None:
         (a_pod(1, ips=("fd00::1", "10.0.0.1")), False, "ready"),
     ],
 )
-def test_which_pods_are_listed_and_where(pod: Pod, publishes: bool, expected: str | None) -> None:
-    found = subsets(a_service(publish_not_ready=publishes, families=["IPv4"]), pod)
-    where = [name for ready, unready, _ in found for name in ["ready"] * len(ready) + ["not ready"] * len(unready)]
+def test_pods_are_listed_by_phase_and_readiness(pod: Pod, publishes: bool, expected: str | None) -> None:
+    result = subsets(a_service(publish_not_ready=publishes, families=["IPv4"]), pod)
+    where = [name for ready, unready, _ in result for name in ["ready"] * len(ready) + ["not ready"] * len(unready)]
     assert where == ([expected] if expected else [])
 
 
@@ -274,16 +274,16 @@ def test_which_pods_are_listed_and_where(pod: Pod, publishes: bool, expected: st
         ({"cluster_ip": "None"}, "10.0.0.1"),
     ],
 )
-def test_addresses_are_of_the_first_family(spec: dict[str, Any], ip: str) -> None:
+def test_addresses_have_the_first_family_of_the_service(spec: dict[str, Any], ip: str) -> None:
     assert subsets(a_service(**spec), a_pod(1, ips=("10.0.0.1", "fd00::1"))) == [([ip], [], [("http", 8080)])]
 
 
-def test_only_a_headless_service_does_without_ports() -> None:
+def test_only_a_headless_service_may_have_no_ports() -> None:
     assert subsets(a_service(ports=(), cluster_ip="None"), a_pod(1)) == [(["10.0.0.1"], [], [])]
     assert subsets(a_service(ports=()), a_pod(1)) == []
 
 
-def test_labels_are_those_of_the_service_and_what_others_wrote_stays() -> None:
+def test_labels_are_those_of_the_service_and_other_metadata_is_kept() -> None:
     there = Endpoints(
         metadata=ObjectMeta(
             name="cart",
@@ -306,8 +306,8 @@ def test_labels_are_those_of_the_service_and_what_others_wrote_stays() -> None:
     assert headless.metadata.annotations == {"note": "b"}
 
 
-def test_what_is_as_it_should_be_is_not_written() -> None:
-    service, pods = a_service(), [a_pod(number, ready=number % 2 == 0) for number in range(4)]
+def test_an_object_without_a_change_is_not_written() -> None:
+    service, pods = a_service(), [a_pod(index, ready=index % 2 == 0) for index in range(4)]
     there = updated_endpoints(None, service, pods, trigger_time=NOON)
     assert there is not None
     (whole,) = there.subsets or ()
@@ -327,13 +327,13 @@ def test_what_is_as_it_should_be_is_not_written() -> None:
     ("ready", "unready", "expected"),
     [(900, 100, (900, 100)), (900, 300, (900, 100)), (1200, 300, (1000, 0)), (0, 1500, (0, 1000))],
 )
-def test_above_a_thousand_addresses_those_that_are_ready_go_first(
+def test_of_more_than_a_thousand_addresses_ready_ones_are_first(
     ready: int, unready: int, expected: tuple[int, int]
 ) -> None:
     # Two subsets: every third Pod serves another port.
     pods = [
-        a_pod(number, ready=number < ready, ports=(("http", 8080 + (number % 3 == 0)),))
-        for number in range(ready + unready)
+        a_pod(index, ready=index < ready, ports=(("http", 8080 + (index % 3 == 0)),))
+        for index in range(ready + unready)
     ]
     new = updated_endpoints(None, a_service(), pods)
     assert new is not None
@@ -348,7 +348,7 @@ def test_above_a_thousand_addresses_those_that_are_ready_go_first(
     assert fewer.metadata.annotations is None
 
 
-def test_whose_are_ours_to_keep() -> None:
+def test_only_endpoints_of_adopted_services_are_written() -> None:
     assert has_own_endpoints_object(a_service())
     assert not has_own_endpoints_object(a_service(selects=True))
     for marks in (MARKS | {ENDPOINTS_ANNOTATION: "delete"}, *({name: MARKS[name]} for name in MARKS)):
@@ -356,8 +356,8 @@ def test_whose_are_ours_to_keep() -> None:
 
 
 def test_an_object_of_many_addresses_and_ports_is_compared_without_making_every_pair() -> None:
-    ports = [{"name": f"p{number}", "port": number} for number in range(1, 1_001)]
-    addresses = [{"ip": f"10.{number >> 8}.{number & 255}.1"} for number in range(1_000)]
+    ports = [{"name": f"p{index}", "port": index} for index in range(1, 1_001)]
+    addresses = [{"ip": f"10.{index >> 8}.{index & 255}.1"} for index in range(1_000)]
     many = msgspec.convert([{"addresses": addresses, "ports": ports}], tuple[EndpointSubset, ...])
     ours = updated_endpoints(None, a_service(), [a_pod(1)])
     assert ours is not None

@@ -47,8 +47,8 @@ ZONES = "abc"
 NODES = [a_node(f"node-{zone}", zone) for zone in ZONES]
 
 
-def cart(number: int, *, ready: bool = True) -> Pod:
-    return a_pod(f"cart-{number}", f"node-{ZONES[number % 3]}", ips=[f"10.0.0.{number}"], ready=ready)
+def cart(index: int, *, ready: bool = True) -> Pod:
+    return a_pod(f"cart-{index}", f"node-{ZONES[index % 3]}", ips=[f"10.0.0.{index}"], ready=ready)
 
 
 def planned(pods: Sequence[Pod]) -> Callable[[HandoverState], ServicePlan]:
@@ -73,7 +73,7 @@ def built_in_slices(pods: Sequence[Pod]) -> tuple[EndpointSlice, ...]:
     return tuple(of_manager(each, names.BUILT_IN_MANAGER, f"cart-in-tree-{n}") for n, each in enumerate(made))
 
 
-PODS = [cart(number) for number in range(1, 7)]
+PODS = [cart(index) for index in range(1, 7)]
 BARE = HandoverState(service=a_service(), manager=names.MANAGER)
 BUILT_IN = built_in_slices(PODS)
 THEIRS = BUILT_IN[0].endpoints or ()
@@ -98,10 +98,10 @@ def walked(
     there: HandoverState, following: Callable[[HandoverState], HandoverStep]
 ) -> tuple[list[HandoverStep], list[HandoverState]]:
     """All steps to the end, and what is there before the first and after each."""
-    found, places = list(all_steps(there, following)), [there]
-    for step in found:
+    result, places = list(all_steps(there, following)), [there]
+    for step in result:
         places.append(state_after(places[-1], step))
-    return found, places
+    return result, places
 
 
 def listed(there: HandoverState) -> set[str]:
@@ -112,9 +112,9 @@ def listed(there: HandoverState) -> set[str]:
 ADOPTED = walked(BEGUN, adoption())[1][-1]
 
 
-def test_the_label_comes_before_the_selector_goes_and_ours_before_theirs_go() -> None:
-    found, _ = walked(BEGUN, adoption("delete"))
-    assert [type(step) for step in found] == [
+def test_adopting_labels_before_it_removes_the_selector_and_creates_before_it_deletes() -> None:
+    result, _ = walked(BEGUN, adoption("delete"))
+    assert [type(step) for step in result] == [
         ChangeService,
         WaitForOthers,
         ChangeService,
@@ -123,7 +123,7 @@ def test_the_label_comes_before_the_selector_goes_and_ours_before_theirs_go() ->
         DeleteEndpoints,
         HandoverDone,
     ]
-    label, _, move, write, delete, *_ = found
+    label, _, move, write, delete, *_ = result
     assert isinstance(label, ChangeService)
     assert isinstance(move, ChangeService)
     assert isinstance(write, WriteSlices)
@@ -142,7 +142,7 @@ def test_the_label_comes_before_the_selector_goes_and_ours_before_theirs_go() ->
     assert delete.slices == BUILT_IN
 
 
-def test_adopted_it_is_ours_alone_the_endpoints_object_stays_and_nothing_more_is_to_be_done() -> None:
+def test_an_adopted_service_has_only_slices_of_zoneward_and_keeps_its_endpoints_object() -> None:
     assert ADOPTED.service.spec.selector is None
     marks = ADOPTED.service.metadata.annotations or {}
     assert (marks[SELECTOR_ANNOTATION], marks[ENDPOINTS_ANNOTATION]) == (MARK, "keep")
@@ -155,23 +155,23 @@ def test_adopted_it_is_ours_alone_the_endpoints_object_stays_and_nothing_more_is
 @pytest.mark.parametrize("labels", [None, {SKIP_MIRROR_LABEL: "true"}, {SKIP_MIRROR_LABEL: "false", "a": "b"}])
 @pytest.mark.parametrize("annotations", [None, {"a": "b"}])
 @pytest.mark.parametrize("endpoints_policy", ["keep", "delete"])
-def test_released_from_any_step_of_adopting_the_service_is_as_it_was(
+def test_releasing_from_any_step_of_adopting_restores_the_service(
     labels: dict[str, str] | None, annotations: dict[str, str] | None, endpoints_policy: EndpointsPolicy
 ) -> None:
     service = a_service(labels=labels, annotations=annotations)
     _, places = walked(replace(BEGUN, service=service), adoption(endpoints_policy))
-    for place in places:
-        found, back = walked(place, releasing())
+    for sandbox in places:
+        result, back = walked(sandbox, releasing())
         assert back[-1].service == service
         assert back[-1].own == ()
-        assert len(found) <= 5
+        assert len(result) <= 5
         assert isinstance(releasing()(back[-1]), HandoverDone)
 
 
-def test_adopted_from_any_step_of_releasing_the_service_is_ours() -> None:
+def test_adopting_from_any_step_of_releasing_succeeds() -> None:
     _, places = walked(ADOPTED, releasing())
-    for place in places:
-        end = walked(place, adoption())[1][-1]
+    for sandbox in places:
+        end = walked(sandbox, adoption())[1][-1]
         assert end.service == ADOPTED.service
         assert (end.built_in, len(end.own)) == ((), 1)
 
@@ -181,16 +181,16 @@ def test_adopted_from_any_step_of_releasing_the_service_is_ours() -> None:
     then=st.lists(st.booleans(), min_size=6, max_size=6),
     ways=st.lists(st.tuples(st.sampled_from(["keep", "delete", "back"]), st.integers(1, 8)), max_size=6),
 )
-def test_whatever_is_begun_and_cut_off_no_ready_endpoint_is_ever_missing(
+def test_no_interrupted_handover_loses_a_ready_endpoint(
     ready: list[bool], then: list[bool], ways: list[tuple[str, int]]
 ) -> None:
     """Pods change once, after the first way."""
-    before = [cart(number, ready=each) for number, each in enumerate(ready, 1)]
+    before = [cart(index, ready=each) for index, each in enumerate(ready, 1)]
     there = replace(BEGUN, slices=built_in_slices(before))
     both = enumerate(zip(ready, then, strict=True), 1)
-    steady = {f"10.0.0.{number}" for number, (one, other) in both if one and other}
-    for number, (way, most) in enumerate(ways):
-        pods = before if number == 0 else [cart(place, ready=each) for place, each in enumerate(then, 1)]
+    steady = {f"10.0.0.{index}" for index, (one, other) in both if one and other}
+    for index, (way, most) in enumerate(ways):
+        pods = before if index == 0 else [cart(sandbox, ready=each) for sandbox, each in enumerate(then, 1)]
         following = releasing(pods) if way == "back" else adoption(way, pods)  # type: ignore[arg-type]
         for _ in range(most):
             there = state_after(there, following(there))
@@ -200,16 +200,16 @@ def test_whatever_is_begun_and_cut_off_no_ready_endpoint_is_ever_missing(
 # --- what somebody else did meanwhile ---------------------------------------------------------------------------------
 
 
-def test_a_selector_that_comes_back_is_released_without_touching_it() -> None:
+def test_a_service_whose_selector_was_restored_is_released_with_that_selector() -> None:
     selector = {"app": "cart", "v": "2"}
     back = structs.replace(ADOPTED.service, spec=structs.replace(ADOPTED.service.spec, selector=selector))
     pods = [structs.replace(pod, metadata=structs.replace(pod.metadata, labels=selector)) for pod in PODS]
-    found, places = walked(replace(ADOPTED, service=back), releasing(pods))
-    assert [type(step) for step in found] == [WaitForOthers, DeleteSlices, ChangeService, HandoverDone]
+    result, places = walked(replace(ADOPTED, service=back), releasing(pods))
+    assert [type(step) for step in result] == [WaitForOthers, DeleteSlices, ChangeService, HandoverDone]
     assert places[-1].service == a_service(selector=selector)
     # Also where the marks went with it.
-    found, places = walked(replace(ADOPTED, service=a_service()), releasing())
-    assert [type(step) for step in found] == [WaitForOthers, DeleteSlices, HandoverDone]
+    result, places = walked(replace(ADOPTED, service=a_service()), releasing())
+    assert [type(step) for step in result] == [WaitForOthers, DeleteSlices, HandoverDone]
     assert (places[-1].own, places[-1].service) == ((), a_service())
 
 
@@ -222,22 +222,22 @@ def test_a_selector_that_comes_back_is_released_without_touching_it() -> None:
         pytest.param({"endpoints": (an_endpoint("10.0.0.1", ready=False), *THEIRS[1:])}, id="lists-one-as-not-ready"),
     ],
 )
-def test_ours_stay_while_slices_of_the_built_in_controller_are_not_as_ours(change: dict[str, Any]) -> None:
+def test_zoneward_slices_stay_until_the_built_in_slices_list_the_same_endpoints(change: dict[str, Any]) -> None:
     theirs = [structs.replace(each, **change) for each in BUILT_IN]
     there = replace(ADOPTED, service=a_service(), slices=(*ADOPTED.slices, *theirs))
     assert isinstance(releasing()(there), WaitForOthers)
 
 
-def test_a_slice_of_theirs_in_a_family_that_the_service_has_not_goes_with_the_others() -> None:
+def test_a_built_in_slice_of_another_address_family_is_deleted_too() -> None:
     metadata = structs.replace(BUILT_IN[0].metadata, name="cart-six")
     six = structs.replace(BUILT_IN[0], metadata=metadata, address_type="IPv6", endpoints=())
-    found, _ = walked(replace(BEGUN, slices=(*BUILT_IN, six)), adoption())
-    (write,) = (step for step in found if isinstance(step, WriteSlices))
-    (delete,) = (step for step in found if isinstance(step, DeleteSlices))
+    result, _ = walked(replace(BEGUN, slices=(*BUILT_IN, six)), adoption())
+    (write,) = (step for step in result if isinstance(step, WriteSlices))
+    (delete,) = (step for step in result if isinstance(step, DeleteSlices))
     assert (write.delete, delete.slices) == ((), (*BUILT_IN, six))
 
 
-def test_without_ready_endpoints_a_slice_of_the_built_in_controller_is_awaited_all_the_same() -> None:
+def test_releasing_waits_for_a_built_in_slice_even_without_ready_endpoints() -> None:
     following = releasing([])
     there = replace(ADOPTED, service=a_service())
     assert isinstance(following(there), WaitForOthers)
@@ -245,7 +245,7 @@ def test_without_ready_endpoints_a_slice_of_the_built_in_controller_is_awaited_a
     assert isinstance(following(replace(there, slices=(*there.slices, *empty))), DeleteSlices)
 
 
-def test_a_slice_of_somebody_else_is_neither_deleted_nor_counted() -> None:
+def test_slices_of_other_managers_are_neither_deleted_nor_counted() -> None:
     other = of_manager(BUILT_IN[0], "example.com", "others")
     adopted = walked(replace(BEGUN, slices=(*BUILT_IN, other)), adoption())[1][-1]
     assert other in adopted.slices
@@ -254,7 +254,7 @@ def test_a_slice_of_somebody_else_is_neither_deleted_nor_counted() -> None:
     assert (there.own, there.built_in) == ((other,), BUILT_IN), "unless that is our name"
 
 
-def test_what_comes_or_comes_back_is_put_right_and_what_is_not_there_is_not_awaited() -> None:
+def test_changes_during_a_handover_are_corrected() -> None:
     step = adoption()(replace(ADOPTED, slices=(*ADOPTED.slices, *BUILT_IN)))
     assert isinstance(step, DeleteSlices)
     assert step.slices == BUILT_IN
@@ -262,7 +262,7 @@ def test_what_comes_or_comes_back_is_put_right_and_what_is_not_there_is_not_awai
     assert WaitForOthers not in map(type, walked(replace(BEGUN, endpoints=None), adoption())[0])
 
 
-def test_where_no_controller_copies_the_label_we_set_it() -> None:
+def test_zoneward_labels_the_endpoints_object_if_no_controller_does() -> None:
     service = state_after(BEGUN, adoption()(BEGUN)).service
     step = adoption()(replace(BEGUN, service=service))
     assert isinstance(step, WaitForOthers)
@@ -270,7 +270,7 @@ def test_where_no_controller_copies_the_label_we_set_it() -> None:
     assert step.then.endpoints == LABELLED
 
 
-def test_whose_label_it_is_nobody_knows_once_the_mark_is_lost_and_it_stays() -> None:
+def test_the_label_stays_once_its_annotation_is_lost() -> None:
     annotations = dict(ADOPTED.service.metadata.annotations or {})
     del annotations[BEFORE_ANNOTATION]
     lost = structs.replace(ADOPTED.service, metadata=structs.replace(ADOPTED.service.metadata, annotations=annotations))
@@ -293,6 +293,6 @@ def test_whose_label_it_is_nobody_knows_once_the_mark_is_lost_and_it_stays() -> 
         (a_service(selects=False, annotations={SELECTOR_ANNOTATION: MARK}), None),
     ],
 )
-def test_what_is_refused_says_what_was_expected(service: Service, words: str | None) -> None:
+def test_a_refusal_names_what_was_expected(service: Service, words: str | None) -> None:
     reason = reason_to_refuse(service)
     assert reason is None if words is None else words in (reason or "")

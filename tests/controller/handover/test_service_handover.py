@@ -48,7 +48,7 @@ def is_ours(shop: Shop) -> bool:
     )
 
 
-async def test_there_and_back_leaves_the_service_as_it_was() -> None:
+async def test_adopt_and_release_restores_the_service() -> None:
     async with a_shop() as shop:
         before = shop.words()
         assert await shop.adopting().adopt(endpoints_policy="keep") == "done: managed by Zoneward, with 1 EndpointSlice"
@@ -62,7 +62,7 @@ async def test_there_and_back_leaves_the_service_as_it_was() -> None:
         assert shop.listed() == shop.steady
 
 
-async def test_a_built_in_controller_that_goes_on_or_that_is_not_there_is_told_and_nothing_is_missing() -> None:
+async def test_a_built_in_controller_that_does_not_respond_is_an_error_and_no_endpoint_is_missing() -> None:
     async with a_shop() as shop:
         shop.lets_go = False
         with pytest.raises(InputError, match=r"timed out after 0\.5 s: the built-in controller still writes cart-"):
@@ -87,7 +87,7 @@ async def test_a_built_in_controller_that_goes_on_or_that_is_not_there_is_told_a
     ],
     ids=str,
 )
-async def test_handover_has_begun_once_a_write_may_have_been_done(error: Exception, may_be_written: bool) -> None:
+async def test_a_handover_has_begun_once_a_write_may_have_been_applied(error: Exception, may_be_written: bool) -> None:
     async with a_shop() as shop:
         handover = shop.adopting(writer=Failing(shop.link, error, times=99), total=0.3)
         with pytest.raises(type(error)):
@@ -98,7 +98,7 @@ async def test_handover_has_begun_once_a_write_may_have_been_done(error: Excepti
 
 
 @pytest.mark.parametrize("adopts", [True, False])
-async def test_a_service_that_is_not_there_or_has_no_selector_is_refused_and_left_as_it_is(adopts: bool) -> None:
+async def test_a_missing_service_or_one_without_a_selector_is_refused_and_not_modified(adopts: bool) -> None:
     async with a_shop() as shop:
         shop.change_service(lambda old: old | {"spec": {"ports": old["spec"]["ports"]}})
         version = shop.registry.store.version
@@ -112,7 +112,7 @@ async def test_a_service_that_is_not_there_or_has_no_selector_is_refused_and_lef
             await (shop.adopting().adopt(endpoints_policy="keep") if adopts else shop.adopting().release())
 
 
-async def test_a_selector_that_changes_under_our_hands_is_the_one_that_is_kept() -> None:
+async def test_a_selector_that_changes_during_the_handover_is_kept() -> None:
     async with a_shop() as shop:
         shop.steady.clear()
         writes: list[float] = []
@@ -127,7 +127,7 @@ async def test_a_selector_that_changes_under_our_hands_is_the_one_that_is_kept()
         assert shop.words()[1][SELECTOR_ANNOTATION] == '{"app":"other"}'
 
 
-async def test_a_slice_of_theirs_is_deleted_only_once_it_has_not_changed_for_a_while() -> None:
+async def test_a_slice_of_the_built_in_controller_is_deleted_once_it_is_unchanged_for_a_second() -> None:
     """On a clock that only goes while it is slept; theirs changes twice meanwhile."""
     now, changed, gone = 0.0, [0.0], list[float]()
     async with a_shop() as shop:
@@ -151,7 +151,7 @@ async def test_a_slice_of_theirs_is_deleted_only_once_it_has_not_changed_for_a_w
     assert (changed, gone) == ([0.0, 1.0, 2.0], [3.0])
 
 
-async def test_label_and_selector_change_with_a_rest_between_in_which_the_mirroring_controller_sees_both() -> None:
+async def test_the_mirroring_controller_has_time_between_label_and_selector() -> None:
     """On a clock that only goes while it is slept. In the first rest somebody takes the label away."""
     now, seen = 0.0, list[tuple[float, bool, bool]]()
     async with a_shop() as shop:
@@ -183,7 +183,7 @@ async def test_label_and_selector_change_with_a_rest_between_in_which_the_mirror
         assert gone - back >= 2.0
 
 
-async def test_a_pod_that_flips_does_not_keep_it_from_ending_and_slices_that_come_back_do_until_they_are_gone() -> None:
+async def test_adopting_waits_for_recreated_slices_and_not_for_a_flipping_pod() -> None:
     """On a clock that only goes while it is slept, and a Pod that is found in another state after each sleep."""
     now, came_back, states = 0.0, list[float](), cycle((False, True))
     async with a_shop() as shop:
@@ -241,7 +241,7 @@ class Site:
         return not self.shop.slices(names.MANAGER) and SELECTOR_ANNOTATION not in self.shop.words()[1]
 
 
-async def test_it_is_given_back_once_also_where_it_was_cancelled_before_its_first_step() -> None:
+async def test_a_service_is_released_once_even_if_the_task_was_cancelled_before_its_first_step() -> None:
     async with a_shop() as shop:
         site = await Site(shop).begin()
         releases = site.releases()
@@ -258,8 +258,8 @@ async def test_it_is_given_back_once_also_where_it_was_cancelled_before_its_firs
         assert site.pauses == []
 
 
-async def test_four_at_a_time_and_the_next_when_one_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    keys = [("default", f"cart-{number}") for number in range(CONCURRENT_RELEASES + 2)]
+async def test_four_releases_run_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = [("default", f"cart-{index}") for index in range(CONCURRENT_RELEASES + 2)]
     begun: list[str] = []
     goes_on = asyncio.Event()
 
@@ -289,7 +289,7 @@ async def test_four_at_a_time_and_the_next_when_one_has_ended(monkeypatch: pytes
     ],
     ids=["a-failure", "a-mistake-in-the-program"],
 )
-async def test_what_fails_again_and_again_is_tried_after_pauses_that_grow_to_a_minute(
+async def test_a_failing_release_is_retried_with_backoff_up_to_a_minute(
     error: Exception, pauses: list[float], words: list[str]
 ) -> None:
     """A mistake in the program is told once, with its place."""
@@ -303,7 +303,7 @@ async def test_what_fails_again_and_again_is_tried_after_pauses_that_grow_to_a_m
         assert (site.over, site.is_released) == ([KEY], True)
 
 
-async def test_one_that_is_gone_or_has_been_adopted_again_is_let_be() -> None:
+async def test_a_service_that_was_deleted_or_adopted_again_is_not_released() -> None:
     async with a_shop() as shop:
         await shop.adopting().adopt(endpoints_policy="keep")
         version = shop.registry.store.version

@@ -54,26 +54,26 @@ class Host:
     """A machine with one elector, and clocks of its own: ``rate`` seconds pass on it in one."""
 
     def __init__(
-        self, place: "Place", name: str, *, rate: float = 1.0, skew: timedelta = timedelta(0), is_stuck: bool = False
+        self, election: "Place", name: str, *, rate: float = 1.0, skew: timedelta = timedelta(0), is_stuck: bool = False
     ) -> None:
         self.name, self.skew = name, skew
-        self._network, self._rate, self._is_stuck = place.network, rate, is_stuck
-        self._start = place.chance.uniform(0, 1e6)
+        self._network, self._rate, self._is_stuck = election.network, rate, is_stuck
+        self._start = election.chance.uniform(0, 1e6)
         self.told: list[tuple[float, bool]] = []
         """When leadership was told to begin or to end, by the clock of all."""
         self.troubles: list[Exception] = []
         self.elector = LeaderElector(
-            Link(place.network, name),
+            Link(election.network, name),
             key=LEASE_KEY,
             identity=name,
-            timing=place.timing,
+            timing=election.timing,
             callbacks=LeaderCallbacks(
                 on_change=lambda leads: self.told.append((seconds(), leads)), on_error=self.troubles.append
             ),
             clock=lambda: self._start + seconds() * self._rate,
             now=self._now,
             sleep=self._sleep,
-            chance=place.chance.random,
+            chance=election.chance.random,
         )
         self.running = asyncio.create_task(self.elector.run())
 
@@ -161,12 +161,12 @@ class Place:
 @asynccontextmanager
 async def a_place(*, seed: int = 1, timing: LeaseTiming | None = None, weather: Weather = CALM) -> AsyncIterator[Place]:
     network = Network(new_registry(now=lambda: NOON), Random(seed), weather)
-    place = Place(network=network, timing=timing or LeaseTiming())
-    looking = asyncio.create_task(place._look())
+    election = Place(network=network, timing=timing or LeaseTiming())
+    looking = asyncio.create_task(election._look())
     try:
-        yield place
+        yield election
     finally:
-        tasks = [looking, *(host.running for host in place.hosts), *network.in_flight]
+        tasks = [looking, *(host.running for host in election.hosts), *network.in_flight]
         for task in tasks:
             task.cancel()
         ends = await asyncio.gather(*tasks, return_exceptions=True)
@@ -176,18 +176,18 @@ async def a_place(*, seed: int = 1, timing: LeaseTiming | None = None, weather: 
 
 
 @in_virtual_time
-async def test_the_first_leads_and_says_so_and_renews() -> None:
-    async with a_place() as place:
-        host = place.host("first")
-        await place.until_somebody_leads(within=0.2)
+async def test_the_first_replica_leads_and_renews() -> None:
+    async with a_place() as election:
+        host = election.host("first")
+        await election.until_somebody_leads(within=0.2)
         assert host.elector.leading.is_set()
         assert host.elector.leader_identity == "first"
         (told,) = host.told
         assert told[1] is True
-        created, before = place.lease()["spec"], place.registry.store.version
+        created, before = election.lease()["spec"], election.registry.store.version
         await asyncio.sleep(60)
-        renewed = place.lease()["spec"]
-        assert 30 <= place.registry.store.version - before <= 40, "every 1.5 to 2 seconds"
+        renewed = election.lease()["spec"]
+        assert 30 <= election.registry.store.version - before <= 40, "every 1.5 to 2 seconds"
         assert renewed["renewTime"] > created["renewTime"]
         assert {**renewed, "renewTime": created["renewTime"]} == created
         assert host.told == [told]
@@ -195,94 +195,94 @@ async def test_the_first_leads_and_says_so_and_renews() -> None:
 
 @pytest.mark.parametrize("seed", range(10))
 @in_virtual_time
-async def test_after_a_death_another_may_write_within_the_duration_and_two_seconds(seed: int) -> None:
-    async with a_place(seed=seed, weather=Weather(delay=0.1)) as place:
-        first = place.host("first", skew=timedelta(days=-400))
-        await place.until_somebody_leads(within=1)
+async def test_after_a_crash_another_replica_leads_within_the_duration_and_two_seconds(seed: int) -> None:
+    async with a_place(seed=seed, weather=Weather(delay=0.1)) as election:
+        first = election.host("first", skew=timedelta(days=-400))
+        await election.until_somebody_leads(within=1)
         for name in ("second", "third"):
-            place.host(name, skew=timedelta(hours=9))
-        await asyncio.sleep(place.chance.uniform(5, 15))
+            election.host(name, skew=timedelta(hours=9))
+        await asyncio.sleep(election.chance.uniform(5, 15))
         await first.kill()
-        took = await place.until_somebody_leads(other_than="first", within=17)
+        took = await election.until_somebody_leads(other_than="first", within=17)
         assert took >= 11, "nobody takes what may still be held"
 
 
 @in_virtual_time
-async def test_one_who_lets_go_is_followed_at_the_next_look_and_one_who_waits_has_nothing_to_let_go() -> None:
-    async with a_place() as place:
-        first = place.host("first")
-        await place.until_somebody_leads(within=1)
-        second = place.host("second")
+async def test_after_a_release_another_replica_leads_at_its_next_read() -> None:
+    async with a_place() as election:
+        first = election.host("first")
+        await election.until_somebody_leads(within=1)
+        second = election.host("second")
         await asyncio.sleep(5)
         await second.kill()
         await second.elector.release()
-        assert place.lease()["spec"]["holderIdentity"] == "first"
-        place.host("third")
+        assert election.lease()["spec"]["holderIdentity"] == "first"
+        election.host("third")
         await asyncio.sleep(20)
         await first.kill()
         assert first.told[-1] == (seconds(), False), "told at once"
         await first.elector.release()
-        spec = place.lease()["spec"]
+        spec = election.lease()["spec"]
         assert (spec["holderIdentity"], spec["leaseDurationSeconds"]) == ("", 1)
-        await place.until_somebody_leads(within=1.6)
-        assert place.lease()["spec"]["leaseTransitions"] == 1
+        await election.until_somebody_leads(within=1.6)
+        assert election.lease()["spec"]["leaseTransitions"] == 1
 
 
 @in_virtual_time
-async def test_one_who_is_ended_while_it_takes_the_lease_lets_go_of_it_nevertheless() -> None:
-    async with a_place(weather=Weather(delay=0.2)) as place:
-        host = place.host("first")
-        while not place.has_lease():
+async def test_a_replica_that_ends_while_it_acquires_the_lease_releases_it() -> None:
+    async with a_place(weather=Weather(delay=0.2)) as election:
+        host = election.host("first")
+        while not election.has_lease():
             await asyncio.sleep(0.001)
-        assert place.lease()["spec"]["holderIdentity"] == "first"
+        assert election.lease()["spec"]["holderIdentity"] == "first"
         assert not host.told, "the answer is still on its way"
         await host.kill()
         await host.elector.release()
-        assert place.lease()["spec"]["holderIdentity"] == ""
+        assert election.lease()["spec"]["holderIdentity"] == ""
         assert (host.told, host.elector.is_leader) == ([], False)
 
 
 @in_virtual_time
-async def test_without_a_server_leadership_ends_at_the_deadline_to_the_moment_and_comes_back_with_it() -> None:
+async def test_without_a_server_leadership_ends_at_the_deadline_and_returns_with_the_server() -> None:
     for gone in (Weather(hang=1.0), Weather(lost=1.0), Weather(fault_before=1.0)):
-        async with a_place() as place:
-            host = place.host("first")
+        async with a_place() as election:
+            host = election.host("first")
             await asyncio.sleep(20)
-            place.network.weather = gone
+            election.network.weather = gone
             began = seconds()
             await asyncio.sleep(30)
             (_, (ended, leads)) = host.told
             assert not leads
             assert began + 8 <= ended <= began + 10 + 0.1
-            (_, (expired, nobody)) = place.leaders[-2:]
+            (_, (expired, nobody)) = election.leaders[-2:]
             assert nobody == ""
             assert ended - 0.1 <= expired <= ended + 0.1, "told when it happens"
-            place.network.weather = CALM
-            await place.until_somebody_leads(within=33 if gone.hang else 2)
+            election.network.weather = CALM
+            await election.until_somebody_leads(within=33 if gone.hang else 2)
             assert [leads for _, leads in host.told] == [True, False, True]
-            assert place.lease()["spec"]["leaseTransitions"] == 0
+            assert election.lease()["spec"]["leaseTransitions"] == 0
 
 
 @in_virtual_time
-async def test_a_person_who_gives_the_lease_to_another_is_obeyed_at_the_next_renewal() -> None:
-    async with a_place() as place:
-        host = place.host("first")
+async def test_a_lease_edited_by_hand_is_respected_at_the_next_renewal() -> None:
+    async with a_place() as election:
+        host = election.host("first")
         await asyncio.sleep(10)
-        place.give_lease(to="second")
+        election.give_lease(to="second")
         await asyncio.sleep(2.1)
         assert [leads for _, leads in host.told] == [True, False]
         assert host.elector.leader_identity == "second"
-        await place.until_somebody_leads(within=17)
-        assert place.lease()["spec"]["leaseTransitions"] == 1
+        await election.until_somebody_leads(within=17)
+        assert election.lease()["spec"]["leaseTransitions"] == 1
 
 
 @in_virtual_time
-async def test_a_margin_is_time_that_must_be_left_until_the_deadline() -> None:
-    async with a_place(weather=Weather(delay=0)) as place:
-        host = place.host("first")
+async def test_a_write_needs_its_margin_before_the_deadline() -> None:
+    async with a_place(weather=Weather(delay=0)) as election:
+        host = election.host("first")
         await asyncio.sleep(0.1)
         assert [host.elector.may_write(margin) for margin in (0, 9.8, 10)] == [True, True, False]
-        place.network.weather = Weather(lost=1.0)
+        election.network.weather = Weather(lost=1.0)
         await asyncio.sleep(6)
         assert [host.elector.may_write(margin) for margin in (0, 3, 5)] == [True, True, False]
 
@@ -305,7 +305,7 @@ HAPPENINGS = st.lists(
 
 @settings(max_examples=12)
 @given(hosts=HOSTS, happenings=HAPPENINGS, seed=st.integers(0, 1 << 30))
-def test_at_no_time_may_two_write_and_when_all_is_well_again_one_does(
+def test_two_replicas_may_never_write_at_once_and_one_leads_after_all_faults(
     hosts: list[tuple[float, timedelta, bool]], happenings: list[tuple[str, int, float]], seed: int
 ) -> None:
     in_no_time(any_schedule(hosts, happenings, seed))
@@ -314,43 +314,43 @@ def test_at_no_time_may_two_write_and_when_all_is_well_again_one_does(
 async def any_schedule(
     hosts: list[tuple[float, timedelta, bool]], happenings: list[tuple[str, int, float]], seed: int
 ) -> None:
-    async with a_place(seed=seed, weather=BAD) as place:
-        for number, (rate, skew, is_stuck) in enumerate(hosts):
-            place.host(f"host-{number}", rate=rate, skew=skew, is_stuck=is_stuck)
+    async with a_place(seed=seed, weather=BAD) as election:
+        for index, (rate, skew, is_stuck) in enumerate(hosts):
+            election.host(f"host-{index}", rate=rate, skew=skew, is_stuck=is_stuck)
         standing: set[asyncio.Task[None]] = set()
-        for what, number, pause in happenings:
-            await happen(place, what, number % len(hosts), pause, standing)
+        for what, index, pause in happenings:
+            await happen(election, what, index % len(hosts), pause, standing)
             await asyncio.sleep(pause)
-        place.network.weather = CALM
+        election.network.weather = CALM
         for each in standing:
             await each
-        place.host("the last")
+        election.host("the last")
         # A write may still hang, a clock run slow, and what was taken a moment ago is waited for.
-        await place.until_somebody_leads(within=30 + 17 / 0.9)
-        (led,) = {place.leader()}
+        await election.until_somebody_leads(within=30 + 17 / 0.9)
+        (led,) = {election.leader()}
         await asyncio.sleep(30)
-        assert place.leader() == led, "and it stays so"
+        assert election.leader() == led, "and it stays so"
 
 
-async def happen(place: Place, what: str, number: int, amount: float, standing: "set[asyncio.Task[None]]") -> None:
-    host = place.hosts[number]
+async def happen(election: Place, what: str, index: int, amount: float, standing: "set[asyncio.Task[None]]") -> None:
+    host = election.hosts[index]
     if what in ("kill", "restart", "let go"):
         await host.kill()
         if what == "let go":
             await host.elector.release()
         if what == "restart":
             rate = Random(amount).uniform(0.9, 1.1)
-            place.hosts[number] = place.host(f"host-{number}-since-{seconds()}", rate=rate)
-            place.hosts.pop()
+            election.hosts[index] = election.host(f"host-{index}-since-{seconds()}", rate=rate)
+            election.hosts.pop()
     elif what == "stand still":
         standing.add(asyncio.create_task(host.stand_still(2 * amount)))
     elif what == "set the clock":
         host.skew -= timedelta(seconds=100 * (amount - 12))
     elif what in ("label", "delete"):
-        if place.has_lease():
-            (place.label_lease if what == "label" else place.delete_lease)()
+        if election.has_lease():
+            (election.label_lease if what == "label" else election.delete_lease)()
     else:
-        place.network.weather = CALM if what == "better" else BAD
+        election.network.weather = CALM if what == "better" else BAD
 
 
 def test_the_clock_of_an_election_counts_seconds_since_the_machine_was_started() -> None:
@@ -395,9 +395,7 @@ class Connection:
         pytest.param(..., 3.0, id="cut-off"),
     ],
 )
-async def test_a_write_whose_answer_was_lost_counts_from_when_it_was_begun_and_all_others_are_over(
-    failure: Any, age: float
-) -> None:
+async def test_only_writes_without_an_answer_count_as_unanswered(failure: Any, age: float) -> None:
     now = 5.0
     connection = UnansweredWrites(Connection(failure), clock=lambda: now)
     with suppress(CallFailed):
@@ -445,7 +443,7 @@ def claimed(known: ObservedLease, *, now: float = 100.0) -> Lease:
     return move.lease
 
 
-def test_where_there_is_no_lease_one_is_created() -> None:
+def test_a_missing_lease_is_created() -> None:
     lease = claimed(seen(None))
     assert lease.metadata == ObjectMeta(namespace="kube-system", name="zoneward")
     assert lease.spec == LeaseSpec(
@@ -453,7 +451,7 @@ def test_where_there_is_no_lease_one_is_created() -> None:
     )
 
 
-def test_a_lease_that_was_let_go_is_taken_at_once_and_the_change_is_counted() -> None:
+def test_a_released_lease_is_acquired_at_once_and_the_transition_is_counted() -> None:
     lease = claimed(seen(a_lease("")))
     assert lease.metadata == a_lease("").metadata, "the version that was seen, its labels, its uid"
     spec = lease.spec
@@ -463,7 +461,7 @@ def test_a_lease_that_was_let_go_is_taken_at_once_and_the_change_is_counted() ->
     assert full.spec.lease_transitions == 2**31 - 1, "an API server refuses more"
 
 
-def test_another_s_is_left_alone_for_its_duration_from_when_it_was_first_seen() -> None:
+def test_a_lease_of_another_holder_is_respected_for_its_duration() -> None:
     known = seen(a_lease("other"))
     assert decided(known, now=100.0) == LeaseWait(15.0)
     assert decided(known, now=114.5) == LeaseWait(0.5)
@@ -473,7 +471,7 @@ def test_another_s_is_left_alone_for_its_duration_from_when_it_was_first_seen() 
         assert decided(seen(a_lease("other", lease_duration_seconds=duration))) == LeaseWait(waited)
 
 
-def test_only_a_change_of_what_the_holder_writes_begins_the_time_anew() -> None:
+def test_only_a_change_of_the_spec_restarts_the_duration() -> None:
     first = seen(a_lease("other"))
     labelled = seen(a_lease("other", version="8"), before=first, at=105.0)
     assert (labelled.since, labelled.lease) == (100.0, a_lease("other", version="8"))
@@ -481,7 +479,7 @@ def test_only_a_change_of_what_the_holder_writes_begins_the_time_anew() -> None:
     assert renewed.since == 106.0
 
 
-def test_what_we_hold_is_let_go_as_client_go_does_and_nothing_else_is() -> None:
+def test_only_the_own_lease_is_released_as_client_go_does() -> None:
     claim = released_lease(seen(a_lease("me")), identity="me", stamp=STAMP)
     assert claim is not None
     assert claim.lease.metadata == a_lease("me").metadata
@@ -523,13 +521,13 @@ def test_the_times_in_a_lease_decide_nothing(written: LeaseSpec, since: float, p
         ((float("inf"), 10, 2), "expected finite times, got inf s, 10 s and 2 s"),
     ],
 )
-def test_times_with_which_nobody_could_lead_are_refused(times: tuple[float, float, float], problem: str) -> None:
+def test_invalid_timing_is_refused(times: tuple[float, float, float], problem: str) -> None:
     duration, deadline, period = times
     with pytest.raises(ValueError) as caught:  # noqa: PT011  (its words are what is tested)
         LeaseTiming(lease_duration=duration, renew_deadline=deadline, retry_period=period)
     assert str(caught.value) == problem
 
 
-def test_a_lease_never_promises_less_than_is_waited_for() -> None:
+def test_the_written_duration_is_rounded_up() -> None:
     timing = LeaseTiming(lease_duration=1.2, renew_deadline=0.8, retry_period=0.2)
     assert (timing.whole_seconds, TIMING.whole_seconds) == (2, 15)

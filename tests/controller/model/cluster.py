@@ -98,7 +98,7 @@ class Cluster:
             object_["metadata"]["name"]: object_["metadata"]["labels"].get(ZONE) for object_ in self.objects("nodes")
         }
         publishes = bool(spec.get("publishNotReadyAddresses"))
-        found: dict[str, Listed] = {}
+        result: dict[str, Listed] = {}
         for pod in self.objects("pods"):
             node, labels, status = pod["spec"]["nodeName"], pod["metadata"]["labels"], pod["status"]
             if any(labels.get(name) != value for name, value in spec["selector"].items()):
@@ -117,8 +117,8 @@ class Cluster:
             )
             for ip in (podip["ip"] for podip in status.get("podIPs") or ()):
                 if ("IPv6" if ":" in ip else "IPv4") in spec["ipFamilies"]:
-                    found[ip] = listed
-        return found
+                    result[ip] = listed
+        return result
 
     def listed(self, service: str) -> Iterator[tuple[str, Listed]]:
         """By address, each as often as it is listed, in slices of ours."""
@@ -134,11 +134,11 @@ class Cluster:
 
     # --- Nodes --------------------------------------------------------------------------------------------------------
 
-    def node(self, number: int, zone: int) -> None:
+    def node(self, index: int, zone: int) -> None:
         """Comes, or is in another zone now."""
-        name, in_zone = _node(number), _ZONES[zone % len(_ZONES)]
+        name, in_zone = _node(index), _ZONES[zone % len(_ZONES)]
         if self.registry.find("nodes", "", name) is None:
-            cpu, address = str(2 + zone % 3 * 2), f"192.168.0.{number % MOST_NODES + 1}"
+            cpu, address = str(2 + zone % 3 * 2), f"192.168.0.{index % MOST_NODES + 1}"
             self.registry.restore(self.kind("nodes"), a_node(name, zone=in_zone, cpu=cpu, address=address))
             return
 
@@ -148,32 +148,32 @@ class Cluster:
 
         self._change("nodes", name, moved)
 
-    def node_gone(self, number: int) -> None:
-        self._delete("nodes", _node(number))
+    def node_gone(self, index: int) -> None:
+        self._delete("nodes", _node(index))
 
-    def node_ready(self, number: int, ready: bool) -> None:
+    def node_ready(self, index: int, ready: bool) -> None:
         condition = {"type": "Ready", "status": str(ready), "reason": "x", "message": ""}
-        self._change_status("nodes", _node(number), lambda _node: {"conditions": [condition]})
+        self._change_status("nodes", _node(index), lambda _node: {"conditions": [condition]})
 
     # --- Pods ---------------------------------------------------------------------------------------------------------
 
-    def pod(self, number: int, node: int, *, ready: bool = True) -> None:
+    def pod(self, index: int, node: int, *, ready: bool = True) -> None:
         """A new one, with addresses that no other ever had."""
-        number %= MOST_PODS
-        if self.registry.find("pods", NAMESPACE, _pod(number)) is not None:
+        index %= MOST_PODS
+        if self.registry.find("pods", NAMESPACE, _pod(index)) is not None:
             return
-        labels = {"app": "shop" if number % 4 == 3 else "cart", "tier": "front"}
-        pod = a_pod(_pod(number), node=_node(node), ips=self._addresses(number), labels=labels, ready=ready)
-        pod["spec"]["containers"][0]["ports"][0]["containerPort"] = 9090 if number % 5 == 4 else 8080
+        labels = {"app": "shop" if index % 4 == 3 else "cart", "tier": "front"}
+        pod = a_pod(_pod(index), node=_node(node), ips=self._addresses(index), labels=labels, ready=ready)
+        pod["spec"]["containers"][0]["ports"][0]["containerPort"] = 9090 if index % 5 == 4 else 8080
         pod["spec"]["terminationGracePeriodSeconds"] = 30
         self.registry.restore(self.kind("pods"), pod)
 
-    def _addresses(self, number: int) -> list[str]:
+    def _addresses(self, index: int) -> list[str]:
         self._lives += 1
-        four = f"10.0.{number}.{self._lives % 250 + 1}"
-        return [four] if number % 4 == 2 else [four, f"fd00::{number + 1:x}:{self._lives:x}"]
+        four = f"10.0.{index}.{self._lives % 250 + 1}"
+        return [four] if index % 4 == 2 else [four, f"fd00::{index + 1:x}:{self._lives:x}"]
 
-    def flip(self, number: int) -> None:
+    def flip(self, index: int) -> None:
         """Not ready any more, or ready again."""
 
         def flipped(pod: Object) -> Object:
@@ -182,38 +182,38 @@ class Cluster:
             now = self.registry.now.strftime("%Y-%m-%dT%H:%M:%SZ")
             return {"conditions": [condition | {"status": status, "lastTransitionTime": now}]}
 
-        self._change_status("pods", _pod(number), flipped)
+        self._change_status("pods", _pod(index), flipped)
 
-    def readdress(self, number: int) -> None:
+    def readdress(self, index: int) -> None:
         """Its sandbox was made anew."""
-        ips = self._addresses(number % MOST_PODS)
+        ips = self._addresses(index % MOST_PODS)
         status = {"podIP": ips[0], "podIPs": [{"ip": ip} for ip in ips]}
-        self._change_status("pods", _pod(number), lambda _pod: status)
+        self._change_status("pods", _pod(index), lambda _pod: status)
 
-    def relabel(self, number: int, what: int) -> None:
+    def relabel(self, index: int, what: int) -> None:
         labels = ({"app": "shop", "tier": "front"}, {"app": "cart", "tier": "front"}, {"app": "cart"}, {})[what % 4]
-        self._change("pods", _pod(number), lambda pod: _with(pod, labels=labels))
+        self._change("pods", _pod(index), lambda pod: _with(pod, labels=labels))
 
-    def finish(self, number: int) -> None:
+    def finish(self, index: int) -> None:
         """Evicted, say."""
-        self._change_status("pods", _pod(number), lambda _pod: {"phase": "Failed"})
+        self._change_status("pods", _pod(index), lambda _pod: {"phase": "Failed"})
 
-    def end(self, number: int) -> None:
+    def end(self, index: int) -> None:
         """It is asked to go, and terminates until `pod_gone`."""
-        self._delete("pods", _pod(number))
+        self._delete("pods", _pod(index))
 
-    def pod_gone(self, number: int) -> None:
-        self._delete("pods", _pod(number), grace=0)
+    def pod_gone(self, index: int) -> None:
+        self._delete("pods", _pod(index), grace=0)
 
-    def replace_pod(self, number: int, node: int) -> None:
+    def replace_pod(self, index: int, node: int) -> None:
         """Gone and back under its name, as a StatefulSet has it."""
-        self.pod_gone(number)
-        self.pod(number, node)
+        self.pod_gone(index)
+        self.pod(index, node)
 
     # --- Services -----------------------------------------------------------------------------------------------------
 
-    def service(self, number: int, sort: int) -> None:
-        name, selector = _service(number), _SELECTORS[number % len(SERVICES)]
+    def service(self, index: int, sort: int) -> None:
+        name, selector = _service(index), _SELECTORS[index % len(SERVICES)]
         if self.registry.find("services", NAMESPACE, name) is not None:
             return
         annotations, distribution = ASKED[sort // 4 % len(ASKED)]
@@ -225,7 +225,7 @@ class Cluster:
                 service["spec"]["clusterIP"] = "None"
         self._store.create(self.kind("services"), NAMESPACE, service)
 
-    def ask(self, number: int, what: int) -> None:
+    def ask(self, index: int, what: int) -> None:
         """Another approach."""
         annotations, distribution = ASKED[what % len(ASKED)]
         algorithm = _ALGORITHMS[what // len(ASKED) % len(_ALGORITHMS)]
@@ -237,18 +237,18 @@ class Cluster:
             spec |= {} if distribution is None else {"trafficDistribution": distribution}
             return _with(service, annotations=annotations) | {"spec": spec}
 
-        self._change("services", _service(number), changed)
+        self._change("services", _service(index), changed)
 
-    def select(self, number: int, what: int) -> None:
-        self._specify(number, {"selector": _SELECTORS[what % len(_SELECTORS)]})
+    def select(self, index: int, what: int) -> None:
+        self._specify(index, {"selector": _SELECTORS[what % len(_SELECTORS)]})
 
-    def ports(self, number: int, what: int) -> None:
-        self._specify(number, {"ports": _PORTS[what % len(_PORTS)]})
+    def ports(self, index: int, what: int) -> None:
+        self._specify(index, {"ports": _PORTS[what % len(_PORTS)]})
 
-    def publish(self, number: int, what: int) -> None:
-        self._specify(number, {"publishNotReadyAddresses": what % 2 == 0})
+    def publish(self, index: int, what: int) -> None:
+        self._specify(index, {"publishNotReadyAddresses": what % 2 == 0})
 
-    def families(self, number: int, what: int) -> None:
+    def families(self, index: int, what: int) -> None:
         """One family or two."""
 
         def changed(service: Object) -> Object:
@@ -258,23 +258,23 @@ class Cluster:
             first = {name: spec[name][:1] for name in ("ipFamilies", "clusterIPs") if name in spec}
             return service | {"spec": spec | first | {"ipFamilyPolicy": "SingleStack"}}
 
-        self._change("services", _service(number), changed)
+        self._change("services", _service(index), changed)
 
-    def label_service(self, number: int, what: int) -> None:
+    def label_service(self, index: int, what: int) -> None:
         """Labels of a Service are labels of its slices."""
         labels = ({}, {"team": "one"}, {"team": "two", "x": "y"})[what % 3]
-        self._change("services", _service(number), lambda service: _with(service, labels=labels))
+        self._change("services", _service(index), lambda service: _with(service, labels=labels))
 
-    def service_gone(self, number: int) -> None:
-        self._delete("services", _service(number))
+    def service_gone(self, index: int) -> None:
+        self._delete("services", _service(index))
 
-    def replace_service(self, number: int, sort: int) -> None:
+    def replace_service(self, index: int, sort: int) -> None:
         """Deleted and created under the same name."""
-        self.service_gone(number)
-        self.service(number, sort)
+        self.service_gone(index)
+        self.service(index, sort)
 
-    def _specify(self, number: int, fields: Object) -> None:
-        self._change("services", _service(number), lambda service: service | {"spec": service["spec"] | fields})
+    def _specify(self, index: int, fields: Object) -> None:
+        self._change("services", _service(index), lambda service: service | {"spec": service["spec"] | fields})
 
     # --- slices, by who wrote them before us --------------------------------------------------------------------------
 
@@ -293,18 +293,18 @@ class Cluster:
                     "metadata": {"generateName": f"{name}-", "labels": labels},
                     "addressType": family,
                     "endpoints": endpoints,
-                    "ports": [{"name": port, "port": number, "protocol": "TCP"} for port, number in ports],
+                    "ports": [{"name": port, "port": index, "protocol": "TCP"} for port, index in ports],
                 }
                 self._store.create(self.kind(SLICES), NAMESPACE, slice_)
 
     # --- slices, by somebody who should not ---------------------------------------------------------------------------
 
-    def meddle(self, number: int, what: int) -> None:
+    def meddle(self, index: int, what: int) -> None:
         """With one of the slices that are there."""
-        found = [slice_ for slice_ in self.slices() if not is_own(slice_, manager=names.BUILT_IN_MANAGER)]
-        if not found:
+        result = [slice_ for slice_ in self.slices() if not is_own(slice_, manager=names.BUILT_IN_MANAGER)]
+        if not result:
             return
-        slice_ = found[number % len(found)]
+        slice_ = result[index % len(result)]
         metadata, endpoints = slice_["metadata"], slice_.get("endpoints") or []
         name, labels = metadata["name"], metadata["labels"]
         some = what // 16
@@ -394,17 +394,17 @@ def is_own(slice_: Object, service: str | None = None, *, manager: str = names.M
     return labels.get(names.MANAGED_BY_LABEL) == manager and service in (None, labels.get(SERVICE_NAME))
 
 
-def _node(number: int) -> str:
-    return f"node-{number % MOST_NODES}"
+def _node(index: int) -> str:
+    return f"node-{index % MOST_NODES}"
 
 
-def _pod(number: int) -> str:
-    return f"pod-{number % MOST_PODS}"
+def _pod(index: int) -> str:
+    return f"pod-{index % MOST_PODS}"
 
 
-def _service(number: int) -> str:
-    return SERVICES[number % len(SERVICES)]
+def _service(index: int) -> str:
+    return SERVICES[index % len(SERVICES)]
 
 
-def _with(thing: Object, **metadata: Any) -> Object:
-    return thing | {"metadata": thing["metadata"] | metadata}
+def _with(object_: Object, **metadata: Any) -> Object:
+    return object_ | {"metadata": object_["metadata"] | metadata}

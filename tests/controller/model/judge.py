@@ -121,10 +121,10 @@ class Judge:
         planned: Planned | None = sent.planned
         if planned is None or planned.service != service or not (known := lost & planned.ready):
             return
-        found = self._cluster.registry.find("services", NAMESPACE, service)
-        if found is None or not found["spec"].get("selector"):
+        result = self._cluster.registry.find("services", NAMESPACE, service)
+        if result is None or not result["spec"].get("selector"):
             return
-        expected = self._cluster.expected(found)
+        expected = self._cluster.expected(result)
         for address in sorted(known):
             if address not in expected or not expected[address].ready:
                 continue
@@ -141,11 +141,11 @@ class Judge:
 
 
 def _content(record: Record) -> tuple[str, frozenset[str]]:
-    thing = msgspec.json.decode(record.data)
+    object_ = msgspec.json.decode(record.data)
     ready = [
         address
-        for endpoint in thing.get("endpoints") or ()
+        for endpoint in object_.get("endpoints") or ()
         if (endpoint.get("conditions") or {}).get("ready") is not False
         for address in endpoint["addresses"]
     ]
-    return (thing["metadata"].get("labels") or {}).get(SERVICE_NAME, ""), frozenset(ready)
+    return (object_["metadata"].get("labels") or {}).get(SERVICE_NAME, ""), frozenset(ready)

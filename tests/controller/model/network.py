@@ -290,7 +290,7 @@ class Link:
             self._refuse_sometimes(weather)
             if is_write and weather.conflict and chance.random() < weather.conflict:
                 raise StatusError(409, "Conflict", "on purpose")
-            found = done()
+            result = done()
         except StatusError as refusal:
             met[f"{refusal.code}{' to a write' if is_write else ''}"] += 1
             return _error(refusal)
@@ -302,7 +302,7 @@ class Link:
         if drawn[2] < weather.fault_after:
             met["a fault after all was done"] += 1
             return _error(StatusError(504, "Timeout", "after all was done"))
-        return found
+        return result
 
     def _refuse_sometimes(self, weather: Weather) -> None:
         drawn = self._network.chance.random()
@@ -325,10 +325,10 @@ class Link:
         kind = route.kind
         if route.name:
             return self._registry.record(kind, route.namespace, route.name).data
-        found = list_objects(store, kind, list_options(kind, query, namespace=route.namespace))
+        result = list_objects(store, kind, list_options(kind, query, namespace=route.namespace))
         head = len(head_of(kind))
-        items = b",".join([b"{" + record.data[head:] for _, record in found.records])
-        return b'{"kind":"List","metadata":%s,"items":[%s]}' % (msgspec.json.encode(found.metadata()), items)
+        items = b",".join([b"{" + record.data[head:] for _, record in result.records])
+        return b'{"kind":"List","metadata":%s,"items":[%s]}' % (msgspec.json.encode(result.metadata()), items)
 
     def _written(self, sent: Sent, route: ResourcePath, body: bytes, content_type: str) -> bytes:
         if sent.plural == "endpointslices":
@@ -352,13 +352,13 @@ class Link:
                 kind, namespace, name, lambda old: patch_object(old, body, kind, content_type=content_type)[0], write
             )
         else:
-            thing, warnings = decode_object(body, content_type, kind, validation="Strict")
+            object_, warnings = decode_object(body, content_type, kind, validation="Strict")
             assert not warnings, warnings
             if method == "POST":
-                done = registry.create(kind, namespace, thing)
+                done = registry.create(kind, namespace, object_)
             else:
                 assert method == "PUT", method
-                done = registry.update(kind, namespace, name, lambda _old: thing, write)
+                done = registry.update(kind, namespace, name, lambda _old: object_, write)
         return done.record.data if done.record is not None else msgspec.json.encode(done.object)
 
 

@@ -58,7 +58,7 @@ def play(schedule: Schedule) -> Counter[str]:
 
 
 @pytest.mark.parametrize("case", range(CASES))
-def test_after_any_schedule_the_cluster_is_as_planned(case: int, pytestconfig: pytest.Config) -> None:
+def test_after_any_schedule_the_slices_are_as_planned(case: int, pytestconfig: pytest.Config) -> None:
     met = Counter[str]()
 
     # Each case has schedules of its own, other ones with each seed of a search.
@@ -73,7 +73,7 @@ def test_after_any_schedule_the_cluster_is_as_planned(case: int, pytestconfig: p
 
 
 @pytest.mark.parametrize("name", ONCE_FAILED)
-def test_what_once_failed_does_not_fail_again(name: str) -> None:
+def test_past_failures_do_not_return(name: str) -> None:
     play(ONCE_FAILED[name])
 
 
@@ -90,9 +90,7 @@ def test_what_once_failed_does_not_fail_again(name: str) -> None:
     ],
 )
 @in_virtual_time
-async def test_what_must_not_happen_when_the_only_slice_of_a_service_is_deleted_is_a_fault(
-    knows: bool, saw: bool, leads: bool, faults: list[str]
-) -> None:
+async def test_the_judge_detects_a_deleted_only_slice(knows: bool, saw: bool, leads: bool, faults: list[str]) -> None:
     """``knows``: whoever does it knows that all Pods are ready; ``saw``: and has seen this version of the slice."""
     world = World(calm())
     world.cluster.write_as_built_in()
@@ -107,6 +105,6 @@ async def test_what_must_not_happen_when_the_only_slice_of_a_service_is_deleted_
     versions = {slice_.metadata.name: int(slice_.metadata.resource_version or 0)}
     world.judge.planned((NAMESPACE, "cart"), ready if knows else frozenset(), versions if saw else {})
     await Writer(Link(world.network, "ours", world.judge)).delete(SLICES, slice_)
-    found = world.judge.faults
-    assert len(found) == len(faults)
-    assert all(words in each for words, each in zip(faults, found, strict=True))
+    result = world.judge.faults
+    assert len(result) == len(faults)
+    assert all(words in each for words, each in zip(faults, result, strict=True))

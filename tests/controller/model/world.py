@@ -48,12 +48,12 @@ class World:
         self._reworded: set[tuple[str, str]] = set()
         """Services of which a plan would word a condition differently, where nothing else differs: shares of the Nodes
         are named there, for which alone no Service is looked at."""
-        for number in range(3):
-            self.cluster.node(number, number)
-        for number in range(schedule.pods):
-            self.cluster.pod(number, number % 3)
-        for number in range(2):
-            self.cluster.service(number, number)
+        for index in range(3):
+            self.cluster.node(index, index)
+        for index in range(schedule.pods):
+            self.cluster.pod(index, index % 3)
+        for index in range(2):
+            self.cluster.service(index, index)
         if schedule.takes_over:
             self.cluster.write_as_built_in()
 
@@ -104,11 +104,11 @@ class World:
     def _begin(self) -> None:
         self.replicas.append(self._new())
 
-    def _end(self, number: int, how: Callable[[Replica], Any]) -> None:
+    def _end(self, index: int, how: Callable[[Replica], Any]) -> None:
         """One goes, and another one comes in its place: where nobody has to lead, once it is gone."""
         if not self.replicas:
             return
-        replica = self.replicas.pop(number % len(self.replicas))
+        replica = self.replicas.pop(index % len(self.replicas))
 
         async def end() -> None:
             await how(replica)
@@ -128,14 +128,14 @@ class World:
             case "flip" | "readdress" | "finish" | "end" | "pod_gone":
                 getattr(cluster, name)(a)
             case "flip_some":
-                for number in range(a, a + 2 + b % 4):
-                    cluster.flip(number)
+                for index in range(a, a + 2 + b % 4):
+                    cluster.flip(index)
             case "scale_up":
-                for number in range(a, a + 2 + b % 4):
-                    cluster.pod(number, number + b)
+                for index in range(a, a + 2 + b % 4):
+                    cluster.pod(index, index + b)
             case "scale_down":
-                for number in range(a, a + 2 + b % 4):
-                    cluster.pod_gone(number)
+                for index in range(a, a + 2 + b % 4):
+                    cluster.pod_gone(index)
             case "pod":
                 cluster.pod(a, b, ready=b % 5 != 4)
             case "node_gone" | "service_gone":
@@ -215,7 +215,7 @@ class World:
                 left = [slice_["metadata"]["name"] for slice_ in cluster.slices() if is_own(slice_, name)]
                 assert not left, f"{name} is gone, and its slices are not: {left}"
                 continue
-            twice = [address for address, number in Counter(each for each, _ in listed).items() if number > 1]
+            twice = [address for address, index in Counter(each for each, _ in listed).items() if index > 1]
             assert not twice, f"{name} lists {twice} twice"
             expected = cluster.expected(services[name])
             assert dict(listed) == expected, f"{name}: listed {dict(listed)}, expected {expected}"
@@ -254,8 +254,8 @@ class World:
             return
         uid = service.metadata.uid
         records = (record for _, record in self.cluster.registry.store.records(self.cluster.kind("events")))
-        found = sorted((record.version, record.object()) for record in records)
-        told = [each["reason"] for _, each in found if each["involvedObject"]["uid"] == uid]
+        result = sorted((record.version, record.object()) for record in records)
+        told = [each["reason"] for _, each in result if each["involvedObject"]["uid"] == uid]
         expected = ENABLED if programmed.status == "True" else DISABLED
         assert told[-1:] == [expected], f"{service.metadata.name}: told {told}, and it is {programmed}"
 

@@ -29,10 +29,10 @@ def turns(*items: tuple[str, str, float]) -> FairTurns[str, Item]:
 
 
 def names(fair: FairTurns[str, Item], now: float = 0.0) -> list[str]:
-    found = []
+    result = []
     while (item := fair.pop(now)) is not None:
-        found.append(item.name)
-    return found
+        result.append(item.name)
+    return result
 
 
 def test_groups_that_have_used_little_are_served_by_rank() -> None:
@@ -48,7 +48,7 @@ def test_the_group_that_has_used_the_least_is_next() -> None:
     assert names(fair) == ["c2", "b1", "a0"]
 
 
-def test_a_group_that_was_not_there_has_no_credit() -> None:
+def test_a_new_group_has_no_credit() -> None:
     fair = turns(*(("a", f"a{ticket}", ticket) for ticket in range(3)))
     for _ in range(2):
         assert fair.pop(0) is not None

@@ -52,7 +52,7 @@ def taken(schedule: ItemSchedule[str], now: float) -> list[str]:
     return keys
 
 
-def test_what_changes_during_work_is_given_out_afterwards_and_gathered_where_the_work_has_written() -> None:
+def test_change_during_work_is_requeued_after_it() -> None:
     schedule = a_schedule("a")
     assert schedule.take(0) == WorkItem("a", 0, Urgency.NORMAL)
     schedule.add("a", now=0.1)
@@ -67,8 +67,8 @@ def test_what_changes_during_work_is_given_out_afterwards_and_gathered_where_the
     assert schedule.take(1.4) == WorkItem("a", 0.4, Urgency.NORMAL)
 
 
-def test_the_urgent_go_before_a_resync_of_thousands_and_keys_alike_in_the_order_in_which_they_came() -> None:
-    resync = [f"{number:04}" for number in range(2000)]
+def test_urgent_keys_are_before_a_resync_and_equal_keys_are_in_order() -> None:
+    resync = [f"{index:04}" for index in range(2000)]
     schedule = a_schedule(*resync, urgency=Urgency.BACKGROUND)
     schedule.add("normal", now=1)
     schedule.add("urgent", now=1.1, urgency=Urgency.URGENT)
@@ -77,13 +77,13 @@ def test_the_urgent_go_before_a_resync_of_thousands_and_keys_alike_in_the_order_
     assert taken(schedule, 1.2) == ["0007", "urgent", "normal", *resync]
 
 
-def test_nothing_is_passed_over_for_ever() -> None:
+def test_no_key_starves() -> None:
     """Urgent changes come faster than they can be worked on."""
     schedule = a_schedule("resync", urgency=Urgency.BACKGROUND)
     for tick in range(1000):
         now = tick / 10
-        for number in range(2):
-            schedule.add(f"urgent-{tick}-{number}", now=now, urgency=Urgency.URGENT)
+        for index in range(2):
+            schedule.add(f"urgent-{tick}-{index}", now=now, urgency=Urgency.URGENT)
         given = schedule.take(now)
         if given is not None and given.key == "resync":
             break
@@ -91,7 +91,7 @@ def test_nothing_is_passed_over_for_ever() -> None:
     assert now <= 2 * PATIENCE[Urgency.BACKGROUND] + 0.1
 
 
-def test_a_failure_is_followed_by_longer_and_longer_pauses_until_a_success() -> None:
+def test_failures_back_off_until_a_success() -> None:
     schedule, now = a_schedule("a"), 0.0
     pauses = []
     for failures in range(6):
@@ -107,7 +107,7 @@ def test_a_failure_is_followed_by_longer_and_longer_pauses_until_a_success() -> 
     assert schedule.take(now) == WorkItem("a", now, Urgency.NORMAL, 0)
 
 
-def test_a_change_shortens_the_pause_after_a_failure_also_where_it_came_during_the_work() -> None:
+def test_a_change_shortens_the_backoff_even_during_the_work() -> None:
     schedule = a_schedule("a", urgency=Urgency.BACKGROUND)
     fail(schedule, 0, 10, 20, 30)
     schedule.add("a", now=30.1)
@@ -118,7 +118,7 @@ def test_a_change_shortens_the_pause_after_a_failure_also_where_it_came_during_t
     assert schedule.take(41) == WorkItem("a", 0, Urgency.URGENT, 5)
 
 
-def test_what_the_server_asked_for_is_waited_out_whatever_changes_and_no_longer() -> None:
+def test_retry_after_is_respected_in_spite_of_changes() -> None:
     schedule = a_schedule("a")
     assert fail(schedule, 0, retry_after=30) >= 30
     schedule.add("a", now=1, urgency=Urgency.URGENT)
@@ -130,7 +130,7 @@ def test_what_the_server_asked_for_is_waited_out_whatever_changes_and_no_longer(
     assert schedule.take(31.4) is not None
 
 
-def test_a_key_waits_for_the_cache_until_it_is_woken_and_after_the_limit_it_is_told_that_it_did_not_come() -> None:
+def test_a_key_waits_for_the_cache_until_it_is_woken_or_the_limit() -> None:
     schedule = a_schedule("a")
     fail(schedule, 0)
     schedule.take(0.5)
@@ -147,7 +147,7 @@ def test_a_key_waits_for_the_cache_until_it_is_woken_and_after_the_limit_it_is_t
     assert schedule.take(70) == WorkItem("a", 0, Urgency.NORMAL, 2)
 
 
-def test_what_waits_is_counted_and_waits_for_us_since_we_lead() -> None:
+def test_waiting_keys_are_counted_and_wait_since_this_replica_leads() -> None:
     schedule = a_schedule("due", "gathering", "failing", "stale", "working")
     taken(schedule, 0)
     schedule.done("due", now=0, writes=0)
@@ -299,12 +299,12 @@ CHANGES = st.lists(st.integers(0, 6000).map(lambda each: each / 8), max_size=60)
 
 
 @given(CHANGES, st.sampled_from((0.0, 0.5, 4.0)), st.integers(1, 40))
-def test_nothing_waits_longer_than_is_allowed(changes: list[float], period: float, writes: int) -> None:
+def test_no_change_waits_longer_than_allowed(changes: list[float], period: float, writes: int) -> None:
     batching = Batching(period=period, writes_per_second=2, burst=3, longest=1.5)
     given = gives(changes, batching, writes=writes)
     rest = sorted(changes)
-    for time, number in given:
-        gathered, rest = rest[:number], rest[number:]
+    for time, index in given:
+        gathered, rest = rest[:index], rest[index:]
         assert 0 <= time - gathered[0] <= max(period, 1.5) + 1e-9
     assert not rest
 
@@ -319,12 +319,12 @@ def test_two_writes_are_never_closer_than_the_period(changes: list[float], perio
     ("pods_a_second", "most_writes"),
     [pytest.param(650, 125, id="as-fast-as-the-api-goes"), pytest.param(50, 481, id="50-pods-a-second")],
 )
-def test_a_rollout_of_1000_pods_costs_no_more_writes_than_upstreams_and_none_is_late(
+def test_a_rollout_of_1000_pods_costs_no_more_writes_than_upstream_and_none_is_late(
     pods_a_second: int, most_writes: int
 ) -> None:
     """Upstream's figures on a real cluster are the limits. Ten slices: each Pod that comes or goes touches any one."""
     chance, batching = Random(1), Batching()
-    changes = [number / pods_a_second + moved for number in range(1000) for moved in (0.0, 0.05)]
+    changes = [index / pods_a_second + moved for index in range(1000) for moved in (0.0, 0.05)]
     rest = [(changed, chance.randrange(10)) for changed in sorted(changes)]
     pace, writes = NO_WRITES, 0
     while rest:
@@ -341,7 +341,7 @@ def test_a_rollout_of_1000_pods_costs_no_more_writes_than_upstreams_and_none_is_
 # --- CPU --------------------------------------------------------------------------------------------------------------
 
 
-async def test_work_is_charged_step_by_step_and_otherwise_as_if_it_were_awaited() -> None:
+async def test_work_is_charged_step_by_step() -> None:
     cpu = 0.0
     queue = WorkQueue[str](cpu_clock=lambda: cpu, group_of=lambda key: key[0])
     moment, is_cancelled = asyncio.Event(), False

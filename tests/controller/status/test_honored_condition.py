@@ -49,7 +49,7 @@ CART = Service(
 )
 
 
-def test_a_revision_is_of_what_is_asked_for_and_of_nothing_that_a_controller_writes() -> None:
+def test_a_revision_depends_on_the_request_only() -> None:
     revision = revision_of(CART, ON, SAME)
     assert len(revision) == 8
     written = replace(
@@ -76,7 +76,7 @@ def test_a_revision_is_of_what_is_asked_for_and_of_nothing_that_a_controller_wri
     assert len(others) == 7
 
 
-def test_the_words() -> None:
+def test_the_condition_has_a_status_reason_and_message() -> None:
     def said(
         reason: HonoredReason,
         planned: tuple[Condition, ...] = ON,
@@ -84,9 +84,9 @@ def test_the_words() -> None:
         requested: str | None = SAME,
         **more: object,
     ) -> tuple[str, str, str]:
-        found = honored_condition(reason, planned, "0123abcd", requested, **more)  # type: ignore[arg-type]
-        assert found.type == names.HONORED_CONDITION
-        return found.status, found.reason, found.message
+        result = honored_condition(reason, planned, "0123abcd", requested, **more)  # type: ignore[arg-type]
+        assert result.type == names.HONORED_CONDITION
+        return result.status, result.reason, result.message
 
     for planned, reason in ((ON, "PROGRAMMING"), (OFF, "NOT_PROGRAMMED"), ((UNKNOWN[0], PROGRAMMED), "NOT_ACCEPTED")):
         assert planned_reason(planned) is HonoredReason[reason]
@@ -106,7 +106,7 @@ def test_the_words() -> None:
     )
 
 
-def test_it_is_found_to_be_of_a_revision_and_which_nodes_are_behind_are_mere_words() -> None:
+def test_an_honored_condition_is_recognized_by_its_revision() -> None:
     told = honored_condition(HonoredReason.PROGRAMMED, ON, "0123abcd", SAME, nodes=12)
     assert states_honored(told, "0123abcd")
     assert not states_honored(told, "0123abce")
@@ -134,10 +134,10 @@ _STEPS = st.lists(
 
 
 @given(_STEPS)
-def test_it_finds_what_a_look_at_all_of_them_would_find(steps: list[tuple[str, int, NeededVersions]]) -> None:
+def test_met_services_are_exactly_those_of_a_full_search(steps: list[tuple[str, int, NeededVersions]]) -> None:
     needs, all_of_them = WaitingServices(), dict[tuple[str, str], NeededVersions]()
-    for what, number, need in steps:
-        key = ("shop", str(number))
+    for what, index, need in steps:
+        key = ("shop", str(index))
         if what == "add":
             needs.add(key, need)
             all_of_them[key] = need
@@ -146,9 +146,9 @@ def test_it_finds_what_a_look_at_all_of_them_would_find(steps: list[tuple[str, i
             all_of_them.pop(key, None)
         else:
             met = {k for k, n in all_of_them.items() if n.services <= need.services and n.slices <= need.slices}
-            found = needs.pop_met(need)
-            assert len(found) == len(met)
-            assert set(found) == met
+            result = needs.pop_met(need)
+            assert len(result) == len(met)
+            assert set(result) == met
             for key in met:
                 del all_of_them[key]
         assert len(needs) == len(all_of_them)
@@ -322,7 +322,7 @@ _HAPPENINGS = st.lists(
 
 @examples(40)
 @given(_HAPPENINGS)
-def test_nothing_is_honored_that_a_living_node_lacks_and_nothing_is_taken_back(steps: list[Any]) -> None:
+def test_nothing_is_honored_that_a_live_node_lacks_and_honored_stays(steps: list[Any]) -> None:
     async def run() -> None:
         world = World()
         for name in SERVICES:

@@ -39,14 +39,14 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 class Scene:
     """A cluster with a proxy of ours on some nodes, and what was told of the Service ``cart`` in turn."""
 
-    def __init__(self, place: Place) -> None:
-        self.place, self.renewals = place, 0
+    def __init__(self, sandbox: Place) -> None:
+        self.sandbox, self.renewals = sandbox, 0
         self.told: list[Said] = []
-        place.registry.store.listeners.append(self._note)
+        sandbox.registry.store.listeners.append(self._note)
 
     @property
     def version(self) -> int:
-        return self.place.registry.store.version
+        return self.sandbox.registry.store.version
 
     def renew(self, *nodes: str, at: int | None = None, but: tuple[ObjectKey, ...] = (), proxy_name: str = "") -> None:
         """Proxies renew their Leases, and have all there is up to a version: all there is now, unless told."""
@@ -61,15 +61,15 @@ class Scene:
                 renewed=f"2026-01-01T12:00:00.{self.renewals:06}Z",
                 owner=None,
             )
-            thing = msgspec.json.decode(encode_object(LEASES, lease))
-            name, marks = lease.metadata.name, {"annotations": thing["metadata"]["annotations"]}
-            if self.place.registry.find(KIND, NAMESPACE, name) is None:
-                self.place.store.create(self.place.registry.kinds[KIND], NAMESPACE, thing)
+            object_ = msgspec.json.decode(encode_object(LEASES, lease))
+            name, marks = lease.metadata.name, {"annotations": object_["metadata"]["annotations"]}
+            if self.sandbox.registry.find(KIND, NAMESPACE, name) is None:
+                self.sandbox.store.create(self.sandbox.registry.kinds[KIND], NAMESPACE, object_)
 
-            def renewed(old: Object, spec: Object = thing["spec"], marks: Object = marks) -> Object:
+            def renewed(old: Object, spec: Object = object_["spec"], marks: Object = marks) -> Object:
                 return old | {"spec": spec, "metadata": old["metadata"] | marks}
 
-            self.place.change(KIND, NAMESPACE, name, renewed)
+            self.sandbox.change(KIND, NAMESPACE, name, renewed)
 
     async def until(self, said: Said) -> None:
         await until(lambda: _said(self._conditions()) == said)
@@ -87,7 +87,7 @@ class Scene:
         )
 
     def _conditions(self) -> list[dict[str, Any]]:
-        (service,) = (object_ for object_ in self.place.objects("services") if object_["metadata"]["name"] == "cart")
+        (service,) = (object_ for object_ in self.sandbox.objects("services") if object_["metadata"]["name"] == "cart")
         return service["status"].get("conditions") or []
 
     def _note(self, kind: Kind, change: StoredChange) -> None:
@@ -98,30 +98,30 @@ class Scene:
 
 
 def _said(conditions: list[dict[str, Any]]) -> Said:
-    found = [
+    result = [
         (condition["status"], condition["reason"])
         for condition in conditions
         if condition["type"] == names.HONORED_CONDITION
     ]
-    return found[0] if found else None
+    return result[0] if result else None
 
 
 @asynccontextmanager
 async def a_scene(**service: Any) -> AsyncIterator[Scene]:
-    async with a_place() as place:
-        scene = Scene(place)
-        fill(place, **(SAME_ZONE | service))
+    async with a_place() as sandbox:
+        scene = Scene(sandbox)
+        fill(sandbox, **(SAME_ZONE | service))
         yield scene
 
 
 @asynccontextmanager
 async def leading(scene: Scene, **options: Any) -> AsyncIterator[EndpointSliceController]:
     """A controller that has synced all there is."""
-    status_writer = StatusWriter(Writer(scene.place.link), instance="test")
+    status_writer = StatusWriter(Writer(scene.sandbox.link), instance="test")
     async with at_work(
-        scene.place, status_writer=status_writer, node_proxy_namespace=NAMESPACE, **options
+        scene.sandbox, status_writer=status_writer, node_proxy_namespace=NAMESPACE, **options
     ) as controller:
-        await settle(scene.place, controller)
+        await settle(scene.sandbox, controller)
         await status_writer.wait_until_written(5)
         yield controller
 
@@ -133,7 +133,7 @@ async def test_subsetting_beside_hints_starts_with_the_first_proxy_that_reads_sl
     monkeypatch.setattr(endpointslice_controller, "_RECHECK_PERIOD", 0.01)
 
     def in_force(scene: Scene) -> set[str | None]:
-        slices = scene.place.objects("endpointslices.discovery.k8s.io")
+        slices = scene.sandbox.objects("endpointslices.discovery.k8s.io")
         return {(slice_["metadata"].get("annotations") or {}).get(names.APPROACH_ANNOTATION) for slice_ in slices}
 
     async with a_scene(pods=18, annotations={names.SUBSETTING_ANNOTATION: "Auto"}) as scene, leading(scene):
@@ -149,7 +149,7 @@ PROGRAMMED: Final = ("True", "Programmed")
 PROGRAMMING: Final = ("Unknown", "Programming")
 
 
-async def test_it_is_told_once_all_nodes_have_it_and_stays_whatever_else_happens() -> None:
+async def test_a_revision_is_honored_once_all_nodes_have_it_and_stays_honored() -> None:
     async with a_scene() as scene, leading(scene) as controller:
         await scene.stays(None)
         scene.renew("node-a", "node-b", at=1)
@@ -162,14 +162,14 @@ async def test_it_is_told_once_all_nodes_have_it_and_stays_whatever_else_happens
         scene.renew("node-b", but=(("default", "other"),))
         await scene.until(PROGRAMMED)
         assert scene.message().endswith("is programmed on 2 nodes")
-        scene.place.make_ready(0, False)
+        scene.sandbox.make_ready(0, False)
         scene.renew("node-c", at=1)
-        await settle(scene.place, controller)
+        await settle(scene.sandbox, controller)
         await scene.stays(PROGRAMMED)
         assert scene.told == [None, PROGRAMMING, PROGRAMMED]
 
 
-async def test_the_next_leader_finds_it_told_and_takes_nothing_for_honored_that_changed_meanwhile() -> None:
+async def test_the_next_leader_keeps_an_honored_revision_and_checks_a_changed_one() -> None:
     async with a_scene() as scene:
         async with leading(scene):
             scene.renew("node-a")
@@ -181,14 +181,14 @@ async def test_the_next_leader_finds_it_told_and_takes_nothing_for_honored_that_
             await scene.stays(PROGRAMMED)
         assert scene.version == told + 1, "nothing but the Lease is written"
         asked = {"trafficDistribution": "PreferSameNode"}
-        scene.place.change("services", "default", "cart", lambda old: old | {"spec": old["spec"] | asked})
+        scene.sandbox.change("services", "default", "cart", lambda old: old | {"spec": old["spec"] | asked})
         async with leading(scene):
             await scene.until(PROGRAMMING)
             scene.renew("node-a")
             await scene.until(PROGRAMMED)
 
 
-async def test_who_is_behind_for_long_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_nodes_that_are_behind_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(honored_condition, "BEHIND_AFTER", 0.05)
     monkeypatch.setattr(honored_condition, "BEHIND_PERIOD", 0.05)
     async with a_scene() as scene, leading(scene):
@@ -206,7 +206,7 @@ async def test_services_with_a_proxy_name_count_the_proxies_of_that_name() -> No
         def label(old: dict[str, Any]) -> dict[str, Any]:
             return old | {"metadata": old["metadata"] | {"labels": {names.PROXY_NAME_LABEL: "edge"}}}
 
-        scene.place.change("services", "default", "cart", label)
+        scene.sandbox.change("services", "default", "cart", label)
         async with leading(scene):
             scene.renew("node-a")
             await scene.stays(None)
@@ -218,12 +218,12 @@ async def test_services_with_a_proxy_name_count_the_proxies_of_that_name() -> No
             await scene.until(PROGRAMMED)
 
 
-async def test_slices_that_have_to_go_are_waited_for() -> None:
+async def test_deletions_of_slices_are_waited_for() -> None:
     """With groups of slices for each zone taken back, a node that has not heard of the deletions uses them still."""
     groups = {names.SUBSETTING_ANNOTATION: "Auto"}
     async with a_scene(distribution=None, annotations=groups) as scene:
-        for number in range(PODS, 15):
-            scene.place.pod(number, node=f"node-{'abc'[number % 3]}")
+        for index in range(PODS, 15):
+            scene.sandbox.pod(index, node=f"node-{'abc'[index % 3]}")
         async with leading(scene):
             scene.renew("node-a")
             await scene.until(PROGRAMMED)
@@ -233,8 +233,8 @@ async def test_slices_that_have_to_go_are_waited_for() -> None:
                 if kind.resource == "endpointslices.discovery.k8s.io" and change.new is None:
                     deleted.append(change.version)
 
-            scene.place.registry.store.listeners.append(note)
-            scene.place.annotate("cart", {names.TOPOLOGY_MODE_ANNOTATION: "Auto"})
+            scene.sandbox.registry.store.listeners.append(note)
+            scene.sandbox.annotate("cart", {names.TOPOLOGY_MODE_ANNOTATION: "Auto"})
             await until(lambda: bool(deleted))
             await scene.until(PROGRAMMING)
             await asyncio.sleep(0.05)
@@ -244,7 +244,7 @@ async def test_slices_that_have_to_go_are_waited_for() -> None:
             await scene.until(PROGRAMMED)
 
 
-async def test_without_the_right_to_read_leases_everything_else_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_permission_to_read_leases_everything_else_works(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("get", "stream"):
         allowed = getattr(Transport, name)
 
@@ -260,4 +260,4 @@ async def test_without_the_right_to_read_leases_everything_else_goes_on(monkeypa
         scene.renew("node-a")
         await scene.stays(None)
         assert len(troubles) == 1
-        assert len(scene.place.listed()) == PODS
+        assert len(scene.sandbox.listed()) == PODS

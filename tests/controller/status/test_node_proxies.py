@@ -32,12 +32,12 @@ class Place:
         self.proxies.leases.retain_only(self.keys)
 
     def live(self, name: str = "") -> set[str]:
-        found = self.proxies.groups().get(name)
-        return set(found.nodes) if found is not None else set()
+        result = self.proxies.groups().get(name)
+        return set(result.nodes) if result is not None else set()
 
     def presence(self, name: str = "") -> Presence | None:
-        found = self.proxies.groups().get(name)
-        return found.presence if found is not None else None
+        result = self.proxies.groups().get(name)
+        return result.presence if result is not None else None
 
     def past(self, seconds: float, *renewing: str) -> None:
         """So much time goes, in which these renew every minute."""
@@ -51,20 +51,20 @@ class Place:
 
 def a_place(*nodes: str) -> Place:
     """With proxies that were seen to live."""
-    place = Place(*nodes)
-    place.listed()
+    scene = Place(*nodes)
+    scene.listed()
     for node in nodes:
-        place.renew(node)
-    return place
+        scene.renew(node)
+    return scene
 
 
-def test_the_least_that_all_have_is_what_counts_and_each_name_counts_for_itself() -> None:
-    place = a_place("n1", "n2", "n3")
-    place.renew("n1", 10, 30)
-    place.renew("n2", 20, 20, but=(("shop", "cart"),))
-    place.renew("n3", 30, 40)
-    place.renew("n3", 5, 6, name="edge")
-    seen = place.proxies.groups()
+def test_the_lowest_versions_count_separately_for_each_proxy_name() -> None:
+    scene = a_place("n1", "n2", "n3")
+    scene.renew("n1", 10, 30)
+    scene.renew("n2", 20, 20, but=(("shop", "cart"),))
+    scene.renew("n3", 30, 40)
+    scene.renew("n3", 5, 6, name="edge")
+    seen = scene.proxies.groups()
     own, edge = seen[""], seen["edge"]
     assert (own.services, own.slices, own.unable) == (10, 20, frozenset({("shop", "cart")}))
     assert (edge.services, edge.slices, set(edge.nodes)) == (5, 6, {"n3"})
@@ -72,74 +72,74 @@ def test_the_least_that_all_have_is_what_counts_and_each_name_counts_for_itself(
     assert own.behind(("shop", "cart"), 1, 1) == ["n2"]
 
 
-def test_a_proxy_that_is_no_longer_heard_of_or_whose_node_is_gone_counts_no_more_until_it_is_back() -> None:
-    place = a_place("n1", "n2")
-    place.past(LEASE_DURATION - 10, "n1")
-    assert place.live() == {"n1", "n2"}
-    place.past(20, "n1")
-    assert place.live() == {"n1"}
-    place.renew("n2")
-    assert place.live() == {"n1", "n2"}
-    place.nodes.discard("n1")
-    assert place.live() == {"n2"}
-    place.nodes.add("n1")
-    assert place.live() == {"n1", "n2"}
+def test_a_silent_proxy_or_one_without_a_node_does_not_count() -> None:
+    scene = a_place("n1", "n2")
+    scene.past(LEASE_DURATION - 10, "n1")
+    assert scene.live() == {"n1", "n2"}
+    scene.past(20, "n1")
+    assert scene.live() == {"n1"}
+    scene.renew("n2")
+    assert scene.live() == {"n1", "n2"}
+    scene.nodes.discard("n1")
+    assert scene.live() == {"n2"}
+    scene.nodes.add("n1")
+    assert scene.live() == {"n1", "n2"}
 
 
-def test_where_none_is_heard_of_it_is_not_they_who_are_silent() -> None:
-    place = a_place("n1", "n2", "n3")
-    place.past(10 * LEASE_DURATION)
-    assert place.live() == {"n1", "n2", "n3"}
+def test_if_all_proxies_are_silent_none_counts_as_dead() -> None:
+    scene = a_place("n1", "n2", "n3")
+    scene.past(10 * LEASE_DURATION)
+    assert scene.live() == {"n1", "n2", "n3"}
     # Those who come back first are not all there are.
-    place.past(LEASE_DURATION - COMMON_SILENCE, "n1")
-    assert place.live() == {"n1", "n2", "n3"}
-    place.past(LEASE_DURATION, "n1")
-    assert place.live() == {"n1"}
+    scene.past(LEASE_DURATION - COMMON_SILENCE, "n1")
+    assert scene.live() == {"n1", "n2", "n3"}
+    scene.past(LEASE_DURATION, "n1")
+    assert scene.live() == {"n1"}
 
 
-def test_a_watch_in_trouble_makes_nobody_dead() -> None:
-    place = a_place("n1", "n2")
-    place.past(LEASE_DURATION - 30, "n1")
-    place.proxies.watch_failed()
-    place.past(LEASE_DURATION - 30, "n1")
-    assert place.live() == {"n1", "n2"}
-    place.past(60, "n1")
-    assert place.live() == {"n1"}
+def test_a_failing_watch_makes_no_proxy_dead() -> None:
+    scene = a_place("n1", "n2")
+    scene.past(LEASE_DURATION - 30, "n1")
+    scene.proxies.watch_failed()
+    scene.past(LEASE_DURATION - 30, "n1")
+    assert scene.live() == {"n1", "n2"}
+    scene.past(60, "n1")
+    assert scene.live() == {"n1"}
 
 
-def test_a_lease_that_was_there_before_us_counts_until_it_should_have_been_renewed() -> None:
-    place = Place("n1", "n2")
-    place.renew("n1")
-    place.renew("n2")
-    place.listed()
-    assert place.presence() is Presence.UNKNOWN
-    assert place.live() == {"n1", "n2"}
-    place.past(FIRST_RENEWAL + 30, "n2")
-    assert place.presence() is Presence.PRESENT
-    assert place.live() == {"n2"}
+def test_an_older_lease_counts_until_it_should_have_been_renewed() -> None:
+    scene = Place("n1", "n2")
+    scene.renew("n1")
+    scene.renew("n2")
+    scene.listed()
+    assert scene.presence() is Presence.UNKNOWN
+    assert scene.live() == {"n1", "n2"}
+    scene.past(FIRST_RENEWAL + 30, "n2")
+    assert scene.presence() is Presence.PRESENT
+    assert scene.live() == {"n2"}
 
 
-def test_leases_that_nobody_renews_are_in_the_end_those_of_nobody() -> None:
-    place = Place("n1")
-    place.renew("n1")
-    assert place.presence() is Presence.UNKNOWN
-    place.listed()
+def test_leases_without_renewals_do_not_count_in_the_end() -> None:
+    scene = Place("n1")
+    scene.renew("n1")
+    assert scene.presence() is Presence.UNKNOWN
+    scene.listed()
     for seconds, presence in ((ABSENT_AFTER - 30, Presence.UNKNOWN), (60, Presence.ABSENT)):
-        place.past(seconds)
-        assert place.presence() is presence
-    place.renew("n1")
-    assert place.presence() is Presence.PRESENT
+        scene.past(seconds)
+        assert scene.presence() is presence
+    scene.renew("n1")
+    assert scene.presence() is Presence.PRESENT
     # Where the last node goes, its proxy may come back.
-    place.nodes.clear()
-    assert place.presence() is Presence.UNKNOWN
-    place.past(ABSENT_AFTER - 30)
-    assert place.presence() is Presence.UNKNOWN
-    place.past(60)
-    assert place.presence() is None
+    scene.nodes.clear()
+    assert scene.presence() is Presence.UNKNOWN
+    scene.past(ABSENT_AFTER - 30)
+    assert scene.presence() is Presence.UNKNOWN
+    scene.past(60)
+    assert scene.presence() is None
 
 
-def test_a_lease_that_says_nothing_holds_up_all() -> None:
-    place = a_place("n1", "n2")
+def test_a_lease_without_versions_delays_all_services() -> None:
+    scene = a_place("n1", "n2")
     lease = a_lease("n2", ProgrammedReport(1, 1))
-    place.put(replace(lease, metadata=replace(lease.metadata, annotations=None)))
-    assert place.proxies.groups()[""].services == -1
+    scene.put(replace(lease, metadata=replace(lease.metadata, annotations=None)))
+    assert scene.proxies.groups()[""].services == -1

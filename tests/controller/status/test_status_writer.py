@@ -108,15 +108,15 @@ class Scene:
 
     def conditions(self) -> dict[str, tuple[str, str, str]]:
         """Status, reason and time by type."""
-        found = self.stored()["status"].get("conditions") or ()
-        return {each["type"]: (each["status"], each["reason"], each["lastTransitionTime"]) for each in found}
+        result = self.stored()["status"].get("conditions") or ()
+        return {each["type"]: (each["status"], each["reason"], each["lastTransitionTime"]) for each in result}
 
     def events(self) -> list[tuple[str, str, int]]:
         """Reason, note, and how often, as they were made."""
         kind = self.registry.kinds["events"]
-        found = [record.object() for _, record in self.registry.store.records(kind)]
-        found.sort(key=lambda each: int(each["metadata"]["name"].rpartition(".")[2], 16))
-        return [(each["reason"], each["message"], (each.get("series") or {}).get("count", 1)) for each in found]
+        result = [record.object() for _, record in self.registry.store.records(kind)]
+        result.sort(key=lambda each: int(each["metadata"]["name"].rpartition(".")[2], 16))
+        return [(each["reason"], each["message"], (each.get("series") or {}).get("count", 1)) for each in result]
 
     def change_status(self, change: Callable[[Object], Object]) -> None:
         """As somebody else does, who replaces all conditions."""
@@ -141,7 +141,7 @@ async def a_scene(*faults: str, **options: Any) -> AsyncIterator[Scene]:
             await asyncio.wait_for(asyncio.gather(*workers), LIMIT)
 
 
-async def test_events_and_conditions_arrive_beside_those_of_others() -> None:
+async def test_events_and_conditions_keep_those_of_other_writers() -> None:
     async with a_scene() as scene:
         ingress = {"ingress": [{"ip": "192.0.2.1", "ipMode": "VIP"}]}
         scene.change_status(lambda old: old | {"conditions": [THEIRS]})
@@ -168,7 +168,7 @@ async def test_events_and_conditions_arrive_beside_those_of_others() -> None:
         assert scene.status_writer.dropped == 1
 
 
-async def test_plans_made_before_the_cache_has_what_was_told_are_told_it_all_the_same() -> None:
+async def test_a_plan_from_a_stale_cache_repeats_no_event() -> None:
     async with a_scene() as scene:
         old = await scene.service()
         assert scene.status_writer.as_reported(old) is old
@@ -191,7 +191,7 @@ async def test_plans_made_before_the_cache_has_what_was_told_are_told_it_all_the
         assert scene.status_writer.as_reported(now) is now, "the Service says it all itself"
 
 
-async def test_whatever_the_network_does_each_event_is_there_once_in_order_and_the_last_conditions_stand() -> None:
+async def test_with_network_faults_events_are_written_once_in_order_and_the_last_conditions_win() -> None:
     async with a_scene("latency=1ms-10ms", "conflict@0.2", "lost-answer@0.2", "500@0.2", "503@0.2") as scene:
         service = msgspec.convert(scene.stored(), Service)
         expected = []
@@ -206,7 +206,7 @@ async def test_whatever_the_network_does_each_event_is_there_once_in_order_and_t
         assert scene.troubles
 
 
-async def test_who_takes_our_conditions_away_is_not_fought() -> None:
+async def test_removed_conditions_are_restored_with_backoff() -> None:
     """Somebody writes the whole status whenever it changes; ours come back once, and then more and more seldom."""
     seconds = 1000.0
     async with a_scene(clock=lambda: seconds) as scene:
@@ -237,7 +237,7 @@ async def test_who_takes_our_conditions_away_is_not_fought() -> None:
         await until(lambda: [event[0] for event in scene.events()] == [ENABLED])
 
 
-async def test_of_one_service_so_many_events_wait_and_no_more() -> None:
+async def test_the_waiting_events_of_a_service_are_limited() -> None:
     async with a_scene() as scene:
         service = await scene.service()
         for number in range(BURST + 5):
@@ -249,7 +249,7 @@ async def test_of_one_service_so_many_events_wait_and_no_more() -> None:
         assert scene.status_writer.dropped == BURST + 5 - MAX_WAITING_EVENTS
 
 
-async def test_services_of_one_namespace_do_not_keep_others_waiting() -> None:
+async def test_a_namespace_does_not_delay_others() -> None:
     written: list[str] = []
 
     class Noting(Writer):
@@ -276,7 +276,7 @@ async def test_services_of_one_namespace_do_not_keep_others_waiting() -> None:
     assert written.index("other") < 10
 
 
-async def test_all_services_together_are_told_of_at_a_limited_rate() -> None:
+async def test_the_rate_of_all_writes_is_limited() -> None:
     async with a_scene(rate=StatusWriteRate(per_second=20, burst=5)) as scene:
         service = await scene.service()
         loop = asyncio.get_running_loop()
@@ -288,13 +288,13 @@ async def test_all_services_together_are_told_of_at_a_limited_rate() -> None:
         assert loop.time() - start >= 0.25
 
 
-async def test_conditions_that_are_refused_are_given_up_until_others_are_wanted_or_a_truce_is_over(
+async def test_refused_conditions_are_retried_when_they_change_or_after_a_pause(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with a_scene() as scene:
-        found = await scene.service()
+        result = await scene.service()
         # The server refuses to make one Service another.
-        wrong = replace(found, metadata=replace(found.metadata, uid="another"))
+        wrong = replace(result, metadata=replace(result.metadata, uid="another"))
         for endpoints in range(6):
             scene.status_writer.report(wrong, conditions=programmed(f"Hints/Auto: {endpoints} endpoints"))
             assert await scene.status_writer.wait_until_written(LIMIT)
@@ -307,7 +307,7 @@ async def test_conditions_that_are_refused_are_given_up_until_others_are_wanted_
         await until(lambda: len(scene.troubles) >= 3 and not len(scene.status_writer))
 
 
-async def test_words_alone_are_written_once_in_a_while_and_all_else_at_once() -> None:
+async def test_a_change_of_messages_alone_waits_for_its_period() -> None:
     seconds = 1000.0
     async with a_scene(clock=lambda: seconds) as scene:
 
@@ -338,7 +338,7 @@ async def test_words_alone_are_written_once_in_a_while_and_all_else_at_once() ->
         await until(lambda: scene.writes[3:] == ["Hints/Auto: 3 endpoints"])
 
 
-async def test_a_mistake_in_the_program_is_told_once_and_ends_no_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_exception_is_logged_once_and_ends_no_worker(monkeypatch: pytest.MonkeyPatch) -> None:
     broken = 6
 
     def breaking(uid: str, wanted: tuple[Condition, ...]) -> dict[str, Any]:
@@ -362,7 +362,7 @@ async def test_a_mistake_in_the_program_is_told_once_and_ends_no_worker(monkeypa
 # --- our conditions among those of others -----------------------------------------------------------------------------
 
 
-def test_ours_are_found_among_those_of_others_and_replaced_without_touching_them() -> None:
+def test_own_conditions_are_replaced_without_changing_others() -> None:
     service = a_service(status=ServiceStatus(conditions=(OTHER, ACCEPTED)))
     assert own_conditions(service) == (ACCEPTED,)
     assert with_own_conditions(service, OFF[1:]) == a_service(status=ServiceStatus(conditions=(OTHER, OFF[1])))
@@ -372,14 +372,14 @@ def test_ours_are_found_among_those_of_others_and_replaced_without_touching_them
     assert changed == ServiceStatus(load_balancer=LoadBalancerStatus(), conditions=OFF)
 
 
-def test_neither_times_nor_the_order_make_a_difference() -> None:
+def test_conditions_are_equal_without_regard_to_order_and_times() -> None:
     assert are_equal(OFF, (replace(OFF[1], last_transition_time=STAMP), ACCEPTED))
     assert not are_equal(OFF[1:], OFF)
     for change in ({"status": "True"}, {"reason": "Overload"}, {"message": "other"}):
         assert not are_equal(OFF, (ACCEPTED, replace(OFF[1], **change)))
 
 
-def test_the_time_changes_with_the_status_and_with_nothing_else() -> None:
+def test_the_transition_time_changes_only_with_the_status() -> None:
     off, later = OFF[1], "2026-11-21T09:00:00Z"
     before = (replace(off, last_transition_time=STAMP), ACCEPTED)
     for wanted, since in ((replace(off, reason="Overload"), STAMP), (ON[1], later), (ACCEPTED, later)):
@@ -387,7 +387,7 @@ def test_the_time_changes_with_the_status_and_with_nothing_else() -> None:
         assert timed == (replace(wanted, last_transition_time=since),)
 
 
-def test_a_patch_has_all_that_is_wanted_and_takes_away_the_rest_of_ours() -> None:
+def test_a_patch_sets_the_wanted_conditions_and_deletes_the_other_own_ones() -> None:
     accepted = {"type": ACCEPTED_CONDITION, "status": "True", "reason": "Accepted", "message": ""}
     gone = [{"$patch": "delete", "type": type_} for type_ in OWN_CONDITION_TYPES[1:]]
     assert status_patch("u-1", (replace(ACCEPTED, last_transition_time=STAMP),)) == {

@@ -35,18 +35,16 @@ Object = dict[str, Any]
         (hints(nodes=["n"]), None, "zones"),
     ],
 )
-def test_what_was_stored_is_compared_with_what_was_sent(
-    sent: Hints | None, stored: Hints | None, expected: str
-) -> None:
+def test_stored_hints_are_compared_with_sent_hints(sent: Hints | None, stored: Hints | None, expected: str) -> None:
     one, other = (a_slice("s", an_endpoint(hinted=each), an_endpoint("10.0.0.2")) for each in (sent, stored))
     assert stored_hints(one, other) == expected
 
 
 @contextmanager
-def dropping(place: Place, kind: Literal["hints", "forNodes"]) -> Iterator[set[str]]:
+def dropping(sandbox: Place, kind: Literal["hints", "forNodes"]) -> Iterator[set[str]]:
     """The server's feature gate is off: it drops the field of endpoints, or hints for nodes; until the set is empty."""
     dropped_kinds: set[str] = {kind}
-    strategy = place.registry.kinds[KEPT].strategy
+    strategy = sandbox.registry.kinds[KEPT].strategy
     create, update = strategy.prepare_create, strategy.prepare_update
 
     def dropped(new: Object) -> None:
@@ -71,19 +69,19 @@ def dropping(place: Place, kind: Literal["hints", "forNodes"]) -> Iterator[set[s
         yield dropped_kinds
 
 
-def programmed(place: Place) -> tuple[str, str]:
-    (service,) = (object_ for object_ in place.objects("services") if object_["metadata"]["name"] == "cart")
+def programmed(sandbox: Place) -> tuple[str, str]:
+    (service,) = (object_ for object_ in sandbox.objects("services") if object_["metadata"]["name"] == "cart")
     conditions = {condition["type"]: condition for condition in service["status"].get("conditions") or ()}
-    found = conditions.get(names.PROGRAMMED_CONDITION, {"status": "", "reason": ""})
-    return found["status"], found["reason"]
+    result = conditions.get(names.PROGRAMMED_CONDITION, {"status": "", "reason": ""})
+    return result["status"], result["reason"]
 
 
-def events(place: Place) -> list[tuple[str, str]]:
-    return [(object_["reason"], object_["message"]) for object_ in place.objects("events")]
+def events(sandbox: Place) -> list[tuple[str, str]]:
+    return [(object_["reason"], object_["message"]) for object_ in sandbox.objects("events")]
 
 
-def hinted(place: Place) -> list[Hints | None]:
-    return [endpoint.hints for slice_ in place.slices() for endpoint in slice_.endpoints or ()]
+def hinted(sandbox: Place) -> list[Hints | None]:
+    return [endpoint.hints for slice_ in sandbox.slices() for endpoint in slice_.endpoints or ()]
 
 
 @pytest.mark.parametrize(
@@ -96,67 +94,69 @@ def hinted(place: Place) -> list[Hints | None]:
 )
 async def test_hints_that_are_dropped_are_reported_and_not_written_again(service: Object, event: str) -> None:
     lines = Lines()
-    async with a_place() as place:
-        with dropping(place, "hints") as dropped_kinds:
-            fill(place, **service)
-            reporter = StatusWriter(Writer(place.link), instance="test")
-            async with at_work(place, status_writer=reporter, log=lines) as controller:
-                await settle(place, controller)
-                await until(lambda: programmed(place) == ("False", "HintsNotStored"))
-                await until(lambda: event in [reason for reason, _ in events(place)])
-                assert any("he API server does not store hints" in message for _, message in events(place))
+    async with a_place() as sandbox:
+        with dropping(sandbox, "hints") as dropped_kinds:
+            fill(sandbox, **service)
+            reporter = StatusWriter(Writer(sandbox.link), instance="test")
+            async with at_work(sandbox, status_writer=reporter, log=lines) as controller:
+                await settle(sandbox, controller)
+                await until(lambda: programmed(sandbox) == ("False", "HintsNotStored"))
+                await until(lambda: event in [reason for reason, _ in events(sandbox)])
+                assert any("he API server does not store hints" in message for _, message in events(sandbox))
                 assert controller.services_without_stored_hints == 1
                 assert len(lines.about("the API server dropped hints")) == 1
-                await settle(place, controller)
-                version = place.registry.store.version
+                await settle(sandbox, controller)
+                version = sandbox.registry.store.version
                 controller.queue.add(("default", "cart"))
-                await settle(place, controller)
-                assert place.registry.store.version == version
+                await settle(sandbox, controller)
+                assert sandbox.registry.store.version == version
                 # What changes is still written.
-                place.make_ready(3, False)
-                await settle(place, controller)
-                assert place.listed() == addresses(0, 1, 2, 4, 5, 6, 7, 8)
+                sandbox.make_ready(3, False)
+                await settle(sandbox, controller)
+                assert sandbox.listed() == addresses(0, 1, 2, 4, 5, 6, 7, 8)
                 await controller._hints_probe.probe()
                 assert controller.services_without_stored_hints == 1
-                assert [reason for reason, _ in events(place)].count(event) == 1
+                assert [reason for reason, _ in events(sandbox)].count(event) == 1
                 dropped_kinds.clear()
-                place.make_ready(3, True)
+                sandbox.make_ready(3, True)
                 await controller._hints_probe.probe()
-                await settle(place, controller)
-                await until(lambda: programmed(place) == ("True", "Enabled"))
+                await settle(sandbox, controller)
+                await until(lambda: programmed(sandbox) == ("True", "Enabled"))
                 assert controller.services_without_stored_hints == 0
-                assert all(hinted(place))
+                assert all(hinted(sandbox))
 
 
 async def test_hints_for_zones_stay_where_those_for_nodes_are_dropped() -> None:
-    async with a_place() as place:
-        with dropping(place, "forNodes"):
-            fill(place, distribution="PreferSameNode")
-            async with at_work(place, status_writer=StatusWriter(Writer(place.link), instance="test")) as controller:
-                await settle(place, controller)
-                await until(lambda: programmed(place) == ("False", "HintsNotStored"))
-                await settle(place, controller)
-                assert all(each and each.for_zones and not each.for_nodes for each in hinted(place))
-                version = place.registry.store.version
+    async with a_place() as sandbox:
+        with dropping(sandbox, "forNodes"):
+            fill(sandbox, distribution="PreferSameNode")
+            async with at_work(
+                sandbox, status_writer=StatusWriter(Writer(sandbox.link), instance="test")
+            ) as controller:
+                await settle(sandbox, controller)
+                await until(lambda: programmed(sandbox) == ("False", "HintsNotStored"))
+                await settle(sandbox, controller)
+                assert all(each and each.for_zones and not each.for_nodes for each in hinted(sandbox))
+                version = sandbox.registry.store.version
                 controller.queue.add(("default", "cart"))
-                await settle(place, controller)
-                assert place.registry.store.version == version
+                await settle(sandbox, controller)
+                assert sandbox.registry.store.version == version
 
 
-async def test_a_service_that_asks_for_no_hints_any_more_does_not_count() -> None:
-    async with a_place() as place:
-        with dropping(place, "hints"):
-            fill(place, annotations={names.TOPOLOGY_MODE_ANNOTATION: "Auto"})
-            async with at_work(place) as controller:
+async def test_a_service_that_requests_no_hints_any_more_does_not_count() -> None:
+    async with a_place() as sandbox:
+        with dropping(sandbox, "hints"):
+            fill(sandbox, annotations={names.TOPOLOGY_MODE_ANNOTATION: "Auto"})
+            async with at_work(sandbox) as controller:
                 await until(lambda: controller.services_without_stored_hints == 1)
-                place.annotate("cart", {})
+                sandbox.annotate("cart", {})
                 await until(lambda: controller.services_without_stored_hints == 0)
 
 
 async def test_as_upstream_nothing_is_compared() -> None:
-    async with a_place() as place:
-        with dropping(place, "hints"):
-            fill(place, distribution="PreferSameZone")
-            async with at_work(place, configuration=Configuration().as_upstream()) as controller:
-                await settle(place, controller)
+    async with a_place() as sandbox:
+        with dropping(sandbox, "hints"):
+            fill(sandbox, distribution="PreferSameZone")
+            async with at_work(sandbox, configuration=Configuration().as_upstream()) as controller:
+                await settle(sandbox, controller)
                 assert controller.services_without_stored_hints == 0

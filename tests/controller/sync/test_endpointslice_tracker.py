@@ -37,7 +37,7 @@ def after_writing(*answers: EndpointSlice) -> EndpointSliceTracker:
         pytest.param("newer", 4, False, True, id="a-newer-generation"),
     ],
 )
-def test_where_versions_are_no_numbers_generations_tell(
+def test_generations_are_compared_if_versions_are_not_numbers(
     version: str, generation: int, is_stale: bool, is_news: bool
 ) -> None:
     tracker = EndpointSliceTracker()
@@ -47,7 +47,7 @@ def test_where_versions_are_no_numbers_generations_tell(
     assert tracker.is_news(cached) == is_news
 
 
-def test_a_slice_that_came_back_under_its_name_was_deleted() -> None:
+def test_a_recreated_slice_counts_as_deleted() -> None:
     """A watch that was cut off, and a list after it, show it as a change of one object."""
     tracker = after_writing(a_slice(version="12"))
     again = a_slice(version="20", uid="another")
@@ -56,7 +56,7 @@ def test_a_slice_that_came_back_under_its_name_was_deleted() -> None:
     assert len(tracker) == 0
 
 
-def test_an_expected_deletion_is_no_news_and_another_is() -> None:
+def test_only_an_unexpected_deletion_is_news() -> None:
     tracker = after_writing(a_slice("s1", version="12"), a_slice("s2", version="13"))
     tracker.deletion_expected(a_slice("s1", version="12"))
     assert tracker.is_stale(SERVICE, [a_slice("s1", version="12"), a_slice("s2", version="13")])
@@ -68,7 +68,7 @@ def test_an_expected_deletion_is_no_news_and_another_is() -> None:
     assert tracker.observe(a_slice(version="12"), a_slice(version="13")).is_news
 
 
-def test_after_a_look_at_the_server_the_cache_has_to_come_to_the_same() -> None:
+def test_after_a_read_from_the_server_the_cache_has_to_catch_up() -> None:
     tracker = after_writing(a_slice("s1", version="9"), a_slice("gone", version="7"))
     cached = [a_slice("s1", version="5"), a_slice("s2", version="6")]
     # Somebody deleted one before the watch was back: no event will come.
@@ -120,13 +120,13 @@ class Scene:
             elif old is not None:
                 self.tracker.deletion_expected(old)
 
-    def catch_up(self, number: int) -> None:
-        for old, new in self.history[self.read : self.read + number]:
+    def catch_up(self, index: int) -> None:
+        for old, new in self.history[self.read : self.read + index]:
             if new is not None:
                 self.store.put(new)
             elif old is not None:
                 self.store.delete(old)
-        self.read = min(len(self.history), self.read + number)
+        self.read = min(len(self.history), self.read + index)
 
     def is_stale(self) -> bool:
         return self.tracker.is_stale(SERVICE, list(self.store))
@@ -141,7 +141,7 @@ STEPS = st.one_of(
 
 @settings(max_examples=75)
 @given(st.lists(STEPS, max_size=30))
-def test_a_cache_is_stale_until_it_has_read_our_last_write_and_never_after(
+def test_a_cache_is_stale_until_it_has_the_last_own_write(
     steps: Sequence[tuple[str, str | int, bool]],
 ) -> None:
     scene = Scene()
@@ -164,7 +164,7 @@ def test_a_cache_is_stale_until_it_has_read_our_last_write_and_never_after(
 
 @settings(max_examples=50)
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.booleans()), max_size=20))
-def test_nothing_that_only_we_wrote_is_news(writes: Sequence[tuple[str, bool]]) -> None:
+def test_own_writes_are_not_news(writes: Sequence[tuple[str, bool]]) -> None:
     scene = Scene()
     for name, deletes in writes:
         scene.write(name, own=True, deletes=deletes)
@@ -173,7 +173,7 @@ def test_nothing_that_only_we_wrote_is_news(writes: Sequence[tuple[str, bool]]) 
 
 
 @pytest.mark.parametrize("later", [None, "13"], ids=["our-own-write-alone", "somebody-elses-after-it"])
-def test_an_event_before_the_answer_of_its_write_is_news_only_where_somebody_else_wrote(later: str | None) -> None:
+def test_an_event_before_the_answer_is_news_only_for_another_writer(later: str | None) -> None:
     tracker, before, own = EndpointSliceTracker(), a_slice(version="11"), a_slice(version="12")
     tracker.write_started(before)
     assert not tracker.observe(before, own).is_news

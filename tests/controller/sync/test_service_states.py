@@ -19,7 +19,7 @@ def known(*, created: str = at(0), has_slices: bool = True, **pods: str | None) 
     return times
 
 
-def test_a_new_service_changed_when_it_was_made_and_after_a_restart_nothing_changed_long_ago() -> None:
+def test_a_new_service_has_its_creation_as_trigger_time_and_a_restart_has_none() -> None:
     assert known(created=at(3), has_slices=False, p1=at(5)).time(SERVICE) == at(3)
     times = known(p1=at(5), p2=at(6))
     assert times.time(SERVICE) is None
@@ -35,7 +35,7 @@ def test_a_new_service_changed_when_it_was_made_and_after_a_restart_nothing_chan
     assert times.time(SERVICE) == at(30), "it was made anew"
 
 
-def test_a_time_stays_until_it_is_written() -> None:
+def test_a_trigger_time_stays_until_it_is_written() -> None:
     times = known(p1=at(1), p2=at(1))
     times.changed(SERVICE, created=at(0), pods={"p1": at(7)})
     # The write failed; meanwhile the other one changes.
@@ -45,7 +45,7 @@ def test_a_time_stays_until_it_is_written() -> None:
     assert times.time(SERVICE) is None
 
 
-def test_what_is_no_time_counts_as_none() -> None:
+def test_invalid_times_are_ignored() -> None:
     times = known(created="yesterday", has_slices=False, p1=at(1))
     assert times.time(SERVICE) is None
     times.changed(SERVICE, created="yesterday", pods={"p1": "9999", "p2": "2026-11-21T08:00:00.5Z"})
@@ -56,7 +56,7 @@ TIMES = st.none() | st.integers(0, 59).map(at)
 
 
 @given(st.lists(st.tuples(st.dictionaries(st.sampled_from("abcd"), TIMES), TIMES, st.booleans()), max_size=12))
-def test_to_tell_what_changed_is_as_good_as_to_tell_all(
+def test_changed_pods_give_the_same_time_as_all_pods(
     steps: list[tuple[dict[str, str | None], str | None, bool]],
 ) -> None:
     whole, parts = TriggerTimeTracker(), TriggerTimeTracker()

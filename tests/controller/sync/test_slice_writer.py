@@ -27,7 +27,7 @@ from zoneward.slices.reconcile import SliceChanges
 KEY = (SLICE.metadata.namespace, "cart")
 
 
-async def test_what_is_written_is_awaited() -> None:
+async def test_the_tracker_expects_every_write() -> None:
     tracker, metrics = EndpointSliceTracker(), ControllerMetrics()
     async with a_writer() as (writer, _registry):
         slice_writer = SliceWriter(writer, tracker=tracker, metrics=metrics)
@@ -63,7 +63,7 @@ async def test_what_is_written_is_awaited() -> None:
         (Operation.DELETE, "deleted", SyncOutcome.WRITTEN),
     ],
 )
-async def test_after_what_somebody_else_did_meanwhile_nothing_more_is_written_unless_it_is_as_wanted(
+async def test_a_concurrent_write_stops_the_writer_unless_it_wrote_the_same(
     operation: Operation, meanwhile: str, outcome: SyncOutcome
 ) -> None:
     async with a_writer() as (writer, registry):
@@ -86,7 +86,7 @@ async def test_after_what_somebody_else_did_meanwhile_nothing_more_is_written_un
 
 
 NAMES = tuple("abcd")
-OLD, NEW = ((EndpointPort(name="", port=number, protocol="TCP"),) for number in (80, 81))
+OLD, NEW = ((EndpointPort(name="", port=index, protocol="TCP"),) for index in (80, 81))
 SERVICE = Service(metadata=ObjectMeta(name="cart", namespace="shop", uid="u"))
 DECISION = cast(Decision, None)
 """Nobody asks for it."""
@@ -97,8 +97,8 @@ Places = Mapping[int, str]
 
 def slices(places: Places, *, ports: tuple[EndpointPort, ...] = OLD) -> dict[str, EndpointSlice]:
     listed: dict[str, list[Endpoint]] = {}
-    for number, name in sorted(places.items()):
-        listed.setdefault(name, []).append(Endpoint(addresses=(f"10.0.{number // 250}.{number % 250}",)))
+    for index, name in sorted(places.items()):
+        listed.setdefault(name, []).append(Endpoint(addresses=(f"10.0.{index // 250}.{index % 250}",)))
     return {
         name: EndpointSlice(
             metadata=ObjectMeta(name=name, namespace="shop", uid=name, resource_version="1"),
@@ -148,22 +148,22 @@ some_places = st.dictionaries(st.integers(0, 7), st.sampled_from(NAMES))
 
 
 @given(before=some_places, after=some_places, new_ports=st.booleans())
-def test_nothing_goes_for_a_move(before: Places, after: Places, new_ports: bool) -> None:
+def test_a_moving_endpoint_is_always_listed(before: Places, after: Places, new_ports: bool) -> None:
     wanted = slices(after, ports=NEW if new_ports else OLD)
     there = replay(slices(before), wanted)
     assert grouped(there) == grouped(wanted)
     assert {each.ports for each in there.values()} == {each.ports for each in wanted.values()}
 
 
-def test_slices_that_exchange_endpoints_cost_one_write_more() -> None:
+def test_slices_that_exchange_endpoints_cost_one_more_write() -> None:
     before, after = slices({1: "a", 2: "b", 3: "c"}), slices({1: "b", 2: "c", 3: "a"})
     assert replay(before, after) == after
     assert len(steps(before, after)) == len(after) + 1
 
 
-def test_full_slices_that_exchange_endpoints_get_one_more_in_between() -> None:
-    before = slices({number: "ab"[number % 2] for number in range(2 * MAX_ENDPOINTS)})
-    after = slices({number: "ba"[number % 2] for number in range(2 * MAX_ENDPOINTS)})
+def test_full_slices_that_exchange_endpoints_use_a_new_slice() -> None:
+    before = slices({index: "ab"[index % 2] for index in range(2 * MAX_ENDPOINTS)})
+    after = slices({index: "ba"[index % 2] for index in range(2 * MAX_ENDPOINTS)})
     there = replay(before, after)
     assert len(there) == len(after)
     assert addresses(there) == addresses(after)
