@@ -200,7 +200,7 @@ def places(thing: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
         yield from places(value, (*path, key))
 
 
-KINDS: Final = tuple(each.plural for each in CACHED_RESOURCES)
+KINDS: Final = tuple(resource.plural for resource in CACHED_RESOURCES)
 """Those of which a cache is kept."""
 _KEPT: Final = {("metadata", "name"), ("metadata", "namespace"), ("metadata",)}
 

@@ -87,7 +87,7 @@ def endpoint_told(endpoint: Endpoint, names: dict[str, str]) -> tuple[object, ..
         names[endpoint.node_name] if endpoint.node_name else endpoint.node_name,
         (endpoint.zone, endpoint.conditions),
         hints and hints.for_zones,
-        hints and [names[each.name] for each in hints.for_nodes or ()],
+        hints and [names[node.name] for node in hints.for_nodes or ()],
     )
 
 
@@ -100,22 +100,22 @@ def slices_told(slices: Iterable[EndpointSlice], names: dict[str, str], *, named
     return Counter(
         repr(
             (
-                names[each.metadata.name] if named else "",
-                (each.address_type, [port_told(port, names) for port in each.ports or ()]),
-                sorted(names.get(key, key) for key in each.metadata.labels or ()),
-                sorted((key, names.get(value, value)) for key, value in (each.metadata.annotations or {}).items()),
-                [endpoint_told(endpoint, names) for endpoint in each.endpoints or ()],
+                names[slice_.metadata.name] if named else "",
+                (slice_.address_type, [port_told(port, names) for port in slice_.ports or ()]),
+                sorted(names.get(key, key) for key in slice_.metadata.labels or ()),
+                sorted((key, names.get(value, value)) for key, value in (slice_.metadata.annotations or {}).items()),
+                [endpoint_told(endpoint, names) for endpoint in slice_.endpoints or ()],
             )
         )
-        for each in slices
+        for slice_ in slices
     )
 
 
 def is_traffic_by_chance(family: FamilyPlan) -> bool:
     """Whether an address is in a new slice, whose name is a hash of the UID, and in somebody else's like it."""
-    new = {address for each in endpoints_in(family.changes.create) for address in each.addresses or ()}
-    alike = [each for each in family.others if each.metadata.name.startswith((f"{SERVICE}-", "service-"))]
-    return any(address in new for each in endpoints_in(alike) for address in each.addresses or ())
+    new = {address for endpoint in endpoints_in(family.changes.create) for address in endpoint.addresses or ()}
+    alike = [slice_ for slice_ in family.others if slice_.metadata.name.startswith((f"{SERVICE}-", "service-"))]
+    return any(address in new for endpoint in endpoints_in(alike) for address in endpoint.addresses or ())
 
 
 def family_told(family: FamilyPlan, names: dict[str, str]) -> list[object]:
@@ -142,7 +142,7 @@ def plan_told(plan: ServicePlan, names: dict[str, str]) -> list[object]:
         *(family_told(family, names) for family in plan.families),
         # Whether a misspelt value was told before is read_objects from a message, and an anonymized snapshot has none.
         [(event.type, event.reason) for event in plan.events if event.reason != NOT_ACCEPTED],
-        [(each.type, each.status, each.reason) for each in plan.conditions],
+        [(condition.type, condition.status, condition.reason) for condition in plan.conditions],
         slices_told(plan.surplus, names, named=True),
     ]
 

@@ -68,15 +68,15 @@ def test_hints_are_on_in_all_slices_or_off_in_all(cluster: Cluster) -> None:
             if is_ready(endpoint) and endpoint.hints
             for zone in endpoint.hints.for_zones or ()
         }
-        for each in family.changes.after:
-            for endpoint in each.endpoints or ():
-                on = hinted and bool(each.ports) and (is_ready(endpoint) or bool(endpoint.zone))
+        for slice_ in family.changes.after:
+            for endpoint in slice_.endpoints or ():
+                on = hinted and bool(slice_.ports) and (is_ready(endpoint) or bool(endpoint.zone))
                 assert (endpoint.hints is not None) == on
                 if endpoint.hints is not None and not is_ready(endpoint):
                     (zone,) = endpoint.hints.for_zones or ()
                     assert zone.name in served
                     assert zone.name == endpoint.zone or endpoint.zone not in served
-                assert not (endpoint.hints and names.ZONE_LABEL in (each.metadata.labels or {}))
+                assert not (endpoint.hints and names.ZONE_LABEL in (slice_.metadata.labels or {}))
 
 
 @examples(50)
@@ -88,10 +88,10 @@ def test_every_endpoint_serves_a_zone_with_demand(cluster: Cluster) -> None:
     for family in cluster.plan().families:
         if not family.decision.active or family.decision.heuristic == REQUIRE_ZONE.name:
             continue
-        for each in family.changes.after:
-            group = group_of_slice(each)
+        for slice_ in family.changes.after:
+            group = group_of_slice(slice_)
             assert group is None or set(group.zones) <= zones
-            for endpoint in each.endpoints or ():
+            for endpoint in slice_.endpoints or ():
                 if endpoint.hints is not None:
                     assert {zone.name for zone in endpoint.hints.for_zones or ()} <= zones
 
@@ -110,14 +110,14 @@ def content(each: EndpointSlice) -> tuple[object, ...]:
 @examples(50)
 @given(clusters())
 def test_a_slice_whose_content_does_not_change_is_not_written(cluster: Cluster) -> None:
-    before = {each.metadata.name: each for each in cluster.slices}
+    before = {slice_.metadata.name: slice_ for slice_ in cluster.slices}
     for family in cluster.plan(trigger_time="2026-11-21T08:00:00Z").families:
         changes = family.changes
-        for each in changes.update:
-            assert content(each) != content(before[each.metadata.name])
-        for each in changes.unchanged:
-            assert each == before[each.metadata.name]
-        names_written = [each.metadata.name for each in (*changes.create, *changes.update, *changes.delete)]
+        for slice_ in changes.update:
+            assert content(slice_) != content(before[slice_.metadata.name])
+        for slice_ in changes.unchanged:
+            assert slice_ == before[slice_.metadata.name]
+        names_written = [slice_.metadata.name for slice_ in (*changes.create, *changes.update, *changes.delete)]
         assert len(set(names_written)) == len(names_written)
 
 
@@ -156,10 +156,10 @@ def test_an_event_is_told_only_when_something_changed(cluster: Cluster, other: C
 
 
 def state(cluster: Cluster) -> tuple[object, ...]:
-    in_force = {(each.metadata.annotations or {}).get(names.APPROACH_ANNOTATION) for each in cluster.slices}
+    in_force = {(slice_.metadata.annotations or {}).get(names.APPROACH_ANNOTATION) for slice_ in cluster.slices}
     conditions = (cluster.service.status.conditions or ()) if cluster.service.status else ()
-    settings = {each.message for each in conditions if each.type == names.ACCEPTED_CONDITION}
-    return in_force, settings, [(each.type, each.status, each.reason) for each in conditions]
+    settings = {condition.message for condition in conditions if condition.type == names.ACCEPTED_CONDITION}
+    return in_force, settings, [(condition.type, condition.status, condition.reason) for condition in conditions]
 
 
 @pytest.mark.parametrize("algorithm", SUBSETTING_ALGORITHMS)
@@ -182,13 +182,13 @@ def with_gates(cluster: Cluster, gates: FeatureGates) -> Cluster:
 
 
 def own_endpoints(cluster: Cluster) -> list[Endpoint]:
-    return endpoints_in(each for family in cluster.plan().families for each in family.changes.after)
+    return endpoints_in(slice_ for family in cluster.plan().families for slice_ in family.changes.after)
 
 
 @examples(50)
 @given(clusters())
 def test_no_slice_of_ours_has_hints_while_their_gate_is_off(cluster: Cluster) -> None:
     """Hints that stand there from before are removed (KEP-2433 § Test Plan), hints for nodes likewise (KEP-3015)."""
-    assert not [each for each in own_endpoints(with_gates(cluster, NO_HINTS)) if each.hints is not None]
+    assert not [endpoint for endpoint in own_endpoints(with_gates(cluster, NO_HINTS)) if endpoint.hints is not None]
     off = with_gates(cluster, NO_NODE_HINTS)
-    assert not [each for each in own_endpoints(off) if each.hints is not None and each.hints.for_nodes]
+    assert not [endpoint for endpoint in own_endpoints(off) if endpoint.hints is not None and endpoint.hints.for_nodes]

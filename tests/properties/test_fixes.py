@@ -32,7 +32,7 @@ def planned(given_: ServiceInput, address_type: str) -> FamilyPlan | None:
     plan = plan_service(
         given_.service, pods=given_.pods, slices=given_.slices, cluster_state=given_.cluster_state, taken=given_.taken
     )
-    return next((each for each in plan.families if each.address_type == address_type), None)
+    return next((family for family in plan.families if family.address_type == address_type), None)
 
 
 def meets(aim: Aim, given_: ServiceInput, change: Change, address_type: str) -> bool:

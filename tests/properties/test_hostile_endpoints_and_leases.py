@@ -80,11 +80,11 @@ def name(thing: Object) -> str:
 def a_cache(names: Iterable[str]) -> InformerCache:
     cache = InformerCache()
     cache.nodes.put(msgspec.convert(an_object("nodes", "n1"), LiveNode))
-    for each in names:
-        pod = an_object("pods", each)
+    for name in names:
+        pod = an_object("pods", name)
         pod["spec"]["nodeName"] = "n1"
         cache.pods.put(msgspec.convert(pod, LivePod))
-        cache.services.put(msgspec.convert(an_adopted_service(each), Service))
+        cache.services.put(msgspec.convert(an_adopted_service(name), Service))
     return cache
 
 

@@ -137,7 +137,7 @@ async def controlled(plural: str, bad: Sequence[bytes]) -> None:
         ControllerContext(connection=server, configuration=Configuration(), mode=Mode.TAKE_OVER, writer=Writer(server))
     )
     await follow(server, controller.cache, CACHED_RESOURCES)
-    plans = [plan for each in controller.cache.services if (plan := controller.decision(*name(each))) is not None]
+    plans = [plan for service in controller.cache.services if (plan := controller.decision(*name(service))) is not None]
     for plan in plans:
         msgspec.json.encode(decisions_document([plan]))
         msgspec.json.encode([(family.changes.create, family.changes.update) for family in plan.families])
@@ -149,7 +149,7 @@ def name(service: Any) -> ObjectKey:
 
 
 def listed(plans: Sequence[ServicePlan]) -> list[str]:
-    (plan,) = (each for each in plans if name(each.service) == GOOD)
+    (plan,) = (plan for plan in plans if name(plan.service) == GOOD)
     return [
         address
         for family in plan.families
@@ -168,7 +168,7 @@ async def proxied(plural: str, bad: Sequence[bytes]) -> None:
     for key in list(known.service_keys()):
         for family, served in known.node_services(key).items():
             found[family][key] = served
-    assert [each.address for each in found["ip"][GOOD].ports[0].cluster_endpoints] == ["10.1.0.9"]
+    assert [endpoint.address for endpoint in found["ip"][GOOD].ports[0].cluster_endpoints] == ["10.1.0.9"]
     for node in known.nodes:
         ruleset_options(ProxyConfiguration(), node)
     for family in FAMILIES:
@@ -181,7 +181,7 @@ def test_a_hostile_object_keeps_no_other_from_being_planned(plural: str) -> None
         asyncio.run(controlled(plural, bad))
 
 
-@pytest.mark.parametrize("plural", [each for each in KINDS if each != "pods"])
+@pytest.mark.parametrize("plural", [kind for kind in KINDS if kind != "pods"])
 def test_a_hostile_object_keeps_no_other_from_being_served(plural: str) -> None:
     for bad in encoded_sets(plural):
         asyncio.run(proxied(plural, bad))

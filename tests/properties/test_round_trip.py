@@ -217,12 +217,12 @@ def endpoint_that_a_pod_should_have(pod: Pod, cluster: Cluster, address_type: st
         node.metadata.name: (node.metadata.labels or {}).get(names.ZONE_LABEL) or None for node in cluster.nodes
     }
     published = bool(cluster.service.spec.publish_not_ready_addresses)
-    addresses = tuple(each.ip for each in pod.status.pod_ips or () if (":" in each.ip) == (address_type == "IPv6"))
+    addresses = tuple(ip.ip for ip in pod.status.pod_ips or () if (":" in ip.ip) == (address_type == "IPv6"))
     if pod.status.phase in ("Succeeded", "Failed") or not addresses:
         return None
     if pod.spec.node_name not in node_zones and not published:
         return None
-    serving = any(each.type == "Ready" and each.status == "True" for each in pod.status.conditions or ())
+    serving = any(condition.type == "Ready" and condition.status == "True" for condition in pod.status.conditions or ())
     terminating = pod.metadata.deletion_timestamp is not None
     conditions = (published or (serving and not terminating), serving, terminating)
     return addresses, pod.metadata.name, pod.spec.node_name, node_zones.get(pod.spec.node_name), conditions
@@ -234,19 +234,19 @@ def test_no_slice_and_no_endpoint_is_lost_or_doubled(cluster: Cluster) -> None:
     """Slices hold exactly the Pods' endpoints, as they are now. Each is updated, left, deleted, replaced, or another's;
     none grows above the maximum, and an API server accepts all that is written."""
     plan = cluster.plan()
-    before = {each.metadata.name: len(each.endpoints or ()) for each in cluster.slices}
-    fates = [each.metadata.name for each in plan.surplus]
+    before = {slice_.metadata.name: len(slice_.endpoints or ()) for slice_ in cluster.slices}
+    fates = [slice_.metadata.name for slice_ in plan.surplus]
     for family in plan.families:
         changes = family.changes
         for slices in (changes.update, changes.unchanged, changes.delete, family.replaced, family.others):
-            fates.extend(each.metadata.name for each in slices)
-        assert not {each.metadata.name for each in changes.create} & before.keys()
-        for each in (*changes.create, *changes.update):
-            as_printed = msgspec.convert(slice_document(each), EndpointSlice)
-            assert validate_endpoint_slice(as_printed) == (), each
-        for each in changes.after:
-            most = max(cluster.configuration.max_endpoints_per_slice, before.get(each.metadata.name, 0))
-            assert len(each.endpoints or ()) <= most
+            fates.extend(slice_.metadata.name for slice_ in slices)
+        assert not {slice_.metadata.name for slice_ in changes.create} & before.keys()
+        for slice_ in (*changes.create, *changes.update):
+            as_printed = msgspec.convert(slice_document(slice_), EndpointSlice)
+            assert validate_endpoint_slice(as_printed) == (), slice_
+        for slice_ in changes.after:
+            most = max(cluster.configuration.max_endpoints_per_slice, before.get(slice_.metadata.name, 0))
+            assert len(slice_.endpoints or ()) <= most
         expected = Counter(
             what
             for pod in cluster.pods
@@ -265,11 +265,11 @@ def test_no_slice_and_no_endpoint_is_lost_or_doubled(cluster: Cluster) -> None:
         assert got == expected
     families = {family.address_type for family in plan.families}
     fates += [
-        each.metadata.name
-        for each in cluster.slices
-        if each.address_type not in families and each.metadata.name == "of-others"
+        slice_.metadata.name
+        for slice_ in cluster.slices
+        if slice_.address_type not in families and slice_.metadata.name == "of-others"
     ]
-    assert Counter(fates) == Counter(each.metadata.name for each in cluster.slices)
+    assert Counter(fates) == Counter(slice_.metadata.name for slice_ in cluster.slices)
 
 
 @examples(50)

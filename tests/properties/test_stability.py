@@ -40,7 +40,7 @@ def decided(plan: ServicePlan) -> list[tuple[object, ...]]:
 
 def beside_replaced(cluster: Cluster, plan: ServicePlan) -> Cluster:
     """The cluster while a plan is being carried out: the built-in controller's slices go only after ours stand."""
-    replaced = tuple(each for family in plan.families for each in family.replaced)
+    replaced = tuple(slice_ for family in plan.families for slice_ in family.replaced)
     return cluster.with_(service=told(cluster.service, plan), slices=(*slices_after(plan), *replaced))
 
 
@@ -153,9 +153,9 @@ def test_nodes_that_change_within_the_threshold_write_nothing(cluster: Cluster, 
     plan = now.plan()
     demand = now.cluster_state.demand
     for family in plan.families:
-        slices = [each for each in before.slices if each.address_type == family.address_type]
+        slices = [slice_ for slice_ in before.slices if slice_.address_type == family.address_type]
         consumed = Counter(hinted_zones(slices).values())
-        was_on = any(names.APPROACH_ANNOTATION in (each.metadata.annotations or {}) for each in slices)
+        was_on = any(names.APPROACH_ANNOTATION in (slice_.metadata.annotations or {}) for slice_ in slices)
         if not was_on or set(consumed) != set(demand.zones) or len(consumed) < 2:
             continue
         worst = max(
@@ -164,13 +164,13 @@ def test_nodes_that_change_within_the_threshold_write_nothing(cluster: Cluster, 
         )
         if worst < cluster.configuration.hints.keep_threshold:
             assert family.decision.active
-            assert family.changes.after == tuple(sorted(slices, key=lambda each: each.metadata.name))
+            assert family.changes.after == tuple(sorted(slices, key=lambda slice_: slice_.metadata.name))
 
 
 def in_order(plan: ServicePlan) -> ServicePlan:
 
     def by_name(slices: Iterable[EndpointSlice]) -> tuple[EndpointSlice, ...]:
-        return tuple(sorted(slices, key=lambda each: each.metadata.name))
+        return tuple(sorted(slices, key=lambda slice_: slice_.metadata.name))
 
     def family_in_order(family: FamilyPlan) -> FamilyPlan:
         changes = family.changes

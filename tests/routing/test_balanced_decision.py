@@ -50,9 +50,9 @@ def decision_of(cluster: Cluster) -> Decision:
 def zones_by_pod(plan: ServicePlan) -> dict[str, str]:
     """``a,b`` for each endpoint that has hints."""
     return {
-        each.target_ref.name: ",".join(zone.name for zone in each.hints.for_zones or ())
-        for each in endpoints_in(slices_after(plan))
-        if each.target_ref is not None and each.hints is not None
+        endpoint.target_ref.name: ",".join(zone.name for zone in endpoint.hints.for_zones or ())
+        for endpoint in endpoints_in(slices_after(plan))
+        if endpoint.target_ref is not None and endpoint.hints is not None
     }
 
 
@@ -108,7 +108,7 @@ def test_what_proxies_do_is_what_the_decision_measured(located: list[str], data:
     assert weighed.in_zone is not None
     assert weighed.in_zone >= bound - 1e-3
     assert weighed.max_overload <= 0.05
-    hints = [each.hints for each in endpoints_in(slices_after(cluster.plan()))]
+    hints = [endpoint.hints for endpoint in endpoints_in(slices_after(cluster.plan()))]
     assert all(hints) == decision.active
     assert any(hints) == decision.active
 
@@ -277,7 +277,7 @@ def rolling_update(cluster: Cluster, number: int, *, spread: bool = False) -> Ch
             plan = cluster.plan()
             churn.writes += len(written(plan))
             cluster = cluster.after(plan)
-            churn.without_hints += sum(each.hints is None for each in endpoints_in(cluster.slices))
+            churn.without_hints += sum(endpoint.hints is None for endpoint in endpoints_in(cluster.slices))
         pods = without
     return churn
 

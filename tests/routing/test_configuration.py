@@ -122,8 +122,8 @@ SETTINGS: Final[tuple[tuple[str, str, str, tuple[tuple[Any, Any], ...]], ...]] =
     ("hints", "missingCPU", "missing_cpu", (("disable", "disable"),)),
     ("hints", "inZoneTolerance", "in_zone_tolerance", ((0, Fraction(0)), (1, Fraction(1)))),
     ("hints", "auto", "auto", (("Balanced", "Balanced"),)),
-    ("subsetting", "algorithm", "algorithm", tuple((each, each) for each in SUBSETTING_ALGORITHMS)),
-    ("subsetting", "encoding", "encoding", tuple((each, each) for each in get_args(Encoding))),
+    ("subsetting", "algorithm", "algorithm", tuple((algorithm, algorithm) for algorithm in SUBSETTING_ALGORITHMS)),
+    ("subsetting", "encoding", "encoding", tuple((arg, arg) for arg in get_args(Encoding))),
     ("subsetting", "startingThreshold", "starting_threshold", ((0.1, Fraction(1, 10)), (1000, Fraction(1000)))),
     ("subsetting", "padding", "padding", ((0, 0), (1000, 1000))),
     ("subsetting", "overloadThreshold", "overload_threshold", ((0.7, Fraction(7, 10)), (100, Fraction(100)))),
@@ -135,7 +135,7 @@ SETTINGS: Final[tuple[tuple[str, str, str, tuple[tuple[Any, Any], ...]], ...]] =
             *(("0%", Fraction(0)), ("20%", Fraction(1, 5)), ("1000%", Fraction(10)), ("2.5", Fraction(5, 2))),
         ),
     ),
-    ("balanced", "objective", "objective", tuple((each, each) for each in get_args(Objective))),
+    ("balanced", "objective", "objective", tuple((arg, arg) for arg in get_args(Objective))),
     (
         *("balanced", "costs", "costs"),
         (
@@ -168,7 +168,7 @@ READ: Final[Mapping[str, tuple[dict[str, Any], Configuration]]] = {
         {"featureGates": {key: not on for key, on in DESIGN["featureGates"].items()}},
         Configuration(
             gates=FeatureGates(
-                **{each.name: each.name == "service_topology" for each in dataclasses.fields(FeatureGates)}
+                **{field.name: field.name == "service_topology" for field in dataclasses.fields(FeatureGates)}
             )
         ),
     ),

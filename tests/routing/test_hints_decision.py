@@ -89,8 +89,8 @@ def test_who_serves_another_zone_goes_on_serving_it() -> None:
     assert in_zone(cluster, family) == in_zone(cluster, anew(cluster))
     served = {
         one.target_ref.name: one.hints.for_zones[0].name
-        for each in family.slices
-        for one in each.endpoints or ()
+        for slice_ in family.slices
+        for one in slice_.endpoints or ()
         if one.target_ref and one.hints and one.hints.for_zones
     }
     assert [served[f"a-000{number}"] for number in range(4)] == list("ccbb")

@@ -79,9 +79,9 @@ def consumers(each: EndpointSlice) -> str:
 
 def groups_in(slices: Sequence[EndpointSlice]) -> Groups:
     found: dict[str, Counter[str]] = {}
-    for each in slices:
-        for endpoint in each.endpoints or ():
-            found.setdefault(consumers(each), Counter())[endpoint.zone or ""] += 1
+    for slice_ in slices:
+        for endpoint in slice_.endpoints or ():
+            found.setdefault(consumers(slice_), Counter())[endpoint.zone or ""] += 1
     return {zones: dict(located) for zones, located in sorted(found.items())}
 
 
@@ -108,7 +108,7 @@ def reason(plan: ServicePlan) -> Reason:
 
 
 def conditions(plan: ServicePlan) -> dict[str, Condition]:
-    return {each.type: each for each in plan.conditions}
+    return {condition.type: condition for condition in plan.conditions}
 
 
 def by_the_rules(nodes: Mapping[str, int], pods: Mapping[str, int], algorithm: str = "local") -> Groups | None:
@@ -142,13 +142,13 @@ def small_or_large_number_of_nodes(words: Words) -> None:
     even = {"a": {"a": 4}, "b": {"b": 4}, "c": {"c": 4}}
     expect_approaches(words, evenly(12), even, cpu=THREE_ZONES)
     for number in (2, 300):
-        nodes = tuple(a_node(f"node-{zone}-{each}", zone) for zone in "abc" for each in range(number))
+        nodes = tuple(a_node(f"node-{zone}-{index}", zone) for zone in "abc" for index in range(number))
         cluster = a_cluster(words.auto, evenly(12))
         expect_groups(cluster.with_(nodes=(*cluster.nodes, *nodes)).plan(), even)
     # 401, 251 and 51 Nodes; the Pods are all on three of them.
     numbers = {"a": 401, "b": 251, "c": 51}
     pods = {"a": 20, "b": 20, "c": 20}
-    nodes = tuple(a_node(f"node-{zone}-{each}", zone) for zone, count in numbers.items() for each in range(count - 1))
+    nodes = tuple(a_node(f"node-{zone}-{index}", zone) for zone, count in numbers.items() for index in range(count - 1))
     cluster = a_cluster(words.auto, pods)
     expected = by_the_rules(numbers, pods)
     assert expected is not None
@@ -420,7 +420,7 @@ def test_only_ready_endpoints_count_for_the_threshold() -> None:
 
 
 def not_ready(pod: Pod) -> Pod:
-    return a_pod(pod.metadata.name, pod.spec.node_name, ips=[each.ip for each in pod.status.pod_ips or ()], ready=False)
+    return a_pod(pod.metadata.name, pod.spec.node_name, ips=[ip.ip for ip in pod.status.pod_ips or ()], ready=False)
 
 
 @pytest.mark.parametrize("number", [7, 11])

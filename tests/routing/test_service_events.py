@@ -364,7 +364,7 @@ def test_a_value_that_was_told_in_a_message_that_is_left_out_is_not_told_again()
     cluster = AUTO.with_(service=a_service("Atuo")).settled()
     status = cluster.service.status
     assert status is not None
-    conditions = tuple(replace(each, message="") for each in status.conditions or ())
+    conditions = tuple(replace(condition, message="") for condition in status.conditions or ())
     service = replace(cluster.service, status=replace(status, conditions=conditions))
     assert cluster.with_(service=service).plan().events == ()
 
@@ -372,7 +372,7 @@ def test_a_value_that_was_told_in_a_message_that_is_left_out_is_not_told_again()
 def test_conditions_are_those_of_the_family_that_speaks() -> None:
     assert [family.decision.active for family in ONE.plan().families] == [True, False]
     assert (ONE.plan().worst_family, NONE.plan().worst_family) == ("IPv6", "IPv4")
-    assert [each.reason for each in NONE.plan().conditions] == ["Accepted", "Enabled"]
+    assert [condition.reason for condition in NONE.plan().conditions] == ["Accepted", "Enabled"]
 
 
 def test_compat_upstream_reports_hints_that_the_api_server_does_not_store() -> None:

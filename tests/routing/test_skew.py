@@ -109,7 +109,9 @@ def old_controller_new_values() -> None:
         cluster = a_cluster(service, BEFORE_3015)
         assert not has_hints(cluster)
         assert used_on_node_a(cluster, "current") == ALL
-        assert [(each.status, each.reason) for each in cluster.plan().conditions] == [("False", "FeatureGateOff")] * 2
+        assert [(condition.status, condition.reason) for condition in cluster.plan().conditions] == [
+            ("False", "FeatureGateOff")
+        ] * 2
     assert used_on_node_a(a_cluster(FIELD, BEFORE_3015), "current") == ZONE_A
 
 

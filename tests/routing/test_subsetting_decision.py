@@ -23,7 +23,7 @@ def a_cluster(service: Service, configuration: Configuration | None = None) -> C
 
 def labels(plan: ServicePlan) -> list[str]:
     slices = only_family(plan).changes.after
-    return sorted((each.metadata.labels or {}).get(names.ZONE_LABEL, "") for each in slices)
+    return sorted((slice_.metadata.labels or {}).get(names.ZONE_LABEL, "") for slice_ in slices)
 
 
 @pytest.mark.parametrize("value", ["Auto", "Require", None])

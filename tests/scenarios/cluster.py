@@ -147,7 +147,7 @@ class Cluster:
         found = self.api.get(path_in(self.namespace, SLICES))["items"]
         slices = [_whole(each) for each in found if service_of(each) == service]
         if how.beside is not None:
-            addresses = [f"10.200.0.{each}" for each in range(1, how.beside + 1)]
+            addresses = [f"10.200.0.{index}" for index in range(1, how.beside + 1)]
             name = f"{service}-other"
             other = a_slice(name, service=service, addresses=addresses, namespace=self.namespace, manager=OTHER)
             self.api.create(other)
@@ -155,14 +155,16 @@ class Cluster:
         elif how.by is not None:
             self._replaced_by(how.by, service, slices, how)
         elif how.drop is not None:
-            in_threads(self.api.delete, [each for each in slices if each["metadata"]["labels"].get(ZONE) == how.drop])
+            in_threads(
+                self.api.delete, [slice_ for slice_ in slices if slice_["metadata"]["labels"].get(ZONE) == how.drop]
+            )
         else:
-            for each in slices[: how.only]:
-                changed = self.api.replace(_rewritten(each, how))
+            for slice_ in slices[: how.only]:
+                changed = self.api.replace(_rewritten(slice_, how))
                 self.history.ours.add(changed["metadata"]["resourceVersion"])
 
     def _replaced_by(self, manager: str, service: str, slices: list[Object], how: Rewriting) -> None:
-        endpoints = [endpoint for each in slices for endpoint in each.get("endpoints") or ()]
+        endpoints = [endpoint for slice_ in slices for endpoint in slice_.get("endpoints") or ()]
         kept = {name: slices[0]["metadata"][name] for name in ("namespace", "ownerReferences")}
         kept["labels"] = {SERVICE_NAME: service, MANAGED_BY: manager}
         parts = range(0, max(len(endpoints), 1), PER_SLICE)

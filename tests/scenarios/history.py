@@ -31,7 +31,7 @@ def path_in(namespace: str, plural: str) -> str:
 
 
 def versions(things: Iterable[Object]) -> dict[str, str]:
-    return {each["metadata"]["name"]: each["metadata"]["resourceVersion"] for each in things}
+    return {thing["metadata"]["name"]: thing["metadata"]["resourceVersion"] for thing in things}
 
 
 @dataclass
@@ -135,7 +135,7 @@ def _follow(things: dict[str, Object], kind: str, thing: Object) -> None:
 def is_ready(pod: Object) -> bool:
     conditions = pod.get("status", {}).get("conditions") or ()
     return "deletionTimestamp" not in pod["metadata"] and any(
-        each["type"] == "Ready" and each["status"] == "True" for each in conditions
+        condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions
     )
 
 
@@ -150,7 +150,7 @@ def service_of(slice_: Object) -> str:
 
 def listed(slices: Mapping[str, Object], service: str) -> set[str]:
     """Ready addresses of a Service."""
-    of_service = (each for each in slices.values() if service_of(each) == service)
+    of_service = (slice_ for slice_ in slices.values() if service_of(slice_) == service)
     endpoints = (endpoint for each in of_service for endpoint in each.get("endpoints") or ())
-    ready = (each for each in endpoints if each["conditions"].get("ready") is not False)
+    ready = (endpoint for endpoint in endpoints if endpoint["conditions"].get("ready") is not False)
     return {address for each in ready for address in each["addresses"]}

@@ -32,7 +32,7 @@ from zoneward.slices.cluster_state import ClusterState
 from zoneward.slices.plan import ServicePlan, plan_service
 from zoneward.snapshots.cluster_snapshot import Snapshot
 
-_GATES = {each.name.replace("_", ""): each.name for each in fields(FeatureGates)}
+_GATES = {field.name.replace("_", ""): field.name for field in fields(FeatureGates)}
 
 
 class Lists(NamedTuple):
@@ -71,10 +71,10 @@ class Observed:
     def told(self) -> Counter[tuple[str, str]]:
         """How often we told each thing, by Service and ``<type> <reason>: <note>``."""
         found: Counter[tuple[str, str]] = Counter()
-        for each in self.lists.events:
-            if each.get("reportingController") == CONTROLLER:
-                what = f"{each['type']} {each['reason']}: {each.get('note', '')}"
-                found[each["regarding"]["name"], what] += (each.get("series") or {}).get("count", 1)
+        for event in self.lists.events:
+            if event.get("reportingController") == CONTROLLER:
+                what = f"{event['type']} {event['reason']}: {event.get('note', '')}"
+                found[event["regarding"]["name"], what] += (event.get("series") or {}).get("count", 1)
         return found
 
 
@@ -105,7 +105,7 @@ class Found:
 
     @cached_property
     def ready(self) -> list[tuple[EndpointSlice, Endpoint]]:
-        return [(each, one) for each in self.all_slices for one in each.endpoints or () if is_ready(one)]
+        return [(slice_, one) for slice_ in self.all_slices for one in slice_.endpoints or () if is_ready(one)]
 
     @cached_property
     def serves(self) -> dict[str, tuple[str, ...]]:
@@ -132,7 +132,7 @@ class Found:
 
     @property
     def approach(self) -> object:
-        written = {(each.metadata.annotations or {}).get(names.APPROACH_ANNOTATION) for each in self.all_slices}
+        written = {(slice_.metadata.annotations or {}).get(names.APPROACH_ANNOTATION) for slice_ in self.all_slices}
         return written.pop() if len(written) == 1 else sorted(map(str, written))
 
     @property
@@ -176,7 +176,7 @@ class Found:
 
     @property
     def managers(self) -> list[str]:
-        return sorted({(each.metadata.labels or {}).get(names.MANAGED_BY_LABEL, "") for each in self.all_slices})
+        return sorted({(slice_.metadata.labels or {}).get(names.MANAGED_BY_LABEL, "") for slice_ in self.all_slices})
 
     @property
     def accepted(self) -> object:
@@ -268,11 +268,11 @@ def _check_rest(found: Found, where: str) -> None:
     )
     pods = {
         address
-        for each in observed.lists.pods
-        for address in addresses_of(each)
-        if is_pod_ready(each)
-        and each["metadata"]["labels"].get(APP) == service.metadata.name
-        and each["spec"]["nodeName"] in observed.snapshot.node_zones
+        for pod in observed.lists.pods
+        for address in addresses_of(pod)
+        if is_pod_ready(pod)
+        and pod["metadata"]["labels"].get(APP) == service.metadata.name
+        and pod["spec"]["nodeName"] in observed.snapshot.node_zones
         and ("IPv6" if ":" in address else "IPv4") in (service.spec.ip_families or ())
     }
     assert set(addresses.values()) <= {1}, f"{where}: listed twice {addresses.most_common(3)}"

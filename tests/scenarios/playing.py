@@ -138,7 +138,7 @@ class Play:
         assert not history.missing, f"{where}: missing {history.missing}"
         told = observed.told()
         events, writes = sorted((told - self._told).elements()), history.writes - before
-        for service in sorted(observed.snapshot.services, key=lambda each: each.metadata.name):
+        for service in sorted(observed.snapshot.services, key=lambda service: service.metadata.name):
             name = service.metadata.name
             of_service = [what for about, what in events if about == name]
             found = Found(observed, service, self._served.get(name, {}), of_service, writes[name])

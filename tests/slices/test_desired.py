@@ -46,7 +46,7 @@ def desired_by_pod(
     )
     assert decision.targets is not None
     slices = desired(TEMPLATE, decision.targets, found, found.by_identity.values())
-    endpoints = {identity[2]: endpoint for each in slices.values() for identity, endpoint in each.endpoints.items()}
+    endpoints = {identity[2]: endpoint for slice_ in slices.values() for identity, endpoint in slice_.endpoints.items()}
     zones = {identity[2]: key[1] for key, each in slices.items() for identity in each.endpoints}
     return endpoints, {pod: own_group(*group) if group else None for pod, group in zones.items()}
 

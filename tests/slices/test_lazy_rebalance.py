@@ -37,18 +37,18 @@ def stripped(slices: Iterable[EndpointSlice]) -> tuple[EndpointSlice, ...]:
     """The same slices without the annotation that says what was in force."""
     return tuple(
         replace(
-            each,
+            slice_,
             metadata=replace(
-                each.metadata,
+                slice_.metadata,
                 annotations={
                     name: value
-                    for name, value in (each.metadata.annotations or {}).items()
+                    for name, value in (slice_.metadata.annotations or {}).items()
                     if name != names.APPROACH_ANNOTATION
                 }
                 or None,
             ),
         )
-        for each in slices
+        for slice_ in slices
     )
 
 
@@ -75,9 +75,9 @@ def zones_of(each: EndpointSlice) -> Zones:
 def groups_in(slices: Iterable[EndpointSlice], everybody: Zones = ()) -> dict[str, Zones]:
     """The zones that consume each Pod; ``everybody`` where all do."""
     return {
-        endpoint.target_ref.name: zones_of(each) or everybody
-        for each in slices
-        for endpoint in each.endpoints or ()
+        endpoint.target_ref.name: zones_of(slice_) or everybody
+        for slice_ in slices
+        for endpoint in slice_.endpoints or ()
         if endpoint.target_ref is not None
     }
 
@@ -93,8 +93,8 @@ def moved_by(family: FamilyPlan, cluster: Cluster) -> set[str]:
     before = groups_in(cluster.slices)
     located = {
         endpoint.target_ref.name: endpoint.zone or ""
-        for each in family.slices
-        for endpoint in each.endpoints or ()
+        for slice_ in family.slices
+        for endpoint in slice_.endpoints or ()
         if endpoint.target_ref is not None
     }
     starts = is_start(family, cluster.slices)
@@ -107,7 +107,7 @@ def moved_by(family: FamilyPlan, cluster: Cluster) -> set[str]:
 
 def is_start(family: FamilyPlan, slices: Iterable[EndpointSlice]) -> bool:
     """Whether the slices were written for something else."""
-    written_for = {(each.metadata.annotations or {}).get(names.APPROACH_ANNOTATION) for each in slices}
+    written_for = {(slice_.metadata.annotations or {}).get(names.APPROACH_ANNOTATION) for slice_ in slices}
     return written_for != {family.decision.in_force}
 
 
@@ -190,7 +190,7 @@ def test_an_update_that_would_overload_somebody_is_a_full_rebalance() -> None:
     assert laziness(family) is False
     assert family.decision.moved == 1
     assert Counter(groups_in(family.slices).values()) == {("a",): 3, ("b",): 4, ("c",): 3}
-    assert sorted(zones_of(each) for each in written(plan)) == [("a",), ("c",)]
+    assert sorted(zones_of(slice_) for slice_ in written(plan)) == [("a",), ("c",)]
 
 
 @pytest.mark.parametrize(("tolerance", "lazy"), [(Fraction(1), True), (Fraction(1, 10), False)])
@@ -273,7 +273,7 @@ def test_a_lazy_update_moves_and_overloads_nobody_and_writes_only_where_somebody
     gone, came = before.keys() - after.keys(), after.keys() - before.keys()
     touched = {before[name] for name in gone} | {after[name] for name in came}
     # A slice that everybody left may be used again for a group that somebody came to, hence fewer.
-    assert {zones_of(each) for each in written(plan)} <= touched
+    assert {zones_of(slice_) for slice_ in written(plan)} <= touched
     assert changed(family, cluster.slices) <= len(touched)
     assert all(zones in before.values() or len(zones) == 1 for zones in map(after.__getitem__, came))
 
@@ -358,7 +358,7 @@ def small_updates(draw: st.DrawFn) -> Cluster:
 @given(small_updates())
 def test_a_full_rebalance_moves_as_few_as_its_counts_allow(cluster: Cluster) -> None:
     before = groups_in(cluster.slices)
-    is_in_force = any(each.endpoints and approach_of_slice(each) for each in cluster.slices)
+    is_in_force = any(slice_.endpoints and approach_of_slice(slice_) for slice_ in cluster.slices)
     for family, starts in ((only_family(cluster.plan()), not is_in_force), (full(cluster), True)):
         if family.decision.active and not laziness(family):
             event(f"lazy: {laziness(family)}, moved {bool(family.decision.moved)}")

@@ -24,19 +24,21 @@ from tests.clusters import Cluster, endpoints_in, hinted_zones, only_family, sli
 
 from zoneward.kube import names
 from zoneward.kube.adoption_marks import SELECTOR_ANNOTATION
-from zoneward.kube.objects import ContainerPort, Endpoint, EndpointSlice, Service, ServicePort
+from zoneward.kube.objects import ContainerPort, Endpoint, EndpointSlice, Service, ServicePort, identity
 from zoneward.routing.configuration import Configuration, HintsSettings
 from zoneward.routing.demand import compute_demand
+from zoneward.routing.placement.targets import ALL_ZONES
 from zoneward.routing.rules import Reason, Rule
 from zoneward.routing.selection.endpoint_selection import CONSUMERS
 from zoneward.slices.cluster_state import ClusterState
+from zoneward.slices.desired import hints_of
 from zoneward.slices.plan import ServicePlan
 
 AUTO: Final = "Hints/ProportionalZoneCPU"
 CLUSTER: Final = Cluster(service=a_service("Auto"), nodes=nodes_in({"a": 4, "b": 4}), pods=pods_in({"a": 2, "b": 2}))
 BUILT_IN: Final = tuple(
-    replace(each, metadata=replace(each.metadata, name="cart-x7f2q"))
-    for each in slices_after(CLUSTER.with_(configuration=Configuration().as_upstream()).plan())
+    replace(slice_, metadata=replace(slice_.metadata, name="cart-x7f2q"))
+    for slice_ in slices_after(CLUSTER.with_(configuration=Configuration().as_upstream()).plan())
 )
 """The one slice of the built-in controller in this cluster; the API server made up its name."""
 
@@ -79,7 +81,9 @@ def test_deciding_as_kubernetes_does_replaces_what_we_made_otherwise() -> None:
     existing = only_family(CLUSTER.plan()).slices
     family = only_family(CLUSTER.with_(slices=existing, configuration=Configuration().as_upstream()).plan())
     assert family.replaced == existing
-    assert {(each.metadata.labels or {})[names.MANAGED_BY_LABEL] for each in family.slices} == {names.BUILT_IN_MANAGER}
+    assert {(slice_.metadata.labels or {})[names.MANAGED_BY_LABEL] for slice_ in family.slices} == {
+        names.BUILT_IN_MANAGER
+    }
 
 
 def test_their_hints_keep_endpoints_in_place_but_the_start_threshold_holds() -> None:
@@ -87,7 +91,9 @@ def test_their_hints_keep_endpoints_in_place_but_the_start_threshold_holds() -> 
     swapped = {"a-0000": "b", "a-0001": "a", "b-0000": "b", "b-0001": "a"}
     (given,) = BUILT_IN
     endpoints = tuple(
-        replace(each, hints=hints(swapped[each.target_ref.name])) for each in given.endpoints or () if each.target_ref
+        replace(endpoint, hints=hints(swapped[endpoint.target_ref.name]))
+        for endpoint in given.endpoints or ()
+        if endpoint.target_ref
     )
     tolerant = Configuration(hints=HintsSettings(in_zone_tolerance=Fraction(1)))
     family = only_family(CLUSTER.with_(slices=(replace(given, endpoints=endpoints),), configuration=tolerant).plan())
@@ -158,7 +164,7 @@ def test_slices_of_a_family_that_the_service_no_longer_has_are_surplus() -> None
         service=a_service("Auto", families=DUAL_STACK), pods=pods_in({"a": 2, "b": 2}, dual_stack=True)
     ).settled()
     plan = both.with_(service=a_service("Auto", families=IPV4)).plan()
-    assert [each.address_type for each in plan.surplus] == ["IPv6"]
+    assert [slice_.address_type for slice_ in plan.surplus] == ["IPv6"]
     assert [family.address_type for family in plan.families] == ["IPv4"]
     assert not both.plan().surplus
 
@@ -296,9 +302,9 @@ def test_an_endpoint_that_no_longer_serves_its_own_zone_has_moved_when_a_decisio
     family = only_family(starting.plan())
     away = sum(
         endpoint.zone not in ([zone.name for zone in endpoint.hints.for_zones or ()] if endpoint.hints else [label])
-        for each in family.changes.after
-        for label in ((each.metadata.labels or {}).get(names.ZONE_LABEL),)
-        for endpoint in each.endpoints or ()
+        for slice_ in family.changes.after
+        for label in ((slice_.metadata.labels or {}).get(names.ZONE_LABEL),)
+        for endpoint in slice_.endpoints or ()
     )
     assert family.decision.active
     assert family.decision.moved == away
@@ -314,3 +320,12 @@ def test_a_new_endpoint_of_a_decision_in_force_has_not_moved() -> None:
     zones = hinted_zones(only_family(replaced.plan()).slices)
     assert "b" in {zones[name] for name in ("a-0001", "a-0002", "new")}
     assert only_family(replaced.plan()).decision.moved == 0
+
+
+def test_a_plan_has_the_target_of_each_endpoint() -> None:
+    hinted = only_family(CLUSTER.with_(service=a_service("Auto")).plan())
+    slices = {identity(endpoint): endpoint for endpoint in endpoints_in(hinted.slices)}
+    assert {key: hints_of(target) for key, target in hinted.targets.items()} == {
+        key: endpoint.hints for key, endpoint in slices.items()
+    }
+    assert set(only_family(CLUSTER.with_(service=a_service()).plan()).targets.values()) == {ALL_ZONES}

@@ -58,7 +58,7 @@ class Pair:
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
         self.pods = {pod.metadata.name: pod for pod in cluster.pods}
-        self.slices = {each.metadata.name: each for each in cluster.slices}
+        self.slices = {slice_.metadata.name: slice_ for slice_ in cluster.slices}
         self.planner = ServicePlanner(cluster.service, cluster.cluster_state, pods=cluster.pods, slices=cluster.slices)
         self.version = 0
 
@@ -98,7 +98,7 @@ class Pair:
             cluster_state=self.cluster.cluster_state,
             trigger_time="now",
         )
-        assert [each.address_type for each in plan.families] == [each.address_type for each in anew.families]
+        assert [family.address_type for family in plan.families] == [family.address_type for family in anew.families]
         for this, that in zip(plan.families, anew.families, strict=True):
             assert this.decision == that.decision
             assert endpoint_answers(this.decision) == endpoint_answers(that.decision)
@@ -109,9 +109,9 @@ class Pair:
 
     def write(self, plan: ServicePlan, *, most: int = 1000) -> None:
         """Carry a plan out, or the first few of its writes."""
-        new = [each for family in plan.families for each in (*family.changes.create, *family.changes.update)]
-        replaced = [each for family in plan.families for each in family.replaced]
-        gone = [*plan.surplus, *replaced, *(each for family in plan.families for each in family.changes.delete)]
+        new = [slice_ for family in plan.families for slice_ in (*family.changes.create, *family.changes.update)]
+        replaced = [slice_ for family in plan.families for slice_ in family.replaced]
+        gone = [*plan.surplus, *replaced, *(slice_ for family in plan.families for slice_ in family.changes.delete)]
         for each in new[:most]:
             self.slice(each.metadata.name, each)
         for each in gone[: max(most - len(new), 0)]:
@@ -386,7 +386,7 @@ def test_who_stands_for_an_address_may_go(order: tuple[int, ...]) -> None:
     for number in range(2):
         pair.pod(f"pod-{number}", None)
         plan = pair.plan()
-        hinted = {endpoint.hints for each in slices_after(plan) for endpoint in each.endpoints or ()}
+        hinted = {endpoint.hints for slice_ in slices_after(plan) for endpoint in slice_.endpoints or ()}
         assert hinted == {hints("abc"[number + 1])}
         pair.write(plan)
         pair.plan()

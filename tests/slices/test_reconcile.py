@@ -52,19 +52,19 @@ def reconciled(
 def addresses(slices: Iterable[EndpointSlice]) -> list[list[int]]:
     """The last number of each address, slice by slice."""
     return [
-        [int((endpoint.addresses or ("",))[0].rsplit(".", 1)[1]) for endpoint in each.endpoints or ()]
-        for each in slices
+        [int((endpoint.addresses or ("",))[0].rsplit(".", 1)[1]) for endpoint in slice_.endpoints or ()]
+        for slice_ in slices
     ]
 
 
 def fates(changes: SliceChanges) -> tuple[list[list[int]], dict[str, list[int]], list[str], list[str]]:
     """Created and updated slices by content, unchanged and deleted ones by name."""
-    updated = dict(zip((each.metadata.name for each in changes.update), addresses(changes.update), strict=True))
+    updated = dict(zip((slice_.metadata.name for slice_ in changes.update), addresses(changes.update), strict=True))
     return (
         addresses(changes.create),
         updated,
-        sorted(each.metadata.name for each in changes.unchanged),
-        sorted(each.metadata.name for each in changes.delete),
+        sorted(slice_.metadata.name for slice_ in changes.unchanged),
+        sorted(slice_.metadata.name for slice_ in changes.delete),
     )
 
 
@@ -103,7 +103,7 @@ def test_what_is_in_force_is_remembered_on_every_slice() -> None:
 
 def test_what_is_no_longer_in_force_is_forgotten() -> None:
     changes = reconciled([a_slice("s1", *some(1), in_force=AUTO)], some(1))
-    assert [each.metadata.annotations for each in changes.update] == [None]
+    assert [slice_.metadata.annotations for slice_ in changes.update] == [None]
 
 
 def test_other_annotations_and_all_other_metadata_stay() -> None:
@@ -169,6 +169,6 @@ def test_the_trigger_time_stands_on_what_is_written_and_on_nothing_else() -> Non
     existing = [a_slice("s1", *some(1)), a_slice("s2", *some(2, 3))]
     changes = reconciled(existing, some(1, 2, 3, 4, 5, 6, 7), trigger_time=NOW)
     assert fates(changes) == ([[4, 5, 6]], {"s2": [2, 3, 7]}, ["s1"], [])
-    for each in (*changes.create, *changes.update):
-        assert (each.metadata.annotations or {})[names.TRIGGER_TIME_ANNOTATION] == NOW
+    for slice_ in (*changes.create, *changes.update):
+        assert (slice_.metadata.annotations or {})[names.TRIGGER_TIME_ANNOTATION] == NOW
     assert changes.unchanged == (existing[0],)

@@ -130,9 +130,9 @@ def weighted(cluster: Cluster, given: ZoneWeights | None = None) -> Cluster:
 def weights_on(cluster: Cluster) -> dict[str, ZoneWeights | None]:
     """The weights on each slice that carries an annotation for them; None where it is invalid."""
     return {
-        each.metadata.name: parse_zone_weights((each.metadata.annotations or {})[names.ZONE_WEIGHTS_ANNOTATION])
-        for each in cluster.slices
-        if names.ZONE_WEIGHTS_ANNOTATION in (each.metadata.annotations or {})
+        slice_.metadata.name: parse_zone_weights((slice_.metadata.annotations or {})[names.ZONE_WEIGHTS_ANNOTATION])
+        for slice_ in cluster.slices
+        if names.ZONE_WEIGHTS_ANNOTATION in (slice_.metadata.annotations or {})
     }
 
 
@@ -142,12 +142,12 @@ def with_annotation(cluster: Cluster, name_: str, text: str) -> Cluster:
         return replace(each, metadata=replace(each.metadata, annotations=annotations))
 
     return cluster.with_(
-        slices=tuple(annotated(each) if each.metadata.name == name_ else each for each in cluster.slices)
+        slices=tuple(annotated(slice_) if slice_.metadata.name == name_ else slice_ for slice_ in cluster.slices)
     )
 
 
 def slice_names(cluster: Cluster) -> list[str]:
-    return sorted(each.metadata.name for each in cluster.slices)
+    return sorted(slice_.metadata.name for slice_ in cluster.slices)
 
 
 def test_the_first_slice_by_name_carries_the_weights_and_no_other() -> None:
@@ -192,25 +192,25 @@ def test_weights_stay_while_they_are_as_good_as_those_of_the_decision(now: ZoneW
 def test_a_slice_that_is_written_anyway_gets_the_weights_of_the_moment() -> None:
     cluster = weighted(a_cluster())
     (carrier,) = weights_on(cluster)
-    (first,) = (each for each in cluster.slices if each.metadata.name == carrier)
+    (first,) = (slice_ for slice_ in cluster.slices if slice_.metadata.name == carrier)
     gone = (first.endpoints or ())[0].target_ref
     assert gone is not None
     fewer = cluster.with_(pods=tuple(pod for pod in cluster.pods if pod.metadata.name != gone.name))
     now = weights(0.76, a=7, b=4)
     plan = planned(fewer, now)
-    assert [each.metadata.name for each in written(plan)] == [carrier]
+    assert [slice_.metadata.name for slice_ in written(plan)] == [carrier]
     assert weights_on(fewer.after(plan)) == {carrier: now}
 
 
 def test_a_slice_that_does_not_carry_the_weights_is_written_without_them() -> None:
     cluster = weighted(a_cluster())
     last = slice_names(cluster)[-1]
-    (slice_,) = (each for each in cluster.slices if each.metadata.name == last)
+    (slice_,) = (slice_ for slice_ in cluster.slices if slice_.metadata.name == last)
     gone = (slice_.endpoints or ())[0].target_ref
     assert gone is not None
     fewer = cluster.with_(pods=tuple(pod for pod in cluster.pods if pod.metadata.name != gone.name))
     plan = planned(fewer, weights(0.76, a=7, b=4))
-    assert [each.metadata.name for each in written(plan)] == [last]
+    assert [slice_.metadata.name for slice_ in written(plan)] == [last]
     assert weights_on(fewer.after(plan)) == weights_on(cluster)
 
 
@@ -248,8 +248,8 @@ def test_new_slices_come_after_the_one_that_carries_the_weights() -> None:
 def test_weights_move_to_the_next_slice_when_theirs_goes() -> None:
     cluster = weighted(a_cluster())
     (carrier,) = weights_on(cluster)
-    left = cluster.with_(slices=tuple(each for each in cluster.slices if each.metadata.name != carrier))
-    kept = {one.target_ref.name for each in left.slices for one in each.endpoints or () if one.target_ref}
+    left = cluster.with_(slices=tuple(slice_ for slice_ in cluster.slices if slice_.metadata.name != carrier))
+    kept = {one.target_ref.name for slice_ in left.slices for one in slice_.endpoints or () if one.target_ref}
     left = left.with_(pods=tuple(pod for pod in left.pods if pod.metadata.name in kept))
     plan = planned(left, weights())
     assert len(written(plan)) == 1
@@ -270,12 +270,12 @@ def test_each_address_family_has_its_own_weights() -> None:
         service=service, nodes=nodes_in({"a": 4, "b": 4}), pods=pods_in({"a": 8, "b": 4}, dual_stack=True)
     )
     after = weighted(cluster)
-    assert len(weights_on(after)) == 2 == len({each.address_type for each in after.slices})
+    assert len(weights_on(after)) == 2 == len({slice_.address_type for slice_ in after.slices})
 
 
 def test_weights_that_no_annotation_can_hold_are_not_written() -> None:
     zones = [f"zone-{number}" for number in range(33)]
-    too_many = ZoneWeights({each: {each: 1.0} for each in zones}, dict.fromkeys(zones, 1))
+    too_many = ZoneWeights({zone: {zone: 1.0} for zone in zones}, dict.fromkeys(zones, 1))
     cluster = a_cluster()
     assert weights_on(cluster.after(planned(cluster, too_many))) == {}
 

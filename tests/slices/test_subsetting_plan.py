@@ -37,7 +37,7 @@ from zoneward.slices.plan import FamilyPlan
 REQUIRE: Final = "Require"
 APPROACHES: Final = (*SUBSETTING_ALGORITHMS, REQUIRE)
 WEIGHTED: Final = ("local-weighted", "local-opt")
-UNWEIGHTED: Final = tuple(each for each in APPROACHES if each not in WEIGHTED)
+UNWEIGHTED: Final = tuple(approach for approach in APPROACHES if approach not in WEIGHTED)
 
 EVEN: Final[Mapping[str, Number]] = {"a": 4, "b": 4, "c": 4}
 FOUR: Final[Mapping[str, Number]] = {"a": 4, "b": 4, "c": 1, "d": 1}
@@ -72,7 +72,7 @@ def label_of(each: EndpointSlice) -> Label:
 
 def labels_in(slices: Iterable[EndpointSlice]) -> dict[str, Label]:
     """Label and annotation of every Pod's slice."""
-    return {name_of(endpoint): label_of(each) for each in slices for endpoint in each.endpoints or ()}
+    return {name_of(endpoint): label_of(slice_) for slice_ in slices for endpoint in slice_.endpoints or ()}
 
 
 def name_of(endpoint: Endpoint) -> str:
@@ -163,11 +163,11 @@ GROUPS: Final[Mapping[str, dict[Label, dict[str, int]]]] = {
 def test_own_groups_carry_a_label_and_shared_ones_an_annotation_as_well(approach: str) -> None:
     cluster = a_cluster(approach, FOUR, {"a": 11, "b": 8})
     slices = only_family(cluster.plan()).changes.after
-    found = {label_of(each): dict(Counter(end.zone or "" for end in each.endpoints or ())) for each in slices}
+    found = {label_of(slice_): dict(Counter(end.zone or "" for end in slice_.endpoints or ())) for slice_ in slices}
     assert found == GROUPS[approach]
     assert len(slices) == len(found)
     in_force = f"Subsetting/{'RequireZone' if approach == REQUIRE else approach}"
-    assert {(each.metadata.annotations or {})[names.APPROACH_ANNOTATION] for each in slices} == {in_force}
+    assert {(slice_.metadata.annotations or {})[names.APPROACH_ANNOTATION] for slice_ in slices} == {in_force}
 
 
 @pytest.mark.parametrize("approach", APPROACHES)
@@ -177,8 +177,8 @@ def test_many_zones_with_long_names_fit_into_labels(approach: str) -> None:
     cluster = a_cluster(approach, dict.fromkeys(zones, 4), {zones[0]: 40, zones[1]: 33})
     family = only_family(cluster.plan())
     assert family.decision.active
-    for each in family.changes.after:
-        assert validate_endpoint_slice(msgspec.convert(slice_document(each), EndpointSlice)) == ()
+    for slice_ in family.changes.after:
+        assert validate_endpoint_slice(msgspec.convert(slice_document(slice_), EndpointSlice)) == ()
     found = Counter(map(name_of, endpoints_in(family.changes.after)))
     assert found == Counter(pod.metadata.name for pod in cluster.pods)
     for zone in zones:
@@ -196,7 +196,7 @@ def test_a_zone_s_own_group_is_labelled_where_it_is_the_only_zone() -> None:
     wider = cluster.settled().with_(nodes=nodes_in({"a": 4, "b": 4}), pods=pods_in({"a": 3, "b": 2}))
     family = only_family(wider.plan())
     assert Counter(labels_in(family.slices).values()) == {own("a"): 3, own("b"): 2}
-    assert [label_of(each) for each in written(wider.plan())] == [own("b")]
+    assert [label_of(slice_) for slice_ in written(wider.plan())] == [own("b")]
 
 
 def test_a_zone_label_on_the_service_is_never_mirrored() -> None:
@@ -206,10 +206,10 @@ def test_a_zone_label_on_the_service_is_never_mirrored() -> None:
     cluster = plain.with_(service=replace(plain.service, metadata=replace(plain.service.metadata, labels=labels)))
     slices = only_family(cluster.plan()).changes.after
     assert labels_in(slices) == labels_in(only_family(plain.plan()).changes.after)
-    assert all((each.metadata.labels or {})["team"] == "web" for each in slices)
+    assert all((slice_.metadata.labels or {})["team"] == "web" for slice_ in slices)
     spoilt = tuple(
-        replace(each, metadata=replace(each.metadata, labels={**(each.metadata.labels or {}), **labels}))
-        for each in cluster.settled().slices
+        replace(slice_, metadata=replace(slice_.metadata, labels={**(slice_.metadata.labels or {}), **labels}))
+        for slice_ in cluster.settled().slices
     )
     assert labels_in(cluster.with_(slices=spoilt).settled().slices) == labels_in(slices)
     upstream = cluster.with_(configuration=cluster.configuration.as_upstream(), slices=())
@@ -282,8 +282,8 @@ def test_hints_are_refused_above_eight_zones_in_one(sharing: int) -> None:
     if sharing <= MAX_ZONE_HINTS:
         assert family.decision.active
         assert max(map(len, hinted_zones_of(family.slices))) == MAX_ZONE_HINTS
-        for each in family.changes.after:
-            assert validate_endpoint_slice(each) == ()
+        for slice_ in family.changes.after:
+            assert validate_endpoint_slice(slice_) == ()
     else:
         assert (family.decision.active, family.decision.reason) == (False, Reason.TOO_MANY_ZONES)
         assert not hinted_zones_of(family.slices)
@@ -309,7 +309,7 @@ def test_from_one_encoding_to_the_other_nobody_moves(approach: str) -> None:
 
 def not_ready(pods: Iterable[Pod], *some: str) -> tuple[Pod, ...]:
     return tuple(
-        a_pod(pod.metadata.name, pod.spec.node_name, ips=[each.ip for each in pod.status.pod_ips or ()], ready=False)
+        a_pod(pod.metadata.name, pod.spec.node_name, ips=[ip.ip for ip in pod.status.pod_ips or ()], ready=False)
         if pod.metadata.name in some
         else pod
         for pod in pods
@@ -324,7 +324,7 @@ def test_an_endpoint_that_is_not_ready_keeps_its_group(approach: str) -> None:
     plan = cluster.with_(pods=not_ready(cluster.pods, "b-0003")).plan()
     assert labels_in(only_family(plan).slices)["b-0003"] == before["b-0003"]
     if approach not in WEIGHTED:
-        assert [label_of(each) for each in written(plan)] == [before["b-0003"]]
+        assert [label_of(slice_) for slice_ in written(plan)] == [before["b-0003"]]
     traffic_ = only_family(plan).traffic
     assert traffic_ is not None
     assert min(traffic_.load) == 0
@@ -337,7 +337,7 @@ def test_pods_that_share_an_address_share_a_group(encoding: Encoding) -> None:
     pods = (*pods_in({"a": 5, "b": 5, "c": 5}), twin)
     cluster = a_cluster("local", EVEN, {"a": 5, "b": 5, "c": 5}, encoding=encoding).with_(pods=pods)
     slices = cluster.settled().slices
-    hinted = {name_of(each): each.hints for each in endpoints_in(slices)}
+    hinted = {name_of(endpoint): endpoint.hints for endpoint in endpoints_in(slices)}
     assert hinted["a-twin"] == hinted["a-0000"]
     assert all(hinted.values()) is (encoding == "hints")
     address = "10.97.0.1"
@@ -390,11 +390,11 @@ def test_pods_without_a_zone_stay_where_they_were_put(approach: str, where: str)
     plan = settled.with_(pods=later).plan()
     assert labels_in(only_family(plan).slices) == {**before, "c-0004": own("c")}
     assert only_family(plan).decision.moved == 0
-    assert [label_of(each) for each in written(plan)] == [own("c")]
+    assert [label_of(slice_) for slice_ in written(plan)] == [own("c")]
 
 
 def with_port(pod: Pod, port: int) -> Pod:
-    ips = tuple(each.ip for each in pod.status.pod_ips or ())
+    ips = tuple(ip.ip for ip in pod.status.pod_ips or ())
     return a_pod(
         pod.metadata.name, pod.spec.node_name, ips=ips, ports=(ContainerPort(name="web", container_port=port),)
     )
@@ -411,8 +411,8 @@ def test_several_port_groups_share_one_allocation(approach: str) -> None:
     family = only_family(cluster.plan())
     slices = family.changes.after
     assert Counter(map(name_of, endpoints_in(slices))) == Counter(pod.metadata.name for pod in pods)
-    keys = [(label_of(each), (each.ports or ())[0].port) for each in slices]
-    assert len(set(keys)) == len(keys) == len({each.metadata.name for each in slices})
+    keys = [(label_of(slice_), (slice_.ports or ())[0].port) for slice_ in slices]
+    assert len(set(keys)) == len(keys) == len({slice_.metadata.name for slice_ in slices})
     assert {port for _, port in keys} == {8080, 8081}
     assert {label for label, _ in keys} == set(GROUPS[approach])
     assert family.decision.allocation == decision_of(plain).allocation

@@ -156,9 +156,9 @@ def an_existing_slice(
 
 def endpoint_ports(service: Service) -> tuple[EndpointPort, ...]:
     ports = []
-    for each in service.spec.ports or ():
-        assert isinstance(each.target_port, int)
-        ports.append(EndpointPort(name=each.name, protocol=each.protocol, port=each.target_port))
+    for port in service.spec.ports or ():
+        assert isinstance(port.target_port, int)
+        ports.append(EndpointPort(name=port.name, protocol=port.protocol, port=port.target_port))
     return tuple(ports)
 
 
@@ -234,8 +234,8 @@ def set_hints(
 def decision_for(service: Service, packed: SliceChanges, *, nodes: Iterable[Node]) -> Decision:
     slices = (*packed.create, *packed.update, *packed.unchanged)
     endpoint_index = EndpointIndex(merge_addresses=False)
-    for each in slices:
-        for endpoint in each.endpoints or ():
+    for slice_ in slices:
+        for endpoint in slice_.endpoints or ():
             endpoint_index.add(IndexedEndpoint(_strict(endpoint), identity(endpoint)))
     return decide(service, endpoint_index, demand=upstream_demand(nodes), in_force=None, configuration=UPSTREAM)
 

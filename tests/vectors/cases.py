@@ -34,7 +34,7 @@ def load(name: str) -> list[Case]:
 
 
 def by_name(*runners: Callable[[Case], None]) -> dict[str, Callable[[Case], None]]:
-    return {each.__name__: each for each in runners}
+    return {runner.__name__: runner for runner in runners}
 
 
 def check_complete(cases: Iterable[Case], run_kinds: Collection[str], left_out: Mapping[str, RunIn]) -> None:

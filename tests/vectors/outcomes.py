@@ -26,15 +26,15 @@ def check(got: Mapping[str, object], expected: Case, *, skipped: Collection[str]
 
 
 def slices_after(plan: ServicePlan) -> list[EndpointSlice]:
-    return [each for family in plan.families for each in family.changes.after]
+    return [slice_ for family in plan.families for slice_ in family.changes.after]
 
 
 def writes(plan: ServicePlan) -> dict[str, int]:
     changes = [family.changes for family in plan.families]
     return {
-        "create": sum(len(each.create) for each in changes),
-        "update": sum(len(each.update) for each in changes),
-        "delete": sum(len(each.delete) for each in changes) + len(plan.surplus),
+        "create": sum(len(change.create) for change in changes),
+        "update": sum(len(change.update) for change in changes),
+        "delete": sum(len(change.delete) for change in changes) + len(plan.surplus),
     }
 
 

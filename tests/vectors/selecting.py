@@ -73,7 +73,7 @@ def selected(selection: EndpointSelection, *, flagged: bool) -> dict[str, object
 
 
 def named(endpoints: tuple[Endpoint, ...] | None) -> list[str] | None:
-    return None if endpoints is None else sorted(name_of(each) for each in endpoints)
+    return None if endpoints is None else sorted(name_of(endpoint) for endpoint in endpoints)
 
 
 def in_order(expected: Case) -> Case:

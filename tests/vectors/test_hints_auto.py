@@ -50,7 +50,7 @@ def allocations(case: Case) -> None:
     # Where the endpoints are has no influence on what each zone may have.
     packed = readiness_only([{"ready": case["input"]["ready_endpoints"], "unready": 0}])
     decision = decision_for(a_service(annotations=AUTO), packed, nodes=map(a_node, case["input"]["nodes"]))
-    told = [each for each in upstream_events_of({"IPv4": decision}, conditions=()) if each.type == "Warning"]
+    told = [event for event in upstream_events_of({"IPv4": decision}, conditions=()) if event.type == "Warning"]
     got = {
         zone: {"minimum": each.minimum, "maximum": each.maximum, "desired": pytest.approx(each.desired, abs=1e-9)}
         for zone, each in (decision.ranges or {}).items()
@@ -79,8 +79,8 @@ def readiness_only(shapes: list[Case]) -> SliceChanges:
     service = a_service()
     return SliceChanges(
         create=tuple(
-            an_existing_slice("s", [ready] * each["ready"] + [unready] * each["unready"], service=service)
-            for each in shapes
+            an_existing_slice("s", [ready] * shape["ready"] + [unready] * shape["unready"], service=service)
+            for shape in shapes
         )
     )
 
@@ -93,7 +93,7 @@ def giving_receiving(case: Case) -> None:
 def redistribute(case: Case) -> None:
     packed = packed_from({"to_create": case["input"]["slices"], "to_update": [], "unchanged": []}, a_service())
     before = outcomes.hints_per_zone(packed.create)
-    slices = [list(each.endpoints or ()) for each in packed.create]
+    slices = [list(slice_.endpoints or ()) for slice_ in packed.create]
     share_out(slices, dict(case["input"]["giving"]), dict(case["input"]["receiving"]))
     after = outcomes.hints_per_zone(an_existing_slice("s", endpoints, service=a_service()) for endpoints in slices)
     change = {zone: after.get(zone, 0) - before.get(zone, 0) for zone in {**before, **after}}
@@ -119,13 +119,15 @@ def add_hints(case: Case) -> None:
     packed = hinted.packed
     written = (*packed.create, *packed.update)
     everything = (*written, *packed.unchanged)
-    by_endpoint = {outcomes.name_of(each): outcomes.zone_hints(each) or None for each in endpoints_in(everything)}
+    by_endpoint = {
+        outcomes.name_of(endpoint): outcomes.zone_hints(endpoint) or None for endpoint in endpoints_in(everything)
+    }
     got = {
         "hints_per_zone": outcomes.hints_per_zone(everything) or None,
         "events": hinted.events,
-        "slices_to_create": [each.metadata.name for each in packed.create],
-        "slices_to_update": [each.metadata.name for each in packed.update],
-        "slices_unchanged": [each.metadata.name for each in packed.unchanged],
+        "slices_to_create": [slice_.metadata.name for slice_ in packed.create],
+        "slices_to_update": [slice_.metadata.name for slice_ in packed.update],
+        "slices_unchanged": [slice_.metadata.name for slice_ in packed.unchanged],
         "cross_zone_hints": outcomes.cross_zone_hints(written),
         "cross_zone_hints_scope": "slices listed as created or updated",
         "hints_by_endpoint": expected["hints_by_endpoint"] and by_endpoint,
@@ -139,7 +141,7 @@ def reconcile_topology(case: Case) -> None:
     service = asking_service(given["service"])
     namespace = service.metadata.namespace
     shapes = [*given.get("endpoints", ()), *(each for old in given["existing_slices"] for each in old["endpoints"])]
-    pods = [pod_behind(each, namespace=namespace) for each in shapes if each["id"] in given["desired_endpoints"]]
+    pods = [pod_behind(shape, namespace=namespace) for shape in shapes if shape["id"] in given["desired_endpoints"]]
     existing = [
         an_existing_slice(
             old["id"], [an_endpoint(each, namespace=namespace) for each in old["endpoints"]], service=service

@@ -52,14 +52,18 @@ def came_out(planned: ServicePlan, *, with_ports: bool) -> dict[str, object]:
     endpoints = endpoints_in(after)
     return {
         "hints_by_zone": outcomes.hints_per_zone(after),
-        "hints_by_endpoint": {address(each): shown_hints(each) for each in endpoints if each.hints},
+        "hints_by_endpoint": {address(endpoint): shown_hints(endpoint) for endpoint in endpoints if endpoint.hints},
         "endpoints": by_address(
-            [shown(each, slice_.ports if with_ports else None) for slice_ in after for each in slice_.endpoints or ()]
+            [
+                shown(endpoint, slice_.ports if with_ports else None)
+                for slice_ in after
+                for endpoint in slice_.endpoints or ()
+            ]
         ),
         "endpoints_total": len(endpoints),
         "endpoints_ready": sum(map(is_ready, endpoints)),
         "slices": len(after),
-        "slice_sizes": sorted(len(each.endpoints or ()) for each in after),
+        "slice_sizes": sorted(len(slice_.endpoints or ()) for slice_ in after),
         "events": [event.reason for event in planned.events],
         "event_messages": [event.message for event in planned.events],
         "writes": outcomes.writes(planned),
@@ -95,8 +99,8 @@ def wanted(expected: Case) -> Case:
 
 def by_kind(documents: list[dict[str, Any]]) -> defaultdict[str, list[Any]]:
     objects: defaultdict[str, list[Any]] = defaultdict(list)
-    for each in documents:
-        objects[each["kind"]].append(msgspec.convert(each, KINDS[each["apiVersion"], each["kind"]]))
+    for document in documents:
+        objects[document["kind"]].append(msgspec.convert(document, KINDS[document["apiVersion"], document["kind"]]))
     return objects
 
 
@@ -123,7 +127,7 @@ def shown(endpoint: Endpoint, ports: tuple[EndpointPort, ...] | None) -> dict[st
 
 
 def by_address(endpoints: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return sorted(endpoints, key=lambda each: (each["ip"], str(sorted(each.items(), key=str))))
+    return sorted(endpoints, key=lambda endpoint: (endpoint["ip"], str(sorted(endpoint.items(), key=str))))
 
 
 def shown_hints(endpoint: Endpoint) -> dict[str, list[str]]:

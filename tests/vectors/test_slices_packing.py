@@ -51,7 +51,7 @@ def reconcile(case: Case) -> None:
     given, expected = case["input"], case["expected"]
     planned = reconciled(given)
     after = outcomes.slices_after(planned)
-    sizes = {each.metadata.name: len(each.endpoints or ()) for each in after}
+    sizes = {slice_.metadata.name: len(slice_.endpoints or ()) for slice_ in after}
     got = {
         "changes": outcomes.writes(planned),
         "final_sizes": sorted(sizes.values()),
@@ -60,16 +60,20 @@ def reconcile(case: Case) -> None:
         "endpoints_removed": outcomes.endpoints_removed(planned),
         # What upstream's reconcile returns as an error is a rule here.
         "sync_error": bool(outcomes.pods_left_out(planned)),
-        "labels": same_on_all([each.metadata.labels for each in after]),
-        "labels_subset_on_all": same_on_all([subset(each, expected.get("labels_subset_on_all", ())) for each in after]),
+        "labels": same_on_all([slice_.metadata.labels for slice_ in after]),
+        "labels_subset_on_all": same_on_all(
+            [subset(slice_, expected.get("labels_subset_on_all", ())) for slice_ in after]
+        ),
         "trigger_time_annotation": "now" if trigger_times(after) == {NOW} else trigger_times(after),
-        "address_type": same_on_all([each.address_type for each in after]),
-        "final_address_type": same_on_all([each.address_type for each in after]),
-        "slice_ports": sorted(port.port or 0 for each in after for port in each.ports or ()),
-        "slice_port_name": same_on_all([port.name for each in after for port in each.ports or ()]),
-        "all_endpoints_ready": all(each.conditions and each.conditions.ready for each in endpoints_in(after)),
+        "address_type": same_on_all([slice_.address_type for slice_ in after]),
+        "final_address_type": same_on_all([slice_.address_type for slice_ in after]),
+        "slice_ports": sorted(port.port or 0 for slice_ in after for port in slice_.ports or ()),
+        "slice_port_name": same_on_all([port.name for slice_ in after for port in slice_.ports or ()]),
+        "all_endpoints_ready": all(
+            endpoint.conditions and endpoint.conditions.ready for endpoint in endpoints_in(after)
+        ),
         "endpoints_by_address_type": {
-            family.address_type: [shown(each) for each in endpoints_in(family.changes.after)]
+            family.address_type: [shown(endpoint) for endpoint in endpoints_in(family.changes.after)]
             for family in planned.families
         },
     }
@@ -81,7 +85,7 @@ def reconcile(case: Case) -> None:
     if "placeholder" in expected:
         check_placeholder(planned, expected["placeholder"])
     if "name_prefix" in expected:
-        created = [each.metadata.name for family in planned.families for each in family.changes.create]
+        created = [slice_.metadata.name for family in planned.families for slice_ in family.changes.create]
         assert created
         assert all(name.startswith(f"{expected['name_prefix']}-") for name in created)
 
@@ -122,7 +126,7 @@ def subset(slice_: EndpointSlice, labels: Iterable[str]) -> dict[str, str | None
 
 
 def trigger_times(slices: list[EndpointSlice]) -> set[str | None]:
-    return {(each.metadata.annotations or {}).get(names.TRIGGER_TIME_ANNOTATION) for each in slices}
+    return {(slice_.metadata.annotations or {}).get(names.TRIGGER_TIME_ANNOTATION) for slice_ in slices}
 
 
 def reconciled(given: Case) -> ServicePlan:
@@ -245,7 +249,7 @@ def existing_slices(
 
 
 def ports_before(shapes: list[Case] | None) -> tuple[EndpointPort, ...] | None:
-    return None if shapes is None else tuple(EndpointPort(**each) for each in shapes)
+    return None if shapes is None else tuple(EndpointPort(**shape) for shape in shapes)
 
 
 def endpoint_before(
@@ -312,14 +316,14 @@ def apply_changes(case: Case) -> None:
         delete=tuple(existing[name] for name in given["planned"]["delete"]),
     )
     changes = finalize(packed, existing, service=service, taken=(existing,), trigger_time=None)
-    deleted = {each.metadata.name for each in changes.delete}
+    deleted = {slice_.metadata.name for slice_ in changes.delete}
     check(
         {"exists_after": {"to-create": bool(changes.create)} | {name: name not in deleted for name in existing}},
         case["expected"],
     )
-    for each in (*changes.create, *changes.update):
-        merged = each.metadata.name != "to-update"
-        assert each.endpoints == (created[0] if merged else packed.update[0]).endpoints
+    for slice_ in (*changes.create, *changes.update):
+        merged = slice_.metadata.name != "to-update"
+        assert slice_.endpoints == (created[0] if merged else packed.update[0]).endpoints
 
 
 def new_slice(case: Case) -> None:
@@ -367,7 +371,7 @@ def trigger_annotation(case: Case) -> None:
         for time in given["trigger_time"]
     ]
     # The time comes as text and stays as it is: whoever reads the clock writes it.
-    got = {"annotation_after": [annotation_of(each, key) for each in after]}
+    got = {"annotation_after": [annotation_of(slice_, key) for slice_ in after]}
     check(got, expected, skipped=("annotation_key", "format"))
 
 
@@ -413,7 +417,7 @@ def endpoint_equality(case: Case) -> None:
     stays = packed.unchanged == (slice_,)
     assert stays == case["expected"]["treated_as_equal"]
     if not stays:
-        assert [each.endpoints for each in (*packed.create, *packed.update)] == [(wanted,)]
+        assert [slice_.endpoints for slice_ in (*packed.create, *packed.update)] == [(wanted,)]
 
 
 def pod_to_endpoint(case: Case) -> None:

@@ -42,10 +42,12 @@ def reconcile_hints(case: Case) -> None:
     packed = set_hints(service, given, nodes=()).packed
     slices = (*packed.create, *packed.update, *packed.unchanged)
     got = {
-        "hints_by_endpoint": {outcomes.name_of(each): outcomes.hints_of(each) for each in endpoints_in(slices)},
-        "slices_to_create": [each.metadata.name for each in packed.create],
-        "slices_to_update": [each.metadata.name for each in packed.update],
-        "slices_unchanged": [each.metadata.name for each in packed.unchanged],
+        "hints_by_endpoint": {
+            outcomes.name_of(endpoint): outcomes.hints_of(endpoint) for endpoint in endpoints_in(slices)
+        },
+        "slices_to_create": [slice_.metadata.name for slice_ in packed.create],
+        "slices_to_update": [slice_.metadata.name for slice_ in packed.update],
+        "slices_unchanged": [slice_.metadata.name for slice_ in packed.unchanged],
     }
     check(got, case["expected"])
     assert given == packed_from(case["input"]["slices"], service), "what was given must stay as it was"
@@ -65,7 +67,7 @@ def reconcile_service(case: Case) -> None:
     got = {
         "zone_hints": outcomes.hints_per_zone(after),
         "node_hints": outcomes.hints_per_node(after),
-        "endpoints_without_zone_hint": sum(not outcomes.zone_hints(each) for each in endpoints_in(after)),
+        "endpoints_without_zone_hint": sum(not outcomes.zone_hints(endpoint) for endpoint in endpoints_in(after)),
         "cross_zone_hints": outcomes.cross_zone_hints(after),
         "changes": outcomes.writes(planned),
         "endpoints_added": outcomes.endpoints_added(planned),
@@ -97,7 +99,7 @@ def service_transition(case: Case) -> None:
         service = asking_service(step)
         planned = plan(service, nodes=nodes, pods=pods, slices=slices, told=told, configuration=configuration)
         slices, told = outcomes.slices_after(planned), planned.conditions
-        hints.append({outcomes.name_of(each): outcomes.hints_of(each) for each in endpoints_in(slices)})
+        hints.append({outcomes.name_of(endpoint): outcomes.hints_of(endpoint) for endpoint in endpoints_in(slices)})
     check({"hints_per_step": hints}, case["expected"], skipped=(WAITED,))
 
 

@@ -81,7 +81,7 @@ def limits(case: Case, sandboxes: Sandboxes) -> None:
         "max_endpoints_per_slice": lambda number: shaped(endpoints=number),
         "max_addresses_per_endpoint": lambda number: shaped(addresses=number),
         "max_ports_per_slice": lambda number: shaped(ports=number),
-        "max_zone_hints": lambda number: a_hinted_slice({"for_zones": [f"zone-{each}" for each in range(number)]}),
+        "max_zone_hints": lambda number: a_hinted_slice({"for_zones": [f"zone-{index}" for index in range(number)]}),
     }
     for limit, shape in shapes.items():
         assert not wrong(sent(sandbox, SLICES, shape(expected[limit]))), limit

@@ -55,7 +55,7 @@ def test_when_the_one_that_counts_goes_the_next_by_identity_does() -> None:
     third = an_endpoint("10.1.0.1", pod="c")
     for endpoints in permutations((FIRST, SECOND, third)):
         endpoint_index = EndpointIndex()
-        members = {id(each): IndexedEndpoint(each, identity(each)) for each in endpoints}
+        members = {id(endpoint): IndexedEndpoint(endpoint, identity(endpoint)) for endpoint in endpoints}
         for member in members.values():
             endpoint_index.add(member)
         endpoint_index.remove(members[id(FIRST)])

@@ -68,17 +68,17 @@ def counts_of(endpoints: list[tuple[int, int, int]]) -> dict[tuple[int, int], in
 @settings(max_examples=100, print_blob=True)
 @given(small)
 def test_counts_are_met_with_the_fewest_moves(endpoints: list[tuple[int, int, int]]) -> None:
-    located = [each[0] for each in endpoints]
-    before = [each[1] for each in endpoints]
+    located = [endpoint[0] for endpoint in endpoints]
+    before = [endpoint[1] for endpoint in endpoints]
     result = place(located, before, identities(len(endpoints)), counts_of(endpoints))
-    assert Counter(zip(located, result, strict=True)) == Counter((each[0], each[2]) for each in endpoints)
+    assert Counter(zip(located, result, strict=True)) == Counter((endpoint[0], endpoint[2]) for endpoint in endpoints)
 
     def moves(placement: tuple[int, ...]) -> int:
         return sum(1 for was, now in zip(before, placement, strict=True) if was not in (-1, now))
 
     every = {
         placement
-        for placement in permutations(each[2] for each in endpoints)
+        for placement in permutations(endpoint[2] for endpoint in endpoints)
         if Counter(zip(located, placement, strict=True)) == Counter(zip(located, result, strict=True))
     }
     assert moves(tuple(result)) == min(map(moves, every))
@@ -90,7 +90,7 @@ def test_the_order_of_endpoints_does_not_matter(endpoints: list[tuple[int, int, 
     names = identities(len(endpoints))
     counts = counts_of(endpoints)
     order = random.sample(range(len(endpoints)), len(endpoints))
-    straight = place([each[0] for each in endpoints], [each[1] for each in endpoints], names, counts)
+    straight = place([endpoint[0] for endpoint in endpoints], [endpoint[1] for endpoint in endpoints], names, counts)
     shuffled = place(
         [endpoints[each][0] for each in order],
         [endpoints[each][1] for each in order],

@@ -254,7 +254,7 @@ def test_slices_by_port_have_that_port_alone_and_the_same_endpoints() -> None:
     assert found["", "TCP"] == [one]
     for name in ("a", "b"):
         (narrow,) = found[name, "TCP"]
-        assert [each.name for each in narrow.ports or ()] == [name]
+        assert [port.name for port in narrow.ports or ()] == [name]
         assert endpoints_of_port([narrow], name) == endpoints_of_port([two, one], name)
 
 
@@ -320,16 +320,16 @@ def test_a_share_below_one_percent_goes_to_the_others() -> None:
 )
 def test_without_a_share_for_any_endpoint_hints_decide(zone: str | None, endpoints: tuple[Endpoint, ...]) -> None:
     assert weighed(*endpoints, zone=zone) == ("all", dict.fromkeys(addresses_in_order(endpoints), 1.0))
-    near = tuple(replace(each, hints=hints(zone or "a")) for each in endpoints[:1])
+    near = tuple(replace(endpoint, hints=hints(zone or "a")) for endpoint in endpoints[:1])
     rule, used = weighed(*near, *endpoints[1:], zone=zone)
     assert (rule, len(used)) == (("zone-hints", 1) if zone else ("all", 3))
 
 
 def test_hints_for_nodes_and_slice_groups_win_over_weights() -> None:
     endpoints = in_zones(a=2, b=1)
-    on_node = tuple(replace(each, hints=hints("a", nodes=["n1"])) for each in endpoints)
+    on_node = tuple(replace(endpoint, hints=hints("a", nodes=["n1"])) for endpoint in endpoints)
     assert weighed(*on_node)[0] == "node-hints"
-    elsewhere = tuple(replace(each, hints=hints("a", nodes=["n2"])) for each in endpoints)
+    elsewhere = tuple(replace(endpoint, hints=hints("a", nodes=["n2"])) for endpoint in endpoints)
     assert weighed(*elsewhere)[0] == "zone-weights"
     groups = {id(endpoints[0]): own_group("a"), id(endpoints[1]): own_group("b"), id(endpoints[2]): own_group("b")}
     assert weighed(*endpoints, groups=groups) == ("zone-slices", {"10.0.0.1": 1.0})

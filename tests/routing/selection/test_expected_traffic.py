@@ -32,7 +32,7 @@ def some(
 ) -> list[Endpoint]:
     """So many ready endpoints in a zone, hinted to a zone or not."""
     hinted = hints(to) if to is not None else None
-    return [an_endpoint(f"10.{block}.0.{each}", zone, hinted=hinted, node=node) for each in range(number)]
+    return [an_endpoint(f"10.{block}.0.{index}", zone, hinted=hinted, node=node) for index in range(number)]
 
 
 def loads(*shares: float) -> object:
@@ -80,7 +80,7 @@ def test_a_zone_without_hinted_endpoints_falls_back_to_all() -> None:
 @pytest.mark.parametrize("number", range(1, 60))
 def test_all_is_exactly_all_and_nothing_exactly_nothing(number: int) -> None:
     """Ten times 0.1 is not 1 in floats."""
-    demand = demand_in(**{f"zone{each}": 1 for each in range(number)})
+    demand = demand_in(**{f"zone{index}": 1 for index in range(number)})
     traffic = predicted(demand=demand)
     assert (traffic.dropped, traffic.served) == (1.0, 0.0)
     assert {zone.dropped for zone in traffic.zones.values()} == {1.0}

@@ -291,7 +291,7 @@ def test_skew_an_old_controller_writes_no_labels_and_a_new_proxy_uses_all() -> N
     old = new.with_(configuration=Configuration(gates=FeatureGates(topology_aware_subsetting=False)))
     for cluster in (old, old.with_(slices=new.settled().slices)):
         slices = only_family(cluster.plan()).slices
-        assert not any(names.ZONE_LABEL in (each.metadata.labels or {}) for each in slices)
+        assert not any(names.ZONE_LABEL in (slice_.metadata.labels or {}) for slice_ in slices)
         for consumer, zone in product(("zoneward", "zone-slices"), "abc"):
             selection = use(slices, zone, consumer)
             assert (len(selection.cluster or ()), selection.rule) == (12, SelectionRule.ALL)
