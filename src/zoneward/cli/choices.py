@@ -26,10 +26,10 @@ class WhatIfChoice(click.Choice[str]):
         super().__init__(WHAT_IF_VALUES)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        found = find_what_if_value(str(value))
-        if found is None:
+        known = find_what_if_value(str(value))
+        if known is None:
             raise click.BadParameter(unknown_approach(str(value)), ctx, param)
-        return found
+        return known
 
 
 def unknown_approach(name: str) -> str:

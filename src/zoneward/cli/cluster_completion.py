@@ -1,6 +1,6 @@
 """What a shell offers for namespaces, Services, nodes and contexts: names of the cluster or the files on the line.
 
-Completion says nothing about errors and waits at most for `TIME_LIMIT`: whoever types wants no lecture and no pause.
+Completion reports no errors and waits at most for `TIME_LIMIT`, so that it never disturbs the line being typed.
 """
 
 import os
@@ -77,7 +77,7 @@ def _namespaces(ctx: click.Context, _incomplete: str) -> Iterable[str]:
 
 def _nodes(ctx: click.Context, _incomplete: str) -> Iterable[str]:
     if (snapshot := _snapshot(ctx)) is not None:
-        return [each.metadata.name for each in snapshot.nodes]
+        return [node.metadata.name for node in snapshot.nodes]
     from zoneward.client.resources import NODES
 
     return (name for _, name in _list(_access(ctx), NODES))
@@ -90,7 +90,7 @@ def _services(ctx: click.Context, incomplete: str) -> Iterable[str]:
     snapshot = _snapshot(ctx)
     keys: Iterable[ObjectKey]
     if snapshot is not None:
-        keys = [(each.metadata.namespace, each.metadata.name) for each in snapshot.services]
+        keys = [(service.metadata.namespace, service.metadata.name) for service in snapshot.services]
         is_named = bool(given)
     else:
         from zoneward.client.resources import SERVICES
@@ -135,10 +135,10 @@ def _snapshot(ctx: click.Context) -> "Snapshot | None":
     from zoneward.kube.input_files import STDIN, expand
     from zoneward.snapshots.cluster_snapshot import read_snapshot
 
-    found = list(expand(files))
-    if STDIN in found or sum(map(_size, found)) > _LARGEST:
+    paths = list(expand(files))
+    if STDIN in paths or sum(map(_size, paths)) > _LARGEST:
         raise ValueError("there is no time to read this")
-    return read_snapshot(found, stdin=None)
+    return read_snapshot(paths, stdin=None)
 
 
 def _size(file: str) -> int:

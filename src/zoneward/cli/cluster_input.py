@@ -204,24 +204,24 @@ def filter_services(snapshot: Snapshot, options: Options) -> list[Service]:
 
     Raises InputError for a name that no Service has, and a usage error.
     """
-    services = sorted(snapshot.services, key=lambda each: (each.metadata.namespace, each.metadata.name))
+    services = sorted(snapshot.services, key=lambda service: (service.metadata.namespace, service.metadata.name))
     if options.namespaces:
-        services = [each for each in services if each.metadata.namespace in options.namespaces]
+        services = [service for service in services if service.metadata.namespace in options.namespaces]
     if options.selector is not None:
         try:
             selector = parse_selector(options.selector)
         except ValueError as error:
             raise click.UsageError(f"--selector: {error}") from error
-        services = [each for each in services if selector.matches(each.metadata.labels)]
+        services = [service for service in services if selector.matches(service.metadata.labels)]
     if options.services:
-        services = [each for name in options.services for each in _named(name, services, snapshot)]
-        services = list({(each.metadata.namespace, each.metadata.name): each for each in services}.values())
+        services = [service for name in options.services for service in _named(name, services, snapshot)]
+        services = list({(service.metadata.namespace, service.metadata.name): service for service in services}.values())
     return services
 
 
 def find_node(snapshot: Snapshot, name: str) -> Node:
     """The Node that ``--node`` names. Raises InputError where there is none."""
-    nodes = {each.metadata.name: each for each in snapshot.nodes}
+    nodes = {node.metadata.name: node for node in snapshot.nodes}
     if name not in nodes:
         known = listed(tuple(sorted(nodes))) or "there are none"
         expected = f"expected one of the {len(nodes)} Nodes in the snapshot ({known}), got {name!r}"
@@ -234,14 +234,14 @@ def reading_notes(snapshot: Snapshot) -> Iterator[Note]:
     for warning in snapshot.warnings:
         yield Note(warning)
     if snapshot.skipped:
-        kinds = ", ".join(f"{number} {kind}" for kind, number in sorted(snapshot.skipped.items()))
-        number = sum(snapshot.skipped.values())
-        yield Note(f"skipped {number} objects of kinds that are not needed: {kinds}", verbose=True)
+        kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(snapshot.skipped.items()))
+        total = sum(snapshot.skipped.values())
+        yield Note(f"skipped {total} objects of kinds that are not needed: {kinds}", verbose=True)
 
 
 def no_services_note(snapshot: Snapshot, options: Options) -> Note:
     """The note for an empty selection: the namespaces that have Services, or how to read more of them."""
-    namespaces = listed(tuple(sorted({each.metadata.namespace for each in snapshot.services})))
+    namespaces = listed(tuple(sorted({service.metadata.namespace for service in snapshot.services})))
     if namespaces:
         return Note(f"no Service to show; there are Services in the namespaces: {namespaces}")
     is_part = not options.files and not options.sample and not options.all_namespaces
@@ -249,22 +249,22 @@ def no_services_note(snapshot: Snapshot, options: Options) -> Note:
 
 
 def _named(name: str, services: list[Service], snapshot: Snapshot) -> list[Service]:
-    namespace, slash, service = name.rpartition("/")
-    found = [
-        each
-        for each in services
-        if each.metadata.name == service and (not slash or each.metadata.namespace == namespace)
+    namespace, slash, service_name = name.rpartition("/")
+    matches = [
+        service
+        for service in services
+        if service.metadata.name == service_name and (not slash or service.metadata.namespace == namespace)
     ]
-    if not found:
-        titles = tuple(f"{each.metadata.namespace}/{each.metadata.name}" for each in services)
+    if not matches:
+        titles = tuple(f"{service.metadata.namespace}/{service.metadata.name}" for service in services)
         expected = f"expected one of the {len(services)} selected Services ({listed(titles) or 'there are none'})"
         raise InputError(f"Service {name}", expected + _near_services(name, snapshot.services) + _as_file(name))
-    return found
+    return matches
 
 
 def _near_services(name: str, services: Iterable[Service]) -> str:
     """Of all Services that were read: also of those that ``-n`` or ``-l`` leave out."""
-    titles = {f"{each.metadata.namespace}/{each.metadata.name}": each.metadata.name for each in services}
+    titles = {f"{service.metadata.namespace}/{service.metadata.name}": service.metadata.name for service in services}
     same = sorted(title for title, service in titles.items() if service == name.rpartition("/")[2])
     if same:
         return did_you_mean(name, same) or did_you_mean(same[0], same)

@@ -154,12 +154,12 @@ def run_handover(service: str, direction: HandoverCommand, *, options: Options, 
     try:
         asyncio.run(run())
     except KeyboardInterrupt:
-        if any(each.is_begun for each in handovers):
+        if any(handover.is_begun for handover in handovers):
             print_line(f"zoneward: interrupted half way; to continue: {retry}", err=True)
         return INTERRUPTED
     except CallFailed as error:
         failure = to_input_error(error, access, now=datetime.now(UTC))
-        if any(each.is_begun for each in handovers):
+        if any(handover.is_begun for handover in handovers):
             raise InputError(str(failure), f"half way; to continue: {retry}") from error
         raise failure from error
     return 0
@@ -188,11 +188,11 @@ async def _missing_controller(transport: "Transport", options: Options) -> str |
     except Forbidden as error:
         return f"{expected}; whether one runs is unknown: {error}"
     now = datetime.now(UTC)
-    if any(is_held(each, now=now) for each in leases):
+    if any(is_held(lease, now=now) for lease in leases):
         return None
     if not leases:
         return f"{expected}, found none: there is no Lease {name} in any namespace"
-    where = ", ".join(f"{each.metadata.namespace}/{name}" for each in leases)
+    where = ", ".join(f"{lease.metadata.namespace}/{name}" for lease in leases)
     return f"{expected}, found none: nobody has renewed the Lease {where} lately"
 
 
@@ -224,16 +224,16 @@ def _step_text(number: int, step: "HandoverStep", name: str) -> Iterator[str]:
         lines.append(f"   {command} with:")
         documents.append(step.change)
     elif isinstance(step, WriteSlices):
-        documents += [slice_document(each) for each in (*step.create, *step.update)]
+        documents += [slice_document(slice_) for slice_ in (*step.create, *step.update)]
         lines += _named("delete", step.delete)
     elif isinstance(step, DeleteSlices):
         lines += _named("delete", step.slices)
     yield to_yaml(documents[0], lines) if documents else "".join(f"# {printable(line)}\n" for line in lines)
-    for each in documents[1:]:
-        yield "---\n" + to_yaml(each, ())
+    for document in documents[1:]:
+        yield "---\n" + to_yaml(document, ())
     if documents:
         yield "---\n"
 
 
 def _named(what: str, slices: "tuple[EndpointSlice, ...]") -> list[str]:
-    return [f"   {what} {each.metadata.name}" for each in slices]
+    return [f"   {what} {slice_.metadata.name}" for slice_ in slices]

@@ -66,9 +66,9 @@ class _Commands(click.Group):
     def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem[str]]":
         from click.shell_completion import CompletionItem
 
-        found = [CompletionItem(name, help=about) for name, (_, about) in _COMMANDS.items()]
+        items = [CompletionItem(name, help=about) for name, (_, about) in _COMMANDS.items()]
         return [
-            *(each for each in found if each.value.startswith(incomplete)),
+            *(item for item in items if item.value.startswith(incomplete)),
             *click.Command.shell_complete(self, ctx, incomplete),
         ]
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 CONFIGURED: Final = "prometheus"
 """The Prometheus of the configuration."""
-_PLACES: Final = (
+_SOURCES: Final = (
     "files or directories with what a meter or a proxy serves at /measured; the URL of one; that of a Prometheus"
     " that scrapes them (http://HOST:PORT, or prometheus+URL with any path); or prometheus, that of the"
     " configuration. May be repeated."
@@ -43,7 +43,7 @@ def measured_options(what: str) -> _Decorate:
                 multiple=True,
                 metavar="FILE|URL|prometheus",
                 shell_complete=complete_files,
-                help=f"{what}: {_PLACES}",
+                help=f"{what}: {_SOURCES}",
             ),
         ):
             function = option(function)
@@ -53,46 +53,46 @@ def measured_options(what: str) -> _Decorate:
 
 
 def read_measured_input(
-    places: Sequence[str], window: str | None, options: Options, *, nodes: Collection[str] | None
+    sources: Sequence[str], window: str | None, options: Options, *, nodes: Collection[str] | None
 ) -> "tuple[tuple[MeasuredTraffic, ...], tuple[Note, ...]]":
-    """All documents, in the order given, and notes; without a place, none. ``nodes``: the names of the cluster's Nodes,
+    """All documents, in the order given, and notes; none without a source. ``nodes``: the names of the cluster's Nodes,
     where they are known: of a Prometheus only their programs count. Raises InputError or a usage error."""
     from zoneward.snapshots.measured_traffic_files import read_measured
 
-    servers = {place: found for place in places if (found := _prometheus(place, window, options)) is not None}
+    servers = {source: settings for source in sources if (settings := _prometheus(source, window, options)) is not None}
     if window is not None and not servers:
         raise click.UsageError(f"--window: expected --measured {CONFIGURED} or the URL of a Prometheus with it")
     documents: list[MeasuredTraffic] = []
     notes: list[Note] = []
-    for place in places:
-        if place not in servers:
-            documents += read_measured([place], stdin=sys.stdin.buffer)
+    for source in sources:
+        if source not in servers:
+            documents += read_measured([source], stdin=sys.stdin.buffer)
             continue
         try:
-            answer, more = _ask(servers[place], nodes)
+            answer, more = _ask(servers[source], nodes)
         except InputError as error:
-            if not place.startswith("http"):
+            if not source.startswith("http"):
                 raise
-            raise InputError(f"{error}; a meter or a proxy has {servers[place].server}/measured") from error
+            raise InputError(f"{error}; a meter or a proxy has {servers[source].server}/measured") from error
         documents += answer
         notes += more
     return tuple(documents), tuple(notes)
 
 
-def _prometheus(place: str, window: str | None, options: Options) -> "PrometheusSettings | None":
+def _prometheus(source: str, window: str | None, options: Options) -> "PrometheusSettings | None":
     """None for a file and for the URL of a document."""
     from zoneward.cli.cluster_input import read_configuration
     from zoneward.kube.prometheus_settings import PrometheusSettings, check_window, is_url, prometheus_url
 
-    if place == CONFIGURED:
+    if source == CONFIGURED:
         file = None if options.config is None else read_configuration(options.config)
         settings = None if file is None else file.configuration.demand.prometheus
         if settings is None:
             expected = "demand.prometheus in the file of --config with it, or the URL of one instead"
             raise InputError("--measured", f"expected {expected}, got neither")
-    elif is_url(place):
+    elif is_url(source):
         try:
-            url = prometheus_url(place)
+            url = prometheus_url(source)
         except ValueError as error:
             raise InputError("--measured", str(error)) from None
         if url is None:
@@ -118,6 +118,8 @@ def _ask(
     from zoneward.kube.prometheus_settings import window_text
     from zoneward.routing.rules import counted
 
-    found = ask_prometheus(read_traffic(Prometheus(settings), nodes=nodes))
-    of_what = f"{counted(len(found.documents), 'node')} from {settings.server}, the last {window_text(settings.window)}"
-    return found.documents, [Note(f"measured traffic of {of_what}"), *map(Note, found.notes)]
+    answer = ask_prometheus(read_traffic(Prometheus(settings), nodes=nodes))
+    of_what = (
+        f"{counted(len(answer.documents), 'node')} from {settings.server}, the last {window_text(settings.window)}"
+    )
+    return answer.documents, [Note(f"measured traffic of {of_what}"), *map(Note, answer.notes)]

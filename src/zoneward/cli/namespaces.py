@@ -34,14 +34,16 @@ def namespaces_without_objects(options: Options, objects: Iterable[_Namespaced])
     named = (name.rpartition("/")[0] for name in options.services if "/" in name)
     empty = dict.fromkeys((*options.namespaces, *named))
     if empty:
-        for each in objects:
-            empty.pop(each.metadata.namespace, None)
+        for namespaced in objects:
+            empty.pop(namespaced.metadata.namespace, None)
     return list(empty)
 
 
 def check_snapshot_namespaces(options: Options, snapshot: Snapshot) -> None:
     """Raises InputError for a namespace of ``-n`` that no object of the files is in."""
-    known = {each.metadata.namespace for each in namespaced_objects(snapshot)} if options.namespaces else set()
+    known = (
+        {namespaced.metadata.namespace for namespaced in namespaced_objects(snapshot)} if options.namespaces else set()
+    )
     for name in options.namespaces:
         if name not in known:
             names = listed(tuple(sorted(known))) or "there are none"
@@ -103,5 +105,5 @@ async def _known_to_server(transport: "ReadTransport") -> list[str]:
 
 
 def namespaced_objects(snapshot: Snapshot) -> Iterable[_Namespaced]:
-    """All objects that are in some namespace."""
+    """All objects that have a namespace."""
     return chain(snapshot.services, snapshot.pods, snapshot.slices)

@@ -114,7 +114,7 @@ def _options(*options: _Decorate) -> _Decorate:
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(function)
         def with_options(*, all_namespaces: bool, compat: str | None = None, **rest: Any) -> Any:
-            changes = {each.name: rest.pop(each.name) for each in fields(InputChanges) if each.name in rest}
+            changes = {field.name: rest.pop(field.name) for field in fields(InputChanges) if field.name in rest}
             own = {name: rest.pop(name) for name in list(rest) if name not in Options.__dataclass_fields__}
             shared = Options(
                 all_namespaces=all_namespaces, upstream=compat == "upstream", changes=InputChanges(**changes), **rest

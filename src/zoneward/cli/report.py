@@ -102,22 +102,22 @@ def command(
     print_notes(options, [*request.selected.notes, *measured_notes, *map(Note, notes)])
     totals = ReportTotals()
     report = _report(request, prices, measured, totals)
-    found = _services(request, report, options)
+    services = _services(request, report, options)
     if output == "csv":
         from zoneward.report.traffic_json import report_csv
 
         # All of them come one after the other.
-        for line in report_csv(ranked(found)[:top] if top else found, report):
+        for line in report_csv(ranked(services)[:top] if top else services, report):
             sys.stdout.buffer.write(line.encode())
         return
-    everything = []
-    for each in found:
-        totals.add(each)
-        everything.append(each)
-    services = ranked(everything)
+    reported = []
+    for service in services:
+        totals.add(service)
+        reported.append(service)
+    first = ranked(reported)
     report = replace(
         report,
-        services=services[:top] if top else services,
+        services=first[:top] if top else first,
         node_traffic=_node_traffic(request.selected, measured),
     )
     if output == "json":
@@ -159,12 +159,13 @@ def _check(selected: "SelectedServices", prices: "Prices", measured: "MeasuredFl
     from zoneward.kube.objects import node_region, node_zone
 
     nodes = selected.snapshot.nodes
-    zones, regions = ([found for each in nodes if (found := of(each))] for of in (node_zone, node_region))
+    zones = [zone for node in nodes if (zone := node_zone(node))]
+    regions = [region for node in nodes if (region := node_region(node))]
     try:
         prices.check_places(zones, regions)
     except ConfigurationError as error:
         raise InputError(options.config or "prices", str(error)) from error
-    if nodes and not measured.zone_of.keys() & {each.metadata.name for each in nodes}:
+    if nodes and not measured.zone_of.keys() & {node.metadata.name for node in nodes}:
         got = min(measured.zone_of)
         raise InputError("--measured", f"expected documents of Nodes of this cluster, got none: {got} is no Node of it")
 
@@ -182,17 +183,19 @@ def _with_demand(
     selected = request.selected
     state = selected.cluster_state
     parts = measured.demand_parts(state.by_cpu)
-    services = tuple(each for each in selected.services if (each.metadata.namespace, each.metadata.name) in parts)
+    services = tuple(
+        service for service in selected.services if (service.metadata.namespace, service.metadata.name) in parts
+    )
     notes = []
-    known = {(each.metadata.namespace, each.metadata.name) for each in selected.snapshot.services}
+    known = {(service.metadata.namespace, service.metadata.name) for service in selected.snapshot.services}
     unknown = tuple(f"{namespace}/{name}" for namespace, name in sorted(parts.keys() - known))
     if unknown:
         notes.append(f"{counted(len(unknown), 'measured Service')} not in the input, and left out: {listed(unknown)}")
-    zones = {each.zone for each in state.demand.nodes}
+    zones = {node.zone for node in state.demand.nodes}
     strange = tuple(sorted({zone for own in parts.values() for zone in own} - zones))
     if strange:
         notes.append(f"measured zones without a ready Node, where nothing is predicted: {listed(strange)}")
-    left_out = {(each.metadata.namespace, each.metadata.name) for each in selected.services} - parts.keys()
+    left_out = {(service.metadata.namespace, service.metadata.name) for service in selected.services} - parts.keys()
     zoneless = left_out & {(namespace, name) for namespace, name, _ in measured.services}
     if zoneless:
         notes.append(f"{counted(len(zoneless), 'Service')} left out: no measured traffic starts in a known zone")
@@ -233,11 +236,11 @@ def _services(request: "ComparisonRequest", report: "TrafficReport", options: Op
     if report.currency is not None:
         prices = PairPrices(report.prices, dict(request.selected.cluster_state.demand.regions))
     threshold = float(request.selected.configuration.hints.keep_threshold)
-    for found in compare_services(request, options):
-        comparison = found.comparison
+    for recommendation in compare_services(request, options):
+        comparison = recommendation.comparison
         service = measured.services.get((comparison.namespace, comparison.service, comparison.address_type))
         if service is not None:
-            yield report_service(service, found, prices=prices, keep_threshold=threshold)
+            yield report_service(service, recommendation, prices=prices, keep_threshold=threshold)
 
 
 def _node_traffic(
@@ -245,7 +248,7 @@ def _node_traffic(
 ) -> "dict[ServiceFamily, tuple[NodeTraffic, ...]]":
     from zoneward.advice.honored_traffic import node_traffic
 
-    services = {(each.metadata.namespace, each.metadata.name): each for each in selected.services}
+    services = {(service.metadata.namespace, service.metadata.name): service for service in selected.services}
     return {
         key: node_traffic(
             service,

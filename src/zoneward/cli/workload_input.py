@@ -16,15 +16,15 @@ _KINDS: Final[tuple[tuple[Need, tuple[str, ...]], ...]] = (
 
 
 def read_workload_objects(snapshot: Snapshot) -> WorkloadObjects:
-    """Those of a snapshot, without Leases."""
+    """The workload objects of a snapshot, without Leases."""
     return WorkloadObjects.of(snapshot.workload_objects, lacking=dict(_lacking(snapshot)))
 
 
 def _lacking(snapshot: Snapshot) -> Iterator[tuple[Need, str]]:
-    there = {type(each).__name__ for each in snapshot.workload_objects}
+    present = {type(workload).__name__ for workload in snapshot.workload_objects}
     for need, kinds in _KINDS:
         unread = next((kind for kind in kinds if kind in snapshot.unread_workloads), None)
         if unread is not None:
             yield need, f"{unread}s cannot be read ({snapshot.unread_workloads[unread]})"
-        elif not snapshot.lists_workloads and not there.intersection(kinds):
+        elif not snapshot.lists_workloads and not present.intersection(kinds):
             yield need, f"there are no {' and no '.join(f'{kind}s' for kind in kinds)} in the snapshot"
