@@ -92,7 +92,6 @@ NOT_YET: Final = (
     "tests/client/",
     "tests/controller/",
     "tests/daemon/",
-    "tests/deploy/",
     "tests/docs/",
     "tests/lab/",
     "tests/meter/",

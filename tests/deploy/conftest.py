@@ -35,7 +35,7 @@ class Asked:
         if len(rest) > 2 and rest[0] == "namespaces":
             rest = rest[2:]
         resource, name = rest[0], rest[1] if len(rest) > 1 else ""
-        subresource = "".join(f"/{each}" for each in rest[2:])
+        subresource = "".join(f"/{part}" for part in rest[2:])
         read = "get" if name else "watch" if request.query.get("watch") in ("1", "true") else "list"
         right = group, resource + subresource, VERBS.get(request.method, read)
         self.rights.add(right)

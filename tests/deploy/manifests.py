@@ -68,7 +68,7 @@ def invoked(mode: str) -> dict[str, Any]:
 
 
 def granted(mode: str) -> set[Right]:
-    """The rights of all roles together."""
+    """The permissions of all roles together."""
     return {
         (group, resource, verb)
         for role in manifests(mode)

@@ -31,7 +31,7 @@ def queries(dashboard: Object) -> list[str]:
 
 def variables(dashboard: Object) -> list[Object]:
     """Those with values that come from Prometheus."""
-    return [each for each in dashboard["templating"]["list"] if each["type"] == "query"]
+    return [variable for variable in dashboard["templating"]["list"] if variable["type"] == "query"]
 
 
 def rules() -> list[Object]:

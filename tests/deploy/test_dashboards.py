@@ -65,11 +65,11 @@ def test_every_query_uses_metrics_and_labels_that_exist(name: str) -> None:
 def test_legends_use_labels_that_their_series_have(name: str) -> None:
     metrics = known()
     for target in (target for panel in panels(dashboards()[name]) for target in panel["targets"]):
-        labels = {"le", *ADDED}.union(*(metrics[each] for each in metrics_of(target["expr"])))
+        labels = {"le", *ADDED}.union(*(metrics[metric] for metric in metrics_of(target["expr"])))
         grouped = re.findall(r"\b(?:by|on|group_left) \(([^)]*)\)", target["expr"])
-        kept = {label for each in grouped for label in each.split(", ")}
-        assert kept <= labels, target
-        assert set(re.findall(r"{{(\w+)}}", target.get("legendFormat", ""))) <= (kept or labels), target
+        grouping = {label for label_list in grouped for label in label_list.split(", ")}
+        assert grouping <= labels, target
+        assert set(re.findall(r"{{(\w+)}}", target.get("legendFormat", ""))) <= (grouping or labels), target
 
 
 def test_recording_rules_use_metrics_and_labels_that_exist() -> None:
@@ -103,7 +103,7 @@ def test_every_panel_has_a_description_and_a_position(name: str) -> None:
     dashboard = dashboards()[name]
     assert dashboard["uid"] == f"zoneward-{name}"
     assert f"`{name}.json`" in PAGE
-    names = {each["name"] for each in dashboard["templating"]["list"]}
+    names = {variable["name"] for variable in dashboard["templating"]["list"]}
     for variable in (*variables(dashboard), *panels(dashboard)):
         assert variable["datasource"] == {"type": "prometheus", "uid": "${datasource}"}
     for panel in panels(dashboard):

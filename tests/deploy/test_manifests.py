@@ -63,10 +63,10 @@ def label(mode: str) -> dict[str, str]:
 @pytest.mark.parametrize("mode", ALL)
 def test_every_file_is_used_and_every_object_has_the_label_of_zoneward(mode: str) -> None:
     result, kinds = manifests(mode), {"controller": CONTROLLER_KINDS, "proxy": PROXY_KINDS, "meter": METER_KINDS}
-    assert {each["kind"] for each in result} == kinds[program(mode)]
-    assert len({identity(each) for each in result}) == len(result)
-    for each in result:
-        assert each["metadata"]["labels"].items() >= label(mode).items(), each["metadata"]["name"]
+    assert {manifest["kind"] for manifest in result} == kinds[program(mode)]
+    assert len({identity(manifest) for manifest in result}) == len(result)
+    for manifest in result:
+        assert manifest["metadata"]["labels"].items() >= label(mode).items(), manifest["metadata"]["name"]
     for folder in (DEPLOY / ("base" if mode in MODES else f"{program(mode)}/base"), DEPLOY / mode):
         said = yaml.safe_load((folder / "kustomization.yaml").read_text())["resources"]
         listed = {name for name in said if (folder / name).is_file()}
@@ -85,12 +85,12 @@ def test_every_reference_exists(mode: str) -> None:
         if manifest["kind"].endswith("Role")
     }
     bound = set()
-    for each in manifests(mode):
-        where = None if each["kind"] in WIDE else of_roles if each["kind"].startswith("Role") else namespace
-        assert each["metadata"].get("namespace") == where, each["kind"]
-        if each["kind"] in ("ClusterRoleBinding", "RoleBinding"):
-            bound.add((each["roleRef"]["kind"], each["roleRef"]["name"]))
-            assert each["subjects"] == [{"kind": "ServiceAccount", "name": account, "namespace": namespace}]
+    for manifest in manifests(mode):
+        where = None if manifest["kind"] in WIDE else of_roles if manifest["kind"].startswith("Role") else namespace
+        assert manifest["metadata"].get("namespace") == where, manifest["kind"]
+        if manifest["kind"] in ("ClusterRoleBinding", "RoleBinding"):
+            bound.add((manifest["roleRef"]["kind"], manifest["roleRef"]["name"]))
+            assert manifest["subjects"] == [{"kind": "ServiceAccount", "name": account, "namespace": namespace}]
     assert bound == roles
     template = pod(mode)
     assert template["spec"]["serviceAccountName"] == account
@@ -164,7 +164,7 @@ def test_the_command_accepts_the_arguments_and_ports_agree(mode: str) -> None:
     given = container(mode)
     params = invoked(mode)
     assert f"--{mode}" in given["args"]
-    assert sum(f"--{each}" in given["args"] for each in MODES) == 1
+    assert sum(f"--{mode_}" in given["args"] for mode_ in MODES) == 1
     (port,) = given["ports"]
     default = ControllerConfiguration().listen.port
     assert port == {"name": "status", "containerPort": default}
@@ -296,7 +296,7 @@ def test_every_value_of_the_chart_is_quoted_or_has_a_type() -> None:
     lines = (line for file in templates if file.suffix in (".yaml", ".tpl") for line in file.read_text().splitlines())
     alone = [line.strip() for line in lines if re.search(r"^[^#{]*[:-] \{\{ .* \}\}$", line)]
     typed = ("replicas:", "containerPort:", "pod-security.kubernetes.io/enforce:")
-    assert [each for each in alone if not each.endswith("quote }}") and not each.startswith(typed)] == []
+    assert [line for line in alone if not line.endswith("quote }}") and not line.startswith(typed)] == []
     assert len(alone) > 40
 
 
@@ -332,7 +332,7 @@ def test_the_image_has_this_version_and_its_extras(mode: str) -> None:
 def test_every_installation_in_the_image_is_hashed_or_has_no_dependencies() -> None:
     runs = [rest for word, rest in instructions() if word == "RUN" and re.search(r"\bpip .*\b(install|wheel) ", rest)]
     hashed = [run for run in runs if "--require-hashes" in run]
-    assert [re.findall(r"--requirement (\S+)", each) for each in hashed] == [
+    assert [re.findall(r"--requirement (\S+)", command) for command in hashed] == [
         ["build-requirements.txt"],
         ["requirements.txt"],
     ]
@@ -348,7 +348,7 @@ BASE, EXTRAS = PROJECT["project"]["dependencies"], PROJECT["project"]["optional-
 NEEDED = {
     "deploy/requirements.txt": BASE + EXTRAS["controller"],
     "deploy/build-requirements.txt": PROJECT["build-system"]["requires"],
-    "release/constraints.txt": BASE + [each for extra in EXTRAS.values() for each in extra],
+    "release/constraints.txt": BASE + [requirement for extra in EXTRAS.values() for requirement in extra],
 }
 
 
@@ -376,9 +376,9 @@ def closure(requirements: Iterable[str], *, python: str) -> set[str]:
     environment = {name: str(value) for name, value in default_environment().items()} | versions
     result, left = set[str](), [Requirement(requirement) for requirement in requirements]
     while left:
-        each = left.pop()
-        name = canonicalize_name(each.name)
-        if name not in result and (each.marker is None or each.marker.evaluate(environment)):
+        requirement = left.pop()
+        name = canonicalize_name(requirement.name)
+        if name not in result and (requirement.marker is None or requirement.marker.evaluate(environment)):
             result.add(name)
             left += [Requirement(more) for more in distribution(name).requires or ()]
     return result

@@ -82,8 +82,8 @@ async def test_every_granted_permission_is_used_and_no_other_is_needed(
         await until(lambda: renewed() != before)
 
     def told() -> set[tuple[str, str]]:
-        result = (each.object() for _, each in registry.store.records(registry.kinds["events"]))
-        return {(each["reason"], each["involvedObject"]["name"]) for each in result}
+        result = (record.object() for _, record in registry.store.records(registry.kinds["events"]))
+        return {(event["reason"], event["involvedObject"]["name"]) for event in result}
 
     async with SandboxServer(registry) as server:
         # A server that does not stream lists, then one that does.

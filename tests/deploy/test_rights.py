@@ -35,7 +35,7 @@ ENDPOINTS: set[Right] = {("", "endpoints", verb) for verb in ("get", "create", "
 
 @asynccontextmanager
 async def a_replica(address: str, mode: Mode) -> AsyncIterator[None]:
-    """One that runs, and is told to stop when the block is over."""
+    """A replica that runs until the block ends."""
     stop = asyncio.Event()
     replica = ControllerProgram(
         access_to(address),
@@ -92,7 +92,7 @@ async def _take_over(sandbox: Place, asked: Asked) -> None:
 
 def _has_told(sandbox: Place, times: int) -> bool:
     told = [object_ for object_ in sandbox.objects("events") if object_["reason"].startswith("TopologyAwareRouting")]
-    return bool(sum((each.get("series") or {"count": 1})["count"] for each in told) == times)
+    return bool(sum((event.get("series") or {"count": 1})["count"] for event in told) == times)
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -102,7 +102,7 @@ def test_every_write_permission_is_checked_at_the_start(mode: str) -> None:
         for method, sandbox, *rest in rights.REQUIRED_PERMISSIONS
         + (rights.ADOPTION_PERMISSIONS if mode == "only-marked" else ())
     }
-    # Of the Lease the election tells by itself. Where all Services are ours, few have Endpoints that are kept.
+    # The election reports a missing permission for the Lease. With --take-over, few Endpoints are written.
     untold = {OWNER} | (ENDPOINTS if mode == "take-over" else set())
     needed = {right for right in granted(mode) if right[1] != "leases" and right[2] in VERBS.values()}
     assert asked == needed - untold
