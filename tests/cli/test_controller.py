@@ -86,7 +86,7 @@ async def elsewhere(*arguments: str) -> str:
 
 async def idle(replica: Replica) -> None:
     """Until all that was there at first is written."""
-    await replica.line("leads")
+    await replica.line("became leader")
     await replica.line("cache synced")
     for _ in range(1000):
         queue = json.loads((await replica.get("/debug/queue"))[1])
@@ -155,7 +155,7 @@ async def test_after_sigterm_the_lease_is_let_go_and_nothing_is_written_after_it
 
 async def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
     async with a_site(tmp_path) as site, a_replica(site.kubeconfig) as one:
-        await one.line("leads")
+        await one.line("became leader")
         # Both arrive before it can have ended.
         os.kill(one.process.pid, signal.SIGSTOP)
         one.end()
@@ -206,7 +206,7 @@ async def test_when_the_leader_is_killed_another_goes_on_and_a_standby_may_end(
     tmp_path: Path,
 ) -> None:
     async with a_site(tmp_path) as site, a_replica(site.kubeconfig, *QUICK) as first:
-        await first.line("leads")
+        await first.line("became leader")
         async with a_replica(site.kubeconfig, *QUICK) as second, a_replica(site.kubeconfig, *QUICK) as third:
             for each in (second, third):
                 await each.line("cache synced")
@@ -221,12 +221,12 @@ async def test_when_the_leader_is_killed_another_goes_on_and_a_standby_may_end(
             await until(lambda: site.place.listed() == addresses(*range(9)))
             leader.process.kill()
             site.place.make_ready(0, False)
-            await heir.line("leads")
+            await heir.line("became leader")
             await until(lambda: site.place.listed() == addresses(*range(1, 9)))
 
 
 def _leads(replica: Replica) -> bool:
-    return len(replica.lines("leads")) > len(replica.lines("stepped down"))
+    return len(replica.lines("became leader")) > len(replica.lines("stopped leading"))
 
 
 # --- bad usage --------------------------------------------------------------------------------------------------------
@@ -241,7 +241,7 @@ def _leads(replica: Replica) -> bool:
             ("--only-marked", "--compat=upstream"),
             (
                 "--compat=upstream: expected the mode take-over, got only-marked,"
-                " in which our slices need a label of their own"
+                " in which Zoneward's slices need a separate label"
             ),
         ),
         (("--take-over", "-q", "-v"), "-q and -v: expected one of them, got both"),
@@ -311,7 +311,7 @@ async def test_the_file_sets_what_flags_set_and_flags_win(tmp_path: Path) -> Non
             assert not site.lease
         async with a_replica(site.kubeconfig, "--config", str(file), "--take-over", "--leader-elect") as other:
             assert (await other.line("status server listens"))["mode"] == "take-over"
-            await other.line("leads")
+            await other.line("became leader")
             assert site.lease["holderIdentity"]
 
 
