@@ -89,7 +89,7 @@ class Ours(_Proxy):
     def _programmed(self) -> dict[str, Any] | None:
         """The line of its log about the start."""
         lines = self._process.log.read_text().splitlines()
-        return next((json.loads(line) for line in lines if '"all is in the kernel"' in line), None)
+        return next((json.loads(line) for line in lines if '"all Services are programmed"' in line), None)
 
     @property
     def pids(self) -> tuple[int, ...]:

@@ -14,7 +14,7 @@ from typing import Final
 from e2e.nodes import Namespace, Node
 from e2e.processes import Daemon, Process, fetch
 
-READY: Final = "all is in the kernel"
+READY: Final = "all Services are programmed"
 FLAGS: Final = ("--cluster-cidr", "10.0.0.0/8,fd00::/16", "--log-format", "json")
 _STATUS: Final = "http://127.0.0.1:10272"
 
@@ -35,7 +35,7 @@ class ZonewardProxy(Daemon):
         self._nft: int | None = None
 
     def start(self, *, wait: bool = True) -> None:
-        """``wait``: until all is in the kernel."""
+        """``wait``: until all Services are programmed."""
         if self._process is not None:
             # One that ended by itself has not been waited for.
             self._process.kill()

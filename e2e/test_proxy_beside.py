@@ -47,7 +47,7 @@ class Node:
 
     @contextmanager
     def proxy(self, mode: str) -> Iterator[Process]:
-        """The command as the manifests have it, until all is in the kernel."""
+        """The command as the manifests have it, until all Services are programmed."""
         ours = ("--config", "--node", "--lease-namespace")
         given = [arg for arg in container(mode)["args"] if arg.split("=")[0] not in ours]
         log = self.folder / f"{mode.replace('/', '-')}.log"

@@ -115,14 +115,14 @@ def test_a_nodes_address_becomes_no_rule_and_another_services_address_is_not_tak
     words = ("192.168.77.1 }\nadd table inet X", "garbage", "192.0.2.1")
     node["status"]["addresses"] = [{"type": "InternalIP", "address": word} for word in words]
     api.replace(node, subresource="status")
-    proxy.wait_until(lambda: len(proxy.told("an address of the Node is left out, being no IP address")) == 2, what="it")
+    proxy.wait_until(lambda: len(proxy.told("ignoring an invalid address of the Node")) == 2, what="it")
     # What comes after it is in the kernel too, and nothing else is.
     api.create(sliced("plain-2", service="plain", addresses=["10.1.0.9"]))
     proxy.wait_until(lambda: "10.1.0.9" in site.node.run("nft", "list", "map", "ip", "zoneward", "endpoints"), what="9")
     assert site.node.run("nft", "list", "tables").splitlines() == OURS
     assert "10.1.0.66" not in site.client.tally(PLAIN, 80, times=40)
     assert proxy.metric("zoneward_proxy_contested_services") == 1
-    (event,) = proxy.told("other Services have what a Service asks for")
+    (event,) = proxy.told("conflict: addresses belong to other Services")
     assert (event["service"], event["taken"]) == ("default/a-thief", f"{PLAIN} of default/plain")
 
     assert site.node.call(fetch, "http://localhost:10249/proxyMode") == (200, "nftables")

@@ -92,7 +92,7 @@ def test_an_api_server_that_is_away_is_waited_for_and_sigterm_ends_the_wait(site
     kubeconfig.write_text(site.server.kubeconfig.read_text().replace(f":{site.server.port}", ":9"))
     with ZonewardProxy(site.node, kubeconfig, tmp_path) as proxy:
         proxy.start(wait=False)
-        proxy.wait_until(lambda: "the API server does not answer" in proxy.log.read_text(), what="what it waits for")
+        proxy.wait_until(lambda: "failed to reach the API server" in proxy.log.read_text(), what="what it waits for")
         assert proxy.terminate() == 0
     assert site.node.run("nft", "list", "ruleset") == OTHERS
 

@@ -72,8 +72,6 @@ NOT_YET: Final = (
     "src/zoneward/kube/prometheus_settings.py",
     "src/zoneward/kube/quantity.py",
     "src/zoneward/lab/",
-    "src/zoneward/meter/",
-    "src/zoneward/netlink/",
     "src/zoneward/proxy/",
     "src/zoneward/report/comparison_report.py",
     "src/zoneward/report/flow_picture.py",

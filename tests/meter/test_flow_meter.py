@@ -18,9 +18,9 @@ from zoneward.meter.flow_meter import FlowMeter
 from zoneward.meter.meter_cache import MeterCache
 from zoneward.meter.service_index import MeteredNode
 
-VIP, BALANCER, NODE = (socket.inet_aton(each) for each in ("10.96.0.1", "198.51.100.1", "192.0.2.1"))
-POD, STRANGER = (socket.inet_aton(each) for each in ("10.1.0.5", "203.0.113.9"))
-NEAR, FAR, UNKNOWN = (socket.inet_aton(each) for each in ("10.1.0.1", "10.2.0.1", "10.9.0.1"))
+VIP, BALANCER, NODE = (socket.inet_aton(name) for name in ("10.96.0.1", "198.51.100.1", "192.0.2.1"))
+POD, STRANGER = (socket.inet_aton(name) for name in ("10.1.0.5", "203.0.113.9"))
+NEAR, FAR, UNKNOWN = (socket.inet_aton(name) for name in ("10.1.0.1", "10.2.0.1", "10.9.0.1"))
 CART: Final = ("shop", "cart")
 
 
@@ -70,7 +70,7 @@ class Site:
     async def ends(self, *flows: FlowMessage) -> ServiceTraffic:
         """What is counted of the Service after these ended."""
         await self.meter.poll()
-        self.kernel.announced += [each.but(ended=True).message() for each in flows]
+        self.kernel.announced += [flow.but(ended=True).message() for flow in flows]
         (found,) = (await self.document()).services
         return found
 

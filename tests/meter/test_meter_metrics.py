@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from zoneward.daemon.metrics import MetricsPage
 from zoneward.meter.flow_table import FlowTable
 from zoneward.meter.meter_cache import MeterCache
-from zoneward.meter.meter_metrics import OURS, MeterMetrics
+from zoneward.meter.meter_metrics import PREFIX, MeterMetrics
 from zoneward.meter.traffic_totals import TrafficRoute, TrafficTotals
 
 DOCS: Final = (Path(__file__).parents[2] / "docs" / "metrics-and-events.md").read_text()
@@ -30,14 +30,14 @@ def shown() -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     text = asyncio.run(MetricsPage(metrics.registry).text()).decode()
     for family in text_string_to_metric_families(text):
-        for each in family.samples:
-            found.setdefault(each.name.removesuffix("_created"), set()).update(each.labels)
-    return {name: labels for name, labels in found.items() if name.startswith(OURS)}
+        for sample in family.samples:
+            found.setdefault(sample.name.removesuffix("_created"), set()).update(sample.labels)
+    return {name: labels for name, labels in found.items() if name.startswith(PREFIX)}
 
 
 def test_the_documentation_has_every_metric_with_its_labels_and_no_other() -> None:
-    rows = re.findall(rf"^\| `({OURS}\w+)`[^|]*\|([^|]*)\|", DOCS, re.MULTILINE)
+    rows = re.findall(rf"^\| `({PREFIX}\w+)`[^|]*\|([^|]*)\|", DOCS, re.MULTILINE)
     documented = {name: set(re.findall(r"`(\w+)`", labels)) for name, labels in rows}
-    assert documented[f"{OURS}bytes_total"] == {"direction"}, "and the same as the row above"
-    documented[f"{OURS}bytes_total"] |= documented[f"{OURS}connections_total"]
+    assert documented[f"{PREFIX}bytes_total"] == {"direction"}, "and the same as the row above"
+    documented[f"{PREFIX}bytes_total"] |= documented[f"{PREFIX}connections_total"]
     assert documented == shown()

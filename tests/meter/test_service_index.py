@@ -180,7 +180,7 @@ def test_endpoints_that_are_gone_take_bounded_memory() -> None:
     zones = EndpointZones()
     for number in range(MAX_GONE_ENDPOINTS // 1000 + 2):
         zones.set_slice(
-            ("shop", "one"), CART, [(f"10.{number}.{each >> 8}.{each & 255}", "a") for each in range(1000)], now=0.0
+            ("shop", "one"), CART, [(f"10.{number}.{index >> 8}.{index & 255}", "a") for index in range(1000)], now=0.0
         )
     assert zones.zone(CART, address("10.0.0.1")) is None
     assert zones.zone(CART, address(f"10.{number}.0.1")) == "a"
@@ -195,4 +195,4 @@ def test_traffic_of_a_node_is_told_from_that_of_others() -> None:
     )
     local = ("192.0.2.1", "2001:db8::1", "10.1.200.1", "fd00:1::5", "127.0.0.1", "::1")
     others = ("192.0.2.2", "10.2.0.1", "203.0.113.9", "fd00:2::5")
-    assert [node.is_local(address(each)) for each in (*local, *others)] == [True] * len(local) + [False] * len(others)
+    assert [node.is_local(address(other)) for other in (*local, *others)] == [True] * len(local) + [False] * len(others)

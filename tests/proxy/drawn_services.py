@@ -69,7 +69,7 @@ def services(draw: st.DrawFn, family: Family, *, name: str) -> NodeService:
         source_ranges=draw(st.sampled_from([(), (_address(family, 7),)])),
         internal_policy_local=draw(st.booleans()),
         external_policy_local=draw(st.booleans()),
-        ports=tuple(draw(served_ports(family, name=each)) for each in ports),
+        ports=tuple(draw(served_ports(family, name=port)) for port in ports),
     )
 
 

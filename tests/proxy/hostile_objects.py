@@ -61,7 +61,7 @@ def _slice(service: str, kind: str, *addresses: str) -> dict[str, Any]:
         ZONES_ANNOTATION: "a=0.75,b=0.25",
         ZONE_WEIGHTS_ANNOTATION: '{"counts":{"a":1},"shares":{"a":{"a":1.0}}}',
     }
-    ports = [{"name": each["name"], "protocol": each["protocol"], "port": 8080} for each in _PORTS]
+    ports = [{"name": port["name"], "protocol": port["protocol"], "port": 8080} for port in _PORTS]
     return found | {"addressType": kind, "ports": ports}
 
 
@@ -167,9 +167,9 @@ def rulesets(document: Mapping[str, Any]) -> dict[Family, Ruleset]:
     slices = list(_readable(document["slices"], EndpointSlice))
     for service in _readable(document["services"], Service):
         own = [
-            each
-            for each in slices
-            if (each.metadata.labels or {}).get(SERVICE_NAME_LABEL) in (service.metadata.name, "cart")
+            slice_
+            for slice_ in slices
+            if (slice_.metadata.labels or {}).get(SERVICE_NAME_LABEL) in (service.metadata.name, "cart")
         ]
         for each in node_services(
             service, own, node=ProxyNode(name="n1", zone="a"), consumer=ZONEWARD, gates=FeatureGates()
@@ -180,9 +180,9 @@ def rulesets(document: Mapping[str, Any]) -> dict[Family, Ruleset]:
 
 def _readable(documents: Iterable[Mapping[str, Any]], kind: type[T]) -> Iterator[T]:
     """All but those that a watch sets aside."""
-    for each in documents:
+    for document in documents:
         with suppress(msgspec.ValidationError):
-            yield msgspec.convert(each, kind)
+            yield msgspec.convert(document, kind)
 
 
 def _whole(family: Family, some: list[NodeService], options: RulesetOptions, node: Node) -> Ruleset:

@@ -26,7 +26,7 @@ SOON: Final = 0.005
 
 def a_service(number: int, *endpoints: int, **more: Any) -> NodeService:
     """A Service with endpoints on port 8080."""
-    targets = tuple(Backend(f"10.0.1.{each}", 8080) for each in endpoints)
+    targets = tuple(Backend(f"10.0.1.{endpoint}", 8080) for endpoint in endpoints)
     ports = more.pop("ports", (one_port(*targets),))
     return node_service(*ports, name=f"s{number}", cluster_ip=f"10.96.{number // 256}.{number % 256}", **more)
 
@@ -98,7 +98,9 @@ class Proxy(Reporter):
 
     def written(self) -> list[str]:
         """Transactions that the kernel took, but for those of a table made to compare with."""
-        return [each for each in self.kernel.transactions if f" {scratch_table(TABLE)}" not in each]
+        return [
+            transaction for transaction in self.kernel.transactions if f" {scratch_table(TABLE)}" not in transaction
+        ]
 
 
 def unslotted(elements: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:

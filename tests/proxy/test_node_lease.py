@@ -72,7 +72,7 @@ class Place:
 @asynccontextmanager
 async def a_running_lease(*faults: str, **options: Any) -> AsyncIterator[Place]:
     registry = new_registry()
-    found = FaultInjector([parse_fault(each) for each in faults], seed=1) if faults else None
+    found = FaultInjector([parse_fault(fault) for fault in faults], seed=1) if faults else None
     async with SandboxServer(registry, faults=found) as server, transport(access_to(server.address)) as link:
         place = Place(registry, Writer(link))
         registry.store.listeners.append(place.note)

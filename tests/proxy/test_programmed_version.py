@@ -77,7 +77,7 @@ def test_no_claim_says_more_than_the_kernel_has_and_all_is_claimed_in_the_end(
     refused: set[ObjectKey] = set()
 
     def missing(key: ObjectKey) -> list[tuple[str, int, ObjectKey]]:
-        return [each for each in events if each[2] == key][done.get(key, 0) :]
+        return [event for event in events if event[2] == key][done.get(key, 0) :]
 
     def claim() -> ProgrammedReport:
         found = claimed(mark, waits={key for key in _SERVICES if missing(key)} - refused, refused=refused)
@@ -96,7 +96,7 @@ def test_no_claim_says_more_than_the_kernel_has_and_all_is_claimed_in_the_end(
             events.append((kind, version, key))
             refused.discard(key)
         elif what == "program":
-            done[key] = sum(each[2] == key for each in events)
+            done[key] = sum(event[2] == key for event in events)
             refused.discard(key)
         elif what == "refuse" and missing(key):
             refused.add(key)

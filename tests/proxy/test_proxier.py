@@ -279,7 +279,7 @@ async def test_a_service_that_grows_too_large_keeps_what_it_had_but_for_endpoint
             here.loop.transaction_done("ip", done)
             served = done.services[CART]
             assert served is not None
-            return [each.address for each in served.ports[0].cluster_endpoints]
+            return [endpoint.address for endpoint in served.ports[0].cluster_endpoints]
 
         await here.programmed()
         assert await with_endpoints(2, "10.0.0.1", "10.0.0.2", "10.0.0.3")

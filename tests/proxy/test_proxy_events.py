@@ -97,7 +97,11 @@ async def test_a_service_gets_one_event_for_each_reason_in_ten_minutes() -> None
         scene.seconds += 60
         scene.recorder.record(a_service(), NOT_PROGRAMMED, "one")
         await scene.until(lambda: len(scene.events()) == 3)
-        assert sorted(each["message"] for each in scene.events()) == ["Node n1: one", "Node n1: one", "Node n1: three"]
+        assert sorted(event["message"] for event in scene.events()) == [
+            "Node n1: one",
+            "Node n1: one",
+            "Node n1: three",
+        ]
 
 
 async def test_ten_events_are_written_at_once_and_ten_a_minute() -> None:
@@ -139,4 +143,4 @@ async def test_a_clock_that_is_set_back_needs_no_right_to_change_events() -> Non
         scene.seconds += QUIET
         scene.recorder.record(a_service(), NOT_PROGRAMMED, "no")
         await scene.until(lambda: len(scene.events()) == 2)
-        assert all("series" not in each or each["series"] is None for each in scene.events())
+        assert all("series" not in event or event["series"] is None for event in scene.events())

@@ -16,7 +16,7 @@ from zoneward.client.resources import NODES, SERVICES
 from zoneward.daemon.metrics import MetricsPage
 from zoneward.meter.traffic_totals import EXTERNAL, TrafficRoute, TrafficTotal
 from zoneward.proxy.model.node_service import Backend
-from zoneward.proxy.proxy_metrics import OURS, UPSTREAM, ProxyMetrics
+from zoneward.proxy.proxy_metrics import PREFIX, UPSTREAM, ProxyMetrics
 from zoneward.routing.selection.endpoint_selection import SelectionRule
 from zoneward.routing.selection.entry_budget import EntryBudget
 
@@ -86,8 +86,8 @@ def page(metrics: ProxyMetrics) -> str:
 
 def samples(text: str) -> Iterator[tuple[str, dict[str, str], float]]:
     for family in text_string_to_metric_families(text):
-        for each in family.samples:
-            yield each.name, each.labels, each.value
+        for sample in family.samples:
+            yield sample.name, sample.labels, sample.value
 
 
 def shown() -> dict[str, set[str]]:
@@ -96,12 +96,12 @@ def shown() -> dict[str, set[str]]:
     for name, labels, _ in samples(page(busy())):
         bare = re.sub(r"_(bucket|count|sum|created)$", "", name)
         found.setdefault(bare, set()).update(labels.keys() - {"le"})
-    return {name: labels for name, labels in found.items() if name.startswith((UPSTREAM, OURS))}
+    return {name: labels for name, labels in found.items() if name.startswith((UPSTREAM, PREFIX))}
 
 
 def test_a_service_has_its_endpoints_with_the_rule_that_chose_them_and_its_connections_by_zones_and_address() -> None:
     told = list(samples(page(busy())))
-    ((labels, value),) = ((labels, value) for name, labels, value in told if name == f"{OURS}service_endpoints")
+    ((labels, value),) = ((labels, value) for name, labels, value in told if name == f"{PREFIX}service_endpoints")
     assert [labels[name] for name in ("namespace", "service", "port", "rule")] == ["shop", "cart", "http", "zone-hints"]
     assert value == 2
     sizes = {labels["direction"]: value for name, labels, value in told if "_bytes_" in name}
@@ -116,7 +116,9 @@ def test_a_service_has_its_endpoints_with_the_rule_that_chose_them_and_its_conne
 def test_repair_counters_begin_at_zero() -> None:
     """A series that begins above 0 has no rate, and no alert."""
     told = {
-        labels["what"]: value for name, labels, value in samples(page(ProxyMetrics())) if name == f"{OURS}repairs_total"
+        labels["what"]: value
+        for name, labels, value in samples(page(ProxyMetrics()))
+        if name == f"{PREFIX}repairs_total"
     }
     assert told == dict.fromkeys(("table", "chains", "sets", "elements", "rules"), 0)
 
@@ -124,14 +126,14 @@ def test_repair_counters_begin_at_zero() -> None:
 def test_the_documentation_has_every_metric_with_its_labels_and_no_other() -> None:
     rows = re.findall(r"^\| `(\w+)`[^|]*\|([^|]*)\|", DOCS, re.MULTILINE)
     documented = {name: set(re.findall(r"`(\w+)`", labels)) for name, labels in rows}
-    assert {name: each for name, each in documented.items() if name.startswith((UPSTREAM, OURS))} == shown()
+    assert {name: each for name, each in documented.items() if name.startswith((UPSTREAM, PREFIX))} == shown()
 
 
 def test_alert_rules_use_metrics_and_labels_that_exist() -> None:
     known, used = shown(), set()
-    (group,) = (each for each in yaml.safe_load(ALERTS.read_text())["groups"] if each["name"] == "zoneward-proxy")
+    (group,) = (group for group in yaml.safe_load(ALERTS.read_text())["groups"] if group["name"] == "zoneward-proxy")
     for rule in group["rules"]:
-        for name, labels in re.findall(rf"\b({OURS}\w+)(?:\{{([^}}]*)\}})?", rule["expr"]):
+        for name, labels in re.findall(rf"\b({PREFIX}\w+)(?:\{{([^}}]*)\}})?", rule["expr"]):
             assert set(re.findall(r"(\w+)[=!~]+\"", labels)) <= known[name] | {"job"}, rule["alert"]
             used.add(name)
         assert {"summary", "description"} <= rule["annotations"].keys(), rule["alert"]

@@ -34,7 +34,7 @@ def test_a_service_that_is_too_large_is_counted_logged_and_reported() -> None:
     assert (name, reason) == ("cart", "ServiceNotProgrammed")
     assert "300,000 entries in IPv6, expected at most 250,000 (--max-service-entries)" in note
     ((event, fields),) = scene.log.told
-    assert (event, fields["service"]) == ("a Service could not be programmed", "shop/cart")
+    assert (event, fields["service"]) == ("failed to program a Service", "shop/cart")
 
 
 def test_a_service_that_exceeds_a_budget_is_logged_and_reported() -> None:
@@ -51,13 +51,13 @@ def test_conflicts_and_omitted_values_are_logged_and_reported_until_all_is_well(
     scene.reporter.values_left_out(cart, ("external IP 127.0.0.1 is loopback", "endpoint 'x' is no IPv4 address"))
     scene.reporter.addresses_contested("ip", cart, ())
     scene.reporter.values_left_out(cart, ())
-    contested = "it does not get what is another Service's: 10.96.0.10 of kube-system/kube-dns, 2 more"
+    contested = "conflict, owned by other Services: 10.96.0.10 of kube-system/kube-dns, 2 more"
     left_out = "not programmed: external IP 127.0.0.1 is loopback; endpoint 'x' is no IPv4 address"
     assert scene.events == [
         ("cart", "ServiceAddressContested", contested),
         ("cart", "ServicePartlyProgrammed", left_out),
     ]
-    assert scene.log.events == ["other Services have what a Service asks for", "a part of a Service is left out"]
+    assert scene.log.events == ["conflict: addresses belong to other Services", "ignoring invalid values of a Service"]
 
 
 def test_an_invalid_node_address_is_logged_in_one_line() -> None:

@@ -216,7 +216,7 @@ def _run(node: str, options: DaemonOptions, configuration: "Configuration", sett
         # Before there is a second thread: capabilities belong to threads.
         drop_effective_capability()
     except OSError as error:
-        log.warning("CAP_NET_ADMIN is not set aside", error=str(error))
+        log.warning("failed to drop CAP_NET_ADMIN", error=str(error))
 
     async def work(stop: "asyncio.Event") -> None:
         program = module.ProxyProgram(

@@ -36,7 +36,7 @@ _TURN: Final = 500
 class TrafficIndex(Protocol):
     """Finds the Service and the zones of a flow. Addresses and ports are bytes, as in a packet.
 
-    The meter has one of its own (`zoneward.meter.meter_cache.MeterCache`), and so does the proxy.
+    `zoneward.meter.meter_cache.MeterCache` is the meter's; the proxy has another.
     """
 
     @property

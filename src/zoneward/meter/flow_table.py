@@ -1,11 +1,11 @@
-"""Which flows are live, and how much of each has been counted.
+"""Live flows, and how much of each has been counted.
 
-A dump of connection tracking shows all flows that are live, and the kernel announces each flow that ends, with its last
-counters. So a flow that lives from one dump to the next is counted as it goes, and one that is shorter when it ends.
-Nothing is asked about flows that begin.
+A dump of connection tracking lists all live flows, and the kernel sends a message for each flow that ends, with its
+last counters. So a flow that outlives a dump is counted at each dump, and a shorter one when it ends. Messages about
+new flows are not needed.
 
-Flows that were there before the first dump began in somebody else's time, maybe that of a meter that ran here before:
-their connections are not counted, and of their bytes only those that come later.
+Flows that existed before the first dump may have been counted by an earlier meter: their connections are not counted,
+and only the bytes that they transfer from then on.
 """
 
 from collections.abc import Callable
@@ -37,18 +37,18 @@ class FlowTable:
         self._dump = 0
         self._has_baseline = False
         self._ended: set[bytes] | None = None
-        """Flows that ended during this dump, which may still show them: it is read later than it is written."""
+        """Flows that ended during this dump: the parts that are read later may still list them."""
         self.unannounced = 0
-        """Flows that went without being announced: what they sent after the last dump is not counted."""
+        """Flows that ended without a message: what they sent after the last dump is not counted."""
         self.without_counters = 0
-        """Flows of which no bytes can be counted: accounting was off when they began."""
+        """Flows without byte counters: accounting was off when they began."""
 
     def __len__(self) -> int:
         return len(self._live)
 
     @property
     def has_baseline(self) -> bool:
-        """Whether the first dump has ended: from then on everything is counted."""
+        """Whether the first dump has ended. Everything after it is counted."""
         return self._has_baseline
 
     def begin_dump(self) -> None:
@@ -72,7 +72,7 @@ class FlowTable:
                 live.request, live.response = max(0, flow.request), max(0, flow.response)
             return
         if 0 <= flow.request < live.request or 0 <= flow.response < live.response:
-            # Another one in the same place: the end of the first was not announced.
+            # Another flow with the same key: the message about the end of the first one was lost.
             self.unannounced += 1
             live.request = live.response = 0
             self._count_connection(live.total, flow)
@@ -85,7 +85,7 @@ class FlowTable:
             self._ended.add(key)
         live = self._live.pop(key, None)
         if live is None:
-            # Before the first dump has ended, nobody knows when it began.
+            # Before the first dump has ended, it is unknown when the flow began.
             total = self._total_of(flow) if self._has_baseline else None
             if total is not None:
                 self._count_connection(total, flow)
@@ -97,7 +97,7 @@ class FlowTable:
         _count_bytes(live, flow)
 
     def end_dump(self) -> None:
-        """Forget flows that two dumps did not have: one dump may leave a flow out where the kernel's table grows."""
+        """Forget flows that two dumps in a row did not list: a dump may skip one while the kernel's table grows."""
         self._ended, self._has_baseline = None, True
         lost = [key for key, live in self._live.items() if live.dump < self._dump - 1]
         for key in lost:
@@ -105,7 +105,7 @@ class FlowTable:
         self.unannounced += len(lost)
 
     def abandon_dump(self) -> None:
-        """A dump broke off: what it did not have says nothing."""
+        """Discard a dump that broke off: it did not list all flows."""
         self._ended = None
         self._dump -= 1
 
@@ -116,7 +116,7 @@ class FlowTable:
 
 
 def _count_bytes(live: _LiveFlow, flow: Flow) -> None:
-    """Count what a flow's counters grew by. A flow keeps counters, or has none, from its beginning."""
+    """Count by how much a flow's counters grew. A flow has counters from its beginning or never."""
     request, response = flow.request, flow.response
     if request < 0:
         return

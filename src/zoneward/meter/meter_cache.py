@@ -40,7 +40,7 @@ class MeterCache(NodeWatchedStores):
     """Pass it to `zoneward.client.informers.run_informers`, with `list_options`.
 
     ``budget`` limits the addresses and ports of Services; ``on_set_aside`` gets each Service that exceeds it, and why.
-    ``on_unreadable`` gets objects that cannot be read; what was known of them before stays. ``clock`` counts seconds.
+    ``on_unreadable`` gets objects that cannot be decoded; their last valid version stays. ``clock`` counts seconds.
     """
 
     def __init__(
@@ -55,11 +55,11 @@ class MeterCache(NodeWatchedStores):
         super().__init__(node, on_unreadable=on_unreadable)
         self.name: Final = node
         self.node = MeteredNode()
-        """It stays what it was where the Node is gone."""
+        """Unchanged after the Node was deleted."""
         self.services: Final = ServiceIndex(budget, on_set_aside=on_set_aside)
         self.endpoints: Final = EndpointZones()
         self.changes = 0
-        """Goes up with each change of what flows are looked up by."""
+        """Incremented with each change of the index."""
         self._clock = clock
         self._service_store = self.add_store(SERVICES, self._index_service)
         self._slice_store = self.add_store(RAW_SLICES, self._index_slice)
@@ -107,7 +107,7 @@ class MeterCache(NodeWatchedStores):
             self.endpoints.remove_slice(key, now=self._clock())
             return
         raw = new.endpoints
-        # All the rest of the message would stay with them.
+        # They would keep the whole message in memory.
         force_setattr(new, "endpoints", _NOTHING)
         force_setattr(new.metadata, "annotations", None)
         try:
@@ -115,8 +115,8 @@ class MeterCache(NodeWatchedStores):
         except DECODE_ERRORS as error:
             self._slice_store.mark_unreadable(unreadable_endpoints(new, error))
             return
-        found = ((address, each.zone) for each in endpoints for address in each.addresses or ())
-        self.endpoints.set_slice(key, service_key_of(new), found, now=self._clock())
+        addresses = ((address, endpoint.zone) for endpoint in endpoints for address in endpoint.addresses or ())
+        self.endpoints.set_slice(key, service_key_of(new), addresses, now=self._clock())
 
     def _index_node(self, _key: ObjectKey, _old: LiveNode | None, new: LiveNode | None) -> None:
         if new is None or new.metadata.name != self.name:

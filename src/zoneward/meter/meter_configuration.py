@@ -44,13 +44,13 @@ class MeterConfiguration:
                 f"{SECTION}.dumpPeriod: expected {MIN_DUMP_PERIOD:g}s to {_LONGEST_PERIOD:g}s,"
                 f" got {self.dump_period:g}s"
             )
-        for key, number in (
+        for key, limit in (
             ("maxSeries", self.max_series),
             ("maxNamespaceEntries", self.max_namespace_entries),
             ("maxEntries", self.max_entries),
         ):
-            if number < 1:
-                raise ConfigurationError(f"{SECTION}.{key}: expected at least 1, got {number}")
+            if limit < 1:
+                raise ConfigurationError(f"{SECTION}.{key}: expected at least 1, got {limit}")
 
 
 def read_meter_configuration(section: object) -> MeterConfiguration:

@@ -18,7 +18,7 @@ from zoneward.meter.meter_cache import MeterCache
 from zoneward.meter.traffic_totals import TrafficRoute
 from zoneward.netlink.messages import ADDRESS_TYPES
 
-OURS: Final = "zoneward_meter_"
+PREFIX: Final = "zoneward_meter_"
 _ROUTE: Final = ("namespace", "service", "address_type", "from_zone", "to_zone")
 
 
@@ -37,9 +37,9 @@ class MeterMetrics:
     def __init__(self) -> None:
         self.registry: Final = CollectorRegistry()
         self.read_errors = Counter(
-            f"{OURS}read_errors_total", "How often connection tracking could not be read", registry=self.registry
+            f"{PREFIX}read_errors_total", "How often connection tracking could not be read", registry=self.registry
         )
-        self.watches = WatchMetrics(OURS, registry=self.registry)
+        self.watches = WatchMetrics(PREFIX, registry=self.registry)
 
     def declare_state(self, program: ObservedMeterProgram) -> None:
         """What is read from the running program."""
@@ -47,65 +47,65 @@ class MeterMetrics:
         meter, cache = program.meter, program.cache
         totals, flows = meter.totals, meter.flows
         counter(
-            f"{OURS}connections_total",
+            f"{PREFIX}connections_total",
             "Connections to Services, by the zones where they started and where they went",
             lambda: ((_labels(route), total.connections) for route, total in totals.totals()),
             _ROUTE,
         )
         counter(
-            f"{OURS}bytes_total",
+            f"{PREFIX}bytes_total",
             "Bytes of IP packets of these connections: to endpoints (request) and from them (response)",
             lambda: _bytes(meter),
             (*_ROUTE, "direction"),
         )
-        gauge(f"{OURS}series", f"Series of {OURS}connections_total", lambda: len(totals))
-        gauge(f"{OURS}series_limit", "The most that there may be", lambda: totals.limit)
+        gauge(f"{PREFIX}series", f"Series of {PREFIX}connections_total", lambda: len(totals))
+        gauge(f"{PREFIX}series_limit", "The most that there may be", lambda: totals.limit)
         gauge(
-            f"{OURS}set_aside_services",
+            f"{PREFIX}set_aside_services",
             "Services whose connections are not counted, because their namespace or the node has too many entries",
             lambda: cache.services.budget.counts(),
             ["limit"],
         )
         counter(
-            f"{OURS}unlisted_connections_total",
+            f"{PREFIX}unlisted_connections_total",
             "Connections to Services that are in no other series, because there are too many",
             lambda: totals.unlisted.connections,
         )
         counter(
-            f"{OURS}lost_messages_total",
+            f"{PREFIX}lost_messages_total",
             "Messages about connections that ended for which the kernel had no room",
             lambda: meter.lost,
         )
         counter(
-            f"{OURS}unannounced_connections_total",
+            f"{PREFIX}unannounced_connections_total",
             "Connections that ended without a message: what they sent after the last dump is missing",
             lambda: flows.unannounced,
         )
         counter(
-            f"{OURS}connections_without_bytes_total",
+            f"{PREFIX}connections_without_bytes_total",
             "Connections that began while the kernel did not count bytes",
             lambda: flows.without_counters,
         )
-        gauge(f"{OURS}accounting", "1 where the kernel counts bytes of connections", lambda: accounting_is_on())
-        gauge(f"{OURS}live_connections", "Connections to Services that the last dump showed", lambda: len(flows))
-        gauge(f"{OURS}dump_seconds", "How long the last dump took", lambda: meter.dump_seconds)
+        gauge(f"{PREFIX}accounting", "1 where the kernel counts bytes of connections", lambda: accounting_is_on())
+        gauge(f"{PREFIX}live_connections", "Connections to Services that the last dump showed", lambda: len(flows))
+        gauge(f"{PREFIX}dump_seconds", "How long the last dump took", lambda: meter.dump_seconds)
         gauge(
-            f"{OURS}counting_since_seconds",
+            f"{PREFIX}counting_since_seconds",
             "When this meter began to count, in seconds since 1970: what came before it is missing",
             lambda: totals.since.timestamp(),
         )
         gauge(
-            f"{OURS}conntrack_entries",
+            f"{PREFIX}conntrack_entries",
             "Connections in the kernel's table, to Services and others",
             lambda: tracked_connections()[0],
         )
         gauge(
-            f"{OURS}conntrack_limit",
+            f"{PREFIX}conntrack_limit",
             "Connections for which the kernel's table has room; it drops packets of others",
             lambda: tracked_connections()[1],
         )
         gauge(
-            f"{OURS}objects",
+            f"{PREFIX}objects",
             "Services and EndpointSlices that are known",
             lambda: dict(zip(("Service", "EndpointSlice"), cache.counts, strict=True)),
             ["kind"],
@@ -117,7 +117,7 @@ class MeterMetrics:
             unreadable=lambda: cache.unreadable,
         )
         gauge(
-            f"{OURS}info",
+            f"{PREFIX}info",
             "The version that runs, and its node with its zone; always 1",
             lambda: [((__version__, cache.name, cache.node.zone or ""), 1)],
             ["version", "node", "zone"],

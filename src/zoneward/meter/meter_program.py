@@ -1,4 +1,4 @@
-"""A node's meter: its parts put together, and run until it is told to stop. It changes nothing on the node."""
+"""Composes and runs a node's meter until it gets a signal. It changes nothing on the node."""
 
 import asyncio
 import time
@@ -31,7 +31,7 @@ from zoneward.meter.meter_metrics import MeterMetrics
 from zoneward.routing.selection.entry_budget import EntryBudget
 
 _ACCOUNTING_LOOK: Final = 60.0
-"""Seconds between two looks whether the kernel still counts bytes."""
+"""Seconds between two checks whether the kernel counts bytes."""
 
 
 class MeterProgram:
@@ -51,9 +51,9 @@ class MeterProgram:
         self._metrics = MeterMetrics()
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Until ``stop`` is set. Raises InputError where connection tracking cannot be read, accounting cannot be
-        switched on as asked, or an address cannot be had; CallFailed where the server refuses what nothing goes
-        without; and whatever a part of it raises."""
+        """Run until ``stop`` is set. Raises InputError if connection tracking cannot be read, accounting cannot be
+        enabled as requested, or an address is in use; CallFailed if the server refuses a required request; and any
+        error of a part."""
         self._program = Program(self._access, log=self._log)
         async with AsyncExitStack() as stack:
             try:
@@ -78,7 +78,7 @@ class MeterProgram:
             except OSError as error:
                 expected = f"expected to set {ACCOUNTING_SYSCTL} to 1, got: {error.strerror or error}"
                 raise InputError("--enable-accounting", expected) from None
-            self._log.info("the kernel counts bytes from now on", sysctl=ACCOUNTING_SYSCTL)
+            self._log.info("enabled accounting: the kernel counts bytes", sysctl=ACCOUNTING_SYSCTL)
 
     def _compose(self, transport: Transport, reader: ConntrackReader) -> None:
         self.watch_health = WatchHealth(transport, clock=self._clock)
@@ -130,15 +130,15 @@ class MeterProgram:
         start("the heartbeat", program.heartbeat.run())
         start("the garbage collector", collect_seldom(self._all_listed()))
         await program.wait(stop)
-        self._log.info("stops")
+        self._log.info("shutting down")
 
     async def _count(self) -> None:
-        # What a flow is of is known once all is listed.
+        # Flows can be assigned to Services after everything was listed.
         await self._all_listed()
         services, slices = self.cache.counts
-        self._log.info("counts", services=services, slices=slices, zone=self.cache.node.zone)
+        self._log.info("counting connections", services=services, slices=slices, zone=self.cache.node.zone)
         if self.cache.node.zone is None:
-            self._log.warning("the Node has no zone, or is not there", node=self._node)
+            self._log.warning("the Node has no zone or does not exist", node=self._node)
         await self.meter.run()
 
     async def _all_listed(self) -> None:
@@ -155,14 +155,14 @@ class MeterProgram:
             was_on = is_on
             await asyncio.sleep(_ACCOUNTING_LOOK)
 
-    # --- what happens -------------------------------------------------------------------------------------------------
+    # --- reports ---------------------------------------------------------------------------------------------------
 
     def _on_set_aside(self, service: ObjectKey, why: str) -> None:
         self._log.error("a Service is not counted", service="/".join(service), error=why)
 
     def _on_trouble(self, why: str) -> None:
         self._metrics.read_errors.inc()
-        self._log.error("connection tracking could not be read: it is tried again", error=why)
+        self._log.error("failed to read connection tracking; retrying", error=why)
 
     def _on_watch_error(self, resource: AnyWatchedResource, error: CallFailed) -> None:
         self.watch_health.trouble(resource, error)

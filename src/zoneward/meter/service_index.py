@@ -24,17 +24,17 @@ from zoneward.routing.selection.address_ownership import (
 from zoneward.routing.selection.entry_budget import EntryBudget
 
 GONE_ENDPOINT_AGE: Final = 600.0
-"""Seconds for which the zone of an endpoint that is gone is known: connections outlive it, and are seen late."""
+"""Seconds for which the zone of a deleted endpoint is remembered: connections outlive it, and are read late."""
 MAX_GONE_ENDPOINTS: Final = 50_000
-"""Endpoints that are gone and still known: the oldest make room."""
+"""Deleted endpoints that are remembered; beyond that, the oldest are forgotten."""
 
 
 def packed(address: str) -> bytes | None:
-    """An address as in a packet; None for what is no address."""
-    found = parse_address(address)
-    if found is None:
+    """An address as in a packet; None if it is invalid."""
+    canonical = parse_address(address)
+    if canonical is None:
         return None
-    return socket.inet_pton(socket.AF_INET6 if ":" in found else socket.AF_INET, found)
+    return socket.inet_pton(socket.AF_INET6 if ":" in canonical else socket.AF_INET, canonical)
 
 
 class ServiceIndex:
@@ -60,7 +60,7 @@ class ServiceIndex:
         return service in self._requests
 
     def set_service(self, key: ObjectKey, service: Service | None) -> None:
-        """Record a Service as it is now; None: it is gone."""
+        """Record the current version of a Service; None: it was deleted."""
         requests = () if service is None else address_requests(service)
         if service is None:
             self._requests.pop(key, None)
@@ -81,7 +81,7 @@ class ServiceIndex:
         """Record the node's own addresses, where node ports win over external addresses."""
         canonical = {address for text in addresses if (address := parse_address(text)) is not None}
         for is_ipv6, ownership in self._by_family.items():
-            ownership.set_node_addresses(frozenset(each for each in canonical if (":" in each) == is_ipv6))
+            ownership.set_node_addresses(frozenset(address for address in canonical if (":" in address) == is_ipv6))
 
     def find(self, address: bytes, protocol: int, port: bytes) -> tuple[ObjectKey, AddressKind] | None:
         """The Service, and what of it the address is; None: no Service has it."""
@@ -112,7 +112,7 @@ class EndpointZones:
         self.remove_slice(key, now=now)
         self._service_of[key] = service
         zones = self._slices.setdefault(service, {})[key] = {
-            address: intern(zone or "") for each, zone in endpoints if (address := packed(each)) is not None
+            address: intern(zone or "") for text, zone in endpoints if (address := packed(text)) is not None
         }
         for address in zones:
             self._gone.pop((service, address), None)
@@ -123,34 +123,34 @@ class EndpointZones:
             return
         slices = self._slices[service]
         self._gone |= {(service, address): (zone, now) for address, zone in slices.pop(key).items()}
-        for each in tuple(islice(self._gone, max(0, len(self._gone) - MAX_GONE_ENDPOINTS))):
-            del self._gone[each]
+        for oldest in tuple(islice(self._gone, max(0, len(self._gone) - MAX_GONE_ENDPOINTS))):
+            del self._gone[oldest]
         if not slices:
             del self._slices[service]
 
     def forget_gone(self, *, now: float) -> None:
         """Forget endpoints that have been gone for `GONE_ENDPOINT_AGE`."""
-        late = [key for key, (_, since) in self._gone.items() if now - since >= GONE_ENDPOINT_AGE]
-        for each in late:
-            del self._gone[each]
+        expired = [key for key, (_, since) in self._gone.items() if now - since >= GONE_ENDPOINT_AGE]
+        for key in expired:
+            del self._gone[key]
 
     def zone(self, service: ObjectKey, address: bytes) -> str | None:
-        """``""`` for an endpoint without a zone; None for what is no endpoint of the Service, and was none lately."""
-        found: str | None = None
+        """The zone of an endpoint, ``""`` if it has none; None if it is not, and was not lately, one of the Service."""
+        known: str | None = None
         for zones in self._slices.get(service, {}).values():
             zone = zones.get(address)
             if zone:
                 return zone
             # Of two slices with the same endpoint, one may not know its zone.
-            found = zone if found is None else found
-        if found is None:
-            found, _ = self._gone.get((service, address), (None, 0.0))
-        return found
+            known = zone if known is None else known
+        if known is None:
+            known, _ = self._gone.get((service, address), (None, 0.0))
+        return known
 
 
 @dataclass(frozen=True, slots=True)
 class MeteredNode:
-    """The node of a meter. ``addresses`` are its own, ``pod_ranges`` those of its Pods as far as the Node says."""
+    """The node of a meter. ``addresses`` are its own, ``pod_ranges`` those of its Pods, from the Node."""
 
     zone: str | None = None
     addresses: frozenset[bytes] = frozenset()
@@ -168,12 +168,12 @@ class MeteredNode:
 
     @classmethod
     def of(cls, *, zone: str | None, addresses: Iterable[str], pod_ranges: Iterable[str]) -> "MeteredNode":
-        """From what a Node says; what is no address or range is left out."""
-        ranges = (parse_cidr(each) for each in pod_ranges)
+        """Ignores invalid addresses and ranges."""
+        ranges = (parse_cidr(range_) for range_ in pod_ranges)
         return cls(
             zone,
-            frozenset(each for address in addresses if (each := packed(address)) is not None),
-            tuple(ip_network(each) for each in ranges if each is not None),
+            frozenset(in_packet for address in addresses if (in_packet := packed(address)) is not None),
+            tuple(ip_network(range_) for range_ in ranges if range_ is not None),
         )
 
     def is_local(self, source: bytes) -> bool:
@@ -181,4 +181,4 @@ class MeteredNode:
         if source in self.addresses:
             return True
         address = ip_address(source)
-        return address.is_loopback or any(address in each for each in self.pod_ranges)
+        return address.is_loopback or any(address in range_ for range_ in self.pod_ranges)

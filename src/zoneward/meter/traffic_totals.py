@@ -13,18 +13,18 @@ from zoneward.kube.objects import ObjectKey
 from zoneward.netlink.messages import ADDRESS_TYPES, Family
 
 EXTERNAL: Final = "external"
-"""Where traffic starts that comes from outside. A zone of this name could not be told from it."""
+"""In place of a zone: traffic from outside. No zone may have this name."""
 MAX_TOTALS: Final = 20_000
-"""Totals that are kept at once: Services times pairs of zones. Each is a series of connections and two of bytes."""
+"""Number of totals: Services times pairs of zones. Each is a series of connections and two of bytes."""
 MAX_TOTALS_OF_SERVICE: Final = 64
-"""Those of one Service in one family: EndpointSlices may name any number of zones."""
+"""Totals of one Service in one family: EndpointSlices may name any number of zones."""
 GONE_SERVICE_AGE: Final = 300.0
-"""Seconds for which the totals of a Service that is gone are still shown: a scrape or two."""
+"""Seconds for which the totals of a deleted Service are still shown, for the next scrapes."""
 
 
 class TrafficRoute(NamedTuple):
-    """What a total is of. ``from_zone`` is `EXTERNAL` for traffic from outside, ``""`` on a node without a zone;
-    ``to_zone`` is ``""`` where nobody knows the endpoint's."""
+    """``from_zone`` is `EXTERNAL` for traffic from outside, ``""`` on a node without a zone; ``to_zone``
+    is ``""`` if it is unknown."""
 
     service: ObjectKey
     family: Family
@@ -45,8 +45,8 @@ class TrafficTotal:
 class TrafficTotals:
     """Ask for a `total` and add to it. Totals only grow, until their Service has been gone for `GONE_SERVICE_AGE`.
 
-    Beyond ``limit`` of them, traffic goes to one total, `unlisted`: whoever may create Services can create many. Beyond
-    `MAX_TOTALS_OF_SERVICE`, that to further zones of a Service goes to its unknown zone.
+    Users can create any number of Services and zones. So traffic beyond ``limit`` totals is added to one total,
+    `unlisted`, and traffic to more than `MAX_TOTALS_OF_SERVICE` zones of a Service to its unknown zone.
     """
 
     def __init__(self, *, since: datetime, limit: int = MAX_TOTALS) -> None:
@@ -67,17 +67,17 @@ class TrafficTotals:
 
     def total(self, route: TrafficRoute) -> TrafficTotal:
         """The total to add to."""
-        found = self._totals.get(route)
-        if found is not None:
-            return found
+        total = self._totals.get(route)
+        if total is not None:
+            return total
         service = route.service, route.family
         if self._number_of[service] >= MAX_TOTALS_OF_SERVICE and route.to_zone:
             return self.total(route._replace(to_zone=""))
         if len(self._totals) >= self.limit:
             return self.unlisted
         self._number_of[service] += 1
-        found = self._totals[route] = TrafficTotal()
-        return found
+        total = self._totals[route] = TrafficTotal()
+        return total
 
     def forget_services(self, is_gone: Callable[[ObjectKey], bool], *, now: float) -> None:
         """Forget the totals of Services that have been gone for long. ``now`` in seconds, of any clock."""
@@ -93,7 +93,7 @@ class TrafficTotals:
         return ((route, total) for route, total in sorted(self._totals.items()) if total.connections or total.has_bytes)
 
     def document(self, *, node: str, zone: str | None, until: datetime, complete: bool) -> MeasuredTraffic:
-        """The document for ``--measured``. What started on the node is ``zones``, whatever its zone was called then."""
+        """The document for ``--measured``. ``zones`` has all traffic that started on the node, under any zone of it."""
         services: dict[tuple[ObjectKey, Family], list[tuple[TrafficRoute, TrafficTotal]]] = {}
         for route, total in self.totals():
             services.setdefault((route.service, route.family), []).append((route, total))

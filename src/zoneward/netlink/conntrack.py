@@ -24,7 +24,7 @@ _SUBSYSTEM: Final = 1
 _NEW, _GET, _DELETE = 0, 1, 2
 _FLOW_KINDS: Final = (_SUBSYSTEM << 8 | _NEW, _SUBSYSTEM << 8 | _DELETE)
 _FAMILIES: Final[dict[Family, int]] = {"ip": socket.AF_INET, "ip6": socket.AF_INET6}
-_BY_NUMBER: Final[dict[int, Family]] = {number: family for family, number in _FAMILIES.items()}
+_BY_NUMBER: Final[dict[int, Family]] = {code: family for family, code in _FAMILIES.items()}
 _ORIGINAL, _REPLY, _REQUEST_COUNTERS, _RESPONSE_COUNTERS, _ID, _ZONE, _FILTER = 1, 2, 9, 10, 12, 18, 25
 _IP, _PROTOCOL, _NUMBER, _SOURCE_PORT, _DESTINATION_PORT, _BYTES = 1, 2, 1, 2, 3, 2
 _SOURCES: Final[dict[Family, int]] = {"ip": 1, "ip6": 3}
@@ -109,16 +109,16 @@ class Flow(NamedTuple):
 def read_flows(data: bytes, *, only_translated: bool = False) -> Iterator[Flow]:
     """The flows in a part of a dump, or in a message about a flow that ended. A flow is translated where another
     address or port replies than the client asked for."""
-    place, size = 0, len(data)
-    while place + _START <= size:
-        length, kind = _LENGTH_AND_KIND.unpack_from(data, place)
+    offset, size = 0, len(data)
+    while offset + _START <= size:
+        length, kind = _LENGTH_AND_KIND.unpack_from(data, offset)
         if length < _START:
             return
-        if kind in _FLOW_KINDS and (family := _BY_NUMBER.get(data[place + HEADER.size])) is not None:
-            flow = _read_flow(family, data[place + _START : place + length], only_translated=only_translated)
+        if kind in _FLOW_KINDS and (family := _BY_NUMBER.get(data[offset + HEADER.size])) is not None:
+            flow = _read_flow(family, data[offset + _START : offset + length], only_translated=only_translated)
             if flow is not None:
                 yield flow
-        place += (length + 3) & ~3
+        offset += (length + 3) & ~3
 
 
 def _read_flow(family: Family, message: bytes, *, only_translated: bool) -> Flow | None:
@@ -169,11 +169,11 @@ class _Template(NamedTuple):
     def of(cls, family: Family, message: bytes) -> "_Template":
         fields, headers = _FIELDS[family], bytearray(len(message))
         slices: dict[str, slice] = {}
-        for path, place in _attributes(message, 0, len(message)):
+        for path, value in _attributes(message, 0, len(message)):
             if path in fields or path in _CONTAINERS:
-                headers[place.start - _ATTRIBUTE.size : place.start] = b"\xff" * _ATTRIBUTE.size
+                headers[value.start - _ATTRIBUTE.size : value.start] = b"\xff" * _ATTRIBUTE.size
             if path in fields:
-                slices[fields[path]] = place
+                slices[fields[path]] = value
         fixed = int.from_bytes(headers)
         return cls(
             fixed=fixed,
@@ -214,17 +214,17 @@ _TEMPLATES: Final[dict[Family, dict[int, _Template]]] = {family: {} for family i
 """By the length of messages."""
 
 
-def _attributes(data: bytes, place: int, end: int, path: _Path = ()) -> Iterator[tuple[_Path, slice]]:
+def _attributes(data: bytes, offset: int, end: int, path: _Path = ()) -> Iterator[tuple[_Path, slice]]:
     """Each whole attribute between two places, with those inside of it, and where its data are."""
-    while place + _ATTRIBUTE.size <= end:
-        length, kind = _ATTRIBUTE.unpack_from(data, place)
-        if length < _ATTRIBUTE.size or place + length > end:
+    while offset + _ATTRIBUTE.size <= end:
+        length, kind = _ATTRIBUTE.unpack_from(data, offset)
+        if length < _ATTRIBUTE.size or offset + length > end:
             return
         inner = (*path, kind & _KIND)
-        yield inner, slice(place + _ATTRIBUTE.size, place + length)
+        yield inner, slice(offset + _ATTRIBUTE.size, offset + length)
         if inner in _CONTAINERS:
-            yield from _attributes(data, place + _ATTRIBUTE.size, place + length, inner)
-        place += (length + 3) & ~3
+            yield from _attributes(data, offset + _ATTRIBUTE.size, offset + length, inner)
+        offset += (length + 3) & ~3
 
 
 # --- requests ---------------------------------------------------------------------------------------------------------
@@ -238,7 +238,7 @@ def flows_request() -> bytes:
 def udp_flows_request(family: Family, *, address: bytes | None = None, port: int | None = None) -> bytes:
     """Asks for all flows of UDP of a family; with ``port`` only for those whose clients send there.
 
-    Kernels before 5.8 return all flows, of every protocol, whatever is asked for. For IPv6, an address is not part of
+    Kernels before 5.8 return all flows, of every protocol, and ignore the filter. For IPv6, an address is not part of
     the request: kernel 6.18 returns all flows but those to the address.
     """
     flags, protocol = _BY_PROTOCOL, attribute(_NUMBER, bytes([socket.IPPROTO_UDP]))

@@ -62,9 +62,9 @@ def error_number(answer: bytes) -> int:
     """The number of the error that ends an answer (`errno`); 0: there is none."""
     for kind, _, start, end in _parts(answer):
         if kind in (ERROR, DONE) and end - start >= _STATUS.size:
-            (found,) = _STATUS.unpack_from(answer, start)
-            if found:
-                return -int(found)
+            (status,) = _STATUS.unpack_from(answer, start)
+            if status:
+                return -int(status)
     return 0
 
 
@@ -73,16 +73,16 @@ def is_consistent(answer: bytes) -> bool:
     return not any(flags & INTERRUPTED for _, flags, _, _ in _parts(answer))
 
 
-def attributes(data: bytes, place: int = 0) -> Iterator[tuple[int, bytes]]:
+def attributes(data: bytes, offset: int = 0) -> Iterator[tuple[int, bytes]]:
     """The attributes in ``data``, from an offset on."""
     size, end = _ATTRIBUTE.size, len(data)
-    while place + size <= end:
-        length, kind = _ATTRIBUTE.unpack_from(data, place)
+    while offset + size <= end:
+        length, kind = _ATTRIBUTE.unpack_from(data, offset)
         if length < size:
             return
         # The upper bits say that there are attributes inside, or which end of a number comes first.
-        yield kind & _KIND, data[place + size : place + length]
-        place += (length + 3) & ~3
+        yield kind & _KIND, data[offset + size : offset + length]
+        offset += (length + 3) & ~3
 
 
 def read_string(data: bytes) -> str:
@@ -90,16 +90,16 @@ def read_string(data: bytes) -> str:
     return data.rstrip(b"\0").decode(errors="replace")
 
 
-def error_message(number: int) -> str:
-    return os.strerror(number)
+def error_message(code: int) -> str:
+    return os.strerror(code)
 
 
 def _parts(answer: bytes) -> Iterator[tuple[int, int, int, int]]:
     """Kind and flags of each message, and where what follows its header begins and ends."""
-    place = 0
-    while place + HEADER.size <= len(answer):
-        length, kind, flags = struct.unpack_from("=IHH", answer, place)
+    offset = 0
+    while offset + HEADER.size <= len(answer):
+        length, kind, flags = struct.unpack_from("=IHH", answer, offset)
         if length < HEADER.size:
             return
-        yield kind, flags, place + HEADER.size, place + length
-        place += (length + 3) & ~3
+        yield kind, flags, offset + HEADER.size, offset + length
+        offset += (length + 3) & ~3

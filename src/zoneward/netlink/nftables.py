@@ -123,52 +123,52 @@ def rules_request(family: Family, table: str, chain: str | None = None) -> bytes
 
 def parse_generation(answer: bytes) -> int:
     """The number of transactions that this network namespace has seen, from some beginning."""
-    for _, found in _told(answer, NEW_GENERATION):
-        return _number(found[GENERATION_ID])
+    for _, fields in _messages_of(answer, NEW_GENERATION):
+        return _number(fields[GENERATION_ID])
     return 0
 
 
 def parse_table(answer: bytes) -> FoundTable:
     """The table of an answer about one table."""
-    for _, found in _told(answer, NEW_TABLE):
-        return FoundTable(bool(_number(found.get(TABLE_FLAGS, b""))), _number(found.get(TABLE_USE, b"")))
+    for _, fields in _messages_of(answer, NEW_TABLE):
+        return FoundTable(bool(_number(fields.get(TABLE_FLAGS, b""))), _number(fields.get(TABLE_USE, b"")))
     return FoundTable(False, 0)
 
 
 def parse_chains(answer: bytes, table: str) -> dict[str, Hook | None]:
     """The chains of a table with their hooks. Raises DumpInterrupted."""
-    found: dict[str, Hook | None] = {}
-    for _, each in _told(answer, NEW_CHAIN):
-        if read_string(each[CHAIN_TABLE]) == table:
-            found[read_string(each[CHAIN_NAME])] = _hook(each)
-    return found
+    chains: dict[str, Hook | None] = {}
+    for _, fields in _messages_of(answer, NEW_CHAIN):
+        if read_string(fields[CHAIN_TABLE]) == table:
+            chains[read_string(fields[CHAIN_NAME])] = _hook(fields)
+    return chains
 
 
 def parse_sets(answer: bytes, table: str) -> dict[str, FoundSet]:
     """The sets and maps of a table that have a name. Raises DumpInterrupted."""
-    found: dict[str, FoundSet] = {}
-    for _, each in _told(answer, NEW_SET):
-        name = read_string(each[SET_NAME])
-        if read_string(each[SET_TABLE]) == table and not name.startswith(_ANONYMOUS):
-            kind = "map" if _number(each.get(SET_FLAGS, b"\0\0\0\0")) & IS_MAP else "set"
-            found[name] = FoundSet(kind, _number(each[SET_COUNT]) if SET_COUNT in each else None)
-    return found
+    sets: dict[str, FoundSet] = {}
+    for _, fields in _messages_of(answer, NEW_SET):
+        name = read_string(fields[SET_NAME])
+        if read_string(fields[SET_TABLE]) == table and not name.startswith(_ANONYMOUS):
+            kind = "map" if _number(fields.get(SET_FLAGS, b"\0\0\0\0")) & IS_MAP else "set"
+            sets[name] = FoundSet(kind, _number(fields[SET_COUNT]) if SET_COUNT in fields else None)
+    return sets
 
 
 def parse_rules(answer: bytes, table: str) -> dict[str, tuple[FoundRule, ...]]:
-    """The rules of each chain of a table that has some. Raises DumpInterrupted."""
-    found: dict[str, list[FoundRule]] = {}
-    for _, each in _told(answer, NEW_RULE):
-        if read_string(each[RULE_TABLE]) == table:
-            chain = read_string(each[RULE_CHAIN])
-            expressions, unnamed = _alike(each.get(RULE_EXPRESSIONS, b""))
-            found.setdefault(chain, []).append(FoundRule(chain, each[RULE_HANDLE], expressions, unnamed))
-    return {chain: tuple(some) for chain, some in found.items()}
+    """The rules of each chain of a table that has any. Raises DumpInterrupted."""
+    rules: dict[str, list[FoundRule]] = {}
+    for _, fields in _messages_of(answer, NEW_RULE):
+        if read_string(fields[RULE_TABLE]) == table:
+            chain = read_string(fields[RULE_CHAIN])
+            expressions, unnamed = _with_uniform_names(fields.get(RULE_EXPRESSIONS, b""))
+            rules.setdefault(chain, []).append(FoundRule(chain, fields[RULE_HANDLE], expressions, unnamed))
+    return {chain: tuple(chain_rules) for chain, chain_rules in rules.items()}
 
 
-def _told(answer: bytes, message: int) -> Iterator[tuple[int, Mapping[int, bytes]]]:
+def _messages_of(answer: bytes, message: int) -> Iterator[tuple[int, Mapping[int, bytes]]]:
     if not is_consistent(answer):
-        raise DumpInterrupted("somebody changed the rules while they were read")
+        raise DumpInterrupted("another program changed the rules while they were read")
     for kind, body in messages(answer):
         if kind == SUBSYSTEM << 8 | message:
             yield kind, dict(attributes(body, GENERIC.size))
@@ -182,20 +182,20 @@ def _hook(chain: Mapping[int, bytes]) -> Hook | None:
     if CHAIN_HOOK not in chain:
         return None
     hook = dict(attributes(chain[CHAIN_HOOK]))
-    number = _number(hook[HOOK_NUMBER])
+    hook_number = _number(hook[HOOK_NUMBER])
     (priority,) = struct.unpack(">i", hook[HOOK_PRIORITY])
     kind = read_string(chain[CHAIN_TYPE])
     if _number(chain.get(CHAIN_POLICY, b"\1")) != _ACCEPT:
-        # None of ours has another policy: so it equals none of ours.
+        # No chain of Zoneward has this policy, so that the chain counts as changed.
         kind += " policy drop"
-    return Hook(kind, HOOKS[number] if number < len(HOOKS) else str(number), priority)
+    return Hook(kind, HOOKS[hook_number] if hook_number < len(HOOKS) else str(hook_number), priority)
 
 
-def _alike(expressions: bytes) -> tuple[bytes, tuple[str, ...]]:
-    """Expressions without the names that the kernel gave to sets of theirs, and these names."""
+def _with_uniform_names(expressions: bytes) -> tuple[bytes, tuple[str, ...]]:
+    """Expressions with one name for all anonymous sets, and the names that the kernel gave these sets."""
     if _ANONYMOUS.encode() not in expressions:
         return expressions, ()
-    found, unnamed = [], []
+    same, unnamed = [], []
     for kind, expression in attributes(expressions):
         parts = dict(attributes(expression))
         if kind == EXPRESSION and read_string(parts.get(EXPRESSION_NAME, b"")) == "lookup":
@@ -204,10 +204,10 @@ def _alike(expressions: bytes) -> tuple[bytes, tuple[str, ...]]:
             if name.startswith(_ANONYMOUS):
                 unnamed.append(name)
                 inside[LOOKUP_SET] = _ANONYMOUS.encode()
-                found.append(repr(sorted(inside.items())).encode())
+                same.append(repr(sorted(inside.items())).encode())
                 continue
-        found.append(expression)
-    return b"|".join(found), tuple(unnamed)
+        same.append(expression)
+    return b"|".join(same), tuple(unnamed)
 
 
 PROTOCOLS: Final = {6: "tcp", 17: "udp", 132: "sctp"}
@@ -232,7 +232,7 @@ _FIELDS: Final = {
     "sport": PORT,
 }
 """By the last word of a part of a declaration; what is not here is a number."""
-_NUMBERS: Final = {name: number for number, name in PROTOCOLS.items()}
+_NUMBERS: Final = {name: code for code, name in PROTOCOLS.items()}
 _CODES: Final = {name: code for code, name in VERDICTS.items()}
 _NUMBER: Final = struct.Struct("=I")
 _PORT: Final = struct.Struct(">HH")
@@ -246,7 +246,7 @@ def parse_field_types(declaration: str) -> tuple[FieldTypes, FieldTypes] | None:
     """The fields of keys and of values, from what nft has between the braces of a set; None for a set that the kernel
     fills."""
     types_of, *others = declaration.split("; ")
-    if any(each.startswith("flags") and "dynamic" in each for each in others):
+    if any(other.startswith("flags") and "dynamic" in other for other in others):
         return None
     _, _, types = types_of.partition(" ")
     key, _, data = types.partition(" : ")
@@ -254,7 +254,7 @@ def parse_field_types(declaration: str) -> tuple[FieldTypes, FieldTypes] | None:
 
 
 def _parts(types: str) -> FieldTypes:
-    return tuple(_FIELDS.get(each.split()[-1], NUMBER) for each in types.split(" . ") if each)
+    return tuple(_FIELDS.get(word.split()[-1], NUMBER) for word in types.split(" . ") if word)
 
 
 def elements_request(family: Family, table: str, name: str) -> bytes:
@@ -266,14 +266,14 @@ def elements_request(family: Family, table: str, name: str) -> bytes:
 def split_elements(answer: bytes) -> list[bytes]:
     """Each element of an answer, as the kernel writes it. Raises DumpInterrupted."""
     if not is_consistent(answer):
-        raise DumpInterrupted("somebody changed the elements while they were read")
+        raise DumpInterrupted("another program changed the elements while they were read")
     return [
         element
         for kind, body in messages(answer)
         if kind == SUBSYSTEM << 8 | NEW_ELEMENTS
-        for attribute, some in attributes(body, GENERIC.size)
+        for attribute, elements in attributes(body, GENERIC.size)
         if attribute == ELEMENTS
-        for _, element in attributes(some)
+        for _, element in attributes(elements)
     ]
 
 
@@ -289,7 +289,7 @@ class ElementReader:
 
     def read(self, elements: Sequence[bytes]) -> dict[str, str]:
         """Elements by their keys, in nft's words."""
-        found: dict[str, str] = {}
+        by_key: dict[str, str] = {}
         numbered, heads, rests = self._numbered, self._heads, self._rests
         for element in elements:
             # The key comes first: an attribute with another one inside, which has the bytes.
@@ -299,13 +299,13 @@ class ElementReader:
             if key is None:
                 key = heads[head] = _words(self._family, head, self._key[:-1] if numbered else self._key)
             if numbered:
-                (number,) = _NUMBER.unpack_from(element, end - 4)
-                key = f"{key} . {number}"
+                (slot,) = _NUMBER.unpack_from(element, end - 4)
+                key = f"{key} . {slot}"
             value = rests.get(rest)
             if value is None:
                 value = rests[rest] = self._value(rest)
-            found[key] = value
-        return found
+            by_key[key] = value
+        return by_key
 
     def _value(self, rest: bytes) -> str:
         if not (rest and self._data):
@@ -323,24 +323,24 @@ def _verdict(verdict: bytes) -> str:
 
 
 def _words(family: Family, data: bytes, parts: FieldTypes) -> str:
-    """Each part is filled up to four bytes."""
-    found, place = [], 0
+    """Each part is padded to four bytes."""
+    words, offset = [], 0
     for part in parts:
         if part == ADDRESS:
             size = 4 if family == "ip" else 16
-            address = inet_ntop(FAMILY_NUMBERS[family], data[place : place + size])
+            address = inet_ntop(FAMILY_NUMBERS[family], data[offset : offset + size])
             # Python has no IPv6 addresses that end as an IPv4 address.
-            found.append(str(IPv6Address(address)) if size == 16 and "." in address else address)
-            place += size
+            words.append(str(IPv6Address(address)) if size == 16 and "." in address else address)
+            offset += size
             continue
         if part == PROTOCOL:
-            found.append(PROTOCOLS.get(data[place], str(data[place])))
+            words.append(PROTOCOLS.get(data[offset], str(data[offset])))
         elif part == PORT:
-            found.append(str(data[place] << 8 | data[place + 1]))
+            words.append(str(data[offset] << 8 | data[offset + 1]))
         else:
-            found.append(str(_NUMBER.unpack_from(data, place)[0]))
-        place += 4
-    return " . ".join(found)
+            words.append(str(_NUMBER.unpack_from(data, offset)[0]))
+        offset += 4
+    return " . ".join(words)
 
 
 class ElementWriter:
@@ -357,14 +357,14 @@ class ElementWriter:
 
     def write(self, key: str, value: str) -> bytes:
         """One element as an attribute; without a value where that is empty."""
-        head, number = key, ""
+        head, slot = key, ""
         if self._numbered:
-            head, _, number = key.rpartition(" . ")
+            head, _, slot = key.rpartition(" . ")
         packed = self._heads.get(head)
         if packed is None:
             packed = self._heads[head] = self._packed(head, self._key[:-1] if self._numbered else self._key)
-        if number:
-            packed += _NUMBER.pack(int(number))
+        if slot:
+            packed += _NUMBER.pack(int(slot))
         data = self._values.get(value)
         if data is None:
             data = self._values[value] = nested(DATA, [self._value(value)])
@@ -376,23 +376,23 @@ class ElementWriter:
 
     def _value(self, value: str) -> bytes:
         if self._data == (PORT,):
-            # Alone it is not filled up.
+            # A single port is not padded.
             return attribute(VALUE, _PORT.pack(int(value), 0)[:2])
         if self._data != (LEAD,):
             return attribute(VALUE, self._packed(value, self._data))
         code, _, chain = value.partition(" ")
-        found = [attribute(CODE, struct.pack(">i", _CODES[code]))]
-        return nested(VERDICT, [*found, string_attribute(CHAIN, chain)] if chain else found)
+        parts = [attribute(CODE, struct.pack(">i", _CODES[code]))]
+        return nested(VERDICT, [*parts, string_attribute(CHAIN, chain)] if chain else parts)
 
     def _packed(self, value: str, parts: FieldTypes) -> bytes:
-        found = b""
-        for part, each in zip(parts, value.split(" . "), strict=True):
+        packed = b""
+        for part, word in zip(parts, value.split(" . "), strict=True):
             if part == ADDRESS:
-                found += inet_pton(self._family, each)
+                packed += inet_pton(self._family, word)
             elif part == PROTOCOL:
-                found += bytes((_NUMBERS[each], 0, 0, 0))
+                packed += bytes((_NUMBERS[word], 0, 0, 0))
             elif part == PORT:
-                found += _PORT.pack(int(each), 0)
+                packed += _PORT.pack(int(word), 0)
             else:
-                found += _NUMBER.pack(int(each))
-        return found
+                packed += _NUMBER.pack(int(word))
+        return packed

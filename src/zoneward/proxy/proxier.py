@@ -248,7 +248,7 @@ class Proxier:
         except ServiceTooLarge as error:
             found = self._keep_too_large(service, error)
         except Exception as error:
-            self._unexpected.error("a Service could not be selected for: it stays as it was", service, error)
+            self._unexpected.error("internal error while selecting endpoints; the rules stay", service, error)
             if service not in self.failed_selections:
                 self._reporter.selection_failed(service, f"{type(error).__name__}: {error}")
             self.failed_selections.add(service)

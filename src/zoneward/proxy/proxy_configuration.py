@@ -77,12 +77,12 @@ class ProxyConfiguration:
         if self.pod_interfaces is not None:
             _interface(self.pod_interfaces)
         for key, ranges in (("clusterCIDRs", self.cluster_cidrs), ("serviceCIDRs", self.service_cidrs)):
-            for each in ranges:
-                _network(each, key)
+            for range_ in ranges:
+                _network(range_, key)
         by_family(self.cluster_cidrs)
         if self.node_port_addresses != (PRIMARY,):
-            for each in self.node_port_addresses:
-                _network(each, "nodePortAddresses", or_else=f", or {PRIMARY} alone")
+            for address in self.node_port_addresses:
+                _network(address, "nodePortAddresses", or_else=f", or {PRIMARY} alone")
         if not 0 <= self.masquerade_bit <= _MOST_BIT:
             raise ConfigurationError(
                 f"{SECTION}.masqueradeBit: expected a number from 0 to {_MOST_BIT}, got {self.masquerade_bit}"
@@ -115,13 +115,13 @@ class ProxyConfiguration:
 def by_family(ranges: Iterable[str]) -> dict[Family, str]:
     """The range of each family. Raises ConfigurationError for two of one."""
     found: dict[Family, str] = {}
-    for each in ranges:
-        family = family_of_address(each)
+    for range_ in ranges:
+        family = family_of_address(range_)
         if family in found:
             raise ConfigurationError(
-                f"{SECTION}.clusterCIDRs: expected one of each family, got {found[family]} and {each}"
+                f"{SECTION}.clusterCIDRs: expected one of each family, got {found[family]} and {range_}"
             )
-        found[family] = network_of(each)
+        found[family] = network_of(range_)
     return found
 
 

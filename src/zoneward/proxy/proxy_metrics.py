@@ -1,7 +1,7 @@
 """A node proxy's metrics: one table.
 
-Names below ``kubeproxy_`` are upstream's, for what means the same there; those below ``zoneward_proxy_`` are ours. What
-each means, and what to do about it: ``docs/metrics-and-events.md``. Everything happens in the event loop's thread.
+Names with ``kubeproxy_`` are upstream's and mean the same; those with ``zoneward_proxy_`` are Zoneward's. What each
+means, and what to do about it: ``docs/metrics-and-events.md``. Everything happens in the event loop's thread.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -22,7 +22,7 @@ from zoneward.proxy.ruleset.service_size import ServiceTooLarge
 from zoneward.routing.selection.entry_budget import EntryBudget
 
 UPSTREAM: Final = "kubeproxy_"
-OURS: Final = "zoneward_proxy_"
+PREFIX: Final = "zoneward_proxy_"
 _ROUTE: Final = ("namespace", "service", "address_type", "from_zone", "to_zone", "asked")
 _REPAIRED: Final = ("table", "chains", "sets", "elements", "rules")
 """What others may change."""
@@ -66,56 +66,58 @@ class ProxyMetrics:
             buckets=SECONDS,
         )
         self.sync_duration = histogram(
-            f"{OURS}sync_seconds", "Seconds from a change in the cache until the kernel has it", buckets=SHORT_SECONDS
+            f"{PREFIX}sync_seconds", "Seconds from a change in the cache until the kernel has it", buckets=SHORT_SECONDS
         )
         self.transaction_duration = histogram(
-            f"{OURS}apply_seconds", "Seconds that the kernel took for a transaction", buckets=SHORT_SECONDS
+            f"{PREFIX}apply_seconds", "Seconds that the kernel took for a transaction", buckets=SHORT_SECONDS
         )
         by_family = ["address_type"]
         self.transactions = _by_family(
-            counter(f"{OURS}transactions_total", "Transactions that the kernel took", by_family)
+            counter(f"{PREFIX}transactions_total", "Transactions that the kernel took", by_family)
         )
         self.changed_elements = _by_family(
-            counter(f"{OURS}changed_elements_total", "Elements of sets and maps that came or went", by_family)
+            counter(f"{PREFIX}changed_elements_total", "Elements of sets and maps that came or went", by_family)
         )
         self.refusals = _by_family(
             counter(
-                f"{OURS}refusals_total", "Services that the kernel refused, or that are too large, each time", by_family
+                f"{PREFIX}refusals_total",
+                "Services that the kernel refused, or that are too large, each time",
+                by_family,
             )
         )
         self.repairs = counter(
-            f"{OURS}repairs_total", "Repairs of rules and elements that another program had changed", ["what"]
+            f"{PREFIX}repairs_total", "Repairs of rules and elements that another program had changed", ["what"]
         )
         for what in _REPAIRED:
             # A series that begins above 0 has no rate.
             self.repairs.labels(what)
         self.process_restarts = counter(
-            f"{OURS}kernel_process_restarts_total",
+            f"{PREFIX}kernel_process_restarts_total",
             "How often the process that programs the kernel was started again",
         )
         self.flows_removed = counter(
-            f"{OURS}udp_flows_removed_total", "Stale flows of UDP that the kernel was told to forget"
+            f"{PREFIX}udp_flows_removed_total", "Stale flows of UDP that the kernel was told to forget"
         )
-        self.watches = WatchMetrics(OURS, registry=self.registry)
+        self.watches = WatchMetrics(PREFIX, registry=self.registry)
 
     def declare_state(self, program: ObservedProxyProgram) -> None:
         """What is read from the running program."""
         gauge = partial(GaugeFunc, registry=self.registry)
         by_family, loop, cache, tables = ["address_type"], program.loop, program.node_cache, program.tables
         gauge(
-            f"{OURS}elements",
+            f"{PREFIX}elements",
             "Elements of sets and maps in the kernel",
             lambda: _labeled({family: table.element_count for family, table in tables.items()}),
             by_family,
         )
         gauge(
-            f"{OURS}services",
+            f"{PREFIX}services",
             "Services that are served",
             lambda: _labeled({family: len(loop.node_services(family)) for family in FAMILIES}),
             by_family,
         )
         gauge(
-            f"{OURS}refused_services",
+            f"{PREFIX}refused_services",
             "Services that the kernel does not take as they are, or that are too large",
             lambda: _labeled(
                 {
@@ -125,28 +127,28 @@ class ProxyMetrics:
             ),
             by_family,
         )
-        gauge(f"{OURS}entries", "Entries of all Services that are programmed", lambda: loop.budget.used)
-        gauge(f"{OURS}entries_limit", "The most that there may be", lambda: loop.budget.most)
+        gauge(f"{PREFIX}entries", "Entries of all Services that are programmed", lambda: loop.budget.used)
+        gauge(f"{PREFIX}entries_limit", "The most that there may be", lambda: loop.budget.most)
         gauge(
-            f"{OURS}set_aside_services",
+            f"{PREFIX}set_aside_services",
             "Services that are not programmed, because their namespace or the node has too many entries",
             lambda: loop.budget.counts(),
             ["limit"],
         )
         gauge(
-            f"{OURS}contested_services",
+            f"{PREFIX}contested_services",
             "Services that do not get what other Services have",
             lambda: _labeled({family: len(services) for family, services in loop.conflicts.items()}),
             by_family,
         )
         gauge(
-            f"{OURS}slices",
+            f"{PREFIX}slices",
             "EndpointSlices that are known: decoded, or kept as they came, being for other zones",
             lambda: dict(zip(("decoded", "sealed"), cache.slice_counts, strict=True)),
             ["state"],
         )
         gauge(
-            f"{OURS}partly_programmed_services",
+            f"{PREFIX}partly_programmed_services",
             "Services of which a part is left out",
             lambda: len(cache.left_out_values),
         )
@@ -157,12 +159,12 @@ class ProxyMetrics:
             unreadable=lambda: cache.unreadable,
         )
         gauge(
-            f"{OURS}waiting_seconds",
+            f"{PREFIX}waiting_seconds",
             "For how long the oldest change has waited for the kernel",
             lambda: program.waiting_seconds,
         )
         gauge(
-            f"{OURS}service_endpoints",
+            f"{PREFIX}service_endpoints",
             "Endpoints that this node may send to, by the rule that chose them",
             lambda: [
                 (
@@ -177,13 +179,13 @@ class ProxyMetrics:
         )
         counter = partial(CounterFunc, registry=self.registry)
         counter(
-            f"{OURS}connections_total",
+            f"{PREFIX}connections_total",
             "Connections to endpoints, by the zone they went to",
             lambda: [(labels, total.connections) for labels, total in _labeled_totals(program)],
             _ROUTE,
         )
         counter(
-            f"{OURS}bytes_total",
+            f"{PREFIX}bytes_total",
             "Bytes of IP packets of these connections: to endpoints (request) and from them (response)",
             lambda: [
                 ((*labels, direction), count)
@@ -194,7 +196,7 @@ class ProxyMetrics:
             [*_ROUTE, "direction"],
         )
         gauge(
-            f"{OURS}info",
+            f"{PREFIX}info",
             "The version that runs, and its node with its zone; always 1",
             lambda: [((__version__, cache.node.name, cache.node.zone or ""), 1)],
             ["version", "node", "zone"],

@@ -133,7 +133,7 @@ class ProxyProgram:
             except CallFailed as error:
                 if write_outcome(error) is WriteOutcome.REFUSED:
                     raise to_input_error(error, self._access, now=datetime.now(UTC)) from error
-                self._log.warning("the API server does not answer", error=self._program.error_message(error))
+                self._log.warning("failed to reach the API server", error=self._program.error_message(error))
             with suppress(TimeoutError):
                 failures += 1
                 await asyncio.wait_for(stop.wait(), BACKOFF.delay(failures))
@@ -269,13 +269,13 @@ class ProxyProgram:
             start("counting", self._count_connections())
         start("the garbage collector", collect_seldom(self._log_start()))
         await program.wait(stop)
-        self._log.info("stops; the kernel's rules stay")
+        self._log.info("shutting down; nftables rules stay in place")
 
     def _proxy_mode(self, listen: ListenAddress) -> ProxyModeServer:
         return ProxyModeServer(
             listen,
             on_trouble=lambda why: self._log.warning(
-                "the proxy mode can't be served: it is tried again", listen=str(listen), error=why
+                "failed to serve /proxyMode; retrying", listen=str(listen), error=why
             ),
             on_listening=lambda port: self._log.info("proxy mode server listens", port=port),
         )
@@ -317,7 +317,7 @@ class ProxyProgram:
         self._has_started = True
         now = self._clock()
         self._log.info(
-            "all is in the kernel",
+            "all Services are programmed",
             services=len(self.node_cache.services),
             slices=len(self.node_cache.slices),
             zone=self.node_cache.node.zone,
@@ -338,7 +338,7 @@ class ProxyProgram:
         if node is not None:
             self._traffic_index.node = MeteredNode.of_node(node)
         if node is not None and self.node_cache.node.zone is None:
-            self._log.warning("the Node has no zone: all endpoints are used", node=self._node)
+            self._log.warning("the Node has no zone; using all endpoints", node=self._node)
         if node is not None and before is not None:
             old, new = (ruleset_options(self._settings, each) for each in (before, node))
             if old != new:
@@ -359,10 +359,10 @@ class ProxyProgram:
                 each for family in FAMILIES if (each := self.loop.node_services(family).get(service)) is not None
             ]
             port = next(
-                (each.health_check_port for each in address_families if each.health_check_port is not None), None
+                (family.health_check_port for family in address_families if family.health_check_port is not None), None
             )
             self._health_ports.set_service(
-                service, port, max((each.ready_local_endpoints for each in address_families), default=0)
+                service, port, max((family.ready_local_endpoints for family in address_families), default=0)
             )
 
     def _on_watch_error(self, resource: AnyWatchedResource, error: CallFailed) -> None:
@@ -372,7 +372,7 @@ class ProxyProgram:
 
     def _on_process_restart(self, why: str) -> None:
         self._metrics.process_restarts.inc()
-        self._log.warning("the process that programs the kernel is started again", error=why)
+        self._log.warning("restarting the nftables process", error=why)
 
     def _is_node_address(self, family: Family, address: bytes) -> bool:
         return is_node_port_address(self.tables[family].options, family, address) and is_machine_address(
@@ -412,7 +412,7 @@ class ProxyProgram:
         """Made in a thread: many Services take long."""
         node, some = (
             self.node_cache.node,
-            [each for family in FAMILIES for each in self.loop.node_services(family).values()],
+            [service for family in FAMILIES for service in self.loop.node_services(family).values()],
         )
         return await asyncio.get_running_loop().run_in_executor(None, lambda: encode(selection_document(node, some)))
 

@@ -40,13 +40,13 @@ class ProxyReporter(Reporter):
 
     def service_refused(self, family: Family, service: ServiceKey, why: str) -> None:
         self._metrics.refusals[family].inc()
-        self._log.error("a Service could not be programmed", service="/".join(service), family=family, error=why)
-        self._record(service, NOT_PROGRAMMED, f"the kernel does not take it: {why}")
+        self._log.error("failed to program a Service", service="/".join(service), family=family, error=why)
+        self._record(service, NOT_PROGRAMMED, f"the kernel rejected the rules: {why}")
 
     def service_too_large(self, service: ServiceKey, error: ServiceTooLarge) -> None:
         self._metrics.refusals[error.family].inc()
         why = f"it is too large: {error}"
-        self._log.error("a Service could not be programmed", service="/".join(service), family=error.family, error=why)
+        self._log.error("failed to program a Service", service="/".join(service), family=error.family, error=why)
         self._record(service, NOT_PROGRAMMED, why)
 
     def service_set_aside(self, service: ServiceKey, why: str) -> None:
@@ -57,26 +57,26 @@ class ProxyReporter(Reporter):
         if what:
             taken = ", ".join(what)
             self._log.warning(
-                "other Services have what a Service asks for", service="/".join(service), family=family, taken=taken
+                "conflict: addresses belong to other Services", service="/".join(service), family=family, taken=taken
             )
-            self._record(service, ADDRESS_CONTESTED, f"it does not get what is another Service's: {taken}")
+            self._record(service, ADDRESS_CONTESTED, f"conflict, owned by other Services: {taken}")
 
     def values_left_out(self, service: ServiceKey, what: tuple[str, ...]) -> None:
         if what:
             values = "; ".join(what)
-            self._log.warning("a part of a Service is left out", service="/".join(service), values=values)
+            self._log.warning("ignoring invalid values of a Service", service="/".join(service), values=values)
             self._record(service, PARTLY_PROGRAMMED, f"not programmed: {values}")
 
     def selection_failed(self, service: ServiceKey, why: str) -> None:
-        self._record(
-            service, NOT_PROGRAMMED, f"a mistake in the program: {why}; it stays as it was, and is tried again"
-        )
+        self._record(service, NOT_PROGRAMMED, f"a mistake in the program: {why}; its rules stay, and it is retried")
 
     def node_address_left_out(self, address: str) -> None:
-        self._log.warning("an address of the Node is left out, being no IP address", address=show(address))
+        self._log.warning("ignoring an invalid address of the Node", address=show(address))
 
     def health_port_failed(self, service: ServiceKey, port: int, why: str) -> None:
-        self._log.warning("a health check node port can't be served", service="/".join(service), port=port, error=why)
+        self._log.warning(
+            "failed to listen on a health check node port", service="/".join(service), port=port, error=why
+        )
         self._record(service, NO_HEALTH_PORT, f"the health check node port {port} can't be served: {why}")
 
     def _record(self, key: ServiceKey, reason: str, note: str) -> None:
@@ -91,13 +91,13 @@ class ProxyReporter(Reporter):
         self._log.warning("repaired rules that another program had changed", family=family, what=what, count=count)
 
     def kernel_failed(self, why: str) -> None:
-        self._log.warning("the kernel could not be programmed", error=why)
+        self._log.warning("failed to program the kernel", error=why)
 
     def flows_removed(self, count: int) -> None:
         self._metrics.flows_removed.inc(count)
 
     def conntrack_failed(self, why: str) -> None:
-        self._log.warning("flows could not be looked at", error=why)
+        self._log.warning("failed to read conntrack entries", error=why)
 
     def counting_failed(self, why: str) -> None:
         self._log.warning("failed to read connection tracking", error=why)
@@ -110,4 +110,4 @@ class ProxyReporter(Reporter):
     # --- the API server -----------------------------------------------------------------------------------------------
 
     def lease_failed(self, error: CallFailed) -> None:
-        self._log.warning("the node's Lease could not be written", error=self._said(error))
+        self._log.warning("failed to write the node's Lease", error=self._said(error))

@@ -106,13 +106,13 @@ class Case:
 
 def _case(name: str, lines: list[str], refused: str | None = None) -> Case:
     """Lines leave out the table where it is ours."""
-    commands = [re.sub(r"^(\w+ (?:element|chain|rule|set)) ", rf"\1 {IN} ", each) for each in lines]
+    commands = [re.sub(r"^(\w+ (?:element|chain|rule|set)) ", rf"\1 {IN} ", line) for line in lines]
     return Case(name, "\n".join((*commands, "")), refused)
 
 
 CASES: Final = (
-    *(_case(*each) for each in _DONE.items()),
-    *(_case(*each, refused=why) for why, some in _REFUSED.items() for each in some.items()),
+    *(_case(*item) for item in _DONE.items()),
+    *(_case(*item, refused=why) for why, some in _REFUSED.items() for item in some.items()),
 )
 
 

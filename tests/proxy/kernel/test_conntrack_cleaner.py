@@ -181,11 +181,11 @@ class Kernel:
             family: Family = "ip" if GENERIC.unpack_from(body)[0] == socket.AF_INET else "ip6"
             if kind == 1 << 8 | 1:
                 answer += b"".join(
-                    HEADER.pack(HEADER.size + GENERIC.size + len(each.body()), 1 << 8, 2, 0, 0)
+                    HEADER.pack(HEADER.size + GENERIC.size + len(flow.body()), 1 << 8, 2, 0, 0)
                     + body[: GENERIC.size]
-                    + each.body()
-                    for each in self.flows
-                    if each.family == family
+                    + flow.body()
+                    for flow in self.flows
+                    if flow.family == family
                 )
                 self.on_dump()
             elif not self._delete(family, dict(attributes(body, GENERIC.size))):
@@ -195,9 +195,9 @@ class Kernel:
         return answer + HEADER.pack(HEADER.size + 4, DONE, 2, 0, 0) + b"\0\0\0\0"
 
     def _delete(self, family: Family, asked: dict[int, bytes]) -> bool:
-        for each in self.flows:
-            if each.family == family and each.tuples()[0] == asked[1] and struct.pack(">I", each.number) == asked[12]:
-                self.flows.remove(each)
+        for flow in self.flows:
+            if flow.family == family and flow.tuples()[0] == asked[1] and struct.pack(">I", flow.number) == asked[12]:
+                self.flows.remove(flow)
                 return True
         return False
 
@@ -278,7 +278,7 @@ async def test_an_endpoint_that_comes_while_the_kernel_answers_keeps_its_flow() 
     work = Work(tracked(1, B), tracked(2, C))
     work.kernel.on_dump = lambda: work.cleaner.service_changed(a_service(A), a_service(A, C))
     await work.run(lambda: len(work.kernel.flows) == 1)
-    assert [each.number for each in work.kernel.flows] == [2]
+    assert [flow.number for flow in work.kernel.flows] == [2]
     assert work.removed == [1]
 
 

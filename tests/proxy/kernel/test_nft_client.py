@@ -73,7 +73,7 @@ async def test_a_process_that_dies_is_started_again_and_reported() -> None:
             assert process.pid != before
         assert process.transactions_done == 2
         assert any("no more" in each for each in told)
-        assert any("started again" in each for each in told)
+        assert any("restarting" in each for each in told)
 
 
 async def test_a_process_that_hangs_is_replaced_with_twice_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,7 +100,7 @@ async def test_a_process_that_hangs_is_replaced_with_twice_the_limit(monkeypatch
         with pytest.raises(KernelOutcomeUnknown):
             await process.run_commands("hang")
         limits = [each for each in told if "within" in each]
-        assert [each.split("within ")[1].split(" s")[0] for each in limits] == ["10", "20", "40", "10"]
+        assert [limit.split("within ")[1].split(" s")[0] for limit in limits] == ["10", "20", "40", "10"]
 
     assert MAX_REQUEST_LIMIT == 60
 

@@ -100,7 +100,7 @@ async def test_a_service_that_goes_while_a_replacement_fails_is_reported() -> No
         await settled(proxy)
         assert proxy.trouble
         assert proxy.has(stays, options=other)
-        assert (key(goes), None) in [each for done in proxy.programmed for each in done.services.items()]
+        assert (key(goes), None) in [item for done in proxy.programmed for item in done.services.items()]
 
 
 async def test_options_may_change_until_the_last_moment_of_a_start() -> None:

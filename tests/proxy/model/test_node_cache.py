@@ -50,7 +50,7 @@ def known(*, zone: str | None = "a", **told: Any) -> NodeCache:
 
 
 def addresses(found: dict[Any, NodeService]) -> list[str]:
-    return sorted(each.address for each in found["ip"].ports[0].cluster_endpoints)
+    return sorted(endpoint.address for endpoint in found["ip"].ports[0].cluster_endpoints)
 
 
 def test_slices_of_other_zones_stay_packed() -> None:

@@ -42,7 +42,7 @@ def a_slice(
     """``zone`` and ``zones`` are its label and annotation. Addresses are of ready endpoints on this node."""
     return structs.a_slice(
         f"{port}-{zone}-{zones}",
-        *(an_endpoint(each, node="n1") if isinstance(each, str) else each for each in addresses),
+        *(an_endpoint(address, node="n1") if isinstance(address, str) else address for address in addresses),
         family=family,
         ports=(EndpointPort(name=port, port=8080),),
         labels={names.ZONE_LABEL: zone} if zone else {},
@@ -177,7 +177,7 @@ def test_affinity_has_a_time(
 def test_a_port_is_served_by_endpoints_of_its_own_name_and_protocol() -> None:
     dns = ServicePort(name="http", protocol="UDP", port=53)
     found = in_v4(a_service(ports=(HTTP, HTTPS, dns)), a_slice("10.0.0.1"), a_slice("10.0.0.2", port="https"))
-    served = [[each.address for each in port.cluster_endpoints] for port in found.ports]
+    served = [[endpoint.address for endpoint in port.cluster_endpoints] for port in found.ports]
     assert served == [["10.0.0.1"], ["10.0.0.2"], []]
     assert [port.has_any_endpoints for port in found.ports] == [True, True, False]
 
@@ -196,8 +196,14 @@ def test_ports_with_the_same_slices_share_their_endpoints(monkeypatch: pytest.Mo
     spec_ports = tuple(ServicePort(name=name, port=number) for number, name in enumerate(numbers, start=80))
     a, b, c, d = in_v4(a_service(ports=spec_ports), *slices).ports
     assert a.cluster_endpoints is b.cluster_endpoints
-    assert [(each.address, each.port) for each in a.cluster_endpoints] == [("10.0.0.1", 8080), ("10.0.0.2", 8080)]
-    assert [(each.address, each.port) for each in c.cluster_endpoints] == [("10.0.0.1", 9090), ("10.0.0.2", 9090)]
+    assert [(endpoint.address, endpoint.port) for endpoint in a.cluster_endpoints] == [
+        ("10.0.0.1", 8080),
+        ("10.0.0.2", 8080),
+    ]
+    assert [(endpoint.address, endpoint.port) for endpoint in c.cluster_endpoints] == [
+        ("10.0.0.1", 9090),
+        ("10.0.0.2", 9090),
+    ]
     assert (d.cluster_endpoints, d.has_any_endpoints) == ((), False)
     # Once for the ports with valid numbers, once for the other.
     assert selections == [2, 0]
@@ -211,11 +217,11 @@ def test_clients_of_udp_keep_every_endpoint_that_serves() -> None:
         an_endpoint("10.0.0.4", ready=False, serving=False),
     )
     protocols = ("UDP", "TCP")
-    ports = [EndpointPort(name=each, protocol=each, port=53) for each in protocols]
-    service = a_service(ports=[ServicePort(name=each, protocol=each, port=53) for each in protocols])
+    ports = [EndpointPort(name=protocol, protocol=protocol, port=53) for protocol in protocols]
+    service = a_service(ports=[ServicePort(name=protocol, protocol=protocol, port=53) for protocol in protocols])
     udp, tcp = in_v4(service, structs.a_slice("dns", *endpoints, ports=ports)).ports
-    assert [each.address for each in udp.cluster_endpoints] == ["10.0.0.1"]
-    assert [each.address for each in udp.serving_endpoints] == ["10.0.0.1", "10.0.0.2", "10.0.0.3"]
+    assert [endpoint.address for endpoint in udp.cluster_endpoints] == ["10.0.0.1"]
+    assert [endpoint.address for endpoint in udp.serving_endpoints] == ["10.0.0.1", "10.0.0.2", "10.0.0.3"]
     assert tcp.serving_endpoints == ()
 
 
@@ -226,7 +232,7 @@ def test_weights_are_those_of_the_nodes_zone_and_a_node_without_one_uses_all_end
         a_slice("10.0.0.3", zone="b"),
     )
     (port,) = in_v4(a_service(), *slices).ports
-    weights = dict(zip((each.address for each in port.cluster_endpoints), port.weights or (), strict=True))
+    weights = dict(zip((endpoint.address for endpoint in port.cluster_endpoints), port.weights or (), strict=True))
     assert weights == {"10.0.0.1": 1, "10.0.0.2": 0.25}
     assert port.selection_rule is SelectionRule.ZONE_SLICES
     (port,) = serve(a_service(), *slices, zone=None)[0]["ip"].ports
@@ -245,7 +251,7 @@ IN_ZONES = (an_endpoint("10.0.0.1", "a"), an_endpoint("10.0.0.2", "a"), an_endpo
 def test_weights_of_zones_are_those_of_the_endpoints_there() -> None:
     found, told = serve(a_service(), weighted(WEIGHTS, *IN_ZONES))
     (port,) = found["ip"].ports
-    weights = dict(zip((each.address for each in port.cluster_endpoints), port.weights or (), strict=True))
+    weights = dict(zip((endpoint.address for endpoint in port.cluster_endpoints), port.weights or (), strict=True))
     assert weights == {"10.0.0.1": 0.3, "10.0.0.2": 0.3, "10.0.0.3": 0.4}
     assert (port.selection_rule, told) == (SelectionRule.ZONE_WEIGHTS, [])
     (printed,) = selection_document(ProxyNode(name="n1", zone="a"), found.values())["ports"]
@@ -257,7 +263,7 @@ def test_an_endpoint_that_a_port_lacks_leaves_its_part_to_the_others_of_its_zone
     admin = structs.a_slice("cart-y", IN_ZONES[0], ports=(EndpointPort(name="https", port=8443),))
     (http, https) = in_v4(a_service(ports=(HTTP, HTTPS)), weighted(WEIGHTS, *IN_ZONES), admin).ports
     assert http.weights == (0.3, 0.3, 0.4)
-    assert ([each.address for each in https.cluster_endpoints], https.weights) == (["10.0.0.1"], None)
+    assert ([endpoint.address for endpoint in https.cluster_endpoints], https.weights) == (["10.0.0.1"], None)
     assert https.selection_rule is SelectionRule.ZONE_WEIGHTS
 
 

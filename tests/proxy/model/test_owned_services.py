@@ -23,7 +23,7 @@ def a_service(
     name: str, cluster_ip: str, *ports: int, creation_timestamp: str = "2026-01-01T00:00:00Z", **more: Any
 ) -> NodeService:
     namespace, _, name = name.rpartition("/")
-    every = more.pop("ports", None) or [a_port(each) for each in ports or (53,)]
+    every = more.pop("ports", None) or [a_port(port) for port in ports or (53,)]
     names = {"namespace": namespace or "shop", "name": name}
     return node_service(*every, **names, cluster_ip=cluster_ip, creation_timestamp=creation_timestamp, **more)
 
@@ -61,7 +61,9 @@ class Cluster:
         """Outer addresses and ports that a Service has."""
         found = self.served.get(key(served))
         return (
-            {(each, port.port) for port in found.ports for each in found.external_addresses(port)} if found else set()
+            {(address, port.port) for port in found.ports for address in found.external_addresses(port)}
+            if found
+            else set()
         )
 
     def lost(self, served: NodeService) -> tuple[str, ...]:
@@ -195,10 +197,10 @@ def test_any_order_of_changes_ends_as_if_all_were_seen_at_once(
     assert set(lost) == told
     # Nobody has what is another's.
     taken = [
-        (each, port.protocol, port.port)
+        (address, port.protocol, port.port)
         for one in here.served.values()
         for port in one.ports
-        for each in one.external_addresses(port)
+        for address in one.external_addresses(port)
     ]
     assert len(taken) == len(set(taken))
     cluster_ips = {one.cluster_ip for one in there.values()}

@@ -28,14 +28,17 @@ def emitted(ruleset: Ruleset) -> str:
 
 
 def words(line: str) -> list[str]:
-    return [each.removeprefix("@") for each in re.split(r",? ", line.replace("; ", " ; "))]
+    return [word.removeprefix("@") for word in re.split(r",? ", line.replace("; ", " ; "))]
 
 
 @cache
 def vocabulary() -> frozenset[str]:
     """nft's words and ours, which rules have without anybody's values."""
     found = {
-        word for each in rulesets(DOCUMENT).values() for line in emitted(each).splitlines() for word in words(line)
+        word
+        for ruleset in rulesets(DOCUMENT).values()
+        for line in emitted(ruleset).splitlines()
+        for word in words(line)
     }
     return frozenset(each for each in found if not is_value(each))
 
@@ -56,9 +59,9 @@ def check(document: Mapping[str, Any]) -> None:
         lines = whole.split("\n")
         assert lines.pop() == ""
         for line in lines:
-            assert {each for each in words(line) if not is_value(each)} <= vocabulary(), line
+            assert {word for word in words(line) if not is_value(word)} <= vocabulary(), line
         # Each line is one of ours.
-        rules = sum(len(each.rules) for each in ruleset.chains.values())
+        rules = sum(len(chain.rules) for chain in ruleset.chains.values())
         elements = sum((len(some) + 499) // 500 for some in ruleset.elements.values())
         assert len(lines) == 3 + len(ruleset.sets) + len(ruleset.chains) + rules + elements
         kernel = FakeKernel()
@@ -79,8 +82,8 @@ def test_no_text_of_others_becomes_a_word_of_nft(document: Mapping[str, Any]) ->
 def test_a_cluster_without_hostile_texts_has_all_kinds_of_rules_there_are() -> None:
     check(DOCUMENT)
     every = "".join(map(emitted, rulesets(DOCUMENT).values()))
-    for each in ("guard-", "kept-", "keep-", "endpoint-", "hairpin", "node-ports", "198.51.100.1", "192.0.2.10"):
-        assert each in every
+    for name in ("guard-", "kept-", "keep-", "endpoint-", "hairpin", "node-ports", "198.51.100.1", "192.0.2.10"):
+        assert name in every
     assert len(PLACES) > 100
 
 

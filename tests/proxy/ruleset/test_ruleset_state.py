@@ -61,9 +61,9 @@ def begun(
                 kept.set_service(("shop", name), service_rules((service,), assign_slots((service,), {}), OPTIONS))
             )
     steps.append(kept.remove_leftovers())
-    for each in steps:
+    for step in steps:
         if only_what_is_needed:
-            assert not each
+            assert not step
         else:
-            kernel.load(render_commands(each))
+            kernel.load(render_commands(step))
     return kept

@@ -25,7 +25,7 @@ def a_portion(
 ) -> ServiceRuleset:
     """Of a Service with one port, with an external address unless told otherwise."""
     names = ("node_port", "affinity_seconds", "has_any_endpoints", "weights")
-    given = {"has_any_endpoints": bool(cluster or local)} | {each: about.pop(each) for each in names if each in about}
+    given = {"has_any_endpoints": bool(cluster or local)} | {name: about.pop(name) for name in names if name in about}
     port = one_port(*cluster, local_endpoints=local, **given)
     served = node_service(port, name="cart", **{"external_ips": ("198.51.100.1",)} | about)
     options = RulesetOptions(node_ips=None if own is None else {"ip": own})

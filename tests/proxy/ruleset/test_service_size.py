@@ -75,12 +75,12 @@ def way(there: ServiceParts, wanted: ServiceParts, *, most: int) -> list[Service
 
 def test_a_large_service_comes_changes_and_goes_some_ports_at_a_time() -> None:
     new = a_service(10)
-    assert [sum(len(each.ports) for each in parts) for parts in way((), (new,), most=8)] == [2, 4, 6, 8, 10]
+    assert [sum(len(part.ports) for part in parts) for parts in way((), (new,), most=8)] == [2, 4, 6, 8, 10]
     other = replace(new, external_ips=("198.51.100.1",))
     steps = way((new,), (other,), most=8)
-    assert [sum(len(each.ports) for each in parts if each.external_ips) for parts in steps] == [2, 4, 6, 8, 10]
-    assert all(sum(len(each.ports) for each in parts) == 10 for parts in steps)
-    assert [sum(len(each.ports) for each in parts) for parts in way((new,), (), most=8)] == [8, 6, 4, 2, 0]
+    assert [sum(len(part.ports) for part in parts if part.external_ips) for parts in steps] == [2, 4, 6, 8, 10]
+    assert all(sum(len(part.ports) for part in parts) == 10 for parts in steps)
+    assert [sum(len(part.ports) for part in parts) for parts in way((new,), (), most=8)] == [8, 6, 4, 2, 0]
 
 
 def test_a_large_service_of_which_little_changes_takes_one_step() -> None:
@@ -89,7 +89,7 @@ def test_a_large_service_of_which_little_changes_takes_one_step() -> None:
     new = replace(
         old,
         ports=tuple(
-            replace(port, cluster_endpoints=tuple(each for each in port.cluster_endpoints if each != gone))
+            replace(port, cluster_endpoints=tuple(endpoint for endpoint in port.cluster_endpoints if endpoint != gone))
             for port in old.ports
         ),
     )
@@ -137,9 +137,9 @@ def test_where_weights_of_zones_take_too_many_slots_the_service_is_served_withou
 
 
 def test_endpoints_are_counted_for_each_port_that_their_slice_has() -> None:
-    addresses = [f"10.0.0.{each}" for each in range(5)]
-    ports = [EndpointPort(name=f"p{each}", protocol="TCP", port=80) for each in range(4)]
-    service = structs.a_service(ports=[ServicePort(name=each.name or "", port=80) for each in ports])
+    addresses = [f"10.0.0.{index}" for index in range(5)]
+    ports = [EndpointPort(name=f"p{index}", protocol="TCP", port=80) for index in range(4)]
+    service = structs.a_service(ports=[ServicePort(name=port.name or "", port=80) for port in ports])
     slices = [structs.a_slice("one", *map(structs.an_endpoint, addresses), ports=ports)]
     check_requested_entries(service, slices, most=20)
     expected = r"20 entries in IPv4, expected at most 19 \(--max-service-entries\)"

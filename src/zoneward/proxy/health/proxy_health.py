@@ -81,7 +81,7 @@ class ProxyHealth:
         }
 
     def is_healthy(self, now: float) -> bool:
-        return all(each.healthy for each in self.families(now).values())
+        return all(family.healthy for family in self.families(now).values())
 
 
 def health_document(health: ProxyHealth, *, now: float, today: datetime, of_node: bool) -> tuple[int, dict[str, Any]]:
@@ -93,7 +93,7 @@ def health_document(health: ProxyHealth, *, now: float, today: datetime, of_node
     def time_of(moment: float | None) -> str:
         return _NEVER if moment is None else _written(today - timedelta(seconds=now - moment))
 
-    last = max((each.updated for each in families.values() if each.updated is not None), default=None)
+    last = max((family.updated for family in families.values() if family.updated is not None), default=None)
     found: dict[str, Any] = {
         # One that is well tells the present time, as it did when proxies programmed again and again without need.
         "lastUpdated": _written(today) if well else time_of(last),

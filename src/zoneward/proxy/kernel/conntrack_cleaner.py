@@ -53,7 +53,7 @@ class PendingFrontends:
 
     def __init__(self) -> None:
         self._frontends: dict[Family, dict[Frontend, tuple[tuple[str, str], ServingEndpoints]]] = {
-            each: {} for each in FAMILIES
+            family: {} for family in FAMILIES
         }
 
     def __bool__(self) -> bool:

@@ -167,7 +167,7 @@ def _found(kind: int, family: Family, asked: Mapping[int, str], tables: FakeTabl
         use = attribute(TABLE_USE, struct.pack(">I", len(table.chains) + len(table.sets)))
         return _messages(NEW_TABLE, number, [string_attribute(TABLE_NAME, name) + flags + use])
     if kind == GET_SET:
-        return _messages(NEW_SET, number, (_set(name, each, table) for each in table.sets))
+        return _messages(NEW_SET, number, (_set(name, set_, table) for set_ in table.sets))
     assert kind == GET_ELEMENTS, f"not a request of ours: {kind}"
     if asked[SET] not in table.sets:
         return None
@@ -383,8 +383,8 @@ def _element(table: FakeTable, verb: str, name: str, rest: str, line: str) -> No
     there = table.elements.get(name)
     if there is None:
         raise _refusal(_NOT_THERE, line)
-    for each in rest.strip("{} ").split(", "):
-        key, _, value = each.partition(" : ")
+    for word in rest.strip("{} ").split(", "):
+        key, _, value = word.partition(" : ")
         if verb == "delete":
             if there.pop(key, None) is None:
                 raise _refusal(_NOT_THERE, f"{key}: {line}")

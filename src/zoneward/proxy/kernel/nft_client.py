@@ -164,7 +164,7 @@ class NftClient:
             # One that cannot live must not be started without end.
             await self._sleep(_BACKOFF.delay(self._failures))
         if process is not None:
-            self._on_trouble("the process that programs the kernel is started again")
+            self._on_trouble("restarting the nftables process")
         try:
             self._process = process = await _Process.started(self._command)
         except OSError as error:

@@ -115,7 +115,7 @@ def read_slots(present: Ruleset, served: NodeService) -> EndpointSlots:
     found: dict[tuple[str, str, str], list[Backend]] = {}
     for port in served.ports:
         key = f"{served.cluster_ip} . {port.protocol} . {port.port}"
-        wanted = {f"{each.address} . {each.port}": each for each in port.all_reachable_endpoints}
+        wanted = {f"{endpoint.address} . {endpoint.port}": endpoint for endpoint in port.all_reachable_endpoints}
         for kind, name in (("cluster", "endpoints"), ("local", "local-endpoints")):
             some = present.elements.get(name, {})
             standing: list[Backend] = []

@@ -119,7 +119,7 @@ def encode_transaction(changes: RulesetChanges, declared: Mapping[str, SetDeclar
             elements = some.items() if kind == NEW_ELEMENTS else ((key, "") for key in some)
             where = string_attribute(TABLE, changes.table) + string_attribute(SET, name)
             try:
-                messages += [(kind, flags, where + each) for each in _lists(writer, elements)]
+                messages += [(kind, flags, where + list_) for list_ in _lists(writer, elements)]
             except (OSError, ValueError, KeyError, struct.error):
                 # It is none that a kernel could have: nft says what is wrong with it.
                 return None

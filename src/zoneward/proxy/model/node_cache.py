@@ -129,12 +129,12 @@ class NodeCache(NodeWatchedStores):
 
     def service_keys(self) -> Iterator[ObjectKey]:
         """The keys of all Services."""
-        return ((each.metadata.namespace, each.metadata.name) for each in self.services)
+        return ((service.metadata.namespace, service.metadata.name) for service in self.services)
 
     def endpoints(self, key: ObjectKey) -> Iterator[Endpoint]:
         """All endpoints of a Service, those of other zones too."""
-        for each in self._slices(self._slices_of.keys(key), everything=True):
-            yield from each.endpoints or ()
+        for slice_ in self._slices(self._slices_of.keys(key), everything=True):
+            yield from slice_.endpoints or ()
 
     def node_services(self, key: ObjectKey) -> dict[Family, NodeService]:
         """A Service as this node serves it, in each of its families; nothing for one that it does not serve.
@@ -154,7 +154,7 @@ class NodeCache(NodeWatchedStores):
         self._needs_all_slices.add(key)
         slices = self._slices_of.keys(key)
         found = self._select_from(service, self._slices(slices, everything=False), left_out)
-        others = {self._compressed[each][0].address_type for each in slices if each in self._compressed}
+        others = {self._compressed[slice_][0].address_type for slice_ in slices if slice_ in self._compressed}
         if others and self._needs_other_zones(service, found):
             return self._select_from(service, self._slices(slices, everything=True), left_out)
         self._needs_all_slices.discard(key)

@@ -163,12 +163,12 @@ def node_services(
     cluster_ips = _cluster_ips(spec.cluster_ips or (spec.cluster_ip or "",), left_out)
     if not cluster_ips:
         return
-    spec_ports = tuple(each for each in spec.ports or () if _is_usable(each, left_out))
+    spec_ports = tuple(port for port in spec.ports or () if _is_usable(port, left_out))
     external = _outer("external IP", spec.external_ips or (), service_ranges, left_out)
     balancers = _outer("load balancer IP", load_balancer_addresses(service), service_ranges, left_out)
     sources = _sources(spec.load_balancer_source_ranges or (), left_out)
     for family, cluster_ip in cluster_ips.items():
-        own = [each for each in slices if each.address_type == ADDRESS_TYPES[family]]
+        own = [slice_ for slice_ in slices if slice_.address_type == ADDRESS_TYPES[family]]
         ports: list[NodeServicePort] = []
         healthy: set[str] = set()
         groups, by_port = slice_groups(own, consumer, gates), slices_by_port(own)
@@ -302,7 +302,7 @@ def _outer(kind: str, addresses: Iterable[str], service_ranges: Sequence[str], l
 
 
 def _of(family: Family, addresses: Iterable[str]) -> tuple[str, ...]:
-    return tuple(each for each in addresses if family_of_address(each) == family)
+    return tuple(address for address in addresses if family_of_address(address) == family)
 
 
 def _sources(ranges: Sequence[str], left_out: OnLeftOut) -> Mapping[Family, tuple[str, ...] | None]:
@@ -370,11 +370,13 @@ class _Selection:
             made[key] = Backend(address, numbers[place], is_local)
         return _PortBackends(
             *(
-                tuple(made[id(each)] for each in endpoints)
+                tuple(made[id(endpoint)] for endpoint in endpoints)
                 for endpoints in (
                     self.chosen.cluster or (),
                     self.chosen.local or (),
-                    [each for each in self.endpoints if is_ready(each) or is_serving(each)] if is_udp else (),
+                    [endpoint for endpoint in self.endpoints if is_ready(endpoint) or is_serving(endpoint)]
+                    if is_udp
+                    else (),
                 )
             )
         )
@@ -449,5 +451,6 @@ def _uses_cluster(served: NodeService) -> bool:
 
 def _named(targets: Iterable[Backend]) -> list[str]:
     return [
-        f"[{each.address}]:{each.port}" if ":" in each.address else f"{each.address}:{each.port}" for each in targets
+        f"[{target.address}]:{target.port}" if ":" in target.address else f"{target.address}:{target.port}"
+        for target in targets
     ]

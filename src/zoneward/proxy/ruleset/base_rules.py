@@ -192,7 +192,7 @@ def _to_node(family: Family, options: RulesetOptions) -> str:
     """What matches traffic to the addresses that node ports are served on."""
     rule = f"fib daddr type local {family} daddr != {_LOOPBACK[family]}"
     ranges = (options.node_port_cidrs or {}).get(family, ())
-    if not ranges or any(each.endswith("/0") for each in ranges):
+    if not ranges or any(range_.endswith("/0") for range_ in ranges):
         return rule
     return f"{rule} {family} daddr {{ {', '.join(ranges)} }}"
 

@@ -59,19 +59,19 @@ def merge_changes(changes: Sequence[RulesetChanges]) -> RulesetChanges:
     added: dict[str, dict[str, str]] = {}
     gone_chains: set[str] = set()
     gone_sets: set[str] = set()
-    for each in changes:
-        rewritten |= each.rewritten_chains
-        _come(sets, gone_sets, each.sets)
-        _come(chains, gone_chains, each.chains)
-        for name, some in each.removed_elements.items():
+    for change in changes:
+        rewritten |= change.rewritten_chains
+        _come(sets, gone_sets, change.sets)
+        _come(chains, gone_chains, change.chains)
+        for name, some in change.removed_elements.items():
             there, here = removed.setdefault(name, {}), added.setdefault(name, {})
             for key, value in some.items():
                 if here.pop(key, None) is None:
                     there[key] = value
-        for name, some in each.added_elements.items():
+        for name, some in change.added_elements.items():
             added.setdefault(name, {}).update(some)
-        _go(sets, gone_sets, each.deleted_sets)
-        _go(chains, gone_chains, each.deleted_chains)
+        _go(sets, gone_sets, change.deleted_sets)
+        _go(chains, gone_chains, change.deleted_chains)
     for name, some in added.items():
         there = removed.get(name, {})
         for key in [key for key in some if there.get(key) == some[key]]:

@@ -74,7 +74,7 @@ def slots_per_endpoint(weights: tuple[float, ...]) -> tuple[int, ...]:
         if worst <= _TOLERANCE:
             break
     found = dict(zip(kinds, best, strict=True))
-    return tuple(found[each] for each in weights)
+    return tuple(found[weight] for weight in weights)
 
 
 def _candidates(kinds: Counter[float], total: float) -> Iterator[list[int]]:
@@ -82,8 +82,8 @@ def _candidates(kinds: Counter[float], total: float) -> Iterator[list[int]]:
     if not kinds:
         return
     most = MOST_PER_ENDPOINT * kinds.total()
-    for scale in sorted({number / each for each in kinds for number in range(1, _MOST_OF_ONE + 1)}):
+    for scale in sorted({number / kind for kind in kinds for number in range(1, _MOST_OF_ONE + 1)}):
         if scale * total > most:
             break
-        yield [max(1, round(each * scale)) for each in kinds]
-    yield [max(1, round(each * most / total)) for each in kinds]
+        yield [max(1, round(kind * scale)) for kind in kinds]
+    yield [max(1, round(kind * most / total)) for kind in kinds]

@@ -25,11 +25,11 @@ def all_node_addresses(
     status = (node.status.addresses if node is not None and node.status is not None else None) or ()
     found: dict[Family, dict[str, None]] = {}
     for kind in _KINDS:
-        for each in status:
-            if each.type == kind and each.address:
-                address = parse_address(each.address)
+        for statu in status:
+            if statu.type == kind and statu.address:
+                address = parse_address(statu.address)
                 if address is None:
-                    left_out(each.address)
+                    left_out(statu.address)
                 else:
                     found.setdefault(family_of_address(address), {})[address] = None
     return {family: tuple(some) for family, some in found.items()}
@@ -58,7 +58,7 @@ def ruleset_options(settings: ProxyConfiguration, node: Node | None) -> RulesetO
     if settings.node_port_addresses == (PRIMARY,):
         ranges = {family: (address,) for family, address in own.items()}
     else:
-        ranges = _of_families([network_of(each) for each in settings.node_port_addresses])
+        ranges = _of_families([network_of(address) for address in settings.node_port_addresses])
     return RulesetOptions(
         pod_cidrs=by_family(settings.cluster_cidrs) or None,
         pod_interfaces=None if settings.pod_interfaces is None else f"{settings.pod_interfaces}*",
@@ -73,9 +73,9 @@ def ruleset_options(settings: ProxyConfiguration, node: Node | None) -> RulesetO
 def is_node_port_address(options: RulesetOptions, family: Family, address: bytes) -> bool:
     """Whether node ports are served on an address, given by its bytes, as far as ranges decide that."""
     ranges = (options.node_port_cidrs or {}).get(family, ())
-    return not ranges or any(is_in_cidr(str(ip_address(address)), each) for each in ranges)
+    return not ranges or any(is_in_cidr(str(ip_address(address)), range_) for range_ in ranges)
 
 
 def _of_families(ranges: Sequence[str]) -> dict[Family, Sequence[str]]:
-    found = {family: tuple(each for each in ranges if family_of_address(each) == family) for family in FAMILIES}
+    found = {family: tuple(range_ for range_ in ranges if family_of_address(range_) == family) for family in FAMILIES}
     return {family: some for family, some in found.items() if some}

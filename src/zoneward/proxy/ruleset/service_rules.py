@@ -29,7 +29,7 @@ EndpointSlots = Mapping[tuple[str, str, str], Sequence[Backend]]
 def assign_slots(parts: ServiceParts, before: EndpointSlots) -> dict[tuple[str, str, str], tuple[Backend, ...]]:
     """The endpoint in each slot of each port, changed as little as possible from what was there ``before``."""
     found = {}
-    for port in (port for each in parts for port in each.ports):
+    for port in (port for part in parts for port in part.ports):
         for kind, targets in (("cluster", _repeated(port)), ("local", port.local_endpoints)):
             key = port.name, port.protocol, kind
             if targets:
@@ -39,7 +39,7 @@ def assign_slots(parts: ServiceParts, before: EndpointSlots) -> dict[tuple[str, 
 
 def service_rules(parts: ServiceParts, there: EndpointSlots, options: RulesetOptions) -> ServiceRuleset:
     """What a Service adds to its table. ``there``: the endpoints in its slots (`assign_slots`)."""
-    built = [_ServiceRulesBuilder(each, options).build(there) for each in parts]
+    built = [_ServiceRulesBuilder(part, options).build(there) for part in parts]
     if len(built) <= 1:
         return built[0] if built else NO_RULES
     elements: dict[str, dict[str, str]] = {}
@@ -90,7 +90,7 @@ class _ServiceRulesBuilder:
             self._add_verdict("services", inner, chains_to[kind])
         else:
             self._add_refusal("refused", inner, port)
-        outer = [("", f"{each} . {port.protocol} . {port.port}") for each in served.external_addresses(port)]
+        outer = [("", f"{address} . {port.protocol} . {port.port}") for address in served.external_addresses(port)]
         if port.node_port is not None:
             outer.append(("node-", f"{port.protocol} . {port.node_port}"))
         for prefix, key in dict.fromkeys(outer):
@@ -141,7 +141,7 @@ class _ServiceRulesBuilder:
             return
         sources = served.source_ranges
         own = (self._options.node_ips or {}).get(self._family)
-        if own is not None and any(is_in_cidr(own, each) for each in sources):
+        if own is not None and any(is_in_cidr(own, source) for source in sources):
             # Where a balancer's address is on the node, the node itself calls from that one.
             sources = (*sources, *served.load_balancer_ips)
         name = self._chain("guard", "", f"{self._family} saddr != {{ {', '.join(sources)} }} drop")
@@ -182,8 +182,10 @@ class _ServiceRulesBuilder:
             if targets:
                 self._sets[kept] = SetDeclaration("set", spec)
                 # Which slot is whose says nothing here, and may not change the chain.
-                targets = sorted(targets, key=lambda each: (each.address, each.port))
-                again = [f"{self._match_kept(each)} @{kept} goto {leads[each]}" for each in dict.fromkeys(targets)]
+                targets = sorted(targets, key=lambda target: (target.address, target.port))
+                again = [
+                    f"{self._match_kept(target)} @{kept} goto {leads[target]}" for target in dict.fromkeys(targets)
+                ]
                 drawn = ", ".join(f"{slot} : goto {leads[each]}" for slot, each in enumerate(targets))
                 draw = f"numgen random mod {len(targets)} vmap {{ {drawn} }}"
                 # Just when the chain goes its map may be empty: a packet that is here then must not fall out.

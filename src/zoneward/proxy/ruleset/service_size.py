@@ -101,9 +101,9 @@ def check_requested_entries(service: Service, slices: Sequence[EndpointSlice], *
         found[ADDRESS_TYPES[family_of_address(text)]] += len(ports)
     for text in spec.load_balancer_source_ranges or ():
         found[ADDRESS_TYPES[family_of_address(text)]] += 1
-    for each in slices:
-        there = Counter(map(port_key, each.ports or ()))
-        found[each.address_type] += sum(there[port] for port in ports) * len(each.endpoints or ())
+    for slice_ in slices:
+        there = Counter(map(port_key, slice_.ports or ()))
+        found[slice_.address_type] += sum(there[port] for port in ports) * len(slice_.endpoints or ())
     for family in FAMILIES:
         if (entries := found[ADDRESS_TYPES[family]]) > most:
             raise ServiceTooLarge(family, entries, most, _addresses(slices))
@@ -116,7 +116,7 @@ def _check_size(served: NodeService, slices: Sequence[EndpointSlice], *, most: i
 
 
 def _addresses(slices: Sequence[EndpointSlice]) -> Collection[str]:
-    words = (word for each in slices for endpoint in each.endpoints or () for word in endpoint.addresses or ())
+    words = (word for slice_ in slices for endpoint in slice_.endpoints or () for word in endpoint.addresses or ())
     return {address for word in words if (address := parse_address(word)) is not None}
 
 
@@ -154,7 +154,7 @@ def set_entries(budget: EntryBudget, service: ServiceKey, families: Mapping[Fami
     """Record the entries of a Service in all its families; none: it is gone. Returns the Services that are set aside
     from now on, or no longer are."""
     entries = sum(map(count_entries, families.values())) if families else None
-    creation_timestamp = next((each.creation_timestamp for each in families.values()), "")
+    creation_timestamp = next((family.creation_timestamp for family in families.values()), "")
     return budget.set_entries(service, entries, creation_timestamp=creation_timestamp)
 
 
@@ -213,7 +213,7 @@ def _changed_entries(before: NodeService | None, after: NodeService | None) -> i
 def _by_port(parts: Sequence[NodeService]) -> Mapping[tuple[str, str], NodeService]:
     """Each port as a Service of its own, without what no rule depends on."""
     return {
-        (port.name, port.protocol): replace(each, ports=(port,), ready_local_endpoints=0, health_check_port=None)
-        for each in parts
-        for port in each.ports
+        (port.name, port.protocol): replace(part, ports=(port,), ready_local_endpoints=0, health_check_port=None)
+        for part in parts
+        for port in part.ports
     }
