@@ -58,10 +58,6 @@ INSTEAD_IN_CODE: Final = INSTEAD | {
 NAMES: Final = {"each", "found", "number", "place", "kept", "some", "thing"}
 """Names that do not say what the value is."""
 NOT_YET: Final = (
-    "src/zoneward/advice/traffic_report.py",
-    "src/zoneward/advice/measured_flows.py",
-    "src/zoneward/advice/load_change.py",
-    "src/zoneward/advice/recommendations.py",
     "src/zoneward/advice/prices.py",
     "src/zoneward/cli/",
     "src/zoneward/client/",
@@ -73,8 +69,6 @@ NOT_YET: Final = (
     "src/zoneward/kube/quantity.py",
     "src/zoneward/lab/",
     "src/zoneward/proxy/",
-    "src/zoneward/report/comparison_report.py",
-    "src/zoneward/report/flow_picture.py",
     "src/zoneward/report/plots.py",
     "src/zoneward/report/simulation_",
     "src/zoneward/report/traffic_",
@@ -83,7 +77,6 @@ NOT_YET: Final = (
     "tests/advice/test_traffic_report.py",
     "tests/advice/test_measured_flows.py",
     "tests/advice/test_load_change.py",
-    "tests/advice/test_recommendations.py",
     "tests/advice/test_prices.py",
     "tests/builders/",
     "tests/cli/",

@@ -82,8 +82,8 @@ class MeasuredFlows:
         parts: dict[ObjectKey, dict[str, Fraction]] = {}
         for (namespace, name, _), service in self.services.items():
             own = parts.setdefault((namespace, name), {})
-            for zone, number in _started(service).items():
-                own[zone] = own.get(zone, Fraction(0)) + number
+            for zone, count in _started(service).items():
+                own[zone] = own.get(zone, Fraction(0)) + count
         weights = self._measured_weights(demand)
         return {key: _whole_cluster(own, weights, demand) for key, own in parts.items() if own}
 
@@ -116,7 +116,7 @@ def _started(service: ServiceFlows) -> dict[str, int]:
     for (start, _), flow in service.flows.items():
         if start and (flow.connections or flow.amount):
             started[start] = started.get(start, 0) + flow.connections
-    return {zone: max(number, 1) for zone, number in started.items()}
+    return {zone: max(count, 1) for zone, count in started.items()}
 
 
 def measure_flows(documents: Iterable[MeasuredTraffic]) -> MeasuredFlows | None:
@@ -128,33 +128,35 @@ def measure_flows(documents: Iterable[MeasuredTraffic]) -> MeasuredFlows | None:
     latest = latest_documents(documents)
     if not latest:
         return None
-    has_bytes = any(service.bytes for each in latest for service in each.services)
-    counting = [each for each in latest if not has_bytes or _counts_bytes(each)]
+    has_bytes = any(service.bytes for document in latest for service in document.services)
+    counting = [document for document in latest if not has_bytes or _counts_bytes(document)]
     hours: dict[str, float] = {}
-    for each in counting:
-        hours[each.node] = hours.get(each.node, 0.0) + max((each.until - each.since).total_seconds(), 0.0) / 3600
+    for document in counting:
+        hours[document.node] = (
+            hours.get(document.node, 0.0) + max((document.until - document.since).total_seconds(), 0.0) / 3600
+        )
     collector = _Collector(has_bytes)
-    for each in counting:
-        if hours[each.node]:
-            collector.add(each, HOURS_IN_MONTH / hours[each.node])
-    covered = [number for number in hours.values() if number]
+    for document in counting:
+        if hours[document.node]:
+            collector.add(document, HOURS_IN_MONTH / hours[document.node])
+    covered = [duration for duration in hours.values() if duration]
     return MeasuredFlows(
         services=collector.services(),
         has_bytes=has_bytes,
-        zone_of={each.node: each.zone for each in latest},
-        since=min(each.since for each in latest),
-        until=max(each.until for each in latest),
+        zone_of={document.node: document.zone for document in latest},
+        since=min(document.since for document in latest),
+        until=max(document.until for document in latest),
         shortest=min(covered, default=0.0),
         longest=max(covered, default=0.0),
-        without_bytes=frozenset(each.node for each in latest) - hours.keys(),
-        timeless=frozenset(node for node, number in hours.items() if not number),
-        incomplete=frozenset(each.node for each in latest if not each.complete),
+        without_bytes=frozenset(document.node for document in latest) - hours.keys(),
+        timeless=frozenset(node for node, duration in hours.items() if not duration),
+        incomplete=frozenset(document.node for document in latest if not document.complete),
     )
 
 
 def _counts_bytes(document: MeasuredTraffic) -> bool:
     """A document without any Service may count them, too."""
-    return not document.services or any(_has_bytes(each) for each in document.services)
+    return not document.services or any(_has_bytes(service) for service in document.services)
 
 
 def _has_bytes(service: ServiceTraffic) -> bool:
@@ -173,26 +175,26 @@ class _Collector:
     def add(self, document: MeasuredTraffic, factor: float) -> None:
         """``factor`` makes of the amount of all documents of this node the amount of a month."""
         start = document.zone or ""
-        for each in document.services:
-            key = each.namespace, each.service, each.address_type
-            self._add(self._flows.setdefault(key, {}), start, each.zones, each.bytes, factor)
-            self._add(self._external.setdefault(key, {}), start, each.external, each.external_bytes, factor)
+        for service in document.services:
+            key = service.namespace, service.service, service.address_type
+            self._add(self._flows.setdefault(key, {}), start, service.zones, service.bytes, factor)
+            self._add(self._external.setdefault(key, {}), start, service.external, service.external_bytes, factor)
             to = self._connections.setdefault(key, {}).setdefault(document.node, {})
-            for end, number in each.zones.items():
-                to[end] = to.get(end, 0) + number
+            for end, count in service.zones.items():
+                to[end] = to.get(end, 0) + count
 
     def _add(
         self, flows: dict[ZonePair, Flow], start: str, connections: Mapping[str, int], counted: object, factor: float
     ) -> None:
         sizes = counted if isinstance(counted, dict) else {}
         for end in sorted({*connections, *sizes}):
-            number = connections.get(end, 0)
-            request, response = float(number), 0.0
+            count = connections.get(end, 0)
+            request, response = float(count), 0.0
             if self._has_bytes:
                 request, response = (sizes[end].request, sizes[end].response) if end in sizes else (0.0, 0.0)
             before = flows.get((start, end), Flow(0, 0.0, 0.0))
             flows[start, end] = Flow(
-                before.connections + number, before.request + request * factor, before.response + response * factor
+                before.connections + count, before.request + request * factor, before.response + response * factor
             )
 
     def services(self) -> dict[ServiceFamily, ServiceFlows]:

@@ -6,8 +6,8 @@ zone, and sends it where the setting would send it. What starts or ends in an un
 **Margins** cover chance alone, at 95 %. The connections of a flow are a Poisson sample, and so the amount of a flow
 with ``k`` connections has the variance ``(1 + c^2) amount^2 / k``, where ``c`` is the coefficient of variation of the
 size of a connection: 1 for bytes, as an exponential distribution has it, and 0 where connections themselves are
-counted. Flows are independent of each other. That traffic grows, or that hours which nobody measured have more of it,
-is in no margin.
+counted. Flows are independent of each other. That traffic grows, or that unmeasured hours have more of it, is in no
+margin.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -139,7 +139,7 @@ class ServiceReport:
         return self.namespace, self.service, self.address_type
 
     def setting(self, approach: str | None) -> SettingReport | None:
-        return next((each for each in self.settings if each.approach == approach), None)
+        return next((setting for setting in self.settings if setting.approach == approach), None)
 
     @property
     def gain(self) -> float:
@@ -150,7 +150,7 @@ class ServiceReport:
 
 def ranked(services: Iterable[ServiceReport]) -> list[ServiceReport]:
     """Those that save the most first, then those with the most traffic between zones."""
-    return sorted(services, key=lambda each: (-each.gain, -each.now.weight, each.key))
+    return sorted(services, key=lambda service: (-service.gain, -service.now.weight, service.key))
 
 
 def report_service(
@@ -213,22 +213,22 @@ def _best(settings: Iterable[SettingReport], asked: str, *, with_controller: boo
     """Savings that look the same with three digits are equal: then what is asked for is best, else what users know."""
     usable = (None, CONTROLLER) if with_controller else (None,)
     good = [
-        (each, each.saved.weight)
-        for each in settings
-        if each.saved is not None
-        and each.saved.weight > 0
-        and (each.active or each.approach == NO_APPROACH)
-        and each.needs in usable
-        and not each.overloads
-        and not each.drops
+        (setting, setting.saved.weight)
+        for setting in settings
+        if setting.saved is not None
+        and setting.saved.weight > 0
+        and (setting.active or setting.approach == NO_APPROACH)
+        and setting.needs in usable
+        and not setting.overloads
+        and not setting.drops
     ]
     if not good:
         return None
     most = max(saved for _, saved in good)
 
     def rank(pair: tuple[SettingReport, float]) -> tuple[float, bool, int]:
-        each, saved = pair
-        return round(saved / most, 3), each.approach == asked, familiarity(each.approach)
+        setting, saved = pair
+        return round(saved / most, 3), setting.approach == asked, familiarity(setting.approach)
 
     return max(good, key=rank)[0].approach
 
@@ -267,11 +267,11 @@ class _Calculation:
         return self._crossing(then), self._crossing(saved), lost / whole if whole else 0.0
 
     def _ends(self, to: _Ends) -> dict[ZonePair, Mapping[str, float]]:
-        """Where each flow would go. From a zone of which nothing is predicted it goes where it went."""
+        """Where each flow would end. Without a prediction for the zone where it starts, it ends where it did."""
         return {pair: to.get(pair[0], {pair[1]: 1.0}) for pair in self._flows}
 
     def _leaving(self, ends: Mapping[ZonePair, Mapping[str, float]]) -> dict[ZonePair, tuple[float, float]]:
-        """What of each flow leaves its zone where it goes to these ends, and the price of that."""
+        """The part of each flow that leaves its zone with these ends, and its price."""
         return {pair: self._of_flow(pair[0], flow, ends[pair]) for pair, flow in self._flows.items()}
 
     def _crossing(self, leaving: Mapping[ZonePair, tuple[float, float]]) -> Crossing:
@@ -293,10 +293,10 @@ class _Calculation:
         total = squares = products = 0.0
         for pair, value in values.items():
             flow = self._flows[pair]
-            number = max(flow.connections, 1)
+            connections = max(flow.connections, 1)
             total += value
-            squares += value * value / number
-            products += value * flow.amount / number
+            squares += value * value / connections
+            products += value * flow.amount / connections
         return Figure(total, squares, products)
 
 
@@ -337,10 +337,10 @@ class ReportTotals:
         self.external += service.external
         for pair, flow in service.flows.items():
             self.flows[pair] = self.flows.get(pair, 0.0) + flow.amount
-        for each in service.settings:
-            total = self.settings.setdefault(each.approach, SettingTotal())
-            _add(total, service, each)
-            total.best += each.approach == service.best
+        for setting in service.settings:
+            total = self.settings.setdefault(setting.approach, SettingTotal())
+            _add(total, service, setting)
+            total.best += setting.approach == service.best
         _add(self.best, service, service.setting(service.best))
         self.best.best += service.best is not None
 
@@ -371,10 +371,10 @@ class Coverage:
     @classmethod
     def of(cls, measured: MeasuredFlows, demand: Demand) -> "Coverage":
         counting = measured.counting
-        zones = {each.zone for each in demand.nodes if each.name in counting}
+        zones = {node.zone for node in demand.nodes if node.name in counting}
         return cls(
             nodes=len(demand.nodes),
-            measured=sum(each.name in counting for each in demand.nodes),
+            measured=sum(node.name in counting for node in demand.nodes),
             missing_zones=tuple(zone for zone in demand.zones if zone not in zones),
         )
 
@@ -404,9 +404,9 @@ class TrafficReport:
 
     def deviating(self) -> dict[str, list[tuple[ServiceFamily, NodeTraffic]]]:
         """The nodes that do not do what is predicted, with the Services: the nodes with the most of them first."""
-        found: dict[str, list[tuple[ServiceFamily, NodeTraffic]]] = {}
+        deviating: dict[str, list[tuple[ServiceFamily, NodeTraffic]]] = {}
         for key, nodes in self.node_traffic.items():
-            for each in nodes:
-                if each.deviates is not None:
-                    found.setdefault(each.node, []).append((key, each))
-        return dict(sorted(found.items(), key=lambda item: (-len(item[1]), item[0])))
+            for node in nodes:
+                if node.deviates is not None:
+                    deviating.setdefault(node.node, []).append((key, node))
+        return dict(sorted(deviating.items(), key=lambda item: (-len(item[1]), item[0])))

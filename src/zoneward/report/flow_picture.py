@@ -28,14 +28,14 @@ def largest_flows(flows: Mapping[ZonePair, float], most: int) -> dict[ZonePair, 
     for (start, end), amount in flows.items():
         for zone in {start, end}:
             amounts[zone] = amounts.get(zone, 0.0) + amount
-    kept = sorted(amounts, key=lambda zone: (-amounts[zone], zone))
-    own = set(kept if len(kept) <= most else kept[: most - 1])
-    found: dict[ZonePair, float] = {}
+    ordered = sorted(amounts, key=lambda zone: (-amounts[zone], zone))
+    own = set(ordered if len(ordered) <= most else ordered[: most - 1])
+    merged: dict[ZonePair, float] = {}
     for (start, end), amount in flows.items():
         if amount:
             pair = start if start in own else _OTHERS, end if end in own else _OTHERS
-            found[pair] = found.get(pair, 0.0) + amount
-    return found
+            merged[pair] = merged.get(pair, 0.0) + amount
+    return merged
 
 
 def flow_picture(flows: Mapping[ZonePair, float], *, described: str, total: str) -> Markup:
@@ -49,21 +49,21 @@ def flow_picture(flows: Mapping[ZonePair, float], *, described: str, total: str)
         svg_text(_RIGHT + _BOX, 20, "its endpoints are in", "soft end"),
         *_lines(zones, flows, whole),
     ]
-    for place, zone in enumerate(zones):
+    for row, zone in enumerate(zones):
         own = flows.get((zone, zone), 0.0)
         sent = sum(amount for (start, _), amount in flows.items() if start == zone)
         got = sum(amount for (_, end), amount in flows.items() if end == zone)
         label = cut_middle(names[zone], _LONGEST)
-        parts += _box(_LEFT, place, label, f"{sent / whole:.0%} of traffic", "stays", own, sent)
-        parts += _box(_RIGHT, place, label, f"{got / whole:.0%} of traffic", "from here", own, got)
+        parts += _box(_LEFT, row, label, f"{sent / whole:.0%} of traffic", "stays", own, sent)
+        parts += _box(_RIGHT, row, label, f"{got / whole:.0%} of traffic", "from here", own, got)
     height = _top(max(1, len(zones))) - _GAP + 30
     parts.append(svg_text(_LEFT, height - 6, total, "soft"))
     return tag("svg", joined(parts), class_="flows", viewBox=f"0 0 {_WIDTH} {height}", role="img", aria_label=described)
 
 
-def _box(x: int, place: int, name: str, first: str, verb: str, own: float, all_: float) -> Iterator[Markup]:
-    colour = f"z{place % COLOURS}"
-    top = _top(place)
+def _box(x: int, row: int, name: str, first: str, verb: str, own: float, all_: float) -> Iterator[Markup]:
+    colour = f"z{row % COLOURS}"
+    top = _top(row)
     yield tag("rect", x=str(x), y=str(top), width=str(_BOX), height=str(_HEIGHT), rx="6", class_=colour)
     yield svg_text(x + 9, top + 21, f"zone {name}", f"name {colour}")
     yield svg_text(x + 9, top + 40, first)
@@ -71,14 +71,14 @@ def _box(x: int, place: int, name: str, first: str, verb: str, own: float, all_:
         yield svg_text(x + 9, top + 57, f"{own / all_:.0%} {verb}", "soft")
 
 
-def _top(place: int) -> int:
-    return _TOP + place * (_HEIGHT + _GAP)
+def _top(row: int) -> int:
+    return _TOP + row * (_HEIGHT + _GAP)
 
 
 def _lines(zones: list[str], flows: Mapping[ZonePair, float], whole: float) -> Iterator[Markup]:
     """A line for each flow, as thick as it is. Lines do not overlap at their ends, and those that leave their zone are
     above the others."""
-    place_of = {zone: place for place, zone in enumerate(zones)}
+    row_of = {zone: row for row, zone in enumerate(zones)}
     scale = _scale(zones, flows, whole)
     widths = {pair: max(_LEAST, amount * scale) for pair, amount in sorted(flows.items()) if amount}
     leaving, arriving = (
@@ -89,18 +89,18 @@ def _lines(zones: list[str], flows: Mapping[ZonePair, float], whole: float) -> I
     bend = (start_x + end_x) / 2
     drawn: list[tuple[bool, Markup]] = []
     for (start, end), width in widths.items():
-        y = _top(place_of[start]) + _HEIGHT / 2 + leaving[start] + width / 2
-        to = _top(place_of[end]) + _HEIGHT / 2 + arriving[end] + width / 2
+        y = _top(row_of[start]) + _HEIGHT / 2 + leaving[start] + width / 2
+        to = _top(row_of[end]) + _HEIGHT / 2 + arriving[end] + width / 2
         leaving[start] += width
         arriving[end] += width
         line = tag(
             "path",
             d=f"M{start_x} {y:.4g}C{bend:g} {y:.4g} {bend:g} {to:.4g} {end_x} {to:.4g}",
             stroke_width=f"{width:.3g}",
-            class_="stays" if start == end else f"z{place_of[start] % COLOURS}",
+            class_="stays" if start == end else f"z{row_of[start] % COLOURS}",
         )
         drawn.append((start != end, line))
-    yield from (line for _, line in sorted(drawn, key=lambda each: each[0]))
+    yield from (line for _, line in sorted(drawn, key=lambda item: item[0]))
 
 
 def _scale(zones: list[str], flows: Mapping[ZonePair, float], whole: float) -> float:
