@@ -66,8 +66,8 @@ def written(thing: Any) -> bytes:
         return [put(each) for each in value] if isinstance(value, list) else value
 
     text = json.dumps(put(thing), ensure_ascii=False)
-    for number, each in enumerate(raw):
-        text = text.replace(f'"\\u0000raw{number}\\u0000"', each)
+    for index, each in enumerate(raw):
+        text = text.replace(f'"\\u0000raw{index}\\u0000"', each)
     return text.encode(errors="surrogateescape")
 
 
@@ -227,8 +227,8 @@ def hostile(plural: str, *, numbers: random.Random | None = None, count: int = 0
             [(numbers.choice(paths), numbers.choice(VALUES)) for _ in range(numbers.randint(2, 4))]
             for _ in range(count)
         ]
-    for number, wanted in enumerate(wishes):
-        thing = an_object(plural, f"bad-{number}")
+    for index, wanted in enumerate(wishes):
+        thing = an_object(plural, f"bad-{index}")
         for path, value in wanted:
             with suppress(KeyError, IndexError, TypeError):
                 # A field may be in what another one replaced.

@@ -161,12 +161,12 @@ def nodes_of(draw: st.DrawFn, *, zones: int, kinds: Sequence[str]) -> tuple[Node
     placed = draw(st.binary(min_size=MOST_NODES, max_size=MOST_NODES))
     return tuple(
         _random_node(
-            number,
-            number if number < zones else placed[number] % zones,
+            index,
+            index if index < zones else placed[index] % zones,
             CPUS[each % len(CPUS)],
             kinds[each // len(CPUS) % len(kinds)],
         )
-        for number, each in enumerate(made)
+        for index, each in enumerate(made)
     )
 
 
@@ -189,8 +189,8 @@ def pods_of(draw: st.DrawFn, *, nodes: int, most: int, kinds: Sequence[str], fir
     least = draw(st.sampled_from((0, most // 4, most // 2)))
     chosen = draw(st.binary(min_size=least, max_size=most))
     return tuple(
-        _random_pod(number, each % 16 % nodes, kinds[each // 16 % len(kinds)])
-        for number, each in enumerate(chosen, start=first)
+        _random_pod(index, each % 16 % nodes, kinds[each // 16 % len(kinds)])
+        for index, each in enumerate(chosen, start=first)
     )
 
 
@@ -345,8 +345,8 @@ def _with_history(draw: st.DrawFn, now: Cluster) -> Cluster:
         before = before.with_(configuration=before.configuration.as_upstream())
         slices = tuple(
             # It has the API server make up its names.
-            replace(each, metadata=replace(each.metadata, name=f"{each.metadata.name[:5]}bltn{number}"))
-            for number, each in enumerate(slices_after(before.plan()))
+            replace(each, metadata=replace(each.metadata, name=f"{each.metadata.name[:5]}bltn{index}"))
+            for index, each in enumerate(slices_after(before.plan()))
         )
     if who.startswith("us") or who == "both":
         before = draw(_before(now)).settled()
@@ -360,7 +360,7 @@ def _with_history(draw: st.DrawFn, now: Cluster) -> Cluster:
 @st.composite
 def _before(draw: st.DrawFn, now: Cluster) -> Cluster:
     absent = draw(st.integers(0, 2 ** len(now.pods) - 1)) & draw(st.integers(0, 2 ** len(now.pods) - 1))
-    pods = tuple(pod for number, pod in enumerate(now.pods) if not absent >> number & 1)
+    pods = tuple(pod for index, pod in enumerate(now.pods) if not absent >> index & 1)
     pods += draw(pods_of(nodes=len(now.nodes), most=draw(st.sampled_from((0, 4, 12))), kinds=_READY, first=60))
     nodes = now.nodes[: draw(st.integers(1, len(now.nodes)))]
     zone = draw(st.sampled_from((None, None, "zone-1", "zone-2")))
@@ -391,7 +391,7 @@ _WRITTEN_AS_ZONES: Final = (
 @st.composite
 def _meddled(draw: st.DrawFn, slices: tuple[EndpointSlice, ...]) -> tuple[EndpointSlice, ...]:
     result = []
-    for number, each in enumerate(slices):
+    for index, each in enumerate(slices):
         annotations, endpoints = each.metadata.annotations, each.endpoints or ()
         what = ("as it was", "annotation", "hints", "no hints", "twice", "empty", "labels", "zone", "zones")
         match draw(st.sampled_from(what)):
@@ -404,7 +404,7 @@ def _meddled(draw: st.DrawFn, slices: tuple[EndpointSlice, ...]) -> tuple[Endpoi
             case "zones":
                 annotations = {**(annotations or {}), names.ZONES_ANNOTATION: draw(st.sampled_from(_WRITTEN_AS_ZONES))}
             case "hints":
-                endpoints = tuple(replace(one, hints=hints(f"zone-{number % 7}")) for one in endpoints)
+                endpoints = tuple(replace(one, hints=hints(f"zone-{index % 7}")) for one in endpoints)
             case "no hints":
                 endpoints = tuple(replace(one, hints=None) for one in endpoints)
             case "twice":

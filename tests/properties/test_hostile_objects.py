@@ -75,8 +75,8 @@ def at(thing: bytes, version: int) -> bytes:
 def server_with(plural: str, bad: Sequence[bytes]) -> Server:
     """They are listed, and change to the same again."""
     pages, events = {}, {}
-    for number, resource in enumerate((*CACHED_RESOURCES, LEASES)):
-        items = [at(encoded(an_object(resource.plural, GOOD[1])), 10 + number)]
+    for index, resource in enumerate((*CACHED_RESOURCES, LEASES)):
+        items = [at(encoded(an_object(resource.plural, GOOD[1])), 10 + index)]
         changes: list[bytes] = []
         if resource.plural == plural:
             items += [at(each, LISTED + place) for place, each in enumerate(bad)]

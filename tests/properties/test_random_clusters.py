@@ -88,7 +88,7 @@ def drawn() -> list[int]:
 def test_a_module_that_is_loaded_meanwhile_changes_no_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = drawn()
     constants = tmp_path / "numbers_of_its_own.py"
-    constants.write_text("\n".join(f"N{number} = {number}" for number in range(10_000, 11_000)))
+    constants.write_text("\n".join(f"N{index} = {index}" for index in range(10_000, 11_000)))
     monkeypatch.syspath_prepend(tmp_path)
     try:
         importlib.import_module(constants.stem)

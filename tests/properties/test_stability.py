@@ -85,7 +85,7 @@ def left_with_a_shared_group() -> Cluster:
 def shared_groups_in_no_order() -> Cluster:
     """The algorithm makes one for zones c and f before one for c, d and e."""
     zones = dict.fromkeys("abcdef", 4)
-    nodes = (*nodes_in(zones), *(a_node(f"more-{number}", "a") for number in range(3)))
+    nodes = (*nodes_in(zones), *(a_node(f"more-{index}", "a") for index in range(3)))
     pods = pods_in({"a": 22, "f": 3})
     service = a_service(subsetting="Auto")
     return Cluster(service=service, nodes=nodes, pods=pods, configuration=subsetting("local-weighted"))

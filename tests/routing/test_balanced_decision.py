@@ -180,7 +180,7 @@ def with_a_lost_endpoint(cluster: Cluster) -> Cluster:
         (a_cluster({"a": 2}, {"a": 4}), "OneZone"),
         (a_cluster({}), "NoReadyEndpoints"),
         (with_a_lost_endpoint(a_cluster({"a": 2})), "EndpointWithoutZone"),
-        (a_cluster({"a": 2}, {f"z{number}": 1 for number in range(33)}), "TooManyZones"),
+        (a_cluster({"a": 2}, {f"z{index}": 1 for index in range(33)}), "TooManyZones"),
     ],
 )
 def test_refusals(cluster: Cluster, reason: str) -> None:

@@ -80,7 +80,7 @@ def test_where_missing_cpu_disables_the_others_keep_theirs_and_it_is_named() -> 
 
 def test_cpu_is_added_exactly_and_rounded_up_once_a_zone() -> None:
     """Ten Nodes of a third of a thousandth: 0.0033 CPU are 4 thousandths, not ten."""
-    nodes = [a_node(f"n{number}", "a", cpu="330u") for number in range(10)]
+    nodes = [a_node(f"n{index}", "a", cpu="330u") for index in range(10)]
     assert compute_demand(nodes).weight_of == {"a": 4}
 
 
@@ -268,7 +268,7 @@ def test_current_kubernetes_knows_of_cpu_alone() -> None:
     sizes=st.lists(st.tuples(st.sampled_from("abcdef"), st.integers(0, 400)), min_size=1, max_size=30),
 )
 def test_nodes_share_exactly_what_their_zone_has(parts: dict[str, Fraction], sizes: list[tuple[str, int]]) -> None:
-    nodes = [a_node(f"n{number:02}", zone, cpu=cpu) for number, (zone, cpu) in enumerate(sizes)]
+    nodes = [a_node(f"n{index:02}", zone, cpu=cpu) for index, (zone, cpu) in enumerate(sizes)]
     settings = DemandSettings(zones=tuple(sorted((parts | {"a": Fraction(1)}).items())))
     demand = demand_of(nodes, Configuration(demand=settings))
     assert {zone: weight for zone, weight in demand.weight_by_zone.items() if weight} == demand.weight_of

@@ -93,7 +93,7 @@ def test_who_serves_another_zone_goes_on_serving_it() -> None:
         for one in slice_.endpoints or ()
         if one.target_ref and one.hints and one.hints.for_zones
     }
-    assert [served[f"a-000{number}"] for number in range(4)] == list("ccbb")
+    assert [served[f"a-000{index}"] for index in range(4)] == list("ccbb")
     assert family.decision.moved == 4
 
 

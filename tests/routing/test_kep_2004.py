@@ -236,10 +236,10 @@ def invalid_starting_threshold(words: Words) -> None:
 
 def auto_endpoints_below_starting_threshold_plus_padding(words: Words) -> None:
     """With three zones that is 12: with fewer there is one slice, as without subsetting."""
-    for number in range(12):
-        plan = a_cluster(words.auto, evenly(number)).plan()
-        expect_one_for_all(plan, {zone: count for zone, count in evenly(number).items() if count})
-        assert reason(plan) is (Reason.BELOW_STARTING_THRESHOLD if number else Reason.NO_READY_ENDPOINTS)
+    for index in range(12):
+        plan = a_cluster(words.auto, evenly(index)).plan()
+        expect_one_for_all(plan, {zone: count for zone, count in evenly(index).items() if count})
+        assert reason(plan) is (Reason.BELOW_STARTING_THRESHOLD if index else Reason.NO_READY_ENDPOINTS)
 
 
 def auto_endpoints_above_starting_threshold_plus_padding(words: Words) -> None:
@@ -391,9 +391,9 @@ def test_it_starts_and_stops_exactly_at_the_bounds(zones: str, threshold: str, p
     if start > stop:
         assert stop < 1 or not started(zones, stop, settings, before=many)
         assert started(zones, max(stop + 1, 1), settings, before=many)
-        for number in range(max(stop + 1, 2), start):
-            assert not started(zones, number, settings, before=number - 1)
-            assert started(zones, number, settings, before=many)
+        for index in range(max(stop + 1, 2), start):
+            assert not started(zones, index, settings, before=index - 1)
+            assert started(zones, index, settings, before=many)
     else:
         # What starts at n = 3 x zones does not stop there, or it would go on and off with every look.
         assert not started(zones, stop - 1, settings, before=many)

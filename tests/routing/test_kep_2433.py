@@ -83,7 +83,7 @@ def four_hundred_endpoints_slightly_different_cores(value: str) -> None:
 
 
 def node_removal_within_the_threshold(value: str) -> None:
-    nodes = tuple(a_node(f"node-{zone}{number}", zone) for zone in "abc" for number in range(10))
+    nodes = tuple(a_node(f"node-{zone}{index}", zone) for zone in "abc" for index in range(10))
     cluster = Cluster(
         service=a_service(value),
         nodes=(*nodes_in({"a": 4, "b": 4, "c": 4}), *nodes),

@@ -96,7 +96,7 @@ class Cluster:
         for place, wanted in counts.items():
             there = self._there(workload, place)
             gone += there[wanted:]
-            new += [self._pod(workload, place, number) for number in range(len(there), wanted)]
+            new += [self._pod(workload, place, index) for index in range(len(there), wanted)]
         self._replace(workload, gone, new)
         self.api.create_all(new)
         in_threads(self.api.delete, gone)
@@ -111,7 +111,7 @@ class Cluster:
     def roll(self, workload: str, how: Roll) -> None:
         old = list(self.pods[workload])
         to = how.to or Counter(self.zones[pod["spec"]["nodeName"]] or pod["spec"]["nodeName"] for pod in old)
-        new = [self._pod(workload, place, number) for place, wanted in to.items() for number in range(wanted)]
+        new = [self._pod(workload, place, index) for place, wanted in to.items() for index in range(wanted)]
         if how.deletes_first and how.at_once < len(old):
             # In turn from all zones, as a Deployment's are.
             old.sort(key=lambda pod: pod["metadata"]["name"][::-1])

@@ -59,8 +59,8 @@ class Play:
         await asyncio.to_thread(self._change, begin)
         await self._start()
         try:
-            for number, step in enumerate(scenario.steps, 1):
-                await self._take(step, f"step {number}" + (f" ({step.row})" if step.row else ""))
+            for index, step in enumerate(scenario.steps, 1):
+                await self._take(step, f"step {index}" + (f" ({step.row})" if step.row else ""))
         finally:
             await self._stop()
 

@@ -130,8 +130,8 @@ class Scenario(_Part, frozen=True, kw_only=True):
 
     def all_nodes(self) -> Iterator[tuple[str, NodeChange]]:
         for zone, sizes in self.zones.items():
-            for number, cpu in enumerate(sizes, 1):
-                yield f"{zone}{number}", NodeChange(zone=zone, cpu=cpu)
+            for index, cpu in enumerate(sizes, 1):
+                yield f"{zone}{index}", NodeChange(zone=zone, cpu=cpu)
         yield from self.nodes.items()
 
 

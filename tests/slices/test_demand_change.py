@@ -84,7 +84,7 @@ def test_a_service_with_its_own_demand_is_affected_if_its_decision_changes(
 
 NODES = (
     *nodes_in({"a": 4, "b": 4}),
-    *(a_node(f"{zone}-{number}", zone, cpu=4) for zone in "ab" for number in range(9)),
+    *(a_node(f"{zone}-{index}", zone, cpu=4) for zone in "ab" for index in range(9)),
 )
 
 

@@ -32,10 +32,10 @@ def desired_by_pod(
         merge_addresses=True,
         count_without_ports=False,
     )
-    for number, (zone, port, ready) in enumerate(PLACES):
+    for index, (zone, port, ready) in enumerate(PLACES):
         ports = [ContainerPort(name="web", container_port=port)]
         found.add_pod(
-            a_pod(f"p{number}", f"node-{zone}", ips=(f"10.0.0.{number}",), ready=ready, ports=ports), lambda _: None
+            a_pod(f"p{index}", f"node-{zone}", ips=(f"10.0.0.{index}",), ready=ready, ports=ports), lambda _: None
         )
     decision = decide(
         a_service(mode, distribution=distribution, subsetting=subsetting),

@@ -50,7 +50,7 @@ def test_a_service_as_people_write_it_has_the_first_family_of_its_pods(
     cluster_ip: str | None, ips: list[tuple[str, ...]], expected: Sequence[str]
 ) -> None:
     """It has no cluster IP yet; an API server would give it one of the cluster's first family."""
-    pods = [a_pod(f"p{number}", ips=each) for number, each in enumerate(ips)]
+    pods = [a_pod(f"p{index}", ips=each) for index, each in enumerate(ips)]
     assert address_types(a_service(families=None, cluster_ip=cluster_ip), pods) == tuple(expected)
 
 
@@ -76,8 +76,8 @@ def test_every_field_of_a_port_tells_groups_apart() -> None:
 def test_pods_that_resolve_a_named_port_otherwise_are_groups_of_their_own() -> None:
     service = a_service(ports=[ServicePort(name="http", port=80, target_port="web")])
     pods = [
-        a_pod(f"p{number}", ips=(f"10.0.0.{number}",), ports=[ContainerPort(name="web", container_port=port)])
-        for number, port in enumerate((8080, 9090, 8080))
+        a_pod(f"p{index}", ips=(f"10.0.0.{index}",), ports=[ContainerPort(name="web", container_port=port)])
+        for index, port in enumerate((8080, 9090, 8080))
     ]
     bare = a_pod("bare", ips=("10.0.0.9",))
     found = endpoints(*pods, bare, service=service)

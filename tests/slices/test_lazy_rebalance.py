@@ -150,8 +150,8 @@ def rolling_update(pods: Mapping[str, int], *, lazy: bool, any_zone: bool) -> Ch
     running = {pod.metadata.name: pod for pod in old}
     slices = moved = 0
     in_zone = 0.0
-    for number, (leaving, node) in enumerate(zip(old, nodes, strict=True)):
-        coming = a_pod(f"new-{number:04}", node, ips=(f"10.200.0.{number + 1}",))
+    for index, (leaving, node) in enumerate(zip(old, nodes, strict=True)):
+        coming = a_pod(f"new-{index:04}", node, ips=(f"10.200.0.{index + 1}",))
         for step in (coming, leaving):
             if step is coming:
                 running[coming.metadata.name] = coming

@@ -232,7 +232,7 @@ def test_the_internal_policy_local_is_a_rule() -> None:
 
 
 def test_pods_on_nodes_that_are_gone_are_left_out_and_named() -> None:
-    pods = tuple(a_pod(f"lost-{number}", "node-gone", ips=(f"10.9.9.{number}",)) for number in range(5))
+    pods = tuple(a_pod(f"lost-{index}", "node-gone", ips=(f"10.9.9.{index}",)) for index in range(5))
     plan = CLUSTER.with_(pods=(*CLUSTER.pods, *pods)).plan()
     assert pods_of(slices_after(plan)) == ["a-0000", "a-0001", "b-0000", "b-0001"]
     assert [rule.detail for rule in rules_named("pod-nodes", plan)] == [

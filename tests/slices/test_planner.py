@@ -261,8 +261,8 @@ def rare_changes(draw: st.DrawFn, pair: Pair) -> None:
         case "built-in":
             as_upstream = pair.cluster.configuration.as_upstream()
             cluster = pair.cluster.with_(pods=tuple(pair.pods.values()), configuration=as_upstream)
-            for number, each in enumerate(slices_after(cluster.with_(slices=()).plan())):
-                name = f"cart-bltn{number}"
+            for index, each in enumerate(slices_after(cluster.with_(slices=()).plan())):
+                name = f"cart-bltn{index}"
                 pair.slice(name, replace(each, metadata=replace(each.metadata, name=name)))
         case "deleted":
             deleted = draw(st.sampled_from(("2026-11-21T08:00:00Z", None)))
@@ -383,11 +383,11 @@ def test_who_stands_for_an_address_may_go(order: tuple[int, ...]) -> None:
     """Three Pods with one address in three zones have the hint of the first by name, then that of the next."""
     pods = [a_pod(f"pod-{number}", f"node-{'abc'[number]}") for number in order]
     pair = settled(SETTINGS["PreferSameZone"], pods)
-    for number in range(2):
-        pair.pod(f"pod-{number}", None)
+    for index in range(2):
+        pair.pod(f"pod-{index}", None)
         plan = pair.plan()
         hinted = {endpoint.hints for slice_ in slices_after(plan) for endpoint in slice_.endpoints or ()}
-        assert hinted == {hints("abc"[number + 1])}
+        assert hinted == {hints("abc"[index + 1])}
         pair.write(plan)
         pair.plan()
 

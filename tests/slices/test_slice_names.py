@@ -233,9 +233,9 @@ def test_weights_on_a_second_slice_go() -> None:
 
 def test_new_slices_come_after_the_one_that_carries_the_weights() -> None:
     """Else the weights would move, with two writes more."""
-    for number in range(20):
+    for index in range(20):
         cluster = a_cluster()
-        cluster = cluster.with_(service=replace(cluster.service, metadata=a_service(uid=f"uid-{number}").metadata))
+        cluster = cluster.with_(service=replace(cluster.service, metadata=a_service(uid=f"uid-{index}").metadata))
         cluster = weighted(cluster)
         more = cluster.with_(pods=pods_in({"a": 20, "b": 4}))
         plan = planned(more, weights())
@@ -274,7 +274,7 @@ def test_each_address_family_has_its_own_weights() -> None:
 
 
 def test_weights_that_no_annotation_can_hold_are_not_written() -> None:
-    zones = [f"zone-{number}" for number in range(33)]
+    zones = [f"zone-{index}" for index in range(33)]
     too_many = ZoneWeights({zone: {zone: 1.0} for zone in zones}, dict.fromkeys(zones, 1))
     cluster = a_cluster()
     assert weights_on(cluster.after(planned(cluster, too_many))) == {}

@@ -276,7 +276,7 @@ def hinted_zones_of(slices: Iterable[EndpointSlice]) -> Counter[tuple[str, ...]]
 @pytest.mark.parametrize("sharing", [MAX_ZONE_HINTS, MAX_ZONE_HINTS + 1])
 def test_hints_are_refused_above_eight_zones_in_one(sharing: int) -> None:
     """Eight zones share a group beside zone z0, which has all endpoints; nine may not, as the API takes no more."""
-    zones = [f"z{number}" for number in range(sharing + 1)]
+    zones = [f"z{index}" for index in range(sharing + 1)]
     cluster = a_cluster("local-shared", dict.fromkeys(zones, 4), {zones[0]: 60}, encoding="hints")
     family = only_family(cluster.plan())
     if sharing <= MAX_ZONE_HINTS:
@@ -406,7 +406,7 @@ def test_several_port_groups_share_one_allocation(approach: str) -> None:
     service = replace(
         plain.service, spec=replace(plain.service.spec, ports=(ServicePort(name="http", port=80, target_port="web"),))
     )
-    pods = tuple(with_port(pod, 8080 + (number % 3 == 0)) for number, pod in enumerate(plain.pods))
+    pods = tuple(with_port(pod, 8080 + (index % 3 == 0)) for index, pod in enumerate(plain.pods))
     cluster = plain.with_(service=service, pods=pods)
     family = only_family(cluster.plan())
     slices = family.changes.after

@@ -238,9 +238,9 @@ def node_change_requeue(case: Case) -> None:
     # Before, demand was as the hints are.
     before = next(iter(services), {"zone-a": 1, "zone-b": 1})
     fair = [
-        a_node({"name": f"{zone}-{number}", "zone": zone, "cpu": "1", "ready": True})
+        a_node({"name": f"{zone}-{index}", "zone": zone, "cpu": "1", "ready": True})
         for zone, hints in before.items()
-        for number in range(hints)
+        for index in range(hints)
     ]
     configuration = Configuration()
     old, new = (compute_demand(each, missing_cpu=configuration.hints.missing_cpu) for each in (fair, nodes))

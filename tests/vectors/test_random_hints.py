@@ -27,7 +27,7 @@ def reconcile(case: Case) -> None:
     configuration = Configuration(max_endpoints_per_slice=case.get("max_endpoints_per_slice", PER_SLICE)).as_upstream()
     slices: list[EndpointSlice] = []
     told: tuple[Condition, ...] = ()
-    for number, step in enumerate(case["steps"]):
+    for index, step in enumerate(case["steps"]):
         objects = by_kind(step["objects"])
         (service,) = objects["Service"]
         planned = plan(
@@ -42,7 +42,7 @@ def reconcile(case: Case) -> None:
         expected = step["expected"]
         with_ports = any("ports" in each for each in expected.get("endpoints", ()))
         got = came_out(planned, with_ports=with_ports)
-        check(got, wanted(expected), skipped=CONTROLLERS, where=f"step {number}")
+        check(got, wanted(expected), skipped=CONTROLLERS, where=f"step {index}")
         # Upstream has any of these, for its order is random.
         assert got["hints_by_zone"] in expected.get("hints_by_zone_any", [got["hints_by_zone"]])
 

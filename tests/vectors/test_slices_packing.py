@@ -231,8 +231,8 @@ def existing_slices(
         assert len(held) == shape["size"]
         changed = shape.get("endpoints_whose_condition_changed", 0)
         endpoints = [
-            endpoint_before(name, known.get(name), service, zone_of, changed=number < changed)
-            for number, name in enumerate(held)
+            endpoint_before(name, known.get(name), service, zone_of, changed=index < changed)
+            for index, name in enumerate(held)
         ]
         slices.append(
             an_existing_slice(

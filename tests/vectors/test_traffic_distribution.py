@@ -132,8 +132,8 @@ def routing(case: Case) -> None:
         internal_traffic_policy=given["internal_traffic_policy"],
     )
     pods = [
-        a_pod(server["id"], ips=[f"10.0.0.{number}"], node=server["node"])
-        for number, server in enumerate(given["servers"], start=1)
+        a_pod(server["id"], ips=[f"10.0.0.{index}"], node=server["node"])
+        for index, server in enumerate(given["servers"], start=1)
     ]
     planned = plan(service, nodes=list(places.values()), pods=pods)
     reached = {}

@@ -69,7 +69,7 @@ def hint_source(given: Case) -> str | None:
     # Two zones are what the heuristic needs at least.
     zones = ("zone-a", "zone-b") if given.get("auto_possible", True) else ("zone-a",)
     nodes = [a_node({"name": zone, "zone": zone, "cpu": "1", "ready": True}) for zone in zones]
-    pods = [a_pod(zone, ips=[f"10.0.0.{number}"], node=zone) for number, zone in enumerate(zones, start=1)]
+    pods = [a_pod(zone, ips=[f"10.0.0.{index}"], node=zone) for index, zone in enumerate(zones, start=1)]
     service = a_service(annotations=given["annotations"], traffic_distribution=given["traffic_distribution"])
     gates = FeatureGates(topology_aware_hints=given.get("topology_engine_enabled", True))
     (family,) = plan(service, nodes=nodes, pods=pods, configuration=Configuration(gates=gates).as_upstream()).families
@@ -90,8 +90,8 @@ def routing_by_policy(given: Case) -> dict[str, str]:
     )
     assert given["topology_in_use"]
     here, near, far = (
-        structs.an_endpoint(f"10.0.0.{number}", node=node, hinted=structs.hints(zone))
-        for number, (node, zone) in enumerate([("here", "zone-a"), ("near", "zone-a"), ("far", "zone-b")], start=1)
+        structs.an_endpoint(f"10.0.0.{index}", node=node, hinted=structs.hints(zone))
+        for index, (node, zone) in enumerate([("here", "zone-a"), ("near", "zone-a"), ("far", "zone-b")], start=1)
     )
     selection = select_endpoints(
         (here, near, far),

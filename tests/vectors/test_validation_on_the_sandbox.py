@@ -150,8 +150,8 @@ RUN: Final[Mapping[str, Callable[[Case, Sandboxes], None]]] = {
 }
 CONTROLLER: Final = "what a controller or a proxy makes of accepted objects: test_validation runs it"
 NOT_RUN: Final[Mapping[str, str]] = {
-    **{f"val-annot-{number:02}": CONTROLLER for number in range(1, 22)},
-    **{f"val-prec-{number:02}": CONTROLLER for number in range(1, 10)},
+    **{f"val-annot-{index:02}": CONTROLLER for index in range(1, 22)},
+    **{f"val-prec-{index:02}": CONTROLLER for index in range(1, 10)},
     "val-limits-02": CONTROLLER,
     "val-shape-09": "one of its three errors is a missing namespace, and over HTTP that of the path is taken",
     "val-shape-10": "deprecated topology does not get as far: this version of the API has no way to write it",

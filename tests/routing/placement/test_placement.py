@@ -129,9 +129,9 @@ def all_with_the_same_guests(counts: list[int], zones: int) -> list[list[int]]:
         for each in found:
             lent_out = sum(each[other] for other in buckets if other % zones == home)
             borrowed = sum(each[other] for other in buckets if other // zones == zone)
-            for number in range(min(lends[home] - lent_out, borrows[zone] - borrowed) + 1):
+            for index in range(min(lends[home] - lent_out, borrows[zone] - borrowed) + 1):
                 more = list(each)
-                more[bucket] = number
+                more[bucket] = index
                 grown.append(more)
         found = grown
     return [each for each in found if sum(each) == sum(counts)]

@@ -6,8 +6,8 @@ from zoneward.kube.objects import ObjectKey
 from zoneward.routing.selection.address_ownership import AddressOwnership, AddressRequest, OwnedByOthers
 
 SERVICES: Final = 100
-ADDRESSES: Final = frozenset(f"198.51.100.{number}" for number in range(70))
-PORTS: Final = frozenset(("tcp", number) for number in range(1, 71))
+ADDRESSES: Final = frozenset(f"198.51.100.{index}" for index in range(70))
+PORTS: Final = frozenset(("tcp", index) for index in range(1, 71))
 
 
 def key(number: int) -> ObjectKey:
@@ -35,7 +35,7 @@ def test_the_oldest_service_owns_all_shared_addresses_in_any_order() -> None:
     for youngest_first in (False, True):
         ownership = shared_addresses(youngest_first=youngest_first)
         assert not ownership.owned_by_others(key(0))
-        assert all(ownership.owned_by_others(key(number)) for number in range(1, SERVICES))
+        assert all(ownership.owned_by_others(key(index)) for index in range(1, SERVICES))
 
 
 def test_a_change_affects_only_services_that_gain_or_lose_a_port() -> None:

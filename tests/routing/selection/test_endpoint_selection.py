@@ -62,7 +62,7 @@ def addresses(endpoints: tuple[Endpoint, ...] | None) -> set[str]:
 
 
 def hinted(*each: Hints | None) -> tuple[Endpoint, ...]:
-    return tuple(an_endpoint(f"10.0.0.{number}", hinted=one) for number, one in enumerate(each, start=1))
+    return tuple(an_endpoint(f"10.0.0.{index}", hinted=one) for index, one in enumerate(each, start=1))
 
 
 ALL: Final = {"10.0.0.1", "10.0.0.2"}
@@ -267,7 +267,7 @@ WEIGHTS: Final = ZoneWeights({"a": {"a": 0.6, "b": 0.4}, "b": {"b": 1.0}}, {"a":
 def in_zones(**numbers: int) -> tuple[Endpoint, ...]:
     """So many ready endpoints in each zone, with hints for zone z."""
     every = [zone for zone, number in numbers.items() for _ in range(number)]
-    return tuple(an_endpoint(f"10.0.0.{number}", zone, hinted=hints("z")) for number, zone in enumerate(every, start=1))
+    return tuple(an_endpoint(f"10.0.0.{index}", zone, hinted=hints("z")) for index, zone in enumerate(every, start=1))
 
 
 def weighed(
@@ -381,7 +381,7 @@ def test_the_first_valid_weights_by_slice_name_count_whoever_wrote_them() -> Non
 
 def test_of_many_slices_with_invalid_weights_a_few_are_read() -> None:
     invalid: list[str] = []
-    slices = [annotated(f"s{number:03}", "nonsense") for number in range(100)]
+    slices = [annotated(f"s{index:03}", "nonsense") for index in range(100)]
     found = usable_zone_weights([*slices, annotated("t", TEXT)], READS_WEIGHTS, on_invalid=invalid.append)
     assert found is None
     assert invalid == ["s000", "s001", "s002", "s003"]

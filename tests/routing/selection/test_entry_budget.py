@@ -42,8 +42,8 @@ def test_the_oldest_services_of_a_namespace_fit_and_others_are_not_affected() ->
 
 def test_all_namespaces_together_have_a_budget_too() -> None:
     budget = a_budget()
-    for number, namespace in enumerate("abc"):
-        budget.set_entries((namespace, "x"), 8, creation_timestamp=f"2026-01-0{number + 1}T00:00:00Z")
+    for index, namespace in enumerate("abc"):
+        budget.set_entries((namespace, "x"), 8, creation_timestamp=f"2026-01-0{index + 1}T00:00:00Z")
     assert set_aside(budget) == {("c", "x"): "node"}
     assert (budget.used, budget.counts()) == (16, {"namespace": 0, "node": 1})
     assert "expected at most 20 (--max-entries)" in budget.reason(("c", "x"))
@@ -83,11 +83,11 @@ def test_any_order_of_changes_ends_alike_and_within_the_limits(
 def test_many_services_fit_as_if_they_were_counted_one_after_another() -> None:
     random, budget = Random(5), EntryBudget(most=9_000, most_of_namespace=4_000)
     services: dict[ObjectKey, tuple[str, int]] = {}
-    for number in range(2_500):
+    for index in range(2_500):
         key = random.choice("abc"), f"s{random.randrange(800)}"
         services[key] = f"2026-01-{random.randrange(10, 30)}T00:00:00Z", random.choice((1, 3, 40))
         budget.set_entries(key, services[key][1], creation_timestamp=services[key][0])
-        if number % 25 == 0:
+        if index % 25 == 0:
             gone = random.choice(sorted(services))
             del services[gone]
             budget.set_entries(gone, None)
