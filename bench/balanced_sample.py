@@ -39,7 +39,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class KeptResult:
-    """The best score that a search of so many seconds of CPU found."""
+    """The best score of a search with this number of seconds of CPU."""
 
     case: Case
     seconds: float
@@ -49,11 +49,11 @@ class KeptResult:
 def check() -> Iterator[Figure]:
     """The gap to the search in percent of the score, worst and mean of each band; below zero where the search found
     less. At most 0.1."""
-    for band, kept in groupby(read_results(), key=lambda result: result.case.band):
-        gaps = [(100 * (1 - _score(each.case) / each.score), each.case) for each in kept]
-        gaps.sort(key=lambda each: each[0])
+    for band, stored in groupby(read_results(), key=lambda result: result.case.band):
+        gaps = [(100 * (1 - _score(item.case) / item.score), item.case) for item in stored]
+        gaps.sort(key=lambda item: item[0])
         yield Figure(f"{band}, {len(gaps)} inputs, worst gap to the search", gaps[-1][0], "%", _MOST_PERCENT)
-        yield Figure("  mean gap", mean(each for each, _ in gaps), "%")
+        yield Figure("  mean gap", mean(item for item, _ in gaps), "%")
         for gap, missed in gaps:
             if gap > _MOST_PERCENT:
                 yield Figure(f"  nodes {_joined(missed.demand)}, endpoints {_joined(missed.supply)}", gap, "%")
@@ -85,7 +85,7 @@ def read_results() -> Iterator[KeptResult]:
 
 
 def write_results(results: Iterable[KeptResult]) -> None:
-    """Write the file anew, a line as soon as there is a result."""
+    """Write the file again, each line as soon as there is a result."""
     with PATH.open("w", encoding="utf-8", newline="", buffering=1) as file:
         rows = csv.writer(file, lineterminator="\n")
         rows.writerow(_COLUMNS)

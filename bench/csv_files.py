@@ -1,6 +1,6 @@
 """From a CSV file of the proposal's tool to one in its format: read, score and write a million inputs.
 
-What is heavy is imported by processes of their own: the memory of one that starts others counts as theirs.
+Heavy modules are imported by child processes: the memory of a parent counts for its children.
 """
 
 import time

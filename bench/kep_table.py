@@ -19,17 +19,17 @@ PUBLISHED: Final = {
 
 
 def main() -> int:
-    """Simulate, print every cell as ``published ours``, and mark those that differ."""
+    """Simulate, print every cell as ``published actual``, and mark those that differ."""
     command = [*ZONEWARD, "simulate", "-d", "kep", "-a", ",".join(PUBLISHED), "-o", "json"]
-    found = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
-    ours = {mean["algorithm"]: mean for mean in found["means"]}
-    print(f"{found['dataset']}: {found['rows']:,} inputs; in each cell what KEP-2004 prints, then ours")
+    result = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
+    actual = {mean["algorithm"]: mean for mean in result["means"]}
+    print(f"{result['dataset']}: {result['rows']:,} inputs; in each cell what KEP-2004 prints, then the result here")
     print(f"{'':<16}" + "".join(f"{column:>18}" for column in COLUMNS))
     differ = 0
     for algorithm, published in PUBLISHED.items():
         cells = []
-        for column, theirs in zip(COLUMNS, published, strict=True):
-            pair = f"{theirs:.2f}", f"{ours[algorithm][column]:.2f}"
+        for column, expected in zip(COLUMNS, published, strict=True):
+            pair = f"{expected:.2f}", f"{actual[algorithm][column]:.2f}"
             differ += pair[0] != pair[1]
             cells.append(f"{'' if pair[0] == pair[1] else '*'}{pair[0]} {pair[1]}")
         print(f"{algorithm:<16}" + "".join(f"{cell:>18}" for cell in cells))

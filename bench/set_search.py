@@ -1,6 +1,6 @@
 """A long search for the best sets of endpoints: the opponent of ``Balanced``, with which it shares no code.
 
-``python -m bench.set_search [SECONDS]`` makes ``bench/balanced_sample.csv`` anew, with so many seconds of CPU for each
+``python -m bench.set_search [SECONDS]`` writes ``bench/balanced_sample.csv`` again, with SECONDS of CPU for each
 input. The search is simulated annealing over the numbers of endpoints by the zone where they are located and the set of
 zones that use them, from many starts, as machine code: it tries about ten million changes a second for three zones.
 """
@@ -30,22 +30,22 @@ def score_of(demand: Sequence[int], supply: Sequence[int], sets: Mapping[tuple[i
     """KEP-2004's score with hints (docs/lab.md § What is scored). Raises ValueError for sets that are not valid."""
     zones = range(len(demand))
     for located in zones:
-        if sum(number for (zone, _), number in sets.items() if zone == located) != supply[located]:
+        if sum(count for (zone, _), count in sets.items() if zone == located) != supply[located]:
             raise ValueError(f"not {supply[located]} endpoints in zone {located}: {sets}")
     total = sum(supply)
-    size = [sum(number for (_, users), number in sets.items() if users >> zone & 1) for zone in zones]
+    size = [sum(count for (_, users), count in sets.items() if users >> zone & 1) for zone in zones]
     # What an endpoint gets from a zone that uses it.
     part = [demand[zone] / sum(demand) / size[zone] if demand[zone] else 0.0 for zone in zones]
     worst = mean = in_zone = 0.0
-    for (located, users), number in sets.items():
-        if not number:
+    for (located, users), count in sets.items():
+        if not count:
             continue
         if not users:
             raise ValueError(f"nobody uses an endpoint of zone {located}: {sets}")
         overload = total * sum(part[zone] for zone in zones if users >> zone & 1) - 1
         worst = max(worst, overload)
-        mean += abs(overload) * number / total
-        in_zone += part[located] * number if users >> located & 1 else 0.0
+        mean += abs(overload) * count / total
+        in_zone += part[located] * count if users >> located & 1 else 0.0
     if worst > MAX_OVERLOAD + 1e-6:
         raise ValueError(f"an endpoint is {worst} above fair: {sets}")
     return 45 * in_zone + 20 * (1 - worst) + 20 * (1 - mean) + 15
@@ -60,14 +60,14 @@ def search(demand: Sequence[int], supply: Sequence[int], *, seconds: float, seed
     best[:, -1] = located
     score = -np.inf
     until = time.process_time() + seconds
-    number = 0
+    count = 0
     while time.process_time() < until:
-        steps, start = _STEPS[number // _STARTS % len(_STEPS)], number % _STARTS
+        steps, start = _STEPS[count // _STARTS % len(_STEPS)], count % _STARTS
         hot = 0.2 if start == _BEST_START else 3.0
-        found, sets = run(shares, located, best, start, steps, hot, 1e-4, 0.0, 0.0, seed + number)
-        if found > score:
-            score, best = found, sets
-        number += 1
+        result, sets = run(shares, located, best, start, steps, hot, 1e-4, 0.0, 0.0, seed + count)
+        if result > score:
+            score, best = result, sets
+        count += 1
     sets_found = {(int(zone), int(users)): int(best[zone, users]) for zone, users in np.argwhere(best)}
     return score_of(demand, supply, sets_found), sets_found
 
@@ -115,21 +115,21 @@ def _anneal(
             counts[zone] = best_before[zone]
     # Cells with endpoints, to draw from, and where each is in the list.
     cells = np.zeros(zones * sets, np.int64)
-    place = np.full(zones * sets, -1, np.int64)
+    position = np.full(zones * sets, -1, np.int64)
     filled = 0
-    number = np.zeros(sets, np.int64)
+    count = np.zeros(sets, np.int64)
     size = np.zeros(zones, np.int64)
     home = np.zeros(zones, np.int64)
     for zone in range(zones):
         for users in range(sets):
             if counts[zone, users] > 0:
                 cells[filled] = zone * sets + users
-                place[zone * sets + users] = filled
+                position[zone * sets + users] = filled
                 filled += 1
-                number[users] += counts[zone, users]
-                for each in range(zones):
-                    if users >> each & 1:
-                        size[each] += counts[zone, users]
+                count[users] += counts[zone, users]
+                for item in range(zones):
+                    if users >> item & 1:
+                        size[item] += counts[zone, users]
                 if users >> zone & 1:
                     home[zone] += counts[zone, users]
     lowest = np.zeros(sets, np.int64)
@@ -178,8 +178,8 @@ def _anneal(
             zone, users, other, many = moves[move]
             counts[zone, users] -= many
             counts[zone, other] += many
-            number[users] -= many
-            number[other] += many
+            count[users] -= many
+            count[other] += many
             for index in range(zones):
                 size[index] += many * ((other >> index & 1) - (users >> index & 1))
             home[zone] += many * ((other >> zone & 1) - (users >> zone & 1))
@@ -195,11 +195,11 @@ def _anneal(
         excess = 0.0
         for users in range(1, sets):
             load[users] = load[users & (users - 1)] + part[lowest[users]]
-            if number[users] > 0:
+            if count[users] > 0:
                 overload = total * load[users] - 1
                 worst = max(worst, overload)
-                mean += abs(overload) * number[users]
-                excess += max(0.0, overload - goal) * number[users]
+                mean += abs(overload) * count[users]
+                excess += max(0.0, overload - goal) * count[users]
         energy = score - 20 * mean / total - firmness * excess / total
         score += 55 - 20 * worst - 20 * mean / total
         if firmness == 0:
@@ -210,16 +210,16 @@ def _anneal(
                 for which in range(2):
                     zone = moves[move, 0]
                     cell = zone * sets + moves[move, 1 + which]
-                    if counts[zone, moves[move, 1 + which]] > 0 and place[cell] < 0:
+                    if counts[zone, moves[move, 1 + which]] > 0 and position[cell] < 0:
                         cells[filled] = cell
-                        place[cell] = filled
+                        position[cell] = filled
                         filled += 1
-                    elif counts[zone, moves[move, 1 + which]] == 0 and place[cell] >= 0:
+                    elif counts[zone, moves[move, 1 + which]] == 0 and position[cell] >= 0:
                         filled -= 1
                         last = cells[filled]
-                        cells[place[cell]] = last
-                        place[last] = place[cell]
-                        place[cell] = -1
+                        cells[position[cell]] = last
+                        position[last] = position[cell]
+                        position[cell] = -1
             if score > best_score + 1e-12 and worst <= 0.2 + 1e-9:
                 best_score = score
                 best[:] = counts
@@ -228,22 +228,22 @@ def _anneal(
             zone, users, other, many = moves[made - 1 - back]
             counts[zone, users] += many
             counts[zone, other] -= many
-            number[users] += many
-            number[other] -= many
-            for each in range(zones):
-                size[each] -= many * ((other >> each & 1) - (users >> each & 1))
+            count[users] += many
+            count[other] -= many
+            for item in range(zones):
+                size[item] -= many * ((other >> item & 1) - (users >> item & 1))
             home[zone] -= many * ((other >> zone & 1) - (users >> zone & 1))
     return best_score, best
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Make the kept sample anew."""
+    """Write the sample again."""
     from bench.balanced_sample import KeptResult, draw_cases, write_results
 
     seconds = float(arguments[0]) if arguments else _SECONDS
     write_results(
-        KeptResult(case, seconds, search(case.demand, case.supply, seconds=seconds, seed=number)[0])
-        for number, case in enumerate(draw_cases())
+        KeptResult(case, seconds, search(case.demand, case.supply, seconds=seconds, seed=count)[0])
+        for count, case in enumerate(draw_cases())
     )
 
 

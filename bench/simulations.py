@@ -1,6 +1,6 @@
 """``zoneward simulate`` over the proposal's 39,273,145 inputs: time, memory, and Parquet against the disk.
 
-What is heavy is imported by processes of their own: the memory of one that starts others counts as theirs.
+Heavy modules are imported by child processes: the memory of a parent counts for its children.
 """
 
 import os
@@ -27,12 +27,12 @@ _BLOCK: Final = 1 << 20
 def kep() -> Iterator[Figure]:
     """All five as a table: compiling on the first run; then at most 60 s on two cores, and 500 MiB."""
     with TemporaryDirectory(prefix="zoneward-bench-") as cache:
-        kept = ("env", f"XDG_CACHE_HOME={cache}", *ZONEWARD)
-        first = run([*kept, "simulate", "-q", "--sample-size", "10"])
-        again = run([*kept, "simulate", "-q", "--sample-size", "10"])
+        stored = ("env", f"XDG_CACHE_HOME={cache}", *ZONEWARD)
+        first = run([*stored, "simulate", "-q", "--sample-size", "10"])
+        again = run([*stored, "simulate", "-q", "--sample-size", "10"])
         yield Figure("simulate, ten inputs, first run: five algorithms compiled", first.wall, "s")
         yield Figure("  again, with machine code kept", again.wall, "s")
-        whole = run([*kept, "simulate", "-q"])
+        whole = run([*stored, "simulate", "-q"])
     yield Figure(f"simulate, all of kep, {os.cpu_count()} cores, machine code kept", whole.wall, "s", 60)
     yield Figure("  CPU time", whole.cpu, "s")
     yield Figure("  peak memory", whole.peak / MIB, "MiB", 500)

@@ -1,4 +1,4 @@
-"""A rule of one's own: loaded, tried, compiled where numba can, and refused in one line that says what is wrong."""
+"""A custom algorithm: loaded, tried, compiled if numba can, and refused with one line that names the problem."""
 
 from pathlib import Path
 
@@ -30,9 +30,9 @@ def tried(tmp_path: Path, code: str, name: str = "rule") -> CheckedAlgorithm:
 
 @pytest.mark.slow
 def test_a_rule_that_numba_compiles_scores_like_the_registry_s(tmp_path: Path) -> None:
-    found = tried(tmp_path, HEAD + SAME_ZONE)
-    assert (found.note, found.rule.name, found.rule.interpreted) == ("", "rule", False)
-    (mine,), (theirs,) = parse_contenders([], own=found.rule), parse_contenders(["PreferSameZone"])
+    result = tried(tmp_path, HEAD + SAME_ZONE)
+    assert (result.note, result.rule.name, result.rule.interpreted) == ("", "rule", False)
+    (mine,), (theirs,) = parse_contenders([], own=result.rule), parse_contenders(["PreferSameZone"])
     demand, supply = np.array([[3, 1, 2], [1, 1, 1]]), np.array([[5, 0, 9], [2, 2, 2]])
     assert np.array_equal(score_columns(mine, demand, supply), score_columns(theirs, demand, supply))
 
@@ -40,13 +40,13 @@ def test_a_rule_that_numba_compiles_scores_like_the_registry_s(tmp_path: Path) -
 @pytest.mark.slow
 def test_a_rule_that_numba_can_t_compile_runs_as_plain_python_and_says_so(tmp_path: Path) -> None:
     plain = "    if not any(n > 0 for n in sorted(supply, key=lambda n: -n)):\n        return -1"
-    found = tried(tmp_path, HEAD + plain + SAME_ZONE)
-    assert found.rule.interpreted
-    assert f"{tmp_path / 'my.py'}:rule: numba can't compile it (" in found.note
-    assert "so it runs as plain Python on one core: " in found.note
-    assert "times as long as local compiled" in found.note
-    assert "\n" not in found.note
-    (mine,), (theirs,) = parse_contenders([], own=found.rule), parse_contenders(["PreferSameZone"])
+    result = tried(tmp_path, HEAD + plain + SAME_ZONE)
+    assert result.rule.interpreted
+    assert f"{tmp_path / 'my.py'}:rule: numba can't compile it (" in result.note
+    assert "so it runs as plain Python on one core: " in result.note
+    assert "times as long as local compiled" in result.note
+    assert "\n" not in result.note
+    (mine,), (theirs,) = parse_contenders([], own=result.rule), parse_contenders(["PreferSameZone"])
     demand, supply = np.array([[3, 1, 2], [1, 1, 1]]), np.array([[5, 0, 9], [2, 2, 2]])
     assert np.array_equal(score_columns(mine, demand, supply), score_columns(theirs, demand, supply))
 
@@ -55,9 +55,9 @@ def test_a_rule_that_numba_can_t_compile_runs_as_plain_python_and_says_so(tmp_pa
 def test_a_rule_that_means_something_else_when_compiled_runs_as_plain_python(tmp_path: Path) -> None:
     """Python's numbers don't overflow."""
     big = "    if 3037000500 * 3037000500 * (1 + supply[0]) < 0:\n        return -1"
-    found = tried(tmp_path, HEAD + big + SAME_ZONE)
-    assert found.rule.interpreted
-    assert "compiled it gives something else" in found.note
+    result = tried(tmp_path, HEAD + big + SAME_ZONE)
+    assert result.rule.interpreted
+    assert "compiled it gives something else" in result.note
 
 
 # What a file holds -> what is said behind its name.
@@ -144,7 +144,7 @@ def test_what_is_no_file_and_function_is_told(
 
 
 def test_a_rule_can_t_take_the_name_of_an_algorithm(tmp_path: Path) -> None:
-    """Nobody could tell them apart in a table, and -a would mean one of them."""
+    """A table could not distinguish them, and -a would mean one of them."""
     (tmp_path / "my.py").write_text((HEAD + SAME_ZONE).replace("rule", "local_opt"))
     with pytest.raises(InputError, match="expected a name that no algorithm has, got local-opt"):
         load_algorithm_file(f"{tmp_path / 'my.py'}:local_opt")

@@ -11,9 +11,9 @@ from zoneward.lab.datasets import Inputs, cluster_dataset
 
 
 def rows_of(*clusters: Cluster) -> Inputs:
-    found = cluster_dataset([cluster.plan() for cluster in clusters], clusters[0].cluster_state.demand)
-    assert found.rows == len(found.stored.names)
-    (chunk,) = found.chunks()
+    result = cluster_dataset([cluster.plan() for cluster in clusters], clusters[0].cluster_state.demand)
+    assert result.rows == len(result.stored.names)
+    (chunk,) = result.chunks()
     return chunk.inputs()
 
 

@@ -115,9 +115,9 @@ def test_commas_stand_between_names_and_between_parameters(written: list[str], e
     st.fixed_dictionaries(
         {},
         optional={
-            STARTING: st.integers(0, 4000).map(lambda number: Fraction(number, 4)),
-            OVERLOAD: st.integers(0, 1000).map(lambda number: Fraction(number, 1000)),
-            OVERLOAD_LIMIT: st.integers(0, 1000).map(lambda number: Fraction(number, 1000)),
+            STARTING: st.integers(0, 4000).map(lambda index: Fraction(index, 4)),
+            OVERLOAD: st.integers(0, 1000).map(lambda index: Fraction(index, 1000)),
+            OVERLOAD_LIMIT: st.integers(0, 1000).map(lambda index: Fraction(index, 1000)),
             PER_SLICE: st.integers(1, 1000).map(Fraction),
         },
     ),
@@ -165,7 +165,7 @@ def test_as_many_as_the_grids_of_their_parameters_have_points(
     swept = found(names, sweep=grid)
     sizes = [prod(len(values) for key, values in grid.items() if key in HAVING[name]) for name in names]
     assert len(swept) == sum(sizes)
-    assert len({each.label for each in swept}) == len(swept)
+    assert len({item.label for item in swept}) == len(swept)
 
 
 def test_an_own_rule_takes_part_alone_where_no_other_is_asked_for() -> None:
@@ -185,7 +185,7 @@ def test_balanced_takes_its_limit_twice_then_the_objective_and_the_cost_of_every
     assert other.parameters_for(12)[:5] == (1, 2, 1, 2, 0)
     assert [sum(costs[12 * zone : 12 * zone + 12]) for zone in range(12)] == [11_000_000] * 12
     assert [costs[13 * zone] for zone in range(12)] == [0] * 12
-    assert [each.label for each in found(["all"]) if each.balanced] == ["Balanced"]
+    assert [item.label for item in found(["all"]) if item.balanced] == ["Balanced"]
     assert only("ProportionalZoneCPU").parameters_for(2) == (1, 5, 1, 5)
 
 

@@ -70,12 +70,12 @@ def _written(directory: Path, content: bytes) -> Path:
 
 
 def _chunks(dataset: CsvDataset) -> list[list[Row]]:
-    found = []
+    result = []
     for chunk in dataset.chunks():
         inputs = chunk.inputs()
         columns = inputs.numbers, inputs.names, inputs.demand.tolist(), inputs.supply.tolist()
-        found.append([(int(number), *rest) for number, *rest in zip(*columns, strict=True)])
-    return found
+        result.append([(int(index), *rest) for index, *rest in zip(*columns, strict=True)])
+    return result
 
 
 def _rows(dataset: CsvDataset) -> list[Row]:
@@ -109,16 +109,16 @@ def test_random_inputs_come_back(tmp_path: Path, zones: int, untidy: bool) -> No
     writer = csv.writer(text, lineterminator="\r\n" if untidy else "\n")
     writer.writerow(["name", *(f"zone {zone:02}" for zone in range(zones))])
     expected = []
-    for number in range(500):
+    for index in range(500):
         nodes = [rng.choice([0, 1, 7, 1_000_000]) for _ in range(zones - 1)] + [1]
         endpoints = [rng.choice([0, 3, 1_000_000]) for _ in range(zones)]
-        name = f"{rng.choice(names)}{rng.choice(['', number])}"
+        name = f"{rng.choice(names)}{rng.choice(['', index])}"
         between = rng.choice([" ", "  ", " +0"]) if untidy else " "
         cells = [f"{a}{between}{b}" for a, b in zip(nodes, endpoints, strict=True)]
         if untidy:
             cells[rng.randrange(zones)] += " "
         writer.writerow([name, *cells])
-        expected.append((number, name, nodes, endpoints))
+        expected.append((index, name, nodes, endpoints))
     content = text.getvalue().encode()
     dataset = CsvDataset(_written(tmp_path, b"\xef\xbb\xbf" + content + b"\r\n \n\n" if untidy else content[:-1]))
     assert dataset.rows == 500
@@ -131,7 +131,7 @@ def test_zones_take_part_in_the_order_of_their_names(tmp_path: Path) -> None:
 
 
 def test_fast_and_literal_reading_agree() -> None:
-    """Lines changed by chance mean the same to the columnar reader as to `parse_row`, which reads one at a time."""
+    """Lines with random changes are read alike by polars and by `parse_row`."""
     rng = random.Random(20_260_901)
     pieces = [*'0123456789 ,,"-+.\t\r\0x', "\ufffd", "\u00a0", "é", "  ", ", ", "00000000000000000000"]
     good = bad = 0
@@ -147,15 +147,15 @@ def test_fast_and_literal_reading_agree() -> None:
         rows = parse_lines(lines, ("a", "b"))
         read = dict(zip(rows.lines.tolist(), zip(rows.names, rows.demand, rows.supply, strict=True), strict=True))
         first = None
-        for number, line in enumerate(lines):
+        for index, line in enumerate(lines):
             try:
                 name, counts = parse_row(line.removesuffix(b"\r"), ("a", "b"))
             except FieldMismatch as misfit:
-                assert number not in read, line
-                first = first or (number, misfit.args)
+                assert index not in read, line
+                first = first or (index, misfit.args)
                 bad += 1
             else:
-                assert (read[number][0], [*read[number][1], *read[number][2]]) == (name, counts), line
+                assert (read[index][0], [*read[index][1], *read[index][2]]) == (name, counts), line
                 good += 1
         assert (rows.first_invalid and (rows.first_invalid[0], rows.first_invalid[1].args)) == first
     assert good > 1000
@@ -229,7 +229,7 @@ def test_invalid_rows_are_left_out_and_counted(tmp_path: Path, monkeypatch: pyte
         assert all(chunks)
         rows = [row for chunk in chunks for row in chunk]
         assert (dataset.rows, dataset.skipped) == (40, len(bad))
-        assert [number for number, *_ in rows] == [*range(20), *range(20 + len(bad), 40 + len(bad))]
+        assert [index for index, *_ in rows] == [*range(20), *range(20 + len(bad), 40 + len(bad))]
         assert [name for _, name, *_ in rows] == [f"i{row}" for row in range(40)]
 
 
@@ -259,23 +259,23 @@ def test_sample_takes_one_row_of_each_stretch(tmp_path: Path, monkeypatch: pytes
     drawn = {}
     for seed in (1, 2):
         drawn[seed] = _rows(CsvDataset(path, sample=100, seed=seed))
-        assert [number // 10 for number, *_ in drawn[seed]] == list(range(100))
+        assert [index // 10 for index, *_ in drawn[seed]] == list(range(100))
         numbers = stratified_sample(1000, 100, seed=seed, start=0, stop=100).tolist()
-        assert drawn[seed] == [everything[number] for number in numbers]
+        assert drawn[seed] == [everything[index] for index in numbers]
     assert drawn[1] != drawn[2]
     lines = path.read_bytes().splitlines()
-    lines[1:] = [line if number in numbers else b"bad" for number, line in enumerate(lines[1:])]
+    lines[1:] = [line if index in numbers else b"bad" for index, line in enumerate(lines[1:])]
     path.write_bytes(b"\n".join(lines))
     assert _rows(CsvDataset(path, sample=100, seed=2)) == drawn[2]
 
 
-@pytest.mark.parametrize(("long", "each"), [(1, 64 << 20), (1000, 64 << 10)])
-def test_memory_does_not_grow_with_the_file(tmp_path: Path, long: int, each: int) -> None:
+@pytest.mark.parametrize(("long", "line_bytes"), [(1, 64 << 20), (1000, 64 << 10)])
+def test_memory_does_not_grow_with_the_file(tmp_path: Path, long: int, line_bytes: int) -> None:
     """Not even with a line that never seems to end, or with many that are too long: 64 MiB of them."""
     path = _written(tmp_path, GOOD)
     with path.open("ab") as file:
         for _ in range(long):
-            file.truncate(file.tell() + each)
+            file.truncate(file.tell() + line_bytes)
             file.seek(0, os.SEEK_END)
             file.write(b"\n")
         file.write(b"last,1 2,3 4\n" * 70_000)

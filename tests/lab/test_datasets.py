@@ -46,10 +46,10 @@ def together(dataset: Dataset) -> Inputs:
 
 def listed(dataset: Dataset) -> list[tuple[int, Triple, Triple]]:
     return [
-        (number, tuple(demand), tuple(supply))
+        (value, tuple(demand), tuple(supply))
         for chunk in dataset.chunks()
         for inputs in (chunk.inputs(),)
-        for number, demand, supply in zip(
+        for value, demand, supply in zip(
             inputs.numbers.tolist(), inputs.demand.tolist(), inputs.supply.tolist(), strict=True
         )
     ]
@@ -73,7 +73,7 @@ def sampled(name: str, rows: int, seed: int = 2004) -> Inputs:
 
 
 @pytest.mark.parametrize(
-    ("number", "nodes", "endpoints"),
+    ("value", "nodes", "endpoints"),
     [
         (0, (1, 1, 1), (0, 0, 1)),
         (1, (1, 1, 1), (0, 0, 2)),
@@ -87,10 +87,10 @@ def sampled(name: str, rows: int, seed: int = 2004) -> Inputs:
         (KEP_ROWS - 1, (30, 30, 30), (996, 996, 996)),
     ],
 )
-def test_rows_of_kep_stand_in_the_order_of_the_evaluation(number: int, nodes: Triple, endpoints: Triple) -> None:
-    inputs = at(KEP, [number])
+def test_rows_of_kep_stand_in_the_order_of_the_evaluation(value: int, nodes: Triple, endpoints: Triple) -> None:
+    inputs = at(KEP, [value])
     assert (inputs.numbers.tolist(), inputs.demand.tolist(), inputs.supply.tolist()) == (
-        [number],
+        [value],
         [list(nodes)],
         [list(endpoints)],
     )
@@ -106,13 +106,13 @@ def test_any_row_of_a_grid_is_that_of_three_nested_loops(name: str, most: int, r
     assert ComputedDataset(name).rows == len(nodes) * len(endpoints) + len(large) == rows
     inputs = sampled(name, 20_000)
     assert len(inputs.numbers) == 20_000
-    for number, demand, supply in zip(
+    for value, demand, supply in zip(
         inputs.numbers.tolist(), inputs.demand.tolist(), inputs.supply.tolist(), strict=True
     ):
-        row, column = divmod(number, len(endpoints))
-        wanted = (nodes[row], endpoints[column]) if row < 220 else ((30, 30, 30), large[number - FIRST_PART])
-        assert (tuple(demand), tuple(supply)) == wanted, number
-    assert {tuple(each) for each in inputs.demand.tolist()} == {*nodes, *([(30, 30, 30)] if large else [])}
+        row, column = divmod(value, len(endpoints))
+        wanted = (nodes[row], endpoints[column]) if row < 220 else ((30, 30, 30), large[value - FIRST_PART])
+        assert (tuple(demand), tuple(supply)) == wanted, value
+    assert {tuple(item) for item in inputs.demand.tolist()} == {*nodes, *([(30, 30, 30)] if large else [])}
 
 
 def test_representative_holds_the_19_inputs_of_the_proposals_tool() -> None:
@@ -130,9 +130,9 @@ def test_every_row_of_kep_permuted_is_one_of_kep_with_its_endpoints_in_some_orde
 
 
 def orders(inputs: Inputs) -> Integers:
-    found = np.argsort(inputs.supply, axis=1)[[len(set(row)) == 3 for row in inputs.supply.tolist()]]
-    number = {order: index for index, order in enumerate(permutations(range(3)))}
-    return np.array([number[tuple(row)] for row in found.tolist()])
+    result = np.argsort(inputs.supply, axis=1)[[len(set(row)) == 3 for row in inputs.supply.tolist()]]
+    value = {order: index for index, order in enumerate(permutations(range(3)))}
+    return np.array([value[tuple(row)] for row in result.tolist()])
 
 
 def chi_square(counts: Sequence[int]) -> float:
@@ -143,10 +143,10 @@ def chi_square(counts: Sequence[int]) -> float:
 def test_all_six_orders_are_equally_frequent() -> None:
     """And say nothing about the order in the row after it. 20.5 and 66.6 are passed once in a thousand seeds."""
     inputs = RowRange(PERMUTED, 0, 20_000_000, 20_100_000).inputs()
-    found = orders(inputs)
-    assert len(found) > 90_000
-    assert chi_square([int(count) for count in np.bincount(found, minlength=6)]) < 20.5
-    pairs = np.bincount(found[:-1] * 6 + found[1:], minlength=36)
+    result = orders(inputs)
+    assert len(result) > 90_000
+    assert chi_square([int(count) for count in np.bincount(result, minlength=6)]) < 20.5
+    pairs = np.bincount(result[:-1] * 6 + result[1:], minlength=36)
     assert chi_square([int(count) for count in pairs]) < 66.6
 
 
@@ -179,10 +179,10 @@ def test_uniform_draws_every_number_of_its_ranges_equally_often() -> None:
 def test_the_seed_decides(dataset: ComputedDataset) -> None:
     """About the order of endpoints, numbers, and which rows are in a sample."""
     one, again, other = (
-        listed(replace(each, sample=2000)) for each in (dataset, replace(dataset), replace(dataset, seed=8))
+        listed(replace(item, sample=2000)) for item in (dataset, replace(dataset), replace(dataset, seed=8))
     )
     assert one == again
-    same = sum(each == that for each, that in zip(one, other, strict=True))
+    same = sum(item == that for item, that in zip(one, other, strict=True))
     assert same < (20 if dataset.name == "uniform" else 1000)
 
 
@@ -195,7 +195,7 @@ def test_chunks_hold_every_row_once_in_order(name: str, sample: int | None) -> N
     for chunk in dataset.chunks():
         if isinstance(chunk, RowRange):
             part = datasets._parts(dataset)[: chunk.part]
-            first = sum(each.rows for each in part)
+            first = sum(item.rows for item in part)
             assert first + chunk.start == following
             following = first + chunk.stop
             assert 0 < chunk.stop - chunk.start <= ROWS_PER_CHUNK
@@ -233,23 +233,23 @@ def test_rows_are_the_same_in_chunks_of_any_size(dataset: ComputedDataset, size:
         sizes = [len(chunk.inputs().numbers) for chunk in dataset.chunks()]
     assert max(sizes) <= size
     assert len(sizes) >= ceil(dataset.rows / size)
-    for number, demand, supply in whole:
-        assert number < dataset.inputs
-        assert all(dataset.nodes.low <= each <= dataset.nodes.high for each in demand)
-        assert all(dataset.endpoints.low <= each <= dataset.endpoints.high for each in supply)
+    for value, demand, supply in whole:
+        assert value < dataset.inputs
+        assert all(dataset.nodes.low <= item <= dataset.nodes.high for item in demand)
+        assert all(dataset.endpoints.low <= item <= dataset.endpoints.high for item in supply)
 
 
 @examples(50)
 @given(DATASETS)
 def test_a_sample_has_one_row_from_each_of_equal_stretches(dataset: ComputedDataset) -> None:
     whole = listed(replace(dataset, sample=None))
-    found = listed(dataset)
+    result = listed(dataset)
     if dataset.sample is None or dataset.sample >= dataset.inputs:
-        assert found == whole
+        assert result == whole
         return
-    assert len(found) == dataset.sample == dataset.rows
-    for stratum, row in enumerate(found):
-        low, high = (each * dataset.inputs // dataset.sample for each in (stratum, stratum + 1))
+    assert len(result) == dataset.sample == dataset.rows
+    for stratum, row in enumerate(result):
+        low, high = (item * dataset.inputs // dataset.sample for item in (stratum, stratum + 1))
         assert low <= row[0] < high
         assert row == whole[row[0]]
 

@@ -32,7 +32,7 @@ def some_inputs(zones: int, rows: int = 200, *, first: int = 0, names: bool = Fa
     supply[3] = 0
     demand[5] = 0
     numbers = np.arange(first, first + rows)
-    return Inputs(numbers, demand, supply, [f"shop/cart, {each}" for each in numbers] if names else ())
+    return Inputs(numbers, demand, supply, [f"shop/cart, {item}" for item in numbers] if names else ())
 
 
 def write(path: Path, *pieces: Inputs, contenders: tuple[Contender, ...] = CONTENDERS, partial: str = "") -> list[Any]:
@@ -49,17 +49,17 @@ def by_duckdb(path: Path, query: str = "select * from rows order by input") -> l
         connection.execute(f"create view rows as select * from read_parquet('{path}/*.parquet', union_by_name = true)")
         cursor = connection.execute(query)
         assert cursor.description is not None
-        names = [each[0] for each in cursor.description]
+        names = [item[0] for item in cursor.description]
         return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
 
 
 def by_polars(path: Path) -> list[dict[str, Any]]:
-    frames = [pl.read_parquet(each) for each in sorted(path.glob("*.parquet"))]
+    frames = [pl.read_parquet(item) for item in sorted(path.glob("*.parquet"))]
     return pl.concat(frames, how="diagonal").sort("input").to_dicts()
 
 
 def expected(contender: Contender, rows: Floats, endpoints: Any, row: int) -> dict[str, Any]:
-    found = {
+    result = {
         "total": totals(rows, slices_share(contender, rows, endpoints))[row],
         "in_zone": rows[IN_ZONE][row],
         "max_overload": rows[MAX_OVERLOAD][row],
@@ -68,8 +68,8 @@ def expected(contender: Contender, rows: Floats, endpoints: Any, row: int) -> di
         "fell_back": bool(rows[FATE][row] == FELL_BACK),
     }
     if not contender.weighs:
-        found["total_hints"] = totals(rows, 1.0)[row]
-    return dict.fromkeys(found) if rows[FATE][row] == UNSCORED else found
+        result["total_hints"] = totals(rows, 1.0)[row]
+    return dict.fromkeys(result) if rows[FATE][row] == UNSCORED else result
 
 
 @pytest.mark.parametrize(("zones", "read"), [(2, by_polars), (7, by_polars), (3, by_duckdb)])
@@ -79,9 +79,9 @@ def test_every_value_is_that_of_scoring_and_null_where_there_is_none(tmp_path: P
     endpoints = inputs.supply.sum(axis=1)
     fates = {fate for rows in columns for fate in rows[FATE]}
     assert fates == {SCORED, FELL_BACK, UNSCORED}, "a sample that shows every case"
-    found = read(tmp_path / "out")
-    assert len(found) == len(inputs.numbers)
-    for row, each in enumerate(found):
+    result = read(tmp_path / "out")
+    assert len(result) == len(inputs.numbers)
+    for row, item in enumerate(result):
         wanted: dict[str, Any] = {"input": row, "endpoints": endpoints[row]}
         wanted |= {f"nodes_{zone + 1}": inputs.demand[row, zone] for zone in range(zones)}
         wanted |= {f"endpoints_{zone + 1}": inputs.supply[row, zone] for zone in range(zones)}
@@ -89,7 +89,7 @@ def test_every_value_is_that_of_scoring_and_null_where_there_is_none(tmp_path: P
             ("random", "local_opt", "PreferSameZone", LOCAL), CONTENDERS, columns, strict=True
         ):
             wanted |= {f"{name}_{key}": value for key, value in expected(contender, rows, endpoints, row).items()}
-        assert each == wanted, row
+        assert item == wanted, row
 
 
 def test_columns_need_no_quotes_and_weights_have_no_total_as_hints(tmp_path: Path) -> None:
@@ -114,11 +114,11 @@ def test_balanced_has_a_total_with_weights_of_zones_too(tmp_path: Path) -> None:
     (balanced,) = parse_contenders(["Balanced"])
     quick = replace(balanced, rule=one_group, key="one_group")
     write(tmp_path / "out", inputs, contenders=(quick,))
-    found = by_polars(tmp_path / "out")
-    columns = [each for each in found[0] if each.startswith("Balanced")]
+    result = by_polars(tmp_path / "out")
+    columns = [item for item in result[0] if item.startswith("Balanced")]
     assert columns[1:4] == ["Balanced_total_hints", "Balanced_total_weights", "Balanced_in_zone"]
-    assert {3, 5} <= {row["input"] for row in found if row["Balanced_total_weights"] is None}
-    for row, nodes, endpoints in zip(found, inputs.demand.tolist(), inputs.supply.tolist(), strict=True):
+    assert {3, 5} <= {row["input"] for row in result if row["Balanced_total_weights"] is None}
+    for row, nodes, endpoints in zip(result, inputs.demand.tolist(), inputs.supply.tolist(), strict=True):
         if row["Balanced_total_weights"] is not None:
             shares = zip(nodes, endpoints, strict=True)
             possible = sum(min(n / sum(nodes), e / sum(endpoints)) for n, e in shares)
@@ -129,14 +129,14 @@ def test_inputs_of_other_numbers_of_zones_are_in_files_of_their_own(tmp_path: Pa
     write(tmp_path / "out", some_inputs(2, 30), some_inputs(2, 30, first=30), some_inputs(4, 40, first=60))
     sizes = [len(pl.read_parquet(path)) for path in sorted((tmp_path / "out").iterdir())]
     assert sizes == [60, 40]
-    found = by_duckdb(tmp_path / "out")
-    assert [row["input"] for row in found] == list(range(100))
-    assert [row["nodes_4"] is None for row in found] == [True] * 60 + [False] * 40
+    result = by_duckdb(tmp_path / "out")
+    assert [row["input"] for row in result] == list(range(100))
+    assert [row["nodes_4"] is None for row in result] == [True] * 60 + [False] * 40
 
 
 def test_rows_are_held_only_until_a_file_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parquet, "ROWS_PER_FILE", 100)
-    write(tmp_path / "out", *(some_inputs(3, 60, first=60 * number) for number in range(5)))
+    write(tmp_path / "out", *(some_inputs(3, 60, first=60 * index) for index in range(5)))
     sizes = [len(pl.read_parquet(path)) for path in sorted((tmp_path / "out").iterdir())]
     assert sizes == [120, 120, 60]
     assert [row["input"] for row in by_duckdb(tmp_path / "out")] == list(range(300))
@@ -165,7 +165,7 @@ def test_nothing_is_left_behind_where_it_ends_early(tmp_path: Path, error: type[
     with pytest.raises(error):
         fail()
     assert list(tmp_path.iterdir()) == []
-    assert not [each for each in threading.enumerate() if each.name.startswith("parquet")]
+    assert not [item for item in threading.enumerate() if item.name.startswith("parquet")]
 
 
 def test_a_directory_that_is_there_is_never_touched(tmp_path: Path) -> None:

@@ -45,8 +45,8 @@ def only(written: str) -> Contender:
 
 
 def columns(written: str, demand: list[int], supply: list[int]) -> list[float]:
-    found: list[float] = score_columns(only(written), np.array([demand]), np.array([supply]))[:, 0].tolist()
-    return found
+    result: list[float] = score_columns(only(written), np.array([demand]), np.array([supply]))[:, 0].tolist()
+    return result
 
 
 @cache
@@ -59,22 +59,22 @@ def test_a_sample_of_kep_is_scored_as_by_the_literal_implementation(turn: int, a
     """30,000 inputs, which the algorithms take in turns, with as many slices. The scores are doubles that the literal
     adds in another order, zone by zone instead of group by group: they are equal up to 1e-9, of 100."""
     inputs = sample()
-    demand, supply = (each[turn :: len(kep_2004.ALGORITHMS)].copy() for each in (inputs.demand, inputs.supply))
+    demand, supply = (item[turn :: len(kep_2004.ALGORITHMS)].copy() for item in (inputs.demand, inputs.supply))
     contender = only(algorithm)
     credits_ = credited(contender, score_columns(contender, demand, supply), supply)
-    for nodes, endpoints, found in zip(demand.tolist(), supply.tolist(), credits_, strict=True):
+    for nodes, endpoints, result in zip(demand.tolist(), supply.tolist(), credits_, strict=True):
         literal = score(allocate(algorithm, nodes, endpoints), nodes, endpoints)
         wanted = [literal.total, literal.in_zone, literal.max_overload, literal.mean_overload, literal.slices]
-        assert max(abs(one - other) for one, other in zip(found, wanted, strict=True)) < 1e-9, (nodes, endpoints)
+        assert max(abs(one - other) for one, other in zip(result, wanted, strict=True)) < 1e-9, (nodes, endpoints)
 
 
-def credited(contender: Contender, found: Floats, supply: Integers) -> list[list[float]]:
-    slices = slices_share(contender, found, supply.sum(axis=1))
+def credited(contender: Contender, result: Floats, supply: Integers) -> list[list[float]]:
+    slices = slices_share(contender, result, supply.sum(axis=1))
     rows = [
-        totals(found, slices),
-        100 * found[IN_ZONE],
-        100 * (1 - found[MAX_OVERLOAD]),
-        100 * (1 - found[MEAN_OVERLOAD]),
+        totals(result, slices),
+        100 * result[IN_ZONE],
+        100 * (1 - result[MAX_OVERLOAD]),
+        100 * (1 - result[MEAN_OVERLOAD]),
         100 * slices,
     ]
     credits_: list[list[float]] = np.array(rows).T.tolist()
@@ -101,18 +101,18 @@ def test_compiled_and_plain_python_give_the_same_bits(written: str) -> None:
     plainly = replace(contender, interpreted=True)
     for zones in range(2, 9):
         demand, supply = drawn(zones, 80)
-        found = score_columns(contender, demand, supply)
-        assert found.shape == (COLUMNS, 80)
-        assert found.tobytes() == score_columns(plainly, demand, supply).tobytes(), zones
-        assert {SCORED, UNSCORED} <= {*found[FATE].tolist()}
+        result = score_columns(contender, demand, supply)
+        assert result.shape == (COLUMNS, 80)
+        assert result.tobytes() == score_columns(plainly, demand, supply).tobytes(), zones
+        assert {SCORED, UNSCORED} <= {*result[FATE].tolist()}
 
 
 def test_a_row_is_scored_alike_whatever_stands_before_it() -> None:
     demand, supply = drawn(4, 300)
     for contender in parse_contenders([name for name in ALGORITHMS if name != BALANCED]):
-        found = score_columns(contender, demand, supply)
+        result = score_columns(contender, demand, supply)
         backwards = score_columns(contender, demand[::-1].copy(), supply[::-1].copy())[:, ::-1]
-        assert found.tobytes() == backwards.tobytes(), contender.label
+        assert result.tobytes() == backwards.tobytes(), contender.label
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
@@ -121,15 +121,15 @@ def test_a_row_without_endpoints_or_without_nodes_is_not_scored(algorithm: str) 
     contender = replace(only(algorithm), interpreted=algorithm == BALANCED)
 
     def columns(demand: list[int], supply: list[int]) -> list[float]:
-        found: list[float] = score_columns(contender, np.array([demand]), np.array([supply]))[:, 0].tolist()
-        return found
+        result: list[float] = score_columns(contender, np.array([demand]), np.array([supply]))[:, 0].tolist()
+        return result
 
     for demand, supply in (([1, 1], [0, 0]), ([0, 0], [3, 4]), ([0, 0], [0, 0])):
         assert columns(demand, supply) == [0, 0, 0, 0, 0, UNSCORED]
-    found = columns([6, 2, 0, 1], [2, 10, 35, 2])
-    assert np.isfinite(found).all()
-    assert 0 <= found[IN_ZONE] <= 1
-    assert 1 <= found[SLICES] <= 5
+    result = columns([6, 2, 0, 1], [2, 10, 35, 2])
+    assert np.isfinite(result).all()
+    assert 0 <= result[IN_ZONE] <= 1
+    assert 1 <= result[SLICES] <= 5
 
 
 def test_a_zone_that_reaches_nobody_in_its_own_zone_falls_back() -> None:
@@ -148,13 +148,13 @@ def test_a_zone_that_reaches_nobody_in_its_own_zone_falls_back() -> None:
     ],
 )
 def test_with_fewer_endpoints_than_it_takes_to_start_all_share_one_group(written: str, start: int, groups: int) -> None:
-    below, enough = ([number // 3, (number + 1) // 3, (number + 2) // 3] for number in (start - 1, start))
+    below, enough = ([index // 3, (index + 1) // 3, (index + 2) // 3] for index in (start - 1, start))
     assert columns(written, [1, 1, 1], below) == columns("random", [1, 1, 1], below)
     assert columns(written, [1, 1, 1], enough)[SLICES] == groups
 
 
 def test_a_row_for_which_the_rule_finds_nothing_has_one_group_for_all() -> None:
-    """Whatever the rule wrote before it gave up."""
+    """Any groups that the rule wrote before it gave up are ignored."""
 
     def gives_up(*arrays: Any) -> int:
         composition, weights = arrays[4:6]
@@ -162,8 +162,8 @@ def test_a_row_for_which_the_rule_finds_nothing_has_one_group_for_all() -> None:
         return IMPOSSIBLE
 
     contender = replace(only(BALANCED), rule=gives_up, key="", interpreted=True)
-    found = score_columns(contender, np.array([[3, 1, 2]]), np.array([[5, 0, 9]]))[:, 0].tolist()
-    assert found == columns("random", [3, 1, 2], [5, 0, 9])
+    result = score_columns(contender, np.array([[3, 1, 2]]), np.array([[5, 0, 9]]))[:, 0].tolist()
+    assert result == columns("random", [3, 1, 2], [5, 0, 9])
 
 
 def test_weights_of_zones_reach_the_bound() -> None:
@@ -196,7 +196,7 @@ def test_machine_code_is_kept_where_caches_are(copied: Path, monkeypatch: pytest
     ["routing/algorithms/zone_heaps.py", "lab/scoring.py"],
 )
 def test_a_changed_source_has_another_directory(copied: Path, changed: str) -> None:
-    """Machine code of before would go on doing what it did; with the change undone, it does the right thing again."""
+    """Cached machine code is of one version of the source; with the change undone, it is used again."""
     before = machine_code_directory()
     source = copied / "zoneward" / changed
     text = source.read_bytes()

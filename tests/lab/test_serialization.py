@@ -22,11 +22,11 @@ def test_whole_numbers_come_back_as_they_were(whole: Integers) -> None:
     assert np.array_equal(back, whole)
 
 
-@pytest.mark.parametrize("number", [0, 7, -(2**63)])
-def test_arrays_of_one_number_and_none_come_back_writable(number: int) -> None:
+@pytest.mark.parametrize("value", [0, 7, -(2**63)])
+def test_arrays_of_one_number_and_none_come_back_writable(value: int) -> None:
     for size in (0, 1, 1000):
-        back = deserialize(serialize(np.full(size, number, np.int64)))
-        assert back.tolist() == [number] * size
+        back = deserialize(serialize(np.full(size, value, np.int64)))
+        assert back.tolist() == [value] * size
         back += 1
 
 
@@ -48,8 +48,8 @@ def test_inputs_and_histograms_are_small_on_their_way() -> None:
 
 
 def test_functions_of_zoneward_travel_by_name_and_others_with_their_code() -> None:
-    def other(number: int) -> int:
-        return number + 1
+    def other(value: int) -> int:
+        return value + 1
 
     assert deserialize(serialize(one_group, by_value=[one_group])) is one_group
     assert deserialize(serialize({"rule": other}, by_value=[other]))["rule"](1) == 2

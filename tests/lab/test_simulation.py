@@ -45,18 +45,18 @@ def of_rows(algorithm: str) -> dict[str, Floats]:
     columns = score_columns(contender, inputs.demand, inputs.supply)
     slices = slices_share(contender, columns, inputs.supply.sum(axis=1))
     worst, mean = 100 * (1 - columns[MAX_OVERLOAD]), 100 * (1 - columns[MEAN_OVERLOAD])
-    each = (totals(columns, slices), 100 * columns[IN_ZONE], worst, mean, (worst + mean) / 2, 100 * slices)
-    return dict(zip(CREDITS, each, strict=True))
+    item = (totals(columns, slices), 100 * columns[IN_ZONE], worst, mean, (worst + mean) / 2, 100 * slices)
+    return dict(zip(CREDITS, item, strict=True))
 
 
 @pytest.mark.parametrize("algorithm", TABLE)
 def test_a_sample_of_kep_has_the_means_of_the_proposals_table(algorithm: str) -> None:
     """Within the 95 % confidence of the rows, beside half of the last digit that is printed."""
     for credit, rows in of_rows(algorithm).items():
-        found = means(sampled())[algorithm, SLICE_GROUPS][credit]
-        assert found == pytest.approx(float(rows.mean()), rel=1e-9)
+        result = means(sampled())[algorithm, SLICE_GROUPS][credit]
+        assert result == pytest.approx(float(rows.mean()), rel=1e-9)
         margin = 1.96 * float(rows.std()) / sqrt(len(rows))
-        assert found == pytest.approx(getattr(TABLE[algorithm], credit), abs=margin + 0.005, rel=0)
+        assert result == pytest.approx(getattr(TABLE[algorithm], credit), abs=margin + 0.005, rel=0)
         assert margin < 0.15
 
 
@@ -65,10 +65,10 @@ def test_differences_in_a_sample_of_kep_hold_those_of_the_proposals_table() -> N
     differences = [difference for difference in sampled().differences if difference.encoding == SLICE_GROUPS]
     differences = [difference for difference in differences if {difference.algorithm, difference.other} <= {*TABLE}]
     assert len(differences) == 15
-    for each in differences:
-        truth = TABLE[each.algorithm].total - TABLE[each.other].total
-        assert each.low - 0.0001 <= truth <= each.high + 0.0001, each
-        assert each.high - each.low < 0.1
+    for item in differences:
+        truth = TABLE[item.algorithm].total - TABLE[item.other].total
+        assert item.low - 0.0001 <= truth <= item.high + 0.0001, item
+        assert item.high - item.low < 0.1
 
 
 @pytest.mark.parametrize(
@@ -95,9 +95,9 @@ def test_the_proposals_table_of_starting_thresholds_comes_out_of_its_small_datas
     """KEP-2004 § Optimizations, "Scores on small dataset"; `random` has 72.5563, which it prints as 72.55."""
     published = {1: 80.05, 2: 80.07, 3: 80.07, 4: 80.05, 5: 79.98}
     contenders = parse_contenders(["random", "local-kep-tool"], sweep={"startingThreshold": (1, 2, 3, 4, 5)})
-    found = means(simulate(SimulationSpec(contenders=contenders), ComputedDataset("small"), runner=ThreadRunner(2)))
-    totals = {label: credits_["total"] for (label, _), credits_ in found.items()}
-    swept = {each: round(totals[f"local-kep-tool:startingThreshold={each}"], 2) for each in published}
+    result = means(simulate(SimulationSpec(contenders=contenders), ComputedDataset("small"), runner=ThreadRunner(2)))
+    totals = {label: credits_["total"] for (label, _), credits_ in result.items()}
+    swept = {item: round(totals[f"local-kep-tool:startingThreshold={item}"], 2) for item in published}
     assert swept == published
     assert round(totals["random"], 4) == 72.5563
 
@@ -162,15 +162,15 @@ class Steps:
 
 @dataclass
 class Quick:
-    number: int
+    index: int
 
     def inputs(self) -> Inputs:
-        return inputs_of(10 * self.number)
+        return inputs_of(10 * self.index)
 
 
 @dataclass
 class Waiting(Quick):
-    """Comes after another one, whatever stands first."""
+    """Comes after any other one."""
 
     after: threading.Event = field(default_factory=threading.Event)
 
@@ -195,7 +195,7 @@ class Failing(Quick):
 
 
 def scoring_threads() -> list[str]:
-    return [each.name for each in threading.enumerate() if each.name.startswith("scoring")]
+    return [item.name for item in threading.enumerate() if item.name.startswith("scoring")]
 
 
 def test_chunks_that_are_done_early_wait_for_those_before_them() -> None:
@@ -203,7 +203,7 @@ def test_chunks_that_are_done_early_wait_for_those_before_them() -> None:
     steps = Steps([late, Quick(1), Releasing(2, late.after), Quick(3), Quick(4)])
     rows: list[int] = []
     advanced: list[int] = []
-    found = simulate(
+    result = simulate(
         WANTED,
         steps,
         runner=ThreadRunner(2),
@@ -212,8 +212,8 @@ def test_chunks_that_are_done_early_wait_for_those_before_them() -> None:
     )
     assert rows == list(range(50))
     assert advanced == [10] * 5
-    assert found == simulate(WANTED, Steps([Quick(number) for number in range(5)]), runner=ThreadRunner(1))
-    assert [each.row for each in found.worst if each.algorithm == "PreferSameZone"] == [49, 48, 47]
+    assert result == simulate(WANTED, Steps([Quick(index) for index in range(5)]), runner=ThreadRunner(1))
+    assert [item.row for item in result.worst if item.algorithm == "PreferSameZone"] == [49, 48, 47]
 
 
 def test_a_dataset_is_read_only_as_far_as_there_is_work_to_hand_out() -> None:
@@ -223,9 +223,9 @@ def test_a_dataset_is_read_only_as_far_as_there_is_work_to_hand_out() -> None:
 
     def chunks() -> Iterator[Chunk]:
         nonlocal read
-        for number in range(1000):
+        for index in range(1000):
             read += 1
-            yield Quick(number)
+            yield Quick(index)
 
     for _ in ThreadRunner(2).run(WANTED, chunks(), rows=False):
         most = max(most, read - done)
@@ -234,8 +234,8 @@ def test_a_dataset_is_read_only_as_far_as_there_is_work_to_hand_out() -> None:
     assert 2 <= most <= 6
 
 
-def first(number: int) -> Simulation:
-    whole = simulate(WANTED, Steps([Quick(index) for index in range(number)]), runner=ThreadRunner(1))
+def first(index: int) -> Simulation:
+    whole = simulate(WANTED, Steps([Quick(index) for index in range(index)]), runner=ThreadRunner(1))
     return replace(whole, of=1000, whole=1000, partial=True)
 
 
@@ -250,14 +250,14 @@ def test_ctrl_c_while_progress_is_told_gives_the_chunks_until_then(jobs: int, af
             raise KeyboardInterrupt
 
     rows: list[int] = []
-    found = simulate(
+    result = simulate(
         WANTED,
-        Steps([Quick(number) for number in range(100)]),
+        Steps([Quick(index) for index in range(100)]),
         runner=ThreadRunner(jobs),
         advanced=advanced,
         sink=lambda inputs, _columns: rows.extend(inputs.numbers.tolist()),
     )
-    assert found == first(after)
+    assert result == first(after)
     assert rows == list(range(10 * after))
     assert not scoring_threads()
 
@@ -276,16 +276,16 @@ class Interrupted:
 @pytest.mark.parametrize("after", [0, 4])
 def test_ctrl_c_while_waiting_for_a_chunk_gives_those_before_it(after: int) -> None:
     runner: Runner = Interrupted(after)
-    found = simulate(WANTED, Steps([Quick(number) for number in range(100)]), runner=runner)
-    assert found.partial
-    assert (found.rows, found.of) == (10 * after, 1000)
-    assert found == first(after)
+    result = simulate(WANTED, Steps([Quick(index) for index in range(100)]), runner=runner)
+    assert result.partial
+    assert (result.rows, result.of) == (10 * after, 1000)
+    assert result == first(after)
     assert not scoring_threads()
 
 
 @pytest.mark.parametrize(("jobs", "where"), [(1, 5), (3, 0), (3, 29)])
 def test_an_error_in_a_worker_is_raised_and_nobody_goes_on_working(jobs: int, where: int) -> None:
-    steps = Steps([Failing(number) if number == where else Quick(number) for number in range(30)])
+    steps = Steps([Failing(index) if index == where else Quick(index) for index in range(30)])
     rows: list[int] = []
     with pytest.raises(ValueError, match=r"^row 23: expected a number$"):
         simulate(

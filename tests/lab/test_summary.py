@@ -40,7 +40,7 @@ PIECES = [*cut(drawn(1500), 300, 301, 900), drawn(400, zones=5, first=1500), dra
 class Row:
     """What is known of an input that was scored."""
 
-    number: int
+    index: int
     zones: int
     endpoints: int
     possible: float
@@ -55,22 +55,22 @@ def rows() -> list[Row]:
 
 
 def worked_out(inputs: Inputs) -> list[Row]:
-    found = []
+    result = []
     columns = [score_columns(contender, inputs.demand, inputs.supply).T.tolist() for contender in CONTENDERS]
     for index, (nodes, endpoints) in enumerate(zip(inputs.demand.tolist(), inputs.supply.tolist(), strict=True)):
         n, t = sum(nodes), sum(endpoints)
         if n == 0 or t == 0:
             continue
         row = Row(
-            number=int(inputs.numbers[index]),
+            index=int(inputs.numbers[index]),
             zones=len(nodes),
             endpoints=t,
             possible=sum(min(r / n, e / t) for r, e in zip(nodes, endpoints, strict=True)),
             credits={},
             fell_back={},
         )
-        for contender, each in zip(CONTENDERS, columns, strict=True):
-            in_zone, worst, mean, slices, _, fate = each[index]
+        for contender, item in zip(CONTENDERS, columns, strict=True):
+            in_zone, worst, mean, slices, _, fate = item[index]
             row.fell_back[contender.label] = fate == 1
             for encoding in ENCODINGS:
                 if (contender.label, encoding) not in SHOWN:
@@ -89,15 +89,15 @@ def worked_out(inputs: Inputs) -> list[Row]:
                     "overload": 50 * (1 - worst + 1 - mean),
                     "slices": 100 * share,
                 }
-        found.append(row)
-    return found
+        result.append(row)
+    return result
 
 
 def said(
     wanted: SimulationSpec = EVERYTHING, *, bounds: bool = False, shares: tuple[float, ...] = SHARES
 ) -> Simulation:
-    found = merge_tallies(wanted, tallies(wanted, PIECES))
-    return summarize(wanted, found, dataset="drawn", of=2100, seed=5, bounds=bounds, shares=shares)
+    result = merge_tallies(wanted, tallies(wanted, PIECES))
+    return summarize(wanted, result, dataset="drawn", of=2100, seed=5, bounds=bounds, shares=shares)
 
 
 def means_of(means: Sequence[Means]) -> dict[tuple[str, str], Means]:
@@ -108,24 +108,24 @@ def means_of(means: Sequence[Means]) -> dict[tuple[str, str], Means]:
 def check_means(means: Sequence[Means], among: list[Row]) -> None:
     by_key = means_of(means)
     assert [*by_key] == LISTED
-    for (label, encoding), each in by_key.items():
-        assert each.fell_back == sum(row.fell_back[label] for row in among if encoding != WEIGHTS)
-        assert each.gap_to_bound is None
+    for (label, encoding), item in by_key.items():
+        assert item.fell_back == sum(row.fell_back[label] for row in among if encoding != WEIGHTS)
+        assert item.gap_to_bound is None
         if (label, encoding) not in SHOWN:
-            assert (each.credits, each.wins, each.ties) == (None, 0, 0)
+            assert (item.credits, item.wins, item.ties) == (None, 0, 0)
             continue
-        assert each.credits is not None
-        assert tuple(each.credits) == CREDITS
+        assert item.credits is not None
+        assert tuple(item.credits) == CREDITS
         for credit in CREDITS:
             wanted = fmean(row.credits[label, encoding][credit] for row in among)
-            assert each.credits[credit] == pytest.approx(wanted, rel=1e-9, abs=1e-9), (label, encoding, credit)
+            assert item.credits[credit] == pytest.approx(wanted, rel=1e-9, abs=1e-9), (label, encoding, credit)
         wins = ties = 0
         for row in among:
             totals = {key: values["total"] for key, values in row.credits.items() if key[1] == encoding}
             best = {key for key, total in totals.items() if total > max(totals.values()) - 1e-9}
             wins += best == {(label, encoding)}
             ties += len(best) > 1 and (label, encoding) in best
-        assert (each.wins, each.ties) == (wins, ties), (label, encoding)
+        assert (item.wins, item.ties) == (wins, ties), (label, encoding)
 
 
 def test_means_wins_and_ties_are_those_of_the_rows() -> None:
@@ -148,7 +148,7 @@ def test_rows_without_endpoints_or_nodes_count_for_nothing_but_are_counted() -> 
 def test_only_the_encodings_asked_for_are_told(encoding: str) -> None:
     simulation = said(replace(EVERYTHING, encodings=(encoding,)), bounds=True)
     assert {mean.encoding for mean in simulation.means} == {encoding}
-    assert {each.encoding for each in simulation.worst} == {encoding}
+    assert {item.encoding for item in simulation.worst} == {encoding}
     assert {quantile.encoding for quantile in simulation.quantiles} == {encoding}
     assert {difference.encoding for difference in simulation.differences} == (
         {encoding} if encoding != WEIGHTS else set()
@@ -177,14 +177,14 @@ def test_the_gap_is_what_totals_lack_to_the_bound_on_average() -> None:
     among = [(simulation.means, rows())]
     among += [(band.means, [row for row in rows() if band_of(row.endpoints) == band.name]) for band in simulation.bands]
     for means, mine in among:
-        for key, each in means_of(means).items():
+        for key, item in means_of(means).items():
             if key not in SHOWN:
-                assert each.gap_to_bound is None, key
+                assert item.gap_to_bound is None, key
                 continue
-            assert each.gap_to_bound == pytest.approx(
+            assert item.gap_to_bound == pytest.approx(
                 fmean(55 + 45 * row.possible - row.credits[key]["total"] for row in mine), abs=1e-9
             )
-            assert (each.gap_to_bound == 0) == (key[1] == WEIGHTS), key
+            assert (item.gap_to_bound == 0) == (key[1] == WEIGHTS), key
 
 
 def test_encodings_are_told_in_the_order_in_which_they_were_asked_for() -> None:
@@ -219,51 +219,51 @@ def test_quantiles_are_those_of_numpy_up_to_the_width_of_a_bin() -> None:
     """Between the two rows that a quantile may fall between: 0.005 beside them, 0.1 % of what lacks below -100."""
     simulation = said()
     assert [(quantile.algorithm, quantile.encoding) for quantile in simulation.quantiles] == SHOWN
-    for each in simulation.quantiles:
-        assert tuple(each.by_share) == SHARES
-        for share, found in each.by_share.items():
-            assert {*found} == {*CREDITS}
-            for credit, value in found.items():
-                values = [row.credits[each.algorithm, each.encoding][credit] for row in rows()]
+    for item in simulation.quantiles:
+        assert tuple(item.by_share) == SHARES
+        for share, result in item.by_share.items():
+            assert {*result} == {*CREDITS}
+            for credit, value in result.items():
+                values = [row.credits[item.algorithm, item.encoding][credit] for row in rows()]
                 low, high = (float(np.quantile(values, share, method=method)) for method in ("lower", "higher"))
                 width = 0.0051 if low > -99.99 else 0.001 * (100 - low)
-                assert low - width <= value <= high + width, (each.algorithm, each.encoding, share, credit)
+                assert low - width <= value <= high + width, (item.algorithm, item.encoding, share, credit)
 
 
 def test_differences_and_their_intervals_are_those_of_paired_rows() -> None:
-    found = {
+    result = {
         (difference.algorithm, difference.other, difference.encoding): difference for difference in said().differences
     }
     labels = [contender.label for contender in CONTENDERS]
-    assert [*found] == [
+    assert [*result] == [
         (one, other, encoding)
         for encoding in ENCODINGS
         for one, other in combinations(labels, 2)
         if (one, encoding) in SHOWN and (other, encoding) in SHOWN
     ]
-    for (one, other, encoding), difference in found.items():
-        each = [row.credits[one, encoding]["total"] - row.credits[other, encoding]["total"] for row in rows()]
-        margin = 1.959964 * stdev(each) / math.sqrt(len(each))
-        assert difference.mean == pytest.approx(fmean(each), rel=1e-9)
-        assert difference.low == pytest.approx(fmean(each) - margin, rel=1e-9)
-        assert difference.high == pytest.approx(fmean(each) + margin, rel=1e-9)
+    for (one, other, encoding), difference in result.items():
+        item = [row.credits[one, encoding]["total"] - row.credits[other, encoding]["total"] for row in rows()]
+        margin = 1.959964 * stdev(item) / math.sqrt(len(item))
+        assert difference.mean == pytest.approx(fmean(item), rel=1e-9)
+        assert difference.low == pytest.approx(fmean(item) - margin, rel=1e-9)
+        assert difference.high == pytest.approx(fmean(item) + margin, rel=1e-9)
         assert difference.low < difference.mean < difference.high
 
 
 def test_worst_rows_are_told_lowest_first_with_their_inputs() -> None:
     inputs = {
-        int(number): (inputs.name(row), tuple(inputs.demand[row].tolist()), tuple(inputs.supply[row].tolist()))
+        int(input_number): (inputs.name(row), tuple(inputs.demand[row].tolist()), tuple(inputs.supply[row].tolist()))
         for inputs in PIECES
-        for row, number in enumerate(inputs.numbers)
+        for row, input_number in enumerate(inputs.numbers)
     }
     simulation = said()
     for label, encoding in SHOWN:
-        mine = [each for each in simulation.worst if (each.algorithm, each.encoding) == (label, encoding)]
-        expected = sorted((row.credits[label, encoding]["total"], row.number) for row in rows())[:7]
-        assert [each.total for each in mine] == pytest.approx([total for total, _ in expected])
-        assert [each.total for each in mine] == sorted(each.total for each in mine)
-        for each in mine:
-            assert (each.name, each.nodes, each.endpoints) == inputs[each.row]
+        mine = [item for item in simulation.worst if (item.algorithm, item.encoding) == (label, encoding)]
+        expected = sorted((row.credits[label, encoding]["total"], row.index) for row in rows())[:7]
+        assert [item.total for item in mine] == pytest.approx([total for total, _ in expected])
+        assert [item.total for item in mine] == sorted(item.total for item in mine)
+        for item in mine:
+            assert (item.name, item.nodes, item.endpoints) == inputs[item.row]
     assert len(simulation.worst) == 7 * len(SHOWN)
 
 
@@ -280,9 +280,9 @@ def test_curves_are_mean_totals_by_number_of_endpoints() -> None:
     ]
     for curve in curves:
         key = curve.algorithm, curve.encoding
-        for found, mine in zip(curve.points, (points[number] for number in sorted(points)), strict=True):
+        for result, mine in zip(curve.points, (points[point] for point in sorted(points)), strict=True):
             totals = [55 + 45 * row.possible if curve.algorithm == BOUND else row.credits[key]["total"] for row in mine]
-            assert found == pytest.approx((fmean(row.endpoints for row in mine), fmean(totals)))
+            assert result == pytest.approx((fmean(row.endpoints for row in mine), fmean(totals)))
 
 
 def test_spreads_count_every_row_where_its_total_is() -> None:
@@ -298,7 +298,7 @@ def test_spreads_count_every_row_where_its_total_is() -> None:
         at = 0
         for edge, count in spread.bins:
             for total in totals[at : at + count]:
-                # Totals are told apart to a hundredth.
+                # Totals are compared to a hundredth.
                 assert edge - 0.0051 <= max(total, 0) <= edge + spread.width + 0.0051
             at += count
 
@@ -309,8 +309,8 @@ def test_joints_count_every_row_by_two_totals() -> None:
         (difference.algorithm, difference.other, difference.encoding) for difference in said().differences
     ]
     for joint in joints:
-        found = {(one, other): count for one, other, count in joint.cells}
-        assert sum(found.values()) == len(rows())
+        result = {(one, other): count for one, other, count in joint.cells}
+        assert sum(result.values()) == len(rows())
         on_an_edge = 0
         for row in rows():
             pair = [row.credits[label, joint.encoding]["total"] for label in (joint.algorithm, joint.other)]
@@ -319,9 +319,9 @@ def test_joints_count_every_row_by_two_totals() -> None:
                 on_an_edge += 1
                 continue
             one, other = (float(min(max(math.floor(total), 0), 99)) for total in pair)
-            found[one, other] -= 1
-        assert min(found.values()) >= 0
-        assert sum(found.values()) == on_an_edge < len(rows()) / 2
+            result[one, other] -= 1
+        assert min(result.values()) >= 0
+        assert sum(result.values()) == on_an_edge < len(rows()) / 2
         assert joint.width == 1
 
 

@@ -40,7 +40,7 @@ EVERYTHING = SimulationSpec(
 
 
 def drawn(rows: int, *, zones: int = 3, seed: object = 0, first: int = 0) -> Inputs:
-    """Inputs by chance, with many alike, some without endpoints and some without nodes."""
+    """Random inputs, with many alike, some without endpoints and some without nodes."""
     rng = random.Random(f"tally_chunk {zones} {seed}")
     demand = [[rng.randint(1, 3) for _ in range(zones)] for _ in range(rows)]
     supply = []
@@ -50,7 +50,7 @@ def drawn(rows: int, *, zones: int = 3, seed: object = 0, first: int = 0) -> Inp
     for row in range(0, rows, 17):
         demand[row] = [0] * zones
     numbers = np.arange(first, first + rows)
-    return Inputs(numbers, np.array(demand), np.array(supply), [f"input {number}" for number in numbers])
+    return Inputs(numbers, np.array(demand), np.array(supply), [f"input {index}" for index in numbers])
 
 
 def cut(inputs: Inputs, *edges: int) -> list[Inputs]:
@@ -82,18 +82,18 @@ def as_rows(worst: WorstInputs) -> list[tuple[float, int, str, tuple[int, ...], 
 
 
 def test_sums_kept_apart_and_added_up_later_are_those_added_up_at_once() -> None:
-    each = tallies(EVERYTHING, cut(drawn(1000), 100, 101, 350, 800))
-    at_once = merge_tallies(EVERYTHING, each)
+    item = tallies(EVERYTHING, cut(drawn(1000), 100, 101, 350, 800))
+    at_once = merge_tallies(EVERYTHING, item)
     assert len(at_once.sums) == 1
-    apart = merge_tallies(EVERYTHING, each, fold=False)
+    apart = merge_tallies(EVERYTHING, item, fold=False)
     assert len(apart.sums) == 5
     assert same(merge_tallies(EVERYTHING, [apart]), at_once)
-    halves = [merge_tallies(EVERYTHING, each[:2], fold=False), merge_tallies(EVERYTHING, each[2:], fold=False)]
+    halves = [merge_tallies(EVERYTHING, item[:2], fold=False), merge_tallies(EVERYTHING, item[2:], fold=False)]
     assert same(merge_tallies(EVERYTHING, halves), at_once)
     nested = merge_tallies(EVERYTHING, halves, fold=False)
     assert same(merge_tallies(EVERYTHING, [nested]), at_once)
     one_by_one = Tally()
-    for one in each:
+    for one in item:
         one_by_one = merge_tallies(EVERYTHING, [one_by_one, one])
     assert same(one_by_one, at_once)
 
@@ -103,29 +103,29 @@ def test_pieces_add_up_to_the_whole(by: str) -> None:
     wanted = replace(EVERYTHING, by=by)
     inputs = drawn(1000)
     (whole,) = tallies(wanted, [inputs])
-    found = merge_tallies(wanted, tallies(wanted, cut(inputs, 1, 2, 17, 18, 400, 999)))
-    assert {name: counts.tolist() for name, counts in found.counts.items()} == {
+    result = merge_tallies(wanted, tallies(wanted, cut(inputs, 1, 2, 17, 18, 400, 999)))
+    assert {name: counts.tolist() for name, counts in result.counts.items()} == {
         name: counts.tolist() for name, counts in whole.counts.items()
     }
-    assert {*found.sums[0]} == {*whole.sums[0]}
+    assert {*result.sums[0]} == {*whole.sums[0]}
     for name, values in whole.sums[0].items():
-        assert found.sums[0][name] == pytest.approx(values, rel=1e-11, abs=1e-9), name
+        assert result.sums[0][name] == pytest.approx(values, rel=1e-11, abs=1e-9), name
     for key, worst in whole.worst.items():
-        assert [row[1:] for row in as_rows(found.worst[key])] == [row[1:] for row in as_rows(worst)]
+        assert [row[1:] for row in as_rows(result.worst[key])] == [row[1:] for row in as_rows(worst)]
 
 
 def test_a_piece_without_a_row_that_can_be_scored_adds_nothing_but_their_number() -> None:
     empty = Inputs(np.arange(2), np.array([[1, 1, 1], [0, 0, 0]]), np.array([[0, 0, 0], [1, 2, 3]]), ["a", "b"])
-    each = tallies(EVERYTHING, [drawn(100, first=10), empty])
-    both = merge_tallies(EVERYTHING, each)
-    assert both.counts.pop("unscored").tolist() == [each[0].counts["unscored"].item() + 2]
-    each[0].counts.pop("unscored")
-    assert same(both, merge_tallies(EVERYTHING, each[:1]))
+    item = tallies(EVERYTHING, [drawn(100, first=10), empty])
+    both = merge_tallies(EVERYTHING, item)
+    assert both.counts.pop("unscored").tolist() == [item[0].counts["unscored"].item() + 2]
+    item[0].counts.pop("unscored")
+    assert same(both, merge_tallies(EVERYTHING, item[:1]))
 
 
 def bin_of(credit: float) -> int:
-    (found,) = np.flatnonzero(_histogram(np.array([credit]))).tolist()
-    return int(found)
+    (result,) = np.flatnonzero(_histogram(np.array([credit]))).tolist()
+    return int(result)
 
 
 @examples(75)

@@ -32,8 +32,8 @@ def _columns(*rows: tuple[float, float, float, float, float, float]) -> Floats:
     """In-zone share, worst and mean overload, slices, mean square and fate of each row."""
     columns = np.zeros((COLUMNS, len(rows)))
     places = (IN_ZONE, MAX_OVERLOAD, MEAN_OVERLOAD, SLICES, MEAN_SQUARE, FATE)
-    for number, row in enumerate(rows):
-        columns[places, number] = row
+    for index, row in enumerate(rows):
+        columns[places, index] = row
     return columns
 
 
@@ -159,7 +159,7 @@ def test_the_proposals_tool_loses_an_endpoint_where_doubles_are_below_a_whole_nu
 def test_where_zones_are_alike_their_order_decides_and_each_outcome_is_reached_by_another_one(
     algorithm: str, nodes: tuple[int, ...], endpoints: tuple[int, ...], outcomes: set[str]
 ) -> None:
-    """The proposal leaves it open who goes first of two; its tool takes zones by their names."""
+    """The proposal does not say which of two zones is first; its tool takes them by name."""
     orders = permutations(range(len(nodes)))
     drawn = [([nodes[zone] for zone in order], [endpoints[zone] for zone in order]) for order in orders]
     assert {score for score, *_ in written_for(algorithm, drawn)} == outcomes
@@ -187,7 +187,7 @@ def test_format_is_that_of_the_tool() -> None:
 
 
 def test_names_come_back_from_a_csv_reader() -> None:
-    """Quoted where they must be; chunks follow each other, and inputs without names go by their numbers."""
+    """Quoted if needed; chunks are in order, and inputs without names have their numbers."""
     names = ["plain", "two words", "a,b", 'say "a"', '"', "", "Zürich", " leading", "invalid"]
     file = BytesIO()
     rows = TopologySimulatorWriter(file, RANDOM)

@@ -17,7 +17,7 @@ ALGORITHMS = ("random", "local", "local-kep-tool", "local-shared", "local-weight
 
 @dataclass(frozen=True)
 class Group:
-    """Endpoints that go into slices of their own."""
+    """Endpoints that get separate slices."""
 
     located: tuple[int, ...]
     """How many of its endpoints are located in each zone."""
@@ -107,7 +107,7 @@ class OwnGroups:
         self.total = sum(endpoints)
         """T: total endpoints."""
         self.threshold = threshold
-        self.located = [[endpoints[zone] if zone == place else 0 for place in self.zones] for zone in self.zones]
+        self.located = [[endpoints[zone] if zone == position else 0 for position in self.zones] for zone in self.zones]
         """How many endpoints located in each place (second) the group of each zone (first) has at present."""
 
     def n(self, zone: int) -> int:
@@ -145,15 +145,15 @@ class OwnGroups:
         return Heap(self.gives_before, [zone for zone in self.zones if self.can_give(zone)])
 
     def move_endpoint(self, giver: int, receiving: list[int]) -> None:
-        """One endpoint of the giver's group goes to another: one located in the giver itself if its group still has
+        """Move one endpoint of the giver's group to another: one located in the giver itself if its group still has
         one, else in the last zone that its group has one of."""
         of_giver = self.located[giver]
         if of_giver[giver] > 0:
-            place = giver
+            position = giver
         else:
-            place = max(place for place in self.zones if of_giver[place] > 0)
-        of_giver[place] -= 1
-        receiving[place] += 1
+            position = max(position for position in self.zones if of_giver[position] > 0)
+        of_giver[position] -= 1
+        receiving[position] += 1
 
     def draw_one(self, givers: Heap, receiving: list[int]) -> bool:
         """One endpoint from the top of the give queue: pop it, take one, push it back if it still contributes. False
@@ -345,9 +345,9 @@ def _local_shared(nodes: Sequence[int], endpoints: Sequence[int], threshold: flo
         if helped < len(above):
             pooled = above
             for zone in pooled:
-                for place in own.zones:
-                    pool[place] += own.located[zone][place]
-                    own.located[zone][place] = 0
+                for position in own.zones:
+                    pool[position] += own.located[zone][position]
+                    own.located[zone][position] = 0
             # that draws further contributors until sum(T r) / n - 1 < 0.5; if that fails -> random.
             while not _load(own, pooled, sum(pool)) - 1 < threshold:
                 if not own.draw_one(givers, pool):
@@ -402,10 +402,10 @@ def _local_opt(nodes: Sequence[int], endpoints: Sequence[int]) -> list[Group]:
 
 def _first_fit(wanted: int, offered: list[int], receiving: list[int]) -> int:
     """Moves as many as are wanted and offered, from the zones in index order. How many are missing."""
-    for place in range(len(offered)):
-        moved = min(wanted, offered[place])
-        offered[place] -= moved
-        receiving[place] += moved
+    for position in range(len(offered)):
+        moved = min(wanted, offered[position])
+        offered[position] -= moved
+        receiving[position] += moved
         wanted -= moved
     return wanted
 
@@ -433,15 +433,15 @@ def _local_weighted(nodes: Sequence[int], endpoints: Sequence[int]) -> list[Grou
             whole_needs[zone] = float(_first_fit(-whole[zone], offered, own.located[zone]))
     fractional_needs = [-fraction[zone] if fraction[zone] < 0 else 0.0 for zone in own.zones]
 
-    def serving(zone: int, number: int, local: float, rest: float) -> Group:
+    def serving(zone: int, index: int, local: float, rest: float) -> Group:
         located = [0] * len(nodes)
-        located[zone] = number
+        located[zone] = index
         weights = [0.0] * len(nodes)
         weights[zone] = local
         for needs in (fractional_needs, whole_needs):
             for other in own.zones:
                 part = min(rest, needs[other])
-                weights[other] += part / number
+                weights[other] += part / index
                 needs[other] -= part
                 rest -= part
         return Group(tuple(located), tuple(weights))
@@ -450,7 +450,7 @@ def _local_weighted(nodes: Sequence[int], endpoints: Sequence[int]) -> list[Grou
     # in need, in list order, fractional needs first, then left-over integer needs.
     singles = [serving(zone, 1, 1 - fraction[zone], fraction[zone]) for zone in own.zones if fraction[zone] > 0]
 
-    # A left-over integer surplus forms a group of its own, in each zone that has one, which serves zones in need in the
+    # A left-over integer surplus forms a separate group, in each zone that has one, which serves zones in need in the
     # same way: of m endpoints, with weight (need) / m.
     left_over = [serving(zone, offered[zone], 0.0, float(offered[zone])) for zone in own.zones if offered[zone] > 0]
     return [*own.as_groups(), *singles, *left_over]

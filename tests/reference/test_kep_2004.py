@@ -50,8 +50,8 @@ def drawn() -> list[Input]:
 
 def test_the_reference_shares_no_code_with_the_product() -> None:
     tree = ast.parse(Path(kep_2004.__file__ or "").read_text(encoding="utf-8"))
-    imported = {alias.name for each in ast.walk(tree) if isinstance(each, ast.Import) for alias in each.names}
-    imported |= {each.module or "" for each in ast.walk(tree) if isinstance(each, ast.ImportFrom)}
+    imported = {alias.name for item in ast.walk(tree) if isinstance(item, ast.Import) for alias in item.names}
+    imported |= {item.module or "" for item in ast.walk(tree) if isinstance(item, ast.ImportFrom)}
     assert imported == {"math", "collections.abc", "dataclasses"}
 
 

@@ -32,11 +32,11 @@ def means_of(algorithm: str, total: float | None, encoding: str = SLICE_GROUPS, 
 
 def plots_of(*algorithms: str, encoding: str = SLICE_GROUPS) -> Plots:
     """Something to draw for each, and for each pair."""
-    pairs = [(one, other) for number, one in enumerate(algorithms) for other in algorithms[number + 1 :]]
+    pairs = [(one, other) for index, one in enumerate(algorithms) for other in algorithms[index + 1 :]]
     return Plots(
         curves=tuple(
-            Curve(algorithm=each, encoding=encoding, points=((1.0, 70.0 + number), (10.5, 80.0), (3000.0, 95.0)))
-            for number, each in enumerate(algorithms)
+            Curve(algorithm=item, encoding=encoding, points=((1.0, 70.0 + index), (10.5, 80.0), (3000.0, 95.0)))
+            for index, item in enumerate(algorithms)
         ),
         spreads=tuple(
             ScoreHistogram(algorithm=algorithm, encoding=encoding, width=0.5, bins=((70.0, 10), (85.5, 80), (99.5, 10)))

@@ -1,4 +1,4 @@
-"""Pictures: that they are well-formed, the same every time, alone in what they use, and show what is there."""
+"""Plots are valid XML, equal each time, self-contained, and show their values."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -36,7 +36,7 @@ ALL = pytest.mark.parametrize("draw", [curves, spreads, pair, colours])
 
 
 def texts(svg: str) -> list[str]:
-    return ["".join(each.itertext()).strip() for each in ElementTree.fromstring(svg).iter(f"{SVG}text")]
+    return ["".join(item.itertext()).strip() for item in ElementTree.fromstring(svg).iter(f"{SVG}text")]
 
 
 @ALL
@@ -48,9 +48,9 @@ def test_a_picture_is_well_formed_scales_has_a_title_and_stands_on_its_own(draw:
     assert not {"width", "height"} & root.attrib.keys()
     said = [root.find(f"{SVG}title"), root.find(f"{SVG}desc")]
     labels = root.attrib["aria-labelledby"].split()
-    assert [each.attrib["id"] for each in said if each is not None and each.text] == labels
+    assert [item.attrib["id"] for item in said if item is not None and item.text] == labels
     assert re.findall(r"https?:[^\"]*", svg) == ["http://www.w3.org/2000/svg"]
-    assert all(each.startswith(("#", "data:image/png;base64,")) for each in re.findall(r'href="([^"]*)"', svg))
+    assert all(item.startswith(("#", "data:image/png;base64,")) for item in re.findall(r'href="([^"]*)"', svg))
     ids = re.findall(r'\bid="([^"]*)"', svg)
     used = re.findall(r'href="#([^"]*)"|url\(#([^)]*)\)', svg)
     assert len(ids) == len(set(ids))
@@ -81,8 +81,8 @@ def test_nothing_to_draw_is_an_empty_picture(draw: Callable[[Plots], str]) -> No
         curves=(Curve(algorithm="local", encoding="hints", points=()),),
         spreads=(ScoreHistogram(algorithm="local", encoding="hints", width=0.5, bins=()),),
     )
-    for each in (Plots(), empty):
-        ElementTree.fromstring(draw(each))
+    for item in (Plots(), empty):
+        ElementTree.fromstring(draw(item))
 
 
 @pytest.mark.parametrize("name", [NASTY, "$\\frac{x}", "_private", "\x00\x1b[31m", "\ud800", "x" * 300, "规则", "a\nb"])
@@ -112,5 +112,5 @@ def test_a_pair_tells_how_often_each_is_ahead() -> None:
 def test_of_many_pairs_the_best_is_shown_against_the_first_others() -> None:
     joints = plots_of(*"abcdefghijklm").joints
     shown = pairs_to_show(joints, {"a": 70.0, "c": 90.0, "d": 80.0})
-    assert [each.algorithm for each in shown] == ["c"] * MOST_PAIRS
-    assert [each.other for each in shown] == list("abdefghijk")
+    assert [item.algorithm for item in shown] == ["c"] * MOST_PAIRS
+    assert [item.other for item in shown] == list("abdefghijk")

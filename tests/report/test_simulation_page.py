@@ -1,4 +1,4 @@
-"""The page of a simulation: its numbers are those of the value, and it stands on its own."""
+"""The page of a simulation: its numbers are those of the value, and it needs nothing else."""
 
 import re
 import shutil
@@ -41,7 +41,7 @@ def real() -> Simulation:
 
 
 def parsed(page: str) -> ElementTree.Element:
-    """The page as XML, which it is too: whatever is not closed or not escaped fails here."""
+    """The page as XML, which it is too: anything that is not closed or not escaped fails here."""
     doctype, _, rest = page.partition("\n")
     assert doctype == "<!DOCTYPE html>"
     return ElementTree.fromstring(rest)
@@ -53,12 +53,12 @@ def said(element: ElementTree.Element) -> str:
 
 def rows(page: str, section: str, table: int = 0) -> list[list[str]]:
     """The cells of one table of a section."""
-    found = [each for each in parsed(page).iter("section") if each.get("id") == section]
-    return [[said(cell) for cell in row] for row in list(found[0].iter("table"))[table].iter("tr")]
+    result = [item for item in parsed(page).iter("section") if item.get("id") == section]
+    return [[said(cell) for cell in row] for row in list(result[0].iter("table"))[table].iter("tr")]
 
 
 def sections(page: str) -> list[str]:
-    return [each.attrib["id"] for each in parsed(page).iter("section")]
+    return [item.attrib["id"] for item in parsed(page).iter("section")]
 
 
 # --- what it says -----------------------------------------------------------------------------------------------------
@@ -86,7 +86,7 @@ def test_gaps_to_the_bound_stand_beside_the_credits() -> None:
     hints, weights = rows(page, "scores"), rows(page, "scores", 1)
     assert [row[7] for row in hints] == ["gap", "0.26", "-", ""]
     assert [row[7] for row in weights] == ["gap", "0.00", ""]
-    legend = said(next(each for each in parsed(page).iter("dl") if each.get("class") == "legend"))
+    legend = said(next(item for item in parsed(page).iter("dl") if item.get("class") == "legend"))
     assert "weightsZoneward's proxy weighs zones" in legend
     assert "slice groupsEach" not in legend
 
@@ -110,7 +110,7 @@ def test_differences_are_shown_both_ways_round() -> None:
 def test_only_a_sure_difference_is_shaded(low: float, high: float, shade: str | None) -> None:
     difference = replace(simulation_of().differences[0], mean=(low + high) / 2, low=low, high=high)
     page = parsed(simulation_page(simulation_of(differences=(difference,), plots=Plots())))
-    cells = [each.get("class") for each in page.iter("td") if " to " in said(each)]
+    cells = [item.get("class") for item in page.iter("td") if " to " in said(item)]
     assert cells[0] == shade
 
 
@@ -119,8 +119,8 @@ def test_quantiles_compare_algorithms_at_each_share() -> None:
         Quantiles(algorithm=name, encoding=SLICE_GROUPS, by_share={0.5: credits_of(88.88), 0.001: credits_of(low)})
         for name, low in (("random", -1234.5), ("local", -0.001))
     )
-    found = [row[:2] for row in rows(simulation_page(simulation_of(quantiles=quantiles)), "quantiles")]
-    assert found == [
+    result = [row[:2] for row in rows(simulation_page(simulation_of(quantiles=quantiles)), "quantiles")]
+    assert result == [
         ["algorithm", "total"],
         ["0.1% of the inputs have at most"],
         ["random", "-1,234.50"],
@@ -132,13 +132,13 @@ def test_quantiles_compare_algorithms_at_each_share() -> None:
 
 
 def test_the_worst_inputs_have_their_numbers_and_zones() -> None:
-    found = rows(simulation_page(simulation_of()), "worst-inputs")
-    assert found[1:] == [["local"], ["shop/cartno. 1,234", "-33.33", "1 22 30", "0 7 144"]]
+    result = rows(simulation_page(simulation_of()), "worst-inputs")
+    assert result[1:] == [["local"], ["shop/cartno. 1,234", "-33.33", "1 22 30", "0 7 144"]]
 
 
 def test_facts_tell_the_seed_and_the_command() -> None:
     page = parsed(simulation_page(simulation_of(unscored=3), command="zoneward simulate -a 'x & y'"))
-    facts = {said(each[0]): said(each[1]) for each in page.iter("div") if len(each) == 2 and each[0].tag == "dt"}
+    facts = {said(item[0]): said(item[1]) for item in page.iter("div") if len(item) == 2 and item[0].tag == "dt"}
     assert facts == {
         "dataset": "kep",
         "inputs": "10,000",
@@ -151,14 +151,14 @@ def test_facts_tell_the_seed_and_the_command() -> None:
 def test_a_partial_result_says_so_first_and_loudly() -> None:
     page = simulation_page(simulation_of(partial=True, unscored=45))
     assert said(next(parsed(page).iter("title"))).startswith("PARTIAL")
-    marks = [said(each) for each in parsed(page).iter("p") if each.get("class") == "partial"]
+    marks = [said(item) for item in parsed(page).iter("p") if item.get("class") == "partial"]
     assert len(marks) == 1
     assert marks[0].startswith("PARTIAL RESULT")
     assert "10,045 of 12,345" in marks[0]
     assert "PARTIAL" not in simulation_page(simulation_of())
 
 
-# --- that it stands on its own ----------------------------------------------------------------------------------------
+# --- that it needs nothing else ---------------------------------------------------------------------------------------
 
 
 def test_names_are_shown_and_never_run() -> None:
@@ -189,7 +189,7 @@ def test_nothing_is_fetched_or_run(real: Simulation) -> None:
     for page in (simulation_page(simulation_of()), simulation_page(real)):
         assert set(re.findall(r"https?:[^\"'<> ]*", page)) == {"http://www.w3.org/2000/svg"}
         assert not re.search(r"@import|url\((?!#)|\bsrc=|<script|\son\w+=", page)
-        assert all(each.startswith(("#", "data:")) for each in re.findall(r'href="([^"]*)"', page))
+        assert all(item.startswith(("#", "data:")) for item in re.findall(r'href="([^"]*)"', page))
 
 
 # --- a real one -------------------------------------------------------------------------------------------------------
@@ -217,5 +217,5 @@ def test_a_real_browser_shows_the_page_without_complaint(real: Simulation, tmp_p
     assert complaints == []
     assert run.stdout.count("<svg") == 10
     assert "<script" not in run.stdout
-    # What a browser makes of it has every cell that was written.
+    # The text in a browser has every cell that was written.
     assert run.stdout.count("</td>") == file.read_text("utf-8").count("</td>")

@@ -15,7 +15,7 @@ from zoneward.routing.simulation_results import BOUND, CREDITS, Band, Difference
 
 def credits_from(first: float) -> dict[str, float]:
     """Six values that occur nowhere else."""
-    return {credit: first + number * 1.0101 for number, credit in enumerate(CREDITS)}
+    return {credit: first + index * 1.0101 for index, credit in enumerate(CREDITS)}
 
 
 def means(algorithm: str, first: float | None, *, encoding: str = "slice-groups", **others: Any) -> Means:
@@ -72,7 +72,7 @@ def test_the_table_is_the_proposal_s_with_wins_and_ties() -> None:
 
 def test_what_was_asked_for_follows_under_titles_of_its_own() -> None:
     lines = lines_of(SIMULATION)
-    after = {line: lines[number + 1 :] for number, line in enumerate(lines)}
+    after = {line: lines[index + 1 :] for index, line in enumerate(lines)}
     band = after["By band"]
     assert band[2].split() == ["1", "to", "8", "1,500", "local", *two(credits_from(41.5))]
     assert band[3].split() == ["random", *two(credits_from(42.5))]
@@ -110,7 +110,7 @@ def test_gaps_to_the_bound_are_in_every_table_of_means_and_in_json() -> None:
     assert gaps == ["20.26", "0.00", "-", ""]
     band = lines[lines.index("By band") + 1 :]
     assert band[0].split()[-1] == "GAP"
-    assert [band[number].split()[-1] for number in (2, 3)] == ["7.75", two(credits_from(49.25))[-1]]
+    assert [band[index].split()[-1] for index in (2, 3)] == ["7.75", two(credits_from(49.25))[-1]]
     assert "GAP: what TOTAL lacks to the bound." in "\n".join(lines)
     document = simulation_document(GAPS)
     assert [mean["gapToBound"] for mean in document["means"]] == [20.256, 0, None, None]
@@ -148,7 +148,7 @@ FIELDS = ("total", "inZone", "maxOverload", "meanOverload", "overload", "slices"
 
 
 def fields(first: float) -> dict[str, float]:
-    return {field: round(first + number * 1.0101, 6) for number, field in enumerate(FIELDS)}
+    return {field: round(first + index * 1.0101, 6) for index, field in enumerate(FIELDS)}
 
 
 def test_json_has_all_of_it_to_six_decimals() -> None:
