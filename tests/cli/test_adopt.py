@@ -194,11 +194,11 @@ def test_the_lease_of_a_controller_has_the_configured_name(
     assert cluster
 
 
-def test_a_controller_that_does_not_let_go_is_told_with_what_to_do(zoneward: Commands, cluster: Cluster) -> None:
+def test_a_controller_that_continues_to_write_is_an_error_with_the_next_step(zoneward: Commands, cluster: Cluster) -> None:
     cluster.do(lambda shop: setattr(shop, "lets_go", False))
     result = zoneward("adopt", "cart", "--timeout", "4", "--quiet")
     assert (result.status, result.out) == (2, "")
-    assert "not within 4 s: the built-in controller still writes cart-" in result.err
+    assert "timed out after 4 s: the built-in controller still writes cart-" in result.err
     assert result.err.endswith("No endpoint is missing; repeat the command to continue\n")
     assert result.err.count("\n") == 1
     cluster.do(lambda shop: setattr(shop, "lets_go", True))
