@@ -194,7 +194,7 @@ def test_the_lease_of_a_controller_has_the_configured_name(
     assert cluster
 
 
-def test_a_controller_that_continues_to_write_is_an_error_with_the_next_step(zoneward: Commands, cluster: Cluster) -> None:
+def test_a_controller_that_continues_to_write_is_an_error(zoneward: Commands, cluster: Cluster) -> None:
     cluster.do(lambda shop: setattr(shop, "lets_go", False))
     result = zoneward("adopt", "cart", "--timeout", "4", "--quiet")
     assert (result.status, result.out) == (2, "")
