@@ -10,12 +10,12 @@ import pytest
 import yaml
 from e2e.prometheus import Exporter, Prometheus, Sample, exporter, prometheus
 
+from zoneward.cli.configuration_file import configuration_from
 from zoneward.cli.main import run
 from zoneward.client.prometheus import Prometheus as Client
 from zoneward.client.prometheus import PrometheusUnavailable
 from zoneward.kube.objects import ObjectKey
 from zoneward.kube.prometheus_settings import Preset, PrometheusSettings
-from zoneward.routing.configuration import configuration_from
 
 PAGE: Final = Path(__file__).parents[1] / "docs" / "demand.md"
 ZONES: Final = ("eu-central-1a", "eu-central-1b", "eu-central-1c")

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from zoneward.advice.prices import PairPrices, Prices, parse_price, read_prices, with_price
+from zoneward.advice.prices import PairPrices, Prices, parse_price, with_price
 from zoneward.kube.input_error import ConfigurationError
+from zoneward.kube.settings import read_settings
 
 SECTION = {
     "perGB": "0.01USD",
@@ -17,7 +18,7 @@ REGIONS = {"a": "eu", "b": "eu", "c": "eu", "d": "us"}
 
 
 def test_the_pair_of_zones_wins_over_that_of_regions_and_a_pair_counts_in_both_directions() -> None:
-    prices = PairPrices(read_prices(SECTION), REGIONS)
+    prices = PairPrices(read_settings(SECTION, Prices), REGIONS)
     assert prices.of("a", "b") == prices.of("b", "a") == 0.02
     assert prices.of("a", "c") == 0.005
     assert (prices.of("a", "d"), prices.of("d", "a")) == (0.05, 0.07)
@@ -26,14 +27,14 @@ def test_the_pair_of_zones_wins_over_that_of_regions_and_a_pair_counts_in_both_d
 
 
 def test_both_ends_cost_twice_as_much_as_one() -> None:
-    one = read_prices(SECTION)
+    one = read_settings(SECTION, Prices)
     both = PairPrices(with_price(one, None, "both"), {})
     assert [both.of("a", end) for end in "abc"] == [2 * PairPrices(one, {}).of("a", end) for end in "abc"]
 
 
 def test_the_option_wins_over_the_configuration() -> None:
-    prices = with_price(read_prices(SECTION), "0.03USD", None)
-    assert (prices.per_gb, prices.zones) == (Fraction(3, 100), read_prices(SECTION).zones)
+    prices = with_price(read_settings(SECTION, Prices), "0.03USD", None)
+    assert (prices.default_amount, prices.zones) == (Fraction(3, 100), read_settings(SECTION, Prices).zones)
     assert not Prices()
     assert with_price(Prices(), "0EUR", "both")
 
@@ -75,12 +76,12 @@ def test_a_price_that_is_none_is_refused(text: str, expected: str) -> None:
 )
 def test_a_section_that_cannot_be_used_is_refused_with_its_path(section: Any, expected: str) -> None:
     with pytest.raises(ConfigurationError) as refused:
-        read_prices(section)
+        read_settings(section, Prices, within="prices")
     assert str(refused.value).startswith(expected)
 
 
 def test_places_that_the_cluster_does_not_have_are_refused_with_near_names() -> None:
-    prices = read_prices({"zones": {"eu-1a": {"eu-1x": "1USD"}}, "regions": {"eu": {"us": "1USD"}}})
+    prices = read_settings({"zones": {"eu-1a": {"eu-1x": "1USD"}}, "regions": {"eu": {"us": "1USD"}}}, Prices)
     with pytest.raises(
         ConfigurationError, match=r"prices\.zones: expected zones of Nodes .*got 'eu-1x' \(did you mean"
     ):

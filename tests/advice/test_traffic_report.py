@@ -17,11 +17,12 @@ from zoneward.advice.cluster_abilities import ClusterAbilities
 from zoneward.advice.comparison import recommend
 from zoneward.advice.measured_flows import Flow, MeasuredFlows, ServiceFlows, ZonePair
 from zoneward.advice.node_proxies import same_proxy_everywhere
-from zoneward.advice.prices import Charge, PairPrices, read_prices, with_price
+from zoneward.advice.prices import Charge, PairPrices, Prices, with_price
 from zoneward.advice.proxy_kinds import PROXY_KINDS
 from zoneward.advice.service_input import ServiceInput
 from zoneward.advice.traffic_report import Figure, ReportTotals, ServiceReport, ranked, report_service
 from zoneward.kube.objects import Service
+from zoneward.kube.settings import read_settings
 
 GB: Final = 10**9
 START: Final = datetime(2026, 3, 1, tzinfo=UTC)
@@ -38,7 +39,7 @@ SKEWED: Final = {
     ("", "b"): Flow(5, 1.0 * GB, 1.0 * GB),
     ("b", ""): Flow(5, 3.0 * GB, 1.0 * GB),
 }
-PRICES: Final = read_prices({"perGB": "0.01USD", "zones": {"a": {"b": "0.02USD"}, "b": {"a": "0.03USD"}}})
+PRICES: Final = read_settings({"perGB": "0.01USD", "zones": {"a": {"b": "0.02USD"}, "b": {"a": "0.03USD"}}}, Prices)
 
 
 def a_cluster(service: Service | None = None, **pods: int) -> Cluster:

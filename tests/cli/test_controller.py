@@ -344,7 +344,7 @@ async def test_a_file_of_figures_is_read_again_each_time_and_small_amounts_count
     file, head = tmp_path / "d.csv", "namespace,service,zone,amount\n"
     file.write_text(head + "shop,cart,a,0.7\nshop,cart,b,0.3\n")
     used, figures = with_demand_file(Configuration(demand=DemandSettings(source="file", file=str(file))))
-    assert used.demand.adoption.min_traffic == 0
+    assert used.demand.min_traffic == 0
     assert figures is not None
     assert (await figures.read([])).amounts == {("shop", "cart"): {"a": 0.7, "b": 0.3}}
     file.write_text(head + "shop,cart,b,5\n")

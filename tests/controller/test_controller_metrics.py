@@ -8,6 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 import yaml
 from hypothesis import given
@@ -56,7 +57,7 @@ def hinted(plan: ServicePlan) -> Iterator[bool]:
 @given(clusters(), st.booleans())
 @examples(30)
 def test_totals_count_the_slices_of_a_plan(cluster: Cluster, as_upstream: bool) -> None:
-    cluster = cluster.with_(configuration=replace(cluster.configuration, upstream=as_upstream))
+    cluster = cluster.with_(configuration=msgspec.structs.replace(cluster.configuration, upstream=as_upstream))
     metrics, plan = ControllerMetrics(max_endpoints=cluster.configuration.max_endpoints_per_slice), cluster.plan()
     metrics.record_sync(plan)
     found = list(hinted(plan))

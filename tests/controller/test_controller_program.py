@@ -4,10 +4,11 @@ import asyncio
 import gc
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 from unittest.mock import patch
 
+import msgspec
 import pytest
 from tests.builders.objects import a_service
 from tests.client.recording import until
@@ -28,7 +29,6 @@ from zoneward.controller.demand.figures_source import FiguresUnavailable
 from zoneward.controller.endpointslice_controller import EndpointSliceController
 from zoneward.controller.mode import Mode
 from zoneward.controller.replica_observer import LONGEST_WITHOUT_GC, ReplicaObserver
-from zoneward.daemon.configuration_file import ListenAddress
 from zoneward.daemon.health import failed_checks
 from zoneward.daemon.metrics import counter_total
 from zoneward.kube.objects import ObjectKey, ServiceEvent
@@ -56,7 +56,7 @@ async def a_run(url: str, *, lease: ObjectKey = ("kube-system", "zoneward-contro
     replica = ControllerProgram(
         access_to(url),
         configuration=Configuration(),
-        settings=ControllerConfiguration(mode=Mode.TAKE_OVER, listen=ListenAddress("127.0.0.1", 0)),
+        settings=ControllerConfiguration(mode=Mode.TAKE_OVER, listen="127.0.0.1:0"),
         lease=lease,
         instance="replica-0",
         log=log,
@@ -269,4 +269,4 @@ async def test_figures_come_from_prometheus_and_a_failure_is_logged() -> None:
     assert source.window == 7200
     with pytest.raises(FiguresUnavailable, match=r"^http://127\.0\.0\.1:1: no connection"):
         await source.read(["n1"])
-    assert _ask_prometheus(Configuration(demand=replace(demand, source="cpu"))) is None
+    assert _ask_prometheus(Configuration(demand=msgspec.structs.replace(demand, source="cpu"))) is None

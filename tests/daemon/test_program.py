@@ -10,8 +10,8 @@ from tests.controller.lines import Lines
 
 from zoneward.client.api_errors import Unreachable
 from zoneward.client.auth.client_config import ClientConfig, ClusterInfo, UserInfo
-from zoneward.daemon.configuration_file import ListenAddress
 from zoneward.daemon.health import failed_checks
+from zoneward.daemon.listen_address import ListenAddress
 from zoneward.daemon.program import Program, run_program
 from zoneward.daemon.status_server import StatusPages
 from zoneward.kube.input_error import InputError

@@ -12,8 +12,8 @@ import msgspec
 import pytest
 
 from zoneward.controller.controller_metrics import ControllerMetrics
-from zoneward.daemon.configuration_file import ListenAddress
 from zoneward.daemon.health import Health
+from zoneward.daemon.listen_address import ListenAddress
 from zoneward.daemon.metrics import MetricsPage
 from zoneward.daemon.status_server import StatusLimits, StatusPages, StatusServer
 

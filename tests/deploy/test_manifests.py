@@ -29,18 +29,20 @@ from tests.deploy.manifests import (
 )
 
 import zoneward
+from zoneward.cli.configuration_file import configuration_from
 from zoneward.controller.controller_configuration import ControllerConfiguration
 from zoneward.controller.controller_program import DRAIN
 from zoneward.controller.status.status_writer import OWN_CONDITION_TYPES
+from zoneward.daemon.listen_address import parse_listen_address
 from zoneward.daemon.unreadable_objects import UNREADABLE
 from zoneward.kube.adoption_marks import ADOPTION_MARKS, SELECTOR_ANNOTATION, SKIP_MIRROR_LABEL
 from zoneward.kube.proxy_lease import proxy_lease_name
 from zoneward.meter.accounting import ACCOUNTING_SYSCTL
 from zoneward.meter.meter_configuration import DEFAULT_PORT as METER_PORT
-from zoneward.meter.meter_configuration import MeterConfiguration, read_meter_configuration
+from zoneward.meter.meter_configuration import MeterConfiguration
 from zoneward.proxy import proxy_events
-from zoneward.proxy.proxy_configuration import DEFAULT_PORT, HEALTHZ_PORT, ProxyConfiguration, read_proxy_configuration
-from zoneward.routing.configuration import Configuration, configuration_from
+from zoneward.proxy.proxy_configuration import DEFAULT_PORT, HEALTHZ_PORT, ProxyConfiguration
+from zoneward.routing.configuration import Configuration
 
 NODE_MODES = (*PROXY_MODES, *METER_MODES)
 ALL = (*MODES, *NODE_MODES)
@@ -166,7 +168,7 @@ def test_the_command_accepts_the_arguments_and_ports_agree(mode: str) -> None:
     assert f"--{mode}" in given["args"]
     assert sum(f"--{mode_}" in given["args"] for mode_ in MODES) == 1
     (port,) = given["ports"]
-    default = ControllerConfiguration().listen.port
+    default = parse_listen_address(ControllerConfiguration().listen).port
     assert port == {"name": "status", "containerPort": default}
     assert str(params["listen"]).endswith(f":{default}")
     assert pod(mode)["metadata"]["annotations"]["prometheus.io/port"] == str(default)
@@ -259,7 +261,7 @@ def test_a_proxy_may_write_its_own_leases_and_not_the_controllers(mode: str) -> 
     for name in (proxy_lease_name("n1", "zoneward"), proxy_lease_name("n" * 253)):
         assert name.startswith(hashed)
     (names,) = (rule["resourceNames"] for rule in the("Role", "take-over")["rules"] if "resourceNames" in rule)
-    assert names == [ControllerConfiguration().lease_name]
+    assert names == [ControllerConfiguration().leader_election.lease_name]
     assert not any(name.startswith((whole, hashed)) for name in names)
     assert f"--lease-namespace={the('Role', mode)['metadata']['namespace']}" in container(mode)["args"]
 
@@ -285,9 +287,9 @@ def test_the_configuration_is_mounted_at_its_argument_and_valid(mode: str) -> No
     folder, _, name = file.rpartition("/")
     assert container(mode)["volumeMounts"][0]["mountPath"] == folder
     document = yaml.safe_load(the("ConfigMap", mode)["data"][name])
-    assert configuration_from(document) == Configuration()
-    assert read_proxy_configuration(document.get("proxy", {})) == ProxyConfiguration()
-    assert read_meter_configuration(document.get("meter", {})) == MeterConfiguration()
+    file = configuration_from(document)
+    assert file.configuration == Configuration()
+    assert (file.proxy, file.meter) == (ProxyConfiguration(), MeterConfiguration())
 
 
 def test_every_value_of_the_chart_is_quoted_or_has_a_type() -> None:
@@ -395,7 +397,7 @@ def test_the_image_runs_as_in_the_manifests() -> None:
     given = dict(instructions())
     spec = pod("take-over")["spec"]["securityContext"]
     assert given["USER"] == f"{spec['runAsUser']}:{spec['runAsGroup']}"
-    assert given["EXPOSE"] == str(ControllerConfiguration().listen.port)
+    assert given["EXPOSE"] == str(parse_listen_address(ControllerConfiguration().listen).port)
     # The manifests and `docker run` alike name a command first.
     assert given["ENTRYPOINT"] == '["zoneward"]'
     assert all("command" not in container(mode) and container(mode)["args"][0] == program(mode) for mode in ALL)

@@ -11,7 +11,6 @@ from tests.deploy.conftest import Asked
 from tests.deploy.manifests import PROXY_MODES, granted
 
 from zoneward.client.auth.client_config import ClientConfig
-from zoneward.daemon.configuration_file import ListenAddress
 from zoneward.daemon.log import SilentLog
 from zoneward.kube.proxy_lease import proxy_lease_name
 from zoneward.proxy import node_lease
@@ -42,7 +41,7 @@ def a_proxy(access: ClientConfig, kernel: Kernel, *, lease_namespace: str = "kub
         access,
         node=NODE,
         configuration=Configuration(),
-        settings=ProxyConfiguration(listen=ListenAddress("127.0.0.1", 0), healthz_listen=None),
+        settings=ProxyConfiguration(listen="127.0.0.1:0", healthz_listen=None),
         lease_namespace=lease_namespace,
         log=SilentLog(),
         kernel=lambda _told: cast(NftClient, kernel),

@@ -19,7 +19,6 @@ from zoneward.controller.controller_configuration import ControllerConfiguration
 from zoneward.controller.controller_program import ControllerProgram
 from zoneward.controller.mode import Mode
 from zoneward.controller.sync import permissions as rights
-from zoneward.daemon.configuration_file import ListenAddress
 from zoneward.daemon.log import SilentLog
 from zoneward.kube import names
 from zoneward.routing.configuration import Configuration
@@ -40,7 +39,7 @@ async def a_replica(address: str, mode: Mode) -> AsyncIterator[None]:
     replica = ControllerProgram(
         access_to(address),
         configuration=Configuration(),
-        settings=ControllerConfiguration(mode=mode, listen=ListenAddress("127.0.0.1", 0)),
+        settings=ControllerConfiguration(mode=mode, listen="127.0.0.1:0"),
         lease=LEASE,
         instance="test",
         log=SilentLog(),

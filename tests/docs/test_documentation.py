@@ -11,18 +11,16 @@ import shlex
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import chdir, redirect_stderr, redirect_stdout
-from dataclasses import fields
 from io import BytesIO, StringIO, TextIOWrapper
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 from urllib.parse import urlsplit
 
 import click
 import msgspec
 import pytest
-import yaml
 
 from zoneward import sample
 from zoneward.advice import bypass
@@ -50,19 +48,15 @@ from zoneward.advice.explanation import (
 )
 from zoneward.advice.fixes import FixKind
 from zoneward.advice.honored_traffic import HonoredTraffic, NodeTraffic
-from zoneward.advice.prices import Prices, read_prices
 from zoneward.cli.main import cli
 from zoneward.cli.main import run as cli_run
-from zoneward.controller.controller_configuration import ControllerConfiguration, read_controller_configuration
 from zoneward.controller.demand.demand_in_force import MeasuredReason
 from zoneward.controller.status.honored_condition import HonoredReason
 from zoneward.controller.status.status_writer import OWN_CONDITION_TYPES
 from zoneward.daemon.unreadable_objects import UNREADABLE
-from zoneward.kube.input_error import ConfigurationError
 from zoneward.kube.objects import Condition, ServiceEvent
-from zoneward.meter.meter_configuration import MeterConfiguration, read_meter_configuration
 from zoneward.proxy import proxy_events
-from zoneward.proxy.proxy_configuration import DEFAULT_PORT, HEALTHZ_PORT, ProxyConfiguration, read_proxy_configuration
+from zoneward.proxy.proxy_configuration import DEFAULT_PORT, HEALTHZ_PORT
 from zoneward.proxy.ruleset.base_rules import base_sets
 from zoneward.report.route_report import NodeRoutes, PortRoute
 from zoneward.report.traffic_json import (
@@ -76,7 +70,7 @@ from zoneward.report.traffic_json import (
 )
 from zoneward.routing import service_events as events
 from zoneward.routing.algorithms.proportional_zone_cpu import least_endpoints
-from zoneward.routing.configuration import Configuration, FeatureGates, configuration_from
+from zoneward.routing.configuration import FeatureGates
 from zoneward.routing.demand import compute_demand
 from zoneward.routing.measured_demand import FigureProblem
 from zoneward.routing.request import approach
@@ -231,7 +225,7 @@ def rule_names() -> set[str]:
             elif called == "NumberAnnotation":
                 found.add(str(ast.literal_eval(node.args[1])))
     source = Path(approach.__file__).read_text()
-    gates = (gate.name.replace("_", "-") for gate in fields(FeatureGates))
+    gates = (name.replace("_", "-") for name in FeatureGates.__struct_fields__)
     return found | {f"gate-{gate}" for gate in gates if f'"{gate}"' in source}
 
 
@@ -243,56 +237,6 @@ def test_the_rules_page_lists_every_rule_reason_and_message() -> None:
     assert {reason.value for reason in Reason} <= set(listed("rules.md"))
     messages = {*events._MESSAGES.values(), *events._UPSTREAM_MESSAGES.values()}
     assert {message.format(endpoints="n", detail="...") for message in messages} <= set(codes(text_of("rules.md")))
-
-
-def configuration_keys() -> list[str]:
-    """Every key that a configuration may have, as the refusal of an unknown one tells it."""
-    head, wrong = {"apiVersion": "zoneward.dev/v1alpha1", "kind": "ZonewardConfiguration"}, {"?": 1}
-    sections: dict[str, tuple[Callable[[Any], object], dict[str, Any]]] = {
-        "": (configuration_from, head | wrong),
-        **{
-            name: (configuration_from, {**head, name: wrong})
-            for name in ("featureGates", "demand", "hints", "subsetting", "balanced")
-        },
-        "demand.prometheus": (configuration_from, {**head, "demand": {"prometheus": wrong}}),
-        "balanced.costs": (configuration_from, {**head, "balanced": {"costs": wrong}}),
-        "controller": (read_controller_configuration, wrong),
-        "controller.leaderElection": (read_controller_configuration, {"leaderElection": wrong}),
-        "proxy": (read_proxy_configuration, wrong),
-        "meter": (read_meter_configuration, wrong),
-        "prices": (read_prices, wrong),
-    }
-    keys = ["apiVersion", "kind"]
-    for section, (read, document) in sections.items():
-        with pytest.raises(ConfigurationError) as refused:
-            read(document)
-        known = str(refused.value).split("expected one of ")[1].split(", got ")[0].split(", ")
-        keys += [f"{section}.{key}" if section else key for key in known]
-    return [key for key in keys if key not in sections]
-
-
-def test_the_configuration_page_lists_every_key_and_no_other() -> None:
-    keys = configuration_keys()
-    assert {"hints.keepThreshold", "featureGates.ServiceTopology", "maxEndpointsPerSlice"} < set(keys)
-    assert sorted(listed("configuration.md")) == sorted(keys)
-
-
-def test_the_example_configuration_has_every_key_and_equals_the_defaults() -> None:
-    document = yaml.safe_load(EXAMPLE.read_text())
-    assert sorted(flat(document)) == sorted(configuration_keys())
-    assert configuration_from(document) == Configuration()
-    assert read_controller_configuration(document["controller"]) == ControllerConfiguration()
-    assert read_proxy_configuration(document["proxy"]) == ProxyConfiguration()
-    assert read_meter_configuration(document["meter"]) == MeterConfiguration()
-    assert read_prices(document["prices"]) == Prices()
-
-
-def flat(document: dict[str, object], prefix: str = "") -> Iterator[str]:
-    for key, value in document.items():
-        if isinstance(value, dict):
-            yield from flat(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}"
 
 
 def spoken_options() -> Iterator[tuple[str, str]]:

@@ -11,16 +11,14 @@ from zoneward.kube.prometheus_settings import (
     check_url,
     is_url,
     prometheus_url,
-    read_prometheus_settings,
 )
+from zoneward.kube.settings import read_settings
 
 URL: Final = {"url": "http://p:9090"}
 
 
 def read(section: Mapping[str, Any]) -> PrometheusSettings:
-    settings = read_prometheus_settings(section, "w")
-    assert settings is not None
-    return settings
+    return read_settings(section, PrometheusSettings, within="w")
 
 
 def test_all_settings_are_read() -> None:
@@ -48,11 +46,6 @@ def test_all_settings_are_read() -> None:
     assert settings.demand_query(without_nodes=["n1"]) == "sum by (zone) (rate(x[5400s]))"
     assert str(settings) == "https://p/select (a query of the configuration, the last 90 min)"
     assert "b@" not in repr(settings), "it may be logged"
-
-
-def test_settings_without_an_address_have_no_prometheus() -> None:
-    assert read_prometheus_settings(None, "") is None
-    assert read_prometheus_settings({"url": None, "window": "2h"}, "") is None
 
 
 def test_preset_sums_traffic_from_inside_the_cluster() -> None:
@@ -84,16 +77,16 @@ REFUSED: Final[Mapping[str, tuple[Any, str]]] = {
     "a preset that does not exist": ({**URL, "preset": "istio"}, "w.preset: expected zoneward-meter or zoneward-pro"),
     "a number as a window": ({**URL, "window": 3600}, "w.window: expected a duration (500ms, 15s, 1m30s), got '3600'"),
     "a short window": ({**URL, "window": "5s"}, "w.window: expected a duration from 1m to 720h, got '5s'"),
-    "a long timeout": ({**URL, "timeout": "1h"}, "w.timeout: expected a duration from 1s to 5m, got '1h'"),
+    "a long timeout": ({**URL, "timeout": "1h"}, "w.timeout: expected a duration from 1s to 5m, got 3600s"),
     "an empty selector": ({**URL, "selector": {}}, "w.selector: expected a map from labels to a value or a list of"),
     "a job for a selector": ({**URL, "selector": "meter"}, "w.selector: expected a map from labels to a value or a li"),
     "a label that is none": ({**URL, "selector": {"a-b": "x"}}, "w.selector: expected names of labels, got 'a-b'"),
     "an expression for a job": (
         {**URL, "selector": {"job": 'x"} or up{a="'}},
-        "w.selector: job: expected a value or a list of at most 100, of letters, digits and _ . : / -, got 'x\"} or",
+        "w.selector.job: expected a value or a list of at most 100, of letters, digits and _ . : / -, got 'x\"} or",
     ),
-    "no job": ({**URL, "selector": {"job": []}}, "w.selector: job: expected a value or a list of at most 100, of lett"),
-    "an empty query": ({**URL, "query": " "}, "w.query: expected text of at most 20000 characters, got ' '"),
+    "no job": ({**URL, "selector": {"job": []}}, "w.selector.job: expected a value or a list of at most 100, of lett"),
+    "an empty query": ({**URL, "query": " "}, "w.query: expected text of at most 20000 characters, not empty, got ' '"),
 }
 
 
@@ -101,7 +94,7 @@ REFUSED: Final[Mapping[str, tuple[Any, str]]] = {
 def test_a_setting_is_refused_in_one_line(what: str) -> None:
     section, message = REFUSED[what]
     with pytest.raises(ConfigurationError) as raised:
-        read_prometheus_settings(section, "w")
+        read(section)
     assert str(raised.value).startswith(message)
 
 

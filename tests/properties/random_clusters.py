@@ -5,7 +5,6 @@ Nodes and Pods that say what matters. Nodes and Pods are bytes and settings are 
 takes Hypothesis longer than to plan with it.
 """
 
-import dataclasses
 from collections.abc import Sequence
 from fractions import Fraction
 from itertools import product
@@ -13,6 +12,7 @@ from typing import Final, NamedTuple
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
+from msgspec import structs
 from msgspec.structs import replace
 from tests.builders.structs import DUAL_STACK, IPV4, IPV6, PORT, a_node, a_pod, a_service, a_slice, an_endpoint, hints
 from tests.clusters import Cluster, slices_after
@@ -376,9 +376,9 @@ def _before(draw: st.DrawFn, now: Cluster) -> Cluster:
             spec=replace(service.spec, traffic_distribution=asked.distribution, topology_keys=asked.keys),
         )
     most = draw(st.sampled_from((now.configuration.max_endpoints_per_slice, 4, 100)))
-    configuration = dataclasses.replace(now.configuration, max_endpoints_per_slice=most)
+    configuration = structs.replace(now.configuration, max_endpoints_per_slice=most)
     if draw(st.sampled_from((False, False, True))):
-        configuration = dataclasses.replace(configuration, subsetting=draw(subsetting_settings()))
+        configuration = structs.replace(configuration, subsetting=draw(subsetting_settings()))
     return now.with_(service=service, pods=pods, nodes=nodes, configuration=configuration)
 
 

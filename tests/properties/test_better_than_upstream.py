@@ -1,11 +1,11 @@
 """Where upstream's hints fall short, measured on random clusters, ours must not."""
 
-import dataclasses
 from fractions import Fraction
 from typing import Final
 
 import pytest
 from hypothesis import event, given
+from msgspec import structs
 from msgspec.structs import replace
 from tests.builders.structs import a_service, nodes_in, pods_in
 from tests.clusters import (
@@ -178,7 +178,7 @@ NO_NODE_HINTS: Final = FeatureGates(prefer_same_traffic_distribution=False)
 
 
 def with_gates(cluster: Cluster, gates: FeatureGates) -> Cluster:
-    return cluster.with_(configuration=dataclasses.replace(cluster.configuration, gates=gates))
+    return cluster.with_(configuration=structs.replace(cluster.configuration, gates=gates))
 
 
 def own_endpoints(cluster: Cluster) -> list[Endpoint]:

@@ -12,6 +12,7 @@ import msgspec
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from msgspec import structs
 from msgspec.structs import replace
 from tests.builders.structs import a_node, a_pod, a_service, nodes_in, pods_in
 from tests.clusters import Cluster, endpoint_answers, hinted_zones, rounded, slices_after, told, written
@@ -141,8 +142,8 @@ def test_what_is_no_longer_in_force_is_refused_in_the_same_words_as_before() -> 
 @given(clusters(setting=BALANCED, tidy=True, others=False), st.binary(min_size=MOST_NODES, max_size=MOST_NODES))
 def test_nodes_that_change_within_the_threshold_write_nothing(cluster: Cluster, drawn: bytes) -> None:
     """KEP-2433. The tolerance for traffic that leaves its zone is this project's own: here everything is tolerated."""
-    hints = dataclasses.replace(cluster.configuration.hints, in_zone_tolerance=Fraction(1))
-    cluster = cluster.with_(configuration=dataclasses.replace(cluster.configuration, hints=hints))
+    hints = structs.replace(cluster.configuration.hints, in_zone_tolerance=Fraction(1))
+    cluster = cluster.with_(configuration=structs.replace(cluster.configuration, hints=hints))
     before = cluster.settled()
     status = [node.status or NodeStatus() for node in cluster.nodes]
     nodes = tuple(

@@ -9,9 +9,10 @@ import pytest
 from tests.builders.structs import nodes_in
 
 from zoneward.advice.measured_flows import measure_flows
-from zoneward.advice.prices import Prices, read_prices
+from zoneward.advice.prices import Prices
 from zoneward.advice.traffic_report import Coverage, Crossing, Figure, ReportTotals, TrafficReport
 from zoneward.kube.measured_traffic import MeasuredTraffic, ServiceTraffic, TrafficBytes
+from zoneward.kube.settings import read_settings
 from zoneward.report.traffic_table import ReportNumbers, describe_measuring, explain_figures, format_number
 from zoneward.routing.demand import compute_demand
 
@@ -44,7 +45,7 @@ def a_report(
 
 
 BOTH = (of_node("a"), of_node("b"))
-USD = read_prices({"perGB": "0.01USD", "zones": {"a": {"b": "1USD"}}, "charge": "both"})
+USD = read_settings({"perGB": "0.01USD", "zones": {"a": {"b": "1USD"}}, "charge": "both"}, Prices)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.clusters import demand_in
 
-from zoneward.routing.adoption_settings import AdoptionSettings
+from zoneward.routing.configuration import AdoptionSettings
 from zoneward.routing.measured_demand import DemandTrend, FigureProblem, floored_parts, measured_shares
 
 DEMAND = demand_in(a=2, b=1, c=1)

@@ -376,6 +376,6 @@ def test_conditions_are_those_of_the_family_that_speaks() -> None:
 
 
 def test_compat_upstream_reports_hints_that_the_api_server_does_not_store() -> None:
-    cluster = AUTO.with_(configuration=dataclasses.replace(Configuration().as_upstream(), stored_hints="none"))
+    cluster = AUTO.with_(configuration=replace(Configuration().as_upstream(), stored_hints="none"))
     (event,) = cluster.plan().events
     assert (event.reason, "does not store hints" in event.message) == ("TopologyAwareHintsDisabled", True)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zoneward.routing.configuration import API_VERSION, KIND, configuration_from
+from zoneward.kube.settings import read_settings
 from zoneward.routing.zone_costs import COST_UNIT, ZoneCosts, cost_table
 
 ZONES = ("a", "b", "c", "d")
@@ -67,6 +67,5 @@ def test_only_the_ratios_of_costs_matter(factor: int, near: int, far: int, pair:
 def test_a_configured_pair_holds_in_both_directions_unless_the_other_has_its_own(
     zones: dict[str, dict[str, float]], there: int, back: int
 ) -> None:
-    document = {"apiVersion": API_VERSION, "kind": KIND, "balanced": {"costs": {"zones": zones}}}
-    table = rows(configuration_from(document).balanced.costs)
+    table = rows(read_settings({"zones": zones}, ZoneCosts))
     assert (table[0][1], table[1][0]) == (there, back)

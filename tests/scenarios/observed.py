@@ -2,13 +2,13 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
 from typing import Any, NamedTuple
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, structs
 from tests.contract.api import Object
 from tests.scenarios.cluster import OTHER
 from tests.scenarios.history import APP, addresses_of
@@ -32,7 +32,7 @@ from zoneward.slices.cluster_state import ClusterState
 from zoneward.slices.plan import ServicePlan, plan_service
 from zoneward.snapshots.cluster_snapshot import Snapshot
 
-_GATES = {field.name.replace("_", ""): field.name for field in fields(FeatureGates)}
+_GATES = {name.replace("_", ""): name for name in FeatureGates.__struct_fields__}
 
 
 class Lists(NamedTuple):
@@ -120,7 +120,7 @@ class Found:
     def route(self, consumer: str, place: str, gates: FeatureGates) -> PortRoute:
         """What `zoneward route --as-is` says of the only port, on a node or the first node of a zone."""
         observed = self.observed
-        configuration = replace(observed.configuration, gates=gates)
+        configuration = structs.replace(observed.configuration, gates=gates)
         cluster_state = replace(observed.cluster_state, configuration=configuration, consumer=CONSUMERS[consumer])
         proxies = same_proxy_everywhere(observed.snapshot.nodes, PROXY_KINDS[consumer])
         planned = PlannedServices(observed.snapshot, cluster_state, proxies, (self.service,), {}, (), (self.plan,))
@@ -206,7 +206,7 @@ def check(found: Found, step: Step, where: str, *, at_work: bool) -> None:
     where = f"{where}, {found.service.metadata.name}"
     expected = step.expect.get(found.service.metadata.name, Expectation())
     changed = {_GATES[name.lower()]: on for name, on in step.proxy_gates.items()}
-    gates = replace(found.observed.configuration.gates, **changed)
+    gates = structs.replace(found.observed.configuration.gates, **changed)
     if at_work:
         _check_rest(found, where)
     _check_proxies(found, gates, where)

@@ -11,8 +11,9 @@ import msgspec
 import yaml
 from msgspec import UNSET, UnsetType
 
+from zoneward.cli.configuration_file import configuration_from
 from zoneward.kube import names
-from zoneward.routing.configuration import API_VERSION, KIND, Configuration, configuration_from
+from zoneward.routing.configuration import Configuration
 
 FOLDER: Final = Path(__file__).parent
 SHORT: Final = {
@@ -148,8 +149,8 @@ def configured(document: Mapping[str, Any]) -> Configuration:
     """A configuration document without its head; ``compat: upstream`` as the flag has it."""
     rest = dict(document)
     upstream = rest.pop("compat", "") == "upstream"
-    found = configuration_from({"apiVersion": API_VERSION, "kind": KIND, **rest})
-    return found.as_upstream() if upstream else found
+    file = configuration_from({"apiVersion": "zoneward.dev/v1alpha1", "kind": "ZonewardConfiguration", **rest})
+    return file.configuration.as_upstream() if upstream else file.configuration
 
 
 def annotations_of(change: ServiceChange) -> dict[str, str | None]:

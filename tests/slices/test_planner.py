@@ -1,6 +1,5 @@
 """A planner comes to the same plan as `plan_service` for the same objects, whatever happened before."""
 
-import dataclasses
 from collections.abc import Iterable, Mapping
 from itertools import permutations
 from typing import Final
@@ -278,7 +277,7 @@ def rare_changes(draw: st.DrawFn, pair: Pair) -> None:
             pair.service(replace(service, spec=replace(service.spec, type=type_)))
         case "settings":
             most = draw(st.sampled_from((2, 5, 100)))
-            configuration = dataclasses.replace(
+            configuration = replace(
                 pair.cluster.configuration, max_endpoints_per_slice=most, subsetting=draw(subsetting_settings())
             )
             if draw(st.sampled_from((False, False, True))):

@@ -4,53 +4,41 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
+from msgspec.structs import replace
 
 from zoneward.cli.namespaces import check_cluster_namespaces, check_namespace_name, check_snapshot_namespaces
 from zoneward.cli.options import Options
 from zoneward.cli.output import Note, print_notes
 from zoneward.kube.controller_lease import CONTROLLER_LEASE
-from zoneward.kube.input_error import ConfigurationError, InputError, show
+from zoneward.kube.input_error import InputError
 from zoneward.kube.label_selector import parse_selector
 from zoneward.kube.near_names import did_you_mean
 from zoneward.kube.object_reader import read_objects
 from zoneward.kube.objects import Node, Service
-from zoneward.routing.configuration import Configuration, DemandSettings, configuration_from
+from zoneward.routing.configuration import Configuration
 from zoneward.routing.rules import listed
 from zoneward.snapshots.cluster_snapshot import Snapshot, read_snapshot
 
 if TYPE_CHECKING:
-    from zoneward.advice.prices import Prices
     from zoneward.client.auth.client_config import ClientConfig
-    from zoneward.controller.controller_configuration import ControllerConfiguration
-    from zoneward.meter.meter_configuration import MeterConfiguration
-    from zoneward.proxy.proxy_configuration import ProxyConfiguration
 
 INSECURE_WARNING: Final = (
     "the server's certificate is not checked (insecure-skip-tls-verify): any server that answers gets the credentials"
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigurationFile:
-    """A configuration file: what decisions depend on, the settings of the programs that run for long, and prices."""
-
-    configuration: Configuration
-    controller: "ControllerConfiguration"
-    proxy: "ProxyConfiguration"
-    meter: "MeterConfiguration"
-    prices: "Prices"
-
-
 def load_configuration(options: Options) -> Configuration:
     """Read ``--config`` where it is given, and apply ``--demand`` and ``--compat``. Raises InputError with the file and
     the field.
     """
-    configuration = Configuration() if options.config is None else read_configuration(options.config).configuration
+    configuration = Configuration()
+    if options.config is not None:
+        from zoneward.cli.configuration_file import read_configuration
+
+        configuration = read_configuration(options.config).configuration
     if options.demand is not None:
         from zoneward.cli.demand_option import choose_demand
 
@@ -63,53 +51,11 @@ def load_configuration(options: Options) -> Configuration:
 
 def controller_lease_name(options: Options) -> str:
     """The name of the controller's Lease, by ``--config``. Raises InputError."""
-    return CONTROLLER_LEASE if options.config is None else read_configuration(options.config).controller.lease_name
+    if options.config is None:
+        return CONTROLLER_LEASE
+    from zoneward.cli.configuration_file import read_configuration
 
-
-def read_configuration(name: str) -> ConfigurationFile:
-    """Raises InputError with the file and the field."""
-    from zoneward.advice.prices import SECTION as PRICES
-    from zoneward.advice.prices import read_prices
-    from zoneward.controller.controller_configuration import SECTION, read_controller_configuration
-    from zoneward.kube.yaml_documents import read_document
-    from zoneward.meter.meter_configuration import SECTION as METER
-    from zoneward.meter.meter_configuration import read_meter_configuration
-    from zoneward.proxy.proxy_configuration import SECTION as PROXY
-    from zoneward.proxy.proxy_configuration import read_proxy_configuration
-
-    # A configuration file is about a page; a larger file is something else.
-    document = read_document(name, what="configuration", most=1)
-    if not isinstance(document, dict):
-        raise InputError(name, f"expected a map with kind ZonewardConfiguration, got {show(document)}")
-    try:
-        controller = read_controller_configuration(document.get(SECTION))
-        configuration = configuration_from(document)
-        return ConfigurationFile(
-            replace(
-                configuration,
-                demand=_beside(name, configuration.demand),
-                # A plan shows the slices that the controller would write, so it needs this setting, too.
-                keep_built_in_label=controller.keep_built_in_label,
-            ),
-            controller,
-            read_proxy_configuration(document.get(PROXY)),
-            read_meter_configuration(document.get(METER)),
-            read_prices(document.get(PRICES)),
-        )
-    except ConfigurationError as error:
-        raise InputError(name, str(error)) from error
-
-
-def _beside(name: str, demand: DemandSettings) -> DemandSettings:
-    """The files that the demand of a configuration file names are beside that file."""
-
-    def beside(file: str | None) -> str | None:
-        return None if file is None else str(Path(name).parent / file)
-
-    prometheus = demand.prometheus
-    if prometheus is not None:
-        prometheus = replace(prometheus, token_file=beside(prometheus.token_file), ca_file=beside(prometheus.ca_file))
-    return replace(demand, file=beside(demand.file), prometheus=prometheus)
+    return read_configuration(options.config).controller.leader_election.lease_name
 
 
 # --- clusters and snapshots -------------------------------------------------------------------------------------------

@@ -2,12 +2,12 @@
 
 import os
 import socket
-from dataclasses import replace
 from datetime import UTC, datetime
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec.structs import replace
 
 from zoneward.cli.daemon_command import DaemonOptions, cluster_options, import_program, lease_namespace, log_options
 
@@ -18,23 +18,6 @@ if TYPE_CHECKING:
     from zoneward.controller.controller_configuration import ControllerConfiguration
     from zoneward.controller.demand.figures_source import FiguresSource
     from zoneward.routing.configuration import Configuration
-
-_DURATIONS: Final = {
-    "batch_period": "--endpointslice-updates-batch-period",
-    "lease_duration": "--leader-elect-lease-duration",
-    "renew_deadline": "--leader-elect-renew-deadline",
-    "retry_period": "--leader-elect-retry-period",
-}
-_OPTION_NAMES: Final = {
-    "controller.keepBuiltInLabel": "--keep-built-in-label",
-    "controller.": "",
-    "leaderElection.": "",
-    "endpointUpdatesBatchPeriod": "--endpointslice-updates-batch-period",
-    "concurrentServiceEndpointSyncs": "--concurrent-service-endpoint-syncs",
-    "leaseDuration": "--leader-elect-lease-duration",
-    "renewDeadline": "--leader-elect-renew-deadline",
-    "retryPeriod": "--leader-elect-retry-period",
-}
 
 
 @click.command("controller", options_metavar="(--take-over | --only-marked) [OPTIONS]")
@@ -164,7 +147,10 @@ def _run(options: DaemonOptions, *, is_upstream: bool) -> int:
             access,
             configuration=configuration,
             settings=settings,
-            lease=(lease_namespace(access, settings.lease_namespace), settings.lease_name),
+            lease=(
+                lease_namespace(access, settings.leader_election.lease_namespace),
+                settings.leader_election.lease_name,
+            ),
             instance=os.environ.get("POD_NAME") or socket.gethostname(),
             log=log,
             to_json=lambda plan: to_json(decisions_document([plan])),
@@ -178,28 +164,10 @@ def _run(options: DaemonOptions, *, is_upstream: bool) -> int:
 
 
 def _settings(options: DaemonOptions, *, is_upstream: bool) -> "tuple[Configuration, ControllerConfiguration]":
-    from zoneward.cli.cluster_input import read_configuration
-    from zoneward.controller.controller_configuration import ControllerConfiguration
+    from zoneward.controller.controller_configuration import SECTION, ControllerConfiguration
     from zoneward.controller.mode import Mode
-    from zoneward.daemon.configuration_file import parse_listen_address
-    from zoneward.daemon.log import LogFormat
-    from zoneward.kube.durations import parse_duration
-    from zoneward.routing.configuration import Configuration
 
-    configuration, settings = Configuration(), ControllerConfiguration()
-    if options.config is not None:
-        file = read_configuration(options.config)
-        configuration, settings = file.configuration, file.controller
-    settings = options.settings(
-        settings,
-        parsers={
-            **{name: (option, parse_duration) for name, option in _DURATIONS.items()},
-            "listen": ("--listen", parse_listen_address),
-            "log_format": ("--log-format", LogFormat),
-            "mode": ("--take-over, --only-marked", Mode),
-        },
-        option_names=_OPTION_NAMES,
-    )
+    configuration, settings = options.settings(SECTION, ControllerConfiguration)
     if settings.mode is None:
         raise click.UsageError("expected one of --take-over and --only-marked, or `controller.mode` in --config")
     if is_upstream and settings.mode is not Mode.TAKE_OVER:
@@ -239,6 +207,5 @@ def with_demand_file(configuration: "Configuration") -> "tuple[Configuration, Fi
             raise FiguresUnavailable(f"{name}: expected figures of Services, as at the start, got parts of zones")
         return found
 
-    adoption = replace(demand.adoption, min_traffic=Fraction(0))
-    # A file counts as current, whatever its time.
-    return replace(configuration, demand=replace(demand, adoption=adoption)), FiguresSource(read, window=0.0)
+    # A file always counts as current.
+    return replace(configuration, demand=replace(demand, min_traffic=Fraction(0))), FiguresSource(read, window=0.0)

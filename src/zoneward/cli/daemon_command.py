@@ -3,7 +3,7 @@
 import os
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
@@ -11,19 +11,18 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 import click
 
 from zoneward.cli.cluster_completion import complete_context, complete_files
-from zoneward.kube.input_error import ConfigurationError, InputError
+from zoneward.kube.input_error import InputError
+from zoneward.kube.settings import Settings
 
 if TYPE_CHECKING:
     from zoneward.client.auth.client_config import ClientConfig
-    from zoneward.controller.controller_configuration import ControllerConfiguration
     from zoneward.daemon.log import Log, LogFormat
-    from zoneward.meter.meter_configuration import MeterConfiguration
-    from zoneward.proxy.proxy_configuration import ProxyConfiguration
+    from zoneward.routing.configuration import Configuration
 
 _EXTRA: Final = "structlog"
 _DEFAULT_NAMESPACE: Final = "kube-system"
+_Settings = TypeVar("_Settings", bound=Settings)
 
-Settings = TypeVar("Settings", "ControllerConfiguration", "ProxyConfiguration", "MeterConfiguration")
 _Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 _CONFIG: Final = click.option(
@@ -80,7 +79,7 @@ class DaemonOptions:
     verbose: int
     quiet: bool
     flags: Mapping[str, Any]
-    """The flags that were given, by field of the configuration of the program."""
+    """The flags that were given, by field of the program's settings, with values as a file has them."""
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Self:
@@ -91,33 +90,16 @@ class DaemonOptions:
             raise click.UsageError("-q and -v: expected one of them, got both")
         return cls(**own, flags=flags)
 
-    def settings(
-        self,
-        configured: Settings,
-        *,
-        parsers: Mapping[str, tuple[str, Callable[[str], Any]]],
-        option_names: Mapping[str, str],
-    ) -> Settings:
-        """The settings of the configuration file with the flags over them.
+    def settings(self, section: str, type_: type[_Settings]) -> "tuple[Configuration, _Settings]":
+        """What decisions depend on, and the settings of a program: the configuration file with the flags over it.
 
-        ``parsers`` has the option and the parser of each flag that click passes as text. In an error, the keys of
-        ``option_names`` become the options they stand for: the file alone was valid. Raises InputError or a usage
-        error.
+        Raises InputError.
         """
-        flags = dict(self.flags)
-        for name, (option, parse) in parsers.items():
-            if name in flags:
-                try:
-                    flags[name] = parse(flags[name])
-                except ValueError as error:
-                    raise click.UsageError(f"{option}: {error}") from None
-        try:
-            return replace(configured, **flags)
-        except ConfigurationError as error:
-            text = str(error)
-            for key, option in option_names.items():
-                text = text.replace(key, option)
-            raise InputError(text) from None
+        from zoneward.cli.configuration_file import read_program_settings
+
+        parameters = click.get_current_context().command.params
+        options = {parameter.name: parameter.opts[0] for parameter in parameters if parameter.name in self.flags}
+        return read_program_settings(self.config, section, type_, self.flags, options)
 
     def connect(self, log_format: "LogFormat | None") -> "tuple[ClientConfig, Log]":
         """The cluster to work on, and the log. Raises InputError."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from zoneward.kube.demand_figures import DemandFigures
-from zoneward.kube.input_error import ConfigurationError, InputError, show
+from zoneward.kube.input_error import InputError, show
 from zoneward.kube.input_files import STDIN, STDIN_NAME, load, read_limited
 from zoneward.kube.measured_traffic import KIND, MeasuredTraffic
 from zoneward.kube.objects import ObjectKey
@@ -17,7 +17,7 @@ from zoneward.kube.prometheus_settings import is_url
 from zoneward.kube.safe_text import without_password
 from zoneward.kube.text_encoding import decode_text
 from zoneward.kube.yaml_documents import one_document
-from zoneward.routing.configuration import read_demand_parts
+from zoneward.routing.configuration import parse_demand_parts
 from zoneward.routing.rules import counted
 
 Parts = tuple[tuple[str, Fraction], ...]
@@ -86,10 +86,7 @@ def _from_yaml(file: str, text: bytes) -> Parts | DemandFigures:
         raise InputError(file, f"expected a map from zones to parts of the traffic, got {show(document)}")
     if any(isinstance(value, dict) for value in document.values()):
         return _figures(file, {_key(file, name): _zones(file, name, zones) for name, zones in document.items()})
-    try:
-        return read_demand_parts(document, "zones")
-    except ConfigurationError as error:
-        raise _in_file(file, error) from error
+    return _parts(file, document)
 
 
 def _key(file: str, name: object) -> ObjectKey:
@@ -127,8 +124,6 @@ def _from_csv(file: str) -> Parts | DemandFigures:
         return _csv_parts(file, lines if is_heading else _chained(first, lines))
     except csv.Error as error:
         raise InputError(file, f"expected CSV: {error}") from error
-    except ConfigurationError as error:
-        raise _in_file(file, error) from error
 
 
 _Lines = Iterator[tuple[int, list[str]]]
@@ -147,7 +142,14 @@ def _csv_parts(file: str, lines: _Lines) -> Parts:
             expected = "a zone and its part of the traffic" if len(row) != 2 else f"{row[0]!r} once"
             raise InputError(file, f"line {number}", f"expected {expected}, got {','.join(row)!r}")
         parts[row[0]] = _number(row[1])
-    return read_demand_parts(parts, "zones")
+    return _parts(file, parts)
+
+
+def _parts(file: str, document: object) -> Parts:
+    try:
+        return parse_demand_parts(document)
+    except ValueError as error:
+        raise InputError(file, str(error)) from None
 
 
 def _csv_figures(file: str, order: list[int], lines: _Lines) -> DemandFigures:
@@ -188,8 +190,3 @@ def _number(text: str) -> object:
         return float(text)
     except ValueError:
         return text
-
-
-def _in_file(file: str, error: ConfigurationError) -> InputError:
-    """In a file of its own the section has no name."""
-    return InputError(file, str(error).removeprefix("zones").removeprefix(".").removeprefix(": "))

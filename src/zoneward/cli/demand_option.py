@@ -1,10 +1,11 @@
 """``--demand``: where traffic is expected to start, instead of what the configuration says."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Final, get_args
+
+from msgspec.structs import replace
 
 from zoneward.kube.input_error import InputError
 from zoneward.kube.input_files import STDIN
@@ -24,7 +25,7 @@ def choose_demand(value: str, configured: DemandSettings) -> DemandSettings:
         for source, needed in (("file", configured.file), ("prometheus", configured.prometheus)):
             if value == source and needed is None:
                 raise InputError("--demand", f"expected demand.{source} in the file of --config with it, got none")
-        chosen = replace(configured, source=value)  # type: ignore[arg-type]
+        chosen = replace(configured, source=value)
         return chosen if chosen.has_figures else DemandSettings(source=chosen.source)
     if is_url(value):
         try:

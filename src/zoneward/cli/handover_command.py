@@ -3,12 +3,13 @@
 import asyncio
 import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Final
 
 import click
+from msgspec import structs
 
 from zoneward.cli.cluster_completion import (
     complete_context,
@@ -120,7 +121,7 @@ def run_handover(service: str, direction: HandoverCommand, *, options: Options, 
         raise InputError(str(options.config), f"controller.keepBuiltInLabel: {problem}")
     access, key = _find_service(service, options)
     since = time_text(time.time() - configuration.hints.new_node_grace)
-    known_demand = know_demand(find_cluster_demand(replace(configuration, nodes_new_since=since), access))
+    known_demand = know_demand(find_cluster_demand(structs.replace(configuration, nodes_new_since=since), access))
     print_notes(options, known_demand.notes)
     name = "/".join(key)
     handovers: list[ServiceHandover] = []

@@ -1,10 +1,12 @@
 """What is known of demand besides the cluster's Nodes: from a file, or from Prometheus, where that is asked for."""
 
 from collections.abc import Collection, Coroutine, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from msgspec import structs
 
 from zoneward.cli.demand_option import describe_demand
 from zoneward.cli.output import Note
@@ -60,7 +62,7 @@ def find_demand(configuration: Configuration, *, nodes: Collection[str] | None =
         place = STDIN_NAME if settings.file == STDIN else without_password(settings.file or "")
         if isinstance(found, DemandFigures):
             return FoundDemand(configuration, place, found)
-        return FoundDemand(replace(configuration, demand=replace(settings, zones=found)), place)
+        return FoundDemand(structs.replace(configuration, demand=structs.replace(settings, zones=found)), place)
     if settings.source == "prometheus":
         return FoundDemand(configuration, str(settings.prometheus), _ask_for_demand(settings, nodes))
     return FoundDemand(configuration)

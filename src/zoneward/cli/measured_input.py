@@ -2,10 +2,10 @@
 
 import sys
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import click
+from msgspec import structs
 
 from zoneward.cli.cluster_completion import complete_files
 from zoneward.cli.options import Options
@@ -81,8 +81,8 @@ def read_measured_input(
 
 def _prometheus(source: str, window: str | None, options: Options) -> "PrometheusSettings | None":
     """None for a file and for the URL of a document."""
-    from zoneward.cli.cluster_input import read_configuration
-    from zoneward.kube.prometheus_settings import PrometheusSettings, check_window, is_url, prometheus_url
+    from zoneward.cli.configuration_file import read_configuration
+    from zoneward.kube.prometheus_settings import PrometheusSettings, is_url, parse_window, prometheus_url
 
     if source == CONFIGURED:
         file = None if options.config is None else read_configuration(options.config)
@@ -103,7 +103,7 @@ def _prometheus(source: str, window: str | None, options: Options) -> "Prometheu
     if window is None:
         return settings
     try:
-        return replace(settings, window=check_window(window))
+        return structs.replace(settings, window=parse_window(window))
     except ValueError as error:
         raise InputError("--window", str(error)) from None
 

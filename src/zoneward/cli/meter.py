@@ -1,7 +1,6 @@
 """``zoneward meter``: connections and bytes to Services, counted on a node beside any proxy."""
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -9,15 +8,6 @@ from zoneward.cli.daemon_command import DaemonOptions, cluster_options, import_p
 
 if TYPE_CHECKING:
     import asyncio
-
-    from zoneward.meter.meter_configuration import MeterConfiguration
-
-_OPTION_NAMES: Final = {
-    "meter.dumpPeriod": "--dump-period",
-    "meter.maxSeries": "--max-series",
-    "meter.maxNamespaceEntries": "--max-namespace-entries",
-    "meter.maxEntries": "--max-entries",
-}
 
 
 @click.command("meter", options_metavar="--node NAME [OPTIONS]")
@@ -72,8 +62,10 @@ def command(*, node: str, **options: Any) -> int:
     zoneward meter --node worker-a2
     zoneward report --measured http://127.0.0.1:10274/measured
     """
+    from zoneward.meter.meter_configuration import SECTION, MeterConfiguration
+
     daemon = DaemonOptions.of(options)
-    settings = _settings(daemon)
+    _, settings = daemon.settings(SECTION, MeterConfiguration)
     module = import_program("zoneward.meter.meter_program", command="meter")
     access, log = daemon.connect(settings.log_format)
 
@@ -83,21 +75,3 @@ def command(*, node: str, **options: Any) -> int:
         await module.MeterProgram(access, node=node, settings=settings, log=log).run(stop)
 
     return run_program(work, name="meter", log=log, error_message=str)
-
-
-def _settings(options: DaemonOptions) -> "MeterConfiguration":
-    from zoneward.cli.cluster_input import read_configuration
-    from zoneward.daemon.configuration_file import parse_listen_address
-    from zoneward.daemon.log import LogFormat
-    from zoneward.kube.durations import parse_duration
-    from zoneward.meter.meter_configuration import MeterConfiguration
-
-    settings = MeterConfiguration()
-    if options.config is not None:
-        settings = read_configuration(options.config).meter
-    parsers: dict[str, tuple[str, Callable[[str], Any]]] = {
-        "dump_period": ("--dump-period", parse_duration),
-        "listen": ("--listen", parse_listen_address),
-        "log_format": ("--log-format", LogFormat),
-    }
-    return options.settings(settings, parsers=parsers, option_names=_OPTION_NAMES)

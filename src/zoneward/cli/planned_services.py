@@ -4,6 +4,8 @@ import time
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from msgspec import structs
+
 from zoneward.advice.node_proxies import NodeProxies, detect_node_proxies, same_proxy_everywhere
 from zoneward.advice.now import CurrentTraffic, traffic_now
 from zoneward.advice.proxy_kinds import PROXY_KINDS, ProxyKind
@@ -174,7 +176,7 @@ def select_services(options: Options, *, workloads: bool = False) -> SelectedSer
     configuration = load_configuration(options)
     if not (options.files or options.sample):
         # A snapshot shows Nodes as they were at a time that is not known: none of them is new.
-        configuration = replace(
+        configuration = structs.replace(
             configuration, nodes_new_since=time_text(time.time() - configuration.hints.new_node_grace)
         )
     snapshot = load_snapshot(options, workloads=workloads)

@@ -1,7 +1,6 @@
 """``zoneward proxy``: what a node serves of all Services, kept in its kernel."""
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,18 +12,6 @@ if TYPE_CHECKING:
 
     from zoneward.proxy.proxy_configuration import ProxyConfiguration
     from zoneward.routing.configuration import Configuration
-
-_OPTION_NAMES: Final = {
-    "proxy.clusterCIDRs": "--cluster-cidr",
-    "proxy.podInterfacePrefix": "--pod-interface-prefix",
-    "proxy.masqueradeBit": "--masquerade-bit",
-    "proxy.nodePortAddresses": "--nodeport-addresses",
-    "proxy.serviceCIDRs": "--service-cidr",
-    "proxy.auditPeriod": "--audit-period",
-    "proxy.maxServiceEntries": "--max-service-entries",
-    "proxy.maxNamespaceEntries": "--max-namespace-entries",
-    "proxy.maxEntries": "--max-entries",
-}
 
 
 @click.command("proxy", options_metavar="--node NAME [OPTIONS]")
@@ -173,6 +160,11 @@ def command(
     zoneward proxy --node worker-a2
     zoneward proxy --node worker-a2 --sample --print
     """
+    from zoneward.proxy.proxy_configuration import SECTION, ProxyConfiguration
+
+    for name in ("cluster_cidrs", "node_port_addresses", "service_cidrs"):
+        if options[name] is not None:
+            options[name] = _parse_list(options[name])
     daemon = DaemonOptions.of(options)
     if is_print + dry_run + cleanup > 1:
         raise click.UsageError("--print, --dry-run and --cleanup: expected one of them")
@@ -181,7 +173,7 @@ def command(
     if (files or sample) and not (is_print or dry_run):
         option = "-f" if files else "--sample"
         raise click.UsageError(f"{option}: expected --print or --dry-run with it: a running proxy reads a cluster")
-    configuration, settings = _settings(daemon)
+    configuration, settings = daemon.settings(SECTION, ProxyConfiguration)
     if node is None or cleanup:
         from zoneward.cli.proxy_rules import delete_rules
 
@@ -235,30 +227,5 @@ def _run(node: str, options: DaemonOptions, configuration: "Configuration", sett
     return run_program(work, name="proxy", log=log, error_message=str)
 
 
-def _settings(options: DaemonOptions) -> "tuple[Configuration, ProxyConfiguration]":
-    from zoneward.cli.cluster_input import read_configuration
-    from zoneward.daemon.configuration_file import parse_listen_address, parse_optional_listen_address
-    from zoneward.daemon.log import LogFormat
-    from zoneward.kube.durations import parse_duration
-    from zoneward.proxy.proxy_configuration import ProxyConfiguration
-    from zoneward.routing.configuration import Configuration
-
-    configuration, settings = Configuration(), ProxyConfiguration()
-    if options.config is not None:
-        file = read_configuration(options.config)
-        configuration, settings = file.configuration, file.proxy
-    parsers: dict[str, tuple[str, Callable[[str], Any]]] = {
-        "cluster_cidrs": ("--cluster-cidr", _parse_list),
-        "node_port_addresses": ("--nodeport-addresses", _parse_list),
-        "service_cidrs": ("--service-cidr", _parse_list),
-        "audit_period": ("--audit-period", parse_duration),
-        "listen": ("--listen", parse_listen_address),
-        "healthz_listen": ("--healthz-listen", parse_listen_address),
-        "proxy_mode_listen": ("--proxy-mode-listen", parse_optional_listen_address),
-        "log_format": ("--log-format", LogFormat),
-    }
-    return configuration, options.settings(settings, parsers=parsers, option_names=_OPTION_NAMES)
-
-
-def _parse_list(text: str) -> tuple[str, ...]:
-    return tuple(part.strip() for part in text.split(",") if part.strip())
+def _parse_list(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]

@@ -145,7 +145,7 @@ def _measured_of_sample() -> "tuple[MeasuredTraffic, ...]":
 def _prices(options: Options, per_gb: str | None, charge: Charge | None) -> "Prices":
     """Raises InputError."""
     from zoneward.advice.prices import Prices, with_price
-    from zoneward.cli.cluster_input import read_configuration
+    from zoneward.cli.configuration_file import read_configuration
 
     prices = Prices() if options.config is None else read_configuration(options.config).prices
     try:

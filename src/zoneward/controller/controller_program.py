@@ -38,6 +38,7 @@ from zoneward.controller.replica_observer import ReplicaObserver
 from zoneward.controller.status.status_writer import LONGEST_PAUSE, StatusWriter
 from zoneward.controller.sync.permissions import ADOPTION_PERMISSIONS, REQUIRED_PERMISSIONS, check_permissions
 from zoneward.daemon.health import cache_is_synced, watches_are_open
+from zoneward.daemon.listen_address import parse_listen_address
 from zoneward.daemon.log import Log, RepeatFilter
 from zoneward.daemon.metrics import MetricsPage
 from zoneward.daemon.program import Program, named_error
@@ -129,12 +130,14 @@ class ControllerProgram:
     def _compose(self, transport: Transport) -> None:
         settings, log = self._settings, self._log
         self.watch_health = _ReadWriteLink(transport, clock=self._clock)
-        self._elector = self._new_elector(transport) if settings.leader_elect else None
+        self._elector = self._new_elector(transport) if settings.leader_election.leader_elect else None
         self._unanswered = UnansweredWrites(transport, clock=self._clock)
         if self._elector is None:
             writer = Writer(self._unanswered, limit=TIME_LIMIT)
         else:
-            writer = Writer(self._unanswered, limit=settings.timing.write_timeout, may_write=self._elector.may_write)
+            writer = Writer(
+                self._unanswered, limit=self._elector.timing.write_timeout, may_write=self._elector.may_write
+            )
         self._predictions = Predictions() if settings.predictions else None
         metrics = ControllerMetrics(
             max_endpoints=self._configuration.max_endpoints_per_slice, predictions=self._predictions
@@ -172,7 +175,7 @@ class ControllerProgram:
             connection,
             key=self._lease,
             identity=new_identity(),
-            timing=self._settings.timing,
+            timing=self._settings.leader_election.timing,
             callbacks=LeaderCallbacks(on_change=self._on_leader_change, on_error=self._on_lease_error),
         )
 
@@ -190,7 +193,7 @@ class ControllerProgram:
                 values={"/debug/queue": self._queue_page},
                 of_service={"/debug/decisions": self._decisions_page},
             ),
-            listen=self._settings.listen,
+            listen=parse_listen_address(self._settings.listen),
             debug_for_all=self._settings.debug_for_all,
             mode=self._mode.value,
         )
@@ -246,7 +249,7 @@ class ControllerProgram:
         if self._elector is None:
             return
         holds = self._elector.leader_identity == self._elector.identity
-        if holds and self._unanswered.age < self._settings.lease_duration:
+        if holds and self._unanswered.age < self._settings.leader_election.lease_duration:
             self._log.warning("not releasing the Lease: the API server may still apply an unanswered write")
             return
         await self._elector.release()

@@ -19,8 +19,8 @@ from zoneward.client.api_errors import CallFailed, Gone
 from zoneward.client.auth.client_config import ClientConfig
 from zoneward.client.error_messages import log_message
 from zoneward.client.resources import AnyWatchedResource
-from zoneward.daemon.configuration_file import ListenAddress
 from zoneward.daemon.health import Check, Health, Heartbeat, task_is_running
+from zoneward.daemon.listen_address import ListenAddress
 from zoneward.daemon.log import Log
 from zoneward.daemon.status_server import StatusPages, StatusServer
 from zoneward.kube.input_error import InputError

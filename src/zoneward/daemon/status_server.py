@@ -20,8 +20,8 @@ from typing import Any, Final, Self
 import msgspec
 from aiohttp import web
 
-from zoneward.daemon.configuration_file import ListenAddress
 from zoneward.daemon.health import Check, Health, failed_checks
+from zoneward.daemon.listen_address import ListenAddress
 
 METRICS: Final = "text/plain; version=0.0.4; charset=utf-8"
 JSON: Final = "application/json"

@@ -2,14 +2,15 @@
 
 import json
 import re
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Final, Literal, get_args
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 from urllib.parse import urlsplit
 
-from zoneward.kube.durations import duration_between
-from zoneward.kube.input_error import ConfigurationError, show
+from msgspec import Meta
+
+from zoneward.kube.input_error import show
 from zoneward.kube.safe_text import without_password
+from zoneward.kube.settings import FileName, Seconds, Settings, bounds, parse_duration, setting_type
 
 Preset = Literal["zoneward-meter", "zoneward-proxy"]
 URL_EXPECTED: Final = "http://HOST[:PORT] or https://HOST[:PORT]"
@@ -35,64 +36,14 @@ _NODE_LABELS: Final = (("", "exported_node"), ('exported_node="",', "node"))
 _LABEL: Final = re.compile("[a-zA-Z_][a-zA-Z0-9_]*")
 _MOST_VALUES: Final = 100
 _WINDOWS: Final = (60, 30 * 24 * 3600)
-_TIMEOUTS: Final = (1, 300)
 _LONGEST_QUERY: Final = 20_000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PrometheusSettings:
-    """``window``: how much of the past counts, in seconds. ``query`` is PromQL that returns one number for each
-    ``namespace``, ``service`` and ``zone``, in which ``$window`` stands for the window; it wins over the preset.
-
-    ``timeout``: seconds for the whole answer. The file of the token is read for each question: tokens change.
-    """
-
-    url: str = field(repr=False)
-    """It may hold a password."""
-    window: int = 3600
-    preset: Preset = "zoneward-meter"
-    query: str | None = None
-    selector: Selector = DEFAULT_SELECTOR
-    """Which series of our metrics are trusted; it has no effect on ``query``."""
-    timeout: float = 30.0
-    token_file: str | None = None
-    ca_file: str | None = None
-
-    @property
-    def server(self) -> str:
-        """The address for people."""
-        return without_password(self.url)
-
-    @property
-    def matchers(self) -> str:
-        """The selector in PromQL, as it stands between braces."""
-        return ",".join(f"{label}=~{_one_of(values)}" for label, values in self.selector)
-
-    def demand_query(self, *, without_nodes: Collection[str] | None = None) -> str:
-        """The PromQL for demand. ``without_nodes``: names whose programs do not count, of those that a Node can have;
-        None: the programs of all nodes count. It has no effect on ``query``."""
-        return (self.query or self._preset_query(without_nodes)).replace(WINDOW_VARIABLE, f"{self.window}s")
-
-    @property
-    def nodes_query(self) -> str:
-        """PromQL: a series for each ``node`` that the preset's programs name."""
-        info = own_labels(f"last_over_time({_INFOS[self.preset]}{{{self.matchers}}}[{self.window}s])", "node")
-        return f"group by (node) ({info})"
-
-    def _preset_query(self, without_nodes: Collection[str] | None) -> str:
-        """The increase of a counter by namespace, service and the zone where connections started."""
-        metric, more = _COUNTERS[self.preset]
-        increase = f"increase({metric}{{{self.matchers},{more}}}[{WINDOW_VARIABLE}])"
-        programs = " or ".join(
-            f"last_over_time({_INFOS[self.preset]}{{{self.matchers}{nodes}}}[{WINDOW_VARIABLE}])"
-            for nodes in _other_nodes(without_nodes)
-        )
-        query = own_labels(f"{increase} and on ({SCRAPED_FROM}) ({programs})", "namespace", "service")
-        return f'sum by (namespace,service,zone) (label_replace({query},"zone","$1","from_zone","(.*)"))'
-
-    def __str__(self) -> str:
-        of_what = "a query of the configuration" if self.query else self.preset
-        return f"{self.server} ({of_what}, the last {window_text(self.window)})"
+_LABEL_VALUE: Final = re.compile("[a-zA-Z0-9_.:/-]{1,200}")
+_Query = Annotated[
+    str,
+    Meta(
+        pattern=r"\S", max_length=_LONGEST_QUERY, description=f"text of at most {_LONGEST_QUERY} characters, not empty"
+    ),
+]
 
 
 def _other_nodes(nodes: Collection[str] | None) -> tuple[str, ...]:
@@ -167,29 +118,18 @@ def check_url(text: str) -> str:
     return text.rstrip("/")
 
 
-# --- the section of the configuration ---------------------------------------------------------------------------------
+# --- how values are read ----------------------------------------------------------------------------------------------
 
 
-def read_prometheus_settings(section: object, where: str) -> PrometheusSettings | None:
-    """A map, already parsed from YAML or JSON; None where it has no url. Raises ConfigurationError with the key."""
-    if section is None:
-        return None
-    if not isinstance(section, Mapping):
-        raise ConfigurationError(f"{where}: expected a map, got {show(section)}")
-    values: dict[str, Any] = {}
-    for key, value in section.items():
-        if key not in _READERS:
-            raise ConfigurationError(f"{where}.{key}: expected one of {', '.join(_READERS)}, got an unknown key")
-        name, reader = _READERS[key]
-        if value is not None:
-            try:
-                values[name] = reader(value)
-            except ValueError as error:
-                raise ConfigurationError(f"{where}.{key}: {error}") from None
-    return PrometheusSettings(**values) if "url" in values else None
+def parse_window(value: object) -> int:
+    """Seconds of a duration from 1m to 720h. Raises ValueError."""
+    seconds = parse_duration(value if isinstance(value, str) else show(value))
+    if not _WINDOWS[0] <= seconds <= _WINDOWS[1]:
+        raise ValueError(f"expected a duration from 1m to 720h, got {show(value)}")
+    return int(seconds)
 
 
-def _selector(value: object) -> Selector:
+def _parse_selector(value: object) -> Selector:
     if not isinstance(value, Mapping) or not value:
         raise ValueError(f"expected a map from labels to a value or a list of them, got {show(value)}")
     selector = {}
@@ -197,7 +137,9 @@ def _selector(value: object) -> Selector:
         if not isinstance(label, str) or not _LABEL.fullmatch(label):
             raise ValueError(f"expected names of labels, got {show(label)}")
         values = tuple(texts) if isinstance(texts, list) else (texts,)
-        if not 0 < len(values) <= _MOST_VALUES or not all(isinstance(text, str) and _is_plain(text) for text in values):
+        if not 0 < len(values) <= _MOST_VALUES or not all(
+            isinstance(text, str) and _LABEL_VALUE.fullmatch(text) for text in values
+        ):
             raise ValueError(
                 f"{label}: expected a value or a list of at most {_MOST_VALUES}, of letters, digits and _ . : / -,"
                 f" got {show(texts)}"
@@ -206,38 +148,75 @@ def _selector(value: object) -> Selector:
     return tuple(sorted(selector.items()))
 
 
-def _is_plain(text: str) -> bool:
-    return re.fullmatch(r"[a-zA-Z0-9_.:/-]{1,200}", text) is not None
+def _parse_url(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError("Expected `str`")
+    return check_url(value)
 
 
-def _text(value: object) -> str:
-    if not isinstance(value, str) or not value.strip() or len(value) > _LONGEST_QUERY:
-        raise ValueError(f"expected text of at most {_LONGEST_QUERY} characters, got {show(value)}")
-    return value
+if TYPE_CHECKING:
+    _Url = str
+    _Window = int
+    _Selector = Selector
+else:
+    _Url = setting_type(str, _parse_url)
+    _Window = setting_type(int, parse_window)
+    _Selector = setting_type(tuple, _parse_selector)
 
 
-def _url(value: object) -> str:
-    return check_url(_text(value))
+class PrometheusSettings(Settings, frozen=True, kw_only=True):
+    """``window``: how much of the past counts, in seconds. ``query`` is PromQL that returns one number for each
+    ``namespace``, ``service`` and ``zone``, in which ``$window`` stands for the window; it wins over the preset.
 
+    ``timeout``: seconds for the whole answer. The file of the token is read for each question: tokens change.
+    """
 
-def _preset(value: object) -> object:
-    if value not in get_args(Preset):
-        raise ValueError(f"expected {' or '.join(get_args(Preset))}, got {show(value)}")
-    return value
+    url: Annotated[_Url, Meta(description=URL_EXPECTED)] = ""
+    """It may hold a password. Empty in a file that leaves the address to an option."""
+    window: _Window = 3600
+    preset: Preset = "zoneward-meter"
+    query: _Query | None = None
+    selector: _Selector = DEFAULT_SELECTOR
+    """Which series of Zoneward's metrics are trusted; it has no effect on ``query``."""
+    timeout: Annotated[Seconds, bounds("a duration from 1s to 5m", ge=1, le=300)] = 30.0
+    token_file: FileName | None = None
+    ca_file: FileName | None = None
 
+    def __repr__(self) -> str:
+        return f"PrometheusSettings({self})"
 
-def check_window(value: object) -> int:
-    """Seconds. Raises ValueError."""
-    return int(duration_between(*_WINDOWS, "from 1m to 720h")(value))
+    @property
+    def server(self) -> str:
+        """The address for people."""
+        return without_password(self.url)
 
+    @property
+    def matchers(self) -> str:
+        """The selector in PromQL, as it stands between braces."""
+        return ",".join(f"{label}=~{_one_of(values)}" for label, values in self.selector)
 
-_READERS: Final[Mapping[str, tuple[str, Callable[[object], object]]]] = {
-    "url": ("url", _url),
-    "window": ("window", check_window),
-    "preset": ("preset", _preset),
-    "query": ("query", _text),
-    "selector": ("selector", _selector),
-    "timeout": ("timeout", duration_between(*_TIMEOUTS, "from 1s to 5m")),
-    "tokenFile": ("token_file", _text),
-    "caFile": ("ca_file", _text),
-}
+    def demand_query(self, *, without_nodes: Collection[str] | None = None) -> str:
+        """The PromQL for demand. ``without_nodes``: names whose programs do not count, of those that a Node can have;
+        None: the programs of all nodes count. It has no effect on ``query``."""
+        return (self.query or self._preset_query(without_nodes)).replace(WINDOW_VARIABLE, f"{self.window}s")
+
+    @property
+    def nodes_query(self) -> str:
+        """PromQL: a series for each ``node`` that the preset's programs name."""
+        info = own_labels(f"last_over_time({_INFOS[self.preset]}{{{self.matchers}}}[{self.window}s])", "node")
+        return f"group by (node) ({info})"
+
+    def _preset_query(self, without_nodes: Collection[str] | None) -> str:
+        """The increase of a counter by namespace, service and the zone where connections started."""
+        metric, more = _COUNTERS[self.preset]
+        increase = f"increase({metric}{{{self.matchers},{more}}}[{WINDOW_VARIABLE}])"
+        programs = " or ".join(
+            f"last_over_time({_INFOS[self.preset]}{{{self.matchers}{nodes}}}[{WINDOW_VARIABLE}])"
+            for nodes in _other_nodes(without_nodes)
+        )
+        query = own_labels(f"{increase} and on ({SCRAPED_FROM}) ({programs})", "namespace", "service")
+        return f'sum by (namespace,service,zone) (label_replace({query},"zone","$1","from_zone","(.*)"))'
+
+    def __str__(self) -> str:
+        of_what = "a query of the configuration" if self.query else self.preset
+        return f"{self.server} ({of_what}, the last {window_text(self.window)})"

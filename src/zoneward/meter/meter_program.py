@@ -15,6 +15,7 @@ from zoneward.client.transport import Transport
 from zoneward.client.watch_health import WatchHealth
 from zoneward.daemon.garbage_collection import collect_seldom
 from zoneward.daemon.health import cache_is_synced, watches_are_open
+from zoneward.daemon.listen_address import parse_listen_address
 from zoneward.daemon.log import Log
 from zoneward.daemon.metrics import MetricsPage
 from zoneward.daemon.program import Program
@@ -109,7 +110,7 @@ class MeterProgram:
         await self._program.serve_status(
             stack,
             StatusPages(metrics=MetricsPage(self._metrics.registry).text, pages={"/measured": self.meter.document}),
-            listen=self._settings.listen,
+            listen=parse_listen_address(self._settings.listen),
             names=(self._node,),
             debug_for_all=False,
         )

@@ -23,9 +23,9 @@ from zoneward.client.resources import NODES, SERVICES, AnyWatchedResource, LiveN
 from zoneward.client.transport import Transport
 from zoneward.client.watch_health import WatchHealth
 from zoneward.client.writer import WriteOutcome, Writer, write_outcome
-from zoneward.daemon.configuration_file import ListenAddress
 from zoneward.daemon.garbage_collection import collect_seldom
 from zoneward.daemon.health import cache_is_synced, watches_are_open
+from zoneward.daemon.listen_address import ListenAddress, parse_listen_address
 from zoneward.daemon.log import Log
 from zoneward.daemon.metrics import MetricsPage
 from zoneward.daemon.program import Program, enter_server
@@ -231,11 +231,12 @@ class ProxyProgram:
                 pages={"/debug/selection": self._selection_page}
                 | ({"/measured": self._meter.document} if settings.count_connections else {}),
             ),
-            listen=settings.listen,
+            listen=parse_listen_address(settings.listen),
             names=(self._node,),
             debug_for_all=settings.debug_for_all,
         )
-        if (listen := settings.healthz_listen) is not None:
+        if settings.healthz_listen is not None:
+            listen = parse_listen_address(settings.healthz_listen)
             healthz = ProxyHealthServer(self._health, host=listen.host, port=listen.port, clock=self._clock)
             await enter_server(stack, healthz, option="--healthz-listen", listen=listen)
             self._log.info("healthz server listens", port=healthz.port)

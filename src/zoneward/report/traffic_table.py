@@ -158,7 +158,7 @@ def describe_measuring(report: TrafficReport) -> Iterator[str]:
 def describe_prices(report: TrafficReport) -> str:
     prices = report.prices
     ends = "where it leaves its zone and where it arrives" if prices.charge == "both" else "once"
-    text = f"Prices: {float(prices.per_gb):g} {prices.currency} a GB (10^9 bytes), charged {ends}"
+    text = f"Prices: {float(prices.default_amount):g} {prices.currency} a GB (10^9 bytes), charged {ends}"
     pairs = len(prices.zones) + len(prices.regions)
     return f"{text}; {pairs} pairs of zones or regions have their own." if pairs else f"{text}."
 

@@ -13,7 +13,7 @@ from fractions import Fraction
 from math import exp, isfinite
 from typing import Final
 
-from zoneward.routing.adoption_settings import AdoptionSettings
+from zoneward.routing.configuration import AdoptionSettings
 from zoneward.routing.demand import Demand
 
 _UNIT: Final = 10_000

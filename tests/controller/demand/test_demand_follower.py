@@ -20,7 +20,6 @@ from zoneward.controller.demand.demand_in_force import ExpectedDemand
 from zoneward.kube.demand_figures import DemandFigures
 from zoneward.kube.names import DEMAND_ANNOTATION
 from zoneward.kube.objects import Service
-from zoneward.routing.adoption_settings import AdoptionSettings
 from zoneward.routing.configuration import Configuration, DemandSettings
 
 TWELVE = {"a": 4, "b": 4, "c": 4}
@@ -227,7 +226,7 @@ async def test_unusable_figures_affect_only_their_service(amounts: Mapping[str, 
 
 
 async def test_the_number_of_changes_an_hour_is_limited_and_the_worst_are_first() -> None:
-    settings = DemandSettings(adoption=AdoptionSettings(max_changes_per_hour=2))
+    settings = DemandSettings(max_changes_per_hour=2)
     cluster = MeasuredCluster(TWELVE, configuration=Configuration(demand=settings))
     parts = {"mild": 0.5, "bad": 0.6, "worse": 0.7, "worst": 0.8}
     for name, part in parts.items():

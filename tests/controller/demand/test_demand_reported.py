@@ -13,10 +13,9 @@ from zoneward.controller.demand.figures_source import FiguresSource, FiguresUnav
 from zoneward.controller.status.status_writer import StatusWriter
 from zoneward.kube.demand_figures import DemandFigures
 from zoneward.kube.names import MEASURED_CONDITION, TOPOLOGY_MODE_ANNOTATION
-from zoneward.routing.adoption_settings import AdoptionSettings
 from zoneward.routing.configuration import Configuration, DemandSettings
 
-OFTEN = Configuration(demand=DemandSettings(adoption=AdoptionSettings(refresh=0.02)))
+OFTEN = Configuration(demand=DemandSettings(refresh=0.02))
 
 
 async def skewed(_nodes: Collection[str]) -> DemandFigures:

@@ -8,10 +8,11 @@ import aiohttp
 import pytest
 from tests.proxy.background import in_background
 
-from zoneward.daemon.configuration_file import ListenAddress
+from zoneward.daemon.listen_address import ListenAddress
 from zoneward.kube.input_error import ConfigurationError
+from zoneward.kube.settings import read_settings
 from zoneward.proxy.health.proxy_mode import ProxyModeServer
-from zoneward.proxy.proxy_configuration import ProxyConfiguration, read_proxy_configuration
+from zoneward.proxy.proxy_configuration import ProxyConfiguration
 
 
 async def asked(port: int, path: str = "/proxyMode") -> tuple[int, str | None, str]:
@@ -72,10 +73,10 @@ async def test_a_taken_port_is_reported_once_and_tried_until_it_is_free() -> Non
 def test_the_default_address_is_that_of_kube_proxy_only_where_it_is_replaced(
     section: dict[str, Any], expected: ListenAddress | None
 ) -> None:
-    assert read_proxy_configuration(section).proxy_mode_address == expected
+    assert read_settings(section, ProxyConfiguration).proxy_mode_address == expected
     assert ProxyConfiguration().proxy_mode_address == ListenAddress("127.0.0.1", 10249)
 
 
 def test_an_invalid_address_is_reported_with_its_key() -> None:
     with pytest.raises(ConfigurationError, match=r"proxy\.proxyModeListen: expected \[HOST\]:PORT"):
-        read_proxy_configuration({"proxyModeListen": "10249"})
+        read_settings({"proxyModeListen": "10249"}, ProxyConfiguration, within="proxy")

@@ -1,12 +1,12 @@
 """Which setting wins, which values are known, and what each comes to (KEP-2433, KEP-4444, KEP-3015, KEP-2004)."""
 
-import dataclasses
 from collections.abc import Callable, Mapping
 from fractions import Fraction
 from itertools import product
 from typing import Final, NamedTuple, get_args
 
 import pytest
+from msgspec import structs
 from tests.builders.structs import a_service
 
 from zoneward.kube import names
@@ -275,7 +275,7 @@ def test_balanced_by_default_is_the_last_rule_and_has_the_settings_of_balanced()
     detail = "the controller's default is Balanced: Balanced"
     assert recorded(a_service(), configuration)[-1] == Rule("default-approach", True, detail)
     own = asked(a_service(max_overload="1"), configuration)
-    assert (own.balanced, own.accepted) == (dataclasses.replace(balanced, max_overload=Fraction(1)), None)
+    assert (own.balanced, own.accepted) == (structs.replace(balanced, max_overload=Fraction(1)), None)
     assert asked(a_service(max_overload="banana"), configuration).accepted is False
 
 
@@ -426,7 +426,7 @@ def test_a_service_has_its_own_highest_overload(how: str, own: str, most: str) -
     service, configuration = ASKS_FOR_BALANCED[how](own)
     costs = ZoneCosts(other_region=Fraction(2))
     balanced = BalancedSettings(max_overload=Fraction(3), objective="locality", costs=costs)
-    configuration = dataclasses.replace(configuration, balanced=balanced)
+    configuration = structs.replace(configuration, balanced=balanced)
     found = asked(service, configuration)
     assert found.balanced == BalancedSettings(max_overload=Fraction(most), objective="locality", costs=costs)
     assert (found.hints, found.accepted) == (None, None if how == "default" else True)
@@ -437,7 +437,7 @@ def test_a_service_has_its_own_highest_overload(how: str, own: str, most: str) -
 @pytest.mark.parametrize("own", ["banana", "20", "1001%", "-1", "", "nan", "0.2 ", "1" * 300], ids=lambda own: own[:9])
 def test_without_a_valid_overload_the_configured_one_holds(how: str, own: str) -> None:
     service, configuration = ASKS_FOR_BALANCED[how](own)
-    configuration = dataclasses.replace(configuration, balanced=BalancedSettings(max_overload=Fraction(1, 4)))
+    configuration = structs.replace(configuration, balanced=BalancedSettings(max_overload=Fraction(1, 4)))
     found, log = asked(service, configuration), recorded(service, configuration)
     assert (found.balanced, found.accepted) == (configuration.balanced, False)
     assert found.accepted_reason is Reason.UNKNOWN_VALUE
@@ -593,7 +593,7 @@ UPSTREAM: Final = Configuration(hints=HintsSettings(auto="Balanced")).as_upstrea
 @pytest.mark.parametrize("value", VALUES)
 def test_upstream_knows_no_value_of_ours(value: str) -> None:
     for default in get_args(DefaultApproach):
-        configuration = dataclasses.replace(UPSTREAM, default_approach=default)
+        configuration = structs.replace(UPSTREAM, default_approach=default)
         assert outcome(a_service(subsetting=value, algorithm=value), configuration) == "nothing"
     for service in (a_service(value), a_service(old=value)):
         expected = VALUES[value].old if value in names.AUTO_VALUES + names.DISABLED_VALUES else UNKNOWN

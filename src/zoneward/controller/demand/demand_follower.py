@@ -74,7 +74,7 @@ class DemandFollower:
         is_ours: Callable[[Service], bool],
         clock: Callable[[], float] | None = None,
     ) -> None:
-        self._source, self._settings = source, configuration.demand.adoption
+        self._source, self._settings = source, configuration.demand
         self._cache, self._states, self._queue = cache, states, queue
         self._leading, self._metrics, self._log, self._is_ours = leading, metrics, log, is_ours
         self._clock = clock or asyncio.get_running_loop().time

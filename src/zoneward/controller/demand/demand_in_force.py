@@ -20,7 +20,7 @@ from zoneward.kube.demand_figures import DemandFigures
 from zoneward.kube.demand_text import parse_demand
 from zoneward.kube.names import MEASURED_CONDITION
 from zoneward.kube.objects import Condition, ObjectKey, Service
-from zoneward.routing.adoption_settings import AdoptionSettings
+from zoneward.routing.configuration import AdoptionSettings
 from zoneward.routing.demand import Demand
 from zoneward.routing.measured_demand import DemandTrend, FigureProblem, floored_parts, measured_shares
 from zoneward.routing.service_conditions import find_condition

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Final
 
+from msgspec import structs
+
 from zoneward.client.informer_cache import InformerCache
 from zoneward.client.resources import LiveNode, LivePod, object_key_of, service_key_of
 from zoneward.controller.sync.dropped_hints import DroppedHints
@@ -214,7 +216,7 @@ class ServiceStates:
         if stored == "all":
             return self._cluster_state
         if stored not in self._without_hints:
-            configuration = replace(self._configuration, stored_hints=stored)
+            configuration = structs.replace(self._configuration, stored_hints=stored)
             self._without_hints[stored] = replace(self._cluster_state, configuration=configuration)
         return self._without_hints[stored]
 

@@ -6,7 +6,7 @@ from typing import Final, NoReturn
 
 from aiohttp import web
 
-from zoneward.daemon.configuration_file import ListenAddress
+from zoneward.daemon.listen_address import ListenAddress
 
 MODE: Final = "nftables"
 """As kube-proxy calls it."""

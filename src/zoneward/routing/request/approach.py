@@ -15,6 +15,8 @@ from enum import StrEnum
 from fractions import Fraction
 from typing import Final
 
+from msgspec import structs
+
 from zoneward.kube import names
 from zoneward.kube.objects import Service
 from zoneward.routing.algorithms.heuristics import (
@@ -357,14 +359,14 @@ def _with_own_number(
     if requested.heuristic is BALANCED:
         settings = configuration.balanced
         most, problem = read_number(service, MAX_OVERLOAD, configured=settings.max_overload, rules=rules)
-        requested = replace(requested, balanced=replace(settings, max_overload=most))
+        requested = replace(requested, balanced=structs.replace(settings, max_overload=most))
     elif requested.heuristic is PROPORTIONAL_ZONE_CPU and compatibility_of(configuration).reads_own_settings:
         configured = configuration.hints
         start, problem = read_number(service, HINTS_THRESHOLD, configured=configured.start_threshold, rules=rules)
         hints = configured
         if start != configured.start_threshold:
             keep = start + configured.keep_threshold - configured.start_threshold
-            hints = replace(configured, start_threshold=start, keep_threshold=keep)
+            hints = structs.replace(configured, start_threshold=start, keep_threshold=keep)
         requested = replace(requested, hints=hints)
     else:
         return requested
