@@ -82,7 +82,7 @@ def test_paths_that_hold_nothing_are_bad_input(
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("kind: Deployment\napiVersion: apps/v1\n", "apiVersion: expected zoneward.dev/v1alpha1, got 'apps/v1'"),
+        ("kind: Deployment\napiVersion: apps/v1\n", "kind: expected ZonewardConfiguration, got 'Deployment'"),
         ("hints: {startThreshold: 20%}", "hints.startThreshold: expected a share above 0"),
         ("colour: blue", "colour: expected one of"),
         ("hints: {auto: Random}", "hints.auto: expected ProportionalZoneCPU or Balanced, got 'Random'"),
@@ -94,7 +94,7 @@ def test_paths_that_hold_nothing_are_bad_input(
         ("balanced: {costs: {sameRegion: 0, otherRegion: 0}}", "balanced.costs: expected a cost above 0"),
         ("hints: [", "line 4, column 1: malformed YAML"),
         ("hints: " + "[" * 100_000, "more than 100 levels"),
-        ("maxEndpointsPerSlice: 2020-99-99", "expected a whole number, got '2020-99-99'"),
+        ("maxEndpointsPerSlice: 2020-99-99", "expected a whole number from 1 to 1000, got '2020-99-99'"),
         ("maxEndpointsPerSlice: " + "9" * 5_000, "maxEndpointsPerSlice: expected a whole number"),
         ("hints: {startThreshold: 1" + "0" * 400 + "}", "hints.startThreshold: expected a share above 0"),
         ("--- {}\n--- {}\n", "expected one document, got 3"),

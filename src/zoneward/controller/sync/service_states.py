@@ -161,7 +161,7 @@ class ServiceStates:
         return self._demand_changed
 
     def _configuration_now(self) -> Configuration:
-        return replace(
+        return structs.replace(
             self._configuration,
             nodes_new_since=time_text(self._wall_clock() - self._configuration.hints.new_node_grace),
         )
