@@ -29,9 +29,9 @@ def a_recorder(*, instance: str = "i", now: Clock) -> EventRecorder:
 
 
 def recorded(recorder: EventRecorder, event: ServiceEvent = OFF, service: Service = CART) -> Event:
-    found = recorder.record(service, event)
-    assert found is not None
-    return found
+    result = recorder.record(service, event)
+    assert result is not None
+    return result
 
 
 def test_an_event_says_who_tells_what_of_which_service_and_when() -> None:
@@ -55,9 +55,9 @@ def test_an_event_says_who_tells_what_of_which_service_and_when() -> None:
 def test_names_differ_in_one_moment_and_from_those_of_another_replica_also_where_the_clock_is_set_back() -> None:
     clock, names = Clock(), set[str]()
     recorders = [a_recorder(instance=instance, now=clock) for instance in ("zoneward-0", "zoneward-1")]
-    for number in range(10):
+    for index in range(10):
         for recorder in recorders:
-            names.add(recorded(recorder, ServiceEvent("Warning", DISABLED, str(number))).metadata.name)
+            names.add(recorded(recorder, ServiceEvent("Warning", DISABLED, str(index))).metadata.name)
         clock.after(timedelta(seconds=-1))
     assert len(names) == 20
 
@@ -102,8 +102,8 @@ def test_a_series_whose_event_is_gone_goes_on_in_a_new_one() -> None:
 def test_a_service_that_changes_without_end_is_told_of_so_often_and_others_are_not_held_back() -> None:
     clock = Clock()
     recorder = a_recorder(now=clock)
-    told = [recorder.record(CART, (ON, OFF)[number % 2]) for number in range(BURST + 5)]
-    assert [each is not None for each in told] == [True] * BURST + [False] * 5
+    told = [recorder.record(CART, (ON, OFF)[index % 2]) for index in range(BURST + 5)]
+    assert [event is not None for event in told] == [True] * BURST + [False] * 5
     assert recorder.dropped == 5
     assert recorder.record(OTHER, ON) is not None
     clock.after(REFILL)
@@ -114,8 +114,8 @@ def test_a_service_that_changes_without_end_is_told_of_so_often_and_others_are_n
 def test_nothing_is_remembered_of_what_was_told_long_ago() -> None:
     clock = Clock()
     recorder = a_recorder(now=clock)
-    for number in range(100):
-        recorded(recorder, OFF, Service(metadata=ObjectMeta(name="cart", namespace="shop", uid=str(number))))
+    for index in range(100):
+        recorded(recorder, OFF, Service(metadata=ObjectMeta(name="cart", namespace="shop", uid=str(index))))
     clock.after(BURST * REFILL)
     recorded(recorder)
     assert len(recorder) == 2

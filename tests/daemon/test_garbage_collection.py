@@ -38,7 +38,7 @@ async def test_collections_begin_once_it_has_started_and_never_walk_over_what_it
     assert set(slept) == {10.0}
     assert min(frozen) > 1000
     # One over everything at the start, and one an hour; all others over what is new.
-    assert [number for number, generation in enumerate(generations) if generation == 2] == [0, 360, 720]
+    assert [index for index, generation in enumerate(generations) if generation == 2] == [0, 360, 720]
     assert set(generations) == {1, 2}
     assert (gc.isenabled(), gc.get_freeze_count()) == (True, 0)
 

@@ -1,4 +1,4 @@
-"""A check says what is wrong in a sentence, and nothing where all is well."""
+"""A check returns a sentence that says what is wrong, or nothing."""
 
 import asyncio
 

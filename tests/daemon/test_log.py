@@ -35,7 +35,7 @@ def test_in_no_period_is_more_written_than_twice_the_burst() -> None:
 def test_memory_is_bounded_and_what_was_seen_last_stays() -> None:
     repeats = RepeatFilter(burst=1, max_keys=3)
     repeats.decide("often", now=0)
-    for number in range(100):
-        repeats.decide(number, now=1)
+    for index in range(100):
+        repeats.decide(index, now=1)
         assert not repeats.decide("often", now=1).is_written
     assert len(repeats._counts) == 3

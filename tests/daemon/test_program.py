@@ -1,4 +1,4 @@
-"""A program runs until it is told to stop or a part of it ends, and then ends its tasks in order."""
+"""A program runs until a signal or the end of one of its parts, and then ends its tasks in order."""
 
 import asyncio
 import os

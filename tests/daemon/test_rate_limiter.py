@@ -1,4 +1,4 @@
-"""So many at once, and so many in the long run."""
+"""The limiter allows a burst, and a rate in the long run."""
 
 from zoneward.daemon.rate_limiter import RateLimiter
 

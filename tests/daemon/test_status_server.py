@@ -132,7 +132,7 @@ async def test_a_decision_that_fails_keeps_no_turn() -> None:
         for name in ("early", "late", "early", "late"):
             status, text = await ask(f"/debug/decisions/shop/{name}")
             assert (status, text) == (500, "the answer could not be made; the log says why\n")
-    assert [type(each) for each in troubles] == [KeyError, ZeroDivisionError] * 2
+    assert [type(trouble) for trouble in troubles] == [KeyError, ZeroDivisionError] * 2
 
 
 async def test_answers_at_once_are_limited_and_health_is_not() -> None:
@@ -150,7 +150,7 @@ async def test_answers_at_once_are_limited_and_health_is_not() -> None:
         assert await ask("/metrics") == (503, "2 answers are under way, which is the limit\n")
         assert await ask("/readyz") == (200, "ok")
         let_go.set()
-        assert [await each for each in slow] == [(200, "")] * 2
+        assert [await answer for answer in slow] == [(200, "")] * 2
         assert await ask("/metrics") == (200, "")
 
 
@@ -195,7 +195,7 @@ OTHERS = ("evil.example:10272", "localhost.evil.example", "127.0.0.1.evil.exampl
 
 @pytest.mark.parametrize(("host", "status"), [*((host, 200) for host in OURS), *((host, 403) for host in OTHERS)])
 async def test_a_page_is_told_to_who_asks_by_an_address_or_a_name_of_the_server(host: str, status: int) -> None:
-    """Else any page in a browser could read it, by a name of its own that leads here."""
+    """Otherwise any page in a browser could read it, with a name that resolves to this address."""
 
     async def page() -> bytes:
         return b"{}"

@@ -98,7 +98,7 @@ def test_what_libraries_log_becomes_a_line_of_ours() -> None:
     stream = io.BytesIO()
     try:
         redirect_logging(new_log(stream=stream))
-        logging.getLogger("aiohttp.server").info("not told")
+        logging.getLogger("aiohttp.server").info("not logged")
         try:
             raise ValueError("Bearer abcDEF123456.x")
         except ValueError:

@@ -22,14 +22,14 @@ A, B, C = "eu-central-1a", "eu-central-1b", "eu-central-1c"
 def documents(kind: str) -> dict[str, Document]:
     """Documents of a kind by ``namespace/name``, or by name where they have no namespace."""
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    found = {}
+    documents_ = {}
     for document in _all_documents(loader):
         if document["kind"] == kind:
             meta = document["metadata"]
             key = f"{meta['namespace']}/{meta['name']}" if "namespace" in meta else meta["name"]
-            assert key not in found, f"{kind} {key} is there twice"
-            found[key] = document
-    return found
+            assert key not in documents_, f"{kind} {key} is there twice"
+            documents_[key] = document
+    return documents_
 
 
 @cache
@@ -68,7 +68,7 @@ def test_every_pod_with_a_node_is_on_a_node_of_the_file_and_in_its_network() -> 
     for pod in documents("Pod").values():
         if "nodeName" in pod["spec"]:
             networks = [ip_network(cidr) for cidr in documents("Node")[pod["spec"]["nodeName"]]["spec"]["podCIDRs"]]
-            addresses = [ip_address(each["ip"]) for each in pod["status"]["podIPs"]]
+            addresses = [ip_address(pod_ip["ip"]) for pod_ip in pod["status"]["podIPs"]]
             assert pod["status"]["podIP"] == str(addresses[0])
             assert all(address in network for address, network in zip(addresses, networks, strict=True))
             assert pod["metadata"]["labels"][ZONE] == zone(pod)
@@ -77,10 +77,10 @@ def test_every_pod_with_a_node_is_on_a_node_of_the_file_and_in_its_network() -> 
 def test_no_address_and_no_uid_is_given_twice() -> None:
     every = [document for kind in ("Node", "Service", "EndpointSlice", "Pod") for document in documents(kind).values()]
     cluster_ips = [
-        ip for each in documents("Service").values() for ip in each["spec"].get("clusterIPs", ()) if ip != "None"
+        ip for service in documents("Service").values() for ip in service["spec"].get("clusterIPs", ()) if ip != "None"
     ]
-    pod_ips = [each["ip"] for pod in documents("Pod").values() for each in pod["status"].get("podIPs", ())]
-    for values in ([each["metadata"]["uid"] for each in every], cluster_ips, pod_ips):
+    pod_ips = [service["ip"] for pod in documents("Pod").values() for service in pod["status"].get("podIPs", ())]
+    for values in ([service["metadata"]["uid"] for service in every], cluster_ips, pod_ips):
         assert len(values) == len(set(values))
 
 

@@ -92,7 +92,7 @@ class EventRecorder:
         return recorded
 
     def renewed(self, event: Event) -> Event:
-        """The same as a new Event, for one that was deleted while its series went on."""
+        """The same as a new Event, for one that was deleted during its series."""
         now = self._now()
         name = self._name(event.regarding.name, now)
         fresh = replace(

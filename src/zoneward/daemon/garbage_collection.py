@@ -11,7 +11,7 @@ from zoneward.kube.gc_tuning import disable_gc, freeze_objects, restore_gc
 _EVERY: Final = 10.0
 """Seconds between two collections of what is new."""
 _FULL: Final = 360
-"""Every so many of them is a full one. Objects that live for long and then end in a cycle, such as a connection that
+"""One in this number is a full one. Objects that live for long and then end in a cycle, such as a connection that
 broke off, are found by a full collection alone."""
 
 
@@ -27,9 +27,9 @@ async def collect_seldom(
         await started
         gc.collect()
         freeze_objects()
-        for number in count(1):
+        for collection in count(1):
             await sleep(_EVERY)
-            gc.collect(1 if number % _FULL else 2)
+            gc.collect(1 if collection % _FULL else 2)
         raise AssertionError("there is always one more")
     finally:
         restore_gc()

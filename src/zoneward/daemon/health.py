@@ -54,7 +54,7 @@ class Heartbeat:
 
 
 def task_is_running(task: "asyncio.Task[object]") -> Check:
-    """A check that a task without an end goes on."""
+    """A check that a task that never ends still runs."""
     return lambda: f"{task.get_name()} has ended" if task.done() else None
 
 

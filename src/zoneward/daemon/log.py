@@ -79,7 +79,7 @@ class RepeatFilter:
         self._counts: dict[Hashable, _LineCount] = {}
 
     def decide(self, key: Hashable, *, now: float) -> RepeatDecision:
-        """Whether a line with this key is written at ``now`` (s, on a clock that never goes back)."""
+        """Whether to write a line with this key at ``now`` (s, on a monotonic clock)."""
         count = self._counts.pop(key, None)
         if count is None:
             if len(self._counts) >= self._max_keys:
@@ -120,8 +120,8 @@ class UnexpectedErrorLog:
 
     def error(self, event: str, service: ObjectKey, error: Exception) -> None:
         """``event`` says what the error led to."""
-        place = raised_at(error)
-        if place in self._places:
+        location = raised_at(error)
+        if location in self._places:
             return
-        self._places.add(place)
-        self._log.error(event, service="/".join(service), error=f"{type(error).__name__}: {error}", at=place)
+        self._places.add(location)
+        self._log.error(event, service="/".join(service), error=f"{type(error).__name__}: {error}", at=location)

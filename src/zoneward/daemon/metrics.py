@@ -1,6 +1,6 @@
 """Metrics on `prometheus_client` instruments, and the page that shows them in Prometheus' text format.
 
-Each program declares its metrics in one table, on a registry of its own: `Counter` and `Histogram` of the library for
+Each program declares its metrics in one table, on a separate registry: `Counter` and `Histogram` of the library for
 what is counted when it happens, and `GaugeFunc` and `CounterFunc`, named as in the Go client, for what is read when the
 page is asked for. A new metric is one more entry of that table.
 
@@ -85,7 +85,7 @@ class UnsuffixedCounter(Collector):
         for metric in self._counter.collect():
             samples = metric.samples
             metric.samples = [
-                each._replace(name=metric.name) for each in samples if each.name == f"{metric.name}_total"
+                sample._replace(name=metric.name) for sample in samples if sample.name == f"{metric.name}_total"
             ]
             yield metric
 
@@ -101,7 +101,7 @@ class MetricAlias(Collector):
         for metric in self._metric.collect():
             alias = Metric(self._name, metric.documentation, metric.type)
             alias.samples = [
-                each._replace(name=self._name + each.name.removeprefix(metric.name)) for each in metric.samples
+                sample._replace(name=self._name + sample.name.removeprefix(metric.name)) for sample in metric.samples
             ]
             yield alias
 
@@ -124,11 +124,11 @@ class WatchMetrics:
         unreadable: Callable[[], Iterable[UnreadableObject]],
     ) -> None:
         """What is read from the running program."""
-        gauge, kinds = partial(GaugeFunc, registry=self._registry), tuple(each.kind for each in resources)
+        gauge, kinds = partial(GaugeFunc, registry=self._registry), tuple(resource.kind for resource in resources)
         gauge(f"{self._prefix}cache_synced", "1 once all kinds have been listed", is_synced)
         gauge(
             f"{self._prefix}watch_trouble_seconds",
-            "For how long some kind has not been heard of; 0: all are",
+            "Seconds since the watch of some kind was last in sync; 0: all are",
             lambda: health.trouble_seconds,
         )
         gauge(
@@ -173,10 +173,10 @@ class _Single(Collector):
 
 def _text(metric: Metric) -> bytes:
     # Nobody asks when a series was made, and it would be one more of each.
-    metric.samples = [each for each in metric.samples if not each.name.endswith("_created")]
+    metric.samples = [sample for sample in metric.samples if not sample.name.endswith("_created")]
     text = generate_latest(_Single(metric))
     if metric.type == "counter" and metric.samples and metric.samples[0].name == metric.name:
-        # The library adds the suffix in these two lines whatever the samples are called.
+        # The library adds the suffix in these two lines with any name of the samples.
         for word in ("HELP", "TYPE"):
             text = text.replace(f"# {word} {metric.name}_total ".encode(), f"# {word} {metric.name} ".encode(), 1)
     return text

@@ -1,8 +1,8 @@
 """One run of a program that runs for long: signals, tasks, a status server, and an end in order.
 
-A program declares its health checks, starts named tasks that have no end of their own, serves its status, and waits
-until it is told to stop or a task ends. A task that ends by itself takes the whole program with it: a restart is better
-than a program that does half of its work.
+A program declares its health checks, starts named tasks that never end, serves its status, and waits until it receives
+a signal or a task ends. A task that ends by itself ends the whole program: a restart is better than a program that does
+half of its work.
 """
 
 import asyncio
@@ -88,8 +88,8 @@ class Program:
                 if task.done():
                     task.result()
         finally:
-            for each in waiting:
-                each.cancel()
+            for waiter in waiting:
+                waiter.cancel()
             await asyncio.gather(*waiting, return_exceptions=True)
 
     async def wait_for_tasks(self, *others: "asyncio.Task[Any]", timeout: float | None = None) -> None:
@@ -145,21 +145,21 @@ def run_program(
 ) -> int:
     """Run a program until SIGTERM or SIGINT, which set the event that ``run`` gets; a second signal ends it at once.
 
-    Returns the exit status: 0 after a signal, 1 where a part fails or the server refuses what nothing goes without.
+    Returns the exit status: 0 after a signal, 1 where a part fails or the server refuses something essential.
     Raises InputError.
     """
 
     async def run_with_signals() -> None:
         stop = asyncio.Event()
 
-        def on_signal(number: int) -> None:
+        def on_signal(signal_number: int) -> None:
             if stop.is_set():
-                log.warning("ends at once", signal=signal.Signals(number).name)
-                os._exit(_SIGNALLED + number)
+                log.warning("ends at once", signal=signal.Signals(signal_number).name)
+                os._exit(_SIGNALLED + signal_number)
             stop.set()
 
-        for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, on_signal, number)
+        for stopping in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(stopping, on_signal, stopping)
         await run(stop)
 
     try:

@@ -1,12 +1,12 @@
 """The status of a program over HTTP: ``/healthz``, ``/readyz``, ``/metrics``, ``/debug/...``.
 
 It is served in the event loop that does the work, so nothing here may block: what takes long is done in a thread, one
-request at a time. Whoever can connect can read; ``/debug`` names Services and the zones of their Pods, and answers only
-connections over a loopback address, as ``kubectl port-forward`` makes them, unless it is opened to all.
+request at a time. Every client that can connect can read. ``/debug`` names Services and the zones of their Pods, and
+answers only connections over a loopback address, as ``kubectl port-forward`` makes them, unless it is opened to all.
 
-A page in an operator's browser can connect too, with a name of its own that resolves to a loopback address (DNS
-rebinding). So requests are refused whose header ``Host`` has neither an address nor a name of this server. Health and
-metrics are open to all: kubelets and Prometheus may use any name.
+A page in an operator's browser can connect too, with a name that resolves to a loopback address (DNS rebinding). So
+requests are refused whose header ``Host`` has neither an address nor a name of this server. Health and metrics are open
+to all: kubelets and Prometheus may use any name.
 """
 
 import asyncio
@@ -85,7 +85,7 @@ class StatusServer:
     ) -> None:
         self._health, self._pages = health, pages or StatusPages()
         self._listen = listen or ListenAddress("127.0.0.1", 0)
-        self._names = {each.lower() for each in ("localhost", self._listen.host, *names) if each}
+        self._names = {name.lower() for name in ("localhost", self._listen.host, *names) if name}
         self._debug_for_all, self._on_error, self._limits = debug_for_all, on_error, limits or StatusLimits()
         self._not_found = f"expected one of {', '.join(('/healthz', '/readyz', *self._pages.paths))}\n"
         self._addresses: tuple[tuple[str, int], ...] = ()
@@ -166,7 +166,7 @@ class StatusServer:
         return _respond(404, self._not_found)
 
     def _is_ours(self, host: str) -> bool:
-        """Whether a header ``Host`` says an address, or a name of ours; with or without a port."""
+        """Whether a header ``Host`` has an address, or a known name; with or without a port."""
         name, colon, port = host.rpartition(":")
         bare = name if colon and (not port or port.isdecimal()) and (":" not in name or name.endswith("]")) else host
         return _is_address(bare.removeprefix("[").removesuffix("]")) or bare.lower() in self._names

@@ -12,37 +12,39 @@ UNREADABLE: Final = "ObjectUnreadable"
 """The reason of the Event."""
 
 
-def log_unreadable_object(log: Log, found: UnreadableObject) -> None:
+def log_unreadable_object(log: Log, unreadable: UnreadableObject) -> None:
     log.error(
         "an object cannot be read and is set aside",
-        kind=found.resource.kind,
-        object="/".join(found.key) if found.namespace else found.name,
-        error=found.problem,
+        kind=unreadable.resource.kind,
+        object="/".join(unreadable.key) if unreadable.namespace else unreadable.name,
+        error=unreadable.problem,
     )
 
 
-def unreadable_event(found: UnreadableObject) -> ServiceEvent:
+def unreadable_event(unreadable: UnreadableObject) -> ServiceEvent:
     return ServiceEvent(
-        "Warning", UNREADABLE, f"This {found.resource.kind} cannot be read and is set aside: {found.problem}"
+        "Warning", UNREADABLE, f"This {unreadable.resource.kind} cannot be read and is set aside: {unreadable.problem}"
     )
 
 
-def reference_to(found: UnreadableObject) -> Service:
+def reference_to(unreadable: UnreadableObject) -> Service:
     """All that is known of the object, in the form that `zoneward.daemon.event_recorder.EventRecorder` takes."""
-    return Service(
-        metadata=ObjectMeta(
-            name=found.name, namespace=found.namespace, uid=found.uid, resource_version=found.version or None
-        )
+    metadata = ObjectMeta(
+        name=unreadable.name,
+        namespace=unreadable.namespace,
+        uid=unreadable.uid,
+        resource_version=unreadable.version or None,
     )
+    return Service(metadata=metadata)
 
 
-def involved_kind(found: UnreadableObject) -> dict[str, str]:
+def involved_kind(unreadable: UnreadableObject) -> dict[str, str]:
     """The kind that the Event regards, as `EventRecorder.record` takes it."""
-    return {"api_version": found.resource.api, "kind": found.resource.kind}
+    return {"api_version": unreadable.resource.api, "kind": unreadable.resource.kind}
 
 
 def count_by_kind(unreadable: Iterable[UnreadableObject], kinds: Iterable[str]) -> dict[str, int]:
     """How many objects of each kind cannot be read; 0 for the rest of ``kinds``."""
     counted = Counter(dict.fromkeys(kinds, 0))
-    counted.update(each.resource.kind for each in unreadable)
+    counted.update(object_.resource.kind for object_ in unreadable)
     return dict(counted)

@@ -18,8 +18,8 @@ def parse_demand(text: str) -> dict[str, Fraction] | None:
     Only their ratios matter.
     """
     parts: dict[str, Fraction] = {}
-    for each in text.split(",") if len(text) <= _LONGEST else ():
-        zone, equals, part = (word.strip() for word in each.partition("="))
+    for item in text.split(",") if len(text) <= _LONGEST else ():
+        zone, equals, part = (word.strip() for word in item.partition("="))
         if not equals or not zone or zone in parts or any(label_value_problems(zone)) or not _PART.fullmatch(part):
             return None
         parts[zone] = Fraction(part.removesuffix("%")) / (100 if part.endswith("%") else 1)

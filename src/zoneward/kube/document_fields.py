@@ -14,8 +14,8 @@ class DocumentFields:
     Every method raises InputError with file, field, what was expected and what was there.
     """
 
-    def __init__(self, value: object, *, source: str, place: str = "") -> None:
-        self.source, self.place = source, place
+    def __init__(self, value: object, *, source: str, location: str = "") -> None:
+        self.source, self.place = source, location
         if value is not None and not isinstance(value, dict):
             raise self.error("", "a mapping", show(value))
         self._values: Mapping[Any, object] = value or {}
@@ -65,7 +65,7 @@ class DocumentFields:
 
     def inner(self, name: str) -> "DocumentFields":
         """A mapping; empty where absent."""
-        return DocumentFields(self._values.get(name), source=self.source, place=self.at(name))
+        return DocumentFields(self._values.get(name), source=self.source, location=self.at(name))
 
     def names(self) -> Iterator[str]:
         for name in self._values:
@@ -84,7 +84,7 @@ class DocumentFields:
     def items(self, name: str) -> Iterator["DocumentFields"]:
         """A list of mappings; empty where absent."""
         for index, item in enumerate(self._list(name)):
-            yield DocumentFields(item, source=self.source, place=self.at(f"{name}[{index}]"))
+            yield DocumentFields(item, source=self.source, location=self.at(f"{name}[{index}]"))
 
     def _list(self, name: str) -> list[object]:
         value = self._values.get(name)

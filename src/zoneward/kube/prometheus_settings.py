@@ -15,7 +15,7 @@ from zoneward.kube.settings import FileName, Seconds, Settings, bounds, parse_du
 Preset = Literal["zoneward-meter", "zoneward-proxy"]
 URL_EXPECTED: Final = "http://HOST[:PORT] or https://HOST[:PORT]"
 WINDOW_VARIABLE: Final = "$window"
-"""Stands for the window in a query."""
+"""Replaced by the window in a query."""
 SCRAPED_FROM: Final = "job,instance,pod"
 """Labels of the scrape, which are the same for all metrics of a program, whether ``honor_labels`` is set or not."""
 _COUNTERS: Final[Mapping[Preset, tuple[str, str]]] = {
@@ -83,27 +83,27 @@ def window_text(seconds: int) -> str:
 
 
 PROMETHEUS_SCHEME: Final = "prometheus+"
-"""Before the URL of a Prometheus, whatever its path."""
+"""Before the URL of a Prometheus, with any path."""
 _DOCUMENT: Final = re.compile(r"(?:.*/)?(?:measured|[^/]+\.(?:jsonl?|ya?ml)(?:\.gz)?)", re.DOTALL | re.IGNORECASE)
 """The path of a document: of what a meter or a proxy serves, or a file."""
 
 
-def is_url(place: str) -> bool:
+def is_url(text: str) -> bool:
     """Whether a place is a URL, of a Prometheus or of a document, and no file."""
-    return place.startswith(("http://", "https://", PROMETHEUS_SCHEME))
+    return text.startswith(("http://", "https://", PROMETHEUS_SCHEME))
 
 
-def prometheus_url(place: str) -> str | None:
+def prometheus_url(text: str) -> str | None:
     """The URL of the Prometheus that a place names, ``prometheus+URL`` or a URL alone; None where a URL is that of a
     document. Raises ValueError for what is no address of a server.
     """
-    if place.startswith(PROMETHEUS_SCHEME):
+    if text.startswith(PROMETHEUS_SCHEME):
         try:
-            return check_url(place.removeprefix(PROMETHEUS_SCHEME))
+            return check_url(text.removeprefix(PROMETHEUS_SCHEME))
         except ValueError as error:
             raise ValueError(f"after {PROMETHEUS_SCHEME} {error}") from None
-    path = place.partition("?")[0].partition("://")[2].partition("/")[2].rstrip("/")
-    return None if _DOCUMENT.fullmatch(path) else check_url(place)
+    path = text.partition("?")[0].partition("://")[2].partition("/")[2].rstrip("/")
+    return None if _DOCUMENT.fullmatch(path) else check_url(text)
 
 
 def check_url(text: str) -> str:
@@ -166,7 +166,7 @@ else:
 
 class PrometheusSettings(Settings, frozen=True, kw_only=True):
     """``window``: how much of the past counts, in seconds. ``query`` is PromQL that returns one number for each
-    ``namespace``, ``service`` and ``zone``, in which ``$window`` stands for the window; it wins over the preset.
+    ``namespace``, ``service`` and ``zone``, in which ``$window`` is replaced; it wins over the preset.
 
     ``timeout``: seconds for the whole answer. The file of the token is read for each question: tokens change.
     """
@@ -192,7 +192,7 @@ class PrometheusSettings(Settings, frozen=True, kw_only=True):
 
     @property
     def matchers(self) -> str:
-        """The selector in PromQL, as it stands between braces."""
+        """The selector in PromQL, without the braces."""
         return ",".join(f"{label}=~{_one_of(values)}" for label, values in self.selector)
 
     def demand_query(self, *, without_nodes: Collection[str] | None = None) -> str:

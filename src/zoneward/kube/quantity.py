@@ -46,8 +46,8 @@ def parse(text: str | int | float) -> Fraction:
 
 def _bounded(exponent: str) -> int:
     sign, digits = exponent[:1].strip("+0123456789"), exponent.lstrip("+-").lstrip("0") or "0"
-    number = int(digits) if len(digits) <= len(str(_LARGEST_EXPONENT)) else _LARGEST_EXPONENT
-    return min(number, _LARGEST_EXPONENT) * (-1 if sign else 1)
+    value = int(digits) if len(digits) <= len(str(_LARGEST_EXPONENT)) else _LARGEST_EXPONENT
+    return min(value, _LARGEST_EXPONENT) * (-1 if sign else 1)
 
 
 def in_milli(value: Fraction) -> int:

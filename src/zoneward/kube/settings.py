@@ -220,10 +220,10 @@ def _without_nulls(value: object, type_: Any) -> object:
 
 def _worded(message: str, document: Any, type_: Any, within: str) -> str:
     """A message of msgspec, or of one of our hooks, in our words."""
-    problem, _, place = message.rpartition(" - at `") if message.endswith("`") else (message, "", "")
-    if place.startswith("key` in `"):
-        problem, place = "expected keys that are text", place.removeprefix("key` in `")
-    path = place.rstrip("`").removeprefix("$").removeprefix(".")
+    problem, _, location = message.rpartition(" - at `") if message.endswith("`") else (message, "", "")
+    if location.startswith("key` in `"):
+        problem, location = "expected keys that are text", location.removeprefix("key` in `")
+    path = location.rstrip("`").removeprefix("$").removeprefix(".")
     try:
         type_, value = _at(path, document, type_)
     except KeyError:
