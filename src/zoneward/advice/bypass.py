@@ -7,7 +7,7 @@ from zoneward.advice.json_value import JsonValue
 from zoneward.advice.service_input import ServiceInput
 from zoneward.kube import names
 from zoneward.kube.objects import Pod, Service
-from zoneward.routing.rules import counted
+from zoneward.routing.phrases import counted
 from zoneward.routing.selection.endpoint_selection import LOCAL, is_externally_accessible, is_proxied, policies_of
 
 

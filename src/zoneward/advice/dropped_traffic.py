@@ -18,7 +18,7 @@ from zoneward.kube.objects import (
     is_terminating,
 )
 from zoneward.routing.demand import Demand
-from zoneward.routing.rules import counted, listed
+from zoneward.routing.phrases import counted, listed
 from zoneward.routing.selection.endpoint_selection import LOCAL, endpoints_of_all_ports, is_proxied, port_key
 from zoneward.routing.selection.expected_traffic import ExpectedTraffic
 

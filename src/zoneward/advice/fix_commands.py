@@ -17,7 +17,7 @@ from zoneward.kube import names
 from zoneward.kube.adoption_marks import effective_selector
 from zoneward.kube.objects import Service
 from zoneward.kube.workload_objects import StatefulSet, replicas_of
-from zoneward.routing.rules import counted, listed
+from zoneward.routing.phrases import counted, listed
 
 DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
 """A ReplicaSet removes the Pods with the lowest cost first."""

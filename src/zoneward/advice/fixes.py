@@ -29,8 +29,9 @@ from zoneward.routing.algorithms.heuristics import BALANCED, HEURISTICS, PROPORT
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.decision import Decision
 from zoneward.routing.demand import Demand
+from zoneward.routing.phrases import format_percent
 from zoneward.routing.request.what_if import as_if_requested
-from zoneward.routing.rules import Reason, format_percent
+from zoneward.routing.rules import Reason
 from zoneward.routing.score import IN_ZONE, MAX_OVERLOAD
 from zoneward.routing.selection.endpoint_selection import LOCAL
 from zoneward.slices.plan import FamilyPlan

@@ -15,7 +15,7 @@ from zoneward.kube.adoption_marks import effective_selector
 from zoneward.kube.leader_labels import follower_label, leader_label
 from zoneward.kube.objects import Pod
 from zoneward.kube.workload_objects import StatefulSet, replicas_of
-from zoneward.routing.rules import counted
+from zoneward.routing.phrases import counted
 from zoneward.slices.endpoints import FINISHED_PHASES
 
 _MORE_ORDINALS: Final = 500

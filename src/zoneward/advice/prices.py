@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from zoneward.kube.input_error import ConfigurationError, show
 from zoneward.kube.near_names import did_you_mean
 from zoneward.kube.settings import Settings, setting_type, zone_pairs
-from zoneward.routing.rules import listed
+from zoneward.routing.phrases import listed
 
 SECTION: Final = "prices"
 PRICE_EXPECTED: Final = "a price and its currency, such as 0.01USD"

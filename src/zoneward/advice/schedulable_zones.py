@@ -16,7 +16,7 @@ from zoneward.kube.workload_objects import (
     replicas_of,
 )
 from zoneward.routing.demand import is_node_ready
-from zoneward.routing.rules import listed
+from zoneward.routing.phrases import listed
 
 _HOSTNAME: Final = "kubernetes.io/hostname"
 MOST_ORDINALS: Final = 10_000

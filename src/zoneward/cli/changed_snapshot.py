@@ -18,7 +18,7 @@ from zoneward.kube import names
 from zoneward.kube.input_error import InputError
 from zoneward.kube.near_names import did_you_mean
 from zoneward.kube.objects import EndpointSlice, Pod, Service
-from zoneward.routing.rules import counted, listed
+from zoneward.routing.phrases import counted, listed
 from zoneward.slices.endpoints import IPV4, IPV6
 from zoneward.slices.plan import is_managed
 from zoneward.snapshots.cluster_snapshot import Snapshot

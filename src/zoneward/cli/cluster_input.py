@@ -19,7 +19,7 @@ from zoneward.kube.near_names import did_you_mean
 from zoneward.kube.object_reader import read_objects
 from zoneward.kube.objects import Node, Service
 from zoneward.routing.configuration import Configuration
-from zoneward.routing.rules import listed
+from zoneward.routing.phrases import listed
 from zoneward.snapshots.cluster_snapshot import Snapshot, read_snapshot
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from zoneward.kube.safe_text import without_password
 from zoneward.kube.text_encoding import decode_text
 from zoneward.kube.yaml_documents import one_document
 from zoneward.routing.configuration import parse_demand_parts
-from zoneward.routing.rules import counted
+from zoneward.routing.phrases import counted
 
 Parts = tuple[tuple[str, Fraction], ...]
 """(zone, part) of the traffic of all Services, by zone."""

@@ -36,8 +36,8 @@ from zoneward.kube.input_error import InputError
 from zoneward.kube.objects import node_zone
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.demand import compute_demand
+from zoneward.routing.phrases import counted
 from zoneward.routing.request.what_if import NO_APPROACH
-from zoneward.routing.rules import counted
 from zoneward.sandbox.play.driver import play as perform
 from zoneward.sandbox.play.play_file import Play, play_from
 from zoneward.sandbox.server.persistence import new_registry, save_objects

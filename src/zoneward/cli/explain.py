@@ -73,7 +73,7 @@ def _explain(selected: "SelectedServices", options: Options, measured: "Measured
     from zoneward.advice.service_input import ServiceInput
     from zoneward.cli.planned_services import with_what_if
     from zoneward.cli.workload_input import read_workload_objects
-    from zoneward.routing.rules import listed
+    from zoneward.routing.phrases import listed
 
     if len(selected.services) != 1:
         names = tuple(f"{service.metadata.namespace}/{service.metadata.name}" for service in selected.services)

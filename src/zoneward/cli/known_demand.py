@@ -17,7 +17,7 @@ from zoneward.kube.near_names import did_you_mean
 from zoneward.kube.objects import ObjectKey
 from zoneward.kube.safe_text import without_password
 from zoneward.routing.configuration import Configuration, DemandSettings
-from zoneward.routing.rules import counted, listed
+from zoneward.routing.phrases import counted, listed
 from zoneward.routing.service_demand import service_parts, unknown_services, without_zones
 
 if TYPE_CHECKING:

@@ -116,7 +116,7 @@ def _ask(
     from zoneward.client.prometheus import Prometheus
     from zoneward.client.prometheus_traffic import read_traffic
     from zoneward.kube.prometheus_settings import window_text
-    from zoneward.routing.rules import counted
+    from zoneward.routing.phrases import counted
 
     answer = ask_prometheus(read_traffic(Prometheus(settings), nodes=nodes))
     of_what = (

@@ -10,7 +10,7 @@ from zoneward.cli.options import Options
 from zoneward.kube.input_error import InputError
 from zoneward.kube.near_names import did_you_mean
 from zoneward.kube.objects import EndpointSlice, Pod, Service
-from zoneward.routing.rules import listed
+from zoneward.routing.phrases import listed
 from zoneward.snapshots.cluster_snapshot import Snapshot
 
 if TYPE_CHECKING:

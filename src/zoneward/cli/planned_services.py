@@ -23,8 +23,8 @@ from zoneward.kube.gc_tuning import without_gc
 from zoneward.kube.objects import ConfigMap, DaemonSet, Node, ObjectKey, ProxyPod, Service, node_zone, time_text
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.demand import demands_of
+from zoneward.routing.phrases import counted
 from zoneward.routing.request.what_if import as_if_requested
-from zoneward.routing.rules import counted
 from zoneward.slices.cluster_state import ClusterState
 from zoneward.slices.plan import ServicePlan, plan_service
 from zoneward.snapshots.cluster_snapshot import Snapshot

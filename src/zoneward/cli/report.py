@@ -178,7 +178,7 @@ def _with_demand(
     Zoneward decides by the demand that options or the configuration choose, else by the measured one, as its controller
     can.
     """
-    from zoneward.routing.rules import counted, listed
+    from zoneward.routing.phrases import counted, listed
 
     selected = request.selected
     state = selected.cluster_state

@@ -14,7 +14,7 @@ from zoneward.advice.findings.check_cluster import CheckedCluster
 from zoneward.advice.findings.codes import CODES, SEVERITIES, Code, Finding, Severity
 from zoneward.report.html import DARK_STYLE, Content, Markup, name, page, table, tag
 from zoneward.report.terminal_text import StyledText, Text
-from zoneward.routing.rules import counted
+from zoneward.routing.phrases import counted
 
 _STYLES: Final = {"error": "bold red", "warning": "bold yellow", "info": "bold cyan"}
 _NAMES: Final = 5

@@ -23,8 +23,8 @@ from zoneward.kube.safe_text import safe_csv_cell
 from zoneward.report.plan_table import CLUSTER_WIDE, short_reason
 from zoneward.report.table_parts import TableParts
 from zoneward.report.terminal_text import StyledText, Text, join_wrapped, whole_percent
+from zoneward.routing.phrases import counted
 from zoneward.routing.request.what_if import NO_APPROACH
-from zoneward.routing.rules import counted
 
 _COLUMNS: Final = ("SERVICE", "APPROACH", "IN ZONE", "WORST", "LOAD", "MEAN", "SLICES", "CHANGES", "SCORE", "")
 _RIGHT: Final = ("IN ZONE", "WORST", "LOAD", "MEAN", "SLICES", "SCORE")

@@ -18,7 +18,7 @@ from zoneward.report.plan_table import short_names
 from zoneward.report.table_parts import Table
 from zoneward.report.terminal_text import StyledText, Text, join_lines, render_text, whole_percent
 from zoneward.report.traffic_table import describe_deviation
-from zoneward.routing.rules import counted
+from zoneward.routing.phrases import counted
 
 _COMMAND_INDENT: Final = "     "
 _LABEL: Final = 9

@@ -21,8 +21,9 @@ from zoneward.routing.allocation import Allocation
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.decision import Decision
 from zoneward.routing.demand import Demand
+from zoneward.routing.phrases import counted, listed
 from zoneward.routing.request.approach import Approach
-from zoneward.routing.rules import Reason, counted, listed
+from zoneward.routing.rules import Reason
 from zoneward.routing.selection.endpoint_selection import is_proxied
 from zoneward.routing.selection.expected_traffic import ExpectedTraffic, ExpectedZoneTraffic
 from zoneward.routing.selection.traffic_measurements import TrafficMeasurements, predicted_in_zone_share

@@ -9,7 +9,7 @@ from zoneward.kube import names
 from zoneward.kube.objects import EndpointSlice
 from zoneward.kube.safe_text import printable
 from zoneward.routing.configuration import Configuration
-from zoneward.routing.rules import counted
+from zoneward.routing.phrases import counted
 from zoneward.slices.plan import ServicePlan
 
 

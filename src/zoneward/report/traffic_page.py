@@ -25,8 +25,8 @@ from zoneward.report.traffic_table import (
     name_of,
     title_of,
 )
+from zoneward.routing.phrases import counted
 from zoneward.routing.request.what_if import NO_APPROACH
-from zoneward.routing.rules import counted
 
 _MOST_ZONES: Final = 12
 """Zones in the picture: those with the most traffic."""

@@ -12,8 +12,8 @@ from zoneward.advice.traffic_report import Crossing, Figure, ServiceReport, Sett
 from zoneward.report.plan_table import CLUSTER_WIDE, short_reason
 from zoneward.report.table_parts import TableParts
 from zoneward.report.terminal_text import StyledText, Text, join_wrapped, whole_percent
+from zoneward.routing.phrases import counted, listed
 from zoneward.routing.request.what_if import NO_APPROACH
-from zoneward.routing.rules import counted, listed
 
 _MOST_NODES: Final = 5
 """Nodes that the table names."""

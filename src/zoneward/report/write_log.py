@@ -12,8 +12,8 @@ from zoneward.advice.decisions import count_slices
 from zoneward.kube.objects import Endpoint, ServiceEvent, identity, is_ready, is_terminating
 from zoneward.routing.algorithms.heuristics import HEURISTICS
 from zoneward.routing.decision import Decision
+from zoneward.routing.phrases import counted
 from zoneward.routing.request.approach import Approach
-from zoneward.routing.rules import counted
 from zoneward.slices.plan import ServicePlan
 
 _Pod = tuple[str, str]

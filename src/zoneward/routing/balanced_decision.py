@@ -25,10 +25,11 @@ from zoneward.routing.endpoint_sets import (
     measure_sets,
 )
 from zoneward.routing.hints_decision import check_endpoint_zones, check_nodes
+from zoneward.routing.phrases import counted, format_percent
 from zoneward.routing.placement.endpoint_index import Bucket
 from zoneward.routing.placement.groups import ZoneGroup, restrict_to_zones
 from zoneward.routing.placement.placement import Pool, place
-from zoneward.routing.rules import Reason, counted, format_percent
+from zoneward.routing.rules import Reason
 from zoneward.routing.zone_costs import cost_table
 from zoneward.routing.zone_weights import ZoneWeights
 

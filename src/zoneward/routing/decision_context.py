@@ -12,11 +12,12 @@ from zoneward.routing.compatibility import compatibility_of
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.decision import Decision
 from zoneward.routing.demand import Demand
+from zoneward.routing.phrases import counted
 from zoneward.routing.placement.endpoint_index import Bucket, EndpointIndex, IndexedEndpoint
 from zoneward.routing.placement.targets import Target, Targets, hint_target
 from zoneward.routing.request.annotations import check_demand
 from zoneward.routing.request.approach import Approach, RequestedApproach, requested_approach, with_problem
-from zoneward.routing.rules import Reason, RuleLog, counted
+from zoneward.routing.rules import Reason, RuleLog
 from zoneward.routing.upstream_ranges import ZoneRange
 from zoneward.routing.zone_weights import ZoneWeights
 

@@ -17,10 +17,11 @@ from zoneward.routing.configuration import HintsSettings
 from zoneward.routing.decision import Decision
 from zoneward.routing.decision_context import DecisionContext
 from zoneward.routing.demand import Demand
+from zoneward.routing.phrases import counted, describe_without, format_percent, listed
 from zoneward.routing.placement.endpoint_index import Bucket, count_and_first_names
 from zoneward.routing.placement.placement import Pool, place, with_guests_kept
 from zoneward.routing.request.approach import Approach
-from zoneward.routing.rules import Reason, counted, describe_without, format_percent, listed
+from zoneward.routing.rules import Reason
 from zoneward.routing.thresholds import lost_in_zone, overload_threshold
 from zoneward.routing.upstream_ranges import UpstreamRefusal, zone_ranges
 

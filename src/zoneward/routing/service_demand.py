@@ -5,7 +5,7 @@ from fractions import Fraction
 
 from zoneward.kube.demand_figures import DemandFigures
 from zoneward.kube.objects import ObjectKey
-from zoneward.routing.rules import counted, listed
+from zoneward.routing.phrases import counted, listed
 
 
 def service_parts(figures: DemandFigures) -> dict[ObjectKey, dict[str, Fraction]]:

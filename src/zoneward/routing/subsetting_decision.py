@@ -17,13 +17,14 @@ from zoneward.routing.allocation import Allocation, Supply, Zones, allocation_of
 from zoneward.routing.decision import Decision
 from zoneward.routing.decision_context import DecisionContext
 from zoneward.routing.demand import Demand
+from zoneward.routing.phrases import counted, describe_without, format_percent, listed
 from zoneward.routing.placement.endpoint_index import count_and_first_names
 from zoneward.routing.placement.groups import ZoneGroup
 from zoneward.routing.placement.homes import Homes, homes_of
 from zoneward.routing.placement.placement import Placed, Pool, place
 from zoneward.routing.placement.targets import Targets, group_target
 from zoneward.routing.request.approach import Approach
-from zoneward.routing.rules import Reason, counted, describe_without, format_percent, listed
+from zoneward.routing.rules import Reason
 from zoneward.routing.score import MAX_OVERLOAD
 from zoneward.routing.thresholds import endpoints_needed, has_enough_endpoints, lost_in_zone
 

@@ -13,10 +13,11 @@ from zoneward.routing.configuration import Configuration
 from zoneward.routing.decision import Decision
 from zoneward.routing.decision_context import DecisionContext
 from zoneward.routing.demand import Demand
+from zoneward.routing.phrases import listed
 from zoneward.routing.placement.endpoint_index import EndpointIndex
 from zoneward.routing.placement.targets import Targets
 from zoneward.routing.request.approach import Approach
-from zoneward.routing.rules import Reason, Rule, listed
+from zoneward.routing.rules import Reason, Rule
 
 
 def decide(

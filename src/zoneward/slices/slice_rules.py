@@ -5,7 +5,8 @@ from heapq import nsmallest
 
 from zoneward.kube import names
 from zoneward.kube.objects import EndpointSlice, Service, is_ready
-from zoneward.routing.rules import Rule, counted, listed
+from zoneward.routing.phrases import counted, listed
+from zoneward.routing.rules import Rule
 from zoneward.routing.selection.endpoint_selection import is_proxied
 from zoneward.slices.endpoints import ServiceEndpoints
 from zoneward.slices.reconcile import SliceChanges

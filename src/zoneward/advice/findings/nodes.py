@@ -15,7 +15,7 @@ from zoneward.advice.findings.codes import (
     FindingObject,
 )
 from zoneward.routing.demand import Demand
-from zoneward.routing.rules import counted, format_percent
+from zoneward.routing.phrases import counted, format_percent
 from zoneward.routing.thresholds import overload_threshold
 
 

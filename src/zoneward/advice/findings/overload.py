@@ -7,7 +7,7 @@ from zoneward.advice.findings.codes import SPREAD_FIX
 from zoneward.advice.pod_limits import database_role
 from zoneward.kube.objects import Service
 from zoneward.routing.algorithms.heuristics import HEURISTICS
-from zoneward.routing.rules import format_percent
+from zoneward.routing.phrases import format_percent
 from zoneward.routing.selection.endpoint_selection import policies_of
 from zoneward.routing.selection.expected_traffic import ExpectedTraffic
 from zoneward.routing.thresholds import overload_threshold

@@ -20,7 +20,7 @@ from zoneward.kube import names
 from zoneward.kube.objects import Service
 from zoneward.routing.configuration import FeatureGates
 from zoneward.routing.demand import Demand
-from zoneward.routing.rules import counted
+from zoneward.routing.phrases import counted
 from zoneward.routing.selection.endpoint_selection import honored_hints, is_proxied
 
 _CILIUM_FIX: Final = (

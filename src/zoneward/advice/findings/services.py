@@ -16,7 +16,8 @@ from zoneward.advice.findings.codes import (
     Finding,
 )
 from zoneward.advice.findings.overload import database_fix, overload_fix, overload_now, overload_planned
-from zoneward.routing.rules import Reason, counted, listed
+from zoneward.routing.phrases import counted, listed
+from zoneward.routing.rules import Reason
 from zoneward.routing.selection.endpoint_selection import is_proxied
 from zoneward.slices.plan import FamilyPlan, is_managed
 

@@ -21,8 +21,9 @@ from zoneward.advice.shell_commands import shell_command
 from zoneward.kube import names
 from zoneward.kube.adoption_marks import has_selector_annotation
 from zoneward.kube.objects import Endpoint, EndpointIdentity, EndpointSlice, identity, is_ready
+from zoneward.routing.phrases import counted, listed
 from zoneward.routing.request.approach import requested_approach
-from zoneward.routing.rules import RuleLog, counted, listed
+from zoneward.routing.rules import RuleLog
 from zoneward.routing.selection.endpoint_selection import endpoints_of_all_ports
 from zoneward.routing.selection.group_labels import group_of_slice
 from zoneward.slices.existing import approach_of_slice

@@ -16,7 +16,7 @@ from zoneward.advice.schedulable_zones import SchedulableZones, keeps_together
 from zoneward.kube import names
 from zoneward.kube.objects import ObjectKey
 from zoneward.kube.workload_objects import PodAffinity, Workload, replicas_of
-from zoneward.routing.rules import counted
+from zoneward.routing.phrases import counted
 
 
 def workload_findings(view: ClusterView) -> Iterator[Finding]:

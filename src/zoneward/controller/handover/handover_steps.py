@@ -33,7 +33,7 @@ from zoneward.kube.adoption_marks import (
     has_selector_annotation,
 )
 from zoneward.kube.objects import EndpointIdentity, Endpoints, EndpointSlice, Service, identity, is_ready
-from zoneward.routing.rules import counted
+from zoneward.routing.phrases import counted
 from zoneward.slices.plan import ServicePlan
 from zoneward.slices.ports import PortKey, port_key
 

@@ -12,10 +12,10 @@ from operator import attrgetter
 from zoneward.routing.allocation import Zones
 from zoneward.routing.decision_context import DecisionContext
 from zoneward.routing.demand import Demand
+from zoneward.routing.phrases import describe_without
 from zoneward.routing.placement.endpoint_index import Bucket, IndexedEndpoint, count_and_first_names
 from zoneward.routing.placement.groups import EVERY_ZONE, ZoneGroup, restrict_to_zones
 from zoneward.routing.placement.placement import Pool
-from zoneward.routing.rules import describe_without
 
 
 @dataclass(frozen=True, slots=True)

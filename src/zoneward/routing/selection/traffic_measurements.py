@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from zoneward.kube.demand_figures import DemandFigures
 from zoneward.kube.measured_traffic import MeasuredTraffic, Time
 from zoneward.kube.objects import ObjectKey
-from zoneward.routing.rules import counted
+from zoneward.routing.phrases import counted
 from zoneward.routing.selection.expected_traffic import ExpectedTraffic
 
 _Service = tuple[str, str, str]
