@@ -323,5 +323,5 @@ async def large() -> AsyncIterator[Figure]:
 async def _listed(server: ApiServer) -> tuple[int, int]:
     """The cluster's version, and how many IPv4 endpoints its slices list: each Pod has one."""
     found = msgspec.json.decode(await server.ask("GET", "/apis/discovery.k8s.io/v1/endpointslices"))
-    endpoints = sum(len(each["endpoints"] or ()) for each in found["items"] if each["addressType"] == "IPv4")
+    endpoints = sum(len(item["endpoints"] or ()) for item in found["items"] if item["addressType"] == "IPv4")
     return int(found["metadata"]["resourceVersion"]), endpoints

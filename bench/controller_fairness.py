@@ -109,7 +109,7 @@ async def _flood(link: _Link, zones: int) -> None:
     chance = Random(2)
     services = [_service("flood", number, zones, chance) for number in range(_SERVICES) for _ in range(_VARIANTS)]
     # Writing them costs the server, not the controller.
-    lines = [_line("MODIFIED", each, 7_777_777).replace(b"7777777", b"%d") for each in services]
+    lines = [_line("MODIFIED", service, 7_777_777).replace(b"7777777", b"%d") for service in services]
     sent, start = 0, time.perf_counter()
     while True:
         while sent < (time.perf_counter() - start) * _PATCHES:
@@ -128,9 +128,9 @@ def _objects(zones: int) -> dict[str, list[bytes]]:
     pods = [_pod("flood", number, number % zones) for number in range(zones * _PODS_IN_ZONE)]
     pods += [_pod("shop", number, number) for number in range(3)]
     return {
-        "nodes": [_line("ADDED", each, 1) for each in nodes],
-        "services": [_line("ADDED", each, 2) for each in (*services, plain)],
-        "pods": [_line("ADDED", each, 3) for each in pods],
+        "nodes": [_line("ADDED", node, 1) for node in nodes],
+        "services": [_line("ADDED", service, 2) for service in (*services, plain)],
+        "pods": [_line("ADDED", pod, 3) for pod in pods],
     }
 
 

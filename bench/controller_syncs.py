@@ -205,7 +205,7 @@ def _objects(approach: str, size: int, *, kept: set[int]) -> tuple[dict[str, Seq
     annotations, spec = _APPROACHES[approach]
     names = [(zone, f"node-{zone}-{number}") for zone in ZONES for number in range(NODES_IN_ZONE)]
     nodes = [objects.a_node(name, zone, cpu=ZONES[zone], version=1) | {"spec": {}} for zone, name in names]
-    lines = [_line("ADDED", decorate_node(each, chance, instance="m6i.xlarge", cores=4)) for each in nodes]
+    lines = [_line("ADDED", decorate_node(node, chance, instance="m6i.xlarge", cores=4)) for node in nodes]
     begin: dict[str, Sequence[bytes]] = {"nodes": lines}
     lines = []
     for number in range(size):

@@ -64,8 +64,8 @@ def _flips(approach: str, size: int) -> tuple[list[float], list[float], list[flo
             version += 1
             echoes.append(_echoed(each, version))
         before = time.process_time_ns()
-        for each in echoes:
-            planner.update_slice(each.metadata.name, each)
+        for echo in echoes:
+            planner.update_slice(echo.metadata.name, echo)
         done = time.process_time_ns()
         sync.append((planned - start) / 1e6)
         encoding.append((encoded - planned) / 1e6)

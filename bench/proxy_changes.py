@@ -147,7 +147,7 @@ async def apply(services: int) -> list[float]:
     there = {}
     for number in range(services):
         first = number * _ENDPOINTS
-        there[number] = [Backend(pod_address(first + each), 8080) for each in range(_ENDPOINTS)]
+        there[number] = [Backend(pod_address(first + index), 8080) for index in range(_ENDPOINTS)]
         served = _served(number, there[number])
         table.set_service(key(served), served)
     running = asyncio.create_task(table.run())

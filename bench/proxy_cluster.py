@@ -75,7 +75,7 @@ def slice_(name: str, service: int, pods: Sequence[int], *, labels: Object | Non
         name, service=of, namespace=NAMESPACE, manager=_MANAGER, labels={"app": of} | (labels or {})
     )
     found["metadata"]["ownerReferences"] = [owner | {"controller": True, "blockOwnerDeletion": True}]
-    return found | {"endpoints": [endpoint(each) for each in pods]}
+    return found | {"endpoints": [endpoint(pod) for pod in pods]}
 
 
 def endpoint(pod: int) -> Object:

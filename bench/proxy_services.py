@@ -156,7 +156,7 @@ def _zoned(*, by_zone: bool) -> Iterator[Object]:
             yield slice_(f"service-{number}-b", number, pods)
             continue
         for zone in ZONES:
-            own = [each for each in pods if endpoint(each)["zone"] == zone]
+            own = [pod for pod in pods if endpoint(pod)["zone"] == zone]
             labels = {"topology.kubernetes.io/zone": zone}
             yield slice_(f"service-{number}-{zone}", number, own, labels=labels)
 

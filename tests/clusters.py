@@ -100,7 +100,7 @@ class Cluster:
     def __repr__(self) -> str:
         """As short as a cluster can be told: fields at their default left out."""
         objects = (self.service, *self.nodes, *self.pods, *self.slices)
-        lines = (f"{type(each).__name__} {msgspec.json.encode(each).decode()}" for each in objects)
+        lines = (f"{type(object_).__name__} {msgspec.json.encode(object_).decode()}" for object_ in objects)
         return "\n".join(("Cluster:", *lines, repr(self.configuration), f"pods_known={self.pods_known}"))
 
     def _repr_pretty_(self, printer: RepresentationPrinter, cycle: bool) -> None:  # noqa: ARG002
@@ -131,7 +131,7 @@ class Cluster:
         gone = [*plan.surplus, *replaced, *(each for change in changes for each in change.delete)]
         new = [each for change in changes for each in (*change.create, *change.update)]
         spoken_of = {each.metadata.name for each in (*gone, *new)}
-        left = [each for each in self.slices if each.metadata.name not in spoken_of]
+        left = [slice_ for slice_ in self.slices if slice_.metadata.name not in spoken_of]
         return self.with_(service=told(self.service, plan), slices=(*left, *new))
 
     def settled(self) -> "Cluster":
@@ -141,14 +141,14 @@ class Cluster:
 
 def slices_after(plan: ServicePlan) -> tuple[EndpointSlice, ...]:
     """The slices that proxies see when a plan is carried out: those of the built-in controller are gone by then."""
-    return tuple(each for family in plan.families for each in family.slices)
+    return tuple(slice_ for family in plan.families for slice_ in family.slices)
 
 
 def told(service: Service, plan: ServicePlan) -> Service:
     """The Service with a plan's conditions in its status, in place of those that an earlier plan left there."""
     ours = (names.ACCEPTED_CONDITION, names.PROGRAMMED_CONDITION)
     status = service.status if service.status is not None else ServiceStatus()
-    others = tuple(each for each in status.conditions or () if each.type not in ours)
+    others = tuple(condition for condition in status.conditions or () if condition.type not in ours)
     return replace(service, status=replace(status, conditions=(*others, *plan.conditions)))
 
 
@@ -161,11 +161,11 @@ def endpoint_answers(decision: Decision) -> dict[EndpointIdentity, tuple[Hints |
     buckets = (*index.ready_buckets(), *index.unready_buckets())
     members = [*(member for bucket in buckets for member in bucket.members), *index.shared_address]
     return {
-        each.identity: (
-            hints_of(targets.of(each)) if targets.encoding == "hints" else None,
-            targets.of(each).group,
+        member.identity: (
+            hints_of(targets.of(member)) if targets.encoding == "hints" else None,
+            targets.of(member).group,
         )
-        for each in members
+        for member in members
     }
 
 
@@ -209,7 +209,7 @@ def rounded(traffic: ExpectedTraffic) -> ExpectedTraffic:
 
 def endpoints_in(slices: Iterable[EndpointSlice]) -> list[Endpoint]:
     """Every endpoint of some slices, as often as it is there."""
-    return [endpoint for each in slices for endpoint in each.endpoints or ()]
+    return [endpoint for slice_ in slices for endpoint in slice_.endpoints or ()]
 
 
 def hinted_zones(slices: Iterable[EndpointSlice]) -> dict[str, str]:
@@ -225,11 +225,11 @@ def hinted_zones(slices: Iterable[EndpointSlice]) -> dict[str, str]:
 def overload_threshold(cluster: Cluster, family: FamilyPlan) -> Fraction:
     """KEP-2433 § Overload: the higher threshold where every slice says that the same is in force already."""
     said = {
-        (each.metadata.annotations or {}).get(names.APPROACH_ANNOTATION)
-        for each in cluster.slices
-        if each.address_type == family.address_type
-        and (each.metadata.labels or {}).get(names.MANAGED_BY_LABEL) == names.MANAGER
-        and each.endpoints
+        (slice_.metadata.annotations or {}).get(names.APPROACH_ANNOTATION)
+        for slice_ in cluster.slices
+        if slice_.address_type == family.address_type
+        and (slice_.metadata.labels or {}).get(names.MANAGED_BY_LABEL) == names.MANAGER
+        and slice_.endpoints
     }
     kept = said == {f"{family.decision.approach}/{family.decision.heuristic}"}
     return cluster.configuration.hints.keep_threshold if kept else cluster.configuration.hints.start_threshold

@@ -41,9 +41,9 @@ def test_the_same_seed_gives_the_same_bytes(realistic: bool) -> None:
 )
 def test_as_many_objects_come_as_were_asked_for(pods: int, nodes: int, services: int, zones: int) -> None:
     objects = list(synthetic_cluster(seed=1, pods=pods, nodes=nodes, services=services, zones=zones, realistic=False))
-    counts = Counter(each["kind"] for each in objects)
+    counts = Counter(object_["kind"] for object_ in objects)
     assert (counts["Pod"], counts["Node"], counts["Service"]) == (pods, nodes, services)
-    assert len({each["metadata"]["labels"][ZONE] for each in objects if each["kind"] == "Node"}) == zones
+    assert len({object_["metadata"]["labels"][ZONE] for object_ in objects if object_["kind"] == "Node"}) == zones
 
 
 @pytest.mark.parametrize("pods_per_node", [27, 400])

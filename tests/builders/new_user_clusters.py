@@ -227,8 +227,8 @@ class _Cluster:
 
     def add_nodes(self, numbers: Mapping[str, int]) -> None:
         for place, (zone, number) in enumerate(numbers.items()):
-            for each in range(number):
-                address = f"10.{place}.{each // 200}.{each % 200 + 10}"
+            for index in range(number):
+                address = f"10.{place}.{index // 200}.{index % 200 + 10}"
                 host = _Host(len(self._hosts), self.node_name(len(self._hosts), address), zone, address)
                 self._hosts.append(host)
                 self._nodes.append(self._node(host))
@@ -333,7 +333,7 @@ class _Cluster:
             {
                 "addressType": "IPv4",
                 "apiVersion": "discovery.k8s.io/v1",
-                "endpoints": [{"addresses": [each], "conditions": {"ready": True}} for each in addresses],
+                "endpoints": [{"addresses": [address], "conditions": {"ready": True}} for address in addresses],
                 "kind": "EndpointSlice",
                 "metadata": {
                     "creationTimestamp": _TIME,
@@ -361,9 +361,9 @@ class _Cluster:
 
         ``hinted``: each endpoint has a hint for its own zone.
         """
-        own = [each for each in pods if not isinstance(each, int)]
+        own = [pod for pod in pods if not isinstance(pod, int)]
         if not own:
-            own = list(self._deployment(namespace, name, [each for each in pods if isinstance(each, int)]))
+            own = list(self._deployment(namespace, name, [pod for pod in pods if isinstance(pod, int)]))
             self._pods += own
         port = own[0]["spec"]["containers"][0]["ports"][0]["containerPort"] if own else 8080
         self._add_service(

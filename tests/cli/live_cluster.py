@@ -17,10 +17,10 @@ from zoneward.client.api_errors import api_error
 
 PLURALS = {kind: plural for plural, (_, kind) in KINDS.items()}
 OBJECTS = [
-    each
+    item
     for document in yaml.load_all(SAMPLE.read_text(), yaml.CSafeLoader)
-    for each in document.get("items", [document])
-    if each["kind"] in PLURALS
+    for item in document.get("items", [document])
+    if item["kind"] in PLURALS
 ]
 
 
@@ -87,10 +87,10 @@ class Cluster:
 @contextmanager
 def a_live_cluster(folder: Path) -> Iterator[Cluster]:
     server, kubeconfig = Server(), folder / "kubeconfig"
-    for each in OBJECTS:
-        metadata = each["metadata"]
-        rest = {key: value for key, value in each.items() if key not in ("apiVersion", "kind")}
-        server.put(PLURALS[each["kind"]], metadata["name"], metadata.get("namespace", ""), **rest)
+    for object_ in OBJECTS:
+        metadata = object_["metadata"]
+        rest = {key: value for key, value in object_.items() if key not in ("apiVersion", "kind")}
+        server.put(PLURALS[object_["kind"]], metadata["name"], metadata.get("namespace", ""), **rest)
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()

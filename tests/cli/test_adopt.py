@@ -265,5 +265,5 @@ def test_the_slices_are_by_the_demand_of_the_configuration(
     assert adopted.status == 0, adopted.err
     assert f"zoneward: demand of 1 Service from {tmp_path / 'd.csv'}; by CPU for the others\n" in adopted.err
     (written,) = cluster.do(lambda shop: shop.slices(names.MANAGER))
-    zones = [each["name"] for endpoint in written["endpoints"] for each in endpoint["hints"]["forZones"]]
+    zones = [zone["name"] for endpoint in written["endpoints"] for zone in endpoint["hints"]["forZones"]]
     assert sorted(zones) == ["a", "a", "a", "a", "b", "c"]

@@ -30,9 +30,11 @@ def document(zoneward: Commands, *arguments: str) -> dict[str, Any]:
 def test_json_has_every_approach_for_every_service(zoneward: Commands) -> None:
     found = document(zoneward)
     assert found.keys() == {"services", "total", "now", "best", "proxies"}
-    assert all(tuple(each["approach"] for each in service["approaches"]) == COMPARED for service in found["services"])
+    assert all(
+        tuple(approach["approach"] for approach in service["approaches"]) == COMPARED for service in found["services"]
+    )
     assert [each["approach"] for each in found["total"]] == ["today", *COMPARED]
-    cart = next(each for each in found["services"] if each["service"] == "cart")
+    cart = next(service for service in found["services"] if service["service"] == "cart")
     assert (cart["namespace"], cart["addressType"], cart["asksFor"]) == ("shop", "IPv4", "PreferSameZone")
 
 
@@ -84,10 +86,12 @@ def test_compared_as_kubernetes_decides_auto_is_active_and_best_is_best(zoneward
     auto = next(each for each in found["total"] if each["approach"] == "ProportionalZoneCPU")
     assert auto["active"] > 0
     assert auto["best"] > 0
-    asked_for_auto = [each for each in found["services"] if each["asksFor"] == "ProportionalZoneCPU"]
+    asked_for_auto = [service for service in found["services"] if service["asksFor"] == "ProportionalZoneCPU"]
     assert asked_for_auto
     for service in asked_for_auto:
-        candidate = next(each for each in service["approaches"] if each["approach"] == "ProportionalZoneCPU")
+        candidate = next(
+            approach for approach in service["approaches"] if approach["approach"] == "ProportionalZoneCPU"
+        )
         assert candidate == service["today"]
     assert found["best"]["score"] >= found["total"][0]["score"]
 
@@ -96,15 +100,15 @@ def test_csv_has_a_line_for_each_service_and_approach(zoneward: Commands) -> Non
     result = zoneward("compare", "--sample", "-o", "csv")
     rows = list(csv.DictReader(StringIO(result.out)))
     expected = [
-        (service["namespace"], service["service"], service["addressType"], each["approach"])
+        (service["namespace"], service["service"], service["addressType"], approach["approach"])
         for service in document(zoneward)["services"]
-        for each in service["approaches"]
+        for approach in service["approaches"]
     ]
     assert [(row["namespace"], row["service"], row["addressType"], row["approach"]) for row in rows] == expected
     assert [row["best"] for row in rows] == [
-        "true" if each["approach"] == service["best"] else "false"
+        "true" if approach["approach"] == service["best"] else "false"
         for service in document(zoneward)["services"]
-        for each in service["approaches"]
+        for approach in service["approaches"]
     ]
     cart = next(row for row in rows if row["service"] == "cart" and row["approach"] == "PreferSameZone")
     assert (cart["active"], cart["asksFor"]) == ("true", "PreferSameZone")
@@ -173,7 +177,11 @@ def test_a_negative_top_is_refused(zoneward: Commands) -> None:
 
 def test_only_takes_names_with_commas_and_again(zoneward: Commands) -> None:
     found = document(zoneward, "shop/cart", "--only", "PreferSameZone,local", "--only", "none")
-    assert [each["approach"] for each in found["services"][0]["approaches"]] == ["none", "PreferSameZone", "local"]
+    assert [approach["approach"] for approach in found["services"][0]["approaches"]] == [
+        "none",
+        "PreferSameZone",
+        "local",
+    ]
 
 
 @pytest.mark.parametrize(

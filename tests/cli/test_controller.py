@@ -58,7 +58,7 @@ class Site:
 
     @property
     def lease(self) -> Any:
-        return next((each["spec"] for each in self.place.objects(LEASES)), {})
+        return next((object_["spec"] for object_ in self.place.objects(LEASES)), {})
 
 
 @asynccontextmanager
@@ -127,12 +127,12 @@ async def test_the_sample_cluster_gets_all_slices_and_every_page_tells_of_them(t
         assert (await one.get("/debug/decisions/shop/mail"))[0] == 404
         assert await one.get("/healthz") == (200, "ok")
         assert await one.get("/readyz") == (200, "ok")
-        metrics = {each.name: each for each in text_string_to_metric_families((await one.get("/metrics"))[1])}
+        metrics = {family.name: family for family in text_string_to_metric_families((await one.get("/metrics"))[1])}
         assert metrics["zoneward_controller_leader"].samples[0].value == 1
-        kept = sum(each["slices"]["unchanged"] for each in decisions)
+        kept = sum(decision["slices"]["unchanged"] for decision in decisions)
         assert metrics["endpoint_slice_controller_num_endpoint_slices"].samples[0].value == kept
         assert "zoneward_controller_service_in_zone_traffic" in metrics
-        reporters = {each["reportingController"] for each in site.place.objects("events.events.k8s.io")}
+        reporters = {object_["reportingController"] for object_ in site.place.objects("events.events.k8s.io")}
         assert reporters <= {"zoneward.dev/endpointslice-controller"}
 
 
@@ -212,9 +212,9 @@ async def test_when_the_leader_is_killed_another_goes_on_and_a_standby_may_end(
                 await each.line("cache synced")
                 assert await each.get("/readyz") == (200, "ok")
             replicas = (first, second, third)
-            await until(lambda: sum(_leads(each) for each in replicas) == 1)
-            leader = next(each for each in replicas if _leads(each))
-            standby, heir = (each for each in replicas if each is not leader)
+            await until(lambda: sum(_leads(replica) for replica in replicas) == 1)
+            leader = next(replica for replica in replicas if _leads(replica))
+            standby, heir = (replica for replica in replicas if replica is not leader)
             standby.end()
             assert await standby.ended() == 0
             assert not standby.lines("released the Lease")

@@ -63,7 +63,7 @@ FORMS: Final[Mapping[str, str | bytes]] = {
 def decisions(zoneward: Commands, *arguments: str | Path) -> tuple[dict[str, Any], str]:
     result = zoneward("plan", "--sample", "shop/search", "shop/catalog", "-o", "json", *arguments)
     assert result.status == 0, result.err
-    return {each["service"]: each for each in json.loads(result.out)["decisions"]}, result.err
+    return {decision["service"]: decision for decision in json.loads(result.out)["decisions"]}, result.err
 
 
 def demand_of(decision: Mapping[str, Any]) -> dict[str, float]:
@@ -81,9 +81,9 @@ def test_a_file_has_figures_of_single_services(zoneward: Commands, tmp_path: Pat
     assert f"zoneward: demand of 1 of 16 Services from {file}; by CPU for the others\n" in said
     told = f"zoneward: {file}: the amounts of 1 Service do not add up to 1, and count in proportion\n"
     assert (told in said) == (name in ("d.csv", "other.CSV", "d.json"))
-    rule = next(each for each in found["search"]["rules"] if each["rule"] == "demand-figures")
+    rule = next(rule for rule in found["search"]["rules"] if rule["rule"] == "demand-figures")
     assert rule["detail"] == f"by figures of this Service, traffic starts in {A} 70%, {B} 20%, {C} 10%"
-    assert all(each["rule"] != "demand-figures" for each in found["catalog"]["rules"])
+    assert all(rule["rule"] != "demand-figures" for rule in found["catalog"]["rules"])
 
 
 def test_a_directory_of_documents_is_one_source(zoneward: Commands, tmp_path: Path) -> None:

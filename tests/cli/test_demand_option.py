@@ -126,7 +126,7 @@ def test_current_kubernetes_decides_by_cpu(zoneward: Commands) -> None:
     arguments = ("-q", "--sample", "--compat", "upstream", "shop/search", "-o", "json")
     (by_cpu,) = json.loads(zoneward("plan", *arguments).out)["decisions"]
     (even,) = json.loads(zoneward("plan", *arguments, "--demand", "even").out)["decisions"]
-    assert [each["demand"] for each in even["zones"].values()] == pytest.approx([1 / 3] * 3, abs=1e-5)
+    assert [zone["demand"] for zone in even["zones"].values()] == pytest.approx([1 / 3] * 3, abs=1e-5)
     assert (even["allocation"], even["reason"]) == (by_cpu["allocation"], by_cpu["reason"])
     assert even["maxOverload"] != by_cpu["maxOverload"]
 
@@ -155,7 +155,7 @@ def test_what_a_service_says_wins(zoneward: Commands, tmp_path: Path) -> None:
     (explained,) = json.loads(zoneward("explain", "-q", "-f", file, "shop/search", "-o", "json").out)["families"]
     assert {zone: each["demand"] for zone, each in explained["planned"]["zones"].items()} == pytest.approx(PARTS)
     (compared,) = json.loads(zoneward("compare", "-q", "-f", file, "shop/search", "-o", "json").out)["services"]
-    own_zone = next(each for each in compared["approaches"] if each["approach"] == "PreferSameZone")
+    own_zone = next(approach for approach in compared["approaches"] if approach["approach"] == "PreferSameZone")
     assert own_zone["maxOverload"] == pytest.approx(0, abs=1e-6)
 
 
@@ -164,7 +164,7 @@ def test_check_finds_what_cannot_be_read(zoneward: Commands, tmp_path: Path, val
     file = tmp_path / "cluster.yaml"
     file.write_text(re.sub(r"(topology-mode: Auto)\}", rf"\1, zoneward.dev/demand: {value}}}", SAMPLE.read_text()))
     findings = json.loads(zoneward("check", "-q", "-f", file, "-o", "json").out)["findings"]
-    found = [each["message"] for each in findings if "zoneward.dev/demand" in each["message"]]
+    found = [finding["message"] for finding in findings if "zoneward.dev/demand" in finding["message"]]
     assert all(problem in each for each in found) if problem else not found
     assert bool(found) == (problem is not None)
 
@@ -174,5 +174,5 @@ def test_an_anonymized_snapshot_has_the_same_demand(zoneward: Commands, tmp_path
     assert zoneward("snapshot", "-q", "-f", file, "shop/search", "--anonymize", "-o", anonymized).status == 0
     assert "eu-central-1a=70%" in file.read_text()
     (decision,) = json.loads(zoneward("plan", "-q", "-f", anonymized, "-o", "json").out)["decisions"]
-    assert sorted(each["demand"] for each in decision["zones"].values()) == pytest.approx(sorted(PARTS.values()))
+    assert sorted(zone["demand"] for zone in decision["zones"].values()) == pytest.approx(sorted(PARTS.values()))
     assert any(rule["rule"] == "demand-annotation" and rule["passed"] for rule in decision["rules"])

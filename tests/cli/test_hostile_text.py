@@ -80,7 +80,7 @@ def cluster(folder: Path, end: str, *, annotations: bool) -> Path:
 
 
 def is_clean(text: str) -> bool:
-    return all(each.isprintable() for each in STYLE.sub("", text).split("\n"))
+    return all(word.isprintable() for word in STYLE.sub("", text).split("\n"))
 
 
 def with_end(argument: str, end: str) -> str:
@@ -132,7 +132,7 @@ def test_json_on_a_terminal_has_escapes_and_all_of_the_text(
     zoneward: Commands, tmp_path: Path, arguments: Sequence[str]
 ) -> None:
     done = zoneward(
-        *(with_end(each, HOSTILE) for each in arguments), "-f", cluster(tmp_path, HOSTILE, annotations=True)
+        *(with_end(argument, HOSTILE) for argument in arguments), "-f", cluster(tmp_path, HOSTILE, annotations=True)
     )
     assert done.status in (0, 1), done.err
     assert is_clean(done.out)
@@ -196,7 +196,7 @@ def test_the_screen_of_a_watch_is_clean(tmp_path: Path, wide: bool) -> None:
         lines = watch_screen(
             planned.plans,
             latest=(),
-            marked=[(each.service.metadata.namespace, each.service.metadata.name) for each in planned.plans[:2]],
+            marked=[(plan.service.metadata.namespace, plan.service.metadata.name) for plan in planned.plans[:2]],
             status=Text(HOSTILE),
             demand=planned.cluster_state.demand,
             configuration=planned.configuration,

@@ -45,7 +45,7 @@ def decision(zoneward: Commands, service: str, *arguments: str | Path) -> dict[s
 def test_the_measured_share_stands_beside_the_predicted_one(zoneward: Commands) -> None:
     lines = zoneward("plan", "-f", SAMPLE, "--measured", EXAMPLE, "shop/search", "shop/cart").out.splitlines()
     columns = lines[2].split("  ")
-    assert [each.strip() for each in columns if each][4:6] == ["IN ZONE", "MEASURED"]
+    assert [column.strip() for column in columns if column][4:6] == ["IN ZONE", "MEASURED"]
     assert "71%  98% of 19k" in lines[4]
     assert lines[5].split()[4:6] == ["100%", "-"]
     assert lines[6].endswith("of the connections that 1 node in a, 1 node in b counted.")

@@ -22,7 +22,7 @@ def test_a_namespace_without_any_object_in_files_is_bad_input(zoneward: Commands
 
 
 def test_a_namespace_with_pods_alone_is_known_in_files(zoneward: Commands, tmp_path: Path) -> None:
-    pod = next(each for each in OBJECTS if each["kind"] == "Pod")
+    pod = next(object_ for object_ in OBJECTS if object_["kind"] == "Pod")
     pod = json.loads(json.dumps(pod))
     pod["metadata"]["namespace"] = "jobs"
     file = tmp_path / "cluster.yaml"

@@ -38,7 +38,7 @@ def test_no_link_beside_it_is_followed_whatever_it_is_called(tmp_path: Path) -> 
     write(tmp_path / "out")
     assert (tmp_path / "theirs").read_text() == "theirs"
     assert (tmp_path / "out").read_text() == "new"
-    assert {each.name for each in tmp_path.iterdir()} == {"out", "out.making", "theirs"}
+    assert {path.name for path in tmp_path.iterdir()} == {"out", "out.making", "theirs"}
 
 
 def test_a_name_that_is_taken_is_not_written_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,7 +54,7 @@ def test_a_name_that_is_taken_is_not_written_to(tmp_path: Path, monkeypatch: pyt
 @pytest.mark.usefixtures("_usual_umask")
 def test_what_is_private_is_for_its_owner_alone_from_the_first_moment(tmp_path: Path) -> None:
     with atomic_file(tmp_path / "out", private=True):
-        assert [mode(each) for each in tmp_path.iterdir()] == [0o600]
+        assert [mode(path) for path in tmp_path.iterdir()] == [0o600]
     assert mode(tmp_path / "out") == 0o600
     write(tmp_path / "public")
     assert mode(tmp_path / "public") == 0o644

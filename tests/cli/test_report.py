@@ -45,26 +45,26 @@ def document(zoneward: Commands, *arguments: str | Path, measured: Path = BYTES)
 def test_json_has_now_each_setting_and_what_it_saves(zoneward: Commands, slices: Path) -> None:
     found = document(zoneward, "-f", slices, *FEW, *PRICE)
     assert (found["currency"], found["charge"], found["measured"]["measuredNodes"]) == ("USD", "one", 22)
-    assert [each["service"] for each in found["services"]] == ["inventory", "search", "api"]
+    assert [service["service"] for service in found["services"]] == ["inventory", "search", "api"]
     inventory = found["services"][0]
     now = inventory["now"]["crossing"]
     assert now["money"] == pytest.approx(now["gb"] / 100, abs=1e-5)
-    assert now["gb"] + sum(each["gb"] for each in found["flows"] if each["fromZone"] == each["toZone"]) > 0
-    same = next(each for each in inventory["settings"] if each["approach"] == "PreferSameZone")
+    assert now["gb"] + sum(flow["gb"] for flow in found["flows"] if flow["fromZone"] == flow["toZone"]) > 0
+    same = next(setting for setting in inventory["settings"] if setting["approach"] == "PreferSameZone")
     assert same["crossing"]["gb"] == 0
     assert same["saved"]["money"] == pytest.approx(now["money"])
     assert same["overloads"]
     assert same["maxOverload"] > 0.3
     assert inventory["best"] == "Balanced"
     assert found["total"]["now"]["gb"] == pytest.approx(
-        sum(each["now"]["crossing"]["gb"] for each in found["services"]), abs=1e-4
+        sum(service["now"]["crossing"]["gb"] for service in found["services"]), abs=1e-4
     )
     assert found["total"]["best"]["saved"]["money"] == pytest.approx(
         sum(
             setting["saved"]["money"]
-            for each in found["services"]
-            for setting in each["settings"]
-            if setting["approach"] == each["best"]
+            for service in found["services"]
+            for setting in service["settings"]
+            if setting["approach"] == service["best"]
         ),
         abs=1e-4,
     )
@@ -76,9 +76,9 @@ def test_a_node_that_ignores_hints_is_named(zoneward: Commands, slices: Path) ->
     found = document(zoneward, "-f", slices, *FEW)
     (node,) = found["deviatingNodes"]
     assert (node["node"], node["zone"]) == ("worker-b2", "eu-central-1b")
-    assert {each["service"] for each in node["services"]} == {"search", "api"}
-    search = next(each for each in found["services"] if each["service"] == "search")
-    assert [each["node"] for each in search["nodes"] if each["deviates"]] == ["worker-b2"]
+    assert {service["service"] for service in node["services"]} == {"search", "api"}
+    search = next(service for service in found["services"] if service["service"] == "search")
+    assert [node["node"] for node in search["nodes"] if node["deviates"]] == ["worker-b2"]
     assert search["now"]["inZone"] < search["now"]["predictedInZone"]
     lines = zoneward("report", "-q", "-f", SAMPLE, "-f", slices, "--measured", BYTES, *FEW).out
     assert "worker-b2 does not do what is predicted: payments/api 34% in its zone, predicted 100%; shop/search" in lines
@@ -131,7 +131,7 @@ AUTO: Final = ("shop/search", "--only", "Auto,Balanced")
 
 def settings_of(found: dict[str, Any]) -> dict[str, Any]:
     (service,) = found["services"]
-    return {each["approach"]: each for each in service["settings"]}
+    return {setting["approach"]: setting for setting in service["settings"]}
 
 
 @pytest.fixture
@@ -142,9 +142,9 @@ def far(tmp_path: Path) -> Path:
     for line in lines:
         factor = 20 if line["zone"] == "eu-central-1c" else 1
         line["services"] = [
-            {**each, "zones": {zone: number * factor for zone, number in each["zones"].items()}}
-            for each in line["services"]
-            if each["service"] == "search"
+            {**service, "zones": {zone: number * factor for zone, number in service["zones"].items()}}
+            for service in line["services"]
+            if service["service"] == "search"
         ]
     file.write_text("".join(json.dumps(line) + "\n" for line in lines))
     return file

@@ -33,9 +33,9 @@ def _slices(running: Running, service: str) -> dict[str, set[str]]:
         f"/apis/discovery.k8s.io/v1/namespaces/shop/endpointslices?labelSelector=kubernetes.io/service-name={service}"
     )
     found: dict[str, set[str]] = {}
-    for each in running.ask("GET", path)["items"]:
-        pods = found.setdefault(each["metadata"]["labels"][MANAGED_BY_LABEL], set())
-        pods.update(endpoint["targetRef"]["name"] for endpoint in each.get("endpoints") or ())
+    for item in running.ask("GET", path)["items"]:
+        pods = found.setdefault(item["metadata"]["labels"][MANAGED_BY_LABEL], set())
+        pods.update(endpoint["targetRef"]["name"] for endpoint in item.get("endpoints") or ())
     return found
 
 

@@ -30,4 +30,4 @@ async def test_the_file_follows_what_changes(tmp_path: Path, monkeypatch: pytest
             while not file.exists() or f"shop-{number}" not in saved():
                 await asyncio.sleep(0.001)
         end.set()
-    assert [each.name for each in tmp_path.iterdir()] == [name]
+    assert [path.name for path in tmp_path.iterdir()] == [name]

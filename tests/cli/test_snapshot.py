@@ -72,9 +72,9 @@ def test_without_a_file_it_goes_to_standard_output(zoneward: Commands, to: tuple
 def test_only_what_zoneward_reads_is_saved(zoneward: Commands) -> None:
     def fields(value: object) -> set[str]:
         if isinstance(value, list):
-            return {each for item in value for each in fields(item)}
+            return {field for item in value for field in fields(item)}
         if isinstance(value, dict):
-            return set(value) | {each for item in value.values() for each in fields(item)}
+            return set(value) | {field for item in value.values() for field in fields(item)}
         return set()
 
     kept = fields(json.loads(zoneward("snapshot", "--sample").out))

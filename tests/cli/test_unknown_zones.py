@@ -64,7 +64,7 @@ def test_compare_has_no_score_and_no_best(zoneward: Commands, file: Path) -> Non
     document = json.loads(zoneward("compare", "-q", "-f", file, "-o", "json").out)
     (cart,) = document["services"]
     assert (cart["best"], cart["now"]["inZoneTraffic"], cart["now"]["score"]) == (None, None, None)
-    assert {each["inZoneTraffic"] for each in cart["approaches"]} == {None}
+    assert {approach["inZoneTraffic"] for approach in cart["approaches"]} == {None}
     assert {each["inZoneTraffic"] for each in document["total"]} == {None}
     text = zoneward("compare", "-q", "-f", file).out
     assert "IN ZONE is unknown" in text

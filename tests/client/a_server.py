@@ -121,7 +121,7 @@ class AServer:
         self.faults.append((fault, after))
 
     def _fault(self, possible: frozenset[Fault]) -> tuple[Fault | None, int]:
-        planned = next((each for each in self.faults if each[0] in possible), None)
+        planned = next((fault for fault in self.faults if fault[0] in possible), None)
         if planned is None:
             return None, 0
         self.faults.remove(planned)

@@ -82,7 +82,7 @@ SLICES_KEPT = "endpointslices.discovery.k8s.io"
 
 @asynccontextmanager
 async def a_writer(*faults: str, **options: Any) -> AsyncIterator[tuple[Writer, Registry]]:
-    found = FaultInjector([parse_fault(each) for each in faults], seed=1) if faults else None
+    found = FaultInjector([parse_fault(fault) for fault in faults], seed=1) if faults else None
     registry = new_registry()
     # Without its owner, the garbage collector of the sandbox would soon delete the slice.
     registry.restore(registry.kinds["services"], OWNER_JSON)

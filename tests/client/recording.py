@@ -47,7 +47,7 @@ class Recording(Generic[WatchedT]):
                 there[change.key].append(None if change.type == "DELETED" else change.version)
         for key, states in self._states.items():
             versions = [
-                None if each is None else parse_resource_version(each.metadata.resource_version) for each in states
+                None if state is None else parse_resource_version(state.metadata.resource_version) for state in states
             ]
             rest = iter(there[key])
             assert all(version in rest for version in versions), key

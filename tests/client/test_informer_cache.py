@@ -95,7 +95,9 @@ def test_every_question_is_answered_as_by_a_look_at_all_objects(
     cache = InformerCache()
     apply(cache, changes)
     for pod in [*cache.pods, a_pod("unseen", labels, namespace=namespace)]:
-        expected = [each for each in cache.services if selects(each, pod.metadata.namespace, pod.metadata.labels)]
+        expected = [
+            service for service in cache.services if selects(service, pod.metadata.namespace, pod.metadata.labels)
+        ]
         found = cache.services_of(pod)
         assert keys(found) == keys(expected)
         assert [object_key_of(each) for each in found] == keys(found)
@@ -107,9 +109,9 @@ def test_every_question_is_answered_as_by_a_look_at_all_objects(
             ]
             assert keys(cache.pods_of(space, name)) == keys(expected_pods)
             expected_slices = [
-                each
-                for each in cache.slices
-                if each.metadata.namespace == space and (each.metadata.labels or {}).get(SERVICE_NAME_LABEL) == name
+                slice_
+                for slice_ in cache.slices
+                if slice_.metadata.namespace == space and (slice_.metadata.labels or {}).get(SERVICE_NAME_LABEL) == name
             ]
             assert keys(cache.slices_of(space, name)) == keys(expected_slices)
     for name in "123456":
@@ -224,7 +226,7 @@ def test_pods_share_conditions_while_each_knows_since_when_it_is_ready_or_not() 
     first, second = cache.pods
     assert [first.status.ready_since, second.status.ready_since] == times
     assert first.status.conditions is second.status.conditions
-    assert [each.type for each in first.status.conditions or ()] == ["Initialized", "Ready"]
+    assert [condition.type for condition in first.status.conditions or ()] == ["Initialized", "Ready"]
     cache.pods.put(a_pod("p0", version=2))
     assert [pod.status.ready_since for pod in cache.pods] == [None, times[1]], "no time, where the server tells none"
 

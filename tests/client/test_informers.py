@@ -31,7 +31,7 @@ class Following:
     def __init__(self, server: AServer) -> None:
         self.server, self.cache = server, InformerCache()
         stores = [(self.cache.store(resource), resource) for resource in CACHED_RESOURCES]
-        self.recordings: list[Recording[Any]] = [Recording(*each) for each in stores]
+        self.recordings: list[Recording[Any]] = [Recording(*store) for store in stores]
         self.troubles: list[tuple[AnyWatchedResource, CallFailed]] = []
 
     def is_equal(self) -> bool:

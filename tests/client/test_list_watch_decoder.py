@@ -35,7 +35,7 @@ def page(*items: bytes) -> bytes:
 def test_the_others_of_a_page_are_read_and_it_is_named() -> None:
     good = b'{"metadata":{"name":"good"}}'
     found, unreadable = decode_list_page(page(good, BAD % 5, DEEP, b"[]", b'{"metadata":{"name":"\xff"}}'), PODS)
-    assert [each.metadata.name for each in found.items or ()] == ["good", "deep"]
+    assert [item.metadata.name for item in found.items or ()] == ["good", "deep"]
     assert found.metadata.resource_version == "9"
     assert [str(each) for each in unreadable] == [
         "Pod shop/bad: spec.nodeName: expected a string, got an integer",

@@ -58,7 +58,7 @@ async def test_figures_are_summed_by_service_and_zone() -> None:
 async def test_series_without_a_meaning_are_counted() -> None:
     found = await figures_of(
         vector(
-            *((CART, each) for each in ("NaN", "+Inf", "many", "-1", "7")),
+            *((CART, name) for name in ("NaN", "+Inf", "many", "-1", "7")),
             ({**CART, "zone": "external"}, "5"),
             ({**CART, "zone": ""}, "5"),
             ({"namespace": "shop", "service": "cart"}, "5"),

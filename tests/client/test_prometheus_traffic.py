@@ -106,7 +106,7 @@ async def test_a_document_covers_the_time_of_the_samples() -> None:
             *about(last, "n2", first=900, last=900, number=1),
         ],
     )
-    assert [(NOW - each.since.timestamp(), NOW - each.until.timestamp()) for each in found.documents] == [
+    assert [(NOW - document.since.timestamp(), NOW - document.until.timestamp()) for document in found.documents] == [
         (1810, 0),
         (900, 900),
     ]
@@ -143,7 +143,7 @@ async def test_a_program_without_a_node_of_the_cluster_does_not_count() -> None:
         ],
         programs=about(METER, "n1", "c"),
     )
-    assert [(each.node, each.zone, len(each.services)) for each in found.documents] == [("n1", "c", 0)]
+    assert [(document.node, document.zone, len(document.services)) for document in found.documents] == [("n1", "c", 0)]
     (note,) = found.notes
     assert note.startswith("10.0.0.2:10274, 10.0.0.3:10274, 10.0.0.4:10274 and 1 more: no zoneward_meter_info or")
     assert note.endswith("; it does not count")
@@ -153,7 +153,7 @@ async def test_a_program_without_a_node_of_the_cluster_does_not_count() -> None:
         "programs": [*about(METER, "n1"), *about(forged, "ghost")],
     }
     found, asked = await found_in(**answers, nodes=["n1", "n2"])
-    assert [(each.node, each.services[0].zones) for each in found.documents] == [("n1", {"b": 8})]
+    assert [(document.node, document.services[0].zones) for document in found.documents] == [("n1", {"b": 8})]
     assert found.notes == ("not counted: programs of nodes that are not in the cluster (ghost)",)
     assert all('job=~"zoneward-meter|zoneward-proxy"' in query for (query,) in (each["query"] for each in asked))
     with pytest.raises(PrometheusUnavailable, match="expected programs on nodes of the cluster, got none; not counted"):
@@ -178,7 +178,7 @@ async def test_a_node_that_changed_its_zone_is_where_it_is_now_and_may_be_incomp
 async def test_series_without_a_meaning_are_counted() -> None:
     found, _ = await found_in(
         connections=[
-            *(({**METER, **CART}, each) for each in ("NaN", "-1", "many", "1e300", "5")),
+            *(({**METER, **CART}, name) for name in ("NaN", "-1", "many", "1e300", "5")),
             ({**METER, **CART, "address_type": "IPX"}, "5"),
             ({**METER, **CART, "service": ""}, "5"),
         ],

@@ -130,7 +130,7 @@ async def test_a_strategic_patch_of_the_status_leaves_the_conditions_of_others()
             await writer.patch(SERVICES, change, **SHOP, form=PatchType.STRATEGIC, subresource="status")
         service = await writer.read(SERVICES, **SHOP)
         assert service.status
-        found = {each.type: each.reason for each in service.status.conditions or ()}
+        found = {condition.type: condition.reason for condition in service.status.conditions or ()}
         assert found == {"their.org/Thing": "a", "zoneward.dev/Thing": "c"}
 
 

@@ -31,13 +31,13 @@ def play() -> Play:
 def test_it_shows_the_cluster_of_the_play(lines: list[str], play: Play) -> None:
     assert (lines[0].split()[:2], len(lines)) == (["zoneward", "demo"], MAKE["LINES"]), AGAIN
     services = [line.split()[0] for line in lines if re.match(r"[a-z]+/[a-z]+ ", line)]
-    assert services == sorted(each.path for each in play.workloads), AGAIN
+    assert services == sorted(workload.path for workload in play.workloads), AGAIN
     for group in play.nodes:
         assert [line for line in lines if line.startswith(f"{group.zone} ") and f"/{group.count} pods" in line], AGAIN
 
 
 def test_it_was_taken_while_a_zone_is_out(lines: list[str], play: Play) -> None:
-    ((at, outage),) = ((each.at, each.outage) for each in play.steps if each.outage is not None)
+    ((at, outage),) = ((step.at, step.outage) for step in play.steps if step.outage is not None)
     assert at + outage.noticed_after < MAKE["MOMENT"] < at + (outage.duration or 0)
     (out,) = (line for line in lines if line.endswith(" out"))
     assert out.startswith(f"{outage.zone} 0%"), AGAIN

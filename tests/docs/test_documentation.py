@@ -83,7 +83,7 @@ SOURCE = ROOT / "src" / "zoneward"
 DOCS = ROOT / "docs"
 EXAMPLE = ROOT / "examples" / "configuration.yaml"
 PAGES = (
-    *(ROOT / each / "README.md" for each in (".", "deploy", "examples")),
+    *(ROOT / name / "README.md" for name in (".", "deploy", "examples")),
     *(DOCS / "site" / "index.md", *sorted(DOCS.glob("*.md"))),
 )
 _CONSOLE = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -342,7 +342,7 @@ def section(page: str, heading: str) -> str:
 def test_the_architecture_has_a_line_for_every_package_and_names_paths_that_exist() -> None:
     text, packages = (DOCS / "architecture.md").read_text(), SOURCE
     rows = set(re.findall(r"^\| `(\w+)/` \|", text, re.MULTILINE))
-    assert rows == {each.parent.name for each in packages.glob("*/__init__.py")} - {"sample"}
+    assert rows == {path.parent.name for path in packages.glob("*/__init__.py")} - {"sample"}
     for path in set(re.findall(r"`([a-z_]+/[a-z_/]*(?:\.py)?)`", text)):
         # The rooms of a package are named without it, in the line of the package.
         assert (packages / path).exists() or (ROOT / path).exists() or list(packages.glob(f"*/{path}")), path
@@ -396,12 +396,12 @@ def service_events() -> Iterator[tuple[str, str]]:
             if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "ServiceEvent" and len(node.args) > 1:
                 type_, reason = node.args[:2]
                 types = [type_.body, type_.orelse] if isinstance(type_, ast.IfExp) else [type_]
-                assert all(isinstance(each, ast.Constant) for each in types), path
+                assert all(isinstance(type_, ast.Constant) for type_ in types), path
                 if isinstance(reason, ast.Name):
                     module = importlib.import_module(".".join(path.relative_to(SOURCE.parent).with_suffix("").parts))
-                    yield from ((str(ast.literal_eval(each)), str(getattr(module, reason.id))) for each in types)
+                    yield from ((str(ast.literal_eval(type_)), str(getattr(module, reason.id))) for type_ in types)
                 else:
-                    yield from ((str(ast.literal_eval(each)), str(ast.literal_eval(reason))) for each in types)
+                    yield from ((str(ast.literal_eval(type_)), str(ast.literal_eval(reason))) for type_ in types)
 
 
 def test_the_page_of_events_has_a_row_for_every_event_and_reason_and_no_other() -> None:

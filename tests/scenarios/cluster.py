@@ -208,7 +208,7 @@ def _rewritten(slice_: Object, how: Rewriting) -> Object:
         annotations.pop(APPROACH_ANNOTATION, None)
     changed = slice_ | {"metadata": metadata | {"labels": labels, "annotations": annotations}}
     if how.hints != "keep":
-        changed["endpoints"] = [_hinted(each, how.hints) for each in slice_.get("endpoints") or ()]
+        changed["endpoints"] = [_hinted(endpoint, how.hints) for endpoint in slice_.get("endpoints") or ()]
     return changed
 
 

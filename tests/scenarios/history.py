@@ -141,7 +141,7 @@ def is_ready(pod: Object) -> bool:
 
 def addresses_of(pod: Object) -> list[str]:
     """Of every family."""
-    return [each["ip"] for each in pod.get("status", {}).get("podIPs") or ()]
+    return [pod_ip["ip"] for pod_ip in pod.get("status", {}).get("podIPs") or ()]
 
 
 def service_of(slice_: Object) -> str:

@@ -113,7 +113,7 @@ class Found:
         found = {}
         for slice_, one in self.ready:
             group = group_of_slice(slice_)
-            hinted = tuple(each.name for each in (one.hints.for_zones if one.hints is not None else None) or ())
+            hinted = tuple(zone.name for zone in (one.hints.for_zones if one.hints is not None else None) or ())
             found[(one.addresses or ("",))[0]] = hinted or (group.zones if group is not None else ())
         return found
 

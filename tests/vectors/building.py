@@ -92,8 +92,8 @@ def a_pod(
     **fields: Any,
 ) -> Pod:
     """A Pod. ``containers`` have a ``type`` and ``ports``."""
-    main = [a_container(each) for each in containers if each["type"] == "container"]
-    init = [a_container(each) for each in containers if each["type"] != "container"]
+    main = [a_container(container) for container in containers if container["type"] == "container"]
+    init = [a_container(container) for container in containers if container["type"] != "container"]
     given = {field: value for field, value in fields.items() if value is not None}
     return structs.a_pod(
         name, node or "", namespace=namespace, ips=tuple(ips), containers=main, init_containers=init, **given
@@ -103,8 +103,8 @@ def a_pod(
 def a_container(shape: Case) -> Container:
     restart_policy = {"container": None, "init": None, "init_restart_always": "Always"}[shape["type"]]
     ports = tuple(
-        ContainerPort(name=each["name"], container_port=each["port"], protocol=each["protocol"])
-        for each in shape["ports"]
+        ContainerPort(name=port["name"], container_port=port["port"], protocol=port["protocol"])
+        for port in shape["ports"]
     )
     return Container(ports=ports, restart_policy=restart_policy)
 
@@ -205,7 +205,7 @@ class Hinted:
 def packed_from(slices: Mapping[str, list[Case]], service: Service) -> SliceChanges:
     create, update, unchanged = (
         tuple(
-            an_existing_slice(shape["id"], [an_endpoint(each) for each in shape["endpoints"]], service=service)
+            an_existing_slice(shape["id"], [an_endpoint(endpoint) for endpoint in shape["endpoints"]], service=service)
             for shape in slices[key]
         )
         for key in ("to_create", "to_update", "unchanged")

@@ -30,7 +30,7 @@ def check_selection(case: Case) -> None:
     gate = given["switches"]["PreferSameTrafficDistribution"]
     gates = FeatureGates() if gate is None else FeatureGates(prefer_same_traffic_distribution=gate)
     selection = select_endpoints(
-        [selectable(each, node=node["name"]) for each in given["endpoints"]],
+        [selectable(endpoint, node=node["name"]) for endpoint in given["endpoints"]],
         policies=policies_of(service),
         honored=honored_hints(service, CURRENT, gates),
         node=node["name"],

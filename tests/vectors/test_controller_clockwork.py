@@ -65,9 +65,12 @@ def _stale(given: Case, *, has_version: bool) -> dict[str, object]:
             found.written(a_slice(uid, generation, has_version=has_version))
     cached = [
         a_slice(
-            each["uid"], each["generation"], has_version=has_version, being_deleted=each.get("being_deleted", False)
+            slice_["uid"],
+            slice_["generation"],
+            has_version=has_version,
+            being_deleted=slice_.get("being_deleted", False),
         )
-        for each in given["cached_slices"]
+        for slice_ in given["cached_slices"]
     ]
     return {"stale": found.is_stale(SERVICE, cached)}
 
@@ -232,7 +235,7 @@ KEPT: Final = {
 
 def node_change_requeue(case: Case) -> None:
     given, expected = case["input"], case["expected"]["services_requeued"]
-    nodes = [a_node(each) for each in given["nodes"]]
+    nodes = [a_node(node) for node in given["nodes"]]
     is_on: bool = given["topology_engine_enabled"]
     services: list[Mapping[str, int]] = list(given["allocated_hints_by_service"].values())
     # Before, demand was as the hints are.
@@ -272,7 +275,7 @@ def is_affected(hints: Mapping[str, int], *, old: Demand, new: Demand) -> bool:
 def node_update_sequence(case: Case) -> None:
     given = case["input"]
     service, (first, second_) = asking_service(given["service"]), given["steps"]
-    before = {each["name"]: each for each in first["nodes"]}
+    before = {node["name"]: node for node in first["nodes"]}
     after = {name: {**each, **second_["node_update"].get(name, {})} for name, each in before.items()}
     packed = packed_from(given["slices"], service)
     old, new = (decision_for(service, packed, nodes=map(a_node, nodes.values())) for nodes in (before, after))

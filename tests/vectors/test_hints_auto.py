@@ -101,7 +101,9 @@ def redistribute(case: Case) -> None:
 
 
 def existing_hints_check(case: Case) -> None:
-    slice_ = an_existing_slice("s", [an_endpoint(each) for each in case["input"]["endpoints"]], service=a_service())
+    slice_ = an_existing_slice(
+        "s", [an_endpoint(endpoint) for endpoint in case["input"]["endpoints"]], service=a_service()
+    )
     ranges = {zone: ZoneRange(0, maximum, 0.0) for zone, maximum in case["input"]["maximum_by_zone"].items()}
     counts = allowed_hints(slice_, case["input"]["already_allocated_by_zone"], ranges)
     check({"slice_can_stay_unchanged": counts is not None, "hints_by_zone": counts}, case["expected"])
@@ -140,18 +142,21 @@ def reconcile_topology(case: Case) -> None:
     given, expected = case["input"], case["expected"]
     service = asking_service(given["service"])
     namespace = service.metadata.namespace
-    shapes = [*given.get("endpoints", ()), *(each for old in given["existing_slices"] for each in old["endpoints"])]
+    shapes = [
+        *given.get("endpoints", ()),
+        *(endpoint for old in given["existing_slices"] for endpoint in old["endpoints"]),
+    ]
     pods = [pod_behind(shape, namespace=namespace) for shape in shapes if shape["id"] in given["desired_endpoints"]]
     existing = [
         an_existing_slice(
-            old["id"], [an_endpoint(each, namespace=namespace) for each in old["endpoints"]], service=service
+            old["id"], [an_endpoint(endpoint, namespace=namespace) for endpoint in old["endpoints"]], service=service
         )
         for old in given["existing_slices"]
     ]
     gates = FeatureGates(topology_aware_hints=given["topology_engine_enabled"])
     planned = plan(
         service,
-        nodes=[a_node(each) for each in given["nodes"]],
+        nodes=[a_node(node) for node in given["nodes"]],
         pods=pods,
         slices=existing,
         configuration=Configuration(gates=gates).as_upstream(),
@@ -173,7 +178,7 @@ def reconcile_topology(case: Case) -> None:
 
 
 def event_sequence(case: Case) -> None:
-    nodes = [a_node(each) for each in case["input"]["nodes"]]
+    nodes = [a_node(node) for node in case["input"]["nodes"]]
     told: tuple[Condition, ...] = ()
     got = []
     for step in case["input"]["steps"]:

@@ -40,7 +40,7 @@ def reconcile(case: Case) -> None:
         )
         slices, told = outcomes.slices_after(planned), planned.conditions
         expected = step["expected"]
-        with_ports = any("ports" in each for each in expected.get("endpoints", ()))
+        with_ports = any("ports" in endpoint for endpoint in expected.get("endpoints", ()))
         got = came_out(planned, with_ports=with_ports)
         check(got, wanted(expected), skipped=CONTROLLERS, where=f"step {index}")
         # Upstream has any of these, for its order is random.

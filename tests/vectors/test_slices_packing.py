@@ -118,7 +118,7 @@ def shown(endpoint: Endpoint) -> Case:
 
 
 def same_on_all(values: list[Any]) -> Any:
-    return values[0] if values and all(each == values[0] for each in values) else values
+    return values[0] if values and all(value == values[0] for value in values) else values
 
 
 def subset(slice_: EndpointSlice, labels: Iterable[str]) -> dict[str, str | None]:
@@ -132,10 +132,10 @@ def trigger_times(slices: list[EndpointSlice]) -> set[str | None]:
 def reconciled(given: Case) -> ServicePlan:
     before = packed_service(given["service"])
     pods = [pod for shape in given["pods"] for pod in pods_of(shape, before)]
-    zone_of = {each["name"]: each["zone"] for each in given["nodes"]}
+    zone_of = {node["name"]: node["zone"] for node in given["nodes"]}
     return plan(
         packed_service(given["service"], **given.get("service_change", {})),
-        nodes=[a_node(each) for each in given["nodes"]],
+        nodes=[a_node(node) for node in given["nodes"]],
         pods=pods,
         slices=existing_slices(given["existing_slices"], before, pods, zone_of),
         configuration=Configuration(max_endpoints_per_slice=given["max_endpoints_per_slice"]).as_upstream(),
@@ -148,12 +148,12 @@ def packed_service(shape: Case, *, target_port: list[int] | None = None, labels:
     old, new = target_port or (None, None)
     ports = tuple(
         ServicePort(
-            name=each["name"],
+            name=port["name"],
             port=80,
-            target_port=new if each["target_port"] == old else each["target_port"],
-            protocol=each["protocol"],
+            target_port=new if port["target_port"] == old else port["target_port"],
+            protocol=port["protocol"],
         )
-        for each in shape["ports"]
+        for port in shape["ports"]
     )
     return a_service(
         shape["key"],
@@ -463,7 +463,7 @@ def port_group(case: Case) -> None:
 
 
 def slice_ports(case: Case) -> None:
-    ports = tuple(ServicePort(port=1, **each) for each in case["input"]["service_ports"])
+    ports = tuple(ServicePort(port=1, **port) for port in case["input"]["service_ports"])
     pod = a_pod("pod-1", ips=["10.0.0.1"], containers=case["input"]["containers"])
     got = [
         {"name": each.name, "port": each.port, "protocol": each.protocol, "app_protocol": each.app_protocol}

@@ -59,8 +59,8 @@ def reconcile_service(case: Case) -> None:
     service = asking_service(given["service"])
     planned = plan(
         service,
-        nodes=[a_node(each) for each in given["nodes"]],
-        pods=[pod_behind(each, namespace=service.metadata.namespace) for each in given["endpoints"]],
+        nodes=[a_node(node) for node in given["nodes"]],
+        pods=[pod_behind(endpoint, namespace=service.metadata.namespace) for endpoint in given["endpoints"]],
         configuration=with_gate(given["switches"]["PreferSameTrafficDistribution"]),
     )
     after = outcomes.slices_after(planned)
@@ -89,8 +89,8 @@ def service_transition(case: Case) -> None:
     if "event" in steps[0]:
         gate_transition(case)
         return
-    nodes = [a_node(each) for each in case["input"]["nodes"]]
-    pods = [pod_behind(each, namespace="ns") for each in case["input"]["endpoints"]]
+    nodes = [a_node(node) for node in case["input"]["nodes"]]
+    pods = [pod_behind(endpoint, namespace="ns") for endpoint in case["input"]["endpoints"]]
     configuration = Configuration(max_endpoints_per_slice=case["input"]["max_endpoints_per_slice"]).as_upstream()
     slices: list[EndpointSlice] = []
     told: tuple[Condition, ...] = ()
@@ -124,8 +124,8 @@ def gate_transition(case: Case) -> None:
 
 def routing(case: Case) -> None:
     given = case["input"]
-    places = {each["node"]: a_node({"name": each["node"], "zone": each["zone"]}) for each in given["servers"]}
-    places |= {each["node"]: a_node({"name": each["node"], "zone": each["zone"]}) for each in given["clients"]}
+    places = {server["node"]: a_node({"name": server["node"], "zone": server["zone"]}) for server in given["servers"]}
+    places |= {client["node"]: a_node({"name": client["node"], "zone": client["zone"]}) for client in given["clients"]}
     service = a_service(
         annotations=annotations_of(given),
         traffic_distribution=given["traffic_distribution"],

@@ -199,7 +199,7 @@ def restored(sandbox: RunningSandbox, resource: str, thing: Object) -> Object:
 
 
 def wrong(answer: Answer) -> list[tuple[str, str]]:
-    return [(each["reason"], each["field"]) for each in answer.object.get("details", {}).get("causes", ())]
+    return [(cause["reason"], cause["field"]) for cause in answer.object.get("details", {}).get("causes", ())]
 
 
 def of(switches: Mapping[str, bool]) -> ServerGates:

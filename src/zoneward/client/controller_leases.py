@@ -10,4 +10,4 @@ async def list_controller_leases(transport: ReadTransport, *, name: str) -> tupl
     """All Leases of this name. What cannot be decoded says nothing. Raises CallFailed."""
     scope = ListScope(field_selector=f"metadata.name={name}")
     leases = await list_all(transport, WORKLOAD_LEASES, scope, on_unreadable=lambda _each: None)
-    return tuple(normalized(each) for each in leases)
+    return tuple(normalized(lease) for lease in leases)

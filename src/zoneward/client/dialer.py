@@ -69,7 +69,7 @@ def is_loopback(host: str) -> bool:
 
 
 def _is_in_no_proxy(host: str, port: int, no_proxy: str) -> bool:
-    return any(_matches(each.strip().lower(), host, port) for each in no_proxy.split(",") if each.strip())
+    return any(_matches(word.strip().lower(), host, port) for word in no_proxy.split(",") if word.strip())
 
 
 def _matches(pattern: str, host: str, port: int) -> bool:

@@ -238,7 +238,7 @@ class Answer(msgspec.Struct, Generic[_Labels], gc=False):
     def notes(self) -> tuple[str, ...]:
         """What the server wants to be known, such as that some of its data are missing."""
         texts = self.warnings or []
-        shown = [str(InputError("Prometheus warns", each)) for each in texts[:_MOST_WARNINGS]]
+        shown = [str(InputError("Prometheus warns", text)) for text in texts[:_MOST_WARNINGS]]
         if len(texts) > _MOST_WARNINGS:
             shown.append(f"Prometheus warns of {len(texts) - _MOST_WARNINGS:,} things more")
         return tuple(shown)

@@ -195,7 +195,7 @@ class _Scraped:
 
     @property
     def connections(self) -> float:
-        return sum(each.connections for each in self.totals.values())
+        return sum(total.connections for total in self.totals.values())
 
     def covered(self, since: float, until: float) -> tuple[float, float]:
         """The part of the window that its increases stand for, as ``increase`` takes it (Prometheus: extrapolatedRate):

@@ -46,7 +46,7 @@ async def list_proxy_objects(transport: ReadTransport) -> ProxyObjects:
     """
     found = ProxyObjects()
     selectors = (f"{key} in ({','.join(values)})" for key, values in POD_LABELS.items())
-    scopes = [ListScope(namespace=SYSTEM_NAMESPACE, label_selector=each) for each in selectors]
+    scopes = [ListScope(namespace=SYSTEM_NAMESPACE, label_selector=selector) for selector in selectors]
     lost: dict[str, list[str]] = {}
     for what, reading in (
         ("DaemonSets", _read_daemon_sets),
@@ -94,13 +94,13 @@ async def _read_daemon_sets(transport: ReadTransport, found: ProxyObjects, scope
 
 async def _read_config_maps(transport: ReadTransport, found: ProxyObjects, _scopes: list[ListScope]) -> None:
     programs = [
-        (each.metadata.namespace, find_program(each.spec.template.spec.containers)) for each in found.daemon_sets
+        (set_.metadata.namespace, find_program(set_.spec.template.spec.containers)) for set_ in found.daemon_sets
     ]
     cilium = {namespace for namespace, each in programs if each is not None and each.program == "cilium"}
     places = [(SYSTEM_NAMESPACE, name) for name in KUBE_PROXY_CONFIGS]
     places += [(namespace, CILIUM_CONFIG) for namespace in sorted(cilium)]
     config_maps = await all_results(_read_config_map(transport, *place) for place in places)
-    found.config_maps = tuple(each for each in config_maps if each is not None)
+    found.config_maps = tuple(map_ for map_ in config_maps if map_ is not None)
 
 
 async def _read_config_map(transport: ReadTransport, namespace: str, name: str) -> ConfigMap | None:

@@ -45,7 +45,7 @@ async def list_names(
         async with asyncio.timeout(time_limit):
             while True:
                 page = _decode(await transport.get(path, query), resource)
-                found += [(each.metadata.namespace, each.metadata.name) for each in page.items or ()]
+                found += [(item.metadata.namespace, item.metadata.name) for item in page.items or ()]
                 if not page.metadata.continue_:
                     break
                 query = query | {"continue": page.metadata.continue_}

@@ -287,7 +287,9 @@ def _workload_resource(api: str, kind: str) -> WatchedResource[Any]:
 
 WORKLOADS: Final = tuple(_workload_resource(*each) for each in WORKLOAD_KINDS)
 """The kinds that only checks read. They are listed and never watched."""
-WORKLOAD_LEASES: Final[WatchedResource[WorkloadLease]] = next(each for each in WORKLOADS if each.kind == "Lease")
+WORKLOAD_LEASES: Final[WatchedResource[WorkloadLease]] = next(
+    workload for workload in WORKLOADS if workload.kind == "Lease"
+)
 EVENTS: Final = ApiResource("Event", "events.k8s.io/v1", "events", Event)
 ENDPOINTS: Final = ApiResource("Endpoints", "v1", "endpoints", Endpoints)
 NAMESPACES: Final = ApiResource("Namespace", "v1", "namespaces", Namespace, namespaced=False)

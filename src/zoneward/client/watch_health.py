@@ -50,7 +50,7 @@ class WatchHealth:
         """Since when it lasts, by the clock, and the latest error; of several kinds the one that lasts longest."""
         if not self._errors:
             return None
-        since, error = min(self._errors.values(), key=lambda each: each[0])
+        since, error = min(self._errors.values(), key=lambda error: error[0])
         return (since, error) if self._clock() - since >= self._patience else None
 
     @property

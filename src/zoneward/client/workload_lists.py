@@ -25,12 +25,12 @@ async def list_workload_objects(
     unread: dict[str, str] = {}
 
     async def listed(resource: WatchedResource[Any]) -> tuple[WorkloadObject, ...]:
-        scopes = [ListScope(namespace=each) for each in namespaces or ()] if resource.namespaced else []
+        scopes = [ListScope(namespace=namespace) for namespace in namespaces or ()] if resource.namespaced else []
         found: list[WorkloadObject] = []
         try:
             if resource is WORKLOAD_LEASES:
                 leases = await list_controller_leases(transport, name=lease_name)
-                return tuple(without_expired_holder(each, now=now) for each in leases)
+                return tuple(without_expired_holder(lease, now=now) for lease in leases)
             for scope in scopes or (ListScope(),):
                 # What cannot be decoded says nothing.
                 objects = await list_all(transport, resource, scope, on_unreadable=lambda _each: None)
@@ -43,4 +43,4 @@ async def list_workload_objects(
         return tuple(found)
 
     found = await all_results(map(listed, WORKLOADS))
-    return tuple(each for objects in found for each in objects), unread
+    return tuple(object_ for objects in found for object_ in objects), unread

@@ -149,7 +149,7 @@ def report_document(report: TrafficReport) -> dict[str, Any]:
             ZoneFlowView(start, end, views.gb(amount), round_share(amount / whole) if whole else 0.0)
             for (start, end), amount in sorted(totals.flows.items())
         ],
-        "services": [views.service(each) for each in report.services],
+        "services": [views.service(service) for service in report.services],
         "deviatingNodes": [
             {
                 "node": node,
@@ -226,7 +226,7 @@ class _Views:
                 max_overload=round_if_any(service.max_overload),
             ),
             external=self.crossing(service.external, None),
-            settings=tuple(self.setting(service, each) for each in service.settings),
+            settings=tuple(self.setting(service, setting) for setting in service.settings),
             best=service.best,
             better=service.better,
             nodes=self._report.node_traffic.get(service.key, ()),
@@ -265,20 +265,20 @@ def report_csv(services: Iterable[ServiceReport], report: TrafficReport) -> Iter
     """
     views = _Views(report)
     yield csv_text([_HEADING])
-    for each in services:
-        about = (each.namespace, each.service, each.address_type, each.endpoints, each.asked)
+    for service in services:
+        about = (service.namespace, service.service, service.address_type, service.endpoints, service.asked)
         now = (
-            *(*about, NOW, None, None, None, *_cells(views.crossing(each.now, each.whole)), *_NOTHING),
-            *(report.currency, round_if_any(each.max_overload), None, None, None, None),
+            *(*about, NOW, None, None, None, *_cells(views.crossing(service.now, service.whole)), *_NOTHING),
+            *(report.currency, round_if_any(service.max_overload), None, None, None, None),
         )
         lines = [now]
-        for setting in each.settings:
-            view = views.setting(each, setting)
+        for setting in service.settings:
+            view = views.setting(service, setting)
             lines.append(
                 (
                     *(*about, view.approach, view.active, view.needs, view.reason),
                     *(*_cells(view.crossing), *_cells(view.saved), report.currency, view.max_overload, view.overloads),
-                    *(view.dropped, view.approach == each.best, view.approach == each.better),
+                    *(view.dropped, view.approach == service.best, view.approach == service.better),
                 )
             )
         yield csv_text(lines)

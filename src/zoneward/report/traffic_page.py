@@ -247,8 +247,8 @@ def _services(report: TrafficReport, numbers: ReportNumbers, abilities: ClusterA
         class_="search",
         hidden="hidden",
     )
-    for each in report.services:
-        yield _service(each, report, numbers, abilities)
+    for service in report.services:
+        yield _service(service, report, numbers, abilities)
 
 
 def _service(
@@ -265,7 +265,7 @@ def _service(
         setting = tag("span", title_of(best.approach, abilities), *(" (asked for)",) * (best.approach == service.asked))
         words = f"saves {numbers.value(best.saved, whole)} \N{PLUS-MINUS SIGN}{numbers.margin(best.saved, whole)}"
         saved = tag("span", words, class_="good")
-    deviating = sum(each.deviates is not None for each in nodes)
+    deviating = sum(node.deviates is not None for node in nodes)
     marks = [tag("span", f"not as predicted on {counted(deviating, 'node')}", class_="bad")] if deviating else []
     return tag(
         "details",
@@ -289,7 +289,7 @@ def _inside(
             busiest = f". The busiest endpoint is at {whole_percent(service.max_overload)}"
         yield tag("p", f"{service.in_zone:.0%} of its traffic stays in its zone{expected}{busiest}.")
     label = f"Settings of {name_of(service.key)}"
-    rows = [_setting_row(each, service, numbers, abilities) for each in service.settings]
+    rows = [_setting_row(setting, service, numbers, abilities) for setting in service.settings]
     head = ("setting", *_heads(numbers), "saved", "\N{PLUS-MINUS SIGN}", "busiest", "reason")
     yield table(head, [rows], label=label, class_="plain settings")
     if not nodes:
@@ -322,7 +322,7 @@ def _setting_row(
 
 
 def _honored(report: TrafficReport) -> Iterator[Content]:
-    judged = [each for nodes in report.node_traffic.values() for each in nodes if each.predicted is not None]
+    judged = [node for nodes in report.node_traffic.values() for node in nodes if node.predicted is not None]
     deviating = report.deviating()
     if not judged:
         yield tag("p", "The input has no EndpointSlices of these Services: nothing is predicted of what is in force.")

@@ -100,9 +100,9 @@ def shown_settings(
     """Settings with a line of their own, and those that are not active, or that no proxy of the cluster reads."""
     shown: list[SettingReport] = []
     others: list[SettingReport] = []
-    for each in service.settings:
-        works = (each.active or each.approach == NO_APPROACH) and abilities.missing_for(each.approach) != PROXY
-        (shown if works else others).append(each)
+    for setting in service.settings:
+        works = (setting.active or setting.approach == NO_APPROACH) and abilities.missing_for(setting.approach) != PROXY
+        (shown if works else others).append(setting)
     return shown, others
 
 
@@ -114,8 +114,8 @@ def traffic_parts(report: TrafficReport, abilities: ClusterAbilities) -> TablePa
     numbers = ReportNumbers(report)
     columns = ("SERVICE", "SETTING", *numbers.columns, "SAVED", "±", "WORST", "")
     rows = _total_rows(report, numbers, abilities) if report.totals.services else []
-    for each in report.services:
-        rows.extend(_service_rows(each, report, numbers, abilities))
+    for service in report.services:
+        rows.extend(_service_rows(service, report, numbers, abilities))
     return TableParts(
         above=(join_wrapped([*describe_measuring(report)]),),
         columns=columns,
@@ -262,7 +262,7 @@ def _now_note(service: ServiceReport, nodes: Sequence[NodeTraffic]) -> Text:
     note = Text(f"{service.in_zone:.0%} stays")
     if service.expected_in_zone is not None:
         note.append(f", {service.expected_in_zone:.0%} predicted")
-    deviating = sum(each.deviates is not None for each in nodes)
+    deviating = sum(node.deviates is not None for node in nodes)
     if deviating:
         note.append(", ", "default").append(f"not so on {counted(deviating, 'node')}", "yellow")
     return note

@@ -191,7 +191,7 @@ async def test_many_requests_at_once_run_a_plugin_once_also_when_all_are_refused
     first = await asyncio.gather(*(found.current() for _ in range(5)))
     assert {each.authorization for each in first} == {"Bearer t1"}
     others = await asyncio.gather(*(found.replacement_for(first[0]) for _ in range(5)))
-    assert {each.authorization for each in others if each} == {"Bearer t2"}
+    assert {other.authorization for other in others if other} == {"Bearer t2"}
 
 
 async def test_a_plugin_that_gives_the_refused_token_again_gives_nothing_to_try(tmp_path: Path) -> None:

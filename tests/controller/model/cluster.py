@@ -115,7 +115,7 @@ class Cluster:
             listed = Listed(
                 publishes or (serving and not terminating), serving, terminating, node, nodes.get(node), ports
             )
-            for ip in (podip["ip"] for podip in status.get("podIPs") or ()):
+            for ip in (pod_ip["ip"] for pod_ip in status.get("podIPs") or ()):
                 if ("IPv6" if ":" in ip else "IPv4") in spec["ipFamilies"]:
                     result[ip] = listed
         return result

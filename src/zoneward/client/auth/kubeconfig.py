@@ -273,7 +273,7 @@ def _impersonation_from(fields: DocumentFields) -> ImpersonationConfig:
 
 
 def _extension(fields: DocumentFields, name: str) -> object:
-    return next((each.raw("extension") for each in fields.items("extensions") if each.text("name") == name), None)
+    return next((item.raw("extension") for item in fields.items("extensions") if item.text("name") == name), None)
 
 
 def _scheme(address: str) -> str:
