@@ -64,8 +64,8 @@ def _flips(approach: str, size: int) -> tuple[list[float], list[float], list[flo
             version += 1
             echoes.append(_echoed(each, version))
         before = time.process_time_ns()
-        for echo in echoes:
-            planner.update_slice(echo.metadata.name, echo)
+        for echoed in echoes:
+            planner.update_slice(echoed.metadata.name, echoed)
         done = time.process_time_ns()
         sync.append((planned - start) / 1e6)
         encoding.append((encoded - planned) / 1e6)

@@ -131,5 +131,5 @@ def test_cleaning_up_removes_what_is_ours_and_nothing_else(site: Proxied) -> Non
     first, again = (ended(site, "--cleanup") for _ in range(2))
     assert first == (0, "", "removed table ip zoneward, table ip6 zoneward\n")
     assert site.node.run("nft", "list", "ruleset") == OTHERS
-    assert again == (0, "", "there was nothing of ours\n")
+    assert again == (0, "", "there were no tables of Zoneward\n")
     check_refused(site, ended(site, "--cleanup", wrapper=NO_RIGHT), "CAP_NET_ADMIN")

@@ -164,7 +164,7 @@ def test_adopt_needs_a_controller_that_renews_its_lease(zoneward: Commands, clus
     )
     refused = zoneward("adopt", "cart")
     assert (refused.status, refused.out) == (2, "")
-    assert refused.err == f"zoneward: Service default/cart: {problem}. Nothing was written; --force goes on\n"
+    assert refused.err == f"zoneward: Service default/cart: {problem}. Nothing was written; --force continues\n"
     shown = zoneward("adopt", "cart", "--dry-run")
     assert shown.status == 0
     assert shown.out.startswith(f"# warning: {problem}\n# {WARNINGS[0]}\n")

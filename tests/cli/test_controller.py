@@ -326,7 +326,7 @@ def test_a_label_in_the_file_that_does_not_go_with_a_command_is_one_line(
     assert (result.status, result.out) == (2, "")
     assert result.err == (
         f"zoneward: {file}: controller.keepBuiltInLabel: expected false for `zoneward {command}`, got true:"
-        " the labels must show which slices are ours\n"
+        " the labels must show which slices are Zoneward's\n"
     )
 
 

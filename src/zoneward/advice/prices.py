@@ -116,7 +116,7 @@ class Prices(Settings, frozen=True, kw_only=True):
 
     @property
     def default_amount(self) -> Fraction:
-        """Of a GB between places without a price of their own."""
+        """Of a GB between places without a separate price."""
         return Fraction(0) if self.per_gb is None else parse_price(self.per_gb).amount
 
     def __bool__(self) -> bool:
@@ -128,10 +128,12 @@ class Prices(Settings, frozen=True, kw_only=True):
             ("zones", self.zones, sorted(set(zones))),
             ("regions", self.regions, sorted(set(regions))),
         ):
-            for place in sorted({place for start, end, _ in pairs for place in (start, end)}):
-                if place not in known:
-                    expected = f"expected {what} of Nodes ({listed(tuple(known)) or 'there are none'}), got {place!r}"
-                    raise ConfigurationError(f"{SECTION}.{what}: {expected}{did_you_mean(place, known)}")
+            for zone_name in sorted({zone_name for start, end, _ in pairs for zone_name in (start, end)}):
+                if zone_name not in known:
+                    expected = (
+                        f"expected {what} of Nodes ({listed(tuple(known)) or 'there are none'}), got {zone_name!r}"
+                    )
+                    raise ConfigurationError(f"{SECTION}.{what}: {expected}{did_you_mean(zone_name, known)}")
 
 
 class PairPrices:

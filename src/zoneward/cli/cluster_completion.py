@@ -24,7 +24,7 @@ COMPLETE_VARIABLE: Final = "_ZONEWARD_COMPLETE"
 TIME_LIMIT: Final = 1.5
 """Seconds for the cluster's answers."""
 _LONGEST: Final = 3.0
-"""Seconds after which the process ends whatever it does."""
+"""Seconds after which the process ends in any case."""
 _LARGEST: Final = 1 << 20
 """Bytes of all files together: larger ones take too long to read."""
 _COMPRESSED: Final = 20
@@ -51,7 +51,7 @@ def complete_files(_ctx: click.Context, _option: click.Parameter, incomplete: st
 
 def _completing(candidates: _Candidates) -> _ShellComplete:
     def complete(ctx: click.Context, _option: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
-        # Nothing that goes wrong here may reach the line that is being typed.
+        # No error may reach the line that is being typed.
         with suppress(Exception):
             names = {name for name in candidates(ctx, incomplete) if name.startswith(incomplete)}
             return [CompletionItem(name) for name in sorted(names) if _SAFE.fullmatch(name)]

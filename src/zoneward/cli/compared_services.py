@@ -162,7 +162,7 @@ def _begin_process(request: ComparisonRequest) -> None:
     global _request
     _request = request
     disable_gc()
-    # Ctrl-C goes to all processes of a terminal. The first one ends the others, which would only print traces.
+    # A terminal sends Ctrl-C to all processes. The first one ends the others, which would only print traces.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     Thread(target=_end_with_parent, daemon=True).start()
 
@@ -175,8 +175,8 @@ def _end_with_parent() -> None:
     os._exit(1)
 
 
-def _compare_numbered(number: int) -> tuple[Recommendation, ...]:
-    return _request.compare(_request.selected.services[number])
+def _compare_numbered(index: int) -> tuple[Recommendation, ...]:
+    return _request.compare(_request.selected.services[index])
 
 
 # --- progress ---------------------------------------------------------------------------------------------------------

@@ -200,12 +200,12 @@ def with_demand_file(configuration: "Configuration") -> "tuple[Configuration, Fi
 
     async def read(_nodes: "Collection[str]") -> DemandFigures:
         try:
-            found = await asyncio.to_thread(read_demand_file, name)
+            figures = await asyncio.to_thread(read_demand_file, name)
         except InputError as error:
             raise FiguresUnavailable(str(error)) from None
-        if not isinstance(found, DemandFigures):
+        if not isinstance(figures, DemandFigures):
             raise FiguresUnavailable(f"{name}: expected figures of Services, as at the start, got parts of zones")
-        return found
+        return figures
 
     # A file always counts as current.
     return replace(configuration, demand=replace(demand, min_traffic=Fraction(0))), FiguresSource(read, window=0.0)

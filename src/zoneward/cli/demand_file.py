@@ -32,48 +32,48 @@ _MEASURED: Final = f'"{KIND}'.encode()
 """The kinds of our own documents, and of lists of them, as they stand in JSON."""
 
 
-def read_demand_file(place: str) -> Parts | DemandFigures:
+def read_demand_file(name: str) -> Parts | DemandFigures:
     """What a file says: CSV, YAML, JSON, or what proxies and meters measured (also a directory of it, or the URL where
     they serve it). Raises InputError.
     """
-    if is_url(place):
+    if is_url(name):
         from zoneward.snapshots.measured_traffic_files import read_measured
 
-        return _from_documents(without_password(place), read_measured([place], stdin=None))
-    if place.lower().endswith(".csv"):
-        found = _from_csv(place)
-    elif Path(place).is_dir():
+        return _from_documents(without_password(name), read_measured([name], stdin=None))
+    if name.lower().endswith(".csv"):
+        parts = _from_csv(name)
+    elif Path(name).is_dir():
         from zoneward.snapshots.measured_traffic_files import read_measured
 
-        return _from_documents(place, read_measured([place], stdin=None))
+        return _from_documents(name, read_measured([name], stdin=None))
     else:
-        data = load(place, stdin=sys.stdin.buffer)
-        place = STDIN_NAME if place == STDIN else place
-        text = decode_text(place, data)
+        data = load(name, stdin=sys.stdin.buffer)
+        name = STDIN_NAME if name == STDIN else name
+        text = decode_text(name, data)
         if text.lstrip().startswith(b"{") and _MEASURED in text:
             from zoneward.snapshots.measured_traffic_files import read_measured_traffic
 
-            return _from_documents(place, read_measured_traffic(place, text))
+            return _from_documents(name, read_measured_traffic(name, text))
         if len(text) > _MOST_MIB << 20:
-            raise InputError(place, f"expected a {_WHAT}, got more than {_MOST_MIB} MiB")
-        found = _from_yaml(place, bytes(text))
-    if isinstance(found, DemandFigures):
-        if not any(amount for zones in found.amounts.values() for amount in zones.values()):
-            raise InputError(place, "expected an amount above 0 for a Service, got none")
-    elif not any(part for _, part in found):
-        raise InputError(place, "expected a part above 0 for a zone, got none")
-    return found
+            raise InputError(name, f"expected a {_WHAT}, got more than {_MOST_MIB} MiB")
+        parts = _from_yaml(name, bytes(text))
+    if isinstance(parts, DemandFigures):
+        if not any(amount for zones in parts.amounts.values() for amount in zones.values()):
+            raise InputError(name, "expected an amount above 0 for a Service, got none")
+    elif not any(part for _, part in parts):
+        raise InputError(name, "expected a part above 0 for a zone, got none")
+    return parts
 
 
-def _from_documents(place: str, documents: Iterable[MeasuredTraffic]) -> DemandFigures:
+def _from_documents(name: str, documents: Iterable[MeasuredTraffic]) -> DemandFigures:
     from zoneward.routing.selection.traffic_measurements import combine_measurements, demand_figures
 
     measurements = combine_measurements(documents)
     if measurements is None:
-        raise InputError(place, f"expected a document of kind {KIND}, got none")
+        raise InputError(name, f"expected a document of kind {KIND}, got none")
     figures = demand_figures(measurements)
     if not figures.amounts:
-        raise InputError(place, "; ".join(("expected connections from a zone to a Service, got none", *figures.notes)))
+        raise InputError(name, "; ".join(("expected connections from a zone to a Service, got none", *figures.notes)))
     return figures
 
 
@@ -114,10 +114,10 @@ def _from_csv(file: str) -> Parts | DemandFigures:
     except UnicodeDecodeError as error:
         raise InputError(file, "expected a readable file of UTF-8") from error
     try:
-        rows = ((number, [each.strip() for each in row]) for number, row in enumerate(csv.reader(StringIO(text)), 1))
-        lines = ((number, row) for number, row in rows if any(row))
+        rows = ((line, [cell.strip() for cell in row]) for line, row in enumerate(csv.reader(StringIO(text)), 1))
+        lines = ((line, row) for line, row in rows if any(row))
         first = next(lines, (1, []))
-        heading = [each.lower() for each in first[1]]
+        heading = [cell.lower() for cell in first[1]]
         if sorted(heading) == sorted(_COLUMNS):
             return _csv_figures(file, [heading.index(column) for column in _COLUMNS], lines)
         is_heading = first[0] == 1 and heading[:1] == ["zone"]
@@ -137,10 +137,10 @@ def _chained(first: tuple[int, list[str]], lines: _Lines) -> _Lines:
 
 def _csv_parts(file: str, lines: _Lines) -> Parts:
     parts: dict[str, object] = {}
-    for number, row in lines:
+    for line, row in lines:
         if len(row) != 2 or row[0] in parts:
             expected = "a zone and its part of the traffic" if len(row) != 2 else f"{row[0]!r} once"
-            raise InputError(file, f"line {number}", f"expected {expected}, got {','.join(row)!r}")
+            raise InputError(file, f"line {line}", f"expected {expected}, got {','.join(row)!r}")
         parts[row[0]] = _number(row[1])
     return _parts(file, parts)
 
@@ -154,8 +154,8 @@ def _parts(file: str, document: object) -> Parts:
 
 def _csv_figures(file: str, order: list[int], lines: _Lines) -> DemandFigures:
     amounts: dict[ObjectKey, dict[str, float]] = {}
-    for number, row in lines:
-        where = f"line {number}"
+    for line, row in lines:
+        where = f"line {line}"
         if len(row) != len(order):
             raise InputError(file, where, f"expected {', '.join(_COLUMNS)}, got {','.join(row)!r}")
         namespace, service, zone, amount = (row[column] for column in order)

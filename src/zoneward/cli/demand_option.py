@@ -53,4 +53,4 @@ def describe_demand(settings: DemandSettings) -> Iterator[str]:
     elif settings.source == "nodes":
         yield "demand in proportion to the number of nodes in each zone, not to their CPU"
     elif settings.source == "even":
-        yield "the same demand in every zone, whatever its CPU"
+        yield "the same demand in every zone, with any CPU"

@@ -117,7 +117,9 @@ def run_handover(service: str, direction: HandoverCommand, *, options: Options, 
 
     configuration = load_configuration(options)
     if configuration.keep_built_in_label:
-        problem = f"expected false for `{direction.command}`, got true: the labels must show which slices are ours"
+        problem = (
+            f"expected false for `{direction.command}`, got true: the labels must show which slices are Zoneward's"
+        )
         raise InputError(str(options.config), f"controller.keepBuiltInLabel: {problem}")
     access, key = _find_service(service, options)
     since = time_text(time.time() - configuration.hints.new_node_grace)
@@ -146,7 +148,7 @@ def run_handover(service: str, direction: HandoverCommand, *, options: Options, 
             if dry_run:
                 await _print_steps(handover, direction, name, problem)
             elif problem is not None:
-                raise InputError(f"Service {name}", f"{problem}. Nothing was written; --force goes on")
+                raise InputError(f"Service {name}", f"{problem}. Nothing was written; --force continues")
             else:
                 print_line(f"Service {name}: {await direction.run(handover)}")
                 print_notes(options, [Note(direction.note)] if direction.note else [])
@@ -207,17 +209,17 @@ async def _print_steps(handover: "ServiceHandover", direction: HandoverCommand, 
     warnings = () if problem is None else (f"warning: {problem}",)
     for line in (*warnings, *direction.warnings(state.service)):
         print_line(f"# {line}")
-    for number, step in enumerate(all_steps(state, direction.next_step(handover)), start=1):
-        click.echo("".join(_step_text(number, step, name)), nl=False)
+    for index, step in enumerate(all_steps(state, direction.next_step(handover)), start=1):
+        click.echo("".join(_step_text(index, step, name)), nl=False)
 
 
-def _step_text(number: int, step: "HandoverStep", name: str) -> Iterator[str]:
+def _step_text(index: int, step: "HandoverStep", name: str) -> Iterator[str]:
     """A step as a comment, followed by what it writes as YAML documents."""
     from zoneward.advice.shell_commands import kubectl
     from zoneward.controller.handover.handover_steps import ChangeService, DeleteSlices, WaitForOthers, WriteSlices
     from zoneward.report.slice_manifests import slice_document, to_yaml
 
-    lines = [f"{number}. {'wait for ' if isinstance(step, WaitForOthers) else ''}{step.about}"]
+    lines = [f"{index}. {'wait for ' if isinstance(step, WaitForOthers) else ''}{step.about}"]
     documents: list[object] = []
     if isinstance(step, ChangeService):
         namespace, _, service = name.partition("/")

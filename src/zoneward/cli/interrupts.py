@@ -16,7 +16,7 @@ class Interrupts:
     """Inside ``with``, the first SIGINT raises KeyboardInterrupt; between `hold` and `release`, `release` raises it.
     `check` raises it where a callback swallowed it, as those of numba do.
 
-    The second SIGINT calls the functions given to `add_cleanup` and exits with status 130, whatever threads still do.
+    The second SIGINT calls the functions given to `add_cleanup` and exits with status 130, even if threads still run.
     """
 
     def __init__(self) -> None:

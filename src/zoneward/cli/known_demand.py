@@ -32,11 +32,11 @@ NO_PARTS: Final[ServiceParts] = MappingProxyType({})
 @dataclass(frozen=True, slots=True)
 class FoundDemand:
     """What a source said, before anything of the cluster is known: parts of zones for all Services (then they stand in
-    the configuration), or figures of single Services. ``place`` is what messages call the source.
+    the configuration), or figures of single Services. ``source_name`` is what messages call the source.
     """
 
     configuration: Configuration
-    place: str = ""
+    source_name: str = ""
     figures: DemandFigures | None = None
 
 
@@ -58,11 +58,11 @@ def find_demand(configuration: Configuration, *, nodes: Collection[str] | None =
     if settings.source == "file":
         from zoneward.cli.demand_file import read_demand_file
 
-        found = read_demand_file(settings.file or "")
-        place = STDIN_NAME if settings.file == STDIN else without_password(settings.file or "")
-        if isinstance(found, DemandFigures):
-            return FoundDemand(configuration, place, found)
-        return FoundDemand(structs.replace(configuration, demand=structs.replace(settings, zones=found)), place)
+        read = read_demand_file(settings.file or "")
+        name = STDIN_NAME if settings.file == STDIN else without_password(settings.file or "")
+        if isinstance(read, DemandFigures):
+            return FoundDemand(configuration, name, read)
+        return FoundDemand(structs.replace(configuration, demand=structs.replace(settings, zones=read)), name)
     if settings.source == "prometheus":
         return FoundDemand(configuration, str(settings.prometheus), _ask_for_demand(settings, nodes))
     return FoundDemand(configuration)
@@ -94,20 +94,20 @@ def find_cluster_demand(configuration: Configuration, access: "ClientConfig") ->
 
 
 def know_demand(
-    found: FoundDemand, *, zones: Collection[str] | None = None, services: Collection[ObjectKey] | None = None
+    read: FoundDemand, *, zones: Collection[str] | None = None, services: Collection[ObjectKey] | None = None
 ) -> KnownDemand:
-    """What a source means for a cluster. ``zones`` of its Nodes and its ``services`` tell what is unknown there; None:
+    """What a source means for a cluster. ``zones`` of its Nodes and its ``services`` show what is unknown there; None:
     nobody knows them yet. Raises InputError for a zone in a file that no Node is in.
     """
-    settings, figures = found.configuration.demand, found.figures
+    settings, figures = read.configuration.demand, read.figures
     if settings.source == "file" and zones is not None:
-        _check_zones(found, zones)
+        _check_zones(read, zones)
     if figures is None:
-        return KnownDemand(found.configuration, NO_PARTS, tuple(map(Note, describe_demand(settings))))
+        return KnownDemand(read.configuration, NO_PARTS, tuple(map(Note, describe_demand(settings))))
     if zones is not None:
         figures = without_zones(figures, known=zones)
     parts = service_parts(figures)
-    return KnownDemand(found.configuration, parts, tuple(_notes(found, figures, parts, services)))
+    return KnownDemand(read.configuration, parts, tuple(_notes(read, figures, parts, services)))
 
 
 def _ask_for_demand(settings: DemandSettings, nodes: Collection[str] | None) -> DemandFigures:
@@ -129,34 +129,34 @@ def ask_prometheus(question: Coroutine[Any, Any, _Found]) -> _Found:
         raise InputError(str(error)) from error
 
 
-def _check_zones(found: FoundDemand, zones: Collection[str]) -> None:
-    if found.figures is not None:
-        named = {zone: f"{key[0]}/{key[1]}" for key, amounts in found.figures.amounts.items() for zone in amounts}
+def _check_zones(read: FoundDemand, zones: Collection[str]) -> None:
+    if read.figures is not None:
+        named = {zone: f"{key[0]}/{key[1]}" for key, amounts in read.figures.amounts.items() for zone in amounts}
     else:
-        named = {zone: "" for zone, _ in found.configuration.demand.zones}
+        named = {zone: "" for zone, _ in read.configuration.demand.zones}
     known = sorted(set(zones))
     for zone, service in sorted(named.items()):
         if zone not in known:
             expected = f"expected zones of Nodes ({listed(tuple(known)) or 'there are none'}), got {zone!r}"
-            raise InputError(found.place, service, expected + did_you_mean(zone, known))
+            raise InputError(read.source_name, service, expected + did_you_mean(zone, known))
 
 
 def _notes(
-    found: FoundDemand, figures: DemandFigures, parts: ServiceParts, services: Collection[ObjectKey] | None
+    read: FoundDemand, figures: DemandFigures, parts: ServiceParts, services: Collection[ObjectKey] | None
 ) -> Iterator[Note]:
-    settings, place = found.configuration.demand, found.place
+    settings, source_name = read.configuration.demand, read.source_name
     if services is None:
         of_all = counted(len(parts), "Service")
     else:
         of_all = f"{sum(key in parts for key in services):,} of {counted(len(services), 'Service')}"
     others = "as it was set" if settings.zones else "by CPU"
-    yield Note(f"demand of {of_all} from {place}; {others} for the others")
+    yield Note(f"demand of {of_all} from {source_name}; {others} for the others")
     yield from map(Note, figures.notes)
     unknown = () if services is None else unknown_services(figures, known=services)
     if unknown:
         named = listed(tuple(f"{namespace}/{name}" for namespace, name in unknown))
         was, is_not = ("was", "is not") if len(unknown) == 1 else ("were", "are not")
         skipped = f"{counted(len(unknown), 'Service')} {was} skipped"
-        text = f"{place}: {skipped} that {is_not} in the cluster as it was read ({named})"
+        text = f"{source_name}: {skipped} that {is_not} in the cluster as it was read ({named})"
         # A Prometheus has the figures of all namespaces, whichever are asked for here.
         yield Note(text, verbose=settings.source == "prometheus")

@@ -93,7 +93,7 @@ async def refuse_unknown_namespaces(transport: "ReadTransport", empty: Iterable[
 
 
 async def _known_to_server(transport: "ReadTransport") -> list[str]:
-    """The names of all namespaces; none where the server does not tell us."""
+    """The names of all namespaces; none where the server does not list them."""
     from zoneward.client.api_errors import CallFailed
     from zoneward.client.resource_names import list_names
     from zoneward.client.resources import NAMESPACES

@@ -1,4 +1,4 @@
-"""Where output goes: lines for a person, notes on standard error, tables, and files that appear whole or not at all."""
+"""Output: lines for a person, notes on standard error, tables, and files that appear whole or not at all."""
 
 import errno
 import os

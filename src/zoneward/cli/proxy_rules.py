@@ -75,7 +75,7 @@ class NodeRules:
 
 
 def delete_rules(*, quiet: bool) -> int:
-    """Delete all tables of ours from the kernel. Returns the exit status; raises InputError."""
+    """Delete all tables of Zoneward from the kernel. Returns the exit status; raises InputError."""
     return asyncio.run(_delete_rules(quiet=quiet))
 
 
@@ -87,7 +87,7 @@ async def _delete_rules(*, quiet: bool) -> int:
         raise InputError("the kernel", str(error)) from None
     if not quiet:
         tables = ", ".join(f"table {family} {name}" for family, name in gone)
-        print_line(f"removed {tables}" if gone else "there was nothing of ours", err=True)
+        print_line(f"removed {tables}" if gone else "there were no tables of Zoneward", err=True)
     return 0
 
 
@@ -130,7 +130,7 @@ def _node_services(
         del wanted[key]
     own = node_port_addresses(options, node)
     all_node_addresses(
-        node, left_out=lambda each: _print_note(f"Node {this.name}: {each!r} is no IP address: left out")
+        node, left_out=lambda address: _print_note(f"Node {this.name}: {address!r} is no IP address: left out")
     )
     return {
         family: resolve_ownership(

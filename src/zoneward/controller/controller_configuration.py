@@ -70,5 +70,5 @@ class ControllerConfiguration(Settings, frozen=True, kw_only=True):
         if self.keep_built_in_label and self.mode is Mode.ONLY_MARKED:
             raise ConfigurationError(
                 f"keepBuiltInLabel: expected the mode {Mode.TAKE_OVER}, got {self.mode},"
-                " in which Zoneward's slices need a label of their own"
+                " in which Zoneward's slices need a separate label"
             )

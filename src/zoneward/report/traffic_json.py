@@ -153,13 +153,13 @@ def report_document(report: TrafficReport) -> dict[str, Any]:
         "deviatingNodes": [
             {
                 "node": node,
-                "zone": found[0][1].zone,
+                "zone": on_node[0][1].zone,
                 "services": [
-                    {"namespace": namespace, "service": service, "addressType": family, **_shares(each)}
-                    for (namespace, service, family), each in found
+                    {"namespace": namespace, "service": service, "addressType": family, **_shares(honored)}
+                    for (namespace, service, family), honored in on_node
                 ],
             }
-            for node, found in report.deviating().items()
+            for node, on_node in report.deviating().items()
         ],
     }
 

@@ -226,7 +226,7 @@ def _total_note(total: SettingTotal, needs: str | None) -> Content:
 
 
 def _listed(parts: Sequence[Content]) -> Markup:
-    return tag("span", *(each for number, part in enumerate(parts) for each in ((", ", part) if number else (part,))))
+    return tag("span", *(piece for index, part in enumerate(parts) for piece in ((", ", part) if index else (part,))))
 
 
 # --- Services ---------------------------------------------------------------------------------------------------------
@@ -327,13 +327,17 @@ def _honored(report: TrafficReport) -> Iterator[Content]:
     if not judged:
         yield tag("p", "The input has no EndpointSlices of these Services: nothing is predicted of what is in force.")
     elif not deviating:
-        nodes = counted(len({each.node for each in judged}), "node")
+        nodes = counted(len({traffic_.node for traffic_ in judged}), "node")
         yield tag("p", f"Yes: nothing on {nodes} differs from it by more than chance explains.")
     else:
         yield tag(
             "p", f"{counted(len(deviating), 'node')} do not. Perhaps its proxy ignores hints, or has old endpoints."
         )
-        rows = [_node_row(each, describe_node(key, each)) for found in deviating.values() for key, each in found]
+        rows = [
+            _node_row(traffic_, describe_node(key, traffic_))
+            for services in deviating.values()
+            for key, traffic_ in services
+        ]
         yield _node_table(rows, "Nodes that do not do what is predicted")
 
 
@@ -342,7 +346,9 @@ def nodes_of_service(measured: HonoredTraffic, title: str) -> Iterator[Content]:
     shown = measured.first(_MOST_NODES)
     if len(shown) < len(measured.nodes):
         yield tag("p", f"{len(shown)} of {len(measured.nodes)} nodes; -o json has all.")
-    yield _node_table([_node_row(each, _verdict(each)) for each in shown], f"Nodes with traffic to {title}")
+    yield _node_table(
+        [_node_row(node_traffic, _verdict(node_traffic)) for node_traffic in shown], f"Nodes with traffic to {title}"
+    )
 
 
 def _verdict(node: NodeTraffic) -> Content:

@@ -65,11 +65,11 @@ class ReportNumbers:
             return _format_margin((crossing.money or Figure()).estimate(spread=self._spread).margin)
         return _format_margin(crossing.amount.estimate(spread=self._spread).margin / BYTES_IN_GB)
 
-    def _share(self, crossing: Crossing, whole: Figure, place: int) -> str:
+    def _share(self, crossing: Crossing, whole: Figure, index: int) -> str:
         share = crossing.amount.share_of(whole, spread=self._spread)
         if share is None:
             return "-"
-        return whole_percent(share[place], plus=False) if place == 0 else f"{share[place]:.1%}"
+        return whole_percent(share[index], plus=False) if index == 0 else f"{share[index]:.1%}"
 
 
 def format_number(value: float) -> str:
@@ -97,7 +97,7 @@ def name_of(key: ServiceFamily) -> str:
 def shown_settings(
     service: ServiceReport, abilities: ClusterAbilities
 ) -> tuple[list[SettingReport], list[SettingReport]]:
-    """Settings with a line of their own, and those that are not active, or that no proxy of the cluster reads."""
+    """Settings with a separate line, and those that are not active, or that no proxy of the cluster reads."""
     shown: list[SettingReport] = []
     others: list[SettingReport] = []
     for setting in service.settings:
@@ -130,7 +130,8 @@ def describe_measuring(report: TrafficReport) -> Iterator[str]:
     """What was measured, what was not, and prices: a line each."""
     measured, coverage = report.measured, report.coverage
     since, until = (
-        each.isoformat(sep=" ", timespec="minutes").replace("+00:00", "Z") for each in (measured.since, measured.until)
+        moment.isoformat(sep=" ", timespec="minutes").replace("+00:00", "Z")
+        for moment in (measured.since, measured.until)
     )
     yield f"Measured on {coverage.measured} of {counted(coverage.nodes, 'ready node')}, {since} to {until}."
     if coverage.missing_zones:
@@ -200,13 +201,13 @@ def _total_row(
 
 def _total_note(total: SettingTotal, needs: str | None) -> Text:
     note = Text()
-    for number, words, style in (
+    for index, words, style in (
         (total.best, f"best for {total.best}", "green"),
         (total.overloads, f"overloads {total.overloads}", "red"),
         (total.drops, f"drops traffic of {total.drops}", "red"),
         (needs is not None, f"needs {needs}", "dim"),
     ):
-        if number:
+        if index:
             note.append(", " if note.plain else "", "default").append(words, style)
     return note
 
@@ -225,15 +226,15 @@ def _service_rows(
     )
     rows: list[list[StyledText]] = [[Text(name_of(service.key)), *now]]
     shown, others = shown_settings(service, abilities)
-    for each in shown:
+    for reported in shown:
         saved, margin = "-", ""
-        if each.saved is not None:
-            saved, margin = numbers.value(each.saved, service.whole), numbers.margin(each.saved, service.whole)
-        cells = numbers.cells(each.crossing, service.whole)
-        style = "bold" if each.approach == service.best else ""
-        note = _setting_note(each, service)
-        title = title_of(each.approach, abilities)
-        rows.append([Text(), *_row(title, cells, saved, margin, each.max_overload, note, style=style)])
+        if reported.saved is not None:
+            saved, margin = numbers.value(reported.saved, service.whole), numbers.margin(reported.saved, service.whole)
+        cells = numbers.cells(reported.crossing, service.whole)
+        style = "bold" if reported.approach == service.best else ""
+        note = _setting_note(reported, service)
+        title = title_of(reported.approach, abilities)
+        rows.append([Text(), *_row(title, cells, saved, margin, reported.max_overload, note, style=style)])
     if others:
         reason = _why_not(others[0], service)
         title = title_of(others[0].approach, abilities) if len(others) == 1 else f"{len(others)} others"
@@ -314,9 +315,9 @@ def describe_deviation(node: NodeTraffic) -> str:
 
 def _honored(report: TrafficReport) -> Iterator[Text]:
     deviating = report.deviating()
-    for node, found in list(deviating.items())[:_MOST_NODES]:
-        words = "; ".join(describe_node(*each) for each in found[:_MOST_SERVICES])
-        more = f"; {len(found) - _MOST_SERVICES} more" if len(found) > _MOST_SERVICES else ""
+    for node, services in list(deviating.items())[:_MOST_NODES]:
+        words = "; ".join(describe_node(*item) for item in services[:_MOST_SERVICES])
+        more = f"; {len(services) - _MOST_SERVICES} more" if len(services) > _MOST_SERVICES else ""
         yield Text(f"{node} does not do what is predicted: {words}{more}.", "yellow")
     if len(deviating) > _MOST_NODES:
         yield Text(f"So do {counted(len(deviating) - _MOST_NODES, 'more node')}: -o json names all.", "yellow")
@@ -339,7 +340,7 @@ def explain_figures(report: TrafficReport, numbers: ReportNumbers) -> Iterator[s
     )
     rest = f", {numbers.currency} their price" if numbers.currency else ""
     yield f"{numbers.columns[0]}: {what}{rest}.  SAVED: now - with the setting."
-    yield "WORST: the busiest pod's load above a fair one.  ±: of SAVED, or of now: 95 % by chance, not by growth."
+    yield "WORST: the busiest pod's load above a fair one.  ±: of SAVED, or of now: 95 % random error, without growth."
     totals = report.totals
     if numbers.has_bytes and totals.external.amount.value:
         cost = f", {numbers.value(totals.external, totals.whole)} {numbers.currency}" if numbers.currency else ""
