@@ -1,16 +1,14 @@
 """Properties look at the same examples in every run: a commit passes or does not. ``make test`` tries half of them, and
 ``make search`` others."""
 
-import importlib
-import pkgutil
 from collections.abc import Iterator
 
 import msgspec
 import pytest
 from hypothesis import HealthCheck, is_hypothesis_test, settings
+from hypothesis.internal.conjecture import providers
+from hypothesis.internal.constants_ast import Constants
 from tests.foreground import heed_ctrl_c
-
-import zoneward
 
 # How long an example takes says something about the machine, not about what must hold.
 _ANY_MACHINE = settings(deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
@@ -19,6 +17,8 @@ settings.register_profile("search", _ANY_MACHINE)
 # Half as many of the same, as in `examples`: for a run at every change.
 settings.register_profile("quick", _ANY_MACHINE, derandomize=True, max_examples=_ANY_MACHINE.max_examples // 2)
 settings.load_profile("fixed")
+# Hypothesis draws constants of all modules that happen to be loaded: that depends on which tests ran before.
+providers._get_local_constants = Constants
 heed_ctrl_c()
 
 
@@ -55,14 +55,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if config.getoption("--properties"):
         config.hook.pytest_deselected(items=[item for item in items if not _draws_examples(item)])
         items[:] = filter(_draws_examples, items)
-
-
-def pytest_collection_finish(session: pytest.Session) -> None:
-    """Hypothesis also draws constants of the loaded modules: load all of them, whichever tests run first."""
-    if any(map(_draws_examples, session.items)):
-        for module in pkgutil.walk_packages(zoneward.__path__, "zoneward."):
-            if not module.name.endswith(".__main__"):
-                importlib.import_module(module.name)
 
 
 def _draws_examples(item: pytest.Item) -> bool:

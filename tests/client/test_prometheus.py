@@ -192,8 +192,8 @@ async def test_a_server_that_is_slow_gets_no_more_time_than_it_has() -> None:
             await asyncio.sleep(0.01)
 
     async with speaking(drip) as port:
-        found = await unavailable(PrometheusSettings(url=f"http://{HOST}:{port}", timeout=0.2))
-    assert found.endswith(": no complete answer within 0.2 s")
+        found = await unavailable(PrometheusSettings(url=f"http://{HOST}:{port}", timeout=1.0))
+    assert found.endswith(": no complete answer within 1 s")
 
 
 async def test_a_server_that_speaks_something_else_is_told() -> None:
