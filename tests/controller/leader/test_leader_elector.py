@@ -129,6 +129,16 @@ class Place:
     def has_lease(self) -> bool:
         return self.registry.find(LEASES, *LEASE_KEY) is not None
 
+    def is_lease_known(self) -> bool:
+        """Whether all hosts have read the Lease since its holder wrote it.
+
+        A host that never saw it cannot know that its holder may still write once it is deleted.
+        """
+        if not self.has_lease():
+            return False
+        holder = self.lease()["spec"].get("holderIdentity")
+        return all(host.elector.leader_identity == holder for host in self.hosts if not host.running.done())
+
     def delete_lease(self) -> None:
         self.registry.delete(self.registry.kinds[LEASES], *LEASE_KEY, Deletion())
 
@@ -347,8 +357,10 @@ async def happen(election: Place, what: str, index: int, amount: float, standing
     elif what == "set the clock":
         host.skew -= timedelta(seconds=100 * (amount - 12))
     elif what in ("label", "delete"):
-        if election.has_lease():
-            (election.label_lease if what == "label" else election.delete_lease)()
+        if what == "label" and election.has_lease():
+            election.label_lease()
+        elif what == "delete" and election.is_lease_known():
+            election.delete_lease()
     else:
         election.network.weather = CALM if what == "better" else BAD
 
