@@ -98,7 +98,7 @@ class DaemonOptions:
         from zoneward.cli.configuration_file import read_program_settings
 
         parameters = click.get_current_context().command.params
-        options = {parameter.name: parameter.opts[0] for parameter in parameters if parameter.name in self.flags}
+        options = {parameter.name: parameter.opts[0] for parameter in parameters if parameter.name}
         return read_program_settings(self.config, section, type_, self.flags, options)
 
     def connect(self, log_format: "LogFormat | None") -> "tuple[ClientConfig, Log]":
