@@ -1,5 +1,6 @@
 """The configuration file (``--config``, kind ``ZonewardConfiguration``): all of its sections, and flags over them."""
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar
@@ -122,7 +123,7 @@ def _with_options(text: str, path: str, type_: type[Struct], options: Mapping[st
         if is_settings(inner):
             text = _with_options(text, key, inner, options)
         elif field.name in options:
-            text = text.replace(key, options[field.name])
-            if not field.encode_name.islower():
-                text = text.replace(field.encode_name, options[field.name])
+            # A key of one word, such as listen, may also be a word of the text.
+            names = [key] if field.encode_name.islower() else [key, field.encode_name]
+            text = re.sub(rf"\b(?:{'|'.join(map(re.escape, names))})\b", options[field.name], text)
     return text
