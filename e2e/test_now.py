@@ -160,7 +160,7 @@ def test_the_optional_role_is_what_detection_needs(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize(
-    ("mode", "found"), [(BESIDE, "kube-proxy 1.37"), (INSTEAD, "zoneward")], ids=("beside", "instead")
+    ("mode", "detected"), [(BESIDE, "kube-proxy 1.37"), (INSTEAD, "zoneward")], ids=("beside", "instead")
 )
 def test_our_own_daemon_set_is_found_as_it_was_applied(cluster: Cluster, mode: str, detected: str) -> None:
     plane = cluster.plane

@@ -22,6 +22,7 @@ from tests.contract.api import Api, Object
 
 from zoneward.kube.object_reader import read_objects
 from zoneward.kube.objects import Service, node_zone
+from zoneward.meter.flow_meter import MIN_DUMP_PERIOD
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.request.what_if import as_if_requested
 from zoneward.sample import cluster
@@ -97,8 +98,8 @@ class Zones:
 
     def measured(self) -> dict[str, Object]:
         """What each zone's proxy has counted."""
-        # A look at the kernel is not repeated within a second.
-        time.sleep(1.1)
+        # The counters are not read twice within this time.
+        time.sleep(MIN_DUMP_PERIOD + 0.1)
         return {zone: json.loads(proxy.get("/measured")[1]) for zone, proxy in self._proxies.items()}
 
     def decisions_measured(self, documents: Iterable[Object]) -> list[Object]:
