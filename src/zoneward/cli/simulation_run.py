@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from zoneward.cli.options import Options
-from zoneward.kube.input_error import InputError, show
+from zoneward.kube.input_error import InputError, invalid_document, show
 from zoneward.kube.near_names import did_you_mean
 from zoneward.routing.simulation_results import ENCODINGS, HINTS, SLICE_GROUPS
 
@@ -95,8 +95,7 @@ def _read_file(file: str) -> SimulationRun:
         # An empty file is a run with all defaults.
         return msgspec.convert(read_document(file, what="run", most=1) or {}, SimulationRun)
     except msgspec.ValidationError as error:
-        problem, _, field = str(error).replace("`", "").partition(" - at $")
-        raise InputError(file, field.removeprefix("."), problem[0].lower() + problem[1:]) from None
+        raise invalid_document(file, error) from None
 
 
 def _encodings(written: tuple[str, ...]) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Meta, Struct, field
 
 from zoneward.kube import quantity
-from zoneward.kube.input_error import InputError, show
+from zoneward.kube.input_error import InputError, invalid_document, show
 from zoneward.kube.names import DOMAIN
 from zoneward.sandbox.durations import parse_duration, parse_span
 
@@ -271,8 +271,7 @@ def _play(source: str, document: object) -> Play:
     try:
         play = msgspec.convert(document, Play, dec_hook=_parse)
     except msgspec.ValidationError as error:
-        problem, _, path = str(error).replace("`", "").partition(" - at $")
-        raise InputError(source, path.removeprefix("."), problem[0].lower() + problem[1:]) from None
+        raise invalid_document(source, error) from None
     for path, expected, got in _problems(play):
         raise InputError(source, path, f"expected {expected}, got {got}")
     return play
