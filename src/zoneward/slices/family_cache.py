@@ -81,9 +81,10 @@ class FamilyCache:
         self._note_change(self.existing.remove(name), None)
 
     def _note_change(self, old: ExistingSlice | None, new: ExistingSlice | None) -> None:
-        listed = (set(existing.identities) if existing is not None else set() for existing in (old, new))
+        listed_before = set(old.identities) if old is not None else set()
+        listed_after = set(new.identities) if new is not None else set()
         # An endpoint that two slices list stays in the first by name, which may be another one now.
-        self._changed.update(next(listed) ^ next(listed))
+        self._changed.update(listed_before ^ listed_after)
         before = old.previous if old is not None else {}
         after = new.previous if new is not None else {}
         self._regrouped.update(key for key in before.keys() | after.keys() if before.get(key) is not after.get(key))

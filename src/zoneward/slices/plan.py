@@ -28,9 +28,7 @@ from zoneward.routing.compatibility import compatibility_of
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.decision import Decision
 from zoneward.routing.placement.targets import Target, Targets
-from zoneward.routing.selection.endpoint_selection import (
-    endpoints_of_all_ports,
-)
+from zoneward.routing.selection.endpoint_selection import endpoints_of_all_ports
 from zoneward.routing.selection.expected_traffic import ExpectedTraffic, predict_service_traffic
 from zoneward.routing.service_conditions import conditions_of, worst_family
 from zoneward.routing.service_events import events_of, upstream_events_of
@@ -111,14 +109,17 @@ class ServicePlan:
     @property
     def requested(self) -> str | None:
         """``<approach>/<heuristic>`` of the decision that is reported for the Service; None where it asks for none."""
-        worst = worst_family({family.address_type: family.decision for family in self.families})
+        worst = self._worst()
         return worst[1].asked_for if worst else None
 
     @property
     def worst_family(self) -> str | None:
         """The address type whose decision is reported for the Service."""
-        spoken = worst_family({family.address_type: family.decision for family in self.families})
-        return spoken[0] if spoken else None
+        worst = self._worst()
+        return worst[0] if worst else None
+
+    def _worst(self) -> tuple[str, Decision] | None:
+        return worst_family({family.address_type: family.decision for family in self.families})
 
 
 def plan_service(
@@ -136,7 +137,7 @@ def plan_service(
     ``taken`` holds names of slices elsewhere in the namespace that new ones must avoid; ``trigger_time`` (RFC 3339)
     is an annotation of all slices that are written.
     """
-    # Each object once: the last of those with the same name counts.
+    # Deduplicate by name; the last one wins.
     by_name = {slice_.metadata.name: slice_ for slice_ in slices}
     if not is_managed(service):
         return plan_unmanaged(service, by_name.values(), cluster_state)

@@ -211,7 +211,7 @@ def _fill(endpoints: list[Endpoint], left: list[Endpoint], max_endpoints: int) -
 
 
 def _best_fit(slices: Iterable[EndpointSlice], endpoints: int, max_endpoints: int) -> EndpointSlice | None:
-    """The slice that takes ``number`` more endpoints and has the least room left then; the first by name."""
+    """The slice that takes ``endpoints`` more and has the least room left then; the first by name."""
     best, least = None, max_endpoints
     if endpoints >= max_endpoints:
         return None
