@@ -231,7 +231,7 @@ def test_without_some_permissions_the_log_says_which(taken_over: Cluster, tmp_pa
     taken_over.plane.allow("less", rules)
     taken_over.plane.wait_until_allowed("less", "/api/v1/services")
     with taken_over.controller("less", tmp_path, "--leader-elect-resource-name=less") as controller:
-        controller.wait_until(lambda: len(controller.told("missing permission")) == 2, what="what is missing")
+        controller.wait_until(lambda: len(controller.told("missing permission")) == 2, what="two missing permissions")
         said = " ".join(record["reason"] for record in controller.told("missing permission"))
     assert all(resource in said for _, resource, _ in lacking)
 

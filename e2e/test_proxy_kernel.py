@@ -89,7 +89,7 @@ class Kept(Reporter):
 
     def __init__(self, kernel: NftClient) -> None:
         self.kernel = kernel
-        self.told: list[tuple[str, Any]] = []
+        self.reports: list[tuple[str, Any]] = []
         self.programmed: list[ProgrammedTransaction] = []
         self.trouble: list[str] = []
         self.table = TableSyncer(
@@ -105,10 +105,10 @@ class Kept(Reporter):
         self.programmed.append(done)
 
     def service_refused(self, _family: Family, service: ServiceKey, why: str) -> None:
-        self.told.append((why, service))
+        self.reports.append((why, service))
 
     def rules_repaired(self, _family: Family, what: str, count: int) -> None:
-        self.told.append((what, count))
+        self.reports.append((what, count))
 
     def kernel_failed(self, why: str) -> None:
         self.trouble.append(why)
@@ -132,7 +132,7 @@ class Kept(Reporter):
         """What it has told so far."""
         self.table.request_audit()
         await self.table.wait_until_synced()
-        return self.told
+        return self.reports
 
 
 @asynccontextmanager
@@ -181,7 +181,7 @@ async def test_an_audit_finds_nothing_where_nothing_was_changed_and_a_restart_wr
 async def test_what_others_take_away_comes_back(namespace: Namespace, command: str, told: tuple[str, int]) -> None:
     async with kept(namespace, *SERVICES) as found:
         namespace.run("nft", command)
-        while not found.told:
+        while not found.reports:
             await asyncio.sleep(0.05)
         await found.right()
         assert await found.audit() == [told]
@@ -210,7 +210,7 @@ async def test_a_process_that_is_killed_or_hangs_is_replaced_and_all_comes_right
             await asyncio.sleep(0.001)
         await found.right()
         assert found.trouble
-        assert not found.told
+        assert not found.reports
 
 
 async def test_an_element_that_the_kernel_refuses_is_named(namespace: Namespace) -> None:

@@ -45,7 +45,7 @@ class Proxy(Reporter):
         self.kernel = kernel
         self.programmed: list[ProgrammedTransaction] = []
         self.refused: list[tuple[ServiceKey, str]] = []
-        self.mended: list[tuple[str, int]] = []
+        self.repairs: list[tuple[str, int]] = []
         self.trouble: list[str] = []
         self.table = TableSyncer(
             kernel,
@@ -65,7 +65,7 @@ class Proxy(Reporter):
         self.refused.append((service, why))
 
     def rules_repaired(self, _family: Family, what: str, count: int) -> None:
-        self.mended.append((what, count))
+        self.repairs.append((what, count))
 
     def kernel_failed(self, why: str) -> None:
         self.trouble.append(why)

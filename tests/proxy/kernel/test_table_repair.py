@@ -37,7 +37,7 @@ async def test_changes_of_others_are_found_and_repaired(command: str, repaired: 
         await settled(proxy)
         proxy.kernel.load(command)
         await proxy.until(lambda: proxy.has(*every))
-        await proxy.until(lambda: proxy.mended == [repaired])
+        await proxy.until(lambda: proxy.repairs == [repaired])
         assert not proxy.trouble
 
 
@@ -55,7 +55,7 @@ async def test_an_audit_finds_changed_elements_and_rules_of_shared_chains() -> N
         proxy.table.request_audit()
         await settled(proxy)
         assert proxy.has(a_service(1, 1, 2))
-        assert sorted(proxy.mended) == [("elements", 1), ("rules", 1)]
+        assert sorted(proxy.repairs) == [("elements", 1), ("rules", 1)]
 
 
 async def test_audits_are_periodic() -> None:
@@ -63,7 +63,7 @@ async def test_audits_are_periodic() -> None:
         proxy.put(a_service(1, 1, 2))
         await settled(proxy)
         proxy.kernel.load(f"flush chain ip {TABLE} c-2\n")
-        await proxy.until(lambda: proxy.mended == [("rules", 1)])
+        await proxy.until(lambda: proxy.repairs == [("rules", 1)])
         await proxy.until(lambda: proxy.has(a_service(1, 1, 2)))
 
 
@@ -78,7 +78,7 @@ async def test_only_what_differs_is_written() -> None:
     assert "10.96.0.0 . tcp . 80 . 0 : 10.0.1.3 . 8080" in words
     assert "10.96.0.30" in words
     assert "10.96.0.5" not in words
-    assert not proxy.mended
+    assert not proxy.repairs
 
 
 async def test_a_table_of_another_layout_is_replaced_with_all_services_in_the_same_moment() -> None:

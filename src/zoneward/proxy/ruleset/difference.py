@@ -24,7 +24,7 @@ def diff_rulesets(old: Ruleset | None, new: Ruleset) -> RulesetChanges:
             replaces_table=old is not None,
             sets=new.sets,
             chains=new.chains,
-            added_elements={name: some for name, some in new.elements.items() if some},
+            added_elements={name: elements for name, elements in new.elements.items() if elements},
         )
     removed, added = diff_elements(old.elements, new.elements)
     gone_sets = frozenset(old.sets.keys() - new.sets.keys())
@@ -33,7 +33,7 @@ def diff_rulesets(old: Ruleset | None, new: Ruleset) -> RulesetChanges:
         table=new.table,
         sets={name: declared for name, declared in new.sets.items() if name not in old.sets},
         chains={name: chain for name, chain in new.chains.items() if name not in old.chains},
-        removed_elements={name: some for name, some in removed.items() if name not in gone_sets},
+        removed_elements={name: elements for name, elements in removed.items() if name not in gone_sets},
         added_elements=added,
         deleted_chains=frozenset(old.chains.keys() - new.chains.keys()),
         deleted_sets=gone_sets,
@@ -63,27 +63,27 @@ def merge_changes(changes: Sequence[RulesetChanges]) -> RulesetChanges:
         rewritten |= change.rewritten_chains
         _come(sets, gone_sets, change.sets)
         _come(chains, gone_chains, change.chains)
-        for name, some in change.removed_elements.items():
+        for name, elements in change.removed_elements.items():
             there, here = removed.setdefault(name, {}), added.setdefault(name, {})
-            for key, value in some.items():
+            for key, value in elements.items():
                 if here.pop(key, None) is None:
                     there[key] = value
-        for name, some in change.added_elements.items():
-            added.setdefault(name, {}).update(some)
+        for name, elements in change.added_elements.items():
+            added.setdefault(name, {}).update(elements)
         _go(sets, gone_sets, change.deleted_sets)
         _go(chains, gone_chains, change.deleted_chains)
-    for name, some in added.items():
+    for name, elements in added.items():
         there = removed.get(name, {})
-        for key in [key for key in some if there.get(key) == some[key]]:
-            del there[key], some[key]
+        for key in [key for key in elements if there.get(key) == elements[key]]:
+            del there[key], elements[key]
     return replace(
         changes[0],
         sets=sets,
         chains=chains,
         rewritten_chains=rewritten,
         # Elements of a set that goes go with it.
-        removed_elements={name: some for name, some in removed.items() if some and name not in gone_sets},
-        added_elements={name: some for name, some in added.items() if some and name not in gone_sets},
+        removed_elements={name: elements for name, elements in removed.items() if elements and name not in gone_sets},
+        added_elements={name: elements for name, elements in added.items() if elements and name not in gone_sets},
         deleted_chains=frozenset(gone_chains),
         deleted_sets=frozenset(gone_sets),
     )
@@ -133,7 +133,9 @@ def count_differences(there: Ruleset, wanted: Ruleset) -> dict[str, int] | None:
         "chains": len(there.chains.keys() ^ wanted.chains.keys()),
         "sets": len(there.sets.keys() ^ wanted.sets.keys()),
         # One that gets another value is one.
-        "elements": len({(name, key) for each in (removed, added) for name, some in each.items() for key in some}),
+        "elements": len(
+            {(name, key) for side in (removed, added) for name, elements in side.items() for key in elements}
+        ),
     }
     return {what: number for what, number in found.items() if number}
 
