@@ -1,10 +1,11 @@
 """Errors about input, in one line: the file, the field, what was expected, and what the input has."""
 
-from typing import Final
-
-import msgspec
+from typing import TYPE_CHECKING, Final
 
 from zoneward.kube.safe_text import printable
+
+if TYPE_CHECKING:
+    import msgspec
 
 MAX_LENGTH: Final = 300
 """Longest message, in characters: a few rows of a terminal."""
@@ -32,7 +33,7 @@ class InputError(Exception):
         super().__init__(printable(line))
 
 
-def invalid_document(source: str, error: msgspec.ValidationError) -> InputError:
+def invalid_document(source: str, error: "msgspec.ValidationError") -> InputError:
     """The error of a document that does not fit its struct, with the field that msgspec names."""
     problem, _, field = str(error).replace("`", "").partition(" - at $")
     return InputError(source, field.removeprefix("."), problem[0].lower() + problem[1:])
