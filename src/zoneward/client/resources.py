@@ -105,6 +105,18 @@ class LiveDaemonSet(DaemonSet, frozen=True, gc=False, rename="camel", omit_defau
     metadata: LiveProxyMeta = LiveProxyMeta()
 
 
+class LiveConfigMapMeta(PlainMeta, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
+    uid: str = ""
+    resource_version: str | None = None
+    labels: dict[str, str] | None = None
+
+
+class LiveConfigMap(ConfigMap, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
+    """A ConfigMap with the metadata that a writer needs."""
+
+    metadata: LiveConfigMapMeta = LiveConfigMapMeta()
+
+
 class LiveProxyPod(ProxyPod, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
     """A Pod with its programs and its resourceVersion."""
 
@@ -115,7 +127,9 @@ class LiveProxyPod(ProxyPod, frozen=True, gc=False, rename="camel", omit_default
 
 CachedObject = Service | LiveNode | LivePod | EndpointSlice
 """The kinds that an informer cache keeps."""
-WatchedObject = CachedObject | RawEndpointSlice | Lease | LiveDaemonSet | LiveProxyPod | WorkloadObject
+WatchedObject = (
+    CachedObject | RawEndpointSlice | Lease | LiveDaemonSet | LiveProxyPod | LiveConfigMap | Namespace | WorkloadObject
+)
 ObjectT = TypeVar("ObjectT", bound=msgspec.Struct)
 WatchedT = TypeVar("WatchedT", bound=WatchedObject)
 WatchedT_contra = TypeVar("WatchedT_contra", bound=WatchedObject, contravariant=True)
@@ -190,48 +204,28 @@ class WatchedResource(ApiResource[WatchedT]):
     lists: msgspec.json.Decoder[ListOf[WatchedT]]
     events: msgspec.json.Decoder[EventOf[WatchedT]]
 
+    @classmethod
+    def of(
+        cls, kind: str, api: str, plural: str, struct: type[WatchedT], *, namespaced: bool = True
+    ) -> "WatchedResource[WatchedT]":
+        """The resource with decoders for its lists and watches."""
+        decoded: Any = struct
+        return cls(
+            kind,
+            api,
+            plural,
+            struct,
+            lists=msgspec.json.Decoder(ListOf[decoded]),
+            events=msgspec.json.Decoder(EventOf[decoded]),
+            namespaced=namespaced,
+        )
 
-SERVICES: Final[WatchedResource[Service]] = WatchedResource(
-    "Service",
-    "v1",
-    "services",
-    Service,
-    lists=msgspec.json.Decoder(ListOf[Service]),
-    events=msgspec.json.Decoder(EventOf[Service]),
-)
-NODES: Final[WatchedResource[LiveNode]] = WatchedResource(
-    "Node",
-    "v1",
-    "nodes",
-    LiveNode,
-    lists=msgspec.json.Decoder(ListOf[LiveNode]),
-    events=msgspec.json.Decoder(EventOf[LiveNode]),
-    namespaced=False,
-)
-PODS: Final[WatchedResource[LivePod]] = WatchedResource(
-    "Pod",
-    "v1",
-    "pods",
-    LivePod,
-    lists=msgspec.json.Decoder(ListOf[LivePod]),
-    events=msgspec.json.Decoder(EventOf[LivePod]),
-)
-SLICES: Final[WatchedResource[EndpointSlice]] = WatchedResource(
-    "EndpointSlice",
-    "discovery.k8s.io/v1",
-    "endpointslices",
-    EndpointSlice,
-    lists=msgspec.json.Decoder(ListOf[EndpointSlice]),
-    events=msgspec.json.Decoder(EventOf[EndpointSlice]),
-)
-RAW_SLICES: Final[WatchedResource[RawEndpointSlice]] = WatchedResource(
-    "EndpointSlice",
-    "discovery.k8s.io/v1",
-    "endpointslices",
-    RawEndpointSlice,
-    lists=msgspec.json.Decoder(ListOf[RawEndpointSlice]),
-    events=msgspec.json.Decoder(EventOf[RawEndpointSlice]),
-)
+
+SERVICES: Final = WatchedResource.of("Service", "v1", "services", Service)
+NODES: Final = WatchedResource.of("Node", "v1", "nodes", LiveNode, namespaced=False)
+PODS: Final = WatchedResource.of("Pod", "v1", "pods", LivePod)
+SLICES: Final = WatchedResource.of("EndpointSlice", "discovery.k8s.io/v1", "endpointslices", EndpointSlice)
+RAW_SLICES: Final = WatchedResource.of("EndpointSlice", "discovery.k8s.io/v1", "endpointslices", RawEndpointSlice)
 AnyWatchedResource = (
     WatchedResource[Service]
     | WatchedResource[LiveNode]
@@ -241,48 +235,21 @@ AnyWatchedResource = (
     | WatchedResource[Lease]
     | WatchedResource[LiveDaemonSet]
     | WatchedResource[LiveProxyPod]
+    | WatchedResource[LiveConfigMap]
+    | WatchedResource[Namespace]
 )
 CACHED_RESOURCES: Final[tuple[AnyWatchedResource, ...]] = (SERVICES, NODES, PODS, SLICES)
 """The kinds that an informer cache keeps."""
 
-LEASES: Final[WatchedResource[Lease]] = WatchedResource(
-    "Lease",
-    "coordination.k8s.io/v1",
-    "leases",
-    Lease,
-    lists=msgspec.json.Decoder(ListOf[Lease]),
-    events=msgspec.json.Decoder(EventOf[Lease]),
-)
-DAEMON_SETS: Final[WatchedResource[LiveDaemonSet]] = WatchedResource(
-    "DaemonSet",
-    "apps/v1",
-    "daemonsets",
-    LiveDaemonSet,
-    lists=msgspec.json.Decoder(ListOf[LiveDaemonSet]),
-    events=msgspec.json.Decoder(EventOf[LiveDaemonSet]),
-)
-PROXY_PODS: Final[WatchedResource[LiveProxyPod]] = WatchedResource(
-    "Pod",
-    "v1",
-    "pods",
-    LiveProxyPod,
-    lists=msgspec.json.Decoder(ListOf[LiveProxyPod]),
-    events=msgspec.json.Decoder(EventOf[LiveProxyPod]),
-)
-CONFIG_MAPS: Final = ApiResource("ConfigMap", "v1", "configmaps", ConfigMap)
+LEASES: Final = WatchedResource.of("Lease", "coordination.k8s.io/v1", "leases", Lease)
+DAEMON_SETS: Final = WatchedResource.of("DaemonSet", "apps/v1", "daemonsets", LiveDaemonSet)
+PROXY_PODS: Final = WatchedResource.of("Pod", "v1", "pods", LiveProxyPod)
+CONFIG_MAPS: Final = WatchedResource.of("ConfigMap", "v1", "configmaps", LiveConfigMap)
 
 
 def _workload_resource(api: str, kind: str) -> WatchedResource[Any]:
     struct: Any = WORKLOAD_KINDS[api, kind]
-    return WatchedResource(
-        kind,
-        api,
-        f"{kind.lower()}s",
-        struct,
-        lists=msgspec.json.Decoder(ListOf[struct]),
-        events=msgspec.json.Decoder(EventOf[struct]),
-        namespaced=kind != "PersistentVolume",
-    )
+    return WatchedResource.of(kind, api, f"{kind.lower()}s", struct, namespaced=kind != "PersistentVolume")
 
 
 WORKLOADS: Final = tuple(_workload_resource(*each) for each in WORKLOAD_KINDS)
@@ -292,4 +259,4 @@ WORKLOAD_LEASES: Final[WatchedResource[WorkloadLease]] = next(
 )
 EVENTS: Final = ApiResource("Event", "events.k8s.io/v1", "events", Event)
 ENDPOINTS: Final = ApiResource("Endpoints", "v1", "endpoints", Endpoints)
-NAMESPACES: Final = ApiResource("Namespace", "v1", "namespaces", Namespace, namespaced=False)
+NAMESPACES: Final = WatchedResource.of("Namespace", "v1", "namespaces", Namespace, namespaced=False)

@@ -30,7 +30,7 @@ from zoneward.client.api_errors import (
     TooManyRequests,
     UnexpectedResponse,
 )
-from zoneward.client.resources import ApiResource, ObjectT
+from zoneward.client.resources import ApiResource, LiveConfigMap, ObjectT
 from zoneward.client.transport_interface import WriteTransport
 from zoneward.kube.json_documents import DECODE_ERRORS, decode_json
 from zoneward.kube.objects import Endpoints, EndpointSlice, Event, Lease, ObjectMeta, Service
@@ -39,7 +39,7 @@ TIME_LIMIT: Final = 5.0
 """Seconds for one write, with what the transport does to get it through."""
 _ENCODE: Final = msgspec.json.Encoder().encode
 _Got = TypeVar("_Got")
-V = TypeVar("V", Service, EndpointSlice, Lease, Event, Endpoints)
+V = TypeVar("V", Service, EndpointSlice, Lease, Event, Endpoints, LiveConfigMap)
 """What is written."""
 
 
@@ -48,6 +48,8 @@ class PatchType(StrEnum):
     """RFC 7386: lists are replaced as wholes, null takes a field away."""
     STRATEGIC = "application/strategic-merge-patch+json"
     """Lists with a key, such as conditions by their type, are merged: entries of others stay."""
+    APPLY = "application/apply-patch+yaml"
+    """Server-side apply: the object is created, or the fields that this writer applied before become these."""
 
 
 class WriteOutcome(StrEnum):
@@ -198,6 +200,22 @@ class Writer:
             change = {**change, "metadata": {**change.get("metadata", {}), "resourceVersion": version}}
         path = resource.path(namespace=namespace, name=name) + (f"/{subresource}" if subresource else "")
         return _metadata(await self._send("PATCH", path, _ENCODE(change), content_type=form.value))
+
+    async def apply(self, resource: ApiResource[V], obj: V) -> ObjectMeta:
+        """Create an object, or replace the fields of it that this writer applied before; the metadata thereafter."""
+        path = resource.path(namespace=obj.metadata.namespace, name=obj.metadata.name)
+        body = encode_object(resource, obj)
+        query = {**self._query, "force": "true"}
+        return _metadata(await self._send("PATCH", path, body, content_type=PatchType.APPLY.value, query=query))
+
+    async def touch(self, resource: ApiResource[V], *, namespace: str, name: str) -> V:
+        """Send a patch without any change, so that the API server runs its admission policies; the object thereafter.
+
+        Without an effect of a policy, the API server stores nothing.
+        """
+        path = resource.path(namespace=namespace, name=name)
+        body = await self._send("PATCH", path, b"{}", content_type=PatchType.MERGE.value, metadata_only=False)
+        return _decoded(body, resource.struct)
 
     async def _send(
         self,

@@ -30,7 +30,8 @@ class ControllerContext:
     set if there are no other replicas. ``status_writer`` None: only EndpointSlices are written.
 
     ``is_stand_in``: it plays the built-in controller, beside Zoneward's: it ignores adopted Services' annotations and
-    Zoneward's slices. ``figures`` None: Services without demand in their annotations have the cluster's.
+    Zoneward's slices. ``is_releasing``: in the overlay's mode, all Services leave the overlay. ``figures`` None:
+    Services without demand in their annotations have the cluster's.
     """
 
     connection: ReadWriteConnection
@@ -40,6 +41,7 @@ class ControllerContext:
     leading: Leadership = field(default_factory=always_leading)
     status_writer: StatusWriter | None = None
     is_stand_in: bool = False
+    is_releasing: bool = False
     figures: FiguresSource | None = None
     metrics: ControllerMetrics = field(default_factory=ControllerMetrics)
     log: Log = field(default_factory=SilentLog)

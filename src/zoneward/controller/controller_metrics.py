@@ -86,6 +86,17 @@ class ObservedDemand(Protocol):
     def figures_age(self) -> float: ...
 
 
+class ObservedOverlay(Protocol):
+    """What the metrics read from the part that reconciles the overlay."""
+
+    @property
+    def services(self) -> int: ...
+    @property
+    def refused_services(self) -> int: ...
+    @property
+    def pending_slices(self) -> int: ...
+
+
 class ControllerMetrics:
     """``max_endpoints`` of a slice; ``predictions`` None: no series for single Services."""
 
@@ -148,6 +159,12 @@ class ControllerMetrics:
             f"{ZONEWARD}api_errors_total",
             "Failed calls to the API server, by what is known of their outcome",
             ["kind", "resource"],
+        )
+        self.overlay_writes = counter(
+            f"{ZONEWARD}overlay_parameter_writes_total", "Writes of a ConfigMap with parameters of the overlay"
+        )
+        self.overlay_touches = counter(
+            f"{ZONEWARD}overlay_touches_total", "Empty patches of EndpointSlices, by which they get their hints"
         )
         self.demand_reads = counter(
             f"{ZONEWARD}demand_reads_total", "Reads of measured demand, by their result", ["result"]
@@ -233,6 +250,21 @@ class ControllerMetrics:
             lambda: demand.figures_age,
         )
 
+    def declare_overlay(self, overlay: ObservedOverlay) -> None:
+        """In the overlay's mode, the state of the Services in it."""
+        gauge = partial(GaugeFunc, registry=self.registry)
+        gauge(f"{ZONEWARD}overlay_services", "Services in the overlay", lambda: overlay.services)
+        gauge(
+            f"{ZONEWARD}overlay_refused_services",
+            "Services that the overlay cannot take: see their Events",
+            lambda: overlay.refused_services,
+        )
+        gauge(
+            f"{ZONEWARD}overlay_pending_slices",
+            "EndpointSlices that do not have the hints of the overlay yet",
+            lambda: overlay.pending_slices,
+        )
+
     def declare_state(self, program: ObservedControllerProgram) -> None:
         """What is read from the running program."""
         controller, gauge = program.controller, partial(GaugeFunc, registry=self.registry)
@@ -276,21 +308,27 @@ class ControllerMetrics:
     def record_sync(self, plan: ServicePlan) -> None:
         """A Service was planned and written."""
         service = plan.service
-        key = service.metadata.namespace, service.metadata.name
-        self._syncs[SyncResult.SUCCESS].inc()
-        families = {}
-        asked = None
         for family in plan.families:
             changes = family.changes
-            asked = asked or traffic_distribution(service, family.decision)
             self.added.observe(changes.added)
             self.removed.observe(changes.removed)
-            self.reallocated.observe(family.decision.moved)
             labels = sync_labels(service, family.decision)
             changed = self._changed_slices.get(labels)
             if changed is None:
                 changed = self._changed_slices[labels] = self.changed_slices.labels(*labels)
             changed.observe(len(changes.create) + len(changes.update) + len(changes.delete))
+        self.record_overlay_sync(plan)
+
+    def record_overlay_sync(self, plan: ServicePlan) -> None:
+        """A Service was planned, and its hints are written; the built-in controller writes its slices."""
+        service = plan.service
+        key = service.metadata.namespace, service.metadata.name
+        self._syncs[SyncResult.SUCCESS].inc()
+        families = {}
+        asked = None
+        for family in plan.families:
+            asked = asked or traffic_distribution(service, family.decision)
+            self.reallocated.observe(family.decision.moved)
             families[family.address_type] = totals_of_plan(family, max_endpoints=self._max_endpoints)
         self.totals.put(key, families, traffic_distribution=asked)
         if self.predictions is not None:
@@ -307,6 +345,14 @@ class ControllerMetrics:
     def record_write(self, operation: Operation) -> None:
         """One slice was written."""
         self._writes[operation].inc()
+
+    def record_overlay_write(self) -> None:
+        """The entries of one Service were written into the ConfigMap of its namespace."""
+        self.overlay_writes.inc()
+
+    def record_overlay_touch(self) -> None:
+        """A slice got an empty patch, so that its hints change."""
+        self.overlay_touches.inc()
 
     def record_latency(self, seconds: float) -> None:
         """From the first change of a Service until all that it led to was written, if anything was written."""

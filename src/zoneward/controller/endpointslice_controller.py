@@ -35,6 +35,9 @@ from zoneward.controller.demand.demand_follower import DemandFollower
 from zoneward.controller.handover.conflict_detector import ConflictDetector, is_built_in, is_built_in_write
 from zoneward.controller.handover.endpoints_object import EndpointsObjectWriter
 from zoneward.controller.handover.service_handover import ReleaseTasks
+from zoneward.controller.mode import Mode
+from zoneward.controller.overlay.overlay_reconciler import OverlayReconciler
+from zoneward.controller.overlay.parameters import OverlayParameters, OverlayStores
 from zoneward.controller.queue.work_queue import Urgency, WorkItem, WorkQueue, namespace_of, urgency_of
 from zoneward.controller.status.honored_condition import HonoredCondition
 from zoneward.controller.status.node_proxies import NodeProxies, follow_node_proxies
@@ -47,7 +50,8 @@ from zoneward.controller.sync_counts import SyncResult
 from zoneward.daemon.log import UnexpectedErrorLog
 from zoneward.daemon.unreadable_objects import log_unreadable_object
 from zoneward.kube.adoption_marks import AdoptionAction, with_effective_selector
-from zoneward.kube.objects import EndpointSlice, ObjectKey, Service, has_address, has_ready_condition
+from zoneward.kube.names import OVERLAY_MARK
+from zoneward.kube.objects import EndpointSlice, Namespace, ObjectKey, Service, has_address, has_ready_condition
 from zoneward.routing.configuration import StoredHints
 from zoneward.slices.plan import ServicePlan, plan_service
 
@@ -90,11 +94,23 @@ class EndpointSliceController:
         )
         self._tracker = EndpointSliceTracker(on_dropped_hints=self._hints_dropped)
         follows_proxies = options.node_proxy_namespace is not None and self._status_writer is not None
+        is_overlay = context.mode is Mode.OVERLAY
+        self._overlay_stores = OverlayStores(on_unreadable=self._set_aside) if is_overlay else None
+        parameters: OverlayParameters | None = None
+        if self._overlay_stores is not None:
+            self._overlay_stores.namespaces.subscribe(self._guarded(self._namespace_changed))
+            parameters = OverlayParameters(
+                self._overlay_stores,
+                context.writer,
+                on_change=self.queue.add_all,
+                on_approach=lambda key: self._states.plan_afresh(key),
+            )
         self._states = ServiceStates(
             self.cache,
             configuration=context.configuration,
             wall_clock=context.wall_clock,
             slice_groups_seen=None if follows_proxies else True,
+            **({"as_planned": parameters.as_planned} if parameters is not None else {}),
         )
         self._hints_probe = HintsProbe(
             self._states.dropped_hints,
@@ -153,18 +169,31 @@ class EndpointSliceController:
                 log=self._log,
                 is_ours=self._is_ours,
             )
-        self._reconciler = ServiceReconciler(
-            context,
-            cache=self.cache,
-            queue=self.queue,
-            states=self._states,
-            tracker=self._tracker,
-            conflicts=self._conflicts,
-            endpoints=self._endpoints,
-            releases=self._releases,
-            honored=self._honored,
-            demand=self._demand,
-        )
+        self._reconciler: ServiceReconciler | OverlayReconciler
+        if self._overlay_stores is not None and parameters is not None:
+            overlay = self._reconciler = OverlayReconciler(
+                context,
+                cache=self.cache,
+                stores=self._overlay_stores,
+                queue=self.queue,
+                states=self._states,
+                parameters=parameters,
+                demand=self._demand,
+            )
+            self.metrics.declare_overlay(overlay)
+        else:
+            self._reconciler = ServiceReconciler(
+                context,
+                cache=self.cache,
+                queue=self.queue,
+                states=self._states,
+                tracker=self._tracker,
+                conflicts=self._conflicts,
+                endpoints=self._endpoints,
+                releases=self._releases,
+                honored=self._honored,
+                demand=self._demand,
+            )
         self._unexpected = UnexpectedErrorLog(self._log)
         self._workers: set[asyncio.Task[None]] = set()
         self._nodes_changed = False
@@ -190,6 +219,8 @@ class EndpointSliceController:
                     on_version=self._current,
                 )
                 group.create_task(following, name="following the cluster")
+                if self._overlay_stores is not None:
+                    group.create_task(self._follow_overlay(self._overlay_stores), name="following the overlay")
                 for index in range(self._options.workers):
                     self._start_worker(group.create_task(self._work(), name=f"worker {index}"))
                 self._start_worker(group.create_task(self._endpoints.run(), name="writing Endpoints objects"))
@@ -208,6 +239,16 @@ class EndpointSliceController:
         finally:
             # The Lease may be released after this, so nothing may be written any more.
             await self._releases.end()
+
+    async def _follow_overlay(self, stores: OverlayStores) -> None:
+        await run_informers(
+            self._context.connection,
+            stores,
+            options=stores.list_options,
+            settings=self._options.watch_timing,
+            runtime=ReflectorRuntime(random=self._options.random, clock=asyncio.get_running_loop().time),
+            on_error=self._on_watch_error,
+        )
 
     async def _follow_node_proxies(self, proxies: NodeProxies) -> None:
         assert self._options.node_proxy_namespace is not None
@@ -285,7 +326,7 @@ class EndpointSliceController:
         if service is None or self._reconciler.course(service, slices) is not AdoptionAction.SERVE:
             return None
         self._refresh_nodes()
-        sorted_slices = sorted(slices, key=lambda slice_: slice_.metadata.name)
+        sorted_slices = sorted(map(self._states.as_planned, slices), key=lambda slice_: slice_.metadata.name)
         pods = sorted(self.cache.pods_of(namespace, name), key=lambda pod: pod.metadata.name)
         cluster_state = self._states.cluster_state_of((namespace, name))
         trigger_time = self._states.trigger_times.time((namespace, name))
@@ -365,6 +406,14 @@ class EndpointSliceController:
         for key in sorted(change.services):
             if self.queue.is_stale(key) and not self._tracker.is_stale(key, self.cache.slices_of(*key)):
                 self.queue.wake(key)
+
+    def _namespace_changed(self, old: Namespace | None, new: Namespace | None) -> None:
+        """The label of a namespace puts its Services into the overlay."""
+        marks = [(namespace.metadata.labels or {}).get(OVERLAY_MARK) for namespace in (old, new) if namespace]
+        if new is not None and marks[0] != marks[-1]:
+            name = new.metadata.name
+            keys = (object_key_of(service) for service in self.cache.services)
+            self.queue.add_all(sorted(key for key in keys if key[0] == name), urgency=Urgency.BACKGROUND)
 
     def _hints_dropped(self, key: ObjectKey, stored: StoredHints) -> None:
         """The API server stored a slice without some of its hints: plan its Service without them."""

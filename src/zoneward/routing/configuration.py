@@ -4,6 +4,7 @@ files.
 
 from collections.abc import Iterator
 from fractions import Fraction
+from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 from msgspec import Meta, field
@@ -11,6 +12,7 @@ from msgspec.structs import replace
 
 from zoneward.kube import names
 from zoneward.kube.input_error import ConfigurationError, show
+from zoneward.kube.label_selector import LabelSelector, SelectorError, parse_selector
 from zoneward.kube.prometheus_settings import PrometheusSettings
 from zoneward.kube.settings import FileName, Seconds, Settings, bounds, exact_number, setting_type, zone_items
 from zoneward.kube.validation import DEFAULT_ENDPOINTS_PER_SLICE, ENDPOINTS_PER_SLICE
@@ -169,6 +171,26 @@ class BalancedSettings(Settings, frozen=True, kw_only=True):
     costs: ZoneCosts = ZoneCosts()
 
 
+class OverlaySettings(Settings, frozen=True, kw_only=True):
+    """Services whose labels match ``service_selector`` are in the overlay, beside those that ask for it themselves."""
+
+    service_selector: Annotated[str, Meta(description="a label selector (team=shop,tier!=cache)")] = ""
+
+    def __post_init__(self) -> None:
+        try:
+            _ = self.selector
+        except SelectorError as error:
+            raise ConfigurationError(f"serviceSelector: {error}") from None
+
+    @property
+    def selector(self) -> LabelSelector | None:
+        """None: no Service is selected by its labels."""
+        return _parse_selector(self.service_selector) if self.service_selector.strip() else None
+
+
+_parse_selector: Final = lru_cache(maxsize=16)(parse_selector)
+
+
 class DecisionSettings(Settings, frozen=True, kw_only=True):
     """The sections of a configuration file that decisions depend on."""
 
@@ -178,6 +200,7 @@ class DecisionSettings(Settings, frozen=True, kw_only=True):
     hints: HintsSettings = HintsSettings()
     subsetting: SubsettingSettings = SubsettingSettings()
     balanced: BalancedSettings = BalancedSettings()
+    overlay: OverlaySettings = OverlaySettings()
     max_endpoints_per_slice: Annotated[int, Meta(ge=ENDPOINTS_PER_SLICE[0], le=ENDPOINTS_PER_SLICE[-1])] = (
         DEFAULT_ENDPOINTS_PER_SLICE
     )
@@ -193,12 +216,15 @@ class Configuration(DecisionSettings, frozen=True, kw_only=True):
 
     With ``upstream`` every decision is the one of current Kubernetes, where the proposals or Zoneward differ from it.
     With ``keep_built_in_label`` slices have the built-in controller's label, so that Zoneward takes over its slices.
+    With ``is_overlay`` the built-in controller writes its slices, and their hints are Zoneward's
+    (`zoneward.slices.overlay.overlay_configuration`).
     ``stored_hints``: which of the hints that it gets the API server stores. Nodes that were created after
     ``nodes_new_since`` (RFC 3339, in UTC) are new; without it none is.
     """
 
     upstream: bool = False
     keep_built_in_label: bool = False
+    is_overlay: bool = False
     stored_hints: StoredHints = "all"
     nodes_new_since: str | None = None
 
@@ -210,7 +236,8 @@ class Configuration(DecisionSettings, frozen=True, kw_only=True):
     @property
     def manager(self) -> str:
         """The value of the managed-by label on slices that the controller writes."""
-        return names.BUILT_IN_MANAGER if self.upstream or self.keep_built_in_label else names.MANAGER
+        is_built_in = self.upstream or self.keep_built_in_label or self.is_overlay
+        return names.BUILT_IN_MANAGER if is_built_in else names.MANAGER
 
     def as_upstream(self) -> "Configuration":
         """The same, deciding as current Kubernetes does: by CPU, with one threshold, no hints with Nodes without CPU,

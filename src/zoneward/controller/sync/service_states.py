@@ -61,8 +61,10 @@ class ServiceStates:
         configuration: Configuration,
         wall_clock: Callable[[], float] = time.time,
         slice_groups_seen: bool | None = True,
+        as_planned: Callable[[EndpointSlice], EndpointSlice] = lambda slice_: slice_,
     ) -> None:
-        """``slice_groups_seen``: as in `ClusterState`, until it is set."""
+        """``slice_groups_seen``: as in `ClusterState`, until it is set. ``as_planned``: a slice as plans read it."""
+        self.as_planned: Final = as_planned
         self._cache, self._configuration, self._wall_clock = cache, configuration, wall_clock
         self._slice_groups_seen = slice_groups_seen
         self.trigger_times: Final = TriggerTimeTracker()
@@ -113,7 +115,7 @@ class ServiceStates:
             if slice_ is not None:
                 state = self._states.get(service_key_of(slice_))
                 if state is not None:
-                    state.slices[slice_.metadata.name] = slice_ if exists else None
+                    state.slices[slice_.metadata.name] = self.as_planned(slice_) if exists else None
 
     def node_changed(self, old: LiveNode | None, new: LiveNode | None) -> bool:
         """Returns whether `refresh_nodes` has something to do."""
@@ -280,7 +282,7 @@ class ServiceStates:
     def _begin(self, key: ObjectKey, service: Service) -> _ServiceState:
         # Sorted by name, as an API server lists them: equal clusters give equal plans.
         pods = sorted(self._cache.pods_of(*key), key=_name)
-        slices = sorted(self._cache.slices_of(*key), key=_name)
+        slices = sorted(map(self.as_planned, self._cache.slices_of(*key)), key=_name)
         has_slices = any(is_own(slice_, self._configuration) for slice_ in slices)
         since = {pod.metadata.name: pod.status.ready_since for pod in pods}
         self.trigger_times.observe(key, created=service.metadata.creation_timestamp, pods=since, has_slices=has_slices)

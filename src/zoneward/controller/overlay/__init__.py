@@ -1,0 +1,1 @@
+"""The overlay: hints of Zoneward on the slices that the built-in controller writes."""

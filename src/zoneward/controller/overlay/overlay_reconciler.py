@@ -1,0 +1,375 @@
+"""Reconciles one Service in the overlay: its entries in the ConfigMap of its namespace, and the hints of its slices.
+
+Entries reach a slice when it is written next. So the controller *touches* the slices whose hints differ: it sends an
+empty patch, which runs the admission policy and changes nothing else. Several API servers learn of a new ConfigMap at
+different times, so a touch may come too early: it is repeated, with growing pauses, until the response has the hints.
+
+A Service leaves the overlay in two steps: its entries say ``remove``, and the touches take all hints out; then its
+entries go. The built-in controller notices that its slices changed, and writes hints of its own if it is asked to.
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from msgspec.structs import replace
+
+from zoneward.client.api_errors import CallFailed, NotFound, WritesSuspended
+from zoneward.client.backoff import Backoff
+from zoneward.client.informer_cache import InformerCache
+from zoneward.client.resources import CONFIG_MAPS, SLICES
+from zoneward.client.writer import WriteOutcome, write_outcome
+from zoneward.controller.context import ControllerContext
+from zoneward.controller.demand.demand_follower import DemandFollower
+from zoneward.controller.overlay.parameters import MAX_BYTES, OverlayParameters, OverlayStores
+from zoneward.controller.queue.work_queue import WorkItem, WorkQueue
+from zoneward.controller.status.status_writer import own_conditions
+from zoneward.controller.sync.service_states import ServiceStates
+from zoneward.controller.sync.slice_writer import ReconcileResult, SyncOutcome
+from zoneward.kube import names
+from zoneward.kube.adoption_marks import AdoptionAction
+from zoneward.kube.objects import Condition, EndpointSlice, ObjectKey, Service, ServiceEvent
+from zoneward.slices.overlay import (
+    REMOVED,
+    FamilyOverlay,
+    TooManyZones,
+    encode_entries,
+    family_overlay,
+    is_in_overlay,
+    is_selected,
+    read_entries,
+    with_overlay_hints,
+)
+from zoneward.slices.plan import ServicePlan
+
+SETTLE_TIME: Final = 0.3
+"""Seconds after a write of entries in which the API servers learn of it, as a rule."""
+_TOUCH_BACKOFF: Final = Backoff(initial=0.5, cap=60.0)
+_REPORTED_AFTER: Final = 4
+"""Touches without effect after which the Service is reported: that is after about four seconds."""
+NOT_APPLIED: Final = "OverlayNotApplied"
+"""The reason of the condition and of the Event: hints are wanted that the API server does not set."""
+REFUSED: Final = "OverlayRefused"
+"""The reason of the condition and of the Event: the Service cannot be in the overlay."""
+_NOTHING_TO_WRITE: Final = ReconcileResult(SyncOutcome.WRITTEN, 0)
+
+
+@dataclass(slots=True)
+class _Touch:
+    """A slice that has to be touched: at ``due``, after ``attempts`` touches without effect."""
+
+    due: float
+    attempts: int = 0
+
+
+class OverlayReconciler:
+    """Reconciles one Service per call. ``is_releasing``: no Service is selected, so that all leave the overlay."""
+
+    def __init__(
+        self,
+        context: ControllerContext,
+        *,
+        cache: InformerCache,
+        stores: OverlayStores,
+        queue: WorkQueue[ObjectKey],
+        states: ServiceStates,
+        parameters: OverlayParameters,
+        demand: DemandFollower | None = None,
+    ) -> None:
+        self._configuration, self._is_releasing = context.configuration, context.is_releasing
+        self._leading, self._status_writer, self._metrics = context.leading, context.status_writer, context.metrics
+        self._writer, self._log = context.writer.once(), context.log
+        self._cache, self._stores, self._queue, self._states = cache, stores, queue, states
+        self._parameters, self._demand = parameters, demand
+        self._encoded: dict[ObjectKey, tuple[Mapping[str, FamilyOverlay], Mapping[str, str]]] = {}
+        """The overlay of the last sync of each Service, and the same as entries."""
+        self._touches: dict[ObjectKey, dict[str, _Touch]] = {}
+        """By slice name, of the Services whose slices do not have their hints yet."""
+        self._removals: dict[ObjectKey, dict[str, _Touch]] = {}
+        """The same of the Services that leave the overlay."""
+        self._refused: set[ObjectKey] = set()
+        self._unreported_events: dict[ObjectKey, tuple[ServiceEvent, ...]] = {}
+        """Of Services whose slices do not have their hints yet."""
+        self._clock = asyncio.get_running_loop().time
+
+    @property
+    def services(self) -> int:
+        """The number of Services in the overlay."""
+        return len(self._encoded)
+
+    @property
+    def refused_services(self) -> int:
+        """The number of Services that the overlay cannot take."""
+        return len(self._refused)
+
+    @property
+    def pending_slices(self) -> int:
+        """The number of slices that do not have their hints yet."""
+        return sum(len(touches) for pending in (self._touches, self._removals) for touches in pending.values())
+
+    def course(self, service: Service, slices: Iterable[EndpointSlice]) -> AdoptionAction:  # noqa: ARG002 -- as in the other modes
+        """SERVE for a Service that is in the overlay if it asks for anything."""
+        is_served = not self._is_releasing and is_selected(
+            service, self._stores.labels_of(service.metadata.namespace), self._configuration
+        )
+        return AdoptionAction.SERVE if is_served else AdoptionAction.LEAVE
+
+    def clear(self) -> None:
+        """Another replica leads from now on."""
+        for pending in (self._encoded, self._touches, self._removals, self._unreported_events):
+            pending.clear()
+        self._refused.clear()
+
+    async def reconcile(self, item: WorkItem[ObjectKey]) -> ReconcileResult:
+        """Write the entries of a Service, and touch its slices. Raises nothing for any response of an API server."""
+        key = item.key
+        await self._stores.synced.wait()
+        service = self._cache.services.get(*key)
+        try:
+            if service is None and key in self._cache.services.unreadable:
+                # What it asks for is unknown: its hints stay as they are.
+                self._forget(key)
+                return _NOTHING_TO_WRITE
+            if service is None:
+                return await self._remove(key)
+            if self.course(service, ()) is not AdoptionAction.SERVE:
+                return await self._leave(key, service)
+            return await self._serve(key, service)
+        except WritesSuspended as error:
+            return ReconcileResult(SyncOutcome.WITHHELD, 0, error)
+        except CallFailed as error:
+            self._metrics.record_api_error(error, kind=CONFIG_MAPS.plural)
+            if write_outcome(error) is WriteOutcome.TERMINATING:
+                return ReconcileResult(SyncOutcome.NAMESPACE_TERMINATING, 0, error)
+            return ReconcileResult(SyncOutcome.FAILED, 0, error)
+
+    # --- a Service in the overlay -------------------------------------------------------------------------------------
+
+    async def _serve(self, key: ObjectKey, service: Service) -> ReconcileResult:
+        reported = service if self._status_writer is None else self._status_writer.as_reported(service)
+        plan = self._states.plan(key, reported, taken=())
+        try:
+            overlays = _overlays(plan)
+        except TooManyZones as refusal:
+            return await self._refuse(key, service, plan, str(refusal))
+        if not overlays:
+            return await self._leave(key, service, conditions=plan.conditions, events=plan.events)
+        entries = self._entries(key, overlays)
+        if not self._parameters.fits(key, entries):
+            return await self._refuse(
+                key, service, plan, f"the entries of its namespace would be larger than {MAX_BYTES // 1024} KiB"
+            )
+        self._refused.discard(key)
+        self._removals.pop(key, None)
+        is_written = await self._parameters.write(key, entries)
+        if is_written:
+            self._metrics.record_overlay_write()
+        touched = await self._touch_slices(key, self._differing(key, plan, overlays), is_written=is_written)
+        self._states.trigger_times.written(key)
+        if self._leading.is_set():
+            self._report(key, service, plan)
+            self._metrics.record_overlay_sync(plan)
+        return ReconcileResult(SyncOutcome.WRITTEN, is_written + touched)
+
+    def _entries(self, key: ObjectKey, overlays: Mapping[str, FamilyOverlay]) -> Mapping[str, str]:
+        before = self._encoded.get(key)
+        if before is None or before[0] != overlays:
+            before = self._encoded[key] = overlays, encode_entries(key[1], overlays)
+        return before[1]
+
+    def _differing(
+        self, key: ObjectKey, plan: ServicePlan, overlays: Mapping[str, FamilyOverlay]
+    ) -> dict[str, tuple[EndpointSlice, FamilyOverlay]]:
+        """The slices whose hints differ from those that the API server should set, by name."""
+        changed = {slice_.metadata.name for family in plan.families for slice_ in family.changes.update}
+        changed |= self._touches.get(key, {}).keys()
+        slices = (self._cache.slices.get(key[0], name) for name in changed)
+        return {
+            slice_.metadata.name: (slice_, overlay)
+            for slice_ in slices
+            if slice_ is not None
+            and (overlay := overlays.get(slice_.address_type)) is not None
+            and has_other_hints(slice_, overlay)
+        }
+
+    async def _touch_slices(
+        self, key: ObjectKey, differing: Mapping[str, tuple[EndpointSlice, FamilyOverlay]], *, is_written: bool
+    ) -> int:
+        """Touch the slices that are due, and come back for the others. Returns the number of touches."""
+        touches = self._touches.setdefault(key, {})
+        for name in touches.keys() - differing.keys():
+            del touches[name]
+        now = self._clock()
+        touched = 0
+        for name, (_, overlay) in sorted(differing.items()):
+            touch = touches.setdefault(name, _Touch(now + SETTLE_TIME if is_written else now))
+            if touch.due > now:
+                continue
+            stored = await self._touch(key[0], name)
+            touched += 1
+            if stored is None or not has_other_hints(stored, overlay):
+                touches.pop(name, None)
+            else:
+                touch.attempts += 1
+                touch.due = self._clock() + _TOUCH_BACKOFF.delay(touch.attempts)
+        self._come_back(key, touches)
+        if not touches:
+            del self._touches[key]
+        return touched
+
+    async def _touch(self, namespace: str, name: str) -> EndpointSlice | None:
+        """The slice after an empty patch; None if there is none."""
+        try:
+            stored = await self._writer.touch(SLICES, namespace=namespace, name=name)
+        except NotFound:
+            return None
+        self._metrics.record_overlay_touch()
+        return stored
+
+    def _come_back(self, key: ObjectKey, touches: Mapping[str, _Touch]) -> None:
+        if touches:
+            due = min(touch.due for touch in touches.values())
+            asyncio.get_running_loop().call_at(due, self._queue.add, key)
+
+    def _report(self, key: ObjectKey, service: Service, plan: ServicePlan) -> None:
+        """Conditions and Events, once the hints are in the slices, or will not be."""
+        if self._status_writer is None:
+            return
+        touches = self._touches.get(key, {})
+        without = sum(touch.attempts >= _REPORTED_AFTER for touch in touches.values())
+        unreported = () if own_conditions(service) else self._unreported_events.pop(key, ())
+        # If the Service has the conditions of the last report, the plan's own Events are all new ones.
+        events = (*unreported, *plan.events)
+        if touches and not without:
+            self._unreported_events[key] = tuple(dict.fromkeys(events))
+            return
+        measured = None if self._demand is None else self._demand.condition(service)
+        own = () if measured is None else (measured,)
+        conditions = plan.conditions
+        if without:
+            message = (
+                f"the API server does not set the hints of {len(touches)} EndpointSlices: check the policy"
+                f" {names.OVERLAY_CONFIG_MAP} (zoneward check)"
+            )
+            if not any(condition.reason == NOT_APPLIED for condition in own_conditions(service)):
+                events = (ServiceEvent("Warning", NOT_APPLIED, message[0].upper() + message[1:]),)
+                self._log.warning("the API server does not apply the overlay", service="/".join(key))
+            else:
+                events = ()
+            conditions = _not_programmed(conditions, NOT_APPLIED, message)
+        self._status_writer.report(
+            service, conditions=(*conditions, *own) if conditions else own, events=dict.fromkeys(events)
+        )
+
+    # --- a Service that is not in the overlay -------------------------------------------------------------------------
+
+    async def _refuse(self, key: ObjectKey, service: Service, plan: ServicePlan, why: str) -> ReconcileResult:
+        message = f"the overlay cannot take this Service: {why}"
+        events: tuple[ServiceEvent, ...] = ()
+        if key not in self._refused and not any(condition.reason == REFUSED for condition in own_conditions(service)):
+            events = (ServiceEvent("Warning", REFUSED, message[0].upper() + message[1:]),)
+            self._log.warning("a Service is refused for the overlay", service="/".join(key), reason=why)
+        self._refused.add(key)
+        return await self._leave(
+            key, service, conditions=_not_programmed(plan.conditions, REFUSED, message), events=events
+        )
+
+    async def _leave(
+        self,
+        key: ObjectKey,
+        service: Service,
+        *,
+        conditions: Iterable[Condition] = (),
+        events: Iterable[ServiceEvent] = (),
+    ) -> ReconcileResult:
+        """Take the hints out of the slices, and then the entries out of the ConfigMap."""
+        if not conditions:
+            self._refused.discard(key)
+        writes = 0
+        entries = self._parameters.entries_of(key)
+        if entries:
+            writes, is_done = await self._take_out_hints(key, entries)
+            if not is_done:
+                return ReconcileResult(SyncOutcome.WRITTEN, writes)
+            await self._parameters.write(key, {})
+            writes += 1
+            self._metrics.record_overlay_write()
+            self._log.info("a Service left the overlay", service="/".join(key))
+        self._forget(key)
+        if self._status_writer is not None and self._leading.is_set():
+            self._status_writer.report(service, conditions=conditions, events=events)
+        return ReconcileResult(SyncOutcome.WRITTEN, writes)
+
+    async def _take_out_hints(self, key: ObjectKey, entries: Mapping[str, str]) -> tuple[int, bool]:
+        """Returns the number of writes, and whether all slices are without the overlay's hints."""
+        address_types = {address_type for _, address_type in read_entries(entries)}
+        removed = encode_entries(key[1], dict.fromkeys(sorted(address_types), REMOVED))
+        writes = 0
+        hinted = {
+            slice_.metadata.name
+            for slice_ in self._cache.slices_of(*key)
+            if slice_.address_type in address_types and is_in_overlay(slice_) and _has_hints(slice_)
+        }
+        removals = self._removals.get(key)
+        if removals is None:
+            due = self._clock()
+            if removed and await self._parameters.write(key, removed):
+                writes += 1
+                due = self._clock() + SETTLE_TIME
+            removals = self._removals[key] = {name: _Touch(due) for name in hinted}
+        now = self._clock()
+        for name, touch in sorted(removals.items()):
+            if self._cache.slices.get(key[0], name) is None:
+                del removals[name]
+            elif touch.due <= now:
+                stored = await self._touch(key[0], name)
+                writes += 1
+                if stored is None or not _has_hints(stored):
+                    del removals[name]
+                else:
+                    touch.attempts += 1
+                    touch.due = self._clock() + _TOUCH_BACKOFF.delay(touch.attempts)
+        self._come_back(key, removals)
+        return writes, not removals
+
+    async def _remove(self, key: ObjectKey) -> ReconcileResult:
+        """A Service was deleted, or never was: its entries go, and Kubernetes deletes its slices."""
+        self._forget(key)
+        self._refused.discard(key)
+        if self._status_writer is not None:
+            self._status_writer.forget(key)
+        is_written = await self._parameters.write(key, {})
+        if is_written:
+            self._metrics.record_overlay_write()
+        return ReconcileResult(SyncOutcome.WRITTEN, int(is_written))
+
+    def _forget(self, key: ObjectKey) -> None:
+        self._states.forget(key)
+        self._metrics.forget_service(key)
+        for pending in (self._encoded, self._touches, self._removals, self._unreported_events):
+            pending.pop(key, None)
+
+
+def has_other_hints(slice_: EndpointSlice, overlay: FamilyOverlay) -> bool:
+    """Whether a touch would change a slice."""
+    return with_overlay_hints(slice_, overlay).endpoints != slice_.endpoints
+
+
+def _has_hints(slice_: EndpointSlice) -> bool:
+    return any(endpoint.hints is not None for endpoint in slice_.endpoints or ())
+
+
+def _overlays(plan: ServicePlan) -> dict[str, FamilyOverlay]:
+    """By address type; empty for a Service that asks for nothing."""
+    overlays = {family.address_type: family_overlay(family) for family in plan.families}
+    return {address_type: overlay for address_type, overlay in overlays.items() if overlay is not None}
+
+
+def _not_programmed(conditions: Iterable[Condition], reason: str, message: str) -> tuple[Condition, ...]:
+    return tuple(
+        replace(condition, status="False", reason=reason, message=message)
+        if condition.type == names.PROGRAMMED_CONDITION
+        else condition
+        for condition in conditions
+    )
