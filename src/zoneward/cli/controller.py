@@ -20,7 +20,14 @@ if TYPE_CHECKING:
     from zoneward.routing.configuration import Configuration
 
 
-@click.command("controller", options_metavar="(--take-over | --only-marked) [OPTIONS]")
+@click.command("controller", options_metavar="(--overlay | --only-marked | --take-over) [OPTIONS]")
+@click.option(
+    "--overlay",
+    "overlay",
+    is_flag=True,
+    help="Set the hints in the slices that the built-in controller writes, by an admission policy. Write no slices."
+    " The cluster needs Kubernetes 1.36 or newer and the policy (zoneward plan -o overlay).",
+)
 @click.option(
     "--take-over",
     "take_over",
@@ -109,22 +116,25 @@ if TYPE_CHECKING:
     "--predictions", is_flag=True, default=None, help="Add the predicted traffic of each Service to /metrics."
 )
 @log_options
-def command(*, take_over: bool, only_marked: bool, compat: str | None, **options: Any) -> int:
-    """Watch a cluster and keep its EndpointSlices up to date, until SIGTERM or Ctrl-C.
+def command(*, overlay: bool, take_over: bool, only_marked: bool, compat: str | None, **options: Any) -> int:
+    """Watch a cluster and keep its EndpointSlices up to date, or the hints in them, until SIGTERM or Ctrl-C.
 
-    One of --take-over and --only-marked is required, here or as `controller.mode` in the file of --config. `zoneward
-    plan -A` shows at any time what the controller would decide. Several replicas may run: the one that holds the Lease
-    writes, and another one takes over when it stops.
+    One of --overlay, --only-marked and --take-over is required, here or as `controller.mode` in the file of --config.
+    `zoneward plan -A` shows at any time what the controller would decide. Several replicas may run: the one that holds
+    the Lease writes, and another one takes over when it stops.
 
     Durations have the format of Go: 500ms, 15s, 1m30s.
 
     \b
-    zoneward controller --take-over --kubeconfig sandbox.kubeconfig
+    zoneward controller --overlay
     zoneward controller --only-marked
+    zoneward controller --take-over --kubeconfig sandbox.kubeconfig
     """
-    if take_over and only_marked:
-        raise click.UsageError("--take-over and --only-marked: expected one of them, got both")
-    mode = "take-over" if take_over else "only-marked" if only_marked else None
+    modes = {"overlay": overlay, "only-marked": only_marked, "take-over": take_over}
+    given = [mode for mode, is_given in modes.items() if is_given]
+    if len(given) > 1:
+        raise click.UsageError(f"--{' and --'.join(given)}: expected one of them, got {len(given)}")
+    mode = given[0] if given else None
     return _run(DaemonOptions.of({**options, "mode": mode}), is_upstream=compat == "upstream")
 
 
@@ -166,16 +176,21 @@ def _run(options: DaemonOptions, *, is_upstream: bool) -> int:
 def _settings(options: DaemonOptions, *, is_upstream: bool) -> "tuple[Configuration, ControllerConfiguration]":
     from zoneward.controller.controller_configuration import SECTION, ControllerConfiguration
     from zoneward.controller.mode import Mode
+    from zoneward.slices.overlay import overlay_configuration
 
     configuration, settings = options.settings(SECTION, ControllerConfiguration)
     if settings.mode is None:
-        raise click.UsageError("expected one of --take-over and --only-marked, or `controller.mode` in --config")
+        raise click.UsageError(
+            "expected one of --overlay, --only-marked and --take-over, or `controller.mode` in --config"
+        )
     if is_upstream and settings.mode is not Mode.TAKE_OVER:
         raise click.UsageError(
             f"--compat=upstream: expected the mode {Mode.TAKE_OVER}, got {settings.mode},"
             " in which Zoneward's slices need a separate label"
         )
     configuration = replace(configuration, keep_built_in_label=settings.keep_built_in_label)
+    if settings.mode is Mode.OVERLAY:
+        return overlay_configuration(configuration), settings
     return configuration.as_upstream() if is_upstream else configuration, settings
 
 

@@ -67,7 +67,7 @@ class ControllerConfiguration(Settings, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.keep_built_in_label and self.mode is Mode.ONLY_MARKED:
+        if self.keep_built_in_label and self.mode not in (None, Mode.TAKE_OVER):
             raise ConfigurationError(
                 f"keepBuiltInLabel: expected the mode {Mode.TAKE_OVER}, got {self.mode},"
                 " in which Zoneward's slices need a separate label"

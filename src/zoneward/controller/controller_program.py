@@ -32,11 +32,12 @@ from zoneward.controller.leader.leader_elector import (
     new_identity,
 )
 from zoneward.controller.mode import Mode
+from zoneward.controller.overlay.installation import POLICY, has_policy, require_admission_policies
 from zoneward.controller.predictions import Predictions, PredictionsByFamily, predictions_of
 from zoneward.controller.queue.batching import Batching
 from zoneward.controller.replica_observer import ReplicaObserver
 from zoneward.controller.status.status_writer import LONGEST_PAUSE, StatusWriter
-from zoneward.controller.sync.permissions import ADOPTION_PERMISSIONS, REQUIRED_PERMISSIONS, check_permissions
+from zoneward.controller.sync.permissions import PERMISSIONS, check_permissions
 from zoneward.daemon.health import cache_is_synced, watches_are_open
 from zoneward.daemon.listen_address import parse_listen_address
 from zoneward.daemon.log import Log, RepeatFilter
@@ -52,6 +53,8 @@ DRAIN: Final = 10.0
 """Seconds for in-flight writes at shutdown."""
 _STATUS_DRAIN: Final = 1.0
 """Seconds of these for Events and conditions."""
+_RELEASE_POLL_PERIOD: Final = 0.1
+"""Seconds between two checks whether all Services left the overlay."""
 _CONTROLLER: Final = "the controller"
 _ELECTION: Final = "leader election"
 
@@ -83,6 +86,7 @@ def _ask_prometheus(configuration: Configuration) -> FiguresSource | None:
 class ControllerProgram:
     """`run` it once. ``lease`` is the Lease's namespace and name, ``instance`` the name of this process among its kind,
     ``to_json`` what `/debug/decisions` shows of a plan. ``figures`` are read for demand instead of Prometheus.
+    ``is_releasing``: all Services leave the overlay, and the program ends.
     """
 
     def __init__(
@@ -96,9 +100,11 @@ class ControllerProgram:
         log: Log,
         to_json: Callable[[ServicePlan], bytes],
         figures: FiguresSource | None = None,
+        is_releasing: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         assert settings.mode is not None
+        self._is_releasing = is_releasing
         self._access, self._configuration, self._settings, self._mode = access, configuration, settings, settings.mode
         self._lease, self._instance, self._log, self._as_json, self._clock = lease, instance, log, to_json, clock
         self._figures = figures or _ask_prometheus(configuration)
@@ -150,6 +156,7 @@ class ControllerProgram:
             mode=self._mode,
             leading=always_leading() if self._elector is None else self._elector.leading,
             status_writer=self._status_writer,
+            is_releasing=self._is_releasing,
             figures=self._figures,
             metrics=metrics,
             log=log,
@@ -157,7 +164,8 @@ class ControllerProgram:
         options = ControllerOptions(
             workers=settings.concurrent_syncs,
             batching=Batching(period=settings.batch_period),
-            node_proxy_namespace=self._lease[0],
+            # In an overlay, any kube-proxy reads the hints.
+            node_proxy_namespace=None if self._mode is Mode.OVERLAY else self._lease[0],
         )
         self.controller = EndpointSliceController(context, options, on_watch_error=self._on_watch_error)
         self._observer = ReplicaObserver(
@@ -202,6 +210,8 @@ class ControllerProgram:
 
     async def _work(self, stop: asyncio.Event, transport: Transport) -> None:
         program = self._program
+        if self._mode is Mode.OVERLAY:
+            await require_admission_policies(transport, server=self._access.cluster.server)
         program.start(_CONTROLLER, self.controller.run(), is_live_check=True)
         program.start("the observer", self._observer.run())
         program.start("the heartbeat", program.heartbeat.run())
@@ -211,7 +221,9 @@ class ControllerProgram:
             self._log.info("leader election is disabled")
         if self._predictions is not None:
             program.start("predictions", self._predictions.run(self._predict, on_error=self._on_prediction_error))
-        checking = asyncio.create_task(self._check_permissions(transport))
+        if self._is_releasing:
+            program.start("releasing", self._stop_when_released(stop))
+        checking = asyncio.create_task(self._check_installation(transport))
         try:
             await program.wait(stop, self._refused)
             if self._refusal is not None:
@@ -260,10 +272,17 @@ class ControllerProgram:
         else:
             self._log.info("released the Lease")
 
-    async def _check_permissions(self, connection: Transport) -> None:
-        """Log each missing permission once, not with every Service that needs it."""
-        permissions = REQUIRED_PERMISSIONS + (ADOPTION_PERMISSIONS if self._mode is Mode.ONLY_MARKED else ())
-        for permission in permissions:
+    async def _stop_when_released(self, stop: asyncio.Event) -> None:
+        while not self.controller.is_released:
+            await asyncio.sleep(_RELEASE_POLL_PERIOD)
+        stop.set()
+        await asyncio.Event().wait()
+
+    async def _check_installation(self, connection: Transport) -> None:
+        """Log each missing permission once, not with every Service that needs it; and a missing policy."""
+        if self._mode is Mode.OVERLAY and not await has_policy(connection):
+            self._log.warning("missing the MutatingAdmissionPolicy of the overlay: no hints will be set", policy=POLICY)
+        for permission in PERMISSIONS[self._mode]:
             try:
                 await check_permissions(connection, [permission], namespace="")
             except Forbidden as error:

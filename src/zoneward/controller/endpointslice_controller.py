@@ -96,10 +96,10 @@ class EndpointSliceController:
         follows_proxies = options.node_proxy_namespace is not None and self._status_writer is not None
         is_overlay = context.mode is Mode.OVERLAY
         self._overlay_stores = OverlayStores(on_unreadable=self._set_aside) if is_overlay else None
-        parameters: OverlayParameters | None = None
+        self._parameters: OverlayParameters | None = None
         if self._overlay_stores is not None:
             self._overlay_stores.namespaces.subscribe(self._guarded(self._namespace_changed))
-            parameters = OverlayParameters(
+            self._parameters = OverlayParameters(
                 self._overlay_stores,
                 context.writer,
                 on_change=self.queue.add_all,
@@ -110,7 +110,7 @@ class EndpointSliceController:
             configuration=context.configuration,
             wall_clock=context.wall_clock,
             slice_groups_seen=None if follows_proxies else True,
-            **({"as_planned": parameters.as_planned} if parameters is not None else {}),
+            as_planned=None if self._parameters is None else self._parameters.as_planned,
         )
         self._hints_probe = HintsProbe(
             self._states.dropped_hints,
@@ -170,14 +170,14 @@ class EndpointSliceController:
                 is_ours=self._is_ours,
             )
         self._reconciler: ServiceReconciler | OverlayReconciler
-        if self._overlay_stores is not None and parameters is not None:
+        if self._overlay_stores is not None and self._parameters is not None:
             overlay = self._reconciler = OverlayReconciler(
                 context,
                 cache=self.cache,
                 stores=self._overlay_stores,
                 queue=self.queue,
                 states=self._states,
-                parameters=parameters,
+                parameters=self._parameters,
                 demand=self._demand,
             )
             self.metrics.declare_overlay(overlay)
@@ -345,6 +345,12 @@ class EndpointSliceController:
         if key in self.contested:
             return False
         return self._reconciler.course(service, self.cache.slices_of(*key)) is AdoptionAction.SERVE
+
+    @property
+    def is_released(self) -> bool:
+        """Whether no Service is in the overlay, as far as the API server has shown it."""
+        stores, parameters = self._overlay_stores, self._parameters
+        return stores is not None and stores.synced.is_set() and parameters is not None and parameters.is_empty
 
     @property
     def services_without_stored_hints(self) -> int:

@@ -1,6 +1,6 @@
 """The write permissions of the controller, and a check for them before it starts to write."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -9,21 +9,32 @@ from zoneward.client.all_results import all_results
 from zoneward.client.api_errors import ApiError, Forbidden, NotFound
 from zoneward.client.resources import ENDPOINTS, EVENTS, SERVICES, SLICES, ApiResource
 from zoneward.client.transport_interface import WriteTransport
+from zoneward.controller.mode import Mode
 from zoneward.kube.json_documents import DECODE_ERRORS, decode_json
 
 Permission = tuple[str, ApiResource[Any]] | tuple[str, ApiResource[Any], str]
 """An HTTP method, the kind that it is for, and maybe a subresource (``status``)."""
-REQUIRED_PERMISSIONS: Final[tuple[Permission, ...]] = (
-    *((method, SLICES) for method in ("POST", "PUT", "DELETE")),
+_REPORTING: Final[tuple[Permission, ...]] = (
     *((method, EVENTS) for method in ("POST", "PATCH")),
     ("PATCH", SERVICES, "status"),
 )
-"""Every controller needs these. The leader election reports a missing permission for the Lease."""
+REQUIRED_PERMISSIONS: Final[tuple[Permission, ...]] = (
+    *((method, SLICES) for method in ("POST", "PUT", "DELETE")),
+    *_REPORTING,
+)
+"""Every controller that writes slices needs these. The leader election reports a missing permission for the Lease."""
 ADOPTION_PERMISSIONS: Final[tuple[Permission, ...]] = (
     ("PATCH", SERVICES),
     *((method, ENDPOINTS) for method in ("POST", "PUT", "DELETE")),
 )
 """What it needs in addition for adopted Services."""
+PERMISSIONS: Final[Mapping[Mode, tuple[Permission, ...]]] = {
+    Mode.TAKE_OVER: REQUIRED_PERMISSIONS,
+    Mode.ONLY_MARKED: REQUIRED_PERMISSIONS + ADOPTION_PERMISSIONS,
+    # Those for its ConfigMaps are for one name, which a review without a name cannot show.
+    Mode.OVERLAY: (("PATCH", SLICES), *_REPORTING),
+}
+"""The write permissions of each mode."""
 _PATH: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 _VERBS: Final = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 

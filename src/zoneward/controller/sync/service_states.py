@@ -61,10 +61,11 @@ class ServiceStates:
         configuration: Configuration,
         wall_clock: Callable[[], float] = time.time,
         slice_groups_seen: bool | None = True,
-        as_planned: Callable[[EndpointSlice], EndpointSlice] = lambda slice_: slice_,
+        as_planned: Callable[[EndpointSlice], EndpointSlice] | None = None,
     ) -> None:
-        """``slice_groups_seen``: as in `ClusterState`, until it is set. ``as_planned``: a slice as plans read it."""
-        self.as_planned: Final = as_planned
+        """``slice_groups_seen``: as in `ClusterState`, until it is set. ``as_planned``: a slice as plans read it,
+        None: as it is."""
+        self.as_planned: Final = as_planned or (lambda slice_: slice_)
         self._cache, self._configuration, self._wall_clock = cache, configuration, wall_clock
         self._slice_groups_seen = slice_groups_seen
         self.trigger_times: Final = TriggerTimeTracker()
