@@ -235,8 +235,8 @@ def _leads(replica: Replica) -> bool:
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        ((), "expected one of --take-over and --only-marked, or `controller.mode` in --config"),
-        (("--take-over", "--only-marked"), "--take-over and --only-marked: expected one of them, got both"),
+        ((), "expected one of --overlay, --only-marked and --take-over, or `controller.mode` in --config"),
+        (("--take-over", "--only-marked"), "--only-marked and --take-over: expected one of them, got 2"),
         (
             ("--only-marked", "--compat=upstream"),
             (

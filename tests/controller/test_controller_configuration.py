@@ -51,7 +51,7 @@ def test_every_key_is_read() -> None:
 @pytest.mark.parametrize(
     ("section", "expected"),
     [
-        ({"mode": "all"}, ".mode: expected take-over or only-marked, got 'all'"),
+        ({"mode": "all"}, ".mode: expected overlay or only-marked or take-over, got 'all'"),
         (
             {"listen": 10271},
             ".listen: expected [HOST]:PORT (127.0.0.1:10271",

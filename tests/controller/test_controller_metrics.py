@@ -128,6 +128,7 @@ def page(metrics: ControllerMetrics) -> str:
     """Once for each: a program runs once."""
     metrics.declare_state(a_program(due=1, gathering=2, working=3))
     metrics.declare_demand(SimpleNamespace(services={"Measured": 4}, waiting=1, figures_age=12.5))
+    metrics.declare_overlay(SimpleNamespace(services=5, refused_services=6, pending_slices=7))
     return asyncio.run(MetricsPage(metrics.registry).text()).decode()
 
 

@@ -10,7 +10,7 @@ class Mode(StrEnum):
     """The built-in controller writes all slices; an admission policy sets Zoneward's hints in those of selected
     Services."""
 
-    TAKE_OVER = "take-over"
-    """Every Service with a selector: no other controller writes slices."""
     ONLY_MARKED = "only-marked"
     """Adopted Services; the built-in controller manages all others."""
+    TAKE_OVER = "take-over"
+    """Every Service with a selector: no other controller writes slices."""

@@ -6,7 +6,7 @@ They are the one source of ``deploy/overlay``, of the chart and of ``zoneward pl
 
 The policies bound what an error costs. With ``failurePolicy: Ignore`` a write of a slice never fails because of an
 expression, and a slice whose expression fails stays as the built-in controller wrote it. An endpoint gets its hint by a
-patch of its own, so that fields that these policies do not know survive.
+separate patch, so that fields that these policies do not know survive.
 """
 
 from typing import Any, Final

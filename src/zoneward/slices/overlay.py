@@ -51,7 +51,7 @@ class OverlayHints(StrEnum):
     NODES = "nodes"
     """Its own node."""
     NONE = "none"
-    """No endpoint has hints, whatever the built-in controller writes."""
+    """No endpoint has hints: those that the built-in controller writes are removed."""
     REMOVE = "remove"
     """The Service leaves the overlay: a write that changes no endpoint removes all hints; others pass unchanged."""
 

@@ -5,7 +5,7 @@ empty patch, which runs the admission policy and changes nothing else. Several A
 different times, so a touch may come too early: it is repeated, with growing pauses, until the response has the hints.
 
 A Service leaves the overlay in two steps: its entries say ``remove``, and the touches take all hints out; then its
-entries go. The built-in controller notices that its slices changed, and writes hints of its own if it is asked to.
+entries go. The built-in controller notices that its slices changed, and writes its own hints if it is asked to.
 """
 
 import asyncio
@@ -30,6 +30,7 @@ from zoneward.controller.sync.slice_writer import ReconcileResult, SyncOutcome
 from zoneward.kube import names
 from zoneward.kube.adoption_marks import AdoptionAction
 from zoneward.kube.objects import Condition, EndpointSlice, ObjectKey, Service, ServiceEvent
+from zoneward.routing.rules import Reason
 from zoneward.slices.overlay import (
     REMOVED,
     FamilyOverlay,
@@ -48,10 +49,9 @@ SETTLE_TIME: Final = 0.3
 _TOUCH_BACKOFF: Final = Backoff(initial=0.5, cap=60.0)
 _REPORTED_AFTER: Final = 4
 """Touches without effect after which the Service is reported: that is after about four seconds."""
-NOT_APPLIED: Final = "OverlayNotApplied"
-"""The reason of the condition and of the Event: hints are wanted that the API server does not set."""
-REFUSED: Final = "OverlayRefused"
-"""The reason of the condition and of the Event: the Service cannot be in the overlay."""
+NOT_APPLIED: Final = Reason.OVERLAY_NOT_APPLIED
+REFUSED: Final = Reason.OVERLAY_REFUSED
+"""Reasons of the condition, and of the Event."""
 _NOTHING_TO_WRITE: Final = ReconcileResult(SyncOutcome.WRITTEN, 0)
 
 

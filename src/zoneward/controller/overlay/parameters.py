@@ -1,8 +1,8 @@
 """The ConfigMaps from which the API server takes the hints of an overlay: one for each namespace with Services in it.
 
 Only what changed is written, as a merge patch, so that two Services of a namespace never overwrite each other's
-entries, and a write is small however large the ConfigMap is. Whatever somebody else writes into it is seen by the
-watch, and its Service is synced again.
+entries, and a write is small however large the ConfigMap is. The watch shows what
+somebody else writes into it, and the Service of such an entry is synced again.
 """
 
 import asyncio
@@ -47,8 +47,8 @@ class OverlayStores(WatchedStores):
         }
 
     def labels_of(self, namespace: str) -> Mapping[str, str] | None:
-        found: Namespace | None = self.namespaces.get("", namespace)
-        return None if found is None else found.metadata.labels
+        known: Namespace | None = self.namespaces.get("", namespace)
+        return None if known is None else known.metadata.labels
 
 
 @dataclass(slots=True)
