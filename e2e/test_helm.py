@@ -41,7 +41,9 @@ def helm(*arguments: str, fails: bool = False) -> str:
 
 
 def rendered(*values: str) -> list[Object]:
-    return _objects(helm("template", "edge", str(CHART), *_set(values)))
+    """Without the hooks, which `kubectl apply` would not run."""
+    objects = _objects(helm("template", "edge", str(CHART), *_set(values)))
+    return [object_ for object_ in objects if "helm.sh/hook" not in (object_["metadata"].get("annotations") or {})]
 
 
 def kustomized(folder: str) -> list[Object]:
@@ -89,7 +91,7 @@ def test_it_makes_every_object_of_a_kustomization_with_every_field(folder: str) 
 
 
 def test_it_makes_all_programs_at_once_and_their_namespaces() -> None:
-    folders = (MODES[1], PROXY_MODES[0], METER_MODES[0], NAMESPACES)
+    folders = (MODES[0], PROXY_MODES[0], METER_MODES[0], NAMESPACES)
     expected = [object_ for folder in folders for object_ in kustomized(folder)]
     made = rendered(*ALL, "createNamespaces=true")
     assert compared(made, of_helm=True) == compared(expected, of_helm=False)
@@ -106,7 +108,7 @@ def test_lint_finds_nothing_in_it() -> None:
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
-        ("controller.mode=both", "'/controller/mode': value must be one of 'only-marked', 'take-over'"),
+        ("controller.mode=both", "'/controller/mode': value must be one of 'overlay', 'only-marked', 'take-over'"),
         ("proxy.mode=beside", "'/proxy/mode': value must be one of 'beside-kube-proxy', 'instead-of-kube-proxy'"),
         ("controler.enabled=true", "additional properties 'controler' not allowed"),
         ("proxy.cidrs={10.0.0.0/8}", "'/proxy': additional properties 'cidrs' not allowed"),
@@ -213,9 +215,15 @@ def test_a_server_takes_all_of_it_and_only_the_namespaces_outlive_it(cluster: Co
         return {item["metadata"]["name"] for item in api.get(path)["items"] if "zoneward" in item["metadata"]["name"]}
 
     roles, namespaces = "/apis/rbac.authorization.k8s.io/v1/clusterroles", "/api/v1/namespaces"
+    policies = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies"
     said = helm("install", "edge", str(CHART), *access, *_set((*ALL, "createNamespaces=true")))
-    assert "zoneward adopt NAMESPACE/SERVICE" in said
+    assert "The built-in EndpointSlice controller keeps its slices" in said
     assert "beside kube-proxy" in said
+    assert there(policies) == {"zoneward-overlay"}
+    assert "zoneward-controller-overlay" in there(roles)
+    marked = (*ALL, "createNamespaces=true", "controller.mode=only-marked")
+    assert "zoneward adopt NAMESPACE/SERVICE" in helm("upgrade", "edge", str(CHART), *access, *_set(marked))
+    assert there(policies) == set()
     assert "zoneward-controller-only-marked" in there(roles)
     assert there(namespaces) == {"zoneward-system", "zoneward-proxy", "zoneward-meter"}
     assert there("/apis/apps/v1/daemonsets") == {"zoneward-proxy", "zoneward-meter"}

@@ -16,7 +16,7 @@ Right = tuple[str, str, str]
 
 ROOT: Final = Path(__file__).parents[2]
 DEPLOY: Final = ROOT / "deploy"
-MODES: Final = ("take-over", "only-marked")
+MODES: Final = ("overlay", "take-over", "only-marked")
 """Of the controller."""
 PROXY_MODES: Final = ("proxy/beside-kube-proxy", "proxy/instead-of-kube-proxy")
 """Of the nodes' proxies."""

@@ -51,7 +51,8 @@ POLICY_KINDS = {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
 CONTROLLER_KINDS = KINDS | POLICY_KINDS | {"Deployment", "PodDisruptionBudget"}
 PROXY_KINDS = KINDS | POLICY_KINDS | {"DaemonSet"}
 METER_KINDS = KINDS - {"Role", "RoleBinding"} | {"DaemonSet"}
-WIDE = POLICY_KINDS | {"ClusterRole", "ClusterRoleBinding"}
+MUTATING_KINDS = {"MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"}
+WIDE = POLICY_KINDS | MUTATING_KINDS | {"ClusterRole", "ClusterRoleBinding"}
 
 
 def program(mode: str) -> str:
@@ -65,14 +66,15 @@ def label(mode: str) -> dict[str, str]:
 @pytest.mark.parametrize("mode", ALL)
 def test_every_file_is_used_and_every_object_has_the_label_of_zoneward(mode: str) -> None:
     result, kinds = manifests(mode), {"controller": CONTROLLER_KINDS, "proxy": PROXY_KINDS, "meter": METER_KINDS}
-    assert {manifest["kind"] for manifest in result} == kinds[program(mode)]
+    overlay = MUTATING_KINDS if mode == "overlay" else set()
+    assert {manifest["kind"] for manifest in result} == kinds[program(mode)] | overlay
     assert len({identity(manifest) for manifest in result}) == len(result)
     for manifest in result:
         assert manifest["metadata"]["labels"].items() >= label(mode).items(), manifest["metadata"]["name"]
     for folder in (DEPLOY / ("base" if mode in MODES else f"{program(mode)}/base"), DEPLOY / mode):
         said = yaml.safe_load((folder / "kustomization.yaml").read_text())["resources"]
         listed = {name for name in said if (folder / name).is_file()}
-        assert {path.name for path in folder.iterdir()} == listed | {"kustomization.yaml"}
+        assert {path.name for path in folder.iterdir() if path.is_file()} == listed | {"kustomization.yaml"}
 
 
 @pytest.mark.parametrize("mode", ALL)
@@ -232,8 +234,9 @@ def test_a_proxy_serves_labelled_services_beside_kube_proxy_or_all_in_its_place(
 @pytest.mark.parametrize("mode", MODES)
 def test_the_policy_allows_exactly_the_controllers_writes_to_services(mode: str) -> None:
     """`e2e/test_deploy.py` tries it on an API server."""
-    policy = the("ValidatingAdmissionPolicy", mode)
-    assert the("ValidatingAdmissionPolicyBinding", mode)["spec"]["policyName"] == policy["metadata"]["name"]
+    name = "zoneward-controller"
+    policy = the("ValidatingAdmissionPolicy", mode, name)
+    assert the("ValidatingAdmissionPolicyBinding", mode, name)["spec"]["policyName"] == name
     (condition,) = policy["spec"]["matchConditions"]
     account = the("ServiceAccount", mode)["metadata"]
     assert f"'system:serviceaccount:{account['namespace']}:{account['name']}'" in condition["expression"]

@@ -30,6 +30,8 @@ FREE: Right = ("authorization.k8s.io", "selfsubjectaccessreviews", "create")
 """Everybody who is known to a cluster may ask what they may do (the ClusterRole system:basic-user)."""
 ENDPOINTS: set[Right] = {("", "endpoints", verb) for verb in ("get", "create", "update", "delete")}
 """Needed only for Services that were adopted."""
+CONFIG_MAPS: set[Right] = {("", "configmaps", verb) for verb in ("create", "patch", "delete")}
+"""Granted for one name, which the check at the start does not ask about."""
 
 
 @asynccontextmanager
@@ -98,13 +100,13 @@ def _has_told(sandbox: Place, times: int) -> bool:
 def test_every_write_permission_is_checked_at_the_start(mode: str) -> None:
     asked = {
         (sandbox.group, "/".join([sandbox.plural, *rest]), VERBS[method])
-        for method, sandbox, *rest in rights.REQUIRED_PERMISSIONS
-        + (rights.ADOPTION_PERMISSIONS if mode == "only-marked" else ())
+        for method, sandbox, *rest in rights.PERMISSIONS[Mode(mode)]
     }
     # The election reports a missing permission for the Lease. With --take-over, few Endpoints are written.
-    untold = {OWNER} | (ENDPOINTS if mode == "take-over" else set())
+    untold = {OWNER, *CONFIG_MAPS} | (ENDPOINTS if mode == "take-over" else set())
     needed = {right for right in granted(mode) if right[1] != "leases" and right[2] in VERBS.values()}
     assert asked == needed - untold
+    assert (needed >= CONFIG_MAPS) == (mode == "overlay")
 
 
 async def test_an_adopted_service_needs_the_permissions_of_the_other_mode(asked: Asked) -> None:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from zoneward.cli.handover_command import HandoverCommand, handover_options
+from zoneward.cli.handover_command import HandoverCommand, handover_options, service_argument
 from zoneward.cli.options import Options
 
 if TYPE_CHECKING:
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 
 @click.command("adopt")
+@service_argument()
 @handover_options
 @click.option(
     "--force", is_flag=True, help="Also adopt where no running controller is known, or Leases cannot be read."

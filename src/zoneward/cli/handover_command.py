@@ -52,7 +52,7 @@ class HandoverCommand:
 
 
 def handover_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command its arguments; it receives those that name the cluster as ``options``."""
+    """Give a command all options but `service_argument`; it receives those that name the cluster as ``options``."""
 
     @wraps(function)
     def with_options(*, namespace: str | None, **given: Any) -> Any:
@@ -98,11 +98,16 @@ def handover_options(function: Callable[..., Any]) -> Callable[..., Any]:
                 shell_complete=complete_files,
             ),
             click.option("-q", "--quiet", is_flag=True, help="Do not report the steps."),
-            click.argument("service", metavar="[NAMESPACE/]SERVICE", shell_complete=complete_service),
         )
     ):
         wrapped = option(wrapped)
     return wrapped
+
+
+def service_argument(*, is_required: bool = True) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    return click.argument(
+        "service", metavar="[NAMESPACE/]SERVICE", required=is_required, shell_complete=complete_service
+    )
 
 
 def run_handover(service: str, direction: HandoverCommand, *, options: Options, timeout: float, dry_run: bool) -> int:

@@ -1,16 +1,45 @@
-"""``zoneward release``: one Service given back to the built-in controller, without a gap."""
+"""``zoneward release``: one Service given back to the built-in controller, or all Services taken out of the overlay."""
+
+import asyncio
+from typing import TYPE_CHECKING, Final
 
 import click
 
-from zoneward.cli.handover_command import HandoverCommand, handover_options
+from zoneward.cli.handover_command import HandoverCommand, handover_options, service_argument
 from zoneward.cli.options import Options
+from zoneward.cli.output import Note, print_line, print_notes
+from zoneward.kube.input_error import InputError
+
+if TYPE_CHECKING:
+    from zoneward.client.auth.client_config import ClientConfig
+
+_NO_PORT: Final = "127.0.0.1:0"
+_TO_CONTINUE: Final = "to continue: zoneward release --overlay"
 
 
 @click.command("release")
+@service_argument(is_required=False)
+@click.option("--overlay", is_flag=True, help="Take all Services out of the overlay, instead of one that was adopted.")
+@click.option(
+    "--scale-down",
+    metavar="NAMESPACE/DEPLOYMENT",
+    help="With --overlay: scale the controller's Deployment to 0 first, so that it does not continue.",
+)
 @handover_options
-def command(*, options: Options, service: str, timeout: float, dry_run: bool) -> int:
+def command(
+    *,
+    options: Options,
+    service: str | None,
+    overlay: bool,
+    scale_down: str | None,
+    timeout: float,
+    dry_run: bool,
+) -> int:
     """Give an adopted Service back: restore its selector, wait for the EndpointSlices of the built-in controller,
     delete Zoneward's, and restore labels and annotations. Every ready endpoint is in some slice at all times.
+
+    With --overlay, take all Services out of the overlay: remove its hints and its ConfigMaps. The built-in controller
+    then writes the hints that a Service asks Kubernetes for. Stop the controller first, or use --scale-down.
 
     After an interruption at any point, run the same command again to continue. A Service that belongs to the built-in
     controller is left unchanged.
@@ -18,7 +47,16 @@ def command(*, options: Options, service: str, timeout: float, dry_run: bool) ->
     \b
     zoneward release shop/cart --dry-run
     zoneward release shop/cart
+    zoneward release --overlay --scale-down zoneward-system/zoneward-controller
     """
+    if overlay:
+        if service is not None:
+            raise click.UsageError(f"--overlay: expected no Service, got {service!r}: it takes all out of the overlay")
+        return _release_overlay(options, timeout=timeout, dry_run=dry_run, scale_down=scale_down)
+    if service is None:
+        raise click.UsageError("expected [NAMESPACE/]SERVICE, or --overlay")
+    if scale_down is not None:
+        raise click.UsageError("--scale-down: expected --overlay with it")
     from zoneward.cli.handover_command import run_handover
     from zoneward.controller.handover.handover_steps import next_release_step
 
@@ -28,3 +66,101 @@ def command(*, options: Options, service: str, timeout: float, dry_run: bool) ->
         command="zoneward release",
     )
     return run_handover(service, direction, options=options, timeout=timeout, dry_run=dry_run)
+
+
+def _release_overlay(options: Options, *, timeout: float, dry_run: bool, scale_down: str | None) -> int:
+    """Returns the exit status. Raises InputError."""
+    from datetime import UTC, datetime
+
+    from zoneward.cli.cluster_input import find_cluster
+    from zoneward.client.api_errors import CallFailed
+    from zoneward.client.error_messages import to_input_error
+
+    access, _ = find_cluster(options)
+    try:
+        services = asyncio.run(_services_in_overlay(access))
+        if dry_run:
+            for namespace, name in services:
+                print_line(f"Service {namespace}/{name}: would leave the overlay")
+            return 0
+        if scale_down is not None:
+            asyncio.run(_scale_down(access, scale_down))
+            print_notes(options, [Note(f"Deployment {scale_down}: scaled to 0")])
+        if services:
+            asyncio.run(_run_until_released(access, options, timeout=timeout))
+    except CallFailed as error:
+        raise to_input_error(error, access, now=datetime.now(UTC)) from error
+    print_line(f"{len(services)} Services left the overlay" if services else "no Service is in the overlay")
+    return 0
+
+
+async def _services_in_overlay(access: "ClientConfig") -> list[tuple[str, str]]:
+    from zoneward.client.list_pager import ListScope, list_all
+    from zoneward.client.resources import CONFIG_MAPS
+    from zoneward.client.transport import Transport
+    from zoneward.kube.names import OVERLAY_CONFIG_MAP
+    from zoneward.slices.overlay import service_of_entry
+
+    async with Transport(access) as transport:
+        scope = ListScope(field_selector=f"metadata.name={OVERLAY_CONFIG_MAP}")
+        config_maps = await list_all(transport, CONFIG_MAPS, scope)
+    return sorted(
+        {
+            (config_map.metadata.namespace, service_of_entry(entry))
+            for config_map in config_maps
+            for entry in config_map.data or ()
+        }
+    )
+
+
+async def _scale_down(access: "ClientConfig", deployment: str) -> None:
+    from zoneward.client.transport import Transport
+
+    namespace, _, name = deployment.partition("/")
+    if not (namespace and name) or "/" in name:
+        raise click.UsageError(f"--scale-down: expected NAMESPACE/DEPLOYMENT, got {deployment!r}")
+    async with Transport(access) as transport:
+        await transport.send(
+            "PATCH",
+            f"/apis/apps/v1/namespaces/{namespace}/deployments/{name}/scale",
+            b'{"spec":{"replicas":0}}',
+            content_type="application/merge-patch+json",
+            idempotent=True,
+        )
+
+
+async def _run_until_released(access: "ClientConfig", options: Options, *, timeout: float) -> None:
+    """Run the controller in the mode in which every Service leaves the overlay, until all have."""
+    import os
+    import socket
+
+    from zoneward.cli.configuration_file import read_program_settings
+    from zoneward.cli.daemon_command import import_program, lease_namespace
+    from zoneward.controller.controller_configuration import SECTION, ControllerConfiguration
+    from zoneward.daemon.log import LogFormat
+    from zoneward.daemon.structured_log import Level, new_log
+    from zoneward.slices.overlay import overlay_configuration
+
+    module = import_program("zoneward.controller.controller_program", command="release --overlay")
+    flags = {"mode": "overlay", "listen": _NO_PORT}
+    configuration, settings = read_program_settings(options.config, SECTION, ControllerConfiguration, flags, {})
+    program = module.ControllerProgram(
+        access,
+        configuration=overlay_configuration(configuration),
+        settings=settings,
+        lease=(
+            lease_namespace(access, settings.leader_election.lease_namespace),
+            settings.leader_election.lease_name,
+        ),
+        instance=os.environ.get("POD_NAME") or socket.gethostname(),
+        log=new_log(form=LogFormat.TEXT, level=Level.WARNING if options.quiet else Level.INFO),
+        to_json=lambda _plan: b"",
+        is_releasing=True,
+    )
+    try:
+        async with asyncio.timeout(timeout):
+            await program.run(asyncio.Event())
+    except TimeoutError:
+        raise InputError(
+            "release --overlay", f"not finished within {timeout:g} s; does a controller still run? {_TO_CONTINUE}"
+        ) from None

@@ -191,7 +191,7 @@ def guard_policies(namespace: str) -> list[dict[str, Any]]:
 
 
 def _metadata(name: str) -> dict[str, Any]:
-    return {"name": name, "labels": {"app.kubernetes.io/name": name}}
+    return {"name": name, "labels": {"app.kubernetes.io/name": CONTROLLER}}
 
 
 def _policy(name: str) -> dict[str, Any]:

@@ -1,0 +1,257 @@
+"""The overlay: which Services are in it, a plan as entries of the ConfigMap, and what the policy makes of a slice."""
+
+import pytest
+from hypothesis import given
+from msgspec.structs import replace
+from tests.builders.structs import a_node, a_pod, a_service, a_slice, an_endpoint, hints, nodes_in, pods_in
+from tests.clusters import Cluster, only_family, slices_after
+from tests.properties.random_clusters import clusters
+
+from zoneward.kube import names
+from zoneward.kube.adoption_marks import SELECTOR_ANNOTATION
+from zoneward.kube.objects import EndpointSlice, Service, identity
+from zoneward.routing.configuration import Configuration, OverlaySettings, SubsettingSettings
+from zoneward.slices.overlay import (
+    REMOVED,
+    FamilyOverlay,
+    OverlayHints,
+    TooManyZones,
+    approach_of_entries,
+    encode_entries,
+    family_overlay,
+    is_selected,
+    overlay_configuration,
+    read_entries,
+    with_approach,
+    with_overlay_hints,
+)
+from zoneward.slices.plan import FamilyPlan
+
+CONFIGURATION = overlay_configuration(Configuration())
+MARK = {names.OVERLAY_MARK: names.OVERLAY_ENABLED}
+
+
+def built_in_slices(cluster: Cluster) -> tuple[EndpointSlice, ...]:
+    """What the built-in controller writes, with names as an API server gives them."""
+    built_in = cluster.with_(configuration=cluster.configuration.as_upstream(), slices=()).plan()
+    return tuple(
+        replace(slice_, metadata=replace(slice_.metadata, name=f"built-in-{index}"))
+        for index, slice_ in enumerate(slices_after(built_in))
+    )
+
+
+def in_overlay(cluster: Cluster) -> Cluster:
+    configuration = overlay_configuration(cluster.configuration)
+    return cluster.with_(configuration=configuration, slices=built_in_slices(cluster))
+
+
+def overlay_of(cluster: Cluster) -> FamilyOverlay:
+    overlay = family_overlay(only_family(in_overlay(cluster).plan()))
+    assert overlay is not None
+    return overlay
+
+
+def a_cluster(service: Service, nodes: dict[str, int], pods: dict[str, int]) -> Cluster:
+    return Cluster(service=service, nodes=nodes_in(nodes), pods=pods_in(pods))
+
+
+# --- which Services ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("service", "expected"),
+    [
+        (a_service("zoneward.dev/Balanced"), True),
+        (a_service("Auto"), False),
+        (a_service(distribution="PreferSameZone"), False),
+        (a_service("Auto", annotations=MARK), True),
+        (a_service("zoneward.dev/Balanced", annotations={names.OVERLAY_MARK: "disabled"}), False),
+        (a_service("zoneward.dev/Balanced", type_="ExternalName"), False),
+        (a_service("zoneward.dev/Balanced", selects=False), False),
+        (a_service("zoneward.dev/Balanced", annotations={SELECTOR_ANNOTATION: '{"app":"cart"}'}), False),
+    ],
+)
+def test_a_service_is_in_the_overlay_only_if_somebody_asked_for_it(service: Service, expected: bool) -> None:
+    assert is_selected(service, None, CONFIGURATION) is expected
+
+
+def test_a_label_of_the_namespace_or_a_selector_takes_services_in() -> None:
+    service = a_service("Auto", labels={"tier": "web"})
+    assert is_selected(service, MARK, CONFIGURATION)
+    assert not is_selected(service, {names.OVERLAY_MARK: "true"}, CONFIGURATION)
+    selecting = replace(CONFIGURATION, overlay=OverlaySettings(service_selector="tier in (web,api)"))
+    assert is_selected(service, None, selecting)
+    assert not is_selected(a_service("Auto", labels={"tier": "db"}), None, selecting)
+
+
+def test_an_overlay_has_no_groups_and_no_weights() -> None:
+    weighing = Configuration(subsetting=SubsettingSettings(algorithm="local-weighted"))
+    configuration = overlay_configuration(weighing)
+    assert (configuration.subsetting.algorithm, configuration.subsetting.encoding) == ("local", "hints")
+    assert configuration.manager == names.BUILT_IN_MANAGER
+
+
+# --- plans as entries -------------------------------------------------------------------------------------------------
+
+
+def test_only_what_differs_from_the_own_zone_is_an_entry() -> None:
+    even = overlay_of(a_cluster(a_service("Auto"), {"a": 4, "b": 4}, {"a": 3, "b": 3}))
+    assert even == FamilyOverlay(OverlayHints.ZONES, "Hints/ProportionalZoneCPU")
+    uneven = overlay_of(a_cluster(a_service("Auto"), {"a": 4, "b": 4}, {"a": 4, "b": 2}))
+    assert list(uneven.exceptions.values()) == [("b",)]
+    assert encode_entries("cart", {"IPv4": even}) == {"cart.IPv4": "zones Hints/ProportionalZoneCPU"}
+
+
+def test_a_decision_without_hints_says_so() -> None:
+    overlay = overlay_of(a_cluster(a_service("Auto"), {"a": 4, "b": 4}, {"a": 1}))
+    assert overlay == FamilyOverlay(OverlayHints.NONE)
+    assert encode_entries("cart", {"IPv4": overlay}) == {"cart.IPv4": "none"}
+
+
+def test_same_node_has_hints_for_zones_and_nodes() -> None:
+    overlay = overlay_of(a_cluster(a_service(distribution="PreferSameNode"), {"a": 4, "b": 4}, {"a": 1, "b": 1}))
+    assert overlay.hints is OverlayHints.ZONES_AND_NODES
+
+
+def test_a_service_that_asks_for_nothing_is_not_in_it() -> None:
+    cluster = in_overlay(a_cluster(a_service(), {"a": 4, "b": 4}, {"a": 1, "b": 1}))
+    assert family_overlay(only_family(cluster.plan())) is None
+
+
+def test_an_endpoint_for_more_than_eight_zones_is_refused() -> None:
+    zones = [f"zone-{letter}" for letter in "abcdefghij"]
+    nodes = tuple(a_node(f"node-{zone}", zone) for zone in zones)
+    cluster = Cluster(service=a_service("zoneward.dev/Balanced"), nodes=nodes, pods=(a_pod("one", f"node-{zones[0]}"),))
+    family = only_family(in_overlay(cluster).plan())
+    if family.decision.active:
+        with pytest.raises(TooManyZones):
+            family_overlay(family)
+    else:
+        overlay = family_overlay(family)
+        assert overlay is not None
+        assert overlay.hints is OverlayHints.NONE
+
+
+def test_addresses_of_both_families_are_keys_of_a_config_map() -> None:
+    overlays = {
+        "IPv4": FamilyOverlay(OverlayHints.ZONES, "Hints/Balanced", {"10.0.0.1": ("b", "c")}),
+        "IPv6": FamilyOverlay(OverlayHints.NODES, None, {"fd00::1": ("b",)}),
+    }
+    entries = encode_entries("cart", overlays)
+    assert entries == {
+        "cart.IPv4": "zones Hints/Balanced",
+        "cart.10.0.0.1": "b,c",
+        "cart.IPv6": "nodes",
+        "cart.fd00__1": "b",
+    }
+    assert read_entries(entries) == {("cart", family): overlay for family, overlay in overlays.items()}
+    assert approach_of_entries(entries, "cart", "IPv4") == "Hints/Balanced"
+    assert approach_of_entries(entries, "cart", "IPv6") is approach_of_entries({}, "cart", "IPv4") is None
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        {"cart.IPv4": "all"},
+        {"cart.IPv4": ""},
+        {"cart.IPv4": "zones Hints/Ba lanced"},
+        {"cart": "zones"},
+        {"": ""},
+        {".": "x" * 1000},
+    ],
+)
+def test_malformed_entries_count_as_absent(entries: dict[str, str]) -> None:
+    assert read_entries(entries) == {}
+
+
+@pytest.mark.parametrize("zones", ["", ",", "a,", "a b", "-a", "a,b,c,d,e,f,g,h,i", "z" * 64, "a\n"])
+def test_a_malformed_list_of_zones_leaves_the_own_zone(zones: str) -> None:
+    overlay = read_entries({"cart.IPv4": "zones", "cart.10.0.0.1": zones})["cart", "IPv4"]
+    assert overlay.exceptions == {}
+
+
+# --- the policy -------------------------------------------------------------------------------------------------------
+
+
+def hinted(
+    overlay: FamilyOverlay | None, *, manager: str = names.BUILT_IN_MANAGER, is_touch: bool = True
+) -> list[object]:
+    slice_ = a_slice(
+        "cart-1",
+        an_endpoint("10.0.0.1", "a", node="n1", hinted=hints("z")),
+        an_endpoint("10.0.0.2", "b", ready=False),
+        manager=manager,
+    )
+    stored = with_overlay_hints(slice_, overlay, is_touch=is_touch)
+    return [endpoint.hints for endpoint in stored.endpoints or ()]
+
+
+def test_every_endpoint_gets_its_hint_ready_or_not() -> None:
+    exceptions = {"10.0.0.2": ("a", "c")}
+    assert hinted(FamilyOverlay(OverlayHints.ZONES, None, exceptions)) == [hints("a"), hints("a", "c")]
+    assert hinted(FamilyOverlay(OverlayHints.ZONES_AND_NODES)) == [hints("a", nodes=["n1"]), hints("b")]
+    assert hinted(FamilyOverlay(OverlayHints.NONE)) == [None, None]
+
+
+def test_hints_are_never_given_to_a_part_of_a_slice() -> None:
+    # The second endpoint has no node.
+    assert hinted(FamilyOverlay(OverlayHints.NODES)) == [None, None]
+    without_zone = a_slice(
+        "cart-1", an_endpoint("10.0.0.1", "a"), an_endpoint("10.0.0.2", None), manager=names.BUILT_IN_MANAGER
+    )
+    stored = with_overlay_hints(without_zone, FamilyOverlay(OverlayHints.ZONES))
+    assert stored == without_zone
+
+
+def test_slices_of_others_and_of_other_services_stay_as_they_are() -> None:
+    as_before = [hints("z"), None]
+    assert hinted(FamilyOverlay(OverlayHints.ZONES), manager=names.MANAGER) == as_before
+    assert hinted(None) == as_before
+
+
+def test_a_service_that_leaves_loses_its_hints_by_a_touch_and_keeps_those_of_the_built_in_controller() -> None:
+    assert hinted(REMOVED, is_touch=True) == [None, None]
+    assert hinted(REMOVED, is_touch=False) == [hints("z"), None]
+
+
+def test_plans_read_the_approach_from_the_entries() -> None:
+    slice_ = a_slice("cart-1", manager=names.BUILT_IN_MANAGER, annotations={"other": "kept"})
+    marked = with_approach(slice_, "Hints/Balanced")
+    assert marked.metadata.annotations == {"other": "kept", names.APPROACH_ANNOTATION: "Hints/Balanced"}
+    assert with_approach(marked, None) == slice_
+    other = a_slice("cart-2")
+    assert with_approach(other, "Hints/Balanced") is other
+
+
+def decided_hints(family: FamilyPlan) -> dict[object, object]:
+    """What Zoneward's own slices would say."""
+    return {
+        identity(endpoint): endpoint.hints for slice_ in family.changes.after for endpoint in slice_.endpoints or ()
+    }
+
+
+@given(clusters())
+def test_slices_with_the_overlay_say_what_was_decided(cluster: Cluster) -> None:
+    overlaid = in_overlay(cluster)
+    for family in overlaid.plan().families:
+        try:
+            overlay = family_overlay(family)
+        except TooManyZones:
+            continue
+        if overlay is None:
+            continue
+        entries = encode_entries("cart", {family.address_type: overlay})
+        assert read_entries(entries) == {("cart", family.address_type): overlay}
+        expected = decided_hints(family)
+        for slice_ in overlaid.slices:
+            if slice_.address_type != family.address_type:
+                continue
+            stored = with_overlay_hints(slice_, overlay).endpoints or ()
+            assert len({endpoint.hints is None for endpoint in stored}) <= 1 or overlay.hints is OverlayHints.NODES
+            if overlay.hints is OverlayHints.NONE or not all(endpoint.zone for endpoint in stored):
+                assert all(endpoint.hints is None for endpoint in stored)
+                continue
+            for endpoint in stored:
+                decided = expected.get(identity(endpoint))
+                if decided is not None:
+                    assert endpoint.hints == decided
