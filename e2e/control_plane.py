@@ -11,8 +11,8 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from subprocess import CompletedProcess
@@ -180,10 +180,27 @@ class ControlPlane:
 
     def start_server(self) -> None:
         """With the address and data it had before, so clients can be tested with a server that comes back."""
-        self._server = self._start(
+        self._server = self._run_server(self.ports.server)
+        self.wait_until(self._is_ready, what="kube-apiserver ready")
+
+    @contextmanager
+    def another_server(self) -> Iterator[tuple[Process, Path]]:
+        """A second API server with the same data, as a process to freeze, and a kubeconfig of the administrator for it.
+        It is ready a moment later."""
+        port = _free_ports().server
+        known, file = self._known(ADMIN), self.folder / "another-server"
+        write_kubeconfig(file, ADMIN, server=f"https://{_LOOPBACK}:{port}", authority=self.authority, token=known.token)
+        server = self._run_server(port, log="another-kube-apiserver")
+        try:
+            yield server, file
+        finally:
+            server.kill()
+
+    def _run_server(self, port: int, *, log: str = "kube-apiserver") -> Process:
+        return self._start(
             "kube-apiserver",
             f"--etcd-servers=http://{_LOOPBACK}:{self.ports.etcd}",
-            f"--secure-port={self.ports.server}",
+            f"--secure-port={port}",
             f"--bind-address={_LOOPBACK}",
             f"--advertise-address={_ADVERTISED}",
             f"--cert-dir={self.authority.parent}",
@@ -198,21 +215,25 @@ class ControlPlane:
             # It would refuse pods until a controller has made a service account in each namespace.
             "--disable-admission-plugins=ServiceAccount",
             *self._server_flags,
+            log=log,
         )
-        self.wait_until(self._is_ready, what="kube-apiserver ready")
 
     def stop_server(self) -> None:
         if self._server is not None:
             self._server.kill()
             self._server = None
 
-    def start_controllers(self, *names: str, flags: Sequence[str] = (), minor: str | None = None) -> None:
+    def start_controllers(
+        self, *names: str, flags: Sequence[str] = (), minor: str | None = None, kubeconfig: Path | None = None
+    ) -> None:
         """The controller manager, or that of another minor, with these controllers only, once it is ready."""
         if minor is not None:
             name = "kube-controller-manager"
             self.programs[name] = find_programs(environment=os.environ, minor=minor)[name]
         certificates = self.folder / "controller-certificates"
-        common = controller_flags(self.kubeconfig(), names, port=self.ports.controllers, certificates=certificates)
+        common = controller_flags(
+            kubeconfig or self.kubeconfig(), names, port=self.ports.controllers, certificates=certificates
+        )
         self._controllers = self._start("kube-controller-manager", *common, *flags)
         self.wait_until(self._controllers_listen, what="kube-controller-manager ready")
 
@@ -235,8 +256,8 @@ class ControlPlane:
             self._etcd.kill()
             self._etcd = None
 
-    def _start(self, name: str, *flags: str) -> Process:
-        return Process([self.programs[name], *flags], log=self.folder / f"{name}.log")
+    def _start(self, name: str, *flags: str, log: str = "") -> Process:
+        return Process([self.programs[name], *flags], log=self.folder / f"{log or name}.log")
 
     def _start_on_free_ports(self) -> None:
         for left in reversed(range(_STARTS)):

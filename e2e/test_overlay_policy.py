@@ -1,0 +1,281 @@
+"""The policies of the overlay on a real API server: they do what `with_overlay_hints` says, and keep strangers out."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+import msgspec
+import pytest
+from e2e.control_plane import ControlPlane, User
+from e2e.test_deploy import Cluster, a_cluster
+from tests.builders.objects import a_namespace, a_service, a_slice
+from tests.contract.api import MERGE_PATCH, ApiError, Object
+
+from zoneward.controller.overlay.parameters import MAX_BYTES
+from zoneward.kube import names
+from zoneward.kube.objects import EndpointSlice
+from zoneward.slices.overlay import FamilyOverlay, OverlayHints, encode_entries, read_entries, with_overlay_hints
+
+NAMESPACE: Final = "policies"
+BUILT_IN: Final = names.BUILT_IN_MANAGER
+CONFIG_MAP: Final[Object] = {
+    "apiVersion": "v1",
+    "kind": "ConfigMap",
+    "metadata": {"name": names.OVERLAY_CONFIG_MAP, "namespace": NAMESPACE},
+}
+LONG_ZONE: Final = "z" * 62
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with a_cluster(tmp_path_factory.mktemp("policies"), "overlay") as cluster:
+        cluster.api.create(a_namespace(NAMESPACE))
+        cluster.api.create(CONFIG_MAP)
+        yield cluster
+
+
+class Slices:
+    """Writes entries and slices, and waits until the API server has seen the entries."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster, self.api, self._count = cluster, cluster.api, 0
+
+    def set(self, entries: dict[str, str]) -> None:
+        """``entries`` and a marker, which a slice of the Service ``marker`` shows once the server knows it."""
+        self._count += 1
+        marker = f"zone-{self._count}"
+        data = entries | {"marker.IPv4": "zones", "marker.10.9.9.9": marker}
+        self.api.replace(CONFIG_MAP | {"data": data})
+        probe = a_slice("marker", service="marker", manager=BUILT_IN, namespace=NAMESPACE)
+        probe |= {"endpoints": [endpoint("10.9.9.9")]}
+
+        def is_known() -> bool:
+            stored = self.api.request("POST", self.path, probe, query={"dryRun": "All"})
+            return hints_of(stored) == [{"forZones": [{"name": marker}]}]
+
+        self.cluster.plane.wait_until(is_known, what="the ConfigMap in the API server's cache")
+
+    @property
+    def path(self) -> str:
+        return f"/apis/discovery.k8s.io/v1/namespaces/{NAMESPACE}/endpointslices"
+
+    def create(self, slice_: Object) -> Object:
+        self._count += 1
+        slice_ = slice_ | {"metadata": slice_["metadata"] | {"name": f"s-{self._count}", "namespace": NAMESPACE}}
+        return self.api.create(slice_)
+
+    def touch(self, slice_: Object, user: User | str | None = None) -> Object:
+        api = self.api if user is None else self.cluster.plane.api(user)
+        return api.patch(slice_, {}, content_type=MERGE_PATCH)
+
+
+@pytest.fixture(scope="module")
+def slices(cluster: Cluster) -> Slices:
+    return Slices(cluster)
+
+
+def a_built_in(endpoints: list[Object], *, family: str = "IPv4", manager: str = BUILT_IN) -> Object:
+    slice_ = a_slice("any", service="cart", manager=manager, namespace=NAMESPACE)
+    return slice_ | {"addressType": family, "endpoints": endpoints}
+
+
+def endpoint(address: str, zone: str | None = "a", **more: Any) -> Object:
+    return {"addresses": [address], "conditions": {"ready": True}, **({"zone": zone} if zone else {}), **more}
+
+
+def hints_of(slice_: Object) -> list[Object | None]:
+    return [one.get("hints") for one in slice_["endpoints"] or ()]
+
+
+# --- the mutating policy ----------------------------------------------------------------------------------------------
+
+
+def some_endpoints(random: Random, family: str) -> list[Object]:
+    endpoints = []
+    for index in range(random.randint(0, 6)):
+        address = f"10.0.0.{index}" if family == "IPv4" else f"fd00::{index + 1:x}"
+        more: Object = {}
+        if random.random() < 0.8:
+            more["nodeName"] = f"n{random.randint(1, 3)}"
+        if random.random() < 0.3:
+            more["hints"] = {"forZones": [{"name": random.choice("abc")}]}
+        if random.random() < 0.2:
+            more["conditions"] = {"ready": False}
+        endpoints.append(endpoint(address, None if random.random() < 0.1 else random.choice("abc"), **more))
+    return endpoints
+
+
+def test_the_api_server_does_what_the_model_says(slices: Slices) -> None:
+    random = Random(5)
+    for _ in range(40):
+        hints, family = random.choice(list(OverlayHints)), random.choice(("IPv4", "IPv6"))
+        endpoints = some_endpoints(random, family)
+        exceptions = {
+            one["addresses"][0]: tuple(sorted(random.sample("abcdefgh", random.randint(1, 8))))
+            for one in endpoints
+            if random.random() < 0.4
+        }
+        overlay = FamilyOverlay(hints, random.choice((None, "Hints/Balanced")), exceptions)
+        slices.set({"cart.IPv4": "none", "cart.IPv6": "none"} | encode_entries("cart", {family: overlay}))
+        for manager in (BUILT_IN, "somebody-else"):
+            sent = a_built_in(endpoints, family=family, manager=manager)
+            created = slices.create(sent)
+            sent_slice = msgspec.convert(sent, EndpointSlice)
+            model = with_overlay_hints(sent_slice, overlay, is_touch=False)
+            stored = msgspec.convert(created, EndpointSlice)
+            assert (stored.endpoints or ()) == (model.endpoints or ()), (overlay, manager)
+            touched = msgspec.convert(slices.touch(created), EndpointSlice)
+            model = with_overlay_hints(stored, overlay)
+            assert (touched.endpoints or ()) == (model.endpoints or ()), (overlay, manager)
+
+
+def test_a_touch_changes_hints_and_nothing_else_and_is_no_write_once_they_are_there(slices: Slices) -> None:
+    slices.set({})
+    created = slices.create(a_built_in([endpoint("10.0.0.1"), endpoint("10.0.0.2", "b")]))
+    assert hints_of(created) == [None, None]
+    assert slices.touch(created)["metadata"]["resourceVersion"] == created["metadata"]["resourceVersion"]
+    slices.set({"cart.IPv4": "zones"})
+    touched = slices.touch(created)
+    assert hints_of(touched) == [{"forZones": [{"name": "a"}]}, {"forZones": [{"name": "b"}]}]
+    assert slices.touch(created)["metadata"] == touched["metadata"]
+    # As the built-in controller does, which did not ask for these hints.
+    undone = slices.api.replace(created | {"metadata": touched["metadata"]})
+    assert undone["metadata"]["resourceVersion"] == touched["metadata"]["resourceVersion"]
+    for one in touched["endpoints"]:
+        del one["hints"]
+    assert touched["endpoints"] == created["endpoints"]
+
+
+@pytest.mark.parametrize(
+    "value", ["-a", "a,", "a,b,c,d,e,f,g,h,i", "A" * 64, " ", "none", "ä", "a\nb", "", "x" * 100_000]
+)
+def test_a_malformed_entry_leaves_the_own_zone_and_never_fails_a_write(slices: Slices, value: str) -> None:
+    entries = {"cart.IPv4": "zones", "cart.10.0.0.1": value}
+    try:
+        slices.set(entries)
+    except ApiError:
+        # The guard refuses what is no list of zones; nothing else may have let it in.
+        return
+    exceptions = read_entries(entries)["cart", "IPv4"].exceptions
+    expected = [{"name": zone} for zone in exceptions.get("10.0.0.1", ("a",))]
+    assert hints_of(slices.create(a_built_in([endpoint("10.0.0.1")]))) == [{"forZones": expected}]
+
+
+@pytest.mark.parametrize(("count", "zones"), [(1_000, 1), (500, 8)])
+def test_the_largest_slices_get_their_hints(slices: Slices, count: int, zones: int) -> None:
+    addresses = [f"10.1.{index // 250}.{index % 250}" for index in range(count)]
+    value = ",".join(f"{LONG_ZONE}{index}" for index in range(zones))
+    entries = {"cart.IPv4": "zones"} | ({f"cart.{address}": value for address in addresses} if zones > 1 else {})
+    slices.set(entries)
+    created = slices.create(a_built_in([endpoint(address) for address in addresses]))
+    assert [len(hints["forZones"]) for hints in hints_of(created) if hints] == [zones] * count
+
+
+def test_the_largest_parameter_object_is_taken_and_used(slices: Slices) -> None:
+    entries: dict[str, str] = {"cart.IPv4": "zones", "cart.10.0.0.1": "b"}
+    size, index = 0, 0
+    while size < MAX_BYTES - 200:
+        key = f"other.10.{index // 62500}.{index // 250 % 250}.{index % 250}"
+        entries[key] = "eu-central-1b"
+        size += len(key) + len(entries[key])
+        index += 1
+    slices.set(entries)
+    assert hints_of(slices.create(a_built_in([endpoint("10.0.0.1")]))) == [{"forZones": [{"name": "b"}]}]
+
+
+# --- who may write ----------------------------------------------------------------------------------------------------
+
+
+def test_a_tenant_may_not_write_the_parameters(cluster: Cluster) -> None:
+    plane = cluster.plane
+    plane.allow("reader", [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["*"]}])
+    plane.wait_until_allowed("reader", f"/api/v1/namespaces/{NAMESPACE}/configmaps")
+    tenant = plane.api("reader")
+    refused = "only Zoneward's controller and cluster administrators"
+    with pytest.raises(ApiError, match=refused):
+        tenant.patch(CONFIG_MAP, {"data": {"cart.IPv4": "zones"}})
+    with pytest.raises(ApiError, match=refused):
+        tenant.delete(CONFIG_MAP)
+    tenant.create(CONFIG_MAP | {"metadata": {"name": "mine", "namespace": NAMESPACE}})
+
+
+def test_the_controller_may_write_its_parameters_and_of_slices_only_hints(cluster: Cluster, slices: Slices) -> None:
+    account = cluster.account()
+    controller = cluster.plane.api(account)
+    slices.set({"cart.IPv4": "zones"})
+    slice_ = slices.create(a_built_in([endpoint("10.0.0.1"), endpoint("10.0.0.2", "b")]))
+    assert hints_of(slices.touch(slice_, account)) == hints_of(slice_)
+    changes: tuple[Object, ...] = (
+        {"metadata": {"labels": {"more": "x"}}},
+        {"metadata": {"annotations": {"more": "x"}}},
+        {"endpoints": [endpoint("10.0.0.1")]},
+        {"endpoints": [endpoint("10.0.0.1"), endpoint("10.6.6.6", "b")]},
+        {"ports": []},
+    )
+    for change in changes:
+        with pytest.raises(ApiError, match="the controller changes nothing in an EndpointSlice but hints"):
+            controller.patch(slice_, change, content_type=MERGE_PATCH)
+    with pytest.raises(ApiError, match="403"):
+        controller.create(CONFIG_MAP | {"metadata": {"name": "other", "namespace": NAMESPACE}})
+    assert controller.patch(CONFIG_MAP, {"data": {"cart.IPv4": "none"}})["data"]["cart.IPv4"] == "none"
+
+
+def test_a_config_map_affects_only_slices_of_its_namespace(cluster: Cluster, slices: Slices) -> None:
+    slices.set({"cart.IPv4": "zones"})
+    cluster.api.create(a_namespace("elsewhere"))
+    slice_ = a_built_in([endpoint("10.0.0.1")])
+    created = cluster.api.create(slice_ | {"metadata": slice_["metadata"] | {"namespace": "elsewhere"}})
+    assert hints_of(created) == [None]
+
+
+# --- the controller ---------------------------------------------------------------------------------------------------
+
+
+def test_an_edited_config_map_is_repaired_and_a_missing_policy_is_reported(cluster: Cluster, tmp_path: Path) -> None:
+    plane, api = cluster.plane, cluster.api
+    plane.start_controllers("endpointslice-controller")
+    policy = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies/zoneward-overlay"
+    config_map = f"/api/v1/namespaces/shop/configmaps/{names.OVERLAY_CONFIG_MAP}"
+    annotations = {names.TOPOLOGY_MODE_ANNOTATION: "zoneward.dev/Balanced"}
+    api.create(a_service("cart", namespace="shop", selector={"app": "cart"}, annotations=annotations))
+    with cluster.controller(cluster.account(), tmp_path):
+
+        def entries() -> Object:
+            answer = api.send("GET", config_map)
+            return (answer.object.get("data") or {}) if answer.code == 200 else {}
+
+        def reason() -> str | None:
+            return cluster.conditions("cart").get(names.PROGRAMMED_CONDITION)
+
+        plane.wait_until(lambda: reason() == "Enabled", what="the overlay")
+        expected = entries()
+        edited = CONFIG_MAP | {"metadata": {"name": names.OVERLAY_CONFIG_MAP, "namespace": "shop"}}
+        api.patch(edited, {"data": {"cart.IPv4": "none", "nobody.10.0.0.1": "a", "junk.IPv4": "zones"}})
+        plane.wait_until(lambda: entries() == expected, what="its own entries")
+        api.delete(edited)
+        plane.wait_until(lambda: entries() == expected, what="the ConfigMap again")
+        before = api.get(policy)
+        api.request("DELETE", policy)
+        cluster.make_ready("cart-0", False)
+        cluster.make_ready("cart-3", False)
+        plane.wait_until(lambda: reason() == "OverlayNotApplied", what="a report")
+        for field in ("resourceVersion", "uid", "creationTimestamp", "managedFields", "generation"):
+            before["metadata"].pop(field, None)
+        api.request("POST", policy.rpartition("/")[0], before)
+        cluster.make_ready("cart-0", True)
+        plane.wait_until(lambda: reason() == "Enabled", what="the overlay again")
+    plane.stop_controllers()
+
+
+def test_an_api_server_without_such_policies_is_refused_with_what_to_use_instead() -> None:
+    """As those before Kubernetes 1.36 are."""
+    without = (
+        "--runtime-config=admissionregistration.k8s.io/v1/mutatingadmissionpolicies=false",
+        "--disable-admission-plugins=ServiceAccount,MutatingAdmissionPolicy",
+    )
+    with ControlPlane(server_flags=without) as plane:
+        done = plane.zoneward("controller", "--overlay", "--no-leader-elect", "--listen=127.0.0.1:0", check=False)
+    assert done.returncode == 2
+    assert "expected Kubernetes 1.36 or newer for --overlay" in done.stderr
+    assert "zoneward adopt" in done.stderr
