@@ -165,7 +165,7 @@ class State:
                 known = self.overlays.get((name, "IPv4"))
                 seen = [with_approach(slice_, known.approach if known else None) for slice_ in slices]
                 (family,) = plan_service(service, pods=pods, slices=seen, cluster_state=state).families
-                overlay = family_overlay(family)
+                overlay = family_overlay(family.decision)
             if overlay is not None:
                 expected |= encode_entries(name, {"IPv4": overlay})
                 problems += [

@@ -46,6 +46,10 @@ def load_configuration(options: Options) -> Configuration:
     if options.upstream:
         # Kubernetes decides by CPU, and traffic starts where it does.
         return replace(configuration.as_upstream(), demand=configuration.demand)
+    if options.with_mode == "overlay":
+        from zoneward.slices.overlay import overlay_configuration
+
+        return overlay_configuration(configuration)
     return configuration
 
 

@@ -31,6 +31,7 @@ class Options:
     selector: str | None = None
     services: tuple[str, ...] = ()
     upstream: bool = False
+    with_mode: Literal["overlay"] | None = None
     config: str | None = None
     demand: str | None = None
     what_if: str | None = None
@@ -72,6 +73,8 @@ _DECIDING: Final = (
     click.option("--proxy", "--consumer", "proxy", type=click.Choice(list(PROXY_KINDS)), metavar="NAME",
                  help=_PROXY_HELP),
     click.option("--compat", type=click.Choice(["upstream"]), help="Decide exactly as current Kubernetes does."),
+    click.option("--with", "with_mode", type=click.Choice(["overlay"]), help="Show what Zoneward's overlay would do:"
+                 " hints on the slices of the built-in controller, which keeps them."),
     click.option("--config", metavar="FILE", help="A ZonewardConfiguration file; flags override it.",
                  shell_complete=complete_files),
     click.option("--demand", metavar="cpu|nodes|even|FILE|URL|file|prometheus", shell_complete=complete_files,
@@ -119,6 +122,8 @@ def _options(*options: _Decorate) -> _Decorate:
             shared = Options(
                 all_namespaces=all_namespaces, upstream=compat == "upstream", changes=InputChanges(**changes), **rest
             )
+            if shared.upstream and shared.with_mode:
+                raise click.UsageError("--compat upstream and --with: expected one of them, got both")
             if all_namespaces and shared.namespaces:
                 raise click.UsageError("-n and -A: expected one of them, got both")
             _refuse_files(shared.services)

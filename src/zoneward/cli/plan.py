@@ -1,7 +1,8 @@
 """``zoneward plan``: the EndpointSlices that each Service would get, and what would come of it."""
 
 import sys
-from typing import Any
+from dataclasses import replace
+from typing import Any, Final
 
 import click
 
@@ -9,16 +10,20 @@ from zoneward.cli.measured_input import measured_options, read_measured_input
 from zoneward.cli.options import Options, planning_options
 from zoneward.cli.output import Note, print_notes, table_width, wants_color
 
+_OBJECTS: Final = ("yaml", "slices-json", "overlay")
+"""Outputs that are objects for `kubectl apply`."""
+
 
 @click.command("plan")
 @planning_options()
 @click.option(
     "-o",
     "--output",
-    type=click.Choice(["table", "wide", "json", "yaml", "slices-json", "html"]),
+    type=click.Choice(["table", "wide", "json", "yaml", "slices-json", "overlay", "html"]),
     default="table",
     show_default=True,
-    help="json: decisions with every rule; yaml, slices-json: a List of EndpointSlices; html: a page.",
+    help="json: decisions with every rule; yaml, slices-json: a List of EndpointSlices; overlay: the policy and the"
+    " ConfigMaps of an overlay; html: a page.",
 )
 @measured_options("Show what nodes counted beside what is predicted")
 @click.option("-w", "--watch", is_flag=True, help="Keep running, and show each change in a live cluster.")
@@ -31,17 +36,22 @@ def command(*, options: Options, output: str, watch: bool, measured_in: tuple[st
     zoneward plan -f cluster.json --what-if PreferSameZone
     zoneward plan -f cluster.json -n shop cart checkout -o json
     zoneward plan --sample --without-zone eu-central-1a
+    zoneward plan -A -o overlay
     zoneward plan -A --watch
     zoneward plan -A --measured measured/
     zoneward plan -A --measured prometheus+http://prometheus.monitoring.svc:9090 --window 24h
     """
-    if measured_in and (watch or output in ("yaml", "slices-json")):
+    if measured_in and (watch or output in _OBJECTS):
         raise click.UsageError("--measured: expected -o table, wide, json or html with it, and no --watch")
     if watch:
         from zoneward.cli.plan_watch import watch_plans
 
         return watch_plans(options, output)
-    if output in ("yaml", "slices-json"):
+    if output == "overlay":
+        if options.upstream:
+            raise click.UsageError("--compat upstream and -o overlay: expected one of them, got both")
+        options = replace(options, with_mode="overlay")
+    if output in _OBJECTS:
         options.changes.refuse(
             "expected -o table, wide, json or html with it: slices of Pods that do not exist help nobody"
         )
@@ -55,7 +65,7 @@ def command(*, options: Options, output: str, watch: bool, measured_in: tuple[st
     measured = combine_measurements(documents)
     before = None if planned.plans_before is None else plans_before(planned.plans_before)
     plans, configuration, demand = planned.plans, planned.configuration, planned.cluster_state.demand
-    now = {} if output in ("yaml", "slices-json") else planned.now()
+    now = {} if output in _OBJECTS else planned.now()
     print_notes(options, [*planned.notes, *measured_notes])
     if output == "json":
         from zoneward.advice.decisions import decisions_document
@@ -82,6 +92,12 @@ def command(*, options: Options, output: str, watch: bool, measured_in: tuple[st
             width = table_width(wide=output == "wide")
             table = render_text(parts.for_terminal(width), color=wants_color(options), width=width)
             click.echo(table, nl=False, color=True)
+    elif output == "overlay":
+        from zoneward.report.slice_manifests import overlay_document, to_yaml, warn_before_overlay
+
+        lines = list(warn_before_overlay(plans, configuration=configuration))
+        _write(to_yaml(overlay_document(plans, configuration=configuration), lines).encode())
+        print_notes(options, map(Note, lines))
     else:
         from zoneward.advice.json_value import to_json
         from zoneward.report.slice_manifests import slices_document, to_yaml, warn_before_applying

@@ -7,9 +7,11 @@ import msgspec
 
 from zoneward.kube import names
 from zoneward.kube.objects import EndpointSlice
+from zoneward.kube.overlay_objects import overlay_policy
 from zoneward.kube.safe_text import printable
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.phrases import counted
+from zoneward.slices.overlay import TooManyZones, encode_entries, family_overlay, is_selected
 from zoneward.slices.plan import ServicePlan
 
 
@@ -75,6 +77,44 @@ def _block(heading: str, slices: tuple[str, ...]) -> Iterator[str]:
     if slices:
         yield heading
         yield from (f"  {name}" for name in slices)
+
+
+def overlay_document(plans: Iterable[ServicePlan], *, configuration: Configuration) -> dict[str, Any]:
+    """A v1 List of the policy of an overlay, its binding, and the ConfigMaps for the Services in it."""
+    entries: dict[str, dict[str, str]] = {}
+    for plan in plans:
+        if not is_selected(plan.service, None, configuration):
+            continue
+        overlays = {}
+        for family in plan.families:
+            try:
+                overlay = family_overlay(family.decision)
+            except TooManyZones:
+                continue
+            if overlay is not None:
+                overlays[family.address_type] = overlay
+        if overlays:
+            metadata = plan.service.metadata
+            entries.setdefault(metadata.namespace, {}).update(encode_entries(metadata.name, overlays))
+    config_maps = [
+        {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": names.OVERLAY_CONFIG_MAP, "namespace": namespace},
+            "data": data,
+        }
+        for namespace, data in sorted(entries.items())
+    ]
+    return {"apiVersion": "v1", "kind": "List", "metadata": {}, "items": [*overlay_policy(), *config_maps]}
+
+
+def warn_before_overlay(plans: Sequence[ServicePlan], *, configuration: Configuration) -> Iterator[str]:
+    """What to know before the objects of an overlay are applied, line by line."""
+    count = sum(is_selected(plan.service, None, configuration) for plan in plans)
+    services = f"{counted(count, 'Service')} of {len(plans)} {'is' if count == 1 else 'are'} in the overlay"
+    yield f"The policy needs Kubernetes 1.36 or newer. {services}."
+    yield "Slices get these hints when they are written next. Entries for single endpoints are those of this moment:"
+    yield "`zoneward controller --overlay` keeps them current."
 
 
 def to_yaml(document: Any, header: Iterable[str]) -> str:

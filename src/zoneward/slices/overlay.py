@@ -30,10 +30,11 @@ from zoneward.kube.formats import label_value_problems
 from zoneward.kube.objects import EndpointSlice, ForNode, ForZone, Hints, Service
 from zoneward.routing.algorithms.heuristics import SUBSETTING_ALGORITHMS
 from zoneward.routing.configuration import Configuration
+from zoneward.routing.decision import Decision
 from zoneward.routing.placement.endpoint_index import IndexedEndpoint
 from zoneward.routing.placement.targets import Targets
 from zoneward.routing.request.annotations import topology_annotation
-from zoneward.slices.plan import FamilyPlan
+from zoneward.slices.reconcile import SliceChanges
 
 MAX_ZONE_HINTS: Final = 8
 """The API server refuses an endpoint with more (``maxZoneHints`` of discovery.k8s.io/v1)."""
@@ -106,13 +107,13 @@ def is_selected(service: Service, namespace_labels: Mapping[str, str] | None, co
 # --- a plan as entries ------------------------------------------------------------------------------------------------
 
 
-def family_overlay(family: FamilyPlan) -> FamilyOverlay | None:
+def family_overlay(decision: Decision) -> FamilyOverlay | None:
     """The overlay of one address family; None for a Service that asks for nothing.
 
     Raises TooManyZones where an endpoint would serve more zones than hints can name.
     """
-    decision, targets = family.decision, family.decision.targets
-    if decision.heuristic is None or family.endpoints is None:
+    targets = decision.targets
+    if decision.heuristic is None:
         return None
     if not decision.active or targets is None or targets.encoding != "hints":
         return FamilyOverlay(OverlayHints.NONE, decision.remembered)
@@ -158,7 +159,7 @@ def encode_entries(service: str, families: Mapping[str, FamilyOverlay]) -> dict[
     """The entries of a Service, by address type."""
     entries: dict[str, str] = {}
     for address_type, overlay in families.items():
-        value = overlay.hints if overlay.approach is None else f"{overlay.hints} {overlay.approach}"
+        value = overlay.hints.value if overlay.approach is None else f"{overlay.hints} {overlay.approach}"
         entries[f"{service}.{address_type}"] = value
         prefix = f"{service}."
         entries |= {
@@ -247,6 +248,23 @@ def with_overlay_hints(slice_: EndpointSlice, overlay: FamilyOverlay | None, *, 
             wanted = Hints(for_zones=zones, for_nodes=nodes)
         endpoints.append(endpoint if endpoint.hints == wanted else replace(endpoint, hints=wanted))
     return replace(slice_, endpoints=tuple(endpoints))
+
+
+def overlay_changes(decision: Decision, existing: Iterable[EndpointSlice], planned: SliceChanges) -> SliceChanges:
+    """What becomes of the built-in controller's slices. Where there are none, it will create those of ``planned``."""
+    slices = tuple(existing)
+    if not slices:
+        return planned
+    try:
+        overlay = family_overlay(decision)
+    except TooManyZones:
+        overlay = None
+    update: list[EndpointSlice] = []
+    unchanged: list[EndpointSlice] = []
+    for slice_ in slices:
+        stored = with_overlay_hints(slice_, overlay)
+        (unchanged if stored == slice_ else update).append(stored)
+    return SliceChanges(update=tuple(update), unchanged=tuple(unchanged))
 
 
 def with_approach(slice_: EndpointSlice, approach: str | None) -> EndpointSlice:

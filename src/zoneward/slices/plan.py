@@ -45,6 +45,7 @@ from zoneward.slices.endpoints import (
 )
 from zoneward.slices.existing import ExistingSlices, Manager
 from zoneward.slices.family_cache import FamilyCache
+from zoneward.slices.overlay import overlay_changes
 from zoneward.slices.reconcile import SliceChanges, finalize, reconcile
 from zoneward.slices.slice_rules import managers_of, rule_of_others, rules_of_slices
 from zoneward.slices.upstream import reconcile_as_upstream
@@ -254,6 +255,8 @@ def plan_decision(
         )
         weights, targets = decision.weights, decision.targets
         hints = targets is not None and targets.encoding == "hints", targets is not None and targets.node_hints
+    if configuration.is_overlay and cache is None:
+        changes, weights = overlay_changes(decision, own_slices.values(), changes), None
     changes = finalize(changes, own_slices, service=service, taken=taken, trigger_time=trigger_time, weights=weights)
     replaced, others = existing.replaced_and_others()
     rules, voiding = rules_of_slices(service, endpoints, changes, others, zone_hints=hints[0], node_hints=hints[1])

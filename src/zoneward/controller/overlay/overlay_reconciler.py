@@ -362,7 +362,7 @@ def _has_hints(slice_: EndpointSlice) -> bool:
 
 def _overlays(plan: ServicePlan) -> dict[str, FamilyOverlay]:
     """By address type; empty for a Service that asks for nothing."""
-    overlays = {family.address_type: family_overlay(family) for family in plan.families}
+    overlays = {family.address_type: family_overlay(family.decision) for family in plan.families}
     return {address_type: overlay for address_type, overlay in overlays.items() if overlay is not None}
 
 

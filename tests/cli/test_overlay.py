@@ -1,0 +1,81 @@
+"""What commands say of an overlay: ``plan -o overlay``, ``--with overlay``, and ``release --overlay``."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+from tests.cli.running import Commands
+
+from zoneward.kube import names
+from zoneward.kube.overlay_objects import overlay_policy
+from zoneward.slices.overlay import OverlayHints, read_entries
+
+
+def test_the_objects_of_an_overlay_are_printed_for_kubectl_apply(zoneward: Commands) -> None:
+    result = zoneward("plan", "--sample", "shop/search", "--what-if", "Balanced", "-o", "overlay")
+    items = yaml.safe_load(result.out)["items"]
+    assert items[:2] == overlay_policy()
+    (config_map,) = items[2:]
+    assert (config_map["kind"], config_map["metadata"]["name"]) == ("ConfigMap", names.OVERLAY_CONFIG_MAP)
+    assert config_map["metadata"]["namespace"] == "shop"
+    overlay = read_entries(config_map["data"])["search", "IPv4"]
+    assert overlay.hints is OverlayHints.ZONES
+    assert overlay.approach == "Hints/Balanced"
+    assert overlay.exceptions
+    assert "1 Service of 1 is in the overlay" in result.err
+
+
+def test_without_a_service_that_asks_there_is_only_the_policy(zoneward: Commands) -> None:
+    result = zoneward("plan", "--sample", "-o", "overlay")
+    assert yaml.safe_load(result.out)["items"] == overlay_policy()
+    assert "0 Services of 16 are in the overlay" in result.err
+
+
+def test_with_overlay_plans_hints_and_no_slice_groups(zoneward: Commands) -> None:
+    arguments = ("plan", "--sample", "shop/catalog", "--what-if", "local", "--proxy", "zoneward", "-o", "slices-json")
+    assert "hints" not in zoneward(*arguments).out
+    assert "hints" in zoneward(*arguments, "--with", "overlay").out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (
+            ("plan", "--sample", "--with", "overlay", "--compat", "upstream"),
+            "--compat upstream and --with: expected one",
+        ),
+        (
+            ("plan", "--sample", "-o", "overlay", "--compat", "upstream"),
+            "--compat upstream and -o overlay: expected one",
+        ),
+        (("plan", "--sample", "--with", "controller"), "Invalid value for '--with'"),
+        (("release",), "expected [NAMESPACE/]SERVICE, or --overlay"),
+        (("release", "shop/cart", "--overlay"), "--overlay: expected no Service, got 'shop/cart'"),
+        (("release", "shop/cart", "--scale-down", "a/b"), "--scale-down: expected --overlay with it"),
+    ],
+)
+def test_wrong_usage_is_one_line(zoneward: Commands, arguments: tuple[str, ...], line: str) -> None:
+    result = zoneward(*arguments)
+    assert (result.status, result.out) == (2, "")
+    assert line in result.err
+
+
+def with_selector(folder: Path, selector: str) -> str:
+    file = folder / "zoneward.yaml"
+    head = "apiVersion: zoneward.dev/v1alpha1\nkind: ZonewardConfiguration\n"
+    file.write_text(f"{head}overlay: {{serviceSelector: '{selector}'}}\n")
+    return str(file)
+
+
+def test_the_selector_of_the_configuration_takes_services_in(zoneward: Commands, tmp_path: Path) -> None:
+    result = zoneward("plan", "--sample", "--config", with_selector(tmp_path, "!nobody"), "-o", "overlay")
+    data = {key: value for item in yaml.safe_load(result.out)["items"][2:] for key, value in item["data"].items()}
+    # Those that ask for nothing are not among them.
+    assert {"search", "recommendations", "catalog"} <= {service for service, _ in read_entries(data)}
+    assert ("inventory", "IPv4") not in read_entries(data)
+
+
+def test_a_wrong_selector_is_named_with_its_field(zoneward: Commands, tmp_path: Path) -> None:
+    result = zoneward("plan", "--sample", "--config", with_selector(tmp_path, "a in (b"))
+    assert (result.status, result.out) == (2, "")
+    assert "overlay.serviceSelector: expected key=value" in result.err
