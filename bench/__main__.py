@@ -30,6 +30,7 @@ BENCHMARKS: dict[str, str] = {
     "controller-rollouts": "controller.rollouts",
     "controller-services": "controller.many_services",
     "controller-large": "controller.large",
+    "overlay": "overlay.costs",
     "meter": "meters.meter",
     "ownership": "ownership.shared_addresses",
     "proxy-start": "proxy_start.start",

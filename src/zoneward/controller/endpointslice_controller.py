@@ -60,6 +60,8 @@ _RECHECK_PERIOD: Final = 0.5
 _CHECK_TIME: Final = 0.005
 _CHECK_PAUSE: Final = 0.015
 """Seconds of checking decisions after a change of demand, and between two turns: a quarter of a core at most."""
+_SLICE_WAIT: Final = 0.2
+"""Seconds in which the built-in controller writes the slice of a Pod that changed, as a rule."""
 _POLL_PERIOD: Final = 0.01
 """Seconds between two checks whether the controller is idle."""
 
@@ -197,6 +199,8 @@ class EndpointSliceController:
         self._unexpected = UnexpectedErrorLog(self._log)
         self._workers: set[asyncio.Task[None]] = set()
         self._nodes_changed = False
+        self._awaited_slices: dict[ObjectKey, asyncio.TimerHandle] = {}
+        """In an overlay, Services with a changed Pod, whose slices the built-in controller is about to write."""
         self.cache.services.subscribe(self._guarded(self._service_changed))
         self.cache.pods.subscribe(self._guarded(self._pod_changed))
         self.cache.nodes.subscribe(self._guarded(self._node_changed))
@@ -280,6 +284,9 @@ class EndpointSliceController:
         self._reconciler.clear()
         self._conflicts.clear()
         self._endpoints.clear()
+        for timer in self._awaited_slices.values():
+            timer.cancel()
+        self._awaited_slices.clear()
         self.metrics.forget_all_services()
         if self._demand is not None:
             self._demand.stepped_down()
@@ -295,7 +302,7 @@ class EndpointSliceController:
         """Whether everything is written that follows from the cache, and the cache has seen it."""
         if not self.cache.synced.is_set() or self._nodes_changed or self._releases:
             return False
-        if self._states.has_unchecked.is_set():
+        if self._states.has_unchecked.is_set() or self._awaited_slices:
             return False
         depth = self.queue.depth()
         if depth.waiting or depth.working or not self._endpoints.is_idle:
@@ -390,11 +397,26 @@ class EndpointSliceController:
         keys = affected_services(self.cache, old, new)
         if not keys:
             return
+        if self._parameters is not None and self.cache.synced.is_set():
+            self._await_slices(keys)
+            return
         is_synced, takes_away = self.cache.synced.is_set(), _is_serving(old) and not _is_serving(new)
         for key in sorted(keys):
             ready = self._states.ready_endpoints(key)
             urgency = urgency_of(takes_away=takes_away, ready=ready) if is_synced else Urgency.NORMAL
             self.queue.add(key, urgency=urgency)
+
+    def _await_slices(self, keys: Iterable[ObjectKey]) -> None:
+        """One plan for a Pod and for the slice that the built-in controller writes because of it."""
+
+        def give_up(key: ObjectKey) -> None:
+            del self._awaited_slices[key]
+            self.queue.add(key)
+
+        loop = asyncio.get_running_loop()
+        for key in keys:
+            if key not in self._awaited_slices:
+                self._awaited_slices[key] = loop.call_later(_SLICE_WAIT, give_up, key)
 
     def _node_changed(self, old: LiveNode | None, new: LiveNode | None) -> None:
         if self._states.node_changed(old, new) and not self._nodes_changed:
@@ -410,6 +432,9 @@ class EndpointSliceController:
         if change.is_news:
             self.queue.add_all(sorted(change.services))
         for key in sorted(change.services):
+            timer = self._awaited_slices.pop(key, None)
+            if timer is not None:
+                timer.cancel()
             if self.queue.is_stale(key) and not self._tracker.is_stale(key, self.cache.slices_of(*key)):
                 self.queue.wake(key)
 

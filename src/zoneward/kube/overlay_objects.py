@@ -31,9 +31,10 @@ _ZONES: Final = f"^{_ZONE}(,{_ZONE}){{0,7}}$"
 
 def overlay_policy() -> list[dict[str, Any]]:
     """The mutating policy that sets hints by the ConfigMap ``zoneward-overlay``, and its binding."""
-    entry = "variables.entries[?(variables.service + '.' + e.addresses[0].replace(':', '_'))].orValue('')"
+    key = "(variables.service + '.' + e.addresses[0].replace(':', '_'))"
+    entry = f"variables.entries[{key}]"
     zones = (
-        f"({entry}.matches('{_ZONES}') ? {entry}.split(',') : [e.zone])"
+        f"({key} in variables.entries && {entry}.matches('{_ZONES}') ? {entry}.split(',') : [e.zone])"
         ".map(zone, Object.endpoints.hints.forZones{name: zone})"
     )
     nodes = "[Object.endpoints.hints.forNodes{name: e.nodeName}]"
