@@ -31,6 +31,7 @@ WARNINGS = (
     "instead of port-forward: kubectl -n default port-forward deployment/NAME PORT, or pod/NAME of one of",
     "    kubectl -n default get pods --selector=app=cart",
     "instead of logs: kubectl -n default logs --selector=app=cart --prefix",
+    "from Kubernetes 1.36 on, an overlay needs none of this: zoneward plan -o overlay",
 )
 
 

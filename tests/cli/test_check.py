@@ -175,7 +175,7 @@ def test_cluster_without_workload_kinds_is_checked(zoneward: Commands, cluster: 
     live = json.loads(zoneward("check", "-q", "-A", "-o", "json").out)
     assert live["notChecked"] == [
         {
-            "codes": ["ZW306", "ZW603", "ZW604", "ZW605", "ZW606"],
+            "codes": ["ZW306", "ZW603", "ZW604", "ZW605", "ZW606", "ZW608"],
             "reason": "there are no EndpointSlices of a controller in the snapshot",
         }
     ]

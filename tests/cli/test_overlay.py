@@ -1,10 +1,11 @@
 """What commands say of an overlay: ``plan -o overlay``, ``--with overlay``, and ``release --overlay``."""
 
+import json
 from pathlib import Path
 
 import pytest
 import yaml
-from tests.cli.running import Commands
+from tests.cli.running import SAMPLE, Commands
 
 from zoneward.kube import names
 from zoneward.kube.overlay_objects import overlay_policy
@@ -79,3 +80,20 @@ def test_a_wrong_selector_is_named_with_its_field(zoneward: Commands, tmp_path: 
     result = zoneward("plan", "--sample", "--config", with_selector(tmp_path, "a in (b"))
     assert (result.status, result.out) == (2, "")
     assert "overlay.serviceSelector: expected key=value" in result.err
+
+
+def test_check_finds_slices_without_the_hints_of_the_overlay(zoneward: Commands, tmp_path: Path) -> None:
+    cluster = ("-f", str(SAMPLE))
+    # An annotation in place of --what-if, so that the Service asks for it in each of these commands.
+    asking = tmp_path / "asking.yaml"
+    asking.write_text(zoneward("plan", "--sample", "shop/search", "--what-if", "Balanced", "-o", "overlay").out)
+    slices = tmp_path / "slices.json"
+    slices.write_text(zoneward("plan", *cluster, "--compat", "upstream", "-o", "slices-json").out)
+    result = zoneward("check", *cluster, "-f", str(slices), "-f", str(asking), "-o", "json")
+    found = [finding for finding in json.loads(result.out)["findings"] if finding["code"] == "ZW608"]
+    (finding,) = found
+    assert finding["object"] == {"kind": "Service", "namespace": "shop", "name": "search"}
+    assert "with other hints than the ConfigMap zoneward-overlay says (hints: zones)" in finding["message"]
+    assert "zoneward plan -A -o overlay" in finding["fix"]
+    without = zoneward("check", *cluster, "-f", str(slices), "-o", "json")
+    assert "ZW608" not in without.out

@@ -135,7 +135,7 @@ def detect_node_proxies(
 
     Where nothing says what runs on a node it counts as one with kube-proxy, with a note.
     """
-    detection = _Detection(tuple(daemon_sets), tuple(pods), tuple(config_maps))
+    detection = _Detection(tuple(daemon_sets), tuple(pods), _of_proxies(config_maps))
     kind_of: dict[str, ProxyKind] = {}
     evidence: dict[str, str] = {}
     undetected: list[str] = []
@@ -214,6 +214,10 @@ class _Claim:
     def evidence(self) -> str:
         image = self.seen.program.image
         return f"{self.seen.title}, image {image}" if image else self.seen.title
+
+
+def _of_proxies(config_maps: Iterable[ConfigMap]) -> tuple[ConfigMap, ...]:
+    return tuple(map_ for map_ in config_maps if map_.metadata.name != names.OVERLAY_CONFIG_MAP)
 
 
 class _Detection:

@@ -39,6 +39,9 @@ def command(
     """Take one Service over from the built-in controller: move its selector to an annotation, write our EndpointSlices,
     then delete those of the built-in controller. Every ready endpoint is in some slice at all times.
 
+    From Kubernetes 1.36 on, `zoneward controller --overlay` sets hints and leaves selector and slices as they are.
+    Adopt a Service for slice groups and weights.
+
     Without a selector, `kubectl port-forward service/...`, `kubectl logs service/...` and other tools that read
     spec.selector find no Pods of the Service. The command says what to use instead.
 
@@ -71,6 +74,7 @@ def _warnings(service: "Service") -> Iterator[str]:
     if not selector:
         return
     from zoneward.advice.shell_commands import kubectl
+    from zoneward.routing.request.annotations import requests_subsetting
 
     name, namespace = service.metadata.name, service.metadata.namespace
     labels = ",".join(f"{key}={value}" for key, value in sorted(selector.items()))
@@ -81,3 +85,5 @@ def _warnings(service: "Service") -> Iterator[str]:
     yield f"instead of port-forward: {forward}, or pod/NAME of one of"
     yield f"    {kubectl('get', 'pods', f'--selector={labels}', namespace=namespace)}"
     yield f"instead of logs: {kubectl('logs', f'--selector={labels}', '--prefix', namespace=namespace)}"
+    if not requests_subsetting(service):
+        yield "from Kubernetes 1.36 on, an overlay needs none of this: zoneward plan -o overlay"

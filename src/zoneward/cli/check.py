@@ -108,7 +108,9 @@ def view_cluster(selected: "SelectedServices", options: Options) -> "ClusterView
     from zoneward.cli.planned_services import with_what_if
     from zoneward.cli.workload_input import read_workload_objects
     from zoneward.kube.controller_lease import is_led
+    from zoneward.kube.names import OVERLAY_CONFIG_MAP
     from zoneward.kube.workload_objects import Lease
+    from zoneward.slices.overlay import read_entries
 
     snapshot = selected.snapshot
     services = tuple(
@@ -136,6 +138,12 @@ def view_cluster(selected: "SelectedServices", options: Options) -> "ClusterView
         autoscalers=objects.autoscalers,
         claims=objects.claims,
         volumes=objects.volumes,
+        overlays={
+            (config_map.metadata.namespace, *key): overlay
+            for config_map in snapshot.config_maps
+            if config_map.metadata.name == OVERLAY_CONFIG_MAP
+            for key, overlay in read_entries(config_map.data or {}).items()
+        },
         is_led=is_led(leases, name=controller_lease_name(options)),
         lacking={**dict(_lacking(snapshot)), **lacking},
     )

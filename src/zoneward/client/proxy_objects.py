@@ -1,6 +1,6 @@
 """Lists what says which proxies run on the nodes. None of it is needed: a missing permission costs a line."""
 
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -12,7 +12,8 @@ from zoneward.client.list_pager import ListScope, list_all
 from zoneward.client.resources import CONFIG_MAPS, DAEMON_SETS, PROXY_PODS, object_key_of
 from zoneward.client.transport_interface import ReadTransport
 from zoneward.kube.json_documents import DECODE_ERRORS
-from zoneward.kube.objects import ConfigMap, DaemonSet, ObjectKey, ProxyPod
+from zoneward.kube.names import OVERLAY_CONFIG_MAP
+from zoneward.kube.objects import ConfigMap, DaemonSet, ObjectKey, PlainMeta, ProxyPod
 from zoneward.kube.proxy_programs import (
     CILIUM_CONFIG,
     KUBE_PROXY_CONFIGS,
@@ -100,7 +101,23 @@ async def _read_config_maps(transport: ReadTransport, found: ProxyObjects, _scop
     places = [(SYSTEM_NAMESPACE, name) for name in KUBE_PROXY_CONFIGS]
     places += [(namespace, CILIUM_CONFIG) for namespace in sorted(cilium)]
     config_maps = await all_results(_read_config_map(transport, *place) for place in places)
-    found.config_maps = tuple(map_ for map_ in config_maps if map_ is not None)
+    found.config_maps = (
+        *(map_ for map_ in config_maps if map_ is not None),
+        *await _read_overlays(transport),
+    )
+
+
+async def _read_overlays(transport: ReadTransport) -> Sequence[ConfigMap]:
+    """The ConfigMaps of an overlay; none where they cannot be read: only a finding of `check` needs them."""
+    scope = ListScope(field_selector=f"metadata.name={OVERLAY_CONFIG_MAP}")
+    try:
+        config_maps = await list_all(transport, CONFIG_MAPS, scope, on_unreadable=lambda _unreadable: None)
+    except CallFailed:
+        return ()
+    return [
+        ConfigMap(metadata=PlainMeta(name=map_.metadata.name, namespace=map_.metadata.namespace), data=map_.data)
+        for map_ in config_maps
+    ]
 
 
 async def _read_config_map(transport: ReadTransport, namespace: str, name: str) -> ConfigMap | None:

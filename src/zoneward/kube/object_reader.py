@@ -28,7 +28,7 @@ from zoneward.kube.objects import (
     ProxyPod,
 )
 from zoneward.kube.proxy_programs import (
-    is_proxy_config_map,
+    is_read_config_map,
     may_run_proxy,
     reduce_config_map,
     reduce_daemon_set,
@@ -246,10 +246,10 @@ def _proxy_pod(value: object) -> ProxyPod | None:
 
 
 def _proxy_object(value: object, kind: type[ProxyObject]) -> ProxyObject | None:
-    """A DaemonSet or ConfigMap of a node proxy; None for any other, and for one that cannot be read."""
+    """A DaemonSet or ConfigMap of a node proxy, or a ConfigMap of an overlay; None for others and unreadable ones."""
     try:
         meta = _decode_leniently(value, _Named).metadata
-        if kind is ConfigMap and not is_proxy_config_map(meta.namespace, meta.name):
+        if kind is ConfigMap and not is_read_config_map(meta.namespace, meta.name):
             return None
         obj = _decode_leniently(value, kind)
     except msgspec.ValidationError:

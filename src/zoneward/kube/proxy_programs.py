@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from zoneward.kube.input_error import InputError
 from zoneward.kube.json_documents import DECODE_ERRORS
+from zoneward.kube.names import OVERLAY_CONFIG_MAP
 from zoneward.kube.objects import (
     ConfigMap,
     DaemonPodSpec,
@@ -156,9 +157,9 @@ def may_run_proxy(pod: Pod) -> bool:
     return all(owner.kind in _OWNERS for owner in pod.metadata.owner_references or ())
 
 
-def is_proxy_config_map(namespace: str, name: str) -> bool:
-    """Cilium may be in any namespace."""
-    return name == CILIUM_CONFIG or (namespace == SYSTEM_NAMESPACE and name in KUBE_PROXY_CONFIGS)
+def is_read_config_map(namespace: str, name: str) -> bool:
+    """Whether a ConfigMap is that of a proxy, or has parameters of the overlay. Cilium may be in any namespace."""
+    return name in (CILIUM_CONFIG, OVERLAY_CONFIG_MAP) or (namespace == SYSTEM_NAMESPACE and name in KUBE_PROXY_CONFIGS)
 
 
 def reduce_pod(pod: ProxyPod) -> ProxyPod | None:
@@ -230,9 +231,11 @@ def command_of(program: Program) -> tuple[str, ...]:
 
 
 def reduce_config_map(config_map: ConfigMap) -> ConfigMap | None:
-    """The ConfigMap of a proxy, with the settings that are read and valid; None for any other ConfigMap."""
-    if not is_proxy_config_map(config_map.metadata.namespace, config_map.metadata.name):
+    """The ConfigMap of a proxy, with the settings that are read and valid, or that of an overlay; None for others."""
+    if not is_read_config_map(config_map.metadata.namespace, config_map.metadata.name):
         return None
+    if config_map.metadata.name == OVERLAY_CONFIG_MAP:
+        return config_map
     data = config_map.data or {}
     if config_map.metadata.name == CILIUM_CONFIG:
         settings = {key: data.get(key, "").lower() for key in CILIUM_SETTINGS}

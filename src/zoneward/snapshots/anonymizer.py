@@ -88,7 +88,7 @@ class _Anonymizer:
             pods=(*self._objects(k8s.Pod, before.pods), *self._objects(k8s.ProxyPod, before.proxy_pods)),
             slices=self._objects(k8s.EndpointSlice, before.slices),
             daemon_sets=self._objects(k8s.DaemonSet, before.daemon_sets),
-            config_maps=self._objects(ConfigMap, before.config_maps),
+            config_maps=self._objects(ConfigMap, _without_overlay(before.config_maps)),
             workload_objects=tuple(self._object(type(obj), obj) for obj in before.workload_objects),
             lists_pods=before.lists_pods,
             unread_workloads=before.unread_workloads,
@@ -396,6 +396,11 @@ def _flag_value(flag: str, value: str, anonymizer: _Anonymizer) -> str:
     if flag == "feature-gates":
         return ",".join(f"{gate}={str(on).lower()}" for gate, on in parse_gates(value).items())
     return value if value in SWITCHES else ""
+
+
+def _without_overlay(config_maps: Iterable[ConfigMap]) -> tuple[ConfigMap, ...]:
+    """Entries of an overlay have names and addresses, and say nothing that slices do not say."""
+    return tuple(map_ for map_ in config_maps if map_.metadata.name != names.OVERLAY_CONFIG_MAP)
 
 
 def _proxy_settings(data: dict[str, str], anonymizer: _Anonymizer) -> dict[str, str]:

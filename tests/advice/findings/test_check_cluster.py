@@ -49,6 +49,7 @@ from zoneward.kube.workload_objects import (
     WorkloadMeta,
 )
 from zoneward.routing.configuration import Configuration, DemandSettings, DemandSource
+from zoneward.slices.overlay import FamilyOverlay, OverlayHints
 
 CONTROL_PLANE: Final = names.NODE_EXCLUDED_LABELS[0]
 OVERLOADS: Final = ("ZW402", "ZW603")
@@ -117,6 +118,11 @@ CASES: Final[dict[str, Callable[[], ClusterView]]] = {
     "ZW603": lambda: a_view(pods=LOPSIDED),
     "ZW604": lambda: a_view(slices=built_in(SAME_ZONE, NODES, PODS[1:])),
     "ZW605": lambda: a_view(slices=[without_hints(slice_, first=2) for slice_ in built_in(SAME_ZONE, NODES, PODS)]),
+    "ZW608": lambda: a_view(
+        a_service("zoneward.dev/Balanced"),
+        slices=[without_hints(slice_) for slice_ in built_in(SAME_ZONE, NODES, PODS)],
+        overlays={(NAMESPACE, SERVICE, "IPv4"): FamilyOverlay(OverlayHints.ZONES)},
+    ),
     "ZW606": lambda: a_view(slices=[without_hints(slice_) for slice_ in built_in(SAME_ZONE, NODES, PODS)]),
     "ZW607": lambda: a_view(slices=ours(SAME_ZONE), is_led=False),
 }  # fmt: skip

@@ -15,6 +15,7 @@ from zoneward.kube.objects import EndpointSlice, Node, ObjectKey, Pod, Service
 from zoneward.kube.workload_objects import HorizontalPodAutoscaler, PersistentVolume, PersistentVolumeClaim, Workload
 from zoneward.routing.algorithms.heuristics import HEURISTICS, Heuristic
 from zoneward.slices.cluster_state import ClusterState
+from zoneward.slices.overlay import FamilyOverlay
 from zoneward.slices.plan import FamilyPlan, ServicePlan, plan_service
 
 
@@ -110,6 +111,8 @@ class ClusterView:
     autoscalers: tuple[HorizontalPodAutoscaler, ...] = ()
     claims: tuple[PersistentVolumeClaim, ...] = ()
     volumes: tuple[PersistentVolume, ...] = ()
+    overlays: Mapping[tuple[str, str, str], FamilyOverlay] = field(default_factory=lambda: MappingProxyType({}))
+    """What ConfigMaps of an overlay say, by namespace, Service and address type."""
     is_led: bool = True
     """Whether a controller of Zoneward's runs, by its Lease."""
     lacking: Mapping[Need, str] = field(default_factory=lambda: MappingProxyType({}))

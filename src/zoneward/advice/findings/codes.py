@@ -321,6 +321,13 @@ NOBODY_UPDATES: Final = Code(
     "Start `zoneward controller`.",
     ("Leases",),
 )
+OVERLAY_NOT_APPLIED: Final = Code(
+    "ZW608",
+    "error",
+    "The API server does not set the hints of an overlay",
+    "Install the policy: zoneward plan -A -o overlay | kubectl apply -f -",
+    ("EndpointSlices",),
+)
 
 CODES: Final[Mapping[str, Code]] = {
     code.code: code
@@ -357,6 +364,7 @@ CODES: Final[Mapping[str, Code]] = {
         INCOMPLETE_HINTS,
         NO_HINTS,
         NOBODY_UPDATES,
+        OVERLAY_NOT_APPLIED,
     )
 }
 """By code, in their order."""

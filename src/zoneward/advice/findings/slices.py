@@ -11,6 +11,7 @@ from zoneward.advice.findings.codes import (
     INCOMPLETE_HINTS,
     NO_HINTS,
     NOBODY_UPDATES,
+    OVERLAY_NOT_APPLIED,
     SLICES_DIFFER_FROM_PODS,
     TWO_WRITERS,
     Code,
@@ -27,6 +28,7 @@ from zoneward.routing.rules import RuleLog
 from zoneward.routing.selection.endpoint_selection import endpoints_of_all_ports
 from zoneward.routing.selection.group_labels import group_of_slice
 from zoneward.slices.existing import approach_of_slice
+from zoneward.slices.overlay import OverlayHints, is_in_overlay, with_overlay_hints
 from zoneward.slices.plan import FamilyPlan, is_deleting, is_managed, plan_service
 from zoneward.slices.slice_rules import managers_of
 
@@ -43,6 +45,7 @@ def slice_findings(view: ClusterView) -> Iterator[Finding]:
         (SLICES_DIFFER_FROM_PODS, _difference),
         (INCOMPLETE_HINTS, _incomplete),
         (NO_HINTS, _no_hints),
+        (OVERLAY_NOT_APPLIED, _overlay_not_applied),
     )
     for service in view.services:
         for code, check in checks:
@@ -91,6 +94,22 @@ def _orphan(service: ServiceView) -> Finding:
         command = shell_command("zoneward", "release", names=("/".join(service.key),))
         fix = f"Start zoneward controller, or give the Service back: {command or 'zoneward release'}"
     return NOBODY_UPDATES.finding(service.object, message, fix=fix)
+
+
+def _overlay_not_applied(service: ServiceView, family: FamilyPlan, view: ClusterView) -> str | None:
+    """Slices whose hints are not those of the overlay: the policy is missing, another version, or fails."""
+    overlay = view.overlays.get((*service.key, family.address_type))
+    if overlay is None or overlay.hints is OverlayHints.REMOVE:
+        return None
+    slices = [slice_ for slice_ in _of_family(service, family) if is_in_overlay(slice_)]
+    differing = [slice_ for slice_ in slices if with_overlay_hints(slice_, overlay) != slice_]
+    if not differing:
+        return None
+    others = "" if len(differing) == len(slices) else f" of {len(slices)}"
+    return (
+        f"{counted(len(differing), 'EndpointSlice')}{others} with other hints than the ConfigMap"
+        f" {names.OVERLAY_CONFIG_MAP} says (hints: {overlay.hints})"
+    )
 
 
 # --- writers ----------------------------------------------------------------------------------------------------------
