@@ -21,6 +21,7 @@ from e2e.processes import Process, wait_until
 DEPLOY: Final = Path(__file__).parent.parent / "deploy"
 BUILT_IN_CONTROLLER: Final = "endpointslice-controller"
 _CONTROLLER: Final = "zoneward-controller"
+_OVERLAY: Final = "zoneward-overlay"
 _PROXY: Final = "zoneward-proxy"
 _TABLE: Final = "kube-proxy"
 _ZONEWARD: Final = (sys.executable, "-m", "zoneward")
@@ -35,6 +36,8 @@ class Mode(StrEnum):
     """Which parts are Zoneward's."""
 
     BUILT_IN = "built-in"
+    OVERLAY = "overlay"
+    """The built-in parts write slices and program nodes; Zoneward sets hints."""
     CONTROLLER = "controller"
     BOTH = "both"
 
@@ -45,9 +48,13 @@ class Parts:
 
     def start(self, mode: Mode) -> None:
         """In place of those that run, without a moment in which a Service has no rules."""
-        if mode is Mode.BUILT_IN:
+        if mode is not Mode.OVERLAY and self._box.runs(_OVERLAY):
+            self._remove_overlay()
+        if mode in (Mode.BUILT_IN, Mode.OVERLAY):
             self._box.end(_CONTROLLER)
             self._plane.start_controllers()
+            if mode is Mode.OVERLAY:
+                self._start_overlay()
         else:
             self._allow_zoneward()
             self._plane.start_controllers(without=[BUILT_IN_CONTROLLER])
@@ -131,6 +138,36 @@ class Parts:
         ]
         process = self._box.start(_CONTROLLER, command, goes_first=True)
         wait_until(self._leads, "zoneward controller leads", process)
+
+    def _start_overlay(self) -> None:
+        if self._box.runs(_OVERLAY):
+            return
+        self._plane.kubectl("apply", "--kustomize", DEPLOY / "namespaces")
+        self._plane.kubectl("apply", "--kustomize", DEPLOY / "overlay")
+        # A process is in its place.
+        self._plane.kubectl("delete", "deployment", _CONTROLLER, f"--namespace={_NAMESPACES[_CONTROLLER]}")
+        command: list[str | Path] = [
+            *_ZONEWARD,
+            "controller",
+            "--overlay",
+            f"--kubeconfig={self._account(_CONTROLLER)}",
+            f"--leader-elect-resource-namespace={_NAMESPACES[_CONTROLLER]}",
+            "--log-format=json",
+        ]
+        process = self._box.start(_OVERLAY, command, goes_first=True)
+        wait_until(self._leads, "zoneward controller leads", process)
+
+    def _remove_overlay(self) -> None:
+        """As `deploy/README.md` says."""
+        self._box.end(_OVERLAY)
+        self._box.run(
+            *_ZONEWARD,
+            "release",
+            "--overlay",
+            f"--kubeconfig={self._plane.kubeconfig()}",
+            inside=BOX,
+        )
+        self._plane.kubectl("delete", "--ignore-not-found", "--kustomize", DEPLOY / "overlay")
 
     def _leads(self) -> bool:
         """Until then nobody writes slices: for 15 s where one before was stopped and could not release the Lease."""

@@ -94,4 +94,4 @@ def test_every_selection_has_expressions(name: str) -> None:
 def test_known_failures_have_a_reason_and_name_modes_of_zoneward_or_all() -> None:
     for failure in read_known():
         assert failure.reason
-        assert set(failure.modes) <= {Mode.CONTROLLER, Mode.BOTH} or set(failure.modes) == set(Mode)
+        assert set(failure.modes) <= {Mode.OVERLAY, Mode.CONTROLLER, Mode.BOTH} or set(failure.modes) == set(Mode)

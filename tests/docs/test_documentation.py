@@ -51,6 +51,7 @@ from zoneward.advice.honored_traffic import HonoredTraffic, NodeTraffic
 from zoneward.cli.main import cli
 from zoneward.cli.main import run as cli_run
 from zoneward.controller.demand.demand_in_force import MeasuredReason
+from zoneward.controller.overlay import overlay_reconciler
 from zoneward.controller.status.honored_condition import HonoredReason
 from zoneward.controller.status.status_writer import OWN_CONDITION_TYPES
 from zoneward.daemon.unreadable_objects import UNREADABLE
@@ -428,6 +429,7 @@ def test_the_page_of_events_has_a_row_for_every_event_and_reason_and_no_other() 
     never = {Reason.NOT_ASKED_FOR, Reason.NO_SELECTOR}
     reasons = (*Reason, *HonoredReason, *MeasuredReason, *FigureProblem)
     known = {reason.value for reason in reasons if reason not in never} | {*OWN_CONDITION_TYPES}
+    known |= {overlay_reconciler.NOT_APPLIED, overlay_reconciler.REFUSED}
     assert set(re.findall(r"^\| `([^`]+)` \|", section(page, "Conditions"), re.MULTILINE)) == known
 
 

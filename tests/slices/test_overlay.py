@@ -247,7 +247,8 @@ def test_slices_with_the_overlay_say_what_was_decided(cluster: Cluster) -> None:
                 continue
             stored = with_overlay_hints(slice_, overlay).endpoints or ()
             assert len({endpoint.hints is None for endpoint in stored}) <= 1 or overlay.hints is OverlayHints.NODES
-            if overlay.hints is OverlayHints.NONE or not all(endpoint.zone for endpoint in stored):
+            needs_zones = overlay.hints is not OverlayHints.NODES
+            if overlay.hints is OverlayHints.NONE or (needs_zones and not all(endpoint.zone for endpoint in stored)):
                 assert all(endpoint.hints is None for endpoint in stored)
                 continue
             for endpoint in stored:

@@ -129,6 +129,21 @@ async def _scale_down(access: "ClientConfig", deployment: str) -> None:
         )
 
 
+async def _lease_namespace(access: "ClientConfig", options: Options) -> str | None:
+    """Where the controller that made the overlay has its Lease, which nobody else may hold meanwhile; None: unknown."""
+    from zoneward.cli.cluster_input import controller_lease_name
+    from zoneward.client.api_errors import CallFailed
+    from zoneward.client.controller_leases import list_controller_leases
+    from zoneward.client.transport import Transport
+
+    async with Transport(access) as transport:
+        try:
+            leases = await list_controller_leases(transport, name=controller_lease_name(options))
+        except CallFailed:
+            return None
+    return leases[0].metadata.namespace if leases else None
+
+
 async def _run_until_released(access: "ClientConfig", options: Options, *, timeout: float) -> None:
     """Run the controller in the mode in which every Service leaves the overlay, until all have."""
     import os
@@ -142,6 +157,7 @@ async def _run_until_released(access: "ClientConfig", options: Options, *, timeo
     from zoneward.slices.overlay import overlay_configuration
 
     module = import_program("zoneward.controller.controller_program", command="release --overlay")
+    known = await _lease_namespace(access, options)
     flags = {"mode": "overlay", "listen": _NO_PORT}
     configuration, settings = read_program_settings(options.config, SECTION, ControllerConfiguration, flags, {})
     program = module.ControllerProgram(
@@ -149,7 +165,7 @@ async def _run_until_released(access: "ClientConfig", options: Options, *, timeo
         configuration=overlay_configuration(configuration),
         settings=settings,
         lease=(
-            lease_namespace(access, settings.leader_election.lease_namespace),
+            lease_namespace(access, settings.leader_election.lease_namespace or known),
             settings.leader_election.lease_name,
         ),
         instance=os.environ.get("POD_NAME") or socket.gethostname(),

@@ -36,8 +36,6 @@ class Reason(StrEnum):
     CLUSTER_WIDE_IS_BEST = "ClusterWideIsBest"
     BEING_DELETED = "BeingDeleted"
     HINTS_NOT_STORED = "HintsNotStored"
-    OVERLAY_NOT_APPLIED = "OverlayNotApplied"
-    OVERLAY_REFUSED = "OverlayRefused"
 
 
 class Rule(msgspec.Struct, frozen=True, gc=False):

@@ -327,6 +327,8 @@ async def test_a_change_of_messages_alone_waits_for_its_period() -> None:
         for conditions in (OFF, ON):
             await told(conditions)
             await until(lambda expected=conditions: scene.writes[-1] == expected[1].message)  # type: ignore[misc]
+            # The period counts from the response.
+            await until(lambda: len(scene.status_writer) == 0)
         seconds += 29.9
         await told(programmed("Hints/Auto: 2 endpoints"))
         assert len(scene.writes) == 3

@@ -30,7 +30,6 @@ from zoneward.controller.sync.slice_writer import ReconcileResult, SyncOutcome
 from zoneward.kube import names
 from zoneward.kube.adoption_marks import AdoptionAction
 from zoneward.kube.objects import Condition, EndpointSlice, ObjectKey, Service, ServiceEvent
-from zoneward.routing.rules import Reason
 from zoneward.slices.overlay import (
     REMOVED,
     FamilyOverlay,
@@ -49,10 +48,11 @@ SETTLE_TIME: Final = 0.3
 _TOUCH_BACKOFF: Final = Backoff(initial=0.5, cap=60.0)
 _REPORTED_AFTER: Final = 4
 """Touches without effect after which the Service is reported: that is after about four seconds."""
-NOT_APPLIED: Final = Reason.OVERLAY_NOT_APPLIED
-REFUSED: Final = Reason.OVERLAY_REFUSED
-"""Reasons of the condition, and of the Event."""
 _NOTHING_TO_WRITE: Final = ReconcileResult(SyncOutcome.WRITTEN, 0)
+NOT_APPLIED: Final = "OverlayNotApplied"
+"""The reason of the condition and of the Event: the API server does not set the hints that the entries ask for."""
+REFUSED: Final = "OverlayRefused"
+"""The reason of the condition and of the Event: the Service cannot be in the overlay."""
 
 
 @dataclass(slots=True)

@@ -1,0 +1,56 @@
+"""``Balanced`` as an overlay, on real kubelets and kube-proxies: where requests go, and what fails in a rollout."""
+
+import json
+from typing import Any
+
+from cluster.disruptions import roll_out
+from cluster.lifecycle import Cluster
+from cluster.load import CLIENTS, NAMESPACE, RATE, open_connections, scale, serve, settle, wait_for_rollout
+from cluster.parts import Mode
+from e2e.processes import wait_until
+
+from zoneward.kube import names
+
+SECONDS = 25
+HINTED = f"{names.TOPOLOGY_MODE_ANNOTATION}=zoneward.dev/Balanced"
+
+
+def endpoints(cluster: Cluster) -> list[dict[str, Any]]:
+    selector = f"--selector={names.SERVICE_NAME_LABEL}=web"
+    slices = json.loads(cluster.kubectl("get", "endpointslices", selector, "--output=json", *NAMESPACE))["items"]
+    assert {slice_["metadata"]["labels"][names.MANAGED_BY_LABEL] for slice_ in slices} == {names.BUILT_IN_MANAGER}
+    return [endpoint for slice_ in slices for endpoint in slice_["endpoints"] or ()]
+
+
+def is_hinted(cluster: Cluster) -> bool:
+    return all(endpoint.get("hints") for endpoint in endpoints(cluster))
+
+
+def test_an_overlay_keeps_its_hints_in_rollout_and_scaling_and_fails_no_more_than_the_built_in_parts(
+    cluster: Cluster,
+) -> None:
+    serve(cluster, delay=5)
+    told = {}
+    for mode in (Mode.BUILT_IN, Mode.OVERLAY):
+        cluster.parts.start(mode)
+        settle(cluster)
+        if mode is Mode.OVERLAY:
+            cluster.kubectl("annotate", "service", "web", HINTED, *NAMESPACE)
+            wait_until(lambda: is_hinted(cluster), "hints of the overlay")
+        told[mode] = open_connections(cluster, SECONDS, lambda: roll_out(cluster))
+        assert told[mode].sent > 0.5 * RATE * SECONDS * len(CLIENTS)
+    assert told[Mode.OVERLAY].failed <= told[Mode.BUILT_IN].failed, told[Mode.OVERLAY].lines
+    # Old and new Pods, ready or not, have hints at every moment; so have those of another scale.
+    assert is_hinted(cluster)
+    for replicas in (4, 12):
+        scale(cluster, replicas)
+        wait_for_rollout(cluster)
+        wait_until(lambda: is_hinted(cluster), "hints after scaling")
+    cluster.parts.start(Mode.BUILT_IN)
+    assert not any(endpoint.get("hints") for endpoint in endpoints(cluster))
+    assert (
+        cluster.kubectl(
+            "get", "configmaps", "--all-namespaces", f"--field-selector=metadata.name={names.OVERLAY_CONFIG_MAP}"
+        )
+        == ""
+    )
