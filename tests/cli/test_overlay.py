@@ -84,7 +84,6 @@ def test_a_wrong_selector_is_named_with_its_field(zoneward: Commands, tmp_path: 
 
 def test_check_finds_slices_without_the_hints_of_the_overlay(zoneward: Commands, tmp_path: Path) -> None:
     cluster = ("-f", str(SAMPLE))
-    # An annotation in place of --what-if, so that the Service asks for it in each of these commands.
     asking = tmp_path / "asking.yaml"
     asking.write_text(zoneward("plan", "--sample", "shop/search", "--what-if", "Balanced", "-o", "overlay").out)
     slices = tmp_path / "slices.json"
@@ -95,5 +94,8 @@ def test_check_finds_slices_without_the_hints_of_the_overlay(zoneward: Commands,
     assert finding["object"] == {"kind": "Service", "namespace": "shop", "name": "search"}
     assert "with other hints than the ConfigMap zoneward-overlay says (hints: zones)" in finding["message"]
     assert "zoneward plan -A -o overlay" in finding["fix"]
+    note = "an overlay of Zoneward is in use: --with overlay shows what it does"
+    assert note in result.err
+    assert note not in zoneward("check", *cluster, "-f", str(asking), "--with", "overlay").err
     without = zoneward("check", *cluster, "-f", str(slices), "-o", "json")
     assert "ZW608" not in without.out

@@ -20,6 +20,7 @@ from zoneward.cli.known_demand import NO_PARTS, KnownDemand, ServiceParts, find_
 from zoneward.cli.options import Options
 from zoneward.cli.output import Note
 from zoneward.kube.gc_tuning import without_gc
+from zoneward.kube.names import OVERLAY_CONFIG_MAP
 from zoneward.kube.objects import ConfigMap, DaemonSet, Node, ObjectKey, ProxyPod, Service, node_zone, time_text
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.demand import demands_of
@@ -240,6 +241,8 @@ def _notes(
     yield from known_demand.notes
     if services:
         yield from proxy_notes(node_proxies)
+    if options.with_mode is None and any(map_.metadata.name == OVERLAY_CONFIG_MAP for map_ in snapshot.config_maps):
+        yield Note("an overlay of Zoneward is in use: --with overlay shows what it does")
     if not snapshot.has_pods:
         yield Note("no Pods in the snapshot: endpoints are taken from its EndpointSlices")
     if not snapshot.nodes:

@@ -156,7 +156,7 @@ class OverlayReconciler:
         if not overlays:
             return await self._leave(key, service, conditions=plan.conditions, events=plan.events)
         entries = self._entries(key, overlays)
-        if not self._parameters.fits(key, entries):
+        if self._parameters.entries_of(key) != entries and not self._parameters.fits(key, entries):
             return await self._refuse(
                 key, service, plan, f"the entries of its namespace would be larger than {MAX_BYTES // 1024} KiB"
             )

@@ -98,16 +98,10 @@ class OverlayParameters:
         others = () if parameters is None else (own for name, own in parameters.entries.items() if name != key[1])
         return _size(entries) + sum(map(_size, others)) <= MAX_BYTES
 
-    def services(self) -> list[ObjectKey]:
-        """The Services that have entries, sorted."""
-        return sorted(
-            (namespace, name) for namespace, parameters in self._namespaces.items() for name in parameters.entries
-        )
-
     @property
     def is_empty(self) -> bool:
-        """Whether no namespace has a ConfigMap."""
-        return all(parameters.uid is None for parameters in self._namespaces.values())
+        """Whether no Service has entries."""
+        return not any(parameters.entries for parameters in self._namespaces.values())
 
     # --- writes -------------------------------------------------------------------------------------------------------
 

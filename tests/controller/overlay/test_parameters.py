@@ -1,0 +1,129 @@
+"""The ConfigMaps of an overlay: what is written of them, and what a watch changes. ``e2e/test_overlay.py`` runs it."""
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from zoneward.client.api_errors import NotFound
+from zoneward.client.resources import LiveConfigMap, LiveConfigMapMeta
+from zoneward.client.writer import Writer
+from zoneward.controller.overlay.parameters import MAX_BYTES, OverlayParameters, OverlayStores
+from zoneward.kube.names import OVERLAY_CONFIG_MAP
+from zoneward.kube.objects import ObjectKey, ObjectMeta
+
+CART, WEB = ("shop", "cart"), ("shop", "web")
+ZONES = {"cart.IPv4": "zones Hints/Balanced", "cart.10.0.0.1": "b"}
+
+
+class Server:
+    """Answers writes as an API server does, and keeps what was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, object]] = []
+        self.version = 10
+        self.exists = False
+
+    def once(self) -> "Server":
+        return self
+
+    def _metadata(self) -> ObjectMeta:
+        self.version += 1
+        return ObjectMeta(name=OVERLAY_CONFIG_MAP, uid="u1", resource_version=str(self.version))
+
+    async def apply(self, _resource: object, obj: LiveConfigMap) -> ObjectMeta:
+        self.asked.append(("apply", obj.data))
+        self.exists = True
+        return self._metadata()
+
+    async def patch(self, _resource: object, change: Mapping[str, Any], **_place: str) -> ObjectMeta:
+        if not self.exists:
+            raise NotFound(404, "NotFound", "", method="PATCH", path="")
+        self.asked.append(("patch", dict(change["data"])))
+        return self._metadata()
+
+    async def delete(self, _resource: object, obj: LiveConfigMap) -> None:
+        self.asked.append(("delete", obj.metadata.uid))
+        self.exists = False
+
+
+class Scene:
+    def __init__(self) -> None:
+        self.server = Server()
+        self.stores = OverlayStores(on_unreadable=lambda _object: None)
+        self.changed: list[ObjectKey] = []
+        self.reapproached: list[ObjectKey] = []
+        self.parameters = OverlayParameters(
+            self.stores,
+            cast(Writer, self.server),
+            on_change=self.changed.extend,
+            on_approach=self.reapproached.append,
+        )
+
+    def see(self, data: Mapping[str, str], *, version: int, uid: str = "u1") -> None:
+        """The watch shows this state."""
+        metadata = LiveConfigMapMeta(name=OVERLAY_CONFIG_MAP, namespace="shop", uid=uid, resource_version=str(version))
+        self.stores.config_maps.put(LiveConfigMap(metadata=metadata, data=dict(data)))
+
+
+async def test_only_what_changed_is_written() -> None:
+    scene = Scene()
+    assert await scene.parameters.write(CART, ZONES)
+    assert not await scene.parameters.write(CART, ZONES)
+    assert await scene.parameters.write(WEB, {"web.IPv4": "none"})
+    assert await scene.parameters.write(CART, {"cart.IPv4": "zones Hints/Balanced", "cart.10.0.0.2": "c"})
+    assert scene.server.asked == [
+        ("apply", ZONES),
+        ("patch", {"web.IPv4": "none"}),
+        ("patch", {"cart.10.0.0.2": "c", "cart.10.0.0.1": None}),
+    ]
+    assert scene.parameters.approach_of(CART, "IPv4") == "Hints/Balanced"
+    assert scene.reapproached == [CART]
+
+
+async def test_the_config_map_goes_with_its_last_service() -> None:
+    scene = Scene()
+    await scene.parameters.write(CART, ZONES)
+    await scene.parameters.write(WEB, {"web.IPv4": "none"})
+    await scene.parameters.write(CART, {})
+    assert not scene.parameters.is_empty
+    await scene.parameters.write(WEB, {})
+    assert scene.server.asked[-2:] == [
+        ("patch", {"cart.IPv4": None, "cart.10.0.0.1": None}),
+        ("delete", "u1"),
+    ]
+    assert scene.parameters.is_empty
+
+
+async def test_a_deleted_config_map_is_created_again_with_all_entries() -> None:
+    scene = Scene()
+    await scene.parameters.write(CART, ZONES)
+    scene.server.exists = False
+    await scene.parameters.write(WEB, {"web.IPv4": "none"})
+    assert scene.server.asked[-1] == ("apply", ZONES | {"web.IPv4": "none"})
+
+
+async def test_entries_that_somebody_else_changed_are_reported_and_own_writes_are_not() -> None:
+    scene = Scene()
+    scene.see(ZONES | {"junk": "x"}, version=5)
+    assert scene.changed == [CART, ("shop", "junk")]
+    scene.changed.clear()
+    await scene.parameters.write(("shop", "junk"), {})
+    own = scene.server.version
+    scene.server.exists = True
+    scene.see(ZONES, version=own)
+    # A state before it, from a watch that lags behind.
+    scene.see(ZONES | {"junk": "x"}, version=own - 1)
+    assert scene.changed == []
+    scene.see({"cart.IPv4": "none"}, version=own + 5)
+    assert scene.changed == [CART]
+    assert scene.parameters.entries_of(CART) == {"cart.IPv4": "none"}
+    assert await scene.parameters.write(CART, ZONES)
+
+
+def test_entries_have_room_up_to_the_limit_of_their_namespace() -> None:
+    scene = Scene()
+    half = {f"web.10.0.{index // 250}.{index % 250}": "z" * 500 for index in range(MAX_BYTES // 1_100)}
+    scene.see(half, version=5)
+    assert scene.parameters.fits(CART, ZONES)
+    assert scene.parameters.fits(WEB, half)
+    assert scene.parameters.fits(("elsewhere", "cart"), half)
+    assert not scene.parameters.fits(CART, half | {"cart.fd00__1": "z" * (MAX_BYTES // 10)})
