@@ -9,6 +9,7 @@ from cluster.images import AGNHOST
 from cluster.lifecycle import Cluster
 from cluster.parts import BUILT_IN_CONTROLLER, DEPLOY, Mode
 from cluster.sites import CONTROL_PLANE_IPS
+from e2e.processes import wait_until
 from release.helm import CHART, HELM
 
 CONTROLLER = ("deployment/zoneward-controller", "zoneward-system")
@@ -66,6 +67,11 @@ def _asked_of_our_proxy(cluster: Cluster) -> str:
     return told
 
 
+def _slices_of_web(cluster: Cluster) -> str:
+    label = "--selector=kubernetes.io/service-name=web"
+    return cluster.kubectl("get", "endpointslices", label, "--output=yaml", "-n", ASKED)
+
+
 def test_the_chart_installs_all_programs_which_become_ready_and_takes_them_away(
     cluster: Cluster, tmp_path: Path
 ) -> None:
@@ -76,9 +82,16 @@ def test_the_chart_installs_all_programs_which_become_ready_and_takes_them_away(
     for name, namespace in (CONTROLLER, PROXY, METER):
         _is_ready(cluster, name, namespace)
     assert _asked_of_our_proxy(cluster).startswith("web-")
+    asking = "service.kubernetes.io/topology-mode"
+    cluster.kubectl("annotate", "service", "web", f"{asking}=zoneward.dev/Balanced", "-n", ASKED)
+    wait_until(lambda: "forZones" in _slices_of_web(cluster), "hints of the overlay")
     cluster.box.run(helm, "uninstall", "zoneward", "--wait", *access)
     for name, namespace in (CONTROLLER, PROXY, METER):
         assert cluster.kubectl("get", "--ignore-not-found", name, f"--namespace={namespace}") == ""
+    cluster.kubectl("annotate", "service", "web", f"{asking}-", "-n", ASKED)
+    assert "forZones" not in _slices_of_web(cluster)
+    left = ("configmaps,jobs", "--all-namespaces"), ("mutatingadmissionpolicies,validatingadmissionpolicies",)
+    assert not any("zoneward" in cluster.kubectl("get", *what, "--output=name") for what in left)
 
 
 def test_the_controller_becomes_ready_beside_the_built_in_one(cluster: Cluster) -> None:

@@ -98,6 +98,20 @@ def test_it_makes_all_programs_at_once_and_their_namespaces() -> None:
     assert rendered(NONE, "createNamespaces=true") == []
 
 
+def test_an_overlay_is_released_before_it_is_uninstalled() -> None:
+    hooks = [
+        object_
+        for object_ in _objects(helm("template", "edge", str(CHART)))
+        if "helm.sh/hook" in (object_["metadata"].get("annotations") or {})
+    ]
+    assert [object_["kind"] for object_ in hooks] == ["Role", "RoleBinding", "Job"]
+    assert {object_["metadata"]["annotations"]["helm.sh/hook"] for object_ in hooks} == {"pre-delete"}
+    (container,) = hooks[-1]["spec"]["template"]["spec"]["containers"]
+    assert container["args"][:3] == ["release", "--overlay", "--scale-down=zoneward-system/zoneward-controller"]
+    other = helm("template", "edge", str(CHART), "--set=controller.mode=only-marked")
+    assert "helm.sh/hook" not in other
+
+
 def test_lint_finds_nothing_in_it() -> None:
     for values in ((), *VALUES.values(), (*ALL, "createNamespaces=true")):
         said = helm("lint", "--strict", str(CHART), *_set(values))
