@@ -27,6 +27,7 @@ from zoneward.slices.overlay import (
     with_overlay_hints,
 )
 from zoneward.slices.plan import FamilyPlan
+from zoneward.slices.planner import ServicePlanner
 
 CONFIGURATION = overlay_configuration(Configuration())
 MARK = {names.OVERLAY_MARK: names.OVERLAY_ENABLED}
@@ -271,3 +272,17 @@ def test_a_prediction_has_the_slices_of_the_built_in_controller_with_other_hints
     assert family.traffic.in_zone == 1
     again = only_family(cluster.with_(slices=family.changes.after).plan())
     assert [slice_.metadata.name for slice_ in again.changes.unchanged] == ["built-in-0"]
+
+
+def test_a_planner_settles_slices_that_have_their_hints() -> None:
+    """The next plan looks at none of them again."""
+    cluster = in_overlay(a_cluster(a_service("zoneward.dev/Balanced"), {"a": 4, "b": 4}, {"a": 4, "b": 2}))
+    planner = ServicePlanner(cluster.service, cluster.cluster_state, pods=cluster.pods, slices=cluster.slices)
+    overlay = family_overlay(only_family(planner.plan()).decision)
+    assert overlay is not None
+    for slice_ in cluster.slices:
+        stored = with_approach(with_overlay_hints(slice_, overlay), overlay.approach)
+        planner.update_slice(slice_.metadata.name, stored)
+    changes = only_family(planner.plan()).changes
+    assert (changes.update, changes.create, changes.delete) == ((), (), ())
+    assert planner.pending_slices == 0

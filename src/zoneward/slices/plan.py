@@ -255,8 +255,10 @@ def plan_decision(
         )
         weights, targets = decision.weights, decision.targets
         hints = targets is not None and targets.encoding == "hints", targets is not None and targets.node_hints
-    if configuration.is_overlay and cache is None:
-        changes, weights = overlay_changes(decision, own_slices.values(), changes), None
+    if configuration.is_overlay:
+        weights = None
+        if cache is None:
+            changes = overlay_changes(decision, own_slices.values(), changes)
     changes = finalize(changes, own_slices, service=service, taken=taken, trigger_time=trigger_time, weights=weights)
     replaced, others = existing.replaced_and_others()
     rules, voiding = rules_of_slices(service, endpoints, changes, others, zone_hints=hints[0], node_hints=hints[1])
