@@ -121,6 +121,15 @@ async def test_a_merge_patch_changes_what_it_names_and_null_takes_away() -> None
         await writer.patch(SERVICES, change, **SHOP)
 
 
+async def test_a_touch_changes_nothing_and_returns_the_whole_object() -> None:
+    """Server-side apply, which the sandbox does not have, is tried in ``e2e/test_overlay.py``."""
+    async with a_writer() as (writer, _):
+        created = await writer.create(SLICES, SLICE)
+        touched = await writer.touch(SLICES, namespace=NAMESPACE, name="cart-1")
+        assert (touched.metadata, touched.endpoints) == (created, SLICE.endpoints)
+        assert isinstance(await said(writer.touch(SLICES, namespace=NAMESPACE, name="none")), NotFound)
+
+
 async def test_a_strategic_patch_of_the_status_leaves_the_conditions_of_others() -> None:
     condition = {"status": "True", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}
     async with a_writer() as (writer, _):
