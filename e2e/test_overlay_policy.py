@@ -15,6 +15,7 @@ from tests.contract.api import MERGE_PATCH, ApiError, Object
 from zoneward.controller.overlay.parameters import MAX_BYTES
 from zoneward.kube import names
 from zoneward.kube.objects import EndpointSlice
+from zoneward.kube.overlay_objects import own_zone_policy
 from zoneward.slices.overlay import FamilyOverlay, OverlayHints, encode_entries, read_entries, with_overlay_hints
 
 NAMESPACE: Final = "policies"
@@ -184,6 +185,43 @@ def test_the_largest_parameter_object_is_taken_and_used(slices: Slices) -> None:
     assert hints_of(slices.create(a_built_in([endpoint("10.0.0.1")]))) == [{"forZones": [{"name": "b"}]}]
 
 
+def test_a_malformed_entry_of_a_service_leaves_its_slices_alone(slices: Slices) -> None:
+    for head in ("zones ???", "zones-and", ""):
+        try:
+            slices.set({"cart.IPv4": head})
+        except ApiError:
+            # The guard refuses it.
+            continue
+        assert read_entries({"cart.IPv4": head}) == {}
+        assert hints_of(slices.create(a_built_in([endpoint("10.0.0.1")]))) == [None]
+
+
+def test_the_static_policy_completes_the_hints_of_kubernetes_and_gives_none_itself(slices: Slices) -> None:
+    slices.set({})
+    group = "/apis/admissionregistration.k8s.io/v1"
+    policy, binding = own_zone_policy()
+    slices.api.request("POST", f"{group}/mutatingadmissionpolicies", policy)
+    slices.api.request("POST", f"{group}/mutatingadmissionpolicybindings", binding)
+    zone_a, zone_b = ({"forZones": [{"name": zone}]} for zone in "ab")
+    partly = a_built_in([endpoint("10.0.0.1", hints=zone_a), endpoint("10.0.0.2", "b", conditions={"ready": False})])
+
+    def is_known() -> bool:
+        stored = slices.api.request("POST", slices.path, partly, query={"dryRun": "All"})
+        return hints_of(stored) == [zone_a, zone_b]
+
+    slices.cluster.plane.wait_until(is_known, what="the static policy")
+    assert hints_of(slices.create(a_built_in([endpoint("10.0.0.1"), endpoint("10.0.0.2", "b")]))) == [None, None]
+    without_zone = a_built_in([endpoint("10.0.0.1", hints=zone_a), endpoint("10.0.0.2", None)])
+    assert hints_of(slices.create(without_zone)) == [zone_a, None]
+    with_nodes = [
+        endpoint("10.0.0.1", nodeName="n1", hints=zone_a | {"forNodes": [{"name": "n1"}]}),
+        endpoint("10.0.0.2", "b", nodeName="n2"),
+    ]
+    assert hints_of(slices.create(a_built_in(with_nodes)))[1] == zone_b | {"forNodes": [{"name": "n2"}]}
+    slices.api.request("DELETE", f"{group}/mutatingadmissionpolicybindings/{binding['metadata']['name']}")
+    slices.api.request("DELETE", f"{group}/mutatingadmissionpolicies/{policy['metadata']['name']}")
+
+
 # --- who may write ----------------------------------------------------------------------------------------------------
 
 
@@ -197,6 +235,8 @@ def test_a_tenant_may_not_write_the_parameters(cluster: Cluster) -> None:
         tenant.patch(CONFIG_MAP, {"data": {"cart.IPv4": "zones"}})
     with pytest.raises(ApiError, match=refused):
         tenant.delete(CONFIG_MAP)
+    with pytest.raises(ApiError, match=refused):
+        tenant.request("DELETE", f"/api/v1/namespaces/{NAMESPACE}/configmaps")
     tenant.create(CONFIG_MAP | {"metadata": {"name": "mine", "namespace": NAMESPACE}})
 
 

@@ -45,10 +45,8 @@ def overlay_policy() -> list[dict[str, Any]]:
         "variables": [
             _variable("service", f"object.metadata.?labels[?'{names.SERVICE_NAME_LABEL}'].orValue('')"),
             _variable("entries", "params.?data.orValue({})"),
-            _variable(
-                "hints",
-                "variables.entries[?(variables.service + '.' + object.addressType)].orValue('').split(' ')[0]",
-            ),
+            _variable("head", "variables.entries[?(variables.service + '.' + object.addressType)].orValue('')"),
+            _variable("hints", f"variables.head.matches('{_HEAD}') ? variables.head.split(' ')[0] : ''"),
             _variable("endpoints", "object.?endpoints.orValue([])"),
             _variable(
                 # Never half of the hints: a proxy ignores all hints while one endpoint has none.
@@ -123,7 +121,8 @@ def guard_policies(namespace: str) -> list[dict[str, Any]]:
     """Policies that hold the controller, in this namespace, to what it needs, and keep tenants from its ConfigMaps."""
     user = f"system:serviceaccount:{namespace}:{CONTROLLER}"
     is_controller = {"name": "is-the-controller", "expression": f"request.userInfo.username == '{user}'"}
-    is_parameters = f"request.name == '{OVERLAY}'"
+    # When a collection is deleted, the request names none of its objects.
+    is_parameters = f"(request.operation == 'DELETE' ? oldObject.metadata.name : request.name) == '{OVERLAY}'"
     config_maps = _guard(
         f"{GUARD}-parameters",
         "",
@@ -163,7 +162,7 @@ def guard_policies(namespace: str) -> list[dict[str, Any]]:
         ],
     )
     endpoints, old = "object.?endpoints.orValue([])", "oldObject.?endpoints.orValue([])"
-    fields = ("addresses", "conditions", "hostname", "nodeName", "targetRef", "zone")
+    fields = ("addresses", "conditions", "deprecatedTopology", "hostname", "nodeName", "targetRef", "zone")
     same = " && ".join(f"e.?{field} == {old}[i].?{field}" for field in fields)
     slices = _guard(
         f"{GUARD}-slices",
