@@ -126,17 +126,20 @@ class Parts:
     def _start_zoneward_controller(self) -> None:
         if self._box.runs(_CONTROLLER):
             return
+        # The slices of the built-in controller stay, and a test of Kubernetes wants its label on new ones.
+        self._run_controller(_CONTROLLER, "--take-over", "--keep-built-in-label")
+
+    def _run_controller(self, name: str, *flags: str) -> None:
+        """As a process of this name, until it leads."""
         command: list[str | Path] = [
             *_ZONEWARD,
             "controller",
-            "--take-over",
-            # The slices of the built-in controller stay, and a test of Kubernetes wants its label on new ones.
-            "--keep-built-in-label",
+            *flags,
             f"--kubeconfig={self._account(_CONTROLLER)}",
             f"--leader-elect-resource-namespace={_NAMESPACES[_CONTROLLER]}",
             "--log-format=json",
         ]
-        process = self._box.start(_CONTROLLER, command, goes_first=True)
+        process = self._box.start(name, command, goes_first=True)
         wait_until(self._leads, "zoneward controller leads", process)
 
     def _start_overlay(self) -> None:
@@ -146,16 +149,7 @@ class Parts:
         self._plane.kubectl("apply", "--kustomize", DEPLOY / "overlay")
         # A process is in its place.
         self._plane.kubectl("delete", "deployment", _CONTROLLER, f"--namespace={_NAMESPACES[_CONTROLLER]}")
-        command: list[str | Path] = [
-            *_ZONEWARD,
-            "controller",
-            "--overlay",
-            f"--kubeconfig={self._account(_CONTROLLER)}",
-            f"--leader-elect-resource-namespace={_NAMESPACES[_CONTROLLER]}",
-            "--log-format=json",
-        ]
-        process = self._box.start(_OVERLAY, command, goes_first=True)
-        wait_until(self._leads, "zoneward controller leads", process)
+        self._run_controller(_OVERLAY, "--overlay")
 
     def _remove_overlay(self) -> None:
         """As `deploy/README.md` says."""

@@ -30,16 +30,16 @@ def test_an_overlay_keeps_its_hints_in_rollout_and_scaling_and_fails_no_more_tha
     cluster: Cluster,
 ) -> None:
     serve(cluster, delay=5)
-    told = {}
+    outcomes = {}
     for mode in (Mode.BUILT_IN, Mode.OVERLAY):
         cluster.parts.start(mode)
         settle(cluster)
         if mode is Mode.OVERLAY:
             cluster.kubectl("annotate", "service", "web", HINTED, *NAMESPACE)
             wait_until(lambda: is_hinted(cluster), "hints of the overlay")
-        told[mode] = open_connections(cluster, SECONDS, lambda: roll_out(cluster))
-        assert told[mode].sent > 0.5 * RATE * SECONDS * len(CLIENTS)
-    assert told[Mode.OVERLAY].failed <= told[Mode.BUILT_IN].failed, told[Mode.OVERLAY].lines
+        outcomes[mode] = open_connections(cluster, SECONDS, lambda: roll_out(cluster))
+        assert outcomes[mode].sent > 0.5 * RATE * SECONDS * len(CLIENTS)
+    assert outcomes[Mode.OVERLAY].failed <= outcomes[Mode.BUILT_IN].failed, outcomes[Mode.OVERLAY].lines
     # Old and new Pods, ready or not, have hints at every moment; so have those of another scale.
     assert is_hinted(cluster)
     for replicas in (4, 12):
@@ -48,9 +48,5 @@ def test_an_overlay_keeps_its_hints_in_rollout_and_scaling_and_fails_no_more_tha
         wait_until(lambda: is_hinted(cluster), "hints after scaling")
     cluster.parts.start(Mode.BUILT_IN)
     assert not any(endpoint.get("hints") for endpoint in endpoints(cluster))
-    assert (
-        cluster.kubectl(
-            "get", "configmaps", "--all-namespaces", f"--field-selector=metadata.name={names.OVERLAY_CONFIG_MAP}"
-        )
-        == ""
-    )
+    named = f"--field-selector=metadata.name={names.OVERLAY_CONFIG_MAP}"
+    assert cluster.kubectl("get", "configmaps", "--all-namespaces", named) == ""

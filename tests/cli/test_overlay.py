@@ -89,8 +89,7 @@ def test_check_finds_slices_without_the_hints_of_the_overlay(zoneward: Commands,
     slices = tmp_path / "slices.json"
     slices.write_text(zoneward("plan", *cluster, "--compat", "upstream", "-o", "slices-json").out)
     result = zoneward("check", *cluster, "-f", str(slices), "-f", str(asking), "-o", "json")
-    found = [finding for finding in json.loads(result.out)["findings"] if finding["code"] == "ZW608"]
-    (finding,) = found
+    (finding,) = [finding for finding in json.loads(result.out)["findings"] if finding["code"] == "ZW608"]
     assert finding["object"] == {"kind": "Service", "namespace": "shop", "name": "search"}
     assert "with other hints than the ConfigMap zoneward-overlay says (hints: zones)" in finding["message"]
     assert "zoneward plan -A -o overlay" in finding["fix"]
