@@ -11,7 +11,7 @@ from zoneward.kube.overlay_objects import overlay_policy
 from zoneward.kube.safe_text import printable
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.phrases import counted
-from zoneward.slices.overlay import TooManyZones, encode_entries, family_overlay, is_selected
+from zoneward.slices.overlay import TooManyZones, encode_entries, is_selected, service_overlays
 from zoneward.slices.plan import ServicePlan
 
 
@@ -85,14 +85,11 @@ def overlay_document(plans: Iterable[ServicePlan], *, configuration: Configurati
     for plan in plans:
         if not is_selected(plan.service, None, configuration):
             continue
-        overlays = {}
-        for family in plan.families:
-            try:
-                overlay = family_overlay(family.decision)
-            except TooManyZones:
-                continue
-            if overlay is not None:
-                overlays[family.address_type] = overlay
+        try:
+            overlays = service_overlays(plan.decisions)
+        except TooManyZones:
+            # The controller refuses it.
+            continue
         if overlays:
             metadata = plan.service.metadata
             entries.setdefault(metadata.namespace, {}).update(encode_entries(metadata.name, overlays))

@@ -27,7 +27,7 @@ from msgspec.structs import replace
 from zoneward.kube import names
 from zoneward.kube.adoption_marks import has_selector_annotation
 from zoneward.kube.formats import label_value_problems
-from zoneward.kube.objects import EndpointSlice, ForNode, ForZone, Hints, Service
+from zoneward.kube.objects import Endpoint, EndpointSlice, ForNode, ForZone, Hints, Service
 from zoneward.routing.algorithms.heuristics import SUBSETTING_ALGORITHMS
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.decision import Decision
@@ -120,12 +120,21 @@ def family_overlay(decision: Decision) -> FamilyOverlay | None:
     exceptions = _exceptions(targets)
     if any(len(zones) > MAX_ZONE_HINTS for zones in exceptions.values()):
         raise TooManyZones(f"an endpoint serves more than {MAX_ZONE_HINTS} zones, which hints cannot name")
-    has_zones = not any(not bucket.zone for bucket in targets.index.ready_buckets())
+    has_zones = all(bucket.zone for bucket in targets.index.ready_buckets())
     if targets.node_hints:
         return FamilyOverlay(
             OverlayHints.ZONES_AND_NODES if has_zones else OverlayHints.NODES, decision.remembered, exceptions
         )
     return FamilyOverlay(OverlayHints.ZONES, decision.remembered, exceptions)
+
+
+def service_overlays(decisions: Mapping[str, Decision]) -> dict[str, FamilyOverlay]:
+    """The overlay of each address family, from its decision; empty for a Service that asks for nothing.
+
+    Raises TooManyZones.
+    """
+    overlays = {address_type: family_overlay(decision) for address_type, decision in decisions.items()}
+    return {address_type: overlay for address_type, overlay in overlays.items() if overlay is not None}
 
 
 class TooManyZones(Exception):  # noqa: N818 -- the caller reports the Service
@@ -161,10 +170,8 @@ def encode_entries(service: str, families: Mapping[str, FamilyOverlay]) -> dict[
     for address_type, overlay in families.items():
         value = overlay.hints.value if overlay.approach is None else f"{overlay.hints} {overlay.approach}"
         entries[f"{service}.{address_type}"] = value
-        prefix = f"{service}."
-        entries |= {
-            prefix + address.replace(":", "_"): ",".join(zones) for address, zones in overlay.exceptions.items()
-        }
+        for address, zones in overlay.exceptions.items():
+            entries[f"{service}.{address.replace(':', '_')}"] = ",".join(zones)
     return entries
 
 
@@ -230,24 +237,25 @@ def with_overlay_hints(slice_: EndpointSlice, overlay: FamilyOverlay | None, *, 
         return slice_
     if overlay.hints is OverlayHints.REMOVE and not is_touch:
         return slice_
-    hints = overlay.hints
-    has_zones = all(endpoint.zone for endpoint in slice_.endpoints)
-    has_nodes = all(endpoint.node_name for endpoint in slice_.endpoints)
-    is_hinted = {OverlayHints.ZONES: has_zones, OverlayHints.ZONES_AND_NODES: has_zones, OverlayHints.NODES: has_nodes}
+    if overlay.hints in (OverlayHints.ZONES, OverlayHints.ZONES_AND_NODES):
+        is_hinted = all(endpoint.zone for endpoint in slice_.endpoints)
+    else:
+        is_hinted = overlay.hints is OverlayHints.NODES and all(endpoint.node_name for endpoint in slice_.endpoints)
     endpoints = []
     for endpoint in slice_.endpoints:
-        wanted = None
-        if is_hinted.get(hints, False):
-            zones = nodes = None
-            if hints is not OverlayHints.NODES:
-                own = (endpoint.zone or "",)
-                address = endpoint.addresses[0] if endpoint.addresses else ""
-                zones = tuple(map(ForZone, overlay.exceptions.get(address, own)))
-            if hints is not OverlayHints.ZONES and endpoint.node_name:
-                nodes = (ForNode(endpoint.node_name),)
-            wanted = Hints(for_zones=zones, for_nodes=nodes)
-        endpoints.append(endpoint if endpoint.hints == wanted else replace(endpoint, hints=wanted))
+        hints = _hints_of(endpoint, overlay) if is_hinted else None
+        endpoints.append(endpoint if endpoint.hints == hints else replace(endpoint, hints=hints))
     return replace(slice_, endpoints=tuple(endpoints))
+
+
+def _hints_of(endpoint: Endpoint, overlay: FamilyOverlay) -> Hints:
+    zones = nodes = None
+    if overlay.hints is not OverlayHints.NODES:
+        address = endpoint.addresses[0] if endpoint.addresses else ""
+        zones = tuple(map(ForZone, overlay.exceptions.get(address, (endpoint.zone or "",))))
+    if overlay.hints is not OverlayHints.ZONES and endpoint.node_name:
+        nodes = (ForNode(endpoint.node_name),)
+    return Hints(for_zones=zones, for_nodes=nodes)
 
 
 def overlay_changes(decision: Decision, existing: Iterable[EndpointSlice], planned: SliceChanges) -> SliceChanges:

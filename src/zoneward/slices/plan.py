@@ -119,8 +119,13 @@ class ServicePlan:
         worst = self._worst()
         return worst[0] if worst else None
 
+    @property
+    def decisions(self) -> dict[str, Decision]:
+        """The decision about each address family, by address type."""
+        return {family.address_type: family.decision for family in self.families}
+
     def _worst(self) -> tuple[str, Decision] | None:
-        return worst_family({family.address_type: family.decision for family in self.families})
+        return worst_family(self.decisions)
 
 
 def plan_service(
