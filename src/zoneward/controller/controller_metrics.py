@@ -317,10 +317,10 @@ class ControllerMetrics:
             if changed is None:
                 changed = self._changed_slices[labels] = self.changed_slices.labels(*labels)
             changed.observe(len(changes.create) + len(changes.update) + len(changes.delete))
-        self.record_overlay_sync(plan)
+        self.record_plan(plan)
 
-    def record_overlay_sync(self, plan: ServicePlan) -> None:
-        """A Service was planned, and its hints are written; the built-in controller writes its slices."""
+    def record_plan(self, plan: ServicePlan) -> None:
+        """A Service was planned, and what follows is written, by Zoneward or by the built-in controller."""
         service = plan.service
         key = service.metadata.namespace, service.metadata.name
         self._syncs[SyncResult.SUCCESS].inc()

@@ -32,7 +32,7 @@ from zoneward.controller.leader.leader_elector import (
     new_identity,
 )
 from zoneward.controller.mode import Mode
-from zoneward.controller.overlay.installation import POLICY, has_policy, require_admission_policies
+from zoneward.controller.overlay.installation import has_policy, require_admission_policies
 from zoneward.controller.predictions import Predictions, PredictionsByFamily, predictions_of
 from zoneward.controller.queue.batching import Batching
 from zoneward.controller.replica_observer import ReplicaObserver
@@ -46,6 +46,7 @@ from zoneward.daemon.program import Program, named_error
 from zoneward.daemon.status_server import StatusPages, Work
 from zoneward.kube.demand_figures import DemandFigures
 from zoneward.kube.objects import ObjectKey
+from zoneward.kube.overlay_objects import OVERLAY
 from zoneward.routing.configuration import Configuration
 from zoneward.slices.plan import ServicePlan
 
@@ -281,7 +282,9 @@ class ControllerProgram:
     async def _check_installation(self, connection: Transport) -> None:
         """Log each missing permission once, not with every Service that needs it; and a missing policy."""
         if self._mode is Mode.OVERLAY and not await has_policy(connection):
-            self._log.warning("missing the MutatingAdmissionPolicy of the overlay: no hints will be set", policy=POLICY)
+            self._log.warning(
+                "missing the MutatingAdmissionPolicy of the overlay: no hints will be set", policy=OVERLAY
+            )
         for permission in PERMISSIONS[self._mode]:
             try:
                 await check_permissions(connection, [permission], namespace="")

@@ -96,13 +96,12 @@ class EndpointSliceController:
         )
         self._tracker = EndpointSliceTracker(on_dropped_hints=self._hints_dropped)
         follows_proxies = options.node_proxy_namespace is not None and self._status_writer is not None
-        is_overlay = context.mode is Mode.OVERLAY
-        self._overlay_stores = OverlayStores(on_unreadable=self._set_aside) if is_overlay else None
         self._parameters: OverlayParameters | None = None
-        if self._overlay_stores is not None:
-            self._overlay_stores.namespaces.subscribe(self._guarded(self._namespace_changed))
+        if context.mode is Mode.OVERLAY:
+            stores = OverlayStores(on_unreadable=self._set_aside)
+            stores.namespaces.subscribe(self._guarded(self._namespace_changed))
             self._parameters = OverlayParameters(
-                self._overlay_stores,
+                stores,
                 context.writer,
                 on_change=self.queue.add_all,
                 on_approach=lambda key: self._states.plan_afresh(key),
@@ -172,11 +171,10 @@ class EndpointSliceController:
                 is_ours=self._is_ours,
             )
         self._reconciler: ServiceReconciler | OverlayReconciler
-        if self._overlay_stores is not None and self._parameters is not None:
+        if self._parameters is not None:
             overlay = self._reconciler = OverlayReconciler(
                 context,
                 cache=self.cache,
-                stores=self._overlay_stores,
                 queue=self.queue,
                 states=self._states,
                 parameters=self._parameters,
@@ -223,8 +221,8 @@ class EndpointSliceController:
                     on_version=self._current,
                 )
                 group.create_task(following, name="following the cluster")
-                if self._overlay_stores is not None:
-                    group.create_task(self._follow_overlay(self._overlay_stores), name="following the overlay")
+                if self._parameters is not None:
+                    group.create_task(self._follow_overlay(self._parameters.stores), name="following the overlay")
                 for index in range(self._options.workers):
                     self._start_worker(group.create_task(self._work(), name=f"worker {index}"))
                 self._start_worker(group.create_task(self._endpoints.run(), name="writing Endpoints objects"))
@@ -356,8 +354,8 @@ class EndpointSliceController:
     @property
     def is_released(self) -> bool:
         """Whether no Service is in the overlay, as far as the API server has shown it."""
-        stores, parameters = self._overlay_stores, self._parameters
-        return stores is not None and stores.synced.is_set() and parameters is not None and parameters.is_empty
+        parameters = self._parameters
+        return parameters is not None and parameters.stores.synced.is_set() and parameters.is_empty
 
     @property
     def services_without_stored_hints(self) -> int:

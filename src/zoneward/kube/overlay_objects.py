@@ -21,7 +21,7 @@ OWN_ZONE: Final = "zoneward-own-zone"
 GUARD: Final = "zoneward-overlay-guard"
 CONTROLLER: Final = "zoneward-controller"
 """The name of the controller's ServiceAccount."""
-_API: Final = "admissionregistration.k8s.io/v1"
+API: Final = "admissionregistration.k8s.io/v1"
 
 # At most eight names of zones, which are label values. The API server would refuse a slice with others.
 _ZONE: Final = "[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
@@ -197,7 +197,7 @@ def _metadata(name: str) -> dict[str, Any]:
 def _policy(name: str) -> dict[str, Any]:
     """A mutating policy of the built-in controller's slices."""
     return {
-        "apiVersion": _API,
+        "apiVersion": API,
         "kind": "MutatingAdmissionPolicy",
         "metadata": _metadata(name),
         "spec": {
@@ -220,7 +220,7 @@ def _policy(name: str) -> dict[str, Any]:
 
 def _binding(name: str) -> dict[str, Any]:
     return {
-        "apiVersion": _API,
+        "apiVersion": API,
         "kind": "MutatingAdmissionPolicyBinding",
         "metadata": _metadata(name),
         "spec": {"policyName": name},
@@ -238,7 +238,7 @@ def _guard(
 ) -> list[dict[str, Any]]:
     """A validating policy and its binding."""
     policy = {
-        "apiVersion": _API,
+        "apiVersion": API,
         "kind": "ValidatingAdmissionPolicy",
         "metadata": _metadata(name),
         "spec": {
@@ -253,7 +253,7 @@ def _guard(
         },
     }
     binding = {
-        "apiVersion": _API,
+        "apiVersion": API,
         "kind": "ValidatingAdmissionPolicyBinding",
         "metadata": _metadata(name),
         "spec": {"policyName": name, "validationActions": ["Deny"]},

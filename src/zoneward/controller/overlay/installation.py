@@ -8,12 +8,10 @@ from zoneward.client.api_errors import CallFailed, NotFound
 from zoneward.client.transport_interface import ReadTransport
 from zoneward.kube.input_error import InputError
 from zoneward.kube.json_documents import DECODE_ERRORS, decode_json
-from zoneward.kube.names import OVERLAY_CONFIG_MAP
+from zoneward.kube.overlay_objects import API, OVERLAY
 
-GROUP_PATH: Final = "/apis/admissionregistration.k8s.io/v1"
-POLICIES: Final = "mutatingadmissionpolicies"
-POLICY: Final = OVERLAY_CONFIG_MAP
-"""The policy has the name of the ConfigMaps that it reads."""
+_GROUP: Final = f"/apis/{API}"
+_POLICIES: Final = "mutatingadmissionpolicies"
 
 
 class _Resource(msgspec.Struct, frozen=True, gc=False):
@@ -27,10 +25,10 @@ class _ResourceList(msgspec.Struct, frozen=True, gc=False):
 async def require_admission_policies(connection: ReadTransport, *, server: str) -> None:
     """Raises InputError where the API server has no MutatingAdmissionPolicy. A server that does not say is trusted."""
     try:
-        kinds = decode_json(await connection.get(GROUP_PATH), _ResourceList)
+        kinds = decode_json(await connection.get(_GROUP), _ResourceList)
     except (CallFailed, *DECODE_ERRORS):
         return
-    if not any(resource.name == POLICIES for resource in kinds.resources):
+    if not any(resource.name == _POLICIES for resource in kinds.resources):
         raise InputError(
             server,
             "expected Kubernetes 1.36 or newer for --overlay, whose API server has MutatingAdmissionPolicy;"
@@ -41,7 +39,7 @@ async def require_admission_policies(connection: ReadTransport, *, server: str) 
 async def has_policy(connection: ReadTransport) -> bool:
     """Whether the policy is installed; True where that cannot be read."""
     try:
-        await connection.get(f"{GROUP_PATH}/{POLICIES}/{POLICY}")
+        await connection.get(f"{_GROUP}/{_POLICIES}/{OVERLAY}")
     except NotFound:
         return False
     except CallFailed:

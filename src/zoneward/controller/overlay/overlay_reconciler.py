@@ -9,7 +9,7 @@ entries go. The built-in controller notices that its slices changed, and writes 
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -22,7 +22,7 @@ from zoneward.client.resources import CONFIG_MAPS, SLICES
 from zoneward.client.writer import WriteOutcome, write_outcome
 from zoneward.controller.context import ControllerContext
 from zoneward.controller.demand.demand_follower import DemandFollower
-from zoneward.controller.overlay.parameters import MAX_BYTES, OverlayParameters, OverlayStores
+from zoneward.controller.overlay.parameters import MAX_BYTES, OverlayParameters
 from zoneward.controller.queue.work_queue import WorkItem, WorkQueue
 from zoneward.controller.status.status_writer import own_conditions
 from zoneward.controller.sync.service_states import ServiceStates
@@ -35,10 +35,10 @@ from zoneward.slices.overlay import (
     FamilyOverlay,
     TooManyZones,
     encode_entries,
-    family_overlay,
     is_in_overlay,
     is_selected,
     read_entries,
+    service_overlays,
     with_overlay_hints,
 )
 from zoneward.slices.plan import ServicePlan
@@ -71,7 +71,6 @@ class OverlayReconciler:
         context: ControllerContext,
         *,
         cache: InformerCache,
-        stores: OverlayStores,
         queue: WorkQueue[ObjectKey],
         states: ServiceStates,
         parameters: OverlayParameters,
@@ -80,7 +79,7 @@ class OverlayReconciler:
         self._configuration, self._is_releasing = context.configuration, context.is_releasing
         self._leading, self._status_writer, self._metrics = context.leading, context.status_writer, context.metrics
         self._writer, self._log = context.writer.once(), context.log
-        self._cache, self._stores, self._queue, self._states = cache, stores, queue, states
+        self._cache, self._stores, self._queue, self._states = cache, parameters.stores, queue, states
         self._parameters, self._demand = parameters, demand
         self._encoded: dict[ObjectKey, tuple[Mapping[str, FamilyOverlay], Mapping[str, str]]] = {}
         """The overlay of the last sync of each Service, and the same as entries."""
@@ -150,7 +149,7 @@ class OverlayReconciler:
         reported = service if self._status_writer is None else self._status_writer.as_reported(service)
         plan = self._states.plan(key, reported, taken=())
         try:
-            overlays = _overlays(plan)
+            overlays = service_overlays(plan.decisions)
         except TooManyZones as refusal:
             return await self._refuse(key, service, plan, str(refusal))
         if not overlays:
@@ -165,11 +164,11 @@ class OverlayReconciler:
         is_written = await self._parameters.write(key, entries)
         if is_written:
             self._metrics.record_overlay_write()
-        touched = await self._touch_slices(key, self._differing(key, plan, overlays), is_written=is_written)
+        touched = await self._touch_slices(key, plan, overlays, is_written=is_written)
         self._states.trigger_times.written(key)
         if self._leading.is_set():
             self._report(key, service, plan)
-            self._metrics.record_overlay_sync(plan)
+            self._metrics.record_plan(plan)
         return ReconcileResult(SyncOutcome.WRITTEN, is_written + touched)
 
     def _entries(self, key: ObjectKey, overlays: Mapping[str, FamilyOverlay]) -> Mapping[str, str]:
@@ -178,44 +177,47 @@ class OverlayReconciler:
             before = self._encoded[key] = overlays, encode_entries(key[1], overlays)
         return before[1]
 
-    def _differing(
-        self, key: ObjectKey, plan: ServicePlan, overlays: Mapping[str, FamilyOverlay]
-    ) -> dict[str, tuple[EndpointSlice, FamilyOverlay]]:
-        """The slices whose hints differ from those that the API server should set, by name."""
-        changed = {slice_.metadata.name for family in plan.families for slice_ in family.changes.update}
-        changed |= self._touches.get(key, {}).keys()
-        slices = (self._cache.slices.get(key[0], name) for name in changed)
-        return {
-            slice_.metadata.name: (slice_, overlay)
-            for slice_ in slices
-            if slice_ is not None
-            and (overlay := overlays.get(slice_.address_type)) is not None
-            and has_other_hints(slice_, overlay)
-        }
-
     async def _touch_slices(
-        self, key: ObjectKey, differing: Mapping[str, tuple[EndpointSlice, FamilyOverlay]], *, is_written: bool
+        self, key: ObjectKey, plan: ServicePlan, overlays: Mapping[str, FamilyOverlay], *, is_written: bool
+    ) -> int:
+        """Touch the slices with other hints than the API server should set. Returns the number of touches."""
+
+        def needs_touch(slice_: EndpointSlice) -> bool:
+            overlay = overlays.get(slice_.address_type)
+            return overlay is not None and has_other_hints(slice_, overlay)
+
+        pending = self._touches.get(key, {})
+        changed = {slice_.metadata.name for family in plan.families for slice_ in family.changes.update}
+        slices = (self._cache.slices.get(key[0], name) for name in changed | pending.keys())
+        due = self._clock() + (SETTLE_TIME if is_written else 0)
+        touches = self._touches[key] = {
+            slice_.metadata.name: pending.get(slice_.metadata.name) or _Touch(due)
+            for slice_ in slices
+            if slice_ is not None and needs_touch(slice_)
+        }
+        touched = await self._touch_due(key, touches, needs_touch)
+        if not touches:
+            self._touches.pop(key, None)
+        return touched
+
+    async def _touch_due(
+        self, key: ObjectKey, touches: dict[str, _Touch], needs_touch: Callable[[EndpointSlice], bool]
     ) -> int:
         """Touch the slices that are due, and come back for the others. Returns the number of touches."""
-        touches = self._touches.setdefault(key, {})
-        for name in touches.keys() - differing.keys():
-            del touches[name]
         now = self._clock()
         touched = 0
-        for name, (_, overlay) in sorted(differing.items()):
-            touch = touches.setdefault(name, _Touch(now + SETTLE_TIME if is_written else now))
-            if touch.due > now:
-                continue
+        for name in sorted(name for name, touch in touches.items() if touch.due <= now):
             stored = await self._touch(key[0], name)
             touched += 1
-            if stored is None or not has_other_hints(stored, overlay):
-                touches.pop(name, None)
+            if stored is None or not needs_touch(stored):
+                del touches[name]
             else:
+                touch = touches[name]
                 touch.attempts += 1
                 touch.due = self._clock() + _TOUCH_BACKOFF.delay(touch.attempts)
-        self._come_back(key, touches)
-        if not touches:
-            del self._touches[key]
+        if touches:
+            due = min(touch.due for touch in touches.values())
+            asyncio.get_running_loop().call_at(due, self._queue.add, key)
         return touched
 
     async def _touch(self, namespace: str, name: str) -> EndpointSlice | None:
@@ -227,33 +229,28 @@ class OverlayReconciler:
         self._metrics.record_overlay_touch()
         return stored
 
-    def _come_back(self, key: ObjectKey, touches: Mapping[str, _Touch]) -> None:
-        if touches:
-            due = min(touch.due for touch in touches.values())
-            asyncio.get_running_loop().call_at(due, self._queue.add, key)
-
     def _report(self, key: ObjectKey, service: Service, plan: ServicePlan) -> None:
         """Conditions and Events, once the hints are in the slices, or will not be."""
         if self._status_writer is None:
             return
         touches = self._touches.get(key, {})
-        without = sum(touch.attempts >= _REPORTED_AFTER for touch in touches.values())
+        is_late = any(touch.attempts >= _REPORTED_AFTER for touch in touches.values())
         unreported = () if own_conditions(service) else self._unreported_events.pop(key, ())
         # If the Service has the conditions of the last report, the plan's own Events are all new ones.
         events = (*unreported, *plan.events)
-        if touches and not without:
+        if touches and not is_late:
             self._unreported_events[key] = tuple(dict.fromkeys(events))
             return
         measured = None if self._demand is None else self._demand.condition(service)
         own = () if measured is None else (measured,)
         conditions = plan.conditions
-        if without:
+        if is_late:
             message = (
                 f"the API server does not set the hints of {len(touches)} EndpointSlices: check the policy"
                 f" {names.OVERLAY_CONFIG_MAP} (zoneward check)"
             )
             if not any(condition.reason == NOT_APPLIED for condition in own_conditions(service)):
-                events = (ServiceEvent("Warning", NOT_APPLIED, message[0].upper() + message[1:]),)
+                events = (ServiceEvent("Warning", NOT_APPLIED, _sentence(message)),)
                 self._log.warning("the API server does not apply the overlay", service="/".join(key))
             else:
                 events = ()
@@ -268,7 +265,7 @@ class OverlayReconciler:
         message = f"the overlay cannot take this Service: {why}"
         events: tuple[ServiceEvent, ...] = ()
         if key not in self._refused and not any(condition.reason == REFUSED for condition in own_conditions(service)):
-            events = (ServiceEvent("Warning", REFUSED, message[0].upper() + message[1:]),)
+            events = (ServiceEvent("Warning", REFUSED, _sentence(message)),)
             self._log.warning("a Service is refused for the overlay", service="/".join(key), reason=why)
         self._refused.add(key)
         return await self._leave(
@@ -318,19 +315,9 @@ class OverlayReconciler:
                 writes += 1
                 due = self._clock() + SETTLE_TIME
             removals = self._removals[key] = {name: _Touch(due) for name in hinted}
-        now = self._clock()
-        for name, touch in sorted(removals.items()):
-            if self._cache.slices.get(key[0], name) is None:
-                del removals[name]
-            elif touch.due <= now:
-                stored = await self._touch(key[0], name)
-                writes += 1
-                if stored is None or not _has_hints(stored):
-                    del removals[name]
-                else:
-                    touch.attempts += 1
-                    touch.due = self._clock() + _TOUCH_BACKOFF.delay(touch.attempts)
-        self._come_back(key, removals)
+        for name in [name for name in removals if self._cache.slices.get(key[0], name) is None]:
+            del removals[name]
+        writes += await self._touch_due(key, removals, _has_hints)
         return writes, not removals
 
     async def _remove(self, key: ObjectKey) -> ReconcileResult:
@@ -360,10 +347,9 @@ def _has_hints(slice_: EndpointSlice) -> bool:
     return any(endpoint.hints is not None for endpoint in slice_.endpoints or ())
 
 
-def _overlays(plan: ServicePlan) -> dict[str, FamilyOverlay]:
-    """By address type; empty for a Service that asks for nothing."""
-    overlays = {family.address_type: family_overlay(family.decision) for family in plan.families}
-    return {address_type: overlay for address_type, overlay in overlays.items() if overlay is not None}
+def _sentence(message: str) -> str:
+    """The message of a condition as that of an Event."""
+    return message[0].upper() + message[1:]
 
 
 def _not_programmed(conditions: Iterable[Condition], reason: str, message: str) -> tuple[Condition, ...]:

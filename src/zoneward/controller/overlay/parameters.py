@@ -75,6 +75,7 @@ class OverlayParameters:
         on_change: Callable[[Iterable[ObjectKey]], None],
         on_approach: Callable[[ObjectKey], None],
     ) -> None:
+        self.stores: Final = stores
         self._writer, self._on_change, self._on_approach = writer.once(), on_change, on_approach
         self._namespaces: dict[str, _NamespaceParameters] = {}
         stores.config_maps.subscribe(self._config_map_changed)
