@@ -8,6 +8,7 @@ from typing import Any, Final
 from zoneward.advice.changed_cluster import ServicePods
 from zoneward.advice.dropped_traffic import CLUSTER_POLICY
 from zoneward.advice.fixes import Fix
+from zoneward.advice.json_value import JsonValue
 from zoneward.advice.kubernetes_version import kubernetes_minor
 from zoneward.advice.pod_limits import runs, unselected_pods
 from zoneward.advice.service_input import Change, ServiceInput
@@ -25,12 +26,44 @@ _MOST_NAMED: Final = 20
 """Pods that a command names; with more, only their number is lowered."""
 
 
+class ObjectPatch(JsonValue, frozen=True, gc=False):
+    """Fields of one object with their new values, as kustomize takes them. Null removes a field."""
+
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+    fields: dict[str, Any]
+
+    def merged(self, other: "ObjectPatch") -> "ObjectPatch":
+        """Both patches of the same object; ``other`` wins in the fields that both have."""
+        return ObjectPatch(
+            self.api_version, self.kind, self.namespace, self.name, merged_fields(self.fields, other.fields)
+        )
+
+
+def merged_fields(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
+    """Both; where both have a field, mappings are merged and the second wins otherwise."""
+    result = dict(first)
+    for key, value in second.items():
+        known = result.get(key)
+        if isinstance(known, Mapping) and isinstance(value, Mapping):
+            value = merged_fields(known, value)
+        result[key] = value
+    return result
+
+
 @dataclass(frozen=True, slots=True)
 class FixSteps:
-    """``commands`` to type, in order, and ``notes``: what follows from them, and what they cannot force."""
+    """``commands`` to type, in order, and ``notes``: what follows from them, and what they cannot force.
+
+    ``patches`` have the same changes as far as a repository of manifests can hold them: of Services and of workloads
+    whose names and numbers of replicas are known.
+    """
 
     commands: tuple[str, ...]
     notes: tuple[str, ...] = ()
+    patches: tuple[ObjectPatch, ...] = ()
 
 
 def steps_of(fix: Fix, given: ServiceInput, address_type: str) -> FixSteps:
@@ -38,10 +71,12 @@ def steps_of(fix: Fix, given: ServiceInput, address_type: str) -> FixSteps:
     change, namespace = fix.change, given.service.metadata.namespace
     commands: list[str] = []
     notes: list[str] = []
+    patches: list[ObjectPatch] = []
     if change.pods:
         pods = _pod_steps(fix, given, address_type)
         commands += pods.commands
         notes += pods.notes
+        patches += pods.patches
     for zone in sorted(set(change.zone_of_node.values())):
         nodes = sorted(node for node, chosen in change.zone_of_node.items() if chosen == zone)
         commands.append(kubectl("label", names=("node", *nodes, f"{names.ZONE_LABEL}={zone}")))
@@ -51,6 +86,7 @@ def steps_of(fix: Fix, given: ServiceInput, address_type: str) -> FixSteps:
         about = ("service", given.service.metadata.name)
         patch = _json(change.service_patch)
         commands.append(kubectl("patch", "--type=merge", "-p", patch, names=about, namespace=namespace))
+        patches.append(ObjectPatch("v1", "Service", namespace, about[1], _plain(change.service_patch)))
         distribution = (change.service_patch.get("spec") or {}).get("trafficDistribution")
         if distribution == names.PREFER_SAME_ZONE and kubernetes_minor(given.nodes) is None:
             notes.append(f"before Kubernetes 1.34, write {names.PREFER_CLOSE}: it means the same")
@@ -58,7 +94,7 @@ def steps_of(fix: Fix, given: ServiceInput, address_type: str) -> FixSteps:
             notes.append("or keep the policy and run a Pod on every node, as a DaemonSet does")
     if not all(commands):
         return FixSteps((), (*notes, "there is no command: the name of an object begins with a dash"))
-    return FixSteps(tuple(commands), tuple(notes))
+    return FixSteps(tuple(commands), tuple(notes), tuple(patches))
 
 
 def describe_fix(fix: Fix) -> str:
@@ -70,7 +106,7 @@ def describe_fix(fix: Fix) -> str:
             where = "in any zone" if fix.among else f"in {', '.join(sorted(set(change.zone_of_node.values())))}"
             return f"zone label for {counted(len(nodes), 'node')} {where}: {listed(nodes)}"
         case "setting":
-            return f"{_setting(fix)}{f', and {_spread(fix)}' if change.pods else ''}"
+            return f"{describe_setting(fix)}{f', and {_spread(fix)}' if change.pods else ''}"
         case "threshold":
             return fix.threshold or ""
         case "spread":
@@ -85,7 +121,8 @@ def describe_fix(fix: Fix) -> str:
     return f"{counted(abs(fix.pods), f'{word} Pod')} {where}"
 
 
-def _setting(fix: Fix) -> str:
+def describe_setting(fix: Fix) -> str:
+    """``trafficDistribution: PreferClose``; without the Pods that it needs."""
     spec = fix.change.service_patch.get("spec") or {}
     for field in ("internalTrafficPolicy", "trafficDistribution"):
         if spec.get(field):
@@ -118,15 +155,15 @@ def _pod_steps(fix: Fix, given: ServiceInput, address_type: str) -> FixSteps:
     scale = _scale_steps(fix, given) if change.more_pods else FixSteps(())
     if fix.wherever:
         where = "in whichever zones the Pods are: only their number counts"
-        return FixSteps(scale.commands, (*notes, *scale.notes, where))
+        return FixSteps(scale.commands, (*notes, *scale.notes, where), scale.patches)
     if fix.kind == "remove-pods":
         gone = _removed_pods(fix, given)
         if not gone or len(gone) > _MOST_NAMED:
             where = f"the Pods to remove are those {_in_zones(change.pods)}"
-            return FixSteps(scale.commands, (*notes, *scale.notes, where))
+            return FixSteps(scale.commands, (*notes, *scale.notes, where), scale.patches)
         mark = kubectl("annotate", names=("pod", *gone, f"{DELETION_COST}=-1000"), namespace=namespace)
         order = "the ReplicaSet then removes these Pods first"
-        return FixSteps((mark, *scale.commands), (*notes, *scale.notes, order))
+        return FixSteps((mark, *scale.commands), (*notes, *scale.notes, order), scale.patches)
     counts = located_after(change, given, address_type)
     wanted = [counts.get(zone, 0) for zone in given.cluster_state.demand.zones]
     skew = max(1, max(wanted) - min(wanted))
@@ -147,7 +184,18 @@ def _pod_steps(fix: Fix, given: ServiceInput, address_type: str) -> FixSteps:
         notes.append(f"the scheduler then has to place {placed}")
     else:
         notes.append(f"the scheduler then has to place {placed}: maxSkew {skew} allows that, and does not force it")
-    return FixSteps((command, *scale.commands), (*scale.notes, *notes))
+    return FixSteps(
+        (command, *scale.commands), (*scale.notes, *notes), (*_workload_patch(fix, given, patch), *scale.patches)
+    )
+
+
+def _workload_patch(fix: Fix, given: ServiceInput, fields: dict[str, Any]) -> Iterator[ObjectPatch]:
+    """A patch of the spec of the workload, where its name is known."""
+    workload = fix.workload
+    if workload is not None:
+        yield ObjectPatch(
+            workload.api_version, workload.kind, given.service.metadata.namespace, workload.name, {"spec": fields}
+        )
 
 
 def _removed_pods(fix: Fix, given: ServiceInput) -> list[str]:
@@ -187,14 +235,22 @@ def _scale_steps(fix: Fix, given: ServiceInput) -> FixSteps:
     namespace, autoscaler = given.service.metadata.namespace, workload.autoscaler
     if autoscaler is None:
         scale = kubectl("scale", f"--replicas={replicas}", names=(workload.resource,), namespace=namespace)
-        return FixSteps((scale,), tuple(_number_notes(replicas, workload, given)))
+        scaled = () if isinstance(replicas, str) else tuple(_workload_patch(fix, given, {"replicas": replicas}))
+        return FixSteps((scale,), tuple(_number_notes(replicas, workload, given)), scaled)
     name = f"horizontalpodautoscaler/{autoscaler.metadata.name}"
     bounds: dict[str, int | str] = {"minReplicas": replicas}
     if isinstance(replicas, str) or replicas > (autoscaler.spec.max_replicas or 0):
         bounds["maxReplicas"] = replicas
     patch = kubectl("patch", "--type=merge", "-p", _json({"spec": bounds}), names=(name,), namespace=namespace)
     why = f"{name} would undo kubectl scale: it decides how many replicas {workload.resource} has"
-    return FixSteps((patch,), (why, *_number_notes(replicas, workload, given)))
+    patches = (
+        ObjectPatch("autoscaling/v2", "HorizontalPodAutoscaler", namespace, autoscaler.metadata.name, {"spec": bounds}),
+    )
+    return FixSteps(
+        (patch,),
+        (why, *_number_notes(replicas, workload, given)),
+        patches if isinstance(replicas, int) else (),
+    )
 
 
 def _new_replicas(fix: Fix, given: ServiceInput) -> int | str:

@@ -187,12 +187,13 @@ def aim_of(family: FamilyPlan) -> Aim | None:
 # --- the search -------------------------------------------------------------------------------------------------------
 
 
-def find_fixes(given: ServiceInput, address_type: str) -> tuple[Fix, ...]:
+def find_fixes(given: ServiceInput, address_type: str, aim: Aim | None = None) -> tuple[Fix, ...]:
     """The smallest fix of each kind; empty where none is needed or found. Those that take the fewest Pods come first,
-    and those that leave a zone without any last.
+    and those that leave a zone without any last. ``aim``: by default the one of the plan.
     """
-    family = given.family(address_type)
-    aim = aim_of(family) if family is not None else None
+    if aim is None:
+        family = given.family(address_type)
+        aim = aim_of(family) if family is not None else None
     if aim is None:
         return ()
     search = _FixSearch(given, address_type, aim)
@@ -213,6 +214,11 @@ def find_fixes(given: ServiceInput, address_type: str) -> tuple[Fix, ...]:
             ),
         )
     )
+
+
+def find_settings(given: ServiceInput, address_type: str, aim: Aim) -> tuple[Fix, ...]:
+    """Only the other settings: the best one, and the best one that needs Zoneward if that is better."""
+    return tuple(_FixSearch(given, address_type, aim).settings())
 
 
 class _FixSearch:

@@ -6,10 +6,15 @@ from typing import Final
 from zoneward.kube import names
 from zoneward.kube.objects import Node
 from zoneward.kube.proxy_programs import minor_version
+from zoneward.routing.configuration import FeatureGates
 
 SAME_ZONE_SINCE: Final = 34
 """The minor version whose API server takes ``PreferSameZone`` and ``PreferSameNode`` by default (KEP-3015 §
 Implementation History). Older ones refuse them. ``PreferClose`` means the same as ``PreferSameZone`` in all."""
+OVERLAY_SINCE: Final = 36
+"""The minor version whose API server has ``MutatingAdmissionPolicy`` (``admissionregistration.k8s.io/v1``)."""
+_DISTRIBUTION_SINCE: Final = 31
+"""The minor version with ``spec.trafficDistribution`` on by default (KEP-4444 § Implementation History)."""
 
 
 def kubernetes_minor(nodes: Iterable[Node]) -> int | None:
@@ -29,3 +34,11 @@ def is_too_new(setting: str, kubernetes: int | None) -> bool:
     """Whether an API server of this version is known to refuse a value of ``spec.trafficDistribution``."""
     is_old = kubernetes is not None and kubernetes < SAME_ZONE_SINCE
     return is_old and setting in (names.PREFER_SAME_ZONE, names.PREFER_SAME_NODE)
+
+
+def kubernetes_gates(kubernetes: int | None) -> FeatureGates:
+    """The feature gates that are on by default in this version; all of today's where it is not known."""
+    return FeatureGates(
+        service_traffic_distribution=kubernetes is None or kubernetes >= _DISTRIBUTION_SINCE,
+        prefer_same_traffic_distribution=kubernetes is None or kubernetes >= SAME_ZONE_SINCE,
+    )

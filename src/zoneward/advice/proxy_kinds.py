@@ -135,6 +135,14 @@ def cilium(minor: int | None, *, service_topology: bool | None) -> ProxyKind:
     return ProxyKind(name, consumer, about)
 
 
+def switched_on(kind: ProxyKind) -> ProxyKind:
+    """The same with ``enable-service-topology``, where only that is off."""
+    if not kind.can_switch_on:
+        return kind
+    _, _, minor = kind.name.partition("-1.")
+    return cilium(int(minor) if minor else None, service_topology=True)
+
+
 KUBE_PROXY_ON_WINDOWS: Final = ProxyKind("kube-proxy-windows", _NO_HINTS, "ignores hints, in all versions")
 KUBE_ROUTER: Final = ProxyKind("kube-router", _NO_HINTS, "ignores hints")
 ZONEWARD_PROXY: Final = ProxyKind("zoneward", ZONEWARD, "honors all hints, slice groups and weights of zones")

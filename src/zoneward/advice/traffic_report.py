@@ -159,7 +159,7 @@ def report_service(
     """``prices``: None without any, or without bytes. The ``recommendation`` has flows."""
     comparison, predicted = recommendation.comparison, recommendation.flows
     flows = {pair: flow for pair, flow in measured.flows.items() if all(pair)}
-    calculation = _Calculation(flows, prices)
+    calculation = CrossingCalculation(flows, prices)
     now = calculation.measured()
     settings = tuple(
         _setting(candidate, predicted.get(candidate.approach), calculation, keep_threshold=keep_threshold)
@@ -178,7 +178,9 @@ def report_service(
         flows=flows,
         whole=whole,
         unknown=sum(flow.amount for pair, flow in measured.flows.items() if not all(pair)),
-        external=_Calculation({pair: flow for pair, flow in measured.external.items() if all(pair)}, prices).measured(),
+        external=CrossingCalculation(
+            {pair: flow for pair, flow in measured.external.items() if all(pair)}, prices
+        ).measured(),
         now=now,
         max_overload=None if comparison.now is None else comparison.now.max_overload,
         in_zone=1 - now.amount.value / whole.value if whole.value else None,
@@ -190,7 +192,7 @@ def report_service(
 
 
 def _setting(
-    compared: ComparedApproach, flows: Flows | None, calculation: "_Calculation", *, keep_threshold: float
+    compared: ComparedApproach, flows: Flows | None, calculation: "CrossingCalculation", *, keep_threshold: float
 ) -> SettingReport:
     crossing, saved, dropped = (None, None, 0.0) if flows is None else calculation.compare(flows)
     if dropped > _DROPPED:
@@ -237,8 +239,8 @@ _Ends = Mapping[str, Mapping[str, float]]
 """By zone, the shares of its traffic by the zone that they go to."""
 
 
-class _Calculation:
-    """Figures of one Service. ``flows`` are between known zones."""
+class CrossingCalculation:
+    """Figures of one Service: what leaves its zone with other ends of its flows. ``flows`` are between known zones."""
 
     def __init__(self, flows: Mapping[ZonePair, Flow], prices: PairPrices | None) -> None:
         self._flows = flows

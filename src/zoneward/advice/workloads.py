@@ -60,6 +60,9 @@ class WorkloadObjects:
         )
 
 
+NO_OBJECTS: Final = WorkloadObjects()
+
+
 @dataclass(frozen=True, slots=True)
 class Workload:
     """An object that makes Pods: ``Deployment``, ``StatefulSet`` and so on; others have an ``api_version`` of their

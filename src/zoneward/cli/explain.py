@@ -81,17 +81,8 @@ def _explain(selected: "SelectedServices", options: Options, measured: "Measured
     (service,) = selected.services
 
     def given(cluster: "SelectedServices") -> ServiceInput:
-        snapshot = cluster.snapshot
-        return ServiceInput(
-            with_what_if(service, options, cluster.configuration),
-            snapshot.nodes,
-            snapshot.pods_of(service),
-            snapshot.slices_of(service),
-            cluster.cluster_state.for_service(service),
-            cluster.taken.get(service.metadata.namespace, ()),
-            namespace_pods=tuple(pod for pod in snapshot.pods if pod.metadata.namespace == service.metadata.namespace),
-            objects=read_workload_objects(snapshot),
-            is_changed=cluster.unchanged is not None,
+        return cluster.input_of(
+            with_what_if(service, options, cluster.configuration), read_workload_objects(cluster.snapshot)
         )
 
     read = selected.unchanged

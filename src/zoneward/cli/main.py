@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
 _COMMANDS: Final = {
+    "advise": ("zoneward.cli.advise", "Show what to change, ranked, and verified on this cluster."),
     "plan": ("zoneward.cli.plan", "Show which endpoints each zone would use, and why."),
     "explain": ("zoneward.cli.explain", "Show what happens to a Service, why, and the smallest fixes."),
     "compare": ("zoneward.cli.compare", "Show every approach and algorithm side by side."),
@@ -97,10 +98,10 @@ def _print_version(ctx: click.Context, _option: click.Parameter, wanted: bool) -
 def cli() -> None:
     """Keep Kubernetes Service traffic in its own zone without overloading anyone.
 
-    Start with `zoneward plan -A`: it shows what would happen in your cluster, and only reads. Without a cluster,
-    `zoneward demo` shows the controller at work, and `zoneward plan --sample` plans a sample cluster.
+    Start with `zoneward advise -A`: it shows what to change in your cluster, and only reads. Without a cluster,
+    `zoneward advise --sample` reads a sample one, and `zoneward demo` shows the controller at work.
 
-    `zoneward snapshot -o cluster.json.gz` saves a cluster, and `zoneward plan -f cluster.json.gz` reads it anywhere.
+    `zoneward snapshot -o cluster.json.gz` saves a cluster, and `zoneward advise -f cluster.json.gz` reads it anywhere.
     -f also reads what `kubectl get services,nodes,pods,endpointslices,daemonsets -A -o json` prints.
     """
 

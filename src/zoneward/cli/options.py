@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import wraps
 from typing import Any, Final, Literal
 
@@ -68,13 +68,16 @@ _INPUT: Final = (
                  " snapshots; for a cluster the default is the namespace of the context."),
     click.option("-l", "--selector", metavar="LABELS", help="Only Services with these labels (app=web,tier!=cache)."),
 )  # fmt: skip
-_DECIDING: Final = (
-    _WHAT_IF,
+_PROXY: Final = (
     click.option("--proxy", "--consumer", "proxy", type=click.Choice(list(PROXY_KINDS)), metavar="NAME",
                  help=_PROXY_HELP),
+)  # fmt: skip
+_MODES: Final = (
     click.option("--compat", type=click.Choice(["upstream"]), help="Decide exactly as current Kubernetes does."),
     click.option("--with", "with_mode", type=click.Choice(["overlay"]), help="Show what Zoneward's overlay would do:"
                  " hints on the slices of the built-in controller, which keeps them."),
+)  # fmt: skip
+_SETTINGS: Final = (
     click.option("--config", metavar="FILE", help="A ZonewardConfiguration file; flags override it.",
                  shell_complete=complete_files),
     click.option("--demand", metavar="cpu|nodes|even|FILE|URL|file|prometheus", shell_complete=complete_files,
@@ -94,6 +97,7 @@ _SERVICES: Final = click.argument(
 )
 
 
+_KIND_NAMES: Final = ("svc", "service", "services")
 _FILE_ENDINGS: Final = (".yaml", ".yml", ".json", ".gz")
 
 _Decorate = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -104,8 +108,13 @@ def planning_options(*, what_if: bool = True) -> _Decorate:
 
     ``what_if`` is off for a command that plans every approach anyway.
     """
-    deciding = _DECIDING if what_if else tuple(option for option in _DECIDING if option is not _WHAT_IF)
-    return _options(*_INPUT, *CHANGE_OPTIONS, *deciding, *_NOTES, _SERVICES)
+    asking = (_WHAT_IF,) if what_if else ()
+    return _options(*_INPUT, *CHANGE_OPTIONS, *asking, *_PROXY, *_MODES, *_SETTINGS, *_NOTES, _SERVICES)
+
+
+def advising_options() -> _Decorate:
+    """Give a command that plans with the settings of the cluster as it is the options for these."""
+    return _options(*_INPUT, *_PROXY, *_SETTINGS, *_NOTES, _SERVICES)
 
 
 def reading_options() -> _Decorate:
@@ -127,7 +136,8 @@ def _options(*options: _Decorate) -> _Decorate:
             if all_namespaces and shared.namespaces:
                 raise click.UsageError("-n and -A: expected one of them, got both")
             _refuse_files(shared.services)
-            return function(options=shared, **own)
+            services = tuple(map(_without_kind, shared.services))
+            return function(options=replace(shared, services=services), **own)
 
         wrapped: Callable[..., Any] = with_options
         for option in reversed(options):
@@ -135,6 +145,12 @@ def _options(*options: _Decorate) -> _Decorate:
         return wrapped
 
     return decorate
+
+
+def _without_kind(name: str) -> str:
+    """``cart`` for ``svc/cart``, as kubectl takes it. A namespace of such a name has to be given by ``-n``."""
+    kind, slash, rest = name.partition("/")
+    return rest if slash and kind.lower() in _KIND_NAMES else name
 
 
 def _refuse_files(services: Sequence[str]) -> None:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 TABLE_WIDTH: Final = 100
 _WIDEST: Final = 200
+_NARROWEST: Final = 20
 _PRIVATE_MODE: Final = 0o600
 _DEFAULT_MODE: Final = 0o666
 """Before the umask."""
@@ -68,9 +69,12 @@ def print_table(options: "Options", parts: "TableParts") -> None:
 
 
 def table_width(*, wide: bool = False) -> int:
-    """Columns for a table: those of the terminal, otherwise 100, or 200 for a wide one."""
+    """Columns for a table: those of the terminal, otherwise those of COLUMNS, else 100, or 200 for a wide one."""
     if sys.stdout.isatty():
         return os.get_terminal_size(sys.stdout.fileno()).columns or TABLE_WIDTH
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isdecimal() and int(columns) >= _NARROWEST:
+        return int(columns)
     return _WIDEST if wide else TABLE_WIDTH
 
 

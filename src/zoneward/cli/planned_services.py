@@ -9,6 +9,8 @@ from msgspec import structs
 from zoneward.advice.node_proxies import NodeProxies, detect_node_proxies, same_proxy_everywhere
 from zoneward.advice.now import CurrentTraffic, traffic_now
 from zoneward.advice.proxy_kinds import PROXY_KINDS, ProxyKind
+from zoneward.advice.service_input import ServiceInput
+from zoneward.advice.workloads import NO_OBJECTS, WorkloadObjects
 from zoneward.cli.cluster_input import (
     filter_services,
     load_configuration,
@@ -53,6 +55,21 @@ class SelectedServices:
     @property
     def configuration(self) -> Configuration:
         return self.cluster_state.configuration
+
+    def input_of(self, service: Service, objects: WorkloadObjects = NO_OBJECTS) -> ServiceInput:
+        """What the advice about one of the Services reads. ``objects`` are the workloads of the snapshot."""
+        namespace = service.metadata.namespace
+        return ServiceInput(
+            service,
+            self.snapshot.nodes,
+            self.snapshot.pods_of(service),
+            self.snapshot.slices_of(service),
+            self.cluster_state.for_service(service),
+            self.taken.get(namespace, ()),
+            namespace_pods=self.snapshot.pods_in(namespace),
+            objects=objects,
+            is_changed=self.unchanged is not None,
+        )
 
     def now_of(self, service: Service) -> dict[str, CurrentTraffic]:
         """What the slices of a Service in the snapshot do, by address type."""

@@ -3,16 +3,23 @@
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, get_args
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from zoneward.advice.prices import Charge
 from zoneward.cli.cluster_completion import complete_approaches
 from zoneward.cli.measured_input import measured_options, read_measured_input
+from zoneward.cli.measured_selection import (
+    PRICE_OF_SAMPLE,
+    check_measured,
+    measured_of_sample,
+    price_options,
+    read_prices,
+    select_measured,
+)
 from zoneward.cli.options import Options, planning_options
 from zoneward.cli.output import Note, print_notes, print_table
-from zoneward.kube.input_error import ConfigurationError, InputError
 
 if TYPE_CHECKING:
     from zoneward.advice.honored_traffic import NodeTraffic
@@ -21,22 +28,14 @@ if TYPE_CHECKING:
     from zoneward.advice.traffic_report import ReportTotals, ServiceReport, TrafficReport
     from zoneward.cli.compared_services import ComparisonRequest
     from zoneward.cli.planned_services import SelectedServices
-    from zoneward.kube.measured_traffic import MeasuredTraffic
 
 _TOP_ON_TERMINAL: Final = 20
-_PRICE_OF_SAMPLE: Final = "0.01USD"
 
 
 @click.command("report")
 @planning_options(what_if=False)
 @measured_options("What nodes counted; with --sample by default what comes with it")
-@click.option("--price-per-gb", metavar="PRICE", help="What a GB (10^9 bytes) between zones costs, such as 0.01USD.")
-@click.option(
-    "--charge",
-    type=click.Choice(get_args(Charge)),
-    help="one: a GB is charged once, where it leaves its zone. both: there, and again where it"
-    " arrives. Requests and responses count in any case.  [default: one]",
-)
+@price_options
 @click.option(
     "--only",
     "only",
@@ -84,21 +83,22 @@ def command(
         raise click.UsageError("--demand: expected none with --compat upstream: Kubernetes decides by CPU")
     if top is None:
         top = _TOP_ON_TERMINAL if output == "table" and sys.stdout.isatty() else 0
-    prices = _prices(options, price_per_gb, charge)
+    prices = read_prices(options, price_per_gb, charge)
     if not measured_in and not options.sample:
         raise click.UsageError("Missing option '--measured'.")
     request = read_request(options, chosen_approaches(only, options))
     nodes = request.selected.snapshot.node_names
     documents, measured_notes = read_measured_input(measured_in, window, options, nodes=nodes)
     if not measured_in:
-        documents = _measured_of_sample()
+        documents = measured_of_sample()
         if not prices:
-            prices = with_price(prices, _PRICE_OF_SAMPLE, charge)
-            measured_notes += (Note(f"an example price of {_PRICE_OF_SAMPLE} a GB (override with --price-per-gb)"),)
+            prices = with_price(prices, PRICE_OF_SAMPLE, charge)
+            measured_notes += (Note(f"an example price of {PRICE_OF_SAMPLE} a GB (override with --price-per-gb)"),)
     measured = measure_flows(documents)
     assert measured is not None, "there is at least one document"
-    _check(request.selected, prices, measured, options)
-    request, notes = _with_demand(request, measured, options)
+    check_measured(request.selected, prices, measured, options)
+    selected, notes = select_measured(request.selected, measured, options)
+    request = replace(request, selected=selected, flows=True)
     print_notes(options, [*request.selected.notes, *measured_notes, *map(Note, notes)])
     totals = ReportTotals()
     report = _report(request, prices, measured, totals)
@@ -133,80 +133,6 @@ def command(
         from zoneward.report.traffic_table import traffic_parts
 
         print_table(options, traffic_parts(report, request.abilities))
-
-
-def _measured_of_sample() -> "tuple[MeasuredTraffic, ...]":
-    from zoneward.sample import measured
-    from zoneward.snapshots.measured_traffic_files import read_measured_traffic
-
-    return tuple(read_measured_traffic("the sample", measured().read_bytes()))
-
-
-def _prices(options: Options, per_gb: str | None, charge: Charge | None) -> "Prices":
-    """Raises InputError."""
-    from zoneward.advice.prices import Prices, with_price
-    from zoneward.cli.configuration_file import read_configuration
-
-    prices = Prices() if options.config is None else read_configuration(options.config).prices
-    try:
-        return with_price(prices, per_gb, charge)
-    except ConfigurationError as error:
-        raise InputError("--price-per-gb", str(error)) from error
-
-
-def _check(selected: "SelectedServices", prices: "Prices", measured: "MeasuredFlows", options: Options) -> None:
-    """Raises InputError for prices of unknown places, and for documents of another cluster."""
-    from zoneward.kube.objects import node_region, node_zone
-
-    nodes = selected.snapshot.nodes
-    zones = [zone for node in nodes if (zone := node_zone(node))]
-    regions = [region for node in nodes if (region := node_region(node))]
-    try:
-        prices.check_places(zones, regions)
-    except ConfigurationError as error:
-        raise InputError(options.config or "prices", str(error)) from error
-    if nodes and not measured.zone_of.keys() & {node.metadata.name for node in nodes}:
-        got = min(measured.zone_of)
-        raise InputError("--measured", f"expected documents of Nodes of this cluster, got none: {got} is no Node of it")
-
-
-def _with_demand(
-    request: "ComparisonRequest", measured: "MeasuredFlows", options: Options
-) -> "tuple[ComparisonRequest, tuple[str, ...]]":
-    """The Services that were measured, with their demand; and notes on the others.
-
-    Zoneward decides by the demand that options or the configuration choose, else by the measured one, as its controller
-    can.
-    """
-    from zoneward.routing.phrases import counted, listed
-
-    selected = request.selected
-    state = selected.cluster_state
-    parts = measured.demand_parts(state.by_cpu)
-    services = tuple(
-        service for service in selected.services if (service.metadata.namespace, service.metadata.name) in parts
-    )
-    notes = []
-    known = {(service.metadata.namespace, service.metadata.name) for service in selected.snapshot.services}
-    unknown = tuple(f"{namespace}/{name}" for namespace, name in sorted(parts.keys() - known))
-    if unknown:
-        notes.append(f"{counted(len(unknown), 'measured Service')} not in the input, and left out: {listed(unknown)}")
-    zones = {node.zone for node in state.demand.nodes}
-    strange = tuple(sorted({zone for own in parts.values() for zone in own} - zones))
-    if strange:
-        notes.append(f"measured zones without a ready Node, where nothing is predicted: {listed(strange)}")
-    left_out = {(service.metadata.namespace, service.metadata.name) for service in selected.services} - parts.keys()
-    zoneless = left_out & {(namespace, name) for namespace, name, _ in measured.services}
-    if zoneless:
-        notes.append(f"{counted(len(zoneless), 'Service')} left out: no measured traffic starts in a known zone")
-    if left_out - zoneless:
-        notes.append(f"{counted(len(left_out - zoneless), 'Service')} without measured traffic left out")
-    settings = state.configuration.demand
-    is_chosen = options.demand is not None or settings.source != "cpu" or bool(settings.zones)
-    state = replace(state, measured_parts=parts, service_parts=state.service_parts if is_chosen else parts)
-    return replace(request, selected=replace(selected, cluster_state=state, services=services), flows=True), tuple(
-        notes
-    )
 
 
 def _report(

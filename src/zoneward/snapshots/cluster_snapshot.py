@@ -140,6 +140,10 @@ class Snapshot:
         """The Pods of the Service's effective selector; none without a selector."""
         return self._pods.selected(service.metadata.namespace, effective_selector(service))
 
+    def pods_in(self, namespace: str) -> tuple[Pod, ...]:
+        """All Pods of a namespace."""
+        return self._pods_by_namespace.get(namespace, ())
+
     def most_pods_of(self, service: Service) -> int:
         """An upper bound of the number of Pods that the Service selects, without comparing labels."""
         return len(self._pods.with_rarest_label(service.metadata.namespace, effective_selector(service)))
@@ -188,6 +192,13 @@ class Snapshot:
         # Pods have many labels, and Services select by few.
         keys = {key for service in self.services for key in effective_selector(service) or ()}
         return PodIndex(self.pods, keys=keys)
+
+    @cached_property
+    def _pods_by_namespace(self) -> dict[str, tuple[Pod, ...]]:
+        pods = defaultdict[str, list[Pod]](list)
+        for pod in self.pods:
+            pods[pod.metadata.namespace].append(pod)
+        return {namespace: tuple(members) for namespace, members in pods.items()}
 
     @cached_property
     def _slices(self) -> dict[tuple[str, str], tuple[EndpointSlice, ...]]:

@@ -1,0 +1,704 @@
+"""What to change in a cluster, ranked: the document of ``zoneward advise -o json``.
+
+For each Service `advise_service` searches the best change that Kubernetes carries out alone, and asks what Zoneward's
+`Balanced` would do instead. Both are verified by the decision on the changed input, with the proxies that run on the
+nodes. `advise` makes one action of alike changes of several Services, and ranks them.
+"""
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from types import MappingProxyType
+from typing import Final, Literal
+
+from msgspec import structs
+
+from zoneward.advice.fix_commands import FixSteps, ObjectPatch, describe_fix, describe_setting, steps_of
+from zoneward.advice.fixes import Fix, FixKind, aim_of, find_fixes, find_settings, setting_patch
+from zoneward.advice.json_value import JsonValue, round_if_any, round_part, round_share
+from zoneward.advice.kubernetes_version import OVERLAY_SINCE, kubernetes_gates
+from zoneward.advice.measured_flows import MeasuredFlows
+from zoneward.advice.node_proxies import NodeProxies
+from zoneward.advice.now import traffic_now
+from zoneward.advice.prices import PairPrices
+from zoneward.advice.proxy_kinds import switched_on
+from zoneward.advice.service_input import Change, ServiceInput
+from zoneward.advice.shell_commands import shell_command
+from zoneward.advice.traffic_report import Crossing, CrossingCalculation
+from zoneward.kube.adoption_marks import runs_zoneward
+from zoneward.kube.objects import ObjectKey
+from zoneward.routing.algorithms.heuristics import BALANCED, HEURISTICS
+from zoneward.routing.phrases import counted
+from zoneward.routing.selection.expected_traffic import ExpectedTraffic
+from zoneward.slices.overlay import overlay_configuration
+from zoneward.slices.plan import FamilyPlan
+
+View = Literal["kubernetes", "zoneward"]
+Risk = Literal["low", "medium", "high"]
+Requirement = Literal["overlay", "controller"]
+"""How Zoneward's decisions reach the slices of a cluster."""
+
+WITHOUT_RISK: Final = 0.2
+"""Overload of the busiest endpoint that is no risk: the threshold of KEP-2433 § Overload."""
+ACCEPTABLE: Final = Fraction(1, 2)
+"""Overload that a setting may lead to, with a warning; above it, a Service is to be relieved."""
+_LEAST_GAIN: Final = 0.05
+"""Traffic that newly stays in its zone, as a share of all, below which nothing is worth a change."""
+_LEAST_GAIN_WITH_PODS: Final = 0.15
+"""The same for changes that need more Pods, which cost money."""
+_MOST_LOSS: Final = 0.1
+"""What a change that relieves an overloaded Service may cost of the traffic in its zone."""
+_VIEWS: Final[tuple[View, ...]] = ("kubernetes", "zoneward")
+_NOISE: Final = 1e-9
+_FREE: Final = ("label-node", "setting", "spread", "move-pods")
+"""Kinds of fixes that need no more Pods, unless they say so."""
+NODE_CODES: Final = frozenset(("ZW101", "ZW105", "ZW201", "ZW203"))
+"""Findings of `check` about nodes that limit what settings of Services can do."""
+SERVICE_CODES: Final = frozenset(("ZW302", "ZW404", "ZW405", "ZW502", "ZW503", "ZW601", "ZW602", "ZW607", "ZW608"))
+"""Findings about a Service that may keep an action from working."""
+
+
+# --- one Service ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What becomes of the traffic of a Service: ``in_zone`` and ``dropped`` are shares of it, ``overload`` is that of
+    its busiest endpoint; ``crossing`` is what leaves its zone in a month, None without measurements.
+    """
+
+    in_zone: float
+    overload: float
+    dropped: float
+    crossing: Crossing | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One verified change for one Service, with the outcome before and after.
+
+    ``about`` describes it, ``title`` what it has in common with changes of other Services. ``pods`` has by how many
+    Pods each zone changes. ``risk_reason`` is empty where the risk is low.
+    """
+
+    kind: FixKind
+    about: str
+    title: str
+    pods: dict[str, int]
+    risk: Risk
+    risk_reason: str
+    steps: FixSteps
+    before: Outcome
+    after: Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceAdvice:
+    """What there is to say about one Service. ``weight`` is its part in the totals: its endpoints, or what was
+    measured.
+
+    ``switched`` is the outcome after the proxies are switched on, where some are to be. ``kubernetes`` is the best
+    change of all that needs nothing else, ``zoneward`` a better one with Zoneward.
+    """
+
+    key: ObjectKey
+    weight: float
+    now: Outcome
+    switched: Outcome
+    kubernetes: Option | None
+    zoneward: Option | None
+
+    @property
+    def reachable(self) -> Outcome:
+        """With all that Kubernetes can do."""
+        return self.switched if self.kubernetes is None else self.kubernetes.after
+
+    @property
+    def reachable_with_zoneward(self) -> Outcome:
+        return self.reachable if self.zoneward is None else self.zoneward.after
+
+
+@dataclass(frozen=True)
+class AdvisedCluster:
+    """What the advice for all Services depends on.
+
+    ``kubernetes`` is the minor version, None where it is not known. ``overlaid`` are the Services whose hints an
+    overlay sets. ``measured`` and ``prices`` are None without them.
+    """
+
+    node_proxies: NodeProxies
+    kubernetes: int | None
+    overlaid: frozenset[ObjectKey] = frozenset()
+    measured: MeasuredFlows | None = None
+    prices: PairPrices | None = None
+    switched: NodeProxies = field(init=False)
+    """The proxies after each that ignores hints only by its settings is switched on."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "switched", _switched(self.node_proxies))
+
+    @property
+    def requirement(self) -> Requirement:
+        return "controller" if self.kubernetes is not None and self.kubernetes < OVERLAY_SINCE else "overlay"
+
+    @property
+    def nodes_to_switch(self) -> tuple[str, ...]:
+        """Nodes whose proxies ignore hints only by a setting."""
+        return tuple(sorted(node for node, kind in self.node_proxies.kind_of.items() if kind.can_switch_on))
+
+
+def _switched(node_proxies: NodeProxies) -> NodeProxies:
+    if not any(kind.can_switch_on for kind in node_proxies.kind_of.values()):
+        return node_proxies
+    return NodeProxies(
+        {node: switched_on(kind) for node, kind in node_proxies.kind_of.items()},
+        node_proxies.evidence,
+        switched_on(node_proxies.default),
+        node_proxies.labelled,
+    )
+
+
+def advise_service(given: ServiceInput, cluster: AdvisedCluster) -> ServiceAdvice | None:
+    """The advice for one Service in its first address family; None for one that proxies ignore or that has no traffic
+    in known zones. ``given`` is decided with Zoneward's settings.
+    """
+    decided = _as_decided(given, cluster)
+    family = next(iter(decided.plan.families), None)
+    if family is None:
+        return None
+    address_type = family.address_type
+    key = given.service.metadata.namespace, given.service.metadata.name
+    outcomes = _Outcomes(cluster, (*key, address_type))
+    state = given.cluster_state
+    current = traffic_now(
+        given.service,
+        slices=given.slices,
+        demand=state.demand,
+        node_proxies=cluster.node_proxies,
+        gates=decided.cluster_state.configuration.gates,
+    ).get(address_type)
+    now = outcomes.of(current.traffic if current is not None else family.traffic)
+    if now is None:
+        return None
+    switched = now
+    if cluster.switched is not cluster.node_proxies:
+        decided = _with_proxies(decided, cluster.switched)
+        given = _with_proxies(given, cluster.switched)
+        family = decided.family(address_type)
+        assert family is not None
+        switched = outcomes.of(family.traffic) or now
+    kubernetes = None
+    if _needs_change(switched):
+        kubernetes = _option(_best_fix(decided, family), decided, switched, outcomes)
+    advice = ServiceAdvice(key, outcomes.weight(family), now, switched, kubernetes, None)
+    if decided is given or not _needs_change(advice.reachable):
+        return advice
+    return dataclasses.replace(advice, zoneward=_with_balanced(given, address_type, cluster, advice, outcomes))
+
+
+def _as_decided(given: ServiceInput, cluster: AdvisedCluster) -> ServiceInput:
+    """The same Service decided by what writes its hints: Zoneward's controller or overlay, else the built-in controller
+    of this version.
+    """
+    key = given.service.metadata.namespace, given.service.metadata.name
+    if runs_zoneward(given.service, given.slices):
+        return given
+    if key in cluster.overlaid:
+        return _with_overlay(given)
+    upstream = given.as_upstream()
+    configuration = structs.replace(upstream.cluster_state.configuration, gates=kubernetes_gates(cluster.kubernetes))
+    return dataclasses.replace(
+        upstream, cluster_state=dataclasses.replace(upstream.cluster_state, configuration=configuration)
+    )
+
+
+def _with_overlay(given: ServiceInput) -> ServiceInput:
+    state = given.cluster_state
+    return dataclasses.replace(
+        given, cluster_state=dataclasses.replace(state, configuration=overlay_configuration(state.configuration))
+    )
+
+
+def _with_proxies(given: ServiceInput, node_proxies: NodeProxies) -> ServiceInput:
+    return dataclasses.replace(
+        given,
+        cluster_state=dataclasses.replace(
+            given.cluster_state,
+            consumer=node_proxies.default.consumer,
+            consumer_by_node=node_proxies.consumer_by_node,
+        ),
+    )
+
+
+def _needs_change(outcome: Outcome) -> bool:
+    return outcome.in_zone < 1 - _LEAST_GAIN or outcome.overload > ACCEPTABLE or outcome.dropped > _NOISE
+
+
+def _best_fix(given: ServiceInput, family: FamilyPlan) -> Fix | None:
+    """Of fixes that need no more Pods, the one after which the most traffic stays in its zone. Without any, a setting
+    that overloads endpoints a little; else the fix with the fewest more Pods.
+    """
+    aim = aim_of(family)
+    if aim is None:
+        return None
+    fixes = [fix for fix in find_fixes(given, family.address_type, aim) if not _is_uncertain(fix)]
+    free = [fix for fix in fixes if fix.kind in _FREE and not fix.pods]
+    if free:
+        return max(free, key=_in_zone)
+    if not aim.only_served:
+        settings = find_settings(given, family.address_type, dataclasses.replace(aim, threshold=ACCEPTABLE))
+        if settings:
+            return max(settings, key=_in_zone)
+    return min((fix for fix in fixes if fix.pods > 0), key=lambda fix: fix.pods, default=None)
+
+
+def _is_uncertain(fix: Fix) -> bool:
+    """Whether the outcome depends on more than the number of Pods in each zone, which is all that an action says.
+
+    A heuristic that assigns endpoints to other zones begins with what is in force, and nobody knows which Pods remain.
+    For ``Auto`` the built-in controller also takes them from either of two equal zones, in the order of its maps.
+    """
+    heuristic = HEURISTICS.get(fix.family.decision.heuristic or "")
+    moves = bool(fix.change.pods or fix.change.zone_of_node)
+    return moves and heuristic is not None and (heuristic.balances or heuristic.node_hints)
+
+
+def _in_zone(fix: Fix) -> float:
+    traffic = fix.family.traffic
+    return 0.0 if traffic is None else traffic.in_zone or 0.0
+
+
+def _option(
+    fix: Fix | None, given: ServiceInput, before: Outcome, outcomes: "_Outcomes", needs: Requirement | None = None
+) -> Option | None:
+    """None where the change is not worth it, or harms another address family of the Service."""
+    after = None if fix is None else outcomes.of(fix.family.traffic)
+    if fix is None or after is None or not _is_worth(before, after, fix.pods):
+        return None
+    changed = None
+    for family in given.plan.families:
+        if family.address_type != fix.family.address_type:
+            changed = changed or given.changed(fix.change, address_type=fix.family.address_type)
+            if _harms(family, changed.family(family.address_type)):
+                return None
+    risk, reason = _risk_of(fix, after, needs)
+    steps = steps_of(fix, given, fix.family.address_type)
+    pods = dict(fix.change.pods)
+    return Option(fix.kind, describe_fix(fix), _title_of(fix), pods, risk, reason, steps, before, after)
+
+
+def _is_worth(before: Outcome, after: Outcome, pods: int) -> bool:
+    if after.dropped > before.dropped + _NOISE:
+        return False
+    if after.dropped < before.dropped - _NOISE:
+        return True
+    gain = after.in_zone - before.in_zone
+    if before.overload > ACCEPTABLE and after.overload <= before.overload / 2 and gain >= -_MOST_LOSS:
+        return True
+    least = _LEAST_GAIN_WITH_PODS if pods > 0 else _LEAST_GAIN
+    return gain >= least - _NOISE and after.overload <= max(float(ACCEPTABLE), before.overload) + _NOISE
+
+
+def _title_of(fix: Fix) -> str:
+    """What a fix has in common with those of other Services."""
+    match fix.kind:
+        case "setting":
+            more = " and more Pods" if fix.pods > 0 else ""
+            return f"{describe_setting(fix)}{f', Pods spread evenly{more}' if fix.change.pods else ''}"
+        case "spread":
+            return "spread Pods evenly over the zones" + (", with more Pods" if fix.pods > 0 else "")
+        case "move-pods":
+            return "move Pods to the zones where traffic starts"
+        case "add-pods":
+            return "more Pods where traffic starts"
+    return describe_fix(fix)
+
+
+def _risk_of(fix: Fix, after: Outcome, needs: Requirement | None) -> tuple[Risk, str]:
+    """With the reason."""
+    is_hot = after.overload > WITHOUT_RISK + _NOISE
+    reasons = [f"the busiest Pods get {after.overload:.0%} more than a fair share"] if is_hot else []
+    if fix.may_be_bound:
+        reasons.append("volumes of these Pods may be bound to their zones")
+    elif fix.change.pods:
+        reasons.append("a rollout moves Pods")
+    if fix.change.zone_of_node:
+        reasons.append("only if these are the real zones")
+    if needs == "controller":
+        reasons.append("the Service's selector moves into an annotation")
+    is_high = after.overload > float(ACCEPTABLE) + _NOISE or fix.may_be_bound
+    return "high" if is_high else "medium" if reasons else "low", "; ".join(reasons)
+
+
+def _harms(before: FamilyPlan, after: FamilyPlan | None) -> bool:
+    old, new = before.traffic, None if after is None else after.traffic
+    if old is None:
+        return False
+    if new is None:
+        return True
+    return new.dropped > old.dropped + _NOISE or (new.in_zone or 0.0) < (old.in_zone or 0.0) - _LEAST_GAIN
+
+
+def _with_balanced(
+    given: ServiceInput, address_type: str, cluster: AdvisedCluster, advice: ServiceAdvice, outcomes: "_Outcomes"
+) -> Option | None:
+    """Zoneward's `Balanced`, where it keeps more traffic in its zone than Kubernetes can, or overloads less."""
+    if cluster.requirement == "overlay":
+        given = _with_overlay(given)
+    patch = setting_patch(given.service, BALANCED.name, given.cluster_state.configuration)
+    change = Change(service_patch=patch)
+    family = given.changed(change, address_type=address_type).family(address_type) if patch else None
+    after = None if family is None else outcomes.of(family.traffic)
+    if family is None or after is None or not family.decision.active:
+        return None
+    others = advice.reachable
+    if after.in_zone < others.in_zone + _LEAST_GAIN and not (
+        others.overload > WITHOUT_RISK + _NOISE and after.overload <= WITHOUT_RISK + _NOISE
+    ):
+        return None
+    fix = Fix("setting", change, family, setting=BALANCED.name, workload=given.workload)
+    return _option(fix, given, advice.switched, outcomes, cluster.requirement)
+
+
+class _Outcomes:
+    """Outcomes of one Service in one address family, with what was measured of it."""
+
+    def __init__(self, cluster: AdvisedCluster, key: tuple[str, str, str]) -> None:
+        self._flows: CrossingCalculation | None = None
+        service = None if cluster.measured is None else cluster.measured.services.get(key)
+        if service is not None:
+            flows = {pair: flow for pair, flow in service.flows.items() if all(pair)}
+            self._flows = CrossingCalculation(flows, cluster.prices)
+        self._is_measured = cluster.measured is not None
+
+    def weight(self, family: FamilyPlan) -> float:
+        if self._is_measured:
+            return 0.0 if self._flows is None else self._flows.whole().value
+        return float(family.decision.endpoints)
+
+    def of(self, traffic: ExpectedTraffic | None) -> Outcome | None:
+        """None for a Service that proxies ignore, and where the share in its zone is unknown and nothing is dropped."""
+        if traffic is None or (traffic.in_zone is None and traffic.dropped <= _NOISE):
+            return None
+        crossing = None
+        if self._flows is not None:
+            crossing, _, _ = self._flows.compare({zone: figures.to for zone, figures in traffic.zones.items()})
+        return Outcome(traffic.in_zone or 0.0, traffic.max_overload, traffic.dropped, crossing)
+
+
+# --- the document -----------------------------------------------------------------------------------------------------
+
+
+class Effect(JsonValue, frozen=True, gc=False):
+    """Before and after: shares of traffic, and the overload of the busiest endpoint. ``saved_per_month`` is money where
+    there are prices, else bytes or connections; None without measurements.
+    """
+
+    in_zone_before: float
+    in_zone_after: float
+    max_overload_before: float
+    max_overload_after: float
+    dropped_before: float
+    dropped_after: float
+    saved_per_month: float | None
+
+
+class ServiceEffect(JsonValue, frozen=True, gc=False):
+    """The part of an action in one Service: what is done, by how many Pods each zone changes, and what follows."""
+
+    namespace: str
+    service: str
+    about: str
+    pods: dict[str, int]
+    effect: Effect
+
+
+class Action(JsonValue, frozen=True, gc=False):
+    """One thing to do, for one or for many Services. ``number`` is its rank, ``after`` has the numbers of those that
+    must come before.
+
+    ``effect`` is over all of its Services. ``pods`` is how many more it needs. ``limited_by`` has codes of `check`.
+    ``patches`` are for a repository of manifests; nothing of an action that changes Nodes or proxies is in them.
+    """
+
+    number: int
+    kind: FixKind | Literal["switch-proxies"]
+    view: View
+    title: str
+    needs: Requirement | None
+    after: tuple[int, ...]
+    services: tuple[ServiceEffect, ...]
+    effect: Effect
+    pods: int
+    risk: Risk
+    risk_reason: str
+    limited_by: tuple[str, ...]
+    commands: tuple[str, ...]
+    notes: tuple[str, ...]
+    patches: tuple[ObjectPatch, ...]
+
+    @property
+    def switches_proxies(self) -> bool:
+        """Whether it changes the proxies of nodes; its Services are those that gain without another change."""
+        return self.kind == "switch-proxies"
+
+
+class OverloadedService(JsonValue, frozen=True, gc=False):
+    namespace: str
+    service: str
+    max_overload: float
+
+
+class AdviceSummary(JsonValue, frozen=True, gc=False):
+    """The whole cluster. ``services`` counts those with traffic; in shares each counts by its part of ``weighed_by``.
+
+    Shares in their zone are now, after all actions that need nothing else, and with Zoneward too; None without traffic.
+    ``zones`` and ``proxies`` count nodes. Amounts are of a month, in ``unit``; None without measurements.
+    """
+
+    kubernetes: str | None
+    proxies: dict[str, int]
+    zones: dict[str, int]
+    services: int
+    weighed_by: Literal["endpoints", "bytes", "connections"]
+    in_zone: float | None
+    in_zone_reachable: float | None
+    in_zone_with_zoneward: float | None
+    worst: OverloadedService | None
+    unit: str | None
+    crossing: float | None
+    saved: float | None
+    saved_with_zoneward: float | None
+
+
+class Advice(JsonValue, frozen=True, gc=False):
+    """The document of ``advise``. Actions of Zoneward come after all others."""
+
+    api_version: str
+    kind: str
+    summary: AdviceSummary
+    actions: tuple[Action, ...]
+
+
+def advise(
+    services: Iterable[ServiceAdvice],
+    cluster: AdvisedCluster,
+    *,
+    zones: Mapping[str, int],
+    limits: Mapping[ObjectKey, frozenset[str]] = MappingProxyType({}),
+    node_limits: frozenset[str] = frozenset(),
+    currency: str = "",
+) -> Advice:
+    """The summary and all actions. ``zones`` counts the nodes with traffic; ``limits`` and ``node_limits`` have codes
+    of findings about Services and about nodes.
+    """
+    services = tuple(services)
+    actions: list[Action] = []
+    if cluster.switched is not cluster.node_proxies:
+        actions += _switch_action(services, cluster)
+    first = tuple(action.number for action in actions)
+    if first:
+        node_limits = node_limits - {"ZW201", "ZW203"}
+    for view in _VIEWS:
+        needs = cluster.requirement if view == "zoneward" else None
+        for group in _groups(services, view):
+            actions.append(_action(len(actions) + 1, view, needs, group, first, limits, node_limits))
+    return Advice("zoneward.dev/v1alpha1", "Advice", _summary(services, cluster, zones, currency), tuple(actions))
+
+
+_Group = list[tuple[ServiceAdvice, Option]]
+
+
+def _groups(services: Sequence[ServiceAdvice], view: View) -> list[_Group]:
+    """Services with the same change and the same risk; those that serve dropped traffic first, then by what they keep
+    in its zone.
+    """
+    groups: dict[tuple[str, str, Risk], _Group] = {}
+    for service in services:
+        option = service.kubernetes if view == "kubernetes" else service.zoneward
+        if option is not None:
+            key = option.kind, option.title, option.risk
+            groups.setdefault(key, []).append((service, option))
+
+    def rank(group: _Group) -> tuple[float, float]:
+        dropped = sum(service.weight * (option.before.dropped - option.after.dropped) for service, option in group)
+        return -dropped, -sum(service.weight * _gain(option) for service, option in group)
+
+    return sorted(groups.values(), key=rank)
+
+
+def _gain(option: Option) -> float:
+    """Traffic that newly stays in its zone. An overload that ends counts like a tenth of all traffic for each whole
+    endpoint's load, so that nobody who is overloaded comes last.
+    """
+    relief = max(option.before.overload - max(option.after.overload, float(ACCEPTABLE)), 0.0)
+    return option.after.in_zone - option.before.in_zone + _MOST_LOSS * relief
+
+
+def _action(
+    number: int,
+    view: View,
+    needs: Requirement | None,
+    group: _Group,
+    after: tuple[int, ...],
+    limits: Mapping[ObjectKey, frozenset[str]],
+    node_limits: frozenset[str],
+) -> Action:
+    steps = [option.steps for _, option in group]
+    first = group[0][1]
+    # All are of one level: the worst overload is the one to name.
+    riskiest = max((option for _, option in group), key=lambda option: option.after.overload)
+    codes = {code for service, _ in group for code in limits.get(service.key, ())}
+    commands = [command for step in steps for command in step.commands]
+    notes = [note for step in steps for note in step.notes]
+    if needs == "overlay":
+        notes.insert(0, "install the overlay first, once for the cluster: docs/overlay.md")
+    elif needs == "controller":
+        notes.insert(0, "start zoneward controller --only-marked first: docs/take-over.md")
+        commands += (shell_command("zoneward", "adopt", names=("/".join(service.key),)) for service, _ in group)
+    return Action(
+        number=number,
+        kind=first.kind,
+        view=view,
+        title=first.about if len(group) == 1 else first.title,
+        needs=needs,
+        after=after,
+        services=tuple(_service_effect(service, option) for service, option in group),
+        effect=_sum_effect([(service.weight, option.before, option.after) for service, option in group]),
+        pods=sum(sum(option.pods.values()) for _, option in group),
+        risk=first.risk,
+        risk_reason=riskiest.risk_reason,
+        limited_by=tuple(sorted(codes | node_limits)),
+        commands=tuple(dict.fromkeys(commands)),
+        notes=tuple(dict.fromkeys(notes)),
+        patches=_merge_patches(patch for step in steps for patch in step.patches),
+    )
+
+
+def _switch_action(services: Sequence[ServiceAdvice], cluster: AdvisedCluster) -> Iterator[Action]:
+    """Proxies that ignore hints only by a setting: it comes first, as other actions have no effect without it."""
+    gaining = [service for service in services if service.switched.in_zone > service.now.in_zone + _NOISE]
+    if not gaining and not any(service.kubernetes or service.zoneward for service in services):
+        return
+    nodes = counted(len(cluster.nodes_to_switch), "node")
+    yield Action(
+        number=1,
+        kind="switch-proxies",
+        view="kubernetes",
+        title=f"enable-service-topology in the Cilium of {nodes}, for hints to have an effect (ZW201)",
+        needs=None,
+        after=(),
+        services=tuple(
+            ServiceEffect(*service.key, "its hints are honored", {}, _effect(service.now, service.switched))
+            for service in gaining
+        ),
+        effect=_sum_effect([(service.weight, service.now, service.switched) for service in gaining]),
+        pods=0,
+        risk="medium",
+        risk_reason="Cilium restarts on every node; where a provider runs it, it may not offer the setting",
+        limited_by=(),
+        commands=(
+            shell_command(
+                *("kubectl", "-n", "kube-system", "patch", "--type=merge", "-p"),
+                '{"data":{"enable-service-topology":"true"}}',
+                names=("configmap", "cilium-config"),
+            ),
+            shell_command("kubectl", "-n", "kube-system", "rollout", "restart", names=("daemonset/cilium",)),
+        ),
+        notes=(
+            "with Helm: loadBalancer.serviceTopology=true",
+            "GKE Dataplane V2 and other managed Ciliums undo changes of their settings: ask the provider",
+        ),
+        patches=(),
+    )
+
+
+def _effect(before: Outcome, after: Outcome) -> Effect:
+    return _sum_effect([(1.0, before, after)])
+
+
+def _service_effect(service: ServiceAdvice, option: Option) -> ServiceEffect:
+    return ServiceEffect(*service.key, option.about, option.pods, _effect(option.before, option.after))
+
+
+def _sum_effect(parts: Sequence[tuple[float, Outcome, Outcome]]) -> Effect:
+    """Of several Services, each with its weight; equal weights where none has any."""
+    if not any(weight for weight, _, _ in parts):
+        parts = [(1.0, before, after) for _, before, after in parts]
+    total = sum(weight for weight, _, _ in parts) or 1.0
+
+    def mean(values: Iterable[float]) -> float:
+        return sum(weight * value for (weight, _, _), value in zip(parts, values, strict=True)) / total
+
+    saved = [
+        before.crossing.weight - after.crossing.weight
+        for _, before, after in parts
+        if before.crossing is not None and after.crossing is not None
+    ]
+    return Effect(
+        in_zone_before=round_share(mean(before.in_zone for _, before, _ in parts)),
+        in_zone_after=round_share(mean(after.in_zone for _, _, after in parts)),
+        max_overload_before=round_share(max((before.overload for _, before, _ in parts), default=0.0)),
+        max_overload_after=round_share(max((after.overload for _, _, after in parts), default=0.0)),
+        dropped_before=round_part(mean(before.dropped for _, before, _ in parts)),
+        dropped_after=round_part(mean(after.dropped for _, _, after in parts)),
+        saved_per_month=round_share(sum(saved)) if saved else None,
+    )
+
+
+def _merge_patches(patches: Iterable[ObjectPatch]) -> tuple[ObjectPatch, ...]:
+    """One patch for each object: workloads may serve several Services. The last value of a field wins."""
+    merged: dict[tuple[str, str, str, str], ObjectPatch] = {}
+    for patch in patches:
+        key = patch.api_version, patch.kind, patch.namespace, patch.name
+        known = merged.get(key)
+        merged[key] = patch if known is None else known.merged(patch)
+    return tuple(merged.values())
+
+
+def _summary(
+    services: Sequence[ServiceAdvice], cluster: AdvisedCluster, zones: Mapping[str, int], currency: str
+) -> AdviceSummary:
+    total = sum(service.weight for service in services)
+
+    def share(outcomes: Iterable[Outcome]) -> float | None:
+        if not total:
+            return None
+        parts = (service.weight * outcome.in_zone for service, outcome in zip(services, outcomes, strict=True))
+        return sum(parts) / total
+
+    def crossing(outcomes: Iterable[Outcome]) -> float | None:
+        amounts = [outcome.crossing.weight for outcome in outcomes if outcome.crossing is not None]
+        return sum(amounts) if amounts else None
+
+    now = [service.now for service in services]
+    reachable = [service.reachable for service in services]
+    with_zoneward = [service.reachable_with_zoneward for service in services]
+    leaves, then, best = crossing(now), crossing(reachable), crossing(with_zoneward)
+    worst = max(services, key=lambda service: service.now.overload, default=None)
+    has_bytes = cluster.measured is not None and cluster.measured.has_bytes
+    return AdviceSummary(
+        kubernetes=None if cluster.kubernetes is None else f"1.{cluster.kubernetes}",
+        proxies=_count_proxies(cluster.node_proxies),
+        zones=dict(zones),
+        services=len(services),
+        weighed_by="endpoints" if cluster.measured is None else "bytes" if has_bytes else "connections",
+        in_zone=round_if_any(share(now)),
+        in_zone_reachable=round_if_any(share(reachable)),
+        in_zone_with_zoneward=round_if_any(share(with_zoneward)),
+        worst=None
+        if worst is None or worst.now.overload <= _NOISE
+        else OverloadedService(*worst.key, round_share(worst.now.overload)),
+        unit=None if leaves is None else currency or ("bytes" if has_bytes else "connections"),
+        crossing=round_if_any(leaves),
+        saved=None if leaves is None or then is None else round_share(leaves - then),
+        saved_with_zoneward=None if leaves is None or best is None else round_share(leaves - best),
+    )
+
+
+def _count_proxies(node_proxies: NodeProxies) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for kind in node_proxies.kind_of.values():
+        counts[kind.title] = counts.get(kind.title, 0) + 1
+    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))

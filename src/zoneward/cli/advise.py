@@ -1,0 +1,236 @@
+"""``zoneward advise``: what to change in a cluster, ranked, with the commands."""
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from zoneward.advice.prices import Charge
+from zoneward.cli.cluster_completion import complete_files
+from zoneward.cli.measured_input import measured_options, read_measured_input
+from zoneward.cli.measured_selection import (
+    PRICE_OF_SAMPLE,
+    check_measured,
+    measured_of_sample,
+    price_options,
+    read_prices,
+    select_measured,
+)
+from zoneward.cli.options import Options, advising_options
+from zoneward.cli.output import Note, print_line, print_notes, table_width, wants_color
+from zoneward.kube.input_error import InputError
+
+if TYPE_CHECKING:
+    from zoneward.advice.actions import Advice, ServiceAdvice
+    from zoneward.kube.objects import ObjectKey, Service
+
+_TOP: Final = 8
+
+
+@click.command("advise")
+@advising_options()
+@measured_options("What nodes counted, to rank by; with --sample by default what comes with it")
+@price_options
+@click.option(
+    "--top",
+    type=click.IntRange(min=0),
+    default=_TOP,
+    show_default=True,
+    metavar="N",
+    help="Actions in the list; 0 for all.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["text", "json", "yaml", "html", "patches"]),
+    default="text",
+    show_default=True,
+    help="patches: a component of kustomize, in the directory of --to.",
+)
+@click.option(
+    "--to",
+    metavar="DIRECTORY",
+    shell_complete=complete_files,
+    help="With -o patches: a new or empty directory for the files.",
+)
+def command(
+    *,
+    options: Options,
+    measured_in: tuple[str, ...],
+    window: str | None,
+    price_per_gb: str | None,
+    charge: Charge | None,
+    top: int,
+    output: str,
+    to: str | None,
+) -> None:
+    """Show what to change so that more traffic stays in its zone and no Pod is overloaded, the most effective first.
+    Every action is verified by the decision of this cluster's own version of Kubernetes and by the proxies on its
+    nodes. With the number of an action: its commands. It only reads.
+
+    \b
+    zoneward advise -A
+    zoneward advise -A 2
+    zoneward advise -f cluster.json shop/cart
+    zoneward advise -A --measured http://prometheus.monitoring:9090 --price-per-gb 0.01USD
+    zoneward advise -f cluster.json -o patches --to patches/
+    """
+    if (output == "patches") != (to is not None):
+        raise click.UsageError("-o patches and --to DIRECTORY: expected both or none")
+    numbers = [int(name) for name in options.services if name.isdecimal()]
+    if len(numbers) > 1:
+        raise click.UsageError(f"expected the number of one action, got {len(numbers)}")
+    services = tuple(name for name in options.services if not name.isdecimal())
+    # The question is about a cluster; everywhere else the default is the namespace of the context.
+    is_all = not services and not options.namespaces
+    options = replace(options, services=services, all_namespaces=options.all_namespaces or is_all)
+    advice = _advise(options, measured_in, window, price_per_gb, charge)
+    if numbers:
+        advice = _only(advice, numbers[0])
+    if output == "patches":
+        assert to is not None
+        _write_patches(advice, Path(to))
+    elif output == "json":
+        from zoneward.advice.json_value import to_json
+
+        sys.stdout.buffer.write(to_json(advice))
+    elif output == "yaml":
+        import msgspec
+
+        from zoneward.report.slice_manifests import to_yaml
+
+        click.echo(to_yaml(msgspec.to_builtins(advice), ()), nl=False)
+    elif output == "html":
+        from zoneward import __version__
+        from zoneward.report.advice_page import advice_page
+
+        page = advice_page(advice, cluster=_cluster_name(options), version=__version__)
+        sys.stdout.buffer.write(page.encode())
+    else:
+        from zoneward.report.advice_text import action_text, advice_text
+
+        width, color = table_width(), wants_color(options)
+        text = (
+            action_text(advice, advice.actions[0], width=width, color=color)
+            if numbers
+            else advice_text(advice, top=top, width=width, color=color)
+        )
+        click.echo(text, nl=False, color=True)
+
+
+def _only(advice: "Advice", number: int) -> "Advice":
+    from msgspec import structs
+
+    chosen = tuple(action for action in advice.actions if action.number == number)
+    if not chosen:
+        count = len(advice.actions)
+        expected = f"expected 1 to {count}" if count else "there are no actions"
+        raise InputError("the number of an action", f"{expected}, got {number}")
+    return structs.replace(advice, actions=chosen)
+
+
+def _cluster_name(options: Options) -> str:
+    if options.sample:
+        return "The sample cluster"
+    return ", ".join(options.files) if options.files else options.context or "The cluster of the current context"
+
+
+def _advise(
+    options: Options,
+    measured_in: tuple[str, ...],
+    window: str | None,
+    price_per_gb: str | None,
+    charge: Charge | None,
+) -> "Advice":
+    """Raises InputError or a usage error, before anything is printed."""
+    from collections import Counter
+
+    from zoneward.advice.actions import NODE_CODES, SERVICE_CODES, AdvisedCluster, advise, advise_service
+    from zoneward.advice.findings.check_cluster import check_cluster
+    from zoneward.advice.kubernetes_version import kubernetes_minor
+    from zoneward.advice.measured_flows import measure_flows
+    from zoneward.advice.prices import PairPrices, with_price
+    from zoneward.cli.check import view_cluster
+    from zoneward.cli.planned_services import select_services
+    from zoneward.cli.service_processes import in_processes, waiting
+    from zoneward.cli.workload_input import read_workload_objects
+    from zoneward.kube.gc_tuning import without_gc
+
+    prices = read_prices(options, price_per_gb, charge)
+    with without_gc(), waiting(options, "reading"):
+        selected = select_services(options, workloads=True)
+        documents, notes = read_measured_input(measured_in, window, options, nodes=selected.snapshot.node_names)
+    if options.sample and not measured_in:
+        documents = measured_of_sample()
+        if not prices:
+            prices = with_price(prices, PRICE_OF_SAMPLE, charge)
+            notes += (Note(f"an example price of {PRICE_OF_SAMPLE} a GB (override with --price-per-gb)"),)
+    measured = measure_flows(documents)
+    if measured is not None:
+        check_measured(selected, prices, measured, options)
+        selected, left_out = select_measured(selected, measured, options)
+        notes += tuple(map(Note, left_out))
+    elif price_per_gb is not None:
+        raise click.UsageError("--price-per-gb: expected --measured with it: without bytes there is no price")
+    with without_gc(), waiting(options, "checking"):
+        view = view_cluster(selected, options)
+        checked = check_cluster(view)
+    print_notes(options, [*selected.notes, *notes])
+    state = selected.cluster_state
+    has_prices = measured is not None and measured.has_bytes and bool(prices)
+    cluster = AdvisedCluster(
+        selected.node_proxies,
+        kubernetes_minor(selected.snapshot.nodes),
+        overlaid=frozenset((namespace, name) for namespace, name, _ in view.overlays),
+        measured=measured,
+        prices=PairPrices(prices, dict(state.demand.regions)) if has_prices else None,
+    )
+    objects = read_workload_objects(selected.snapshot)
+
+    def work(service: "Service") -> "ServiceAdvice | None":
+        return advise_service(selected.input_of(service, objects), cluster)
+
+    results = [advice for advice in in_processes(work, selected.services, options) if advice is not None]
+    limits: dict[ObjectKey, set[str]] = {}
+    node_limits = set()
+    for finding in checked.findings:
+        if finding.code in NODE_CODES:
+            node_limits.add(finding.code)
+        elif finding.code in SERVICE_CODES:
+            about = finding.object
+            names = finding.services or ((f"{about.namespace}/{about.name}",) if about.kind == "Service" else ())
+            for name in names:
+                namespace, _, service = name.partition("/")
+                limits.setdefault((namespace, service), set()).add(finding.code)
+    return advise(
+        results,
+        cluster,
+        zones=dict(sorted(Counter(node.zone for node in state.demand.nodes if node.zone).items())),
+        limits={key: frozenset(codes) for key, codes in limits.items()},
+        node_limits=frozenset(node_limits),
+        currency=prices.currency if has_prices else "",
+    )
+
+
+def _write_patches(advice: "Advice", directory: Path) -> None:
+    """Raises InputError for a directory that has files, and where nothing can be written."""
+    from zoneward.cli.output import atomic_file
+    from zoneward.report.patch_files import patch_files
+
+    files = patch_files(advice.actions)
+    try:
+        if directory.exists() and any(directory.iterdir()):
+            raise InputError("--to", str(directory), "expected a new or an empty directory")
+        for path, text in files.items():
+            (directory / path).parent.mkdir(parents=True, exist_ok=True)
+            with atomic_file(directory / path) as file:
+                file.write(text.encode())
+    except OSError as error:
+        expected = f"expected a directory that can be written: {error.strerror}"
+        raise InputError("--to", str(directory), expected) from error
+    for action in advice.actions:
+        if not action.patches:
+            print_line(f"zoneward: action {action.number} has no patch: zoneward advise {action.number}", err=True)
+    print_line(f"{len(files)} files written to {directory}" if files else "no patches: nothing was written")

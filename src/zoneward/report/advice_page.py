@@ -1,0 +1,145 @@
+"""``advise -o html``: what to change in a cluster, as a page to send to somebody."""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from zoneward.advice.actions import Action, Advice
+from zoneward.report.advice_text import (
+    NOTHING_TO_DO,
+    amount_text,
+    describe_action,
+    describe_cluster,
+    describe_effect,
+    describe_need,
+    describe_risk,
+    describe_weights,
+    service_table,
+)
+from zoneward.report.html import DARK_STYLE, Content, Markup, page, tag
+from zoneward.report.table_parts import TEXT_STYLE
+
+_STYLE: Final = """
+.facts dd { font-size: 1.35rem; }
+.facts dd small { font-weight: 400; font-size: .85rem; }
+details.action { margin: 0; border-bottom: 1px solid var(--line); }
+details.action summary { color: var(--ink); padding: .55rem 0; display: grid; gap: .1rem 1rem;
+  grid-template-columns: minmax(9.5rem, 1fr) minmax(12rem, 4fr) minmax(8rem, 1.4fr); }
+details.action summary b { white-space: nowrap; }
+details.action summary b::before { content: "\\25B8\\00A0"; color: var(--soft); }
+details.action[open] summary b::before { content: "\\25BE\\00A0"; }
+details.action summary span { overflow-wrap: anywhere; }
+details.action .inside { padding: 0 0 1rem 1.1rem; }
+pre { background: var(--tint); border: 1px solid var(--line); border-radius: 6px; padding: .6rem .8rem; margin: .4rem 0;
+  overflow-x: auto; }
+pre code { white-space: pre; overflow-wrap: normal; }
+button { font: inherit; font-size: .85rem; color: var(--ink); background: var(--tint); border: 1px solid #768390;
+  border-radius: 6px; padding: .2rem .7rem; cursor: pointer; }
+button[hidden] { display: none; }
+button:focus-visible, summary:focus-visible { outline: 2px solid #0a58a8; outline-offset: 2px; }
+@media (max-width: 560px) { details.action summary { grid-template-columns: 1fr; } }
+@media screen and (prefers-color-scheme: dark) {
+  button:focus-visible, summary:focus-visible { outline-color: #6cb6ff; }
+}
+"""
+_SCRIPT: Final = """
+for (const button of document.querySelectorAll("button.copy")) {
+  button.hidden = !navigator.clipboard;
+  button.addEventListener("click", function () {
+    navigator.clipboard.writeText(button.nextElementSibling.textContent).then(function () {
+      button.textContent = "Copied";
+    });
+  });
+}
+"""
+_MOST_COMMANDS: Final = 50
+"""Commands of one action on the page."""
+
+
+def advice_page(advice: Advice, *, cluster: str, version: str) -> str:
+    """The whole page. ``cluster`` names what was read, ``version`` is Zoneward's."""
+    summary = advice.summary
+    actions: list[Content] = []
+    for view, title in (("kubernetes", "What to do"), ("zoneward", "With Zoneward")):
+        of_view = [action for action in advice.actions if action.view == view]
+        if of_view:
+            actions.append(tag("h2", title))
+            if view == "zoneward":
+                actions.append(tag("p", f"Needs {describe_need(of_view[0])}."))
+            actions.extend(_action(action, summary.unit) for action in of_view)
+    if not actions:
+        actions.append(tag("p", NOTHING_TO_DO))
+    title = "Keep traffic in its zone"
+    return page(
+        title,
+        tag("h1", title),
+        tag("p", tag("strong", cluster), ": ", describe_cluster(summary)),
+        tag("dl", *_facts(advice), class_="facts"),
+        tag("p", describe_weights(summary)),
+        *actions,
+        tag("footer", "Made by ", tag("code", "zoneward advise -o html"), f", version {version}. Every action is "
+            "verified by the decision of this cluster's own controller and proxies."),
+        style=f"{DARK_STYLE}{TEXT_STYLE}{_STYLE}",
+        script=_SCRIPT if advice.actions else "",
+    )  # fmt: skip
+
+
+def _facts(advice: Advice) -> Iterator[Markup]:
+    summary = advice.summary
+
+    def fact(title: str, value: str, beside: str) -> Markup:
+        return tag("div", tag("dt", title), tag("dd", value, " ", tag("small", beside)))
+
+    if summary.in_zone is not None:
+        yield fact("in its zone now", f"{summary.in_zone:.0%}", "of traffic")
+        yield fact("with what Kubernetes has", f"{summary.in_zone_reachable:.0%}", "")
+        if any(action.view == "zoneward" for action in advice.actions):
+            yield fact("with Zoneward", f"{summary.in_zone_with_zoneward:.0%}", "")
+    if summary.crossing is not None:
+        saved = f"{amount_text(summary.saved or 0.0, summary.unit)} can be saved"
+        yield fact("leaves its zone in a month", amount_text(summary.crossing, summary.unit), saved)
+    if summary.worst is not None:
+        worst = summary.worst
+        yield fact("worst overload", f"+{worst.max_overload:.0%}", f"{worst.namespace}/{worst.service}")
+
+
+def _action(action: Action, unit: str | None) -> Markup:
+    effect = action.effect
+    change = f"{effect.in_zone_before:.0%} \N{RIGHTWARDS ARROW} {effect.in_zone_after:.0%}"
+    inside: list[Content] = [
+        tag("p", f"{describe_effect(effect, unit)}."),
+        tag("p", f"Risk: {describe_risk(action)}."),
+    ]
+    if action.limited_by:
+        inside.append(tag("p", f"Limited by {', '.join(action.limited_by)} of zoneward check.", class_="yellow"))
+    if len(action.services) > 1:
+        table = service_table(action, unit, most=len(action.services))
+        inside.append(table.as_element(f"Services of action {action.number}"))
+    if action.commands:
+        inside.extend(_commands(action.commands))
+    inside.extend(tag("p", tag("small", note)) for note in action.notes)
+    return tag(
+        "details",
+        tag(
+            "summary",
+            tag("b", f"{action.number}. {change}"),
+            tag("span", describe_action(action)),
+            tag("small", _aside(action, unit)),
+        ),
+        tag("div", *inside, class_="inside"),
+        class_="action",
+    )
+
+
+def _aside(action: Action, unit: str | None) -> str:
+    """What beside the share in its zone matters most."""
+    saved = action.effect.saved_per_month
+    parts = [f"{action.risk} risk", f"busiest Pod +{action.effect.max_overload_after:.0%}"]
+    return ", ".join(parts if saved is None else [f"saves {amount_text(saved, unit)}", *parts])
+
+
+def _commands(commands: Sequence[str]) -> Iterator[Content]:
+    yield tag("button", "Copy", class_="copy", type="button", hidden="hidden")
+    yield tag("pre", tag("code", *(Markup(f"{tag('span', command).html}\n") for command in commands[:_MOST_COMMANDS])),
+              tabindex="0")  # fmt: skip
+    if len(commands) > _MOST_COMMANDS:
+        yield tag("p", tag("small", f"and {len(commands) - _MOST_COMMANDS} more: zoneward advise NUMBER"))

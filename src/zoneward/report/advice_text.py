@@ -1,0 +1,267 @@
+"""``advise`` for a terminal: the whole list on one screen, or one action with its commands."""
+
+from collections.abc import Iterator, Sequence
+from textwrap import wrap
+from typing import Final
+
+from rich.console import Group
+
+from zoneward.advice.actions import ACCEPTABLE, WITHOUT_RISK, Action, Advice, AdviceSummary, Effect, Risk
+from zoneward.advice.dropped_traffic import format_dropped
+from zoneward.advice.prices import BYTES_IN_GB
+from zoneward.kube.safe_text import printable
+from zoneward.report.table_parts import Table
+from zoneward.report.terminal_text import StyledText, Text, join_lines, render_text
+from zoneward.report.traffic_table import format_number
+from zoneward.routing.phrases import counted, listed
+
+_MOST_SERVICES: Final = 15
+"""Services of one action that have a line."""
+_MOST_ZONEWARD: Final = 3
+"""Actions of Zoneward on the first screen."""
+_LEAST_WIDTH: Final = 40
+_COLORS: Final[dict[Risk, str]] = {"low": "green", "medium": "yellow", "high": "red"}
+_BLOCK: Final = "default"
+NOTHING_TO_DO: Final = "Nothing to do: no change keeps more traffic in its zone without overloading anyone."
+
+
+def advice_text(advice: Advice, *, top: int, width: int, color: bool) -> str:
+    """The list: at most ``top`` actions that need nothing else, and a few of Zoneward's; 0 for all."""
+    summary = advice.summary
+    lines: list[StyledText] = []
+    for line in summary_lines(advice):
+        lines += _wrapped(line, width)
+    text = _render(lines, width, color)
+    by_view = {
+        view: [action for action in advice.actions if action.view == view] for view in ("kubernetes", "zoneward")
+    }
+    has_money = summary.unit is not None
+    for view, title in (("kubernetes", "WHAT TO DO"), ("zoneward", zoneward_title(by_view["zoneward"]))):
+        actions = by_view[view]
+        if not actions:
+            continue
+        shown = actions[: (top if view == "kubernetes" else min(top, _MOST_ZONEWARD)) or None]
+        text += "\n" + render_text(
+            Group(action_table(shown, title, unit=summary.unit if has_money else None).for_terminal(width)),
+            color=color,
+            width=width,
+        )
+        if len(shown) < len(actions):
+            text += f"    and {len(actions) - len(shown)} more: --top 0 shows all\n"
+    if not advice.actions:
+        if len(summary.zones) > 1 and summary.services:
+            text += f"\n{NOTHING_TO_DO}\n"
+        return text
+    below = ["zoneward advise NUMBER: its commands and Services"]
+    if summary.unit is None:
+        below.append("--measured ranks by real traffic (zoneward meter counts it)")
+    return text + "\n" + _render([line for part in below for line in _wrapped(part, width, style="dim")], width, color)
+
+
+def action_text(advice: Advice, action: Action, *, width: int, color: bool) -> str:
+    """One action."""
+    unit = advice.summary.unit
+    lines: list[StyledText] = [Text(f"{action.number}  {describe_action(action)}", "bold")]
+    details = [describe_effect(action.effect, unit), f"risk: {describe_risk(action)}"]
+    if action.after:
+        details.append(f"only after action {listed(tuple(map(str, action.after)))}")
+    if action.needs:
+        details.append(f"needs {describe_need(action)}")
+    if action.pods:
+        details.append(f"takes {counted(action.pods, 'more Pod')}")
+    if action.limited_by:
+        details.append(f"limited by {', '.join(action.limited_by)}: zoneward check")
+    lines += [line for detail in details for line in _wrapped(detail, width, indent=3)]
+    text = _render(lines, width, color)
+    if len(action.services) > 1:
+        text += "\n" + render_text(service_table(action, unit).for_terminal(width), color=color, width=width)
+        if len(action.services) > _MOST_SERVICES:
+            text += f"and {len(action.services) - _MOST_SERVICES} more: -o json has all\n"
+    if action.commands:
+        # In one line each, to be copied.
+        text += "\n" + _render([Text("COMMANDS", "bold")], width, color)
+        text += "".join(f"{printable(command)}\n" for command in action.commands)
+    notes = [line for note in action.notes for line in _wrapped(f"- {note}", width, style="dim")]
+    return text + ("\n" + _render(notes, width, color) if notes else "")
+
+
+# --- what the page shows too ------------------------------------------------------------------------------------------
+
+
+def summary_lines(advice: Advice) -> Iterator[StyledText]:
+    """The cluster, the share of traffic in its zone, what leaves it, and the worst overload."""
+    summary = advice.summary
+    yield Text(describe_cluster(summary))
+    if len(summary.zones) == 1:
+        (zone,) = summary.zones
+        yield Text(f"All nodes are in zone {zone}: no traffic leaves it.", "bold")
+        return
+    if not summary.zones:
+        yield Text("No node has a zone label: where traffic goes is unknown (zoneward check).", "yellow")
+        return
+    if summary.in_zone is None:
+        yield Text("No Service has traffic that could stay in its zone.")
+        return
+    share = Text("In its zone: ", "bold").append(f"{summary.in_zone:.0%}", "bold").append(" of traffic now", "default")
+    if any(action.view == "kubernetes" for action in advice.actions):
+        share.append(f", {summary.in_zone_reachable:.0%}", "bold").append(" with what Kubernetes has", "default")
+    if any(action.view == "zoneward" for action in advice.actions):
+        share.append(f", {summary.in_zone_with_zoneward:.0%}", "bold").append(" with Zoneward", "default")
+    yield share.append(f". {describe_weights(summary)}", "default")
+    if summary.crossing is not None:
+        money = Text("Leaves its zone: ", "bold")
+        money.append(f"{amount_text(summary.crossing, summary.unit)} a month", "bold")
+        money.append(f"; {amount_text(summary.saved or 0.0, summary.unit)} can be saved", "default")
+        yield money
+    if summary.worst is not None:
+        worst = summary.worst
+        yield (
+            Text("Worst overload: ", "bold")
+            .append(f"+{worst.max_overload:.0%}", _overload_style(worst.max_overload))
+            .append(f" on the busiest Pod of {worst.namespace}/{worst.service}", "default")
+        )
+
+
+def describe_cluster(summary: AdviceSummary) -> str:
+    """``Kubernetes 1.33, kube-proxy 1.33 on 11 nodes; zones a (5), b (5), c (1)``."""
+    version = "Kubernetes" if summary.kubernetes is None else f"Kubernetes {summary.kubernetes}"
+    proxies = ", ".join(f"{kind} on {counted(nodes, 'node')}" for kind, nodes in summary.proxies.items())
+    zones = listed(tuple(f"{zone} ({nodes})" for zone, nodes in summary.zones.items()), most=6)
+    return f"{version}{f', {proxies}' if proxies else ''}; {'zones ' + zones if zones else 'no zones'}."
+
+
+def describe_weights(summary: AdviceSummary) -> str:
+    services = counted(summary.services, "Service")
+    if summary.weighed_by == "endpoints":
+        return f"{services}, each weighed by its endpoints."
+    return f"{services}, weighed by measured {summary.weighed_by}."
+
+
+def zoneward_title(actions: Sequence[Action]) -> str:
+    """The heading of the second group."""
+    return f"WITH ZONEWARD'S {(actions[0].needs or '').upper()}" if actions else ""
+
+
+def describe_need(action: Action) -> str:
+    """What of Zoneward an action needs."""
+    if action.needs == "controller":
+        return "its controller, as overlays need Kubernetes 1.36"
+    return "an overlay, which leaves slices and selectors alone"
+
+
+def describe_action(action: Action) -> str:
+    """``shop/cart: trafficDistribution: PreferClose``, ``23 Services: ...``."""
+    after = f" (after {', '.join(map(str, action.after))})" if action.after else ""
+    if not action.services:
+        return f"{action.title}{after}"
+    if len(action.services) > 1 and not action.switches_proxies:
+        return f"{len(action.services)} Services: {action.title}{after}"
+    if action.switches_proxies:
+        return action.title
+    (service,) = action.services
+    return f"{service.namespace}/{service.service}: {action.title}{after}"
+
+
+def describe_risk(action: Action) -> str:
+    return f"{action.risk}{f', {action.risk_reason}' if action.risk_reason else ''}"
+
+
+def describe_effect(effect: Effect, unit: str | None) -> str:
+    """``33% -> 100% in its zone; busiest Pod +0% -> +36%``."""
+    parts = [f"{effect.in_zone_before:.0%} -> {effect.in_zone_after:.0%} in its zone"]
+    parts.append(f"busiest Pod +{effect.max_overload_before:.0%} -> +{effect.max_overload_after:.0%}")
+    if effect.dropped_before:
+        dropped = format_dropped(effect.dropped_before)
+        parts.append(f"{dropped} -> {format_dropped(effect.dropped_after)} of traffic dropped")
+    if effect.saved_per_month is not None:
+        parts.append(f"saves {amount_text(effect.saved_per_month, unit)} a month")
+    return "; ".join(parts)
+
+
+def amount_text(amount: float, unit: str | None) -> str:
+    """``1,234 USD``, ``56.7 GB``, ``4,321 connections``."""
+    if unit == "bytes":
+        return f"{format_number(amount / BYTES_IN_GB)} GB"
+    return f"{format_number(amount)} {unit or ''}".rstrip() if unit != "connections" else f"{amount:,.0f} connections"
+
+
+def action_table(actions: Sequence[Action], title: str, *, unit: str | None) -> Table:
+    """A row for each action; the last column has what to do."""
+    rows = []
+    for action in actions:
+        effect = action.effect
+        row = [
+            Text(str(action.number)),
+            _share_change(effect),
+            _overload_change(effect),
+            Text(action.risk, _COLORS[action.risk]),
+        ]
+        if unit is not None:
+            row.append(_saved(effect, unit))
+        rows.append([*row, _what_to_do(action)])
+    saves = () if unit is None else ("SAVES",)
+    return Table(("#", "IN ZONE", "WORST", "RISK", *saves, title), rows, ("#", "IN ZONE", "WORST", *saves))
+
+
+def _what_to_do(action: Action) -> StyledText:
+    text = Text(describe_action(action))
+    if action.effect.dropped_before:
+        text.append(f"; {format_dropped(action.effect.dropped_before)} of its traffic is dropped", "red")
+    if action.pods and len(action.services) > 1:
+        text.append(f"; {counted(action.pods, 'more Pod')}", "dim")
+    if action.limited_by:
+        text.append(f"; limited by {', '.join(action.limited_by)}", "yellow")
+    return text
+
+
+def service_table(action: Action, unit: str | None, *, most: int = _MOST_SERVICES) -> Table:
+    """The first Services of an action."""
+    is_same = len({service.about for service in action.services}) == 1
+    saves = () if unit is None else ("SAVES",)
+    rows = []
+    for service in action.services[:most]:
+        effect = service.effect
+        row = [Text(f"{service.namespace}/{service.service}"), _share_change(effect), _overload_change(effect)]
+        if unit is not None:
+            row.append(_saved(effect, unit))
+        rows.append(row if is_same else [*row, Text(service.about)])
+    about = () if is_same else ("WHAT TO DO",)
+    return Table(("SERVICE", "IN ZONE", "WORST", *saves, *about), rows, ("IN ZONE", "WORST", *saves))
+
+
+def _saved(effect: Effect, unit: str | None) -> StyledText:
+    return Text("-" if effect.saved_per_month is None else amount_text(effect.saved_per_month, unit))
+
+
+def _overload_change(effect: Effect) -> StyledText:
+    """That of now only where it is one."""
+    before, after = effect.max_overload_before, effect.max_overload_after
+    text = Text(f"+{before:.0%} -> " if before > WITHOUT_RISK else "")
+    return text.append(f"+{after:.0%}", _overload_style(after))
+
+
+def _share_change(effect: Effect) -> StyledText:
+    after = effect.in_zone_after
+    style = "red" if effect.dropped_after else "green" if after >= 0.9 else "yellow" if after >= 0.5 else _BLOCK
+    return Text(f"{effect.in_zone_before:.0%} -> ").append(f"{after:.0%}", style)
+
+
+def _overload_style(share: float) -> str:
+    return "red" if share > ACCEPTABLE else "yellow" if share > WITHOUT_RISK else _BLOCK
+
+
+# --- lines ------------------------------------------------------------------------------------------------------------
+
+
+def _render(lines: Sequence[StyledText], width: int, color: bool) -> str:
+    return render_text(join_lines(lines), color=color, width=width)
+
+
+def _wrapped(text: str | StyledText, width: int, *, indent: int = 0, style: str = "") -> list[StyledText]:
+    """Lines of at most ``width`` columns; continued ones are indented by two more."""
+    if isinstance(text, str):
+        lines = wrap(printable(text), max(width - indent - 2, _LEAST_WIDTH)) or [""]
+        return [Text(" " * (indent + (2 if index else 0)) + line, style) for index, line in enumerate(lines)]
+    from rich.console import Console
+
+    return list(text.wrap(Console(width=width), width))
