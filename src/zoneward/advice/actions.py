@@ -15,7 +15,15 @@ from typing import Final, Literal
 from msgspec import structs
 
 from zoneward.advice.fix_commands import FixSteps, ObjectPatch, describe_fix, describe_setting, steps_of
-from zoneward.advice.fixes import Fix, FixKind, aim_of, find_fixes, find_settings, setting_patch
+from zoneward.advice.fixes import (
+    Fix,
+    FixKind,
+    aim_of,
+    find_fixes,
+    find_same_zone_with_pods,
+    find_settings,
+    setting_patch,
+)
 from zoneward.advice.json_value import JsonValue, round_if_any, round_part, round_share
 from zoneward.advice.kubernetes_version import OVERLAY_SINCE, kubernetes_gates
 from zoneward.advice.measured_flows import MeasuredFlows
@@ -116,7 +124,10 @@ class ServiceAdvice:
 
     @property
     def reachable_with_zoneward(self) -> Outcome:
-        return self.reachable if self.zoneward is None else self.zoneward.after
+        """The same with Zoneward where more traffic stays in its zone with it; elsewhere it only overloads less."""
+        if self.zoneward is None or self.zoneward.after.in_zone < self.reachable.in_zone:
+            return self.reachable
+        return self.zoneward.after
 
 
 @dataclass(frozen=True)
@@ -250,6 +261,10 @@ def _best_fix(given: ServiceInput, family: FamilyPlan) -> Fix | None:
         settings = find_settings(given, family.address_type, dataclasses.replace(aim, threshold=ACCEPTABLE))
         if settings:
             return max(settings, key=_in_zone)
+        both = find_same_zone_with_pods(given, family.address_type, aim)
+        fixes += () if both is None else (both,)
+        if both is not None and not both.pods:
+            return both
     return min((fix for fix in fixes if fix.pods > 0), key=lambda fix: fix.pods, default=None)
 
 
@@ -416,7 +431,7 @@ class ServiceEffect(JsonValue, frozen=True, gc=False):
 
 class Action(JsonValue, frozen=True, gc=False):
     """One thing to do, for one or for many Services. ``number`` is its rank, ``after`` has the numbers of those that
-    must come before.
+    must come before, ``instead_of`` those that change the same Services in another way.
 
     ``effect`` is over all of its Services. ``pods`` is how many more it needs. ``limited_by`` has codes of `check`.
     ``patches`` are for a repository of manifests; nothing of an action that changes Nodes or proxies is in them.
@@ -428,6 +443,7 @@ class Action(JsonValue, frozen=True, gc=False):
     title: str
     needs: Requirement | None
     after: tuple[int, ...]
+    instead_of: tuple[int, ...]
     services: tuple[ServiceEffect, ...]
     effect: Effect
     pods: int
@@ -503,7 +519,14 @@ def advise(
     for view in _VIEWS:
         needs = cluster.requirement if view == "zoneward" else None
         for group in _groups(services, view):
-            actions.append(_action(len(actions) + 1, view, needs, group, first, limits, node_limits))
+            action = _action(len(actions) + 1, view, needs, group, first, limits, node_limits)
+            keys = {service.key for service, _ in group}
+            others = tuple(
+                other.number
+                for other in actions
+                if not other.switches_proxies and keys & {(part.namespace, part.service) for part in other.services}
+            )
+            actions.append(structs.replace(action, instead_of=others))
     return Advice("zoneward.dev/v1alpha1", "Advice", _summary(services, cluster, zones, currency), tuple(actions))
 
 
@@ -552,6 +575,8 @@ def _action(
     codes = {code for service, _ in group for code in limits.get(service.key, ())}
     commands = [command for step in steps for command in step.commands]
     notes = [note for step in steps for note in step.notes]
+    if any(service.key[0] == "kube-system" for service, _ in group):
+        notes.append("an add-on manager of the provider may undo changes to Services in kube-system")
     if needs == "overlay":
         notes.insert(0, "install the overlay first, once for the cluster: docs/overlay.md")
     elif needs == "controller":
@@ -564,6 +589,7 @@ def _action(
         title=first.about if len(group) == 1 else first.title,
         needs=needs,
         after=after,
+        instead_of=(),
         services=tuple(_service_effect(service, option) for service, option in group),
         effect=_sum_effect([(service.weight, option.before, option.after) for service, option in group]),
         pods=sum(sum(option.pods.values()) for _, option in group),
@@ -589,6 +615,7 @@ def _switch_action(services: Sequence[ServiceAdvice], cluster: AdvisedCluster) -
         title=f"enable-service-topology in the Cilium of {nodes}, for hints to have an effect (ZW201)",
         needs=None,
         after=(),
+        instead_of=(),
         services=tuple(
             ServiceEffect(*service.key, "its hints are honored", {}, _effect(service.now, service.switched))
             for service in gaining

@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import combinations, product
+from itertools import combinations, islice, product
 from math import inf
 from typing import Final, Literal
 
@@ -191,17 +191,18 @@ def find_fixes(given: ServiceInput, address_type: str, aim: Aim | None = None) -
     """The smallest fix of each kind; empty where none is needed or found. Those that take the fewest Pods come first,
     and those that leave a zone without any last. ``aim``: by default the one of the plan.
     """
+    family = given.family(address_type)
     if aim is None:
-        family = given.family(address_type)
         aim = aim_of(family) if family is not None else None
-    if aim is None:
+    if family is None or aim is None:
         return ()
     search = _FixSearch(given, address_type, aim)
     if aim.only_served:
         return tuple(search.served())
     fixes = [*search.labels(), *search.settings(), *search.thresholds(), *search.pods()]
-    if not fixes:
-        fixes = list(search.settings_with_pods())
+    if not fixes and not family.decision.active:
+        # No single change is enough.
+        fixes = list(islice(search.settings_with_pods(), 1))
     return tuple(
         sorted(
             fixes,
@@ -219,6 +220,12 @@ def find_fixes(given: ServiceInput, address_type: str, aim: Aim | None = None) -
 def find_settings(given: ServiceInput, address_type: str, aim: Aim) -> tuple[Fix, ...]:
     """Only the other settings: the best one, and the best one that needs Zoneward if that is better."""
     return tuple(_FixSearch(given, address_type, aim).settings())
+
+
+def find_same_zone_with_pods(given: ServiceInput, address_type: str, aim: Aim) -> Fix | None:
+    """``PreferSameZone`` together with Pods spread evenly, where the Service asks for something else."""
+    fixes = _FixSearch(given, address_type, aim).settings_with_pods()
+    return next((fix for fix in fixes if fix.setting == names.PREFER_SAME_ZONE), None)
 
 
 class _FixSearch:
@@ -387,15 +394,14 @@ class _FixSearch:
                 yield best
 
     def settings_with_pods(self) -> Iterator[Fix]:
-        """Another setting together with Pods spread evenly, where no single change is enough."""
-        if not self._limits.scales or self._decision.active:
+        """Another setting together with Pods spread evenly."""
+        if not self._limits.scales:
             return
         for value, patch in self._other_settings():
             service = self._given.changed(Change(service_patch=patch), address_type=self._address_type).service
             fix = self._spread(self._counts(service), patch, service)
             if fix is not None:
                 yield dataclasses.replace(fix, kind="setting", setting=value)
-                return
 
     def _other_settings(self) -> Iterator[tuple[str, MergePatch]]:
         state = self._given.cluster_state

@@ -86,9 +86,10 @@ def command(
     # The question is about a cluster; everywhere else the default is the namespace of the context.
     is_all = not services and not options.namespaces
     options = replace(options, services=services, all_namespaces=options.all_namespaces or is_all)
-    advice = _advise(options, measured_in, window, price_per_gb, charge)
+    advice, notes = _advise(options, measured_in, window, price_per_gb, charge)
     if numbers:
         advice = _only(advice, numbers[0])
+    print_notes(options, notes)
     if output == "patches":
         assert to is not None
         _write_patches(advice, Path(to))
@@ -143,8 +144,8 @@ def _advise(
     window: str | None,
     price_per_gb: str | None,
     charge: Charge | None,
-) -> "Advice":
-    """Raises InputError or a usage error, before anything is printed."""
+) -> "tuple[Advice, tuple[Note, ...]]":
+    """Raises InputError or a usage error."""
     from collections import Counter
 
     from zoneward.advice.actions import NODE_CODES, SERVICE_CODES, AdvisedCluster, advise, advise_service
@@ -177,7 +178,6 @@ def _advise(
     with without_gc(), waiting(options, "checking"):
         view = view_cluster(selected, options)
         checked = check_cluster(view)
-    print_notes(options, [*selected.notes, *notes])
     state = selected.cluster_state
     has_prices = measured is not None and measured.has_bytes and bool(prices)
     cluster = AdvisedCluster(
@@ -204,7 +204,7 @@ def _advise(
             for name in names:
                 namespace, _, service = name.partition("/")
                 limits.setdefault((namespace, service), set()).add(finding.code)
-    return advise(
+    advice = advise(
         results,
         cluster,
         zones=dict(sorted(Counter(node.zone for node in state.demand.nodes if node.zone).items())),
@@ -212,6 +212,7 @@ def _advise(
         node_limits=frozenset(node_limits),
         currency=prices.currency if has_prices else "",
     )
+    return advice, (*selected.notes, *notes)
 
 
 def _write_patches(advice: "Advice", directory: Path) -> None:

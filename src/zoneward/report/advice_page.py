@@ -6,6 +6,7 @@ from typing import Final
 from zoneward.advice.actions import Action, Advice
 from zoneward.report.advice_text import (
     NOTHING_TO_DO,
+    adds_zoneward,
     amount_text,
     describe_action,
     describe_cluster,
@@ -92,7 +93,7 @@ def _facts(advice: Advice) -> Iterator[Markup]:
     if summary.in_zone is not None:
         yield fact("in its zone now", f"{summary.in_zone:.0%}", "of traffic")
         yield fact("with what Kubernetes has", f"{summary.in_zone_reachable:.0%}", "")
-        if any(action.view == "zoneward" for action in advice.actions):
+        if adds_zoneward(summary):
             yield fact("with Zoneward", f"{summary.in_zone_with_zoneward:.0%}", "")
     if summary.crossing is not None:
         saved = f"{amount_text(summary.saved or 0.0, summary.unit)} can be saved"

@@ -105,7 +105,7 @@ def summary_lines(advice: Advice) -> Iterator[StyledText]:
     share = Text("In its zone: ", "bold").append(f"{summary.in_zone:.0%}", "bold").append(" of traffic now", "default")
     if any(action.view == "kubernetes" for action in advice.actions):
         share.append(f", {summary.in_zone_reachable:.0%}", "bold").append(" with what Kubernetes has", "default")
-    if any(action.view == "zoneward" for action in advice.actions):
+    if adds_zoneward(summary):
         share.append(f", {summary.in_zone_with_zoneward:.0%}", "bold").append(" with Zoneward", "default")
     yield share.append(f". {describe_weights(summary)}", "default")
     if summary.crossing is not None:
@@ -120,6 +120,11 @@ def summary_lines(advice: Advice) -> Iterator[StyledText]:
             .append(f"+{worst.max_overload:.0%}", _overload_style(worst.max_overload))
             .append(f" on the busiest Pod of {worst.namespace}/{worst.service}", "default")
         )
+
+
+def adds_zoneward(summary: AdviceSummary) -> bool:
+    """Whether more traffic stays in its zone with Zoneward, by a percent or more."""
+    return round(summary.in_zone_with_zoneward or 0.0, 2) > round(summary.in_zone_reachable or 0.0, 2)
 
 
 def describe_cluster(summary: AdviceSummary) -> str:
@@ -152,6 +157,8 @@ def describe_need(action: Action) -> str:
 def describe_action(action: Action) -> str:
     """``shop/cart: trafficDistribution: PreferClose``, ``23 Services: ...``."""
     after = f" (after {', '.join(map(str, action.after))})" if action.after else ""
+    if action.instead_of:
+        after += f" (instead of {', '.join(map(str, action.instead_of))})"
     if not action.services:
         return f"{action.title}{after}"
     if len(action.services) > 1 and not action.switches_proxies:

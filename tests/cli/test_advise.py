@@ -1,0 +1,178 @@
+"""``zoneward advise``: whole screens of four clusters as kubectl prints them, and every form of its output."""
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import yaml
+from tests.builders.new_user_clusters import (
+    Object,
+    dev_cluster_in_one_zone,
+    eks_with_a_thin_zone,
+    gke_dataplane_v2,
+    two_thousand_services,
+    write_list,
+)
+from tests.cli.running import SAMPLE, Commands
+
+SCREENS: Final = Path(__file__).parent / "screens"
+UPDATE: Final = "ZONEWARD_UPDATE_SCREENS"
+"""Set, screens are written instead of compared: read each before you commit it."""
+MOST_LINES: Final = 25
+WIDTH: Final = 100
+
+
+def written(make: Callable[[], Iterator[Object]], directory: Path) -> Path:
+    return write_list(make(), directory / f"{make.__name__}.json")
+
+
+@pytest.fixture(scope="module")
+def eks(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return written(eks_with_a_thin_zone, tmp_path_factory.mktemp("eks"))
+
+
+def check_screen(name: str, text: str) -> None:
+    """The screen fits, and is the one that somebody has read."""
+    lines = text.splitlines()
+    assert len(lines) <= MOST_LINES
+    assert all(len(line) <= WIDTH for line in lines)
+    file = SCREENS / f"{name}.txt"
+    if UPDATE in os.environ:
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(text)
+    assert text == file.read_text()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        eks_with_a_thin_zone,
+        gke_dataplane_v2,
+        dev_cluster_in_one_zone,
+        pytest.param(two_thousand_services, marks=pytest.mark.slow),
+    ],
+)
+def test_the_screen_of_a_cluster(zoneward: Commands, make: Callable[[], Iterator[Object]], tmp_path: Path) -> None:
+    result = zoneward("advise", "-q", "-f", written(make, tmp_path))
+    assert (result.status, result.err) == (0, "")
+    check_screen(f"advise-{make.__name__}", result.out)
+
+
+def test_the_screen_of_the_sample_has_money(zoneward: Commands) -> None:
+    result = zoneward("advise", "-q", "--sample")
+    assert result.status == 0
+    check_screen("advise-sample", result.out)
+
+
+def test_lines_are_as_wide_as_columns_say(zoneward: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
+    longest = []
+    for columns in ("60", "80", "140"):
+        monkeypatch.setenv("COLUMNS", columns)
+        lines = zoneward("advise", "-q", "--sample").out.splitlines()
+        longest.append(max(map(len, lines)))
+        assert longest[-1] <= int(columns)
+    assert longest == sorted(set(longest))
+
+
+def test_an_action_shows_its_services_and_commands(zoneward: Commands, eks: Path) -> None:
+    text = zoneward("advise", "-q", "-f", eks, "3").out
+    assert text.startswith("3  3 Services: trafficDistribution: PreferClose\n")
+    commands = [line for line in text.splitlines() if line.startswith("kubectl ")]
+    assert len(commands) == 3
+    assert "kubectl -n kube-system patch --type=merge" in commands[0]
+    assert "an add-on manager of the provider may undo changes" in text
+
+
+def test_services_limit_the_advice(zoneward: Commands, eks: Path) -> None:
+    document = json.loads(zoneward("advise", "-q", "-f", eks, "svc/plain-01", "-n", "shop", "-o", "json").out)
+    assert document["summary"]["services"] == 1
+    (action,) = document["actions"]
+    assert [service["service"] for service in action["services"]] == ["plain-01"]
+
+
+def test_the_document_has_version_kind_and_every_service(zoneward: Commands, eks: Path) -> None:
+    document = json.loads(zoneward("advise", "-q", "-f", eks, "-o", "json").out)
+    assert (document["apiVersion"], document["kind"]) == ("zoneward.dev/v1alpha1", "Advice")
+    assert [len(action["services"]) for action in document["actions"]] == [1, 23, 3]
+    assert yaml.safe_load(zoneward("advise", "-q", "-f", eks, "-o", "yaml").out) == document
+
+
+def test_no_word_is_newer_than_the_cluster(zoneward: Commands, eks: Path) -> None:
+    """Kubernetes 1.33 refuses PreferSameZone."""
+    for arguments in ((), ("2",), ("-o", "json"), ("-o", "html")):
+        assert "PreferSameZone" not in zoneward("advise", "-q", "-f", eks, *arguments).out
+
+
+def test_without_a_cluster_of_36_zoneward_needs_its_controller(zoneward: Commands, tmp_path: Path) -> None:
+    """Balanced keeps more traffic in its zone than PreferClose with 20 % more load can."""
+    for version, needs in (("v1.33.4", "controller"), ("v1.36.1", "overlay")):
+        objects = list(yaml.safe_load_all(SAMPLE.read_text()))
+        for item in objects:
+            if item["kind"] == "Node":
+                item["status"].setdefault("nodeInfo", {})["kubeletVersion"] = version
+        file = tmp_path / f"{version}.yaml"
+        file.write_text(yaml.safe_dump_all(objects))
+        document = json.loads(zoneward("advise", "-q", "-f", file, "-o", "json").out)
+        of_zoneward = [action for action in document["actions"] if action["view"] == "zoneward"]
+        assert {action["needs"] for action in of_zoneward} == {needs}
+        number = str(of_zoneward[0]["number"])
+        text = zoneward("advise", "-q", "-f", file, number).out
+        assert ("zoneward adopt -- " in text) == (needs == "controller")
+
+
+def test_patches_are_a_component_of_kustomize(zoneward: Commands, eks: Path, tmp_path: Path) -> None:
+    directory = tmp_path / "patches"
+    result = zoneward("advise", "-q", "-f", eks, "-o", "patches", "--to", directory)
+    assert (result.status, result.out) == (0, f"28 files written to {directory}\n")
+    component = yaml.safe_load((directory / "kustomization.yaml").read_text())
+    paths = [patch["path"] for patch in component["patches"]]
+    assert len(paths) == 27
+    patch: dict[str, Any] = yaml.safe_load((directory / "shop/service-few-1.yaml").read_text())
+    assert patch == {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {
+            "namespace": "shop",
+            "name": "few-1",
+            "annotations": {"service.kubernetes.io/topology-mode": None},
+        },
+        "spec": {"trafficDistribution": "PreferClose"},
+    }
+    assert all(yaml.safe_load((directory / path).read_text())["kind"] == "Service" for path in paths)
+    again = zoneward("advise", "-q", "-f", eks, "-o", "patches", "--to", directory)
+    assert again.status == 2
+    assert "expected a new or an empty directory" in again.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (("--sample", "99"), "the number of an action: expected 1 to 5, got 99"),
+        (("--sample", "1", "2"), "expected the number of one action, got 2"),
+        (("--sample", "-o", "patches"), "-o patches and --to DIRECTORY: expected both or none"),
+        (("--sample", "--to", "x"), "-o patches and --to DIRECTORY: expected both or none"),
+        (("--sample", "--what-if", "Auto"), "No such option '--what-if'"),
+        (("--sample", "shop/nobody"), "Service shop/nobody: expected one of the 16 selected Services"),
+    ],
+)
+def test_mistakes_are_one_line(zoneward: Commands, arguments: tuple[str, ...], expected: str) -> None:
+    result = zoneward("advise", *arguments)
+    assert (result.status, result.out) == (2, "")
+    assert expected in result.err
+    assert result.err.count("\n") == 1
+
+
+def test_a_price_needs_bytes(zoneward: Commands, eks: Path) -> None:
+    result = zoneward("advise", "-f", eks, "--price-per-gb", "0.01USD")
+    assert (result.status, result.out) == (2, "")
+    assert "--price-per-gb: expected --measured with it" in result.err
+
+
+def test_the_page_names_its_cluster_and_has_a_block_for_each_action(zoneward: Commands, eks: Path) -> None:
+    page = zoneward("advise", "-q", "-f", eks, "-o", "html").out
+    assert str(eks) in page
+    assert page.count('<details class="action">') == 3
+    assert "http" not in page.replace("http-equiv", "")
