@@ -118,7 +118,7 @@ def test_without_a_cluster_of_36_zoneward_needs_its_controller(zoneward: Command
         document = json.loads(zoneward("advise", "-q", "-f", file, "-o", "json").out)
         of_zoneward = [action for action in document["actions"] if action["view"] == "zoneward"]
         assert {action["needs"] for action in of_zoneward} == {needs}
-        number = str(of_zoneward[0]["number"])
+        number = str(of_zoneward[0]["rank"])
         text = zoneward("advise", "-q", "-f", file, number).out
         assert ("zoneward adopt -- " in text) == (needs == "controller")
 

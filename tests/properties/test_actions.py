@@ -77,7 +77,7 @@ def check_promises(cluster: Cluster, version: int, proxy: str) -> None:
         assert option.after.dropped <= option.before.dropped
         assert option.after.overload <= max(float(ACCEPTABLE), option.before.overload) + 1e-6
     document = advise([service], advised, zones={})
-    assert [action.number for action in document.actions] == list(range(1, len(document.actions) + 1))
+    assert [action.rank for action in document.actions] == list(range(1, len(document.actions) + 1))
 
 
 def family_after(given_: ServiceInput, option: Option, advised: AdvisedCluster, *, is_zoneward: bool) -> FamilyPlan:

@@ -14,7 +14,14 @@ from typing import Final, Literal
 
 from msgspec import structs
 
-from zoneward.advice.fix_commands import FixSteps, ObjectPatch, describe_fix, describe_setting, steps_of
+from zoneward.advice.fix_commands import (
+    INSTALL_OVERLAY,
+    FixSteps,
+    ObjectPatch,
+    describe_fix,
+    describe_setting,
+    steps_of,
+)
 from zoneward.advice.fixes import (
     Fix,
     FixKind,
@@ -39,7 +46,6 @@ from zoneward.kube.objects import ObjectKey
 from zoneward.routing.algorithms.heuristics import BALANCED, HEURISTICS
 from zoneward.routing.phrases import counted
 from zoneward.routing.selection.expected_traffic import ExpectedTraffic
-from zoneward.slices.overlay import overlay_configuration
 from zoneward.slices.plan import FamilyPlan
 
 View = Literal["kubernetes", "zoneward"]
@@ -216,18 +222,11 @@ def _as_decided(given: ServiceInput, cluster: AdvisedCluster) -> ServiceInput:
     if runs_zoneward(given.service, given.slices):
         return given
     if key in cluster.overlaid:
-        return _with_overlay(given)
+        return given.as_overlay()
     upstream = given.as_upstream()
     configuration = structs.replace(upstream.cluster_state.configuration, gates=kubernetes_gates(cluster.kubernetes))
     return dataclasses.replace(
         upstream, cluster_state=dataclasses.replace(upstream.cluster_state, configuration=configuration)
-    )
-
-
-def _with_overlay(given: ServiceInput) -> ServiceInput:
-    state = given.cluster_state
-    return dataclasses.replace(
-        given, cluster_state=dataclasses.replace(state, configuration=overlay_configuration(state.configuration))
     )
 
 
@@ -360,7 +359,7 @@ def _with_balanced(
 ) -> Option | None:
     """Zoneward's `Balanced`, where it keeps more traffic in its zone than Kubernetes can, or overloads less."""
     if cluster.requirement == "overlay":
-        given = _with_overlay(given)
+        given = given.as_overlay()
     patch = setting_patch(given.service, BALANCED.name, given.cluster_state.configuration)
     change = Change(service_patch=patch)
     family = given.changed(change, address_type=address_type).family(address_type) if patch else None
@@ -430,14 +429,14 @@ class ServiceEffect(JsonValue, frozen=True, gc=False):
 
 
 class Action(JsonValue, frozen=True, gc=False):
-    """One thing to do, for one or for many Services. ``number`` is its rank, ``after`` has the numbers of those that
-    must come before, ``instead_of`` those that change the same Services in another way.
+    """One thing to do, for one or for many Services. ``rank`` is its place in the list, from 1; ``after`` has the ranks
+    of those that must come before, ``instead_of`` of those that change the same Services in another way.
 
     ``effect`` is over all of its Services. ``pods`` is how many more it needs. ``limited_by`` has codes of `check`.
     ``patches`` are for a repository of manifests; nothing of an action that changes Nodes or proxies is in them.
     """
 
-    number: int
+    rank: int
     kind: FixKind | Literal["switch-proxies"]
     view: View
     title: str
@@ -513,7 +512,7 @@ def advise(
     actions: list[Action] = []
     if cluster.switched is not cluster.node_proxies:
         actions += _switch_action(services, cluster)
-    first = tuple(action.number for action in actions)
+    first = tuple(action.rank for action in actions)
     if first:
         node_limits = node_limits - {"ZW201", "ZW203"}
     for view in _VIEWS:
@@ -522,7 +521,7 @@ def advise(
             action = _action(len(actions) + 1, view, needs, group, first, limits, node_limits)
             keys = {service.key for service, _ in group}
             others = tuple(
-                other.number
+                other.rank
                 for other in actions
                 if not other.switches_proxies and keys & {(part.namespace, part.service) for part in other.services}
             )
@@ -560,7 +559,7 @@ def _gain(option: Option) -> float:
 
 
 def _action(
-    number: int,
+    rank: int,
     view: View,
     needs: Requirement | None,
     group: _Group,
@@ -578,12 +577,12 @@ def _action(
     if any(service.key[0] == "kube-system" for service, _ in group):
         notes.append("an add-on manager of the provider may undo changes to Services in kube-system")
     if needs == "overlay":
-        notes.insert(0, "install the overlay first, once for the cluster: docs/overlay.md")
+        notes.insert(0, INSTALL_OVERLAY)
     elif needs == "controller":
         notes.insert(0, "start zoneward controller --only-marked first: docs/take-over.md")
         commands += (shell_command("zoneward", "adopt", names=("/".join(service.key),)) for service, _ in group)
     return Action(
-        number=number,
+        rank=rank,
         kind=first.kind,
         view=view,
         title=first.about if len(group) == 1 else first.title,
@@ -609,7 +608,7 @@ def _switch_action(services: Sequence[ServiceAdvice], cluster: AdvisedCluster) -
         return
     nodes = counted(len(cluster.nodes_to_switch), "node")
     yield Action(
-        number=1,
+        rank=1,
         kind="switch-proxies",
         view="kubernetes",
         title=f"enable-service-topology in the Cilium of {nodes}, for hints to have an effect (ZW201)",

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from zoneward.advice.kubernetes_version import setting_name
+from zoneward.advice.kubernetes_version import OVERLAY_SINCE, setting_name
 from zoneward.advice.node_proxies import NodeProxies
 from zoneward.kube import names
 from zoneward.kube.adoption_marks import has_selector_annotation
@@ -38,11 +38,13 @@ class ClusterAbilities:
     """What runs in a cluster already.
 
     ``controller``: Zoneward's controller writes slices. ``slice_groups``: the proxies on all nodes read slice groups,
-    or slices show groups by hints. ``kubernetes`` is the minor version, None where it is unknown.
+    or slices show groups by hints. ``overlay``: decisions are to reach slices by an overlay, which has hints alone.
+    ``kubernetes`` is the minor version, None where it is unknown.
     """
 
     controller: bool
     slice_groups: bool
+    overlay: bool = False
     kubernetes: int | None = None
 
     def missing_for(self, approach: str) -> str | None:
@@ -53,6 +55,9 @@ class ClusterAbilities:
             return f"1.{since}" if self.kubernetes is not None and self.kubernetes < since else None
         if approach == NO_APPROACH or approach in BUILT_IN_HEURISTICS:
             return None
+        if self.overlay:
+            is_old = self.kubernetes is not None and self.kubernetes < OVERLAY_SINCE
+            return CONTROLLER if HEURISTICS[approach].weighs else f"1.{OVERLAY_SINCE}" if is_old else None
         if HEURISTICS[approach].subsets and not self.slice_groups:
             return PROXY
         return None if self.controller else CONTROLLER
@@ -77,6 +82,7 @@ def abilities_of(
         ),
         slice_groups=configuration.subsetting.encoding == "hints"
         or all(consumer.zone_slices != "ignored" for consumer in consumers),
+        overlay=configuration.is_overlay,
         kubernetes=kubernetes,
     )
 

@@ -19,9 +19,11 @@ from zoneward.kube.adoption_marks import effective_selector
 from zoneward.kube.objects import Service
 from zoneward.kube.workload_objects import StatefulSet, replicas_of
 from zoneward.routing.phrases import counted, listed
+from zoneward.slices.overlay import is_selected
 
 DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
 """A ReplicaSet removes the Pods with the lowest cost first."""
+INSTALL_OVERLAY: Final = "install the overlay first, once for the cluster: docs/overlay.md"
 _MOST_NAMED: Final = 20
 """Pods that a command names; with more, only their number is lowered."""
 
@@ -92,6 +94,12 @@ def steps_of(fix: Fix, given: ServiceInput, address_type: str) -> FixSteps:
             notes.append(f"before Kubernetes 1.34, write {names.PREFER_CLOSE}: it means the same")
         if change.service_patch == CLUSTER_POLICY:
             notes.append("or keep the policy and run a Pod on every node, as a DaemonSet does")
+    if "overlay" in fix.needs:
+        service = fix.family.service
+        notes.append(INSTALL_OVERLAY)
+        if not is_selected(service, None, fix.family.cluster_state.configuration):
+            marked = ("service", service.metadata.name, f"{names.OVERLAY_MARK}={names.OVERLAY_ENABLED}")
+            commands.append(kubectl("annotate", names=marked, namespace=namespace))
     if not all(commands):
         return FixSteps((), (*notes, "there is no command: the name of an object begins with a dash"))
     return FixSteps(tuple(commands), tuple(notes), tuple(patches))

@@ -16,7 +16,7 @@ from typing import Final, Literal
 from zoneward.advice.changed_cluster import ImpossibleChange
 from zoneward.advice.count_search import CountSearch, PodChanges
 from zoneward.advice.dropped_traffic import CLUSTER_POLICY
-from zoneward.advice.kubernetes_version import kubernetes_minor, setting_name
+from zoneward.advice.kubernetes_version import OVERLAY_SINCE, kubernetes_minor, setting_name
 from zoneward.advice.pod_limits import pod_limits
 from zoneward.advice.service_input import Change, MergePatch, ServiceInput
 from zoneward.advice.trials import Trials
@@ -37,8 +37,9 @@ from zoneward.routing.selection.endpoint_selection import LOCAL
 from zoneward.slices.plan import FamilyPlan
 
 FixKind = Literal["add-pods", "remove-pods", "move-pods", "label-node", "spread", "setting", "threshold"]
-Needs = Literal["controller"]
-"""What a fix needs from Zoneward: its controller, where the built-in one would decide otherwise."""
+Needs = Literal["controller", "overlay"]
+"""What a fix needs from Zoneward where the built-in controller would decide otherwise: an overlay where that is enough
+and the cluster can have one, else its controller."""
 
 ENOUGH_IN_ZONE: Final = 0.9
 """The share of traffic that is to stay in its zone where hints or slice groups are in force already."""
@@ -387,7 +388,7 @@ class _FixSearch:
             if fix is not None:
                 fixes.append(dataclasses.replace(fix, setting=value))
         best: Fix | None = None
-        for needs in ((), ("controller",)):
+        for needs in ((), ("overlay",), ("controller",)):
             alike = [fix for fix in fixes if fix.needs == needs]
             if alike and (best is None or max(map(_value, alike)) > _value(best)):
                 best = max(alike, key=_value)
@@ -436,7 +437,9 @@ class _FixSearch:
         family = changed.family(self._address_type)
         if family is None or not self._aim.is_met(family):
             return None
-        needs: tuple[Needs, ...] = () if self._built_in_agrees(changed) else ("controller",)
+        needs: tuple[Needs, ...] = ()
+        if not self._built_in_agrees(changed):
+            needs = ("overlay",) if self._overlay_suffices(changed) else ("controller",)
         may_be_bound = self._limits.may_be_bound and change.moved_pods > 0
         return Fix(kind, change, family, needs, workload=self._given.workload, may_be_bound=may_be_bound)
 
@@ -447,6 +450,17 @@ class _FixSearch:
         if changed.cluster_state.configuration.upstream or runs_zoneward(self._given.service, self._given.slices):
             return True
         family = changed.as_upstream().family(self._address_type)
+        return family is not None and self._aim.is_met(family)
+
+    def _overlay_suffices(self, changed: ServiceInput) -> bool:
+        """Whether hints on the slices of the built-in controller meet the aim, where an overlay is possible."""
+        state = changed.cluster_state
+        if state.configuration.is_overlay:
+            return True
+        kubernetes = kubernetes_minor(changed.nodes)
+        if kubernetes is None or kubernetes < OVERLAY_SINCE or not changed.service.spec.selector:
+            return False
+        family = changed.as_overlay().family(self._address_type)
         return family is not None and self._aim.is_met(family)
 
 

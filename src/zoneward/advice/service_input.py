@@ -19,6 +19,7 @@ from zoneward.kube.adoption_marks import effective_selector
 from zoneward.kube.objects import EndpointSlice, Node, Pod, Service, node_zone
 from zoneward.routing.demand import cpu_demand_of, demands_of
 from zoneward.slices.cluster_state import ClusterState
+from zoneward.slices.overlay import overlay_configuration
 from zoneward.slices.plan import FamilyPlan, ServicePlan, plan_service
 
 MergePatch = Mapping[str, Any]
@@ -150,6 +151,13 @@ class ServiceInput:
         cpu_demand = cpu_demand_of(self.nodes, configuration)
         state = dataclasses.replace(state, cpu_demand=cpu_demand, configuration=configuration)
         return dataclasses.replace(self, cluster_state=state)
+
+    def as_overlay(self) -> "ServiceInput":
+        """The same, decided for an overlay on the slices of the built-in controller."""
+        configuration = overlay_configuration(self.cluster_state.configuration)
+        return dataclasses.replace(
+            self, cluster_state=dataclasses.replace(self.cluster_state, configuration=configuration)
+        )
 
 
 def _labelled(node: Node, zones: Mapping[str, str]) -> Node:

@@ -79,16 +79,16 @@ def command(
     """
     if (output == "patches") != (to is not None):
         raise click.UsageError("-o patches and --to DIRECTORY: expected both or none")
-    numbers = [int(name) for name in options.services if name.isdecimal()]
-    if len(numbers) > 1:
-        raise click.UsageError(f"expected the number of one action, got {len(numbers)}")
+    ranks = [int(name) for name in options.services if name.isdecimal()]
+    if len(ranks) > 1:
+        raise click.UsageError(f"expected the number of one action, got {len(ranks)}")
     services = tuple(name for name in options.services if not name.isdecimal())
     # The question is about a cluster; everywhere else the default is the namespace of the context.
     is_all = not services and not options.namespaces
     options = replace(options, services=services, all_namespaces=options.all_namespaces or is_all)
     advice, notes = _advise(options, measured_in, window, price_per_gb, charge)
-    if numbers:
-        advice = _only(advice, numbers[0])
+    if ranks:
+        advice = _only(advice, ranks[0])
     print_notes(options, notes)
     if output == "patches":
         assert to is not None
@@ -115,20 +115,20 @@ def command(
         width, color = table_width(), wants_color(options)
         text = (
             action_text(advice, advice.actions[0], width=width, color=color)
-            if numbers
+            if ranks
             else advice_text(advice, top=top, width=width, color=color)
         )
         click.echo(text, nl=False, color=True)
 
 
-def _only(advice: "Advice", number: int) -> "Advice":
+def _only(advice: "Advice", rank: int) -> "Advice":
     from msgspec import structs
 
-    chosen = tuple(action for action in advice.actions if action.number == number)
+    chosen = tuple(action for action in advice.actions if action.rank == rank)
     if not chosen:
         count = len(advice.actions)
         expected = f"expected 1 to {count}" if count else "there are no actions"
-        raise InputError("the number of an action", f"{expected}, got {number}")
+        raise InputError("the number of an action", f"{expected}, got {rank}")
     return structs.replace(advice, actions=chosen)
 
 
@@ -233,5 +233,5 @@ def _write_patches(advice: "Advice", directory: Path) -> None:
         raise InputError("--to", str(directory), expected) from error
     for action in advice.actions:
         if not action.patches:
-            print_line(f"zoneward: action {action.number} has no patch: zoneward advise {action.number}", err=True)
+            print_line(f"zoneward: action {action.rank} has no patch: zoneward advise {action.rank}", err=True)
     print_line(f"{len(files)} files written to {directory}" if files else "no patches: nothing was written")

@@ -114,7 +114,7 @@ def _action(action: Action, unit: str | None) -> Markup:
         inside.append(tag("p", f"Limited by {', '.join(action.limited_by)} of zoneward check.", class_="yellow"))
     if len(action.services) > 1:
         table = service_table(action, unit, most=len(action.services))
-        inside.append(table.as_element(f"Services of action {action.number}"))
+        inside.append(table.as_element(f"Services of action {action.rank}"))
     if action.commands:
         inside.extend(_commands(action.commands))
     inside.extend(tag("p", tag("small", note)) for note in action.notes)
@@ -122,7 +122,7 @@ def _action(action: Action, unit: str | None) -> Markup:
         "details",
         tag(
             "summary",
-            tag("b", f"{action.number}. {change}"),
+            tag("b", f"{action.rank}. {change}"),
             tag("span", describe_action(action)),
             tag("small", _aside(action, unit)),
         ),

@@ -61,7 +61,7 @@ def advice_text(advice: Advice, *, top: int, width: int, color: bool) -> str:
 def action_text(advice: Advice, action: Action, *, width: int, color: bool) -> str:
     """One action."""
     unit = advice.summary.unit
-    lines: list[StyledText] = [Text(f"{action.number}  {describe_action(action)}", "bold")]
+    lines: list[StyledText] = [Text(f"{action.rank}  {describe_action(action)}", "bold")]
     details = [describe_effect(action.effect, unit), f"risk: {describe_risk(action)}"]
     if action.after:
         details.append(f"only after action {listed(tuple(map(str, action.after)))}")
@@ -97,7 +97,7 @@ def summary_lines(advice: Advice) -> Iterator[StyledText]:
         yield Text(f"All nodes are in zone {zone}: no traffic leaves it.", "bold")
         return
     if not summary.zones:
-        yield Text("No node has a zone label: where traffic goes is unknown (zoneward check).", "yellow")
+        yield Text("No node has a zone label: how much traffic leaves its zone is unknown (zoneward check).", "yellow")
         return
     if summary.in_zone is None:
         yield Text("No Service has traffic that could stay in its zone.")
@@ -198,7 +198,7 @@ def action_table(actions: Sequence[Action], title: str, *, unit: str | None) -> 
     for action in actions:
         effect = action.effect
         row = [
-            Text(str(action.number)),
+            Text(str(action.rank)),
             _share_change(effect),
             _overload_change(effect),
             Text(action.risk, _COLORS[action.risk]),

@@ -276,7 +276,7 @@ def describe_outcome(fix: VerifiedFix) -> str:
     if not fix.volumes_checked:
         parts.append("volumes not checked")
     if fix.needs:
-        parts.append("needs Zoneward's controller")
+        parts.append(f"needs Zoneward's {fix.needs[0]}")
     return "; ".join(parts)
 
 

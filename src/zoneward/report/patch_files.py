@@ -28,7 +28,7 @@ def patch_files(actions: Iterable[Action]) -> Mapping[str, str]:
             if not all(map(_NAME.fullmatch, parts)):
                 continue
             path = f"{parts[0]}/{parts[1]}.yaml"
-            about = f"action {action.number}: {action.title}"
+            about = f"action {action.rank}: {action.title}"
             patches[path] = (patches[path][0].merged(patch) if path in patches else patch), about
     files = {path: _manifest(patch, about) for path, (patch, about) in sorted(patches.items())}
     component = {
