@@ -32,7 +32,12 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: kep-table dist image site format clean python nftables prometheus pyinstaller buildah chromium containerd
 
 demo: .venv/base
+	@echo '$$ $(BIN)/zoneward advise --sample'
+	@$(BIN)/zoneward advise -q --sample
+	@echo; echo '$$ $(BIN)/zoneward demo'
 	@$(BIN)/zoneward demo
+	@echo; echo 'Next: $(BIN)/zoneward advise --sample 1    the commands of the first action'
+	@echo '      $(BIN)/zoneward advise               the same for the cluster of your kubeconfig'
 
 # PYTHONHASHSEED makes the order of sets of strings the same in every run. Properties try half of the examples that
 # `pytest` alone and `make search` try.
@@ -154,6 +159,7 @@ clean:
 
 .venv/pip:
 	@$(if $(PYTHON),$(PYTHON),false) -c 'import ensurepip, venv' 2>/dev/null || $(MAKE) --no-print-directory python
+	@echo 'Making .venv ...' >&2
 	@$(or $(PYTHON),python3) -m venv .venv
 	@touch $@
 
@@ -162,7 +168,8 @@ python:
 	$(call debian,false,python3 python3-venv,Python 3.11 or newer with venv)
 
 .venv/base: .venv/pip pyproject.toml constraints.txt
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable .
+	@echo 'Installing Zoneward and its libraries into .venv: about half a minute ...' >&2
+	@$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable .
 	@touch $@
 
 .venv/dev: .venv/base constraints.txt dev-requirements.txt

@@ -1,6 +1,7 @@
 """Properties look at the same examples in every run: a commit passes or does not. ``make test`` tries half of them, and
 ``make search`` others."""
 
+import os
 from collections.abc import Iterator
 
 import msgspec
@@ -20,6 +21,8 @@ settings.load_profile("fixed")
 # Hypothesis draws constants of all modules that happen to be loaded: that depends on which tests ran before.
 providers._get_local_constants = Constants
 heed_ctrl_c()
+# pytest-xdist sets it for its processes, and tables are as wide as it says.
+os.environ.pop("COLUMNS", None)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

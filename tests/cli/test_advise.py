@@ -61,6 +61,19 @@ def test_the_screen_of_a_cluster(zoneward: Commands, make: Callable[[], Iterator
     check_screen(f"advise-{make.__name__}", result.out)
 
 
+@pytest.mark.parametrize(
+    ("page", "screen"),
+    [
+        ("eks", "advise-eks_with_a_thin_zone"),
+        ("gke", "advise-gke_dataplane_v2"),
+        ("aks", "advise-dev_cluster_in_one_zone"),
+    ],
+)
+def test_pages_about_clouds_show_these_screens(page: str, screen: str) -> None:
+    text = (SCREENS.parents[2] / "docs" / f"{page}.md").read_text()
+    assert f"```text\n{(SCREENS / f'{screen}.txt').read_text()}```" in text
+
+
 def test_the_screen_of_the_sample_has_money(zoneward: Commands) -> None:
     result = zoneward("advise", "-q", "--sample")
     assert result.status == 0

@@ -19,6 +19,7 @@ pytestmark = pytest.mark.slow
 BYTES: Final = Path(__file__).parents[2] / "examples" / "measured-bytes.jsonl"
 AXE: Final = files("axe_core_python").joinpath("axe.min.js")
 PAGES: Final = {
+    "advise": ("advise", "-q", "--sample"),
     "plan": ("plan", "--sample", "--without-zone", "eu-central-1a"),
     "compare": ("compare", "--sample"),
     "check": ("check", "--sample"),

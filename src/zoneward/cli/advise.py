@@ -74,7 +74,7 @@ def command(
     zoneward advise -A
     zoneward advise -A 2
     zoneward advise -f cluster.json shop/cart
-    zoneward advise -A --measured http://prometheus.monitoring:9090 --price-per-gb 0.01USD
+    zoneward advise -A --measured http://prometheus.monitoring.svc:9090 --price-per-gb 0.01USD
     zoneward advise -f cluster.json -o patches --to patches/
     """
     if (output == "patches") != (to is not None):

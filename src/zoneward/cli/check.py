@@ -109,7 +109,7 @@ def view_cluster(selected: "SelectedServices", options: Options) -> "ClusterView
     from zoneward.cli.workload_input import read_workload_objects
     from zoneward.kube.controller_lease import is_led
     from zoneward.kube.names import OVERLAY_CONFIG_MAP
-    from zoneward.kube.workload_objects import Lease
+    from zoneward.kube.workload_objects import Lease, MutatingAdmissionPolicy, MutatingAdmissionPolicyBinding
     from zoneward.slices.overlay import read_entries
 
     snapshot = selected.snapshot
@@ -126,9 +126,18 @@ def view_cluster(selected: "SelectedServices", options: Options) -> "ClusterView
     )
     objects = read_workload_objects(snapshot)
     leases = tuple(object_ for object_ in snapshot.workload_objects if isinstance(object_, Lease))
-    # Only a Service of Zoneward's controller needs its Lease.
-    needs_leases = any(service.runs_zoneward for service in services)
-    lacking = {need: reason for need, reason in objects.lacking.items() if need != "Leases" or needs_leases}
+    overlays = {
+        (config_map.metadata.namespace, *key): overlay
+        for config_map in snapshot.config_maps
+        if config_map.metadata.name == OVERLAY_CONFIG_MAP
+        for key, overlay in read_entries(config_map.data or {}).items()
+    }
+    lacking = dict(objects.lacking)
+    if not any(service.runs_zoneward for service in services):
+        # Only a Service of Zoneward's controller needs its Lease.
+        lacking.pop("Leases", None)
+    if not overlays:
+        lacking.pop("policies", None)
     return ClusterView(
         nodes=snapshot.nodes,
         cluster_state=selected.cluster_state,
@@ -138,12 +147,13 @@ def view_cluster(selected: "SelectedServices", options: Options) -> "ClusterView
         autoscalers=objects.autoscalers,
         claims=objects.claims,
         volumes=objects.volumes,
-        overlays={
-            (config_map.metadata.namespace, *key): overlay
-            for config_map in snapshot.config_maps
-            if config_map.metadata.name == OVERLAY_CONFIG_MAP
-            for key, overlay in read_entries(config_map.data or {}).items()
-        },
+        overlays=overlays,
+        policies=tuple(
+            object_ for object_ in snapshot.workload_objects if isinstance(object_, MutatingAdmissionPolicy)
+        ),
+        policy_bindings=tuple(
+            object_ for object_ in snapshot.workload_objects if isinstance(object_, MutatingAdmissionPolicyBinding)
+        ),
         is_led=is_led(leases, name=controller_lease_name(options)),
         lacking={**dict(_lacking(snapshot)), **lacking},
     )

@@ -218,7 +218,7 @@ def _summary(controller: EndpointSliceController, story: DemoStory) -> list[str]
         lines.append(
             f"{shares[0]:.0%} of the traffic stays in its zone; {shares[1]:.0%} would if every zone used all endpoints."
         )
-    lines.append("On your own cluster: zoneward plan -A --watch (it only reads).")
+    lines.append("On your own cluster: zoneward advise (it only reads).")
     return lines
 
 

@@ -1,4 +1,4 @@
-"""Workloads, autoscalers, volumes and Leases of a snapshot for `check` and `explain`, and why some are not known."""
+"""Objects of a snapshot that only `check` and `explain` read, such as workloads, and why some are not known."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -12,6 +12,7 @@ _KINDS: Final[tuple[tuple[Need, tuple[str, ...]], ...]] = (
     ("autoscalers", ("HorizontalPodAutoscaler",)),
     ("volumes", ("PersistentVolumeClaim", "PersistentVolume")),
     ("Leases", ("Lease",)),
+    ("policies", ("MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding")),
 )
 
 
@@ -25,6 +26,10 @@ def _lacking(snapshot: Snapshot) -> Iterator[tuple[Need, str]]:
     for need, kinds in _KINDS:
         unread = next((kind for kind in kinds if kind in snapshot.unread_workloads), None)
         if unread is not None:
-            yield need, f"{unread}s cannot be read ({snapshot.unread_workloads[unread]})"
+            yield need, f"{_plural(unread)} cannot be read ({snapshot.unread_workloads[unread]})"
         elif not snapshot.lists_workloads and not present.intersection(kinds):
-            yield need, f"there are no {' and no '.join(f'{kind}s' for kind in kinds)} in the snapshot"
+            yield need, f"there are no {' and no '.join(map(_plural, kinds))} in the snapshot"
+
+
+def _plural(kind: str) -> str:
+    return f"{kind.removesuffix('y')}ies" if kind.endswith("y") else f"{kind}s"

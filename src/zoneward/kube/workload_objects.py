@@ -1,4 +1,4 @@
-"""Workloads, autoscalers, volumes and Leases: checks and fixes read a few of their fields, decisions none.
+"""Workloads, autoscalers, volumes, Leases and admission policies: checks and fixes read some fields, decisions none.
 
 The rules of `zoneward.kube.objects` apply. An object that cannot be read is skipped without an error.
 """
@@ -177,8 +177,34 @@ class Lease(_WorkloadPart, frozen=True, gc=False):
     spec: LeaseSpec = LeaseSpec()
 
 
+class PolicyMeta(WorkloadMeta, frozen=True, gc=False):
+    annotations: dict[str, str] | None = None
+
+
+class MutatingAdmissionPolicy(_WorkloadPart, frozen=True, gc=False):
+    """A policy of the API server. It says in an annotation which version of Zoneward's overlay it is."""
+
+    metadata: PolicyMeta = PolicyMeta()
+
+
+class ParamRef(_WorkloadPart, frozen=True, gc=False):
+    name: str = ""
+
+
+class PolicyBindingSpec(_WorkloadPart, frozen=True, gc=False):
+    policy_name: str = ""
+    param_ref: ParamRef | None = None
+
+
+class MutatingAdmissionPolicyBinding(_WorkloadPart, frozen=True, gc=False):
+    metadata: WorkloadMeta = WorkloadMeta()
+    spec: PolicyBindingSpec = PolicyBindingSpec()
+
+
 Workload = Deployment | StatefulSet
-WorkloadObject = Deployment | StatefulSet | HorizontalPodAutoscaler | PersistentVolumeClaim | PersistentVolume | Lease
+ClusterScoped = PersistentVolume | MutatingAdmissionPolicy | MutatingAdmissionPolicyBinding
+"""Workload objects that are in no namespace."""
+WorkloadObject = Deployment | StatefulSet | HorizontalPodAutoscaler | PersistentVolumeClaim | Lease | ClusterScoped
 WorkloadT = TypeVar("WorkloadT", bound=WorkloadObject)
 AnyObject = Object | ProxyObject | WorkloadObject
 """Every object that is read from files."""
@@ -189,6 +215,8 @@ WORKLOAD_KINDS: Final[dict[tuple[str, str], type[WorkloadObject]]] = {
     ("v1", "PersistentVolumeClaim"): PersistentVolumeClaim,
     ("v1", "PersistentVolume"): PersistentVolume,
     ("coordination.k8s.io/v1", "Lease"): Lease,
+    ("admissionregistration.k8s.io/v1", "MutatingAdmissionPolicy"): MutatingAdmissionPolicy,
+    ("admissionregistration.k8s.io/v1", "MutatingAdmissionPolicyBinding"): MutatingAdmissionPolicyBinding,
 }
 """By apiVersion and kind."""
 
@@ -212,5 +240,5 @@ def read_workload_object(value: object, kind: type[WorkloadObject]) -> WorkloadO
 def normalized(obj: WorkloadT) -> WorkloadT:
     """The object as in a file: with a namespace if its kind has one, without a resourceVersion."""
     meta = obj.metadata
-    namespace = "" if isinstance(obj, PersistentVolume) else meta.namespace or DEFAULT_NAMESPACE
+    namespace = "" if isinstance(obj, ClusterScoped) else meta.namespace or DEFAULT_NAMESPACE
     return replace(obj, metadata=replace(meta, namespace=namespace, resource_version=None))

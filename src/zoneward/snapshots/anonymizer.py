@@ -346,6 +346,10 @@ def _lease_name(text: str, anonymizer: _Anonymizer) -> str:
     return text if text == CONTROLLER_LEASE else anonymizer.name("lease", text)
 
 
+def _policy_name(text: str, anonymizer: _Anonymizer) -> str:
+    return text if text == names.OVERLAY_CONFIG_MAP else anonymizer.name("workload", text)
+
+
 def _claim_name(text: str, anonymizer: _Anonymizer) -> str:
     parts = anonymizer.claims.get((anonymizer.object.metadata.namespace, text))
     if parts is None:
@@ -603,6 +607,16 @@ TABLE: Final[Mapping[type[msgspec.Struct], Mapping[str, Rule]]] = {
         "spec.holderIdentity": pseudonym("lease"),
         "spec.leaseDurationSeconds": KEEP,
         "spec.renewTime": public_part(public.kept_time),
+    },
+    workloads.MutatingAdmissionPolicy: {
+        "metadata.name": _policy_name,
+        **_drop("metadata.namespace", "metadata.resourceVersion", "metadata.annotations"),
+    },
+    workloads.MutatingAdmissionPolicyBinding: {
+        "metadata.name": _policy_name,
+        "spec.policyName": _policy_name,
+        "spec.paramRef.name": _policy_name,
+        **_drop("metadata.namespace", "metadata.resourceVersion"),
     },
 }
 """By kind and path of a field, what becomes of the field. A field that is not in the table is dropped."""

@@ -27,7 +27,7 @@ from zoneward.kube.objects import (
     node_zone,
 )
 from zoneward.kube.struct_decoder import object_title
-from zoneward.kube.workload_objects import AnyObject, Lease, PersistentVolume, WorkloadObject
+from zoneward.kube.workload_objects import AnyObject, ClusterScoped, Lease, WorkloadObject
 
 if TYPE_CHECKING:
     from zoneward.client.auth.client_config import ClientConfig
@@ -178,7 +178,7 @@ class Snapshot:
         """Workload objects in the namespaces of some Services, all volumes, and all Leases."""
         namespaces = {service.metadata.namespace for service in services}
         for obj in self.workload_objects:
-            if isinstance(obj, PersistentVolume | Lease) or obj.metadata.namespace in namespaces:
+            if isinstance(obj, ClusterScoped | Lease) or obj.metadata.namespace in namespaces:
                 yield obj
 
     @cached_property

@@ -31,16 +31,22 @@ from zoneward.kube.objects import (
     Pod,
     Service,
 )
+from zoneward.kube.overlay_objects import OVERLAY, VERSION, VERSION_ANNOTATION
 from zoneward.kube.workload_objects import (
     ClaimSource,
     ClaimSpec,
     ClaimTemplate,
     ClaimTemplateMeta,
+    MutatingAdmissionPolicy,
+    MutatingAdmissionPolicyBinding,
+    ParamRef,
     PersistentVolume,
     PersistentVolumeClaim,
     PodAffinity,
     PodAffinityTerm,
     PodSelector,
+    PolicyBindingSpec,
+    PolicyMeta,
     TemplateAffinity,
     Volume,
     VolumeNodeAffinity,
@@ -57,6 +63,7 @@ EVEN: Final = dict.fromkeys(ZONES, 4)
 NODES: Final = nodes_in(EVEN)
 PODS: Final = pods_in(dict.fromkeys(ZONES, 3))
 SAME_ZONE: Final = a_service(distribution=names.PREFER_SAME_ZONE)
+OVERLAYS: Final = {(NAMESPACE, SERVICE, "IPv4"): FamilyOverlay(OverlayHints.ZONES)}
 LOPSIDED: Final = pods_in({"a": 1, "b": 4, "c": 4})
 """The pod in zone a gets three times the load of a fair one."""
 IN_ZONE_A: Final = NodeSelector(
@@ -121,12 +128,61 @@ CASES: Final[dict[str, Callable[[], ClusterView]]] = {
     "ZW608": lambda: a_view(
         a_service("zoneward.dev/Balanced"),
         slices=[without_hints(slice_) for slice_ in built_in(SAME_ZONE, NODES, PODS)],
-        overlays={(NAMESPACE, SERVICE, "IPv4"): FamilyOverlay(OverlayHints.ZONES)},
+        overlays=OVERLAYS,
     ),
     "ZW606": lambda: a_view(slices=[without_hints(slice_) for slice_ in built_in(SAME_ZONE, NODES, PODS)]),
     "ZW607": lambda: a_view(slices=ours(SAME_ZONE), is_led=False),
+    "ZW609": lambda: a_view(overlays=OVERLAYS),
+    "ZW610": lambda: a_view(a_service("zoneward.dev/Balanced"), policies=(a_policy(),), policy_bindings=(a_binding(),)),
+    "ZW611": lambda: a_view(overlays=OVERLAYS, policies=(a_policy(),), policy_bindings=(a_binding(),)),
 }  # fmt: skip
 """A cluster for each code that has a finding with it."""
+
+
+def a_policy(version: str | None = VERSION) -> MutatingAdmissionPolicy:
+    annotations = {} if version is None else {VERSION_ANNOTATION: version}
+    return MutatingAdmissionPolicy(metadata=PolicyMeta(name=OVERLAY, annotations=annotations))
+
+
+def a_binding(parameter: str | None = OVERLAY) -> MutatingAdmissionPolicyBinding:
+    reference = None if parameter is None else ParamRef(name=parameter)
+    return MutatingAdmissionPolicyBinding(
+        metadata=WorkloadMeta(name=OVERLAY), spec=PolicyBindingSpec(policy_name=OVERLAY, param_ref=reference)
+    )
+
+
+@pytest.mark.parametrize(
+    ("policies", "bindings", "message"),
+    [
+        ((), (), "there are 1 ConfigMap zoneward-overlay, and no MutatingAdmissionPolicy zoneward-overlay that reads"),
+        ((a_policy("2"),), (a_binding(),), "has version 2, and this Zoneward writes version 1"),
+        ((a_policy(None),), (a_binding(),), "has version none, and this Zoneward writes version 1"),
+        ((a_policy(),), (), "nothing binds the policy zoneward-overlay: it has no effect"),
+        ((a_policy(),), (a_binding(None),), "does not read the ConfigMap zoneward-overlay (spec.paramRef)"),
+        ((a_policy(),), (a_binding("other"),), "does not read the ConfigMap zoneward-overlay (spec.paramRef)"),
+        ((a_policy(),), (a_binding(),), None),
+    ],
+)
+def test_a_policy_that_does_not_fit_is_found(
+    policies: tuple[MutatingAdmissionPolicy, ...],
+    bindings: tuple[MutatingAdmissionPolicyBinding, ...],
+    message: str | None,
+) -> None:
+    view = a_view(overlays=OVERLAYS, policies=policies, policy_bindings=bindings)
+    messages = [finding.message for finding in check_cluster(view).findings if finding.code == "ZW609"]
+    assert len(messages) == (message is not None)
+    assert message is None or message in messages[0]
+
+
+def test_a_service_with_an_entry_is_in_the_overlay() -> None:
+    asking = a_service("zoneward.dev/Balanced")
+    policies, bindings = (a_policy(),), (a_binding(),)
+    with_entry = a_view(asking, overlays=OVERLAYS, policies=policies, policy_bindings=bindings)
+    assert not findings_of(with_entry, "ZW610")
+    assert not findings_of(a_view(a_service("Auto"), policies=policies, policy_bindings=bindings), "ZW610")
+    assert not findings_of(a_view(asking), "ZW610")
+    leaving = {(NAMESPACE, SERVICE, "IPv4"): FamilyOverlay(OverlayHints.REMOVE)}
+    assert not findings_of(a_view(overlays=leaving), "ZW611")
 
 
 def unzoned() -> tuple[Pod, ...]:

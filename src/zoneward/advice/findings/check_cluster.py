@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from zoneward.advice.findings.cluster_view import ClusterView
 from zoneward.advice.findings.codes import CODES, SEVERITIES, Finding, Severity
 from zoneward.advice.findings.nodes import node_findings
+from zoneward.advice.findings.overlays import overlay_findings
 from zoneward.advice.findings.proxies import proxy_findings
 from zoneward.advice.findings.services import service_findings
 from zoneward.advice.findings.settings import setting_findings
@@ -23,8 +24,9 @@ _SUBJECTS = (
     service_findings,
     workload_findings,
     slice_findings,
+    overlay_findings,
 )
-"""A function over a `ClusterView` for each hundred of codes."""
+"""Functions over a `ClusterView`; the last two have the codes 6xx."""
 
 
 @dataclass(frozen=True, slots=True)

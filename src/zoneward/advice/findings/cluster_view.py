@@ -12,7 +12,14 @@ from zoneward.advice.node_proxies import NodeProxies
 from zoneward.advice.now import CurrentTraffic, traffic_now
 from zoneward.kube.adoption_marks import effective_selector, runs_zoneward
 from zoneward.kube.objects import EndpointSlice, Node, ObjectKey, Pod, Service
-from zoneward.kube.workload_objects import HorizontalPodAutoscaler, PersistentVolume, PersistentVolumeClaim, Workload
+from zoneward.kube.workload_objects import (
+    HorizontalPodAutoscaler,
+    MutatingAdmissionPolicy,
+    MutatingAdmissionPolicyBinding,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    Workload,
+)
 from zoneward.routing.algorithms.heuristics import HEURISTICS, Heuristic
 from zoneward.slices.cluster_state import ClusterState
 from zoneward.slices.overlay import FamilyOverlay
@@ -113,6 +120,8 @@ class ClusterView:
     volumes: tuple[PersistentVolume, ...] = ()
     overlays: Mapping[tuple[str, str, str], FamilyOverlay] = field(default_factory=lambda: MappingProxyType({}))
     """What ConfigMaps of an overlay say, by namespace, Service and address type."""
+    policies: tuple[MutatingAdmissionPolicy, ...] = ()
+    policy_bindings: tuple[MutatingAdmissionPolicyBinding, ...] = ()
     is_led: bool = True
     """Whether a controller of Zoneward's runs, by its Lease."""
     lacking: Mapping[Need, str] = field(default_factory=lambda: MappingProxyType({}))

@@ -16,7 +16,16 @@ Severity = Literal["error", "warning", "info"]
 SEVERITIES: Final[tuple[Severity, ...]] = ("error", "warning", "info")
 """The worst first."""
 Need = Literal[
-    "Nodes", "Pods", "EndpointSlices", "endpoints", "proxies", "workloads", "autoscalers", "volumes", "Leases"
+    "Nodes",
+    "Pods",
+    "EndpointSlices",
+    "endpoints",
+    "proxies",
+    "workloads",
+    "autoscalers",
+    "volumes",
+    "Leases",
+    "policies",
 ]
 """What a check reads in addition to Services; without it the code counts as not checked. ``EndpointSlices`` are those
 that a controller has made of Pods; ``endpoints`` are Pods, or slices with any manager.
@@ -328,6 +337,27 @@ OVERLAY_NOT_APPLIED: Final = Code(
     "Install the policy: zoneward plan -A -o overlay | kubectl apply -f -",
     ("EndpointSlices",),
 )
+OVERLAY_POLICY: Final = Code(
+    "ZW609",
+    "error",
+    "The policy of an overlay is missing or of another version",
+    "Install the policy: zoneward plan -A -o overlay | kubectl apply -f -",
+    ("policies",),
+)
+NOT_IN_OVERLAY: Final = Code(
+    "ZW610",
+    "warning",
+    "A Service asks for an overlay, and has no entry",
+    "Start zoneward controller --overlay (docs/overlay.md), or install the entries of zoneward plan -o overlay.",
+    ("policies",),
+)
+OVERRIDDEN: Final = Code(
+    "ZW611",
+    "info",
+    "An overlay overrides what a Service asks of Kubernetes",
+    "Nothing has to be done. The built-in hints return when the Service leaves the overlay.",
+    (),
+)
 
 CODES: Final[Mapping[str, Code]] = {
     code.code: code
@@ -365,6 +395,9 @@ CODES: Final[Mapping[str, Code]] = {
         NO_HINTS,
         NOBODY_UPDATES,
         OVERLAY_NOT_APPLIED,
+        OVERLAY_POLICY,
+        NOT_IN_OVERLAY,
+        OVERRIDDEN,
     )
 }
 """By code, in their order."""
