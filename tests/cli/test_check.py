@@ -102,7 +102,7 @@ def test_snapshot_has_the_same_findings(
 ) -> None:
     before = zoneward("check", "-q", "-f", file, "-o", "json").out
     saved = tmp_path / f"saved{file.suffix}.gz"
-    assert zoneward("snapshot", "-q", "-f", file, "-o", saved, *anonymize).status == 0
+    assert zoneward("snapshot", "-q", "-f", file, "--file", saved, *anonymize).status == 0
     assert codes_of(zoneward("check", "-q", "-f", saved, "-o", "json").out) == codes_of(before)
 
 
@@ -211,7 +211,7 @@ def test_orphaned_services_are_found_by_leases(
     assert unknown == [{"codes": ["ZW607"], "reason": "there are no Leases in the snapshot"}]
     leases = [a_lease("zoneward-controller", renewed), a_lease("node-a", "12:00:00")]
     path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items + leases}))
-    assert zoneward("snapshot", "-q", "-f", path, "-o", saved, *anonymize).status == 0
+    assert zoneward("snapshot", "-q", "-f", path, "--file", saved, *anonymize).status == 0
     for file in (path, saved):
         assert ("ZW607" in codes_of(zoneward("check", "-q", "-f", file, "-o", "json").out)) is is_orphaned
 

@@ -171,7 +171,7 @@ def test_check_finds_what_cannot_be_read(zoneward: Commands, tmp_path: Path, val
 
 def test_an_anonymized_snapshot_has_the_same_demand(zoneward: Commands, tmp_path: Path) -> None:
     file, anonymized = cluster_with_demand(tmp_path), tmp_path / "anonymized.json"
-    assert zoneward("snapshot", "-q", "-f", file, "shop/search", "--anonymize", "-o", anonymized).status == 0
+    assert zoneward("snapshot", "-q", "-f", file, "shop/search", "--anonymize", "--file", anonymized).status == 0
     assert "eu-central-1a=70%" in file.read_text()
     (decision,) = json.loads(zoneward("plan", "-q", "-f", anonymized, "-o", "json").out)["decisions"]
     assert sorted(zone["demand"] for zone in decision["zones"].values()) == pytest.approx(sorted(PARTS.values()))

@@ -213,7 +213,7 @@ def saved(objects: list[dict[str, Any]], file: Path) -> Path:
 def test_snapshot_keeps_the_limits_of_fixes(zoneward: Commands, tmp_path: Path, anonymize: tuple[str, ...]) -> None:
     written = saved(a_database(), tmp_path / "cluster.json")
     copy = tmp_path / "copy.json"
-    assert zoneward("snapshot", "-q", "-f", written, "--to", copy, *anonymize).status == 0
+    assert zoneward("snapshot", "-q", "-f", written, "--file", copy, *anonymize).status == 0
     service = json.loads(zoneward("plan", "-q", "-f", copy, "-o", "json").out)["decisions"][0]["service"]
     family = explained(zoneward, "-f", copy, service)
     (reason,) = family["limits"]

@@ -124,7 +124,7 @@ def test_a_table_shows_question_marks_and_is_the_same_otherwise(
         ("explain", "shop/checkout", "-o", "json"),
         ("route", "--node", "worker-a2", "-o", "json"),
         ("check", "-o", "json"),
-        ("snapshot", "--to", "-"),
+        ("snapshot", "--file", "-"),
     ],
     ids=" ".join,
 )
@@ -152,7 +152,7 @@ def test_json_on_a_terminal_has_escapes_and_all_of_the_text(
         ("route", "--node", HOSTILE),
         ("compare", "--only", HOSTILE),
         ("explain", HOSTILE),
-        ("snapshot", "-o", "/nowhere/" + HOSTILE),
+        ("snapshot", "--file", "/nowhere/" + HOSTILE),
         ("simulate", "-d", HOSTILE),
         ("plan", "--kubeconfig", HOSTILE),
         ("sandbox", "--listen", HOSTILE),
@@ -174,7 +174,9 @@ def test_an_error_is_one_line(zoneward: Commands, tmp_path: Path, arguments: Seq
 def test_notes_and_snapshots_are_told_in_lines(zoneward: Commands, tmp_path: Path) -> None:
     file = cluster(tmp_path, HOSTILE, annotations=True)
     again = cluster(tmp_path / "..", HOSTILE, annotations=True)
-    done = zoneward("snapshot", "-f", file, "-f", again, "-v", "-o", tmp_path / f"out{HOSTILE}.json".replace("\0", ""))
+    done = zoneward(
+        "snapshot", "-f", file, "-f", again, "-v", "--file", tmp_path / f"out{HOSTILE}.json".replace("\0", "")
+    )
     again.unlink()
     assert is_clean(done.err)
     assert "is a duplicate" in done.err

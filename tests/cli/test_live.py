@@ -129,7 +129,7 @@ def test_unreadable_objects_are_skipped_with_a_note(cluster: Cluster, zoneward: 
     assert (after.status, after.out) == (0, before.out)
     note = "left out, as it cannot be read: Service shop/bad: spec.ports[0].port: expected an integer, got a string"
     assert note in after.err
-    saved = zoneward("snapshot", "-A", "-o", tmp_path / "cluster.json")
+    saved = zoneward("snapshot", "-A", "--file", tmp_path / "cluster.json")
     assert saved.status == 0
     assert note in saved.err
 

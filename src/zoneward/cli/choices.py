@@ -1,11 +1,14 @@
 """Option values from a fixed set: the message about any other value offers the nearest ones."""
 
-from typing import Any
+from typing import Any, Final
 
 import click
 
 from zoneward.kube.near_names import did_you_mean
 from zoneward.routing.request.what_if import WHAT_IF_VALUES, find_what_if_value
+
+_MOST_LISTED: Final = 15
+"""Values that a message lists; of more, it names only near ones."""
 
 
 class Choice(click.Choice[str]):
@@ -16,7 +19,10 @@ class Choice(click.Choice[str]):
             return super().convert(value, param, ctx)
         except click.BadParameter as error:
             near = did_you_mean(str(value), self.choices)
-            raise click.BadParameter(error.message.rstrip(".") + near, ctx, param) from error
+            message = error.message.rstrip(".")
+            if len(self.choices) > _MOST_LISTED and near:
+                message = f"expected one of {len(self.choices)} values, got {value!r}"
+            raise click.BadParameter(message + near, ctx, param) from error
 
 
 class WhatIfChoice(click.Choice[str]):

@@ -101,7 +101,7 @@ def cli() -> None:
     Start with `zoneward advise -A`: it shows what to change in your cluster, and only reads. Without a cluster,
     `zoneward advise --sample` reads a sample one, and `zoneward demo` shows the controller at work.
 
-    `zoneward snapshot -o cluster.json.gz` saves a cluster, and `zoneward advise -f cluster.json.gz` reads it anywhere.
+    `zoneward snapshot --file cluster.json.gz` saves a cluster, and `zoneward advise -f cluster.json.gz` reads it.
     -f also reads what `kubectl get services,nodes,pods,endpointslices,daemonsets -A -o json` prints.
     """
 

@@ -4,7 +4,7 @@ import sys
 from contextlib import AbstractContextManager, nullcontext
 from gzip import GzipFile
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Final
 
 import click
 
@@ -15,74 +15,52 @@ from zoneward.cli.output import Note, print_notes
 if TYPE_CHECKING:
     from zoneward.snapshots.cluster_snapshot import Snapshot
 
-_FORMATS = ("json", "yaml")
-_OTHER_FORMATS = frozenset(
-    (
-        "name",
-        "wide",
-        "table",
-        "html",
-        "csv",
-        "sarif",
-        "text",
-        "slices-json",
-        "yml",
-        "kyaml",
-        "custom-columns",
-        "jsonpath",
-    )
-)
-"""Other formats of ``-o``, of Zoneward or of kubectl."""
-_TEMPLATES = (
-    "jsonpath=",
-    "jsonpath-",
-    "custom-columns=",
-    "custom-columns-",
-    "go-template",
-    "template=",
-    "templatefile=",
-)
+_FORMATS: Final = ("json", "yaml")
 
 
 @click.command("snapshot")
 @reading_options()
 @click.option(
-    "-o",
-    "--to",
-    metavar="FILE|FORMAT",
+    "--file",
+    "to",
+    metavar="FILE",
     default="-",
     shell_complete=complete_files,
-    help="Write to this file: YAML for .yaml and .yml, otherwise JSON; .gz compresses. The words json and yaml write"
-    " that form to standard output, as with kubectl; ./json is a file.  [default: json]",
+    help="Write to this file, compressed if its name ends in .gz.  [default: standard output]",
+)
+@click.option(
+    "-o",
+    "--output",
+    metavar="json|yaml",
+    help="The form.  [default: yaml for a file that ends in .yaml or .yml, else json]",
 )
 @click.option(
     "--anonymize",
     is_flag=True,
     help="Replace names, namespaces, addresses and values of labels; decisions stay the same.",
 )
-def command(*, options: Options, to: str, anonymize: bool) -> None:
+def command(*, options: Options, to: str, output: str | None, anonymize: bool) -> None:
     """Save the Services, Nodes, Pods and EndpointSlices of a cluster, and what says which proxies run on the nodes, to
     one file that -f reads, with only the fields that Zoneward reads. With some Services selected, it saves only what
     these need.
 
     \b
-    zoneward snapshot -f DIRECTORY -o cluster.json.gz
-    zoneward snapshot -f cluster.json -n shop --anonymize -o shared.json.gz
+    zoneward snapshot -f DIRECTORY --file cluster.json.gz
+    zoneward snapshot -f cluster.json -n shop --anonymize --file shared.json.gz
     """
     if not to:
-        raise click.UsageError("--to: expected a file or -, got ''")
-    word = to.lower()
-    if word in _OTHER_FORMATS or word.startswith(_TEMPLATES):
-        raise click.UsageError(f"-o: expected json, yaml or a file, got {to!r} (./{to} is a file)")
+        raise click.UsageError("--file: expected a file or -, got ''")
+    form = None if output is None else output.lower()
+    if form is not None and form not in _FORMATS:
+        raise click.UsageError(f"-o: expected json or yaml, got {output!r}; to write a file: --file {output}")
     from zoneward.cli.cluster_input import filter_services, load_snapshot, no_services_note, reading_notes
     from zoneward.kube.gc_tuning import without_gc
     from zoneward.snapshots.snapshot_writer import write_snapshot
 
-    # json and yaml are formats, as in kubectl; ./json is a file.
-    form = word if word in _FORMATS else "yaml" if word.removesuffix(".gz").endswith((".yaml", ".yml")) else "json"
-    if word in _FORMATS:
-        to = "-"
-    is_compressed = word.endswith(".gz")
+    name = to.lower()
+    if form is None:
+        form = "yaml" if name.removesuffix(".gz").endswith((".yaml", ".yml")) else "json"
+    is_compressed = name.endswith(".gz")
     # Open it before the cluster is read, so that a file that can't be written is reported at once.
     with without_gc(), nullcontext(sys.stdout.buffer) if to == "-" else _private_file(to) as file:
         snapshot = load_snapshot(options, workloads=True)
@@ -110,7 +88,7 @@ def command(*, options: Options, to: str, anonymize: bool) -> None:
 def _private_file(path: str) -> AbstractContextManager[IO[bytes]]:
     from zoneward.cli.output import atomic_file
 
-    return atomic_file(Path(path), private=True)
+    return atomic_file(Path(path), option="--file", private=True)
 
 
 def _compressed(file: IO[bytes]) -> GzipFile:

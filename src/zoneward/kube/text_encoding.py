@@ -59,7 +59,8 @@ def detect_encoding(source: str, head: bytes) -> str:
     if start < len(head) and not is_cut and not _YAML_OR_JSON.match(head, start):
         line = head.count(b"\n", 0, start) + 1
         got = head[start : start + 400].splitlines()[0].decode("utf-8", "replace").rstrip()
-        raise InputError(source, f"line {line}", f"expected an object in YAML or JSON, got {show(got)}")
+        page = ", the page of a web server (a login?)" if got.lower().startswith(("<!doctype html", "<html")) else ""
+        raise InputError(source, f"line {line}", f"expected an object in YAML or JSON, got {show(got)}{page}")
     return encoding
 
 
