@@ -74,7 +74,9 @@ def test_page_and_picture_show_dropped_traffic(zoneward: Commands, file: Path) -
 
 def test_plan_shows_dropped_traffic_in_red(zoneward: Commands, file: Path) -> None:
     (line,) = (
-        line for line in zoneward("plan", "-q", "-f", file, "--color=always").out.splitlines() if "agent" in line
+        line
+        for line in zoneward("plan", "-q", "-f", file, "--with", "controller", "--color=always").out.splitlines()
+        if "agent" in line
     )
     assert f"{RED}drops" in line
     assert f"{RED}, 90% dropped" in line

@@ -52,6 +52,22 @@ def decisions(zoneward: Commands, file: Path) -> dict[str, Any]:
     return {f"{item['namespace']}/{item['service']}": item for item in by_service}
 
 
+def plain(zoneward: Commands, file: Path) -> str:
+    """The table of ``plan`` without options."""
+    return zoneward("plan", "-q", "-f", file).out
+
+
+def test_where_kubernetes_writes_slices_plan_shows_what_kubernetes_does(zoneward: Commands, eks: Path) -> None:
+    text = plain(zoneward, eks)
+    assert "SLICES" not in text
+    assert "As Kubernetes decides. With Zoneward: --with overlay, --with controller, --with proxy." in text
+    for mode in ("overlay", "controller", "proxy"):
+        assert "SLICES" in zoneward("plan", "-q", "-f", eks, "--with", mode).out
+    # Settings of Zoneward ask for its view.
+    assert "SLICES" in zoneward("plan", "-q", "-f", eks, "--what-if", "Balanced").out
+    assert "SLICES" not in zoneward("plan", "-q", "-f", eks, "--what-if", "PreferClose").out
+
+
 def found_codes(zoneward: Commands, file: Path) -> Counter[tuple[str, str]]:
     return Counter((finding["code"], finding["severity"]) for finding in document(zoneward, "check", file)["findings"])
 
@@ -277,7 +293,11 @@ def test_one_zone_keeps_all_traffic(zoneward: Commands, dev: Path) -> None:
     own = [item for name, item in by_service.items() if name != "default/kubernetes"]
     assert [item["now"]["inZoneTraffic"] for item in own] == [1.0] * 4
     assert [item["maxOverload"] for item in own] == [0.0] * 4
-    assert (by_service["dev/auto"]["active"], by_service["dev/auto"]["reasonCode"]) == (False, "OneZone")
+    # Kubernetes has one reason for zones and for CPU.
+    assert (by_service["dev/auto"]["active"], by_service["dev/auto"]["reasonCode"]) == (False, "NodeWithoutCPU")
+    with_controller = json.loads(zoneward("plan", "-q", "-f", dev, "--with", "controller", "-o", "json").out)
+    assert "OneZone" in {item["reasonCode"] for item in with_controller["decisions"]}
+    assert "dev/auto                        2>2     100%    +0%  all zones: nodes in one zone" in plain(zoneward, dev)
     assert found_codes(zoneward, dev) == {("ZW102", "warning"): 1}
 
 

@@ -49,7 +49,7 @@ def test_with_overlay_plans_hints_and_no_slice_groups(zoneward: Commands) -> Non
             ("plan", "--sample", "-o", "overlay", "--compat", "upstream"),
             "--compat upstream and -o overlay: expected one",
         ),
-        (("plan", "--sample", "--with", "controller"), "Invalid value for '--with'"),
+        (("plan", "--sample", "--with", "mesh"), "Invalid value for '--with'"),
         (("release",), "expected [NAMESPACE/]SERVICE, or --overlay"),
         (("release", "shop/cart", "--overlay"), "--overlay: expected no Service, got 'shop/cart'"),
         (("release", "shop/cart", "--scale-down", "a/b"), "--scale-down: expected --overlay with it"),

@@ -117,7 +117,7 @@ def test_yaml_lists_the_slices_to_delete(zoneward: Commands, tmp_path: Path) -> 
     assert named == names_of
     for line in header:
         assert line[2:] in result.err
-    by_name = decisions(zoneward, "-f", SAMPLE, "-f", built_in)
+    by_name = decisions(zoneward, "-f", SAMPLE, "-f", built_in, "--with", "controller")
     assert sum(decision["slices"]["delete"] for decision in by_name.values()) == len(names_of)
     assert {name for decision in by_name.values() for name in decision["replacedSlices"]} == names_of
 

@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 
 import click
 
-from zoneward.advice.proxy_kinds import PROXY_KINDS
+from zoneward.advice.proxy_kinds import PROXY_KINDS, ZONEWARD_PROXY
 from zoneward.cli.change_options import CHANGE_OPTIONS, NO_CHANGES, InputChanges
 from zoneward.cli.choices import WhatIfChoice
 from zoneward.cli.cluster_completion import complete_context, complete_files, complete_namespace, complete_service
@@ -31,7 +31,7 @@ class Options:
     selector: str | None = None
     services: tuple[str, ...] = ()
     upstream: bool = False
-    with_mode: Literal["overlay"] | None = None
+    with_mode: Literal["overlay", "controller", "proxy"] | None = None
     config: str | None = None
     demand: str | None = None
     what_if: str | None = None
@@ -74,8 +74,10 @@ _PROXY: Final = (
 )  # fmt: skip
 _MODES: Final = (
     click.option("--compat", type=click.Choice(["upstream"]), help="Decide exactly as current Kubernetes does."),
-    click.option("--with", "with_mode", type=click.Choice(["overlay"]), help="Show what Zoneward's overlay would do:"
-                 " hints on the slices of the built-in controller, which keeps them."),
+    click.option("--with", "with_mode", type=click.Choice(["overlay", "controller", "proxy"]), help="Show what Zoneward"
+                 " would do: by hints on the slices of the built-in controller, which keeps them; as the controller"
+                 " that writes slices; with its own proxies on all nodes, too. Otherwise plan shows what Kubernetes"
+                 " does, where the built-in controller writes the slices."),
 )  # fmt: skip
 _SETTINGS: Final = (
     click.option("--config", metavar="FILE", help="A ZonewardConfiguration file; flags override it.",
@@ -133,6 +135,8 @@ def _options(*options: _Decorate) -> _Decorate:
             )
             if shared.upstream and shared.with_mode:
                 raise click.UsageError("--compat upstream and --with: expected one of them, got both")
+            if shared.with_mode == "proxy" and shared.proxy is None:
+                shared = replace(shared, proxy=ZONEWARD_PROXY.name)
             if all_namespaces and shared.namespaces:
                 raise click.UsageError("-n and -A: expected one of them, got both")
             _refuse_files(shared.services)

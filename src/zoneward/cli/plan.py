@@ -59,7 +59,7 @@ def command(*, options: Options, output: str, watch: bool, measured_in: tuple[st
     from zoneward.cli.planned_services import plan_services
     from zoneward.routing.selection.traffic_measurements import combine_measurements
 
-    planned = plan_services(options)
+    planned = plan_services(options, of_zoneward=output in _OBJECTS)
     nodes = (planned.unchanged or planned).snapshot.node_names
     documents, measured_notes = read_measured_input(measured_in, window, options, nodes=nodes)
     measured = combine_measurements(documents)
@@ -85,6 +85,7 @@ def command(*, options: Options, output: str, watch: bool, measured_in: tuple[st
             wide=output != "table",
             measured=measured,
             before=before,
+            shows_slices=not planned.is_kubernetes,
         )
         if output == "html":
             _write(parts.as_page("Plan", made_by="zoneward plan -o html").encode())

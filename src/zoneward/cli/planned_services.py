@@ -3,9 +3,11 @@
 import time
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from msgspec import structs
 
+from zoneward.advice.kubernetes_version import kubernetes_gates, kubernetes_minor
 from zoneward.advice.node_proxies import NodeProxies, detect_node_proxies, same_proxy_everywhere
 from zoneward.advice.now import CurrentTraffic, traffic_now
 from zoneward.advice.proxy_kinds import PROXY_KINDS, ProxyKind
@@ -21,16 +23,28 @@ from zoneward.cli.cluster_input import (
 from zoneward.cli.known_demand import NO_PARTS, KnownDemand, ServiceParts, find_demand, know_demand
 from zoneward.cli.options import Options
 from zoneward.cli.output import Note
+from zoneward.kube import names
+from zoneward.kube.adoption_marks import has_selector_annotation
 from zoneward.kube.gc_tuning import without_gc
 from zoneward.kube.names import OVERLAY_CONFIG_MAP
 from zoneward.kube.objects import ConfigMap, DaemonSet, Node, ObjectKey, ProxyPod, Service, node_zone, time_text
+from zoneward.routing.algorithms.heuristics import PROPORTIONAL_ZONE_CPU
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.demand import demands_of
 from zoneward.routing.phrases import counted
-from zoneward.routing.request.what_if import as_if_requested
+from zoneward.routing.request.what_if import NO_APPROACH, as_if_requested
 from zoneward.slices.cluster_state import ClusterState
 from zoneward.slices.plan import ServicePlan, plan_service
 from zoneward.snapshots.cluster_snapshot import Snapshot
+
+_KUBERNETES_VALUES: Final = (
+    "Auto",
+    PROPORTIONAL_ZONE_CPU.name,
+    names.PREFER_SAME_ZONE,
+    names.PREFER_SAME_NODE,
+    NO_APPROACH,
+)
+"""Values of ``--what-if`` that Kubernetes knows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +65,8 @@ class SelectedServices:
     taken: Mapping[str, Container[str]]
     notes: tuple[Note, ...]
     unchanged: "SelectedServices | None" = field(default=None, kw_only=True)
+    is_kubernetes: bool = field(default=False, kw_only=True)
+    """Whether the configuration decides as Kubernetes does because that is what runs there."""
 
     @property
     def configuration(self) -> Configuration:
@@ -98,10 +114,12 @@ class PlannedServices(SelectedServices):
     plans_before: tuple[ServicePlan, ...] | None = None
 
 
-def plan_services(options: Options) -> PlannedServices:
-    """Plan the selected Services of the snapshot. Raises InputError or a usage error, before anything is printed."""
+def plan_services(options: Options, *, of_zoneward: bool = False) -> PlannedServices:
+    """Plan the selected Services of the snapshot: as Kubernetes decides where its controller writes the slices and
+    nothing asks for Zoneward, or ``of_zoneward``. Raises InputError or a usage error, before anything is printed.
+    """
     with without_gc():
-        selected = select_services(options)
+        selected = select_services(options, views_kubernetes=not of_zoneward)
         plans = _plans(selected, options)
         before = None if selected.unchanged is None else _plans(selected.unchanged, options)
     return PlannedServices(
@@ -114,6 +132,7 @@ def plan_services(options: Options) -> PlannedServices:
         plans,
         before,
         unchanged=selected.unchanged,
+        is_kubernetes=selected.is_kubernetes,
     )
 
 
@@ -186,8 +205,19 @@ def proxies_in(snapshot: Snapshot, options: Options) -> NodeProxies:
     )
 
 
-def select_services(options: Options, *, workloads: bool = False) -> SelectedServices:
+def _runs_kubernetes(snapshot: Snapshot, options: Options) -> bool:
+    """Whether the built-in controller writes the slices of a cluster, and no option asks for Zoneward."""
+    if options.upstream or options.with_mode is not None or options.what_if not in (None, *_KUBERNETES_VALUES):
+        return False
+    managers = {(slice_.metadata.labels or {}).get(names.MANAGED_BY_LABEL) for slice_ in snapshot.slices}
+    is_overlaid = any(config_map.metadata.name == OVERLAY_CONFIG_MAP for config_map in snapshot.config_maps)
+    adopted = any(map(has_selector_annotation, snapshot.services))
+    return names.BUILT_IN_MANAGER in managers and names.MANAGER not in managers and not is_overlaid and not adopted
+
+
+def select_services(options: Options, *, workloads: bool = False, views_kubernetes: bool = False) -> SelectedServices:
     """Read the snapshot and select Services. ``workloads``: a live cluster's workload objects are read, too.
+    ``views_kubernetes``: where the built-in controller writes the slices, decide as it does.
 
     Raises InputError or a usage error.
     """
@@ -198,20 +228,27 @@ def select_services(options: Options, *, workloads: bool = False) -> SelectedSer
             configuration, nodes_new_since=time_text(time.time() - configuration.hints.new_node_grace)
         )
     snapshot = load_snapshot(options, workloads=workloads)
+    is_kubernetes = views_kubernetes and _runs_kubernetes(snapshot, options)
+    if is_kubernetes:
+        gates = kubernetes_gates(kubernetes_minor(snapshot.nodes))
+        configuration = structs.replace(configuration.as_upstream(), demand=configuration.demand, gates=gates)
     found_demand = find_demand(configuration, nodes=snapshot.node_names)
     known_demand = know_demand(
         found_demand,
         zones={zone for node in snapshot.nodes if (zone := node_zone(node))},
         services={(service.metadata.namespace, service.metadata.name) for service in snapshot.services},
     )
-    selected = _select(snapshot, options, known_demand)
+    selected = replace(_select(snapshot, options, known_demand), is_kubernetes=is_kubernetes)
     if not options.changes:
         return selected
     from zoneward.cli.changed_snapshot import change_snapshot
 
     changed, notes = change_snapshot(snapshot, options.changes)
     return replace(
-        _select(changed, options, known_demand), notes=(*selected.notes, *map(Note, notes)), unchanged=selected
+        _select(changed, options, known_demand),
+        notes=(*selected.notes, *map(Note, notes)),
+        unchanged=selected,
+        is_kubernetes=is_kubernetes,
     )
 
 

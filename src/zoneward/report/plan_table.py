@@ -86,6 +86,7 @@ def plan_parts(
     known_zones: Collection[str] = (),
     measured: TrafficMeasurements | None = None,
     before: PlansBefore | None = None,
+    shows_slices: bool = True,
 ) -> TableParts:
     """What each Service would get, a line each.
 
@@ -93,7 +94,8 @@ def plan_parts(
     proxies that predictions are for. ``wide`` shows the approach and the whole reason, over as many lines as that
     takes. ``known_zones`` have a column even where no traffic starts. ``measured`` figures stand beside the predicted
     ones. ``before`` are the plans of the unchanged cluster, where options change the input: loads are
-    compared with their loads.
+    compared with their loads. Without ``shows_slices`` the plans are those of Kubernetes, and nobody has to write
+    anything.
     """
     every = tuple(sorted({*demand.zones, *known_zones}))
     zones = every if len(every) <= _MOST_ZONE_COLUMNS else ()
@@ -103,7 +105,9 @@ def plan_parts(
     if wide:
         columns.append("APPROACH")
     columns.extend(short[: len(zones)])
-    columns.extend(("IN ZONE", "WORST", "MEAN", "MOVED", "SLICES") if wide else ("IN ZONE", "WORST", "SLICES"))
+    columns.extend(("IN ZONE", "WORST", "MEAN") if wide else ("IN ZONE", "WORST"))
+    if shows_slices:
+        columns.extend(("MOVED", "SLICES") if wide else ("SLICES",))
     if measured is not None:
         position = columns.index("IN ZONE") + 1
         columns[position:position] = ["MEASURED", "PREDICTED"] if wide else ["MEASURED"]
@@ -135,9 +139,12 @@ def plan_parts(
                 cells.extend(_load(family, before, configuration)[: 2 if wide else 1])
             if wide:
                 cells.append(_share(traffic.mean_overload if traffic else None))
-                cells.append(Text(str(family.decision.moved)))
+                if shows_slices:
+                    cells.append(Text(str(family.decision.moved)))
+            if shows_slices:
+                cells.append(_changes(plan, family))
             goes_to = _goes_to(family, short_of, demand=demand, node_proxies=node_proxies, whole=wide)
-            rows.append([*cells, _changes(plan, family), goes_to])
+            rows.append([*cells, goes_to])
         if not plan.families:
             why = Text(f"nowhere: {plan.service.spec.type}", "dim")
             rows.append([Text(_name(plan)), *(Text() for _ in columns[1:]), why])
@@ -150,6 +157,7 @@ def plan_parts(
         drops=drops,
         wide=wide,
         is_changed=before is not None,
+        shows_slices=shows_slices,
     )
     if measured is not None:
         legend = join_wrapped([_measured_from(measured, demand, short_of, wide=wide), legend])
@@ -231,13 +239,15 @@ def _legend(
     drops: bool,
     wide: bool,
     is_changed: bool,
+    shows_slices: bool,
 ) -> StyledText:
     lines = []
     if each_zone:
         lines.append("4>3: 4 ready endpoints are in the zone, its clients use 3.")
     if has_now:
         lines.append("34%>97%: now, by the slices in the cluster, and as planned.")
-    lines.append("WORST: the busiest endpoint's load above a fair one.  SLICES: +new ~changed -deleted =kept.")
+    of_slices = "  SLICES: +new ~changed -deleted =kept." if shows_slices else ""
+    lines.append(f"WORST: the busiest endpoint's load above a fair one.{of_slices}")
     if has_unknown:
         lines.append("IN ZONE -: unknown, because no node or no endpoint has a zone.")
     if drops:
@@ -250,7 +260,7 @@ def _legend(
         lines.append("Zone groups are for proxies that read them; kube-proxy uses all endpoints (--consumer current).")
     replaces_built_in = configuration.manager != names.BUILT_IN_MANAGER
     former = names.BUILT_IN_MANAGER if replaces_built_in else names.MANAGER
-    replaced = len(deleted_slices(plans, manager=former))
+    replaced = len(deleted_slices(plans, manager=former)) if shows_slices else 0
     if replaced:
         whose = "of the built-in controller" if replaces_built_in else "with Zoneward's own label"
         lines.append(f"{counted(replaced, 'slice')} {whose} would be replaced, counted as deleted.")
@@ -258,7 +268,9 @@ def _legend(
     if others:
         lines.append(f"Skipped (managed by another controller): {listed(tuple(others))}.")
     more = "" if wide else "-o wide (reasons), "
-    slices = "" if is_changed else ", -o yaml (slices)"
+    if not shows_slices:
+        lines.append("As Kubernetes decides. With Zoneward: --with overlay, --with controller, --with proxy.")
+    slices = ", -o yaml (slices)" if shows_slices and not is_changed else ""
     lines.append(f"More: zoneward explain SERVICE (why, fixes), {more}-o json (rules){slices}.")
     return join_wrapped(lines, "dim")
 
@@ -430,6 +442,9 @@ def _served(
 
 def short_reason(reason: Reason, message: str, *, endpoints: int, zones: int) -> str:
     """A few words for why a decision is not active; its whole ``message`` where there are none."""
+    if reason is Reason.NODE_WITHOUT_CPU and zones == 1:
+        # Kubernetes has one message for both.
+        reason = Reason.ONE_ZONE
     words = _SHORT_REASONS.get(reason)
     return message if words is None else words.format(endpoints=endpoints, zones=zones)
 
