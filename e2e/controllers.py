@@ -72,8 +72,13 @@ class ZonewardController(Daemon):
 
 
 def decisions(plane: ControlPlane, *arguments: str) -> list[dict[str, Any]]:
-    """What `zoneward plan` says of the cluster as it is."""
-    decided: list[dict[str, Any]] = json.loads(plane.zoneward("plan", "-o", "json", *arguments).stdout)["decisions"]
+    """What `zoneward plan` says of the cluster as it is, by Zoneward's rules unless ``--compat`` is among the
+    arguments.
+    """
+    is_upstream = any(argument.startswith("--compat") for argument in arguments)
+    mode = () if is_upstream else ("--with", "controller")
+    done = plane.zoneward("plan", "-o", "json", *mode, *arguments)
+    decided: list[dict[str, Any]] = json.loads(done.stdout)["decisions"]
     return decided
 
 

@@ -149,7 +149,8 @@ class Site:
 
     def predicted(self) -> dict[str, Any]:
         """What `plan` says of the Service, with the demand that Prometheus has."""
-        command = [sys.executable, "-m", "zoneward", "plan", SERVICE, "-o", "json", "--config", str(self.configuration)]
+        command = [sys.executable, "-m", "zoneward", "plan", SERVICE, "-o", "json", "--with", "controller"]
+        command += ["--config", str(self.configuration)]
         text = self.inside.run(*command, "--kubeconfig", str(self.plane.kubeconfig()), "--proxy", "kube-proxy-1.37")
         (decision,) = json.loads(text)["decisions"]
         return dict(decision)

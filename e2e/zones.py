@@ -90,7 +90,7 @@ class Zones:
 
     def decisions(self, *flags: str) -> list[Object]:
         """What `plan` says of the cluster as it is."""
-        return list(self._zoneward("plan", "-A", *_OURS, *flags)["decisions"])
+        return list(self._zoneward("plan", "-A", "--with", "controller", *_OURS, *flags)["decisions"])
 
     def route(self, zone: str) -> Object:
         """What `route` says of the node in a zone, of the slices as they are."""

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Generator, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from zoneward.advice.cluster_abilities import ClusterAbilities, abilities_of
 from zoneward.advice.comparison import COMPARED, Recommendation, recommend
@@ -77,6 +77,8 @@ def read_request(options: Options, approaches: tuple[str, ...]) -> ComparisonReq
         configuration=selected.configuration,
         kubernetes=kubernetes_minor(read.snapshot.nodes),
     )
+    if options.with_mode in ("controller", "proxy"):
+        abilities = replace(abilities, controller=True)
     return ComparisonRequest(selected, approaches, read.node_proxies, abilities)
 
 
