@@ -10,6 +10,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+from tests.builders.new_user_clusters import dev_cluster_in_one_zone, write_list
 from tests.cli.running import SAMPLE, Commands
 
 from zoneward.advice.comparison import COMPARED, Recommendation
@@ -117,7 +118,7 @@ def test_csv_has_a_line_for_each_service_and_approach(zoneward: Commands) -> Non
 
 
 def test_the_table_has_totals_first_and_marks_the_best_and_what_is_asked_for(zoneward: Commands) -> None:
-    result = zoneward("compare", "--sample", "--proxy", "zoneward", "-n", "shop", "cart")
+    result = zoneward("compare", "--sample", "--score", "--proxy", "zoneward", "-n", "shop", "cart")
     proxies, head, _, *lines = result.out.splitlines()
     assert proxies == "Proxies: zoneward on 22 nodes"
     assert head.split() == ["SERVICE", "APPROACH", "IN", "ZONE", "WORST", "MEAN", "SLICES", "CHANGES", "SCORE"]
@@ -136,7 +137,7 @@ def test_now_is_a_row_and_a_field_where_there_are_slices(zoneward: Commands, tmp
     """The slices have no hints; the Service asks for PreferSameZone."""
     slices = tmp_path / "slices.yaml"
     slices.write_text(zoneward("plan", "-q", "--sample", "--what-if", "none", "-o", "yaml", "shop/cart").out)
-    arguments = ("compare", "-q", "-f", str(SAMPLE), "-f", str(slices), "shop/cart")
+    arguments = ("compare", "-q", "--score", "-f", str(SAMPLE), "-f", str(slices), "shop/cart")
     found = json.loads(zoneward(*arguments, "-o", "json").out)
     (cart,) = found["services"]
     assert cart["now"] == {
@@ -162,7 +163,7 @@ def test_only_the_top_is_shown_with_totals_of_all(zoneward: Commands) -> None:
     assert top["total"] == everything["total"]
     assert document(zoneward, "--top", "3", "--sort", "name")["services"] == everything["services"][:3]
     assert document(zoneward, "--top", "0") == everything
-    table = zoneward("compare", "--sample", "--top", "2").out
+    table = zoneward("compare", "--sample", "--details", "--top", "2").out
     assert f"2 of {len(everything['services'])} Services are shown; --top 0 shows all." in table
     assert "Services are shown" not in zoneward("compare", "--sample").out
     lines = zoneward("compare", "--sample", "-o", "csv", "--top", "1").out.splitlines()
@@ -251,9 +252,28 @@ def test_a_killed_process_is_reported(sample: ComparisonRequest) -> None:
 
 def test_a_page_has_every_service_or_the_top(zoneward: Commands) -> None:
     for top, number in ((0, 16), (3, 3)):
-        result = zoneward("compare", "-q", "--sample", "-o", "html", "--top", str(top))
+        result = zoneward("compare", "-q", "--sample", "--details", "-o", "html", "--top", str(top))
         assert result.status == 0
         _, _, rest = result.out.partition("\n")
         groups = list(ElementTree.fromstring(rest).iter("tbody"))
         assert next("".join(next(group.iter("th")).itertext()) for group in groups) == "TOTAL"
         assert len(groups) == 1 + number
+
+
+def test_a_service_is_one_line_unless_details_are_wanted(zoneward: Commands) -> None:
+    table = zoneward("compare", "-q", "--sample", "-n", "shop").out
+    lines = [line for line in table.splitlines() if line.startswith("shop/")]
+    assert len(lines) == len({line.split()[0] for line in lines}) == 10
+    assert "shop/cart             ProportionalZoneCPU  100%>65%  +701%>+7%" in table
+    assert "SCORE" not in table
+    assert "SLICES" not in table
+    for arguments in (("--details",), ("shop/cart",)):
+        assert "SLICES" in zoneward("compare", "-q", "--sample", *arguments).out
+    assert "SCORE: KEP-2004's, at most 100." in zoneward("compare", "-q", "--sample", "--score").out
+
+
+def test_a_cluster_in_one_zone_gets_one_line(zoneward: Commands, tmp_path: Path) -> None:
+    file = write_list(dev_cluster_in_one_zone(), tmp_path / "dev.json")
+    assert zoneward("compare", "-q", "-f", file).out == (
+        "All nodes are in zone eu-central-1a: no traffic leaves it, with any setting.\n"
+    )

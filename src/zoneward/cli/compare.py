@@ -8,7 +8,7 @@ import click
 
 from zoneward.cli.cluster_completion import complete_approaches
 from zoneward.cli.options import Options, planning_options
-from zoneward.cli.output import print_notes, print_table
+from zoneward.cli.output import print_line, print_notes, print_table
 
 if TYPE_CHECKING:
     from zoneward.advice.comparison import ComparedApproach, InForce, Recommendation
@@ -40,10 +40,25 @@ _TOP_ON_TERMINAL: Final = 20
     metavar="NUMBER",
     help="Show only the first Services; 0 shows all.  [default: 20 for a table on a terminal, else 0]",
 )
+@click.option(
+    "--details",
+    is_flag=True,
+    help="Show all approaches for each Service. By default so where Services are named, else a line for each.",
+)
+@click.option("--score", is_flag=True, help="Show the score of KEP-2004, of 100.")
 @click.option("-o", "--output", type=click.Choice(["table", "json", "csv", "html"]), default="table", show_default=True)
-def command(*, options: Options, only: tuple[str, ...], sort: str | None, top: int | None, output: str) -> None:
-    """Show every approach and algorithm side by side for each Service: in-zone traffic, overload, slices, writes,
-    and the score of KEP-2004. Totals come first. The best one that the cluster can apply is marked.
+def command(
+    *,
+    options: Options,
+    only: tuple[str, ...],
+    sort: str | None,
+    top: int | None,
+    details: bool,
+    score: bool,
+    output: str,
+) -> None:
+    """Show every approach and algorithm side by side: in-zone traffic, overload, slices and writes. Totals come first,
+    then each Service with the best setting that the cluster can apply.
 
     \b
     zoneward compare --sample
@@ -55,10 +70,19 @@ def command(*, options: Options, only: tuple[str, ...], sort: str | None, top: i
 
     # Also while rows are laid out: a collection would walk over the whole cluster.
     with without_gc():
-        _compare(options, only=only, sort=sort, top=top, output=output)
+        _compare(options, only=only, sort=sort, top=top, details=details, score=score, output=output)
 
 
-def _compare(options: Options, *, only: tuple[str, ...], sort: str | None, top: int | None, output: str) -> None:
+def _compare(
+    options: Options,
+    *,
+    only: tuple[str, ...],
+    sort: str | None,
+    top: int | None,
+    details: bool,
+    score: bool,
+    output: str,
+) -> None:
     from zoneward.advice.comparison import ComparisonTotals
     from zoneward.cli.compared_services import chosen_approaches, compare_services, read_request
     from zoneward.report import comparison_report
@@ -67,6 +91,10 @@ def _compare(options: Options, *, only: tuple[str, ...], sort: str | None, top: 
         top = _TOP_ON_TERMINAL if output == "table" and sys.stdout.isatty() else 0
     request = read_request(options, chosen_approaches(only, options))
     print_notes(options, request.selected.notes)
+    zones = request.selected.cluster_state.demand.zones
+    if output == "table" and len(zones) == 1:
+        print_line(f"All nodes are in zone {zones[0]}: no traffic leaves it, with any setting.")
+        return
     recommendations = compare_services(request, options)
     if output == "csv" and not top and sort in (None, "name"):
         # The first lines are written while the last Services are compared.
@@ -90,7 +118,13 @@ def _compare(options: Options, *, only: tuple[str, ...], sort: str | None, top: 
         sys.stdout.buffer.write(to_json(document))
     else:
         parts = comparison_report.comparison_parts(
-            shown, totals, request.abilities, proxies=request.proxies, is_changed=bool(options.changes)
+            shown,
+            totals,
+            request.abilities,
+            proxies=request.proxies,
+            is_changed=bool(options.changes),
+            has_details=details or bool(options.services),
+            has_score=score,
         )
         if output == "html":
             page = parts.as_page("Approaches compared", made_by="zoneward compare -o html")

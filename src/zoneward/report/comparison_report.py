@@ -114,27 +114,36 @@ def comparison_parts(
     *,
     proxies: Mapping[str, int],
     is_changed: bool = False,
+    has_details: bool = True,
+    has_score: bool = True,
 ) -> TableParts:
-    """Totals, and then some lines for each of the ``comparisons``: what is in force, each approach that would be
-    active, and one for those that would not.
+    """Totals, and then a line for each of the ``comparisons``: now and with the best setting. ``has_details``: instead
+    some lines for each: what is in force, each approach that would be active, and one for those that would not.
 
     ``proxies`` counts the nodes by their kind of proxy. ``is_changed``: options change the input, and loads are shown
     against those before. It reads the ``totals`` after all ``comparisons``, whose iteration may add them up.
     """
-    cells = _Cells(is_changed=is_changed)
+    cells = _Cells(is_changed=is_changed, has_score=has_score, has_details=has_details)
     service_rows: list[_Row] = []
     shown = 0
     for recommendation in comparisons:
         shown += 1
-        service_rows.extend(_service_rows(recommendation, abilities, cells))
+        if has_details:
+            service_rows.extend(_service_rows(recommendation, abilities, cells))
+        else:
+            service_rows.append(_service_row(recommendation, abilities, cells))
     total_rows = totals.rows(abilities)
     kinds = ", ".join(f"{title} on {counted(count, 'node')}" for title, count in proxies.items()) or "unknown"
+    more = ", ".join(option for option, is_used in (("--details", has_details), ("--score", has_score)) if not is_used)
+    scale = "SCORE: KEP-2004's, at most 100.  " if has_score else ""
+    changes = "CHANGES: slices +new ~changed -deleted, from those of now." if has_details else ""
+    beside = "better: with Zoneward's controller." if has_details else "34%>97%: now, and with the best."
     legend = [
         "now: what the slices in the cluster do.  asked for: what the Service asks for.",
-        "best: the highest score of those that overload no pod.  better: with Zoneward's controller.",
-        "SCORE: KEP-2004's, of 100.  CHANGES: slices +new ~changed -deleted, from those of now.",
+        f"best: the highest score of those that overload no pod.  {beside}",
+        *([f"{scale}{changes}"] if scale or changes else []),
         "TOTAL: means over all endpoints; an approach that is not active counts as cluster-wide.",
-        "More: -o json (reasons, moved endpoints), -o csv, --only, --sort gain.",
+        f"More: {more}{', ' if more else ''}-o json (reasons, moved endpoints), -o csv, --only, --sort gain.",
     ]
     if is_changed:
         legend.insert(
@@ -154,16 +163,18 @@ def comparison_parts(
         rows=[*_total_rows(totals, total_rows, abilities, cells), *service_rows],
         right=_RIGHT,
         below=join_wrapped(legend, "dim"),
-        is_grouped=True,
+        is_grouped=has_details,
     )
 
 
 class _Cells:
-    """Builds rows. The column ``LOAD`` is there only if options change the input."""
+    """Builds rows. The column ``LOAD`` is there only if options change the input, ``SCORE`` if somebody asks, and those
+    about slices only with details.
+    """
 
-    def __init__(self, *, is_changed: bool) -> None:
-        self.columns = _COLUMNS if is_changed else tuple(column for column in _COLUMNS if column != "LOAD")
-        self._is_changed = is_changed
+    def __init__(self, *, is_changed: bool, has_score: bool, has_details: bool) -> None:
+        is_shown = {"LOAD": is_changed, "SCORE": has_score, **dict.fromkeys(("MEAN", "SLICES", "CHANGES"), has_details)}
+        self.columns = tuple(column for column in _COLUMNS if is_shown.get(column, True))
 
     def row(
         self,
@@ -174,31 +185,58 @@ class _Cells:
         changes: str,
         title: StyledText | None = None,
         bold: bool = False,
+        since: ComparedApproach | InForce | None = None,
     ) -> _Row:
+        """``since``: shares are shown as changes since then."""
         style = "bold" if bold else ""
         is_predicted = isinstance(numbers, ApproachTotal) or numbers.dropped_traffic != 1
-        load: tuple[StyledText, ...] = ()
-        if self._is_changed:
-            change = numbers.load_change if isinstance(numbers, ComparedApproach) else None
-            load = (_text() if change is None else _percent(change, plus=True),)
-        return (
-            title or _text(),
-            _text(CLUSTER_WIDE if approach == NO_APPROACH else approach, style),
-            _percent(numbers.in_zone_traffic if is_predicted else None),
-            _percent(numbers.max_overload if is_predicted else None, plus=True),
-            *load,
-            _percent(numbers.mean_overload if is_predicted else None),
-            _text(str(numbers.slices)),
-            _text(changes),
-            _text("-", "dim") if numbers.score is None else _text(f"{numbers.score:.1f}", style),
-            note,
-        )
+        change = numbers.load_change if isinstance(numbers, ComparedApproach) else None
+        in_zone, overload = numbers.in_zone_traffic, numbers.max_overload
+        cells = {
+            "SERVICE": title or _text(),
+            "APPROACH": _text(CLUSTER_WIDE if approach == NO_APPROACH else approach, style),
+            "IN ZONE": _since(None if since is None else since.in_zone_traffic, in_zone if is_predicted else None),
+            "WORST": _since(
+                None if since is None else since.max_overload, overload if is_predicted else None, plus=True
+            ),
+            "LOAD": _text() if change is None else _percent(change, plus=True),
+            "MEAN": _percent(numbers.mean_overload if is_predicted else None),
+            "SLICES": _text(str(numbers.slices)),
+            "CHANGES": _text(changes),
+            "SCORE": _text("-", "dim") if numbers.score is None else _text(f"{numbers.score:.1f}", style),
+            "": note,
+        }
+        return tuple(cells[column] for column in self.columns)
 
     def idle_row(self, approach: str, reason: str, *, asked: bool) -> _Row:
         note = _text(reason, "dim")
         if asked:
             note = Text("asked for", "green").append(": ", "default").append(note)
         return (_text(), _text(approach, "dim"), *(_text() for _ in self.columns[2:-1]), note)
+
+
+def _service_row(recommendation: Recommendation, abilities: ClusterAbilities, cells: _Cells) -> _Row:
+    """One line: the best setting, and what becomes of traffic with it."""
+    comparison = recommendation.comparison
+    title = Text(_name_of(comparison))
+    start: ComparedApproach | InForce = comparison.now or comparison.today
+    best = comparison.find(comparison.best)
+    dropped = comparison.today.dropped_traffic or 0.0
+    is_asked = best is None or best.approach == comparison.asks_for
+    asked = _note(("as asked for", is_asked and best is not None), needs=None, dropped=dropped)
+    if best is None:
+        return cells.row(_approach_name(comparison.asks_for, abilities), start, asked, changes="", title=title)
+    changes = "" if is_asked else _changes(best)
+    return cells.row(_approach_name(best.approach, abilities), best, asked, changes=changes, title=title, since=start)
+
+
+def _approach_name(approach: str, abilities: ClusterAbilities) -> str:
+    return CLUSTER_WIDE if approach == NO_APPROACH else abilities.name_of(approach)
+
+
+def _changes(candidate: ComparedApproach) -> str:
+    writes = (("+", candidate.create), ("~", candidate.update), ("-", candidate.delete))
+    return " ".join(f"{sign}{count}" for sign, count in writes if count)
 
 
 def _service_rows(recommendation: Recommendation, abilities: ClusterAbilities, cells: _Cells) -> list[_Row]:
@@ -222,8 +260,7 @@ def _service_rows(recommendation: Recommendation, abilities: ClusterAbilities, c
             needs=candidate.needs,
             dropped=dropped,
         )
-        writes = (("+", candidate.create), ("~", candidate.update), ("-", candidate.delete))
-        changes = " ".join(f"{sign}{count}" for sign, count in writes if count)
+        changes = _changes(candidate)
         is_best = approach == comparison.best
         rows.append(cells.row(abilities.name_of(approach), candidate, note, changes=changes, bold=is_best))
         dropped = 0.0
@@ -287,6 +324,12 @@ def _total_note(total: ApproachTotal, *, is_top: bool) -> Text:
         better = f"better for {total.better}, " if total.better else ""
         return Text(f"{better}needs {total.needs}", "dim")
     return Text("best", "green").append(f" for {total.best}", "default") if is_top else Text(f"for {total.best}", "dim")
+
+
+def _since(before: float | None, after: float | None, *, plus: bool = False) -> Text:
+    """``34%>97%``; one figure where nothing changes."""
+    old, new = _percent(before, plus=plus), _percent(after, plus=plus)
+    return new if before is None or old.plain == new.plain else _text(f"{old.plain}>{new.plain}")
 
 
 def _percent(share: float | None, *, plus: bool = False) -> Text:

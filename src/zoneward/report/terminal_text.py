@@ -216,13 +216,23 @@ class _Layout:
 def _shorten_names(
     rows: Sequence[Sequence[StyledText]], lengths: Sequence[Sequence[int]], most: int
 ) -> tuple[list[Sequence[StyledText]], list[Sequence[int]]]:
-    """Rows, and the lengths of their cells, with names of more than ``most`` columns cut in their middle."""
+    """Rows, and the lengths of their cells, with names of more than ``most`` columns cut in their middle, except names
+    that would be the same then.
+    """
     shortened, measured = list(rows), list(lengths)
     half = (most - 1) // 2
-    for index, taken in enumerate(lengths):
-        if taken[0] > most:
-            (first, *rest), (_, *others) = rows[index], taken
-            cut = Text(f"{first.plain[: most - 1 - half]}…{first.plain[-half:]}")
+    cuts = {
+        index: f"{rows[index][0].plain[: most - 1 - half]}…{rows[index][0].plain[-half:]}"
+        for index, taken in enumerate(lengths)
+        if taken[0] > most
+    }
+    names_of: dict[str, set[str]] = {}
+    for index, text in cuts.items():
+        names_of.setdefault(text, set()).add(rows[index][0].plain)
+    for index, text in cuts.items():
+        if len(names_of[text]) == 1:
+            (_, *rest), (_, *others) = rows[index], lengths[index]
+            cut = Text(text)
             shortened[index], measured[index] = [cut, *rest], (cut.cell_len, *others)
     return shortened, measured
 
