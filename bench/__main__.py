@@ -13,6 +13,7 @@ BENCHMARKS: dict[str, str] = {
     "plan-json": "commands.plan_json",
     "plan-yaml": "commands.plan_yaml",
     "plan-large": "commands.plan_large",
+    "advise": "commands.advise",
     "compare": "commands.compare",
     "explain": "explain.explain",
     "check": "checks.check",

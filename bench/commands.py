@@ -40,6 +40,14 @@ def compare() -> Iterator[Figure]:
     yield from _large("compare", most=120)
 
 
+def advise() -> Iterator[Figure]:
+    """``advise`` for 2,000 Services and 30,000 pods: at most 15 s."""
+    path = large_snapshot("json", pods=30_000, nodes=800, services=2_000)
+    measured = run([*ZONEWARD, "advise", "-q", "-f", str(path)])
+    yield Figure("advise, 2,000 Services", measured.wall, "s", 15)
+    yield Figure("  CPU time of all processes", measured.cpu, "s")
+
+
 def _large(*words: str, most: float | None) -> Iterator[Figure]:
     """CPU time says more than wall time on a machine with other work. ``BEFORE`` in the environment names a checkout of
     another version: both run on the same input, one after the other, because machines differ more than versions.

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -86,3 +87,27 @@ def test_each_change_of_a_decision_is_told_once(plane: ControlPlane, tmp_path: P
             set_mode(plane, "Auto")
         assert watch.told_after(5) == [("CHANGED", added["decision"])]
         assert watch.notes == []
+
+
+def test_the_built_in_controller_does_what_the_advice_promised(plane: ControlPlane) -> None:
+    """The one Service asks for nothing, and its action is applied as its patch says."""
+    api, cart = plane.api(), a_service("cart", namespace="shop")
+
+    def advice() -> Any:
+        return json.loads(
+            plane.zoneward("advise", "-n", "shop", "--proxy", "current", "-o", "json", user="reader").stdout
+        )
+
+    set_mode(plane, None)
+    try:
+        plane.wait_until(lambda: advice()["summary"]["inZone"] < 0.5, what="slices without hints")
+        (action,) = [action for action in advice()["actions"] if action["view"] == "kubernetes"]
+        (patch,) = action["patches"]
+        assert patch["fields"] == {"spec": {"trafficDistribution": "PreferSameZone"}}
+        promised = action["effect"]["inZoneAfter"]
+        assert promised > 0.9
+        api.patch(cart, patch["fields"], content_type=MERGE_PATCH)
+        plane.wait_until(lambda: advice()["summary"]["inZone"] == promised, what="slices as promised")
+    finally:
+        api.patch(cart, {"spec": {"trafficDistribution": None}}, content_type=MERGE_PATCH)
+        set_mode(plane, "Auto")

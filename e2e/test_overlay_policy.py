@@ -1,5 +1,6 @@
 """The policies of the overlay on a real API server: they do what `with_overlay_hints` says, and keep strangers out."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -319,3 +320,17 @@ def test_an_api_server_without_such_policies_is_refused_with_what_to_use_instead
     assert done.returncode == 2
     assert "expected Kubernetes 1.36 or newer for --overlay" in done.stderr
     assert "zoneward adopt" in done.stderr
+
+
+def test_check_reads_the_policy_and_its_binding(cluster: Cluster, slices: Slices) -> None:
+    """Last: it takes the binding away."""
+
+    def messages() -> list[str]:
+        printed = json.loads(cluster.plane.zoneward("check", "-A", "-o", "json").stdout)
+        assert [skipped for skipped in printed["notChecked"] if "ZW609" in skipped["codes"]] == []
+        return [finding["message"] for finding in printed["findings"] if finding["code"] == "ZW609"]
+
+    slices.set({"cart.IPv4": "zones"})
+    assert messages() == []
+    cluster.plane.kubectl("delete", "mutatingadmissionpolicybinding", names.OVERLAY_CONFIG_MAP)
+    assert messages() == ["nothing binds the policy zoneward-overlay: it has no effect"]

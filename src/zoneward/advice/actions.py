@@ -44,6 +44,7 @@ from zoneward.advice.traffic_report import Crossing, CrossingCalculation
 from zoneward.kube.adoption_marks import runs_zoneward
 from zoneward.kube.objects import ObjectKey
 from zoneward.routing.algorithms.heuristics import BALANCED, HEURISTICS
+from zoneward.routing.demand import Demand
 from zoneward.routing.phrases import counted
 from zoneward.routing.selection.expected_traffic import ExpectedTraffic
 from zoneward.slices.plan import FamilyPlan
@@ -141,12 +142,14 @@ class AdvisedCluster:
     """What the advice for all Services depends on.
 
     ``kubernetes`` is the minor version, None where it is not known. ``overlaid`` are the Services whose hints an
-    overlay sets. ``measured`` and ``prices`` are None without them.
+    overlay sets. ``cpu_demand`` is by the CPU of the nodes as the built-in controller counts it, None to count it for
+    each Service. ``measured`` and ``prices`` are None without them.
     """
 
     node_proxies: NodeProxies
     kubernetes: int | None
     overlaid: frozenset[ObjectKey] = frozenset()
+    cpu_demand: Demand | None = None
     measured: MeasuredFlows | None = None
     prices: PairPrices | None = None
     switched: NodeProxies = field(init=False)
@@ -223,7 +226,7 @@ def _as_decided(given: ServiceInput, cluster: AdvisedCluster) -> ServiceInput:
         return given
     if key in cluster.overlaid:
         return given.as_overlay()
-    upstream = given.as_upstream()
+    upstream = given.as_upstream(cluster.cpu_demand)
     configuration = structs.replace(upstream.cluster_state.configuration, gates=kubernetes_gates(cluster.kubernetes))
     return dataclasses.replace(
         upstream, cluster_state=dataclasses.replace(upstream.cluster_state, configuration=configuration)

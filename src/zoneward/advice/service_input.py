@@ -17,7 +17,7 @@ from zoneward.advice.workloads import Workload, WorkloadObjects, owner_of, workl
 from zoneward.kube import names
 from zoneward.kube.adoption_marks import effective_selector
 from zoneward.kube.objects import EndpointSlice, Node, Pod, Service, node_zone
-from zoneward.routing.demand import cpu_demand_of, demands_of
+from zoneward.routing.demand import Demand, cpu_demand_of, demands_of
 from zoneward.slices.cluster_state import ClusterState
 from zoneward.slices.overlay import overlay_configuration
 from zoneward.slices.plan import FamilyPlan, ServicePlan, plan_service
@@ -144,11 +144,13 @@ class ServiceInput:
             ).for_service(service)
         return dataclasses.replace(self, service=service, nodes=nodes, pods=pods, slices=slices, cluster_state=state)
 
-    def as_upstream(self) -> "ServiceInput":
-        """The same, decided as the built-in controller does. Traffic starts where it did."""
+    def as_upstream(self, cpu_demand: Demand | None = None) -> "ServiceInput":
+        """The same, decided as the built-in controller does. Traffic starts where it did. ``cpu_demand`` is by the CPU
+        of the nodes as that controller counts it, where it is known already.
+        """
         state = self.cluster_state
         configuration = state.configuration.as_upstream()
-        cpu_demand = cpu_demand_of(self.nodes, configuration)
+        cpu_demand = cpu_demand or cpu_demand_of(self.nodes, configuration)
         state = dataclasses.replace(state, cpu_demand=cpu_demand, configuration=configuration)
         return dataclasses.replace(self, cluster_state=state)
 

@@ -158,6 +158,7 @@ def _advise(
     from zoneward.cli.service_processes import in_processes, waiting
     from zoneward.cli.workload_input import read_workload_objects
     from zoneward.kube.gc_tuning import without_gc
+    from zoneward.routing.demand import cpu_demand_of
 
     prices = read_prices(options, price_per_gb, charge)
     with without_gc(), waiting(options, "reading"):
@@ -184,6 +185,7 @@ def _advise(
         selected.node_proxies,
         kubernetes_minor(selected.snapshot.nodes),
         overlaid=frozenset((namespace, name) for namespace, name, _ in view.overlays),
+        cpu_demand=cpu_demand_of(selected.snapshot.nodes, state.configuration.as_upstream()),
         measured=measured,
         prices=PairPrices(prices, dict(state.demand.regions)) if has_prices else None,
     )
