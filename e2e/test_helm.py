@@ -1,6 +1,7 @@
 """The chart of ``deploy/helm`` makes what the kustomizations make, says what is wrong with values, and installs."""
 
 import os
+import shutil
 import subprocess
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -220,6 +221,19 @@ def test_the_address_of_the_api_server_is_made_where_it_is_given() -> None:
 def cluster() -> Iterator[ControlPlane]:
     with ControlPlane() as plane:
         yield plane
+
+
+def test_an_overlay_on_an_older_cluster_is_one_line(cluster: ControlPlane, tmp_path: Path) -> None:
+    """This cluster is new enough, so a copy of the chart asks for more. Without a cluster, nothing is asked for."""
+    copy = tmp_path / "chart"
+    shutil.copytree(CHART, copy)
+    template = copy / "templates" / "controller" / "deployment.yaml"
+    template.write_text(template.read_text().replace('"<1.36.0-0"', '"<1.99.0-0"'))
+    access = (f"--kubeconfig={cluster.kubeconfig()}", f"--repository-cache={tmp_path}", "--dry-run=server")
+    message = "controller.mode: expected only-marked or take-over, got overlay: it needs MutatingAdmissionPolicy"
+    assert message in helm("install", "edge", str(copy), *access, fails=True)
+    assert message not in helm("install", "edge", str(copy), *access, "--set=controller.mode=only-marked")
+    assert "zoneward-overlay" in helm("template", "edge", str(copy))
 
 
 def test_a_server_takes_all_of_it_and_only_the_namespaces_outlive_it(cluster: ControlPlane, tmp_path: Path) -> None:
