@@ -189,3 +189,41 @@ def test_the_page_names_its_cluster_and_has_a_block_for_each_action(zoneward: Co
     assert str(eks) in page
     assert page.count('<details class="action">') == 3
     assert "http" not in page.replace("http-equiv", "")
+
+
+def test_the_changes_of_manifests_are_shown_instead(zoneward: Commands, eks: Path, tmp_path: Path) -> None:
+    manifest = tmp_path / "services.yaml"
+    hostile = "x|`@admin` [a](http://a.example)"
+    services = [
+        {"name": "plain-01", "spec": {"trafficDistribution": "PreferClose"}},
+        {"name": "close-01", "spec": {"trafficDistribution": "PreferClose"}},
+        {"name": "plain-02", "annotations": {"zoneward.dev/overlay": hostile}, "spec": {}},
+        {"name": "new", "spec": {}},
+    ]
+    manifest.write_text(
+        yaml.safe_dump_all(
+            {
+                "apiVersion": "v1",
+                "kind": "Service",
+                "metadata": {
+                    "name": service["name"],
+                    "namespace": "shop",
+                    "annotations": service.get("annotations", {}),
+                },
+                "spec": service["spec"],
+            }
+            for service in services
+        )
+    )
+    arguments = ("advise", "-q", "-f", eks, "--diff", manifest)
+    text = zoneward(*arguments).out
+    assert text.startswith("2 Services change, 1 does not; not in the cluster: shop/new\n")
+    assert "shop/plain-01  33% -> 100%   +36%  trafficDistribution: none -> PreferClose" in text
+    document = json.loads(zoneward(*arguments, "-o", "json").out)
+    assert document["kind"] == "ManifestChanges"
+    assert document["services"][0]["effect"]["inZoneAfter"] == 1
+    markdown = zoneward(*arguments, "-o", "markdown").out
+    assert "`zoneward.dev/overlay: none -> x\\|'@admin' [a](http://a.example)`" in markdown
+    for wrong in (("1",), ("-o", "html"), ("--measured", "x.json")):
+        assert "--diff: expected no number" in zoneward(*arguments, *wrong).err
+    assert "-o markdown: expected --diff" in zoneward("advise", "--sample", "-o", "markdown").err

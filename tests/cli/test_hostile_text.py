@@ -44,6 +44,8 @@ COMMANDS: Final[dict[str, tuple[str, ...]]] = {
     "what if": ("plan", "--what-if", "local", "-o", "wide"),
     "route": ("route", "--node", "worker-a2"),
     "route as it is": ("route", "--node", "worker-a2", "--as-is"),
+    "advise": ("advise", "--top", "0"),
+    "advise 1": ("advise", "1"),
     "compare": ("compare",),
     "explain": ("explain", "shop/checkout"),
     "explain, what nobody knows": ("explain", "shop/wishlist"),
@@ -125,6 +127,7 @@ def test_a_table_shows_question_marks_and_is_the_same_otherwise(
         ("route", "--node", "worker-a2", "-o", "json"),
         ("check", "-o", "json"),
         ("snapshot", "--file", "-"),
+        ("advise", "-o", "json"),
     ],
     ids=" ".join,
 )

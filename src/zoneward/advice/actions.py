@@ -54,6 +54,7 @@ Risk = Literal["low", "medium", "high"]
 Requirement = Literal["overlay", "controller"]
 """How Zoneward's decisions reach the slices of a cluster."""
 
+API_VERSION: Final = "zoneward.dev/v1alpha1"
 WITHOUT_RISK: Final = 0.2
 """Overload of the busiest endpoint that is no risk: the threshold of KEP-2433 § Overload."""
 ACCEPTABLE: Final = Fraction(1, 2)
@@ -215,6 +216,15 @@ def advise_service(given: ServiceInput, cluster: AdvisedCluster) -> ServiceAdvic
     if decided is given or not _needs_change(advice.reachable):
         return advice
     return dataclasses.replace(advice, zoneward=_with_balanced(given, address_type, cluster, advice, outcomes))
+
+
+def outcome_as_decided(given: ServiceInput, cluster: AdvisedCluster) -> Outcome | None:
+    """What comes of the settings of a Service, by what decides in this cluster; None as `advise_service`."""
+    family = next(iter(_as_decided(given, cluster).plan.families), None)
+    if family is None:
+        return None
+    key = given.service.metadata.namespace, given.service.metadata.name
+    return _Outcomes(cluster, (*key, family.address_type)).of(family.traffic)
 
 
 def _as_decided(given: ServiceInput, cluster: AdvisedCluster) -> ServiceInput:
@@ -529,7 +539,7 @@ def advise(
                 if not other.switches_proxies and keys & {(part.namespace, part.service) for part in other.services}
             )
             actions.append(structs.replace(action, instead_of=others))
-    return Advice("zoneward.dev/v1alpha1", "Advice", _summary(services, cluster, zones, currency), tuple(actions))
+    return Advice(API_VERSION, "Advice", _summary(services, cluster, zones, currency), tuple(actions))
 
 
 _Group = list[tuple[ServiceAdvice, Option]]
@@ -619,7 +629,7 @@ def _switch_action(services: Sequence[ServiceAdvice], cluster: AdvisedCluster) -
         after=(),
         instead_of=(),
         services=tuple(
-            ServiceEffect(*service.key, "its hints are honored", {}, _effect(service.now, service.switched))
+            ServiceEffect(*service.key, "its hints are honored", {}, effect_of(service.now, service.switched))
             for service in gaining
         ),
         effect=_sum_effect([(service.weight, service.now, service.switched) for service in gaining]),
@@ -643,12 +653,13 @@ def _switch_action(services: Sequence[ServiceAdvice], cluster: AdvisedCluster) -
     )
 
 
-def _effect(before: Outcome, after: Outcome) -> Effect:
-    return _sum_effect([(1.0, before, after)])
-
-
 def _service_effect(service: ServiceAdvice, option: Option) -> ServiceEffect:
-    return ServiceEffect(*service.key, option.about, option.pods, _effect(option.before, option.after))
+    return ServiceEffect(*service.key, option.about, option.pods, effect_of(option.before, option.after))
+
+
+def effect_of(before: Outcome, after: Outcome) -> Effect:
+    """For one Service."""
+    return _sum_effect([(1.0, before, after)])
 
 
 def _sum_effect(parts: Sequence[tuple[float, Outcome, Outcome]]) -> Effect:

@@ -24,9 +24,11 @@ from zoneward.kube.input_error import InputError
 
 if TYPE_CHECKING:
     from zoneward.advice.actions import Advice, ServiceAdvice
+    from zoneward.advice.manifest_changes import ManifestChanges
     from zoneward.kube.objects import ObjectKey, Service
 
 _TOP: Final = 8
+_DIFF_OUTPUTS: Final = ("text", "json", "yaml", "markdown")
 
 
 @click.command("advise")
@@ -44,10 +46,18 @@ _TOP: Final = 8
 @click.option(
     "-o",
     "--output",
-    type=click.Choice(["text", "json", "yaml", "html", "patches"]),
+    type=click.Choice(["text", "json", "yaml", "html", "patches", "markdown"]),
     default="text",
     show_default=True,
-    help="patches: a component of kustomize, in the directory of --to.",
+    help="patches: a component of kustomize, in the directory of --to. markdown: with --diff.",
+)
+@click.option(
+    "--diff",
+    "manifests",
+    multiple=True,
+    metavar="PATH",
+    shell_complete=complete_files,
+    help="Show instead what the Services of these manifests would change. May be repeated.",
 )
 @click.option(
     "--to",
@@ -64,6 +74,7 @@ def command(
     charge: Charge | None,
     top: int,
     output: str,
+    manifests: tuple[str, ...],
     to: str | None,
 ) -> None:
     """Show what to change so that more traffic stays in its zone and no Pod is overloaded, the most effective first.
@@ -76,6 +87,7 @@ def command(
     zoneward advise -f cluster.json shop/cart
     zoneward advise -A --measured http://prometheus.monitoring.svc:9090 --price-per-gb 0.01USD
     zoneward advise -f cluster.json -o patches --to patches/
+    zoneward advise -f cluster.json --diff manifests/
     """
     if (output == "patches") != (to is not None):
         raise click.UsageError("-o patches and --to DIRECTORY: expected both or none")
@@ -86,6 +98,14 @@ def command(
     # The question is about a cluster; everywhere else the default is the namespace of the context.
     is_all = not services and not options.namespaces
     options = replace(options, services=services, all_namespaces=options.all_namespaces or is_all)
+    if manifests:
+        if ranks or measured_in or output not in _DIFF_OUTPUTS:
+            expected = "expected no number, no --measured, and -o text, json, yaml or markdown with it"
+            raise click.UsageError(f"--diff: {expected}")
+        _show_changes(options, manifests, output)
+        return
+    if output == "markdown":
+        raise click.UsageError("-o markdown: expected --diff with it")
     advice, notes = _advise(options, measured_in, window, price_per_gb, charge)
     if ranks:
         advice = _only(advice, ranks[0])
@@ -93,16 +113,8 @@ def command(
     if output == "patches":
         assert to is not None
         _write_patches(advice, Path(to))
-    elif output == "json":
-        from zoneward.advice.json_value import to_json
-
-        sys.stdout.buffer.write(to_json(advice))
-    elif output == "yaml":
-        import msgspec
-
-        from zoneward.report.slice_manifests import to_yaml
-
-        click.echo(to_yaml(msgspec.to_builtins(advice), ()), nl=False)
+    elif output in ("json", "yaml"):
+        _print_document(advice, output)
     elif output == "html":
         from zoneward import __version__
         from zoneward.report.advice_page import advice_page
@@ -215,6 +227,57 @@ def _advise(
         currency=prices.currency if has_prices else "",
     )
     return advice, (*selected.notes, *notes)
+
+
+def _show_changes(options: Options, manifests: tuple[str, ...], output: str) -> None:
+    """Raises InputError or a usage error."""
+    from zoneward.advice.actions import API_VERSION, AdvisedCluster
+    from zoneward.advice.kubernetes_version import kubernetes_minor
+    from zoneward.advice.manifest_changes import ManifestChanges, applied, changed_service
+    from zoneward.cli.planned_services import select_services
+    from zoneward.kube.gc_tuning import without_gc
+    from zoneward.report.manifest_changes_text import changes_markdown, changes_text
+    from zoneward.snapshots.cluster_snapshot import read_snapshot
+
+    given = read_snapshot(manifests, stdin=sys.stdin.buffer).services
+    with without_gc():
+        selected = select_services(options)
+        cluster = AdvisedCluster(selected.node_proxies, kubernetes_minor(selected.snapshot.nodes))
+        services = {(service.metadata.namespace, service.metadata.name): service for service in selected.services}
+        changed, unknown, unchanged = [], [], 0
+        for manifest in given:
+            service = services.get((manifest.metadata.namespace, manifest.metadata.name))
+            if service is None:
+                unknown.append(f"{manifest.metadata.namespace}/{manifest.metadata.name}")
+                continue
+            after = selected.input_of(applied(service, manifest))
+            change = changed_service(selected.input_of(service), after, cluster)
+            if change is None:
+                unchanged += 1
+            else:
+                changed.append(change)
+    print_notes(options, selected.notes)
+    changes = ManifestChanges(API_VERSION, "ManifestChanges", tuple(changed), unchanged, tuple(unknown))
+    if output in ("json", "yaml"):
+        _print_document(changes, output)
+    elif output == "markdown":
+        click.echo(changes_markdown(changes), nl=False)
+    else:
+        text = changes_text(changes, width=table_width(), color=wants_color(options))
+        click.echo(text, nl=False, color=True)
+
+
+def _print_document(document: "Advice | ManifestChanges", form: str) -> None:
+    if form == "json":
+        from zoneward.advice.json_value import to_json
+
+        sys.stdout.buffer.write(to_json(document))
+    else:
+        import msgspec
+
+        from zoneward.report.slice_manifests import to_yaml
+
+        click.echo(to_yaml(msgspec.to_builtins(document), ()), nl=False)
 
 
 def _write_patches(advice: "Advice", directory: Path) -> None:

@@ -199,8 +199,8 @@ def action_table(actions: Sequence[Action], title: str, *, unit: str | None) -> 
         effect = action.effect
         row = [
             Text(str(action.rank)),
-            _share_change(effect),
-            _overload_change(effect),
+            share_change(effect),
+            overload_change(effect),
             Text(action.risk, _COLORS[action.risk]),
         ]
         if unit is not None:
@@ -228,7 +228,7 @@ def service_table(action: Action, unit: str | None, *, most: int = _MOST_SERVICE
     rows = []
     for service in action.services[:most]:
         effect = service.effect
-        row = [Text(f"{service.namespace}/{service.service}"), _share_change(effect), _overload_change(effect)]
+        row = [Text(f"{service.namespace}/{service.service}"), share_change(effect), overload_change(effect)]
         if unit is not None:
             row.append(_saved(effect, unit))
         rows.append(row if is_same else [*row, Text(service.about)])
@@ -240,14 +240,15 @@ def _saved(effect: Effect, unit: str | None) -> StyledText:
     return Text("-" if effect.saved_per_month is None else amount_text(effect.saved_per_month, unit))
 
 
-def _overload_change(effect: Effect) -> StyledText:
+def overload_change(effect: Effect) -> StyledText:
     """That of now only where it is one."""
     before, after = effect.max_overload_before, effect.max_overload_after
     text = Text(f"+{before:.0%} -> " if before > WITHOUT_RISK else "")
     return text.append(f"+{after:.0%}", _overload_style(after))
 
 
-def _share_change(effect: Effect) -> StyledText:
+def share_change(effect: Effect) -> StyledText:
+    """``33% -> 100%``."""
     after = effect.in_zone_after
     style = "red" if effect.dropped_after else "green" if after >= 0.9 else "yellow" if after >= 0.5 else _BLOCK
     return Text(f"{effect.in_zone_before:.0%} -> ").append(f"{after:.0%}", style)
