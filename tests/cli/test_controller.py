@@ -377,7 +377,7 @@ def test_plan_shows_the_label_that_the_controller_would_write(zoneward: Commands
     kept = zoneward("plan", "-f", upstream, "-q", "--config", file, "payments/ledger")
     assert "replaced" not in kept.out
     assert " =1 " in kept.out
-    replaced = zoneward("plan", "-f", upstream, "-q", "payments/ledger").out
+    replaced = zoneward("plan", "-f", upstream, "-q", "--with", "controller", "payments/ledger").out
     assert "1 slice of the built-in controller would be replaced" in replaced
     shown = zoneward("plan", "-f", upstream, "-q", "-o", "yaml", "--config", file, "payments/ledger").out
     assert shown.startswith("# EndpointSlices with the label of the built-in controller; where it runs, it changes")

@@ -34,6 +34,7 @@ from zoneward.routing.demand import demands_of
 from zoneward.routing.phrases import counted
 from zoneward.routing.request.what_if import NO_APPROACH, as_if_requested
 from zoneward.slices.cluster_state import ClusterState
+from zoneward.slices.existing import approach_of_slice
 from zoneward.slices.plan import ServicePlan, plan_service
 from zoneward.snapshots.cluster_snapshot import Snapshot
 
@@ -205,9 +206,12 @@ def proxies_in(snapshot: Snapshot, options: Options) -> NodeProxies:
     )
 
 
-def _runs_kubernetes(snapshot: Snapshot, options: Options) -> bool:
+def _runs_kubernetes(snapshot: Snapshot, options: Options, configuration: Configuration) -> bool:
     """Whether the built-in controller writes the slices of a cluster, and no option asks for Zoneward."""
     if options.upstream or options.with_mode is not None or options.what_if not in (None, *_KUBERNETES_VALUES):
+        return False
+    if configuration.keep_built_in_label or any(map(approach_of_slice, snapshot.slices)):
+        # Zoneward's slices may have the label of the built-in controller.
         return False
     managers = {(slice_.metadata.labels or {}).get(names.MANAGED_BY_LABEL) for slice_ in snapshot.slices}
     is_overlaid = any(config_map.metadata.name == OVERLAY_CONFIG_MAP for config_map in snapshot.config_maps)
@@ -228,7 +232,7 @@ def select_services(options: Options, *, workloads: bool = False, views_kubernet
             configuration, nodes_new_since=time_text(time.time() - configuration.hints.new_node_grace)
         )
     snapshot = load_snapshot(options, workloads=workloads)
-    is_kubernetes = views_kubernetes and _runs_kubernetes(snapshot, options)
+    is_kubernetes = views_kubernetes and _runs_kubernetes(snapshot, options, configuration)
     if is_kubernetes:
         gates = kubernetes_gates(kubernetes_minor(snapshot.nodes))
         configuration = structs.replace(configuration.as_upstream(), demand=configuration.demand, gates=gates)
