@@ -68,9 +68,16 @@ def conformance(only: str | None) -> None:
 @click.argument("disruptions", nargs=-1, type=click.Choice(list(DISRUPTIONS)))
 @click.option("--runs", type=click.IntRange(min=1), default=bench_disruptions.RUNS, show_default=True)
 @click.option("--resume", is_flag=True, help="Keep the runs of a call that was interrupted.")
-def bench(disruptions: tuple[str, ...], runs: int, resume: bool) -> None:
+@click.option(
+    "--mode",
+    type=click.Choice([Mode.BOTH.value, Mode.OVERLAY.value]),
+    default=Mode.BOTH.value,
+    show_default=True,
+    help="Which parts of Zoneward the built-in ones are compared with.",
+)
+def bench(disruptions: tuple[str, ...], runs: int, resume: bool, mode: str) -> None:
     """Count connections that fail while a separate cluster changes: with the built-in parts, and with Zoneward's."""
-    if lines := bench_disruptions.run(disruptions, runs=runs, resume=resume):
+    if lines := bench_disruptions.run(disruptions, runs=runs, resume=resume, mode=Mode(mode)):
         raise click.ClickException("\n".join(["more than wanted:", *lines]))
 
 
