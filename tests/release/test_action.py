@@ -40,7 +40,7 @@ class Runner:
         environment = {
             "PATH": os.environ["PATH"],
             "RUNNER_TEMP": str(self.directory),
-            "GITHUB_STEP_SUMMARY": str(self.directory / "summary.md"),
+            "GITHUB_STEP_SUMMARY": str(self.directory / "summary"),
             "GITHUB_OUTPUT": str(self.directory / "output"),
         }
         for variable, text in step["env"].items():
@@ -56,7 +56,7 @@ def runner(tmp_path: Path) -> Runner:
 
 def test_the_summary_says_what_changes(runner: Runner) -> None:
     assert runner.run("Traffic") == 0
-    text = (runner.directory / "summary.md").read_text()
+    text = (runner.directory / "summary").read_text()
     assert "**Zoneward**: 1 Service changes" in text
     assert "| `shop/plain-01` | 33% -> 100% | +36% | `trafficDistribution: none -> PreferClose` |" in text
 
