@@ -196,7 +196,7 @@ def _advise(
     cluster = AdvisedCluster(
         selected.node_proxies,
         kubernetes_minor(selected.snapshot.nodes),
-        overlaid=frozenset((namespace, name) for namespace, name, _ in view.overlays),
+        overlaid=frozenset((namespace, name) for namespace, name, _ in selected.overlays()),
         cpu_demand=cpu_demand_of(selected.snapshot.nodes, state.configuration.as_upstream()),
         measured=measured,
         prices=PairPrices(prices, dict(state.demand.regions)) if has_prices else None,
@@ -242,7 +242,11 @@ def _show_changes(options: Options, manifests: tuple[str, ...], output: str) -> 
     given = read_snapshot(manifests, stdin=sys.stdin.buffer).services
     with without_gc():
         selected = select_services(options)
-        cluster = AdvisedCluster(selected.node_proxies, kubernetes_minor(selected.snapshot.nodes))
+        cluster = AdvisedCluster(
+            selected.node_proxies,
+            kubernetes_minor(selected.snapshot.nodes),
+            overlaid=frozenset((namespace, name) for namespace, name, _ in selected.overlays()),
+        )
         services = {(service.metadata.namespace, service.metadata.name): service for service in selected.services}
         changed, unknown, unchanged = [], [], 0
         for manifest in given:

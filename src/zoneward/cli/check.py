@@ -108,9 +108,7 @@ def view_cluster(selected: "SelectedServices", options: Options) -> "ClusterView
     from zoneward.cli.planned_services import with_what_if
     from zoneward.cli.workload_input import read_workload_objects
     from zoneward.kube.controller_lease import is_led
-    from zoneward.kube.names import OVERLAY_CONFIG_MAP
     from zoneward.kube.workload_objects import Lease, MutatingAdmissionPolicy, MutatingAdmissionPolicyBinding
-    from zoneward.slices.overlay import read_entries
 
     snapshot = selected.snapshot
     services = tuple(
@@ -126,12 +124,7 @@ def view_cluster(selected: "SelectedServices", options: Options) -> "ClusterView
     )
     objects = read_workload_objects(snapshot)
     leases = tuple(object_ for object_ in snapshot.workload_objects if isinstance(object_, Lease))
-    overlays = {
-        (config_map.metadata.namespace, *key): overlay
-        for config_map in snapshot.config_maps
-        if config_map.metadata.name == OVERLAY_CONFIG_MAP
-        for key, overlay in read_entries(config_map.data or {}).items()
-    }
+    overlays = selected.overlays()
     lacking = dict(objects.lacking)
     if not any(service.runs_zoneward for service in services):
         # Only a Service of Zoneward's controller needs its Lease.

@@ -35,6 +35,7 @@ from zoneward.routing.phrases import counted
 from zoneward.routing.request.what_if import NO_APPROACH, as_if_requested
 from zoneward.slices.cluster_state import ClusterState
 from zoneward.slices.existing import approach_of_slice
+from zoneward.slices.overlay import FamilyOverlay, read_entries
 from zoneward.slices.plan import ServicePlan, plan_service
 from zoneward.snapshots.cluster_snapshot import Snapshot
 
@@ -87,6 +88,15 @@ class SelectedServices:
             objects=objects,
             is_changed=self.unchanged is not None,
         )
+
+    def overlays(self) -> dict[tuple[str, str, str], FamilyOverlay]:
+        """What ConfigMaps of an overlay say, by namespace, Service and address type."""
+        return {
+            (config_map.metadata.namespace, *key): overlay
+            for config_map in self.snapshot.config_maps
+            if config_map.metadata.name == OVERLAY_CONFIG_MAP
+            for key, overlay in read_entries(config_map.data or {}).items()
+        }
 
     def now_of(self, service: Service) -> dict[str, CurrentTraffic]:
         """What the slices of a Service in the snapshot do, by address type."""
