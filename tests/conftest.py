@@ -3,6 +3,7 @@
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 
 import msgspec
 import pytest
@@ -21,8 +22,11 @@ settings.load_profile("fixed")
 # Hypothesis draws constants of all modules that happen to be loaded: that depends on which tests ran before.
 providers._get_local_constants = Constants
 heed_ctrl_c()
-# pytest-xdist sets it for its processes, and tables are as wide as it says.
+# Tables are as wide as this says. readline, which pytest loads, sets it for child processes, past os.environ.
+with suppress(ImportError):
+    import readline  # noqa: F401
 os.environ.pop("COLUMNS", None)
+os.unsetenv("COLUMNS")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -162,7 +162,7 @@ def plan_parts(
     if measured is not None:
         legend = join_wrapped([_measured_from(measured, demand, short_of, wide=wide), legend])
     return TableParts(
-        above=(_heading(demand, short_of, node_proxies, plans),),
+        above=(_heading(demand, short_of, node_proxies, plans, configuration),),
         columns=(*columns, "TRAFFIC SENT TO"),
         rows=rows,
         right=set(columns) - {"SERVICE", "APPROACH", "SLICES"},
@@ -202,9 +202,16 @@ def _measured_from(
 
 
 def _heading(
-    demand: Demand, short: Mapping[str, str], node_proxies: NodeProxies | None, plans: Sequence[ServicePlan]
+    demand: Demand,
+    short: Mapping[str, str],
+    node_proxies: NodeProxies | None,
+    plans: Sequence[ServicePlan],
+    configuration: Configuration,
 ) -> StyledText:
     lines: list[Text | str] = [_demand(demand, short)]
+    total = _total(plans, configuration)
+    if total is not None:
+        lines.insert(0, total)
     own = sum(any(family.cluster_state.demand.unit == "figures" for family in plan.families) for plan in plans)
     if own:
         lines.append(f"With their own demand, by figures: {own:,} of {counted(len(plans), 'Service')}")
@@ -213,6 +220,26 @@ def _heading(
     counts = Counter(node_proxies.on(node.name).title for node in demand.nodes)
     kinds = [title if len(counts) == 1 else f"{title} on {nodes}" for title, nodes in counts.most_common()]
     return join_wrapped([*lines, f"Proxies: {listed(tuple(kinds))}"])
+
+
+def _total(plans: Sequence[ServicePlan], configuration: Configuration) -> Text | None:
+    """What stays in its zone of the traffic to all Services, and the worst overload; None for a single Service, which
+    is its own total.
+    """
+    families = [
+        (plan, family, traffic)
+        for plan in plans
+        for family in plan.families
+        if (traffic := _served_traffic(family.traffic)) is not None and traffic.in_zone is not None
+    ]
+    endpoints = sum(family.decision.endpoints for _, family, _ in families)
+    if len(plans) < 2 or not endpoints:
+        return None
+    in_zone = sum(family.decision.endpoints * (traffic.in_zone or 0.0) for _, family, traffic in families) / endpoints
+    worst_plan, _, worst = max(families, key=lambda item: item[2].max_overload)
+    text = Text("Total: ", "bold").append(f"{in_zone:.0%} in its zone", "bold")
+    text.append(", weighed by endpoints; worst ", "default").append(_worst(worst, configuration))
+    return text.append(f", {_name(worst_plan)}", "default")
 
 
 def _demand(demand: Demand, short: Mapping[str, str]) -> Text:
