@@ -43,7 +43,7 @@ def decision(zoneward: Commands, service: str, *arguments: str | Path) -> dict[s
 
 
 def test_the_measured_share_stands_beside_the_predicted_one(zoneward: Commands) -> None:
-    lines = zoneward("plan", "-f", SAMPLE, "--measured", EXAMPLE, "shop/search", "shop/cart").out.splitlines()
+    lines = zoneward("plan", "-f", SAMPLE, "--measured", EXAMPLE, "shop/search", "shop/cart").out.splitlines()[1:]
     columns = lines[2].split("  ")
     assert [column.strip() for column in columns if column][4:6] == ["IN ZONE", "MEASURED"]
     assert "71%  98% of 19k" in lines[4]
