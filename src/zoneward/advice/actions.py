@@ -22,15 +22,7 @@ from zoneward.advice.fix_commands import (
     describe_setting,
     steps_of,
 )
-from zoneward.advice.fixes import (
-    Fix,
-    FixKind,
-    aim_of,
-    find_fixes,
-    find_same_zone_with_pods,
-    find_settings,
-    setting_patch,
-)
+from zoneward.advice.fixes import Fix, FixKind, FixSearch, setting_patch
 from zoneward.advice.json_value import JsonValue, round_if_any, round_part, round_share
 from zoneward.advice.kubernetes_version import OVERLAY_SINCE, kubernetes_gates
 from zoneward.advice.measured_flows import MeasuredFlows
@@ -41,6 +33,7 @@ from zoneward.advice.proxy_kinds import switched_on
 from zoneward.advice.service_input import Change, ServiceInput
 from zoneward.advice.shell_commands import shell_command
 from zoneward.advice.traffic_report import Crossing, CrossingCalculation
+from zoneward.kube import names
 from zoneward.kube.adoption_marks import runs_zoneward
 from zoneward.kube.objects import ObjectKey
 from zoneward.routing.algorithms.heuristics import BALANCED, HEURISTICS
@@ -211,7 +204,7 @@ def advise_service(given: ServiceInput, cluster: AdvisedCluster) -> ServiceAdvic
         switched = outcomes.of(family.traffic) or now
     kubernetes = None
     if _needs_change(switched):
-        kubernetes = _option(_best_fix(decided, family), decided, switched, outcomes)
+        kubernetes = _option(_best_fix(decided, address_type), decided, switched, outcomes)
     advice = ServiceAdvice(key, outcomes.weight(family), now, switched, kubernetes, None)
     if decided is given or not _needs_change(advice.reachable):
         return advice
@@ -258,25 +251,25 @@ def _needs_change(outcome: Outcome) -> bool:
     return outcome.in_zone < 1 - _LEAST_GAIN or outcome.overload > ACCEPTABLE or outcome.dropped > _NOISE
 
 
-def _best_fix(given: ServiceInput, family: FamilyPlan) -> Fix | None:
+def _best_fix(given: ServiceInput, address_type: str) -> Fix | None:
     """Of fixes that need no more Pods, the one after which the most traffic stays in its zone. Without any, a setting
     that overloads endpoints a little; else the fix with the fewest more Pods.
     """
-    aim = aim_of(family)
-    if aim is None:
+    search = FixSearch.of(given, address_type)
+    if search is None:
         return None
-    fixes = [fix for fix in find_fixes(given, family.address_type, aim) if not _is_uncertain(fix)]
+    fixes = [fix for fix in search.fixes() if not _is_uncertain(fix)]
     free = [fix for fix in fixes if fix.kind in _FREE and not fix.pods]
     if free:
         return max(free, key=_in_zone)
-    if not aim.only_served:
-        settings = find_settings(given, family.address_type, dataclasses.replace(aim, threshold=ACCEPTABLE))
+    if not search.aim.only_served:
+        settings = list(search.settings(dataclasses.replace(search.aim, threshold=ACCEPTABLE)))
         if settings:
             return max(settings, key=_in_zone)
-        both = find_same_zone_with_pods(given, family.address_type, aim)
-        fixes += () if both is None else (both,)
-        if both is not None and not both.pods:
-            return both
+        with_pods = list(search.settings_with_pods((names.PREFER_SAME_ZONE,)))
+        fixes += with_pods
+        if with_pods and not with_pods[0].pods:
+            return with_pods[0]
     return min((fix for fix in fixes if fix.pods > 0), key=lambda fix: fix.pods, default=None)
 
 

@@ -6,7 +6,7 @@ What a fix aims for depends on the plan as it is (`aim_of`). `find_fixes` search
 """
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations, islice, product
@@ -188,59 +188,52 @@ def aim_of(family: FamilyPlan) -> Aim | None:
 # --- the search -------------------------------------------------------------------------------------------------------
 
 
-def find_fixes(given: ServiceInput, address_type: str, aim: Aim | None = None) -> tuple[Fix, ...]:
+def find_fixes(given: ServiceInput, address_type: str) -> tuple[Fix, ...]:
     """The smallest fix of each kind; empty where none is needed or found. Those that take the fewest Pods come first,
-    and those that leave a zone without any last. ``aim``: by default the one of the plan.
+    and those that leave a zone without any last.
     """
-    family = given.family(address_type)
-    if aim is None:
-        aim = aim_of(family) if family is not None else None
-    if family is None or aim is None:
-        return ()
-    search = _FixSearch(given, address_type, aim)
-    if aim.only_served:
-        return tuple(search.served())
-    fixes = [*search.labels(), *search.settings(), *search.thresholds(), *search.pods()]
-    if not fixes and not family.decision.active:
-        # No single change is enough.
-        fixes = list(islice(search.settings_with_pods(), 1))
-    return tuple(
-        sorted(
-            fixes,
-            key=lambda fix: (
-                search.empties_zone(fix),
-                max(fix.pods, 0),
-                bool(fix.needs),
-                fix.change.moved_pods,
-                _ORDER.index(fix.kind),
-            ),
-        )
-    )
+    search = FixSearch.of(given, address_type)
+    return () if search is None else search.fixes()
 
 
-def find_settings(given: ServiceInput, address_type: str, aim: Aim) -> tuple[Fix, ...]:
-    """Only the other settings: the best one, and the best one that needs Zoneward if that is better."""
-    return tuple(_FixSearch(given, address_type, aim).settings())
-
-
-def find_same_zone_with_pods(given: ServiceInput, address_type: str, aim: Aim) -> Fix | None:
-    """``PreferSameZone`` together with Pods spread evenly, where the Service asks for something else."""
-    fixes = _FixSearch(given, address_type, aim).settings_with_pods()
-    return next((fix for fix in fixes if fix.setting == names.PREFER_SAME_ZONE), None)
-
-
-class _FixSearch:
+class FixSearch:
     """The search for one address family of a Service."""
 
-    def __init__(self, given: ServiceInput, address_type: str, aim: Aim) -> None:
+    def __init__(self, given: ServiceInput, family: FamilyPlan, aim: Aim) -> None:
         self._given = given
-        self._address_type = address_type
-        self._aim = aim
-        self._trials = Trials(given, address_type)
-        self._limits = pod_limits(given, address_type)
-        family = given.family(address_type)
-        assert family is not None
+        self._address_type = family.address_type
         self._decision = family.decision
+        self.aim: Final = aim
+        self._trials = Trials(given, family.address_type)
+        self._limits = pod_limits(given, family.address_type)
+
+    @classmethod
+    def of(cls, given: ServiceInput, address_type: str) -> "FixSearch | None":
+        """None where nothing is to be fixed."""
+        family = given.family(address_type)
+        aim = None if family is None else aim_of(family)
+        return None if family is None or aim is None else cls(given, family, aim)
+
+    def fixes(self) -> tuple[Fix, ...]:
+        """As `find_fixes`."""
+        if self.aim.only_served:
+            return tuple(self.served())
+        fixes = [*self.labels(), *self.settings(), *self.thresholds(), *self.pods()]
+        if not fixes and not self._decision.active:
+            # No single change is enough.
+            fixes = list(islice(self.settings_with_pods(), 1))
+        return tuple(
+            sorted(
+                fixes,
+                key=lambda fix: (
+                    self.empties_zone(fix),
+                    max(fix.pods, 0),
+                    bool(fix.needs),
+                    fix.change.moved_pods,
+                    _ORDER.index(fix.kind),
+                ),
+            )
+        )
 
     def empties_zone(self, fix: Fix) -> bool:
         """Whether a zone in which traffic starts loses all of its Pods."""
@@ -294,9 +287,9 @@ class _FixSearch:
             movable=self._limits.movable,
         )
 
-    def _expected(self, pods: PodChanges, service: Service | None) -> float | None:
+    def _expected(self, pods: PodChanges, service: Service | None, aim: Aim | None = None) -> float | None:
         try:
-            return self._aim.expected_in_zone(self._trials.decide(pods, service=service))
+            return (aim or self.aim).expected_in_zone(self._trials.decide(pods, service=service))
         except ImpossibleChange:
             return None
 
@@ -377,14 +370,16 @@ class _FixSearch:
                     yield dataclasses.replace(fixes[0], among=zones if every_zone else ())
                     return
 
-    def settings(self) -> Iterator[Fix]:
-        """Other settings: the best one, and the best one that needs Zoneward if that is better."""
+    def settings(self, aim: Aim | None = None) -> Iterator[Fix]:
+        """Other settings: the best one, and the best one that needs Zoneward if that is better. ``aim``: another one
+        than that of the search.
+        """
         fixes = []
-        for value, patch in self._other_settings():
+        for value, patch in self._other_settings(_SETTINGS):
             service = self._given.changed(Change(service_patch=patch), address_type=self._address_type).service
-            if self._expected({}, service) is None:
+            if self._expected({}, service, aim) is None:
                 continue
-            fix = self._verified("setting", Change(service_patch=patch))
+            fix = self._verified("setting", Change(service_patch=patch), aim)
             if fix is not None:
                 fixes.append(dataclasses.replace(fix, setting=value))
         best: Fix | None = None
@@ -394,21 +389,21 @@ class _FixSearch:
                 best = max(alike, key=_value)
                 yield best
 
-    def settings_with_pods(self) -> Iterator[Fix]:
-        """Another setting together with Pods spread evenly."""
+    def settings_with_pods(self, values: Sequence[str] = _SETTINGS) -> Iterator[Fix]:
+        """Another setting, of these ``values``, together with Pods spread evenly."""
         if not self._limits.scales:
             return
-        for value, patch in self._other_settings():
+        for value, patch in self._other_settings(values):
             service = self._given.changed(Change(service_patch=patch), address_type=self._address_type).service
             fix = self._spread(self._counts(service), patch, service)
             if fix is not None:
                 yield dataclasses.replace(fix, kind="setting", setting=value)
 
-    def _other_settings(self) -> Iterator[tuple[str, MergePatch]]:
+    def _other_settings(self, values: Sequence[str]) -> Iterator[tuple[str, MergePatch]]:
         state = self._given.cluster_state
         configuration = state.configuration
         same_zone = setting_name(state.same_zone_value, kubernetes_minor(self._given.nodes))
-        for value in _SETTINGS:
+        for value in values:
             patch = setting_patch(self._given.service, value, configuration, same_zone=same_zone)
             if patch:
                 yield value, patch
@@ -429,30 +424,31 @@ class _FixSearch:
 
     # --- the proof ----------------------------------------------------------------------------------------------------
 
-    def _verified(self, kind: FixKind, change: Change) -> Fix | None:
+    def _verified(self, kind: FixKind, change: Change, aim: Aim | None = None) -> Fix | None:
+        aim = aim or self.aim
         try:
             changed = self._given.changed(change, address_type=self._address_type)
         except ImpossibleChange:
             return None
         family = changed.family(self._address_type)
-        if family is None or not self._aim.is_met(family):
+        if family is None or not aim.is_met(family):
             return None
         needs: tuple[Needs, ...] = ()
-        if not self._built_in_agrees(changed):
-            needs = ("overlay",) if self._overlay_suffices(changed) else ("controller",)
+        if not self._built_in_agrees(changed, aim):
+            needs = ("overlay",) if self._overlay_suffices(changed, aim) else ("controller",)
         may_be_bound = self._limits.may_be_bound and change.moved_pods > 0
         return Fix(kind, change, family, needs, workload=self._given.workload, may_be_bound=may_be_bound)
 
-    def _built_in_agrees(self, changed: ServiceInput) -> bool:
+    def _built_in_agrees(self, changed: ServiceInput, aim: Aim) -> bool:
         """Whether the controller that writes the slices would meet the aim: the built-in one, unless Zoneward has a
         slice. It decides by CPU, while traffic starts where ``demand`` says.
         """
         if changed.cluster_state.configuration.upstream or runs_zoneward(self._given.service, self._given.slices):
             return True
         family = changed.as_upstream().family(self._address_type)
-        return family is not None and self._aim.is_met(family)
+        return family is not None and aim.is_met(family)
 
-    def _overlay_suffices(self, changed: ServiceInput) -> bool:
+    def _overlay_suffices(self, changed: ServiceInput, aim: Aim) -> bool:
         """Whether hints on the slices of the built-in controller meet the aim, where an overlay is possible."""
         state = changed.cluster_state
         if state.configuration.is_overlay:
@@ -461,7 +457,7 @@ class _FixSearch:
         if kubernetes is None or kubernetes < OVERLAY_SINCE or not changed.service.spec.selector:
             return False
         family = changed.as_overlay().family(self._address_type)
-        return family is not None and self._aim.is_met(family)
+        return family is not None and aim.is_met(family)
 
 
 def _in_zone(fix: Fix) -> float:
