@@ -18,11 +18,9 @@ import click
 from cluster.conformance import ROOT, describe, write_section
 from cluster.disruptions import DETECTION, DISRUPTIONS, Disruption
 from cluster.lifecycle import Cluster, own_cluster
-from cluster.load import NAMESPACE, Outcome, open_connections, serve, settle
+from cluster.load import BALANCED, NAMESPACE, Outcome, open_connections, serve, settle
 from cluster.parts import Mode
 from cluster.project_image import load_project_image
-
-from zoneward.kube import names
 
 DOCUMENT: Final = ROOT / "docs" / "disruption.md"
 RESULTS: Final = ROOT / "build" / "disruption"
@@ -31,7 +29,6 @@ _AT_ONCE: Final = 0
 DELAYS: Final = {_AT_ONCE: "exit at once", 2: "serve 2 s longer"}
 """Seconds for which Pods serve after SIGTERM."""
 RUNS: Final = 3
-_BALANCED: Final = f"{names.TOPOLOGY_MODE_ANNOTATION}=zoneward.dev/Balanced"
 _A_THIRD: Final = frozenset({"rollout", "drain", "scaling"})
 """Where at most a third of the built-in parts' failures is wanted; never more of them is wanted elsewhere."""
 
@@ -160,7 +157,7 @@ def _runs(cluster: Cluster, planned: Sequence[_Planned]) -> Iterator[Run]:
         if before is None or before[1] != delay:
             serve(cluster, delay=delay)
         if mode is Mode.OVERLAY:
-            cluster.kubectl("annotate", "--overwrite", "service", "web", _BALANCED, *NAMESPACE)
+            cluster.kubectl("annotate", "--overwrite", "service", "web", BALANCED, *NAMESPACE)
         before = mode, delay
         settle(cluster)
         outcome, acted = _disrupt(cluster, mode, DISRUPTIONS[name])

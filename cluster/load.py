@@ -12,8 +12,12 @@ from cluster.images import OPENING
 from cluster.lifecycle import Cluster
 from cluster.sites import SITES
 
+from zoneward.kube import names
+
 NAMESPACE: Final = ("--namespace", "load")
 WEB: Final = "deployment/web"
+BALANCED: Final = f"{names.TOPOLOGY_MODE_ANNOTATION}=zoneward.dev/Balanced"
+"""The annotation with which the Service asks for it."""
 REPLICAS: Final = 12
 CLIENTS: Final = ("n1", "n2", "n3")
 """One in each zone. What happens to nodes happens to others."""

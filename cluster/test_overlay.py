@@ -5,14 +5,13 @@ from typing import Any
 
 from cluster.disruptions import roll_out
 from cluster.lifecycle import Cluster
-from cluster.load import CLIENTS, NAMESPACE, RATE, open_connections, scale, serve, settle, wait_for_rollout
+from cluster.load import BALANCED, CLIENTS, NAMESPACE, RATE, open_connections, scale, serve, settle, wait_for_rollout
 from cluster.parts import Mode
 from e2e.processes import wait_until
 
 from zoneward.kube import names
 
 SECONDS = 25
-HINTED = f"{names.TOPOLOGY_MODE_ANNOTATION}=zoneward.dev/Balanced"
 
 
 def endpoints(cluster: Cluster) -> list[dict[str, Any]]:
@@ -35,7 +34,7 @@ def test_an_overlay_keeps_its_hints_in_rollout_and_scaling_and_fails_no_more_tha
         cluster.parts.start(mode)
         settle(cluster)
         if mode is Mode.OVERLAY:
-            cluster.kubectl("annotate", "service", "web", HINTED, *NAMESPACE)
+            cluster.kubectl("annotate", "service", "web", BALANCED, *NAMESPACE)
             wait_until(lambda: is_hinted(cluster), "hints of the overlay")
         outcomes[mode] = open_connections(cluster, SECONDS, lambda: roll_out(cluster))
         assert outcomes[mode].sent > 0.5 * RATE * SECONDS * len(CLIENTS)
