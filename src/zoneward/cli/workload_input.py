@@ -5,6 +5,7 @@ from typing import Final
 
 from zoneward.advice.findings.codes import Need
 from zoneward.advice.workloads import WorkloadObjects
+from zoneward.kube.workload_objects import plural
 from zoneward.snapshots.cluster_snapshot import Snapshot
 
 _KINDS: Final[tuple[tuple[Need, tuple[str, ...]], ...]] = (
@@ -26,10 +27,6 @@ def _lacking(snapshot: Snapshot) -> Iterator[tuple[Need, str]]:
     for need, kinds in _KINDS:
         unread = next((kind for kind in kinds if kind in snapshot.unread_workloads), None)
         if unread is not None:
-            yield need, f"{_plural(unread)} cannot be read ({snapshot.unread_workloads[unread]})"
+            yield need, f"{plural(unread)} cannot be read ({snapshot.unread_workloads[unread]})"
         elif not snapshot.lists_workloads and not present.intersection(kinds):
-            yield need, f"there are no {' and no '.join(map(_plural, kinds))} in the snapshot"
-
-
-def _plural(kind: str) -> str:
-    return f"{kind.removesuffix('y')}ies" if kind.endswith("y") else f"{kind}s"
+            yield need, f"there are no {' and no '.join(map(plural, kinds))} in the snapshot"

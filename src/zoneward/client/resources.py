@@ -27,7 +27,7 @@ from zoneward.kube.objects import (
     ProxyPod,
     Service,
 )
-from zoneward.kube.workload_objects import WORKLOAD_KINDS, ClusterScoped, WorkloadObject
+from zoneward.kube.workload_objects import WORKLOAD_KINDS, ClusterScoped, WorkloadObject, plural
 from zoneward.kube.workload_objects import Lease as WorkloadLease
 
 
@@ -249,8 +249,7 @@ CONFIG_MAPS: Final = WatchedResource.of("ConfigMap", "v1", "configmaps", LiveCon
 
 def _workload_resource(api: str, kind: str) -> WatchedResource[Any]:
     struct: Any = WORKLOAD_KINDS[api, kind]
-    plural = f"{kind.lower().removesuffix('y')}ies" if kind.endswith("y") else f"{kind.lower()}s"
-    return WatchedResource.of(kind, api, plural, struct, namespaced=not issubclass(struct, ClusterScoped))
+    return WatchedResource.of(kind, api, plural(kind).lower(), struct, namespaced=not issubclass(struct, ClusterScoped))
 
 
 WORKLOADS: Final = tuple(_workload_resource(*each) for each in WORKLOAD_KINDS)

@@ -221,6 +221,11 @@ WORKLOAD_KINDS: Final[dict[tuple[str, str], type[WorkloadObject]]] = {
 """By apiVersion and kind."""
 
 
+def plural(kind: str) -> str:
+    """``Deployments``, ``MutatingAdmissionPolicies``."""
+    return f"{kind.removesuffix('y')}ies" if kind.endswith("y") else f"{kind}s"
+
+
 def replicas_of(workload: Workload) -> int:
     """``spec.replicas``, or the API's default."""
     return 1 if workload.spec.replicas is None else workload.spec.replicas

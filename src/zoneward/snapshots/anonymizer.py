@@ -142,8 +142,12 @@ def DROP(_value: Any, _: _Anonymizer) -> None:  # noqa: N802
     """For a field with all that it contains."""
 
 
-def pseudonym(kind: NameKind) -> Rule:
-    return lambda text, anonymizer: anonymizer.name(kind, text)
+def pseudonym(kind: NameKind, *, public_name: str = "") -> Rule:
+    """Replace a name, except the public one."""
+    return lambda text, anonymizer: text if text == public_name else anonymizer.name(kind, text)
+
+
+_policy_name: Final = pseudonym("workload", public_name=names.OVERLAY_CONFIG_MAP)
 
 
 def known(values: Collection[str], *, other: str | None = None) -> Rule:
@@ -340,14 +344,6 @@ def _ready_condition(value: NodeCondition, anonymizer: _Anonymizer) -> NodeCondi
 def _slice_name(text: str, anonymizer: _Anonymizer) -> str:
     service = (anonymizer.object.metadata.labels or {}).get(names.SERVICE_NAME_LABEL, "")
     return anonymizer.slice_name(service, text)
-
-
-def _lease_name(text: str, anonymizer: _Anonymizer) -> str:
-    return text if text == CONTROLLER_LEASE else anonymizer.name("lease", text)
-
-
-def _policy_name(text: str, anonymizer: _Anonymizer) -> str:
-    return text if text == names.OVERLAY_CONFIG_MAP else anonymizer.name("workload", text)
 
 
 def _claim_name(text: str, anonymizer: _Anonymizer) -> str:
@@ -603,7 +599,7 @@ TABLE: Final[Mapping[type[msgspec.Struct], Mapping[str, Rule]]] = {
     },
     workloads.Lease: {
         **_WORKLOAD,
-        "metadata.name": _lease_name,
+        "metadata.name": pseudonym("lease", public_name=CONTROLLER_LEASE),
         "spec.holderIdentity": pseudonym("lease"),
         "spec.leaseDurationSeconds": KEEP,
         "spec.renewTime": public_part(public.kept_time),
