@@ -6,7 +6,7 @@ docstrings.
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import count
@@ -27,6 +27,11 @@ def write_list(objects: Iterator[Object], path: Path) -> Path:
     """The file that ``kubectl get ... -o json > path`` leaves."""
     path.write_text(json.dumps({"apiVersion": "v1", "items": list(objects), "kind": "List", "metadata": {}}))
     return path
+
+
+def written(make: Callable[[], Iterator[Object]], directory: Path) -> Path:
+    """The file of a cluster, with the name of the function that makes it."""
+    return write_list(make(), directory / f"{make.__name__}.json")
 
 
 # --- the clusters -----------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from tests.builders.new_user_clusters import (
     eks_with_a_thin_zone,
     gke_dataplane_v2,
     two_thousand_services,
-    write_list,
+    written,
 )
 from tests.cli.running import SAMPLE, Commands
 
@@ -23,10 +23,6 @@ UPDATE: Final = "ZONEWARD_UPDATE_SCREENS"
 """Set, screens are written instead of compared: read each before you commit it."""
 MOST_LINES: Final = 25
 WIDTH: Final = 100
-
-
-def written(make: Callable[[], Iterator[Object]], directory: Path) -> Path:
-    return write_list(make(), directory / f"{make.__name__}.json")
 
 
 @pytest.fixture(scope="module")

@@ -15,15 +15,11 @@ from tests.builders.new_user_clusters import (
     eks_with_a_thin_zone,
     gke_dataplane_v2,
     two_thousand_services,
-    write_list,
+    written,
 )
 from tests.cli.running import Commands
 
 GB: Final = 10**9
-
-
-def written(make: Callable[[], Iterator[Object]], directory: Path) -> Path:
-    return write_list(make(), directory / f"{make.__name__}.json")
 
 
 @pytest.fixture(scope="module")

@@ -81,7 +81,7 @@ def check_promises(cluster: Cluster, version: int, proxy: str) -> None:
 
 
 def family_after(given_: ServiceInput, option: Option, advised: AdvisedCluster, *, is_zoneward: bool) -> FamilyPlan:
-    """The decision on the changed cluster, by whoever decides there."""
+    """The decision on the changed cluster, by the controller that decides there."""
     nodes, service = given_.nodes, given_.service
     for command in option.steps.commands:
         words = shlex.split(command)
