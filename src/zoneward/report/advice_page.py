@@ -16,7 +16,7 @@ from zoneward.report.advice_text import (
     describe_weights,
     service_table,
 )
-from zoneward.report.html import DARK_STYLE, Content, Markup, page, tag
+from zoneward.report.html import DARK_STYLE, Content, Markup, fact, joined, page, tag
 from zoneward.report.table_parts import TEXT_STYLE
 
 _STYLE: Final = """
@@ -87,9 +87,6 @@ def advice_page(advice: Advice, *, cluster: str, version: str) -> str:
 def _facts(advice: Advice) -> Iterator[Markup]:
     summary = advice.summary
 
-    def fact(title: str, value: str, beside: str) -> Markup:
-        return tag("div", tag("dt", title), tag("dd", value, " ", tag("small", beside)))
-
     if summary.in_zone is not None:
         yield fact("in its zone now", f"{summary.in_zone:.0%}", "of traffic")
         yield fact("with what Kubernetes has", f"{summary.in_zone_reachable:.0%}", "")
@@ -140,7 +137,6 @@ def _aside(action: Action, unit: str | None) -> str:
 
 def _commands(commands: Sequence[str]) -> Iterator[Content]:
     yield tag("button", "Copy", class_="copy", type="button", hidden="hidden")
-    yield tag("pre", tag("code", *(Markup(f"{tag('span', command).html}\n") for command in commands[:_MOST_COMMANDS])),
-              tabindex="0")  # fmt: skip
+    yield tag("pre", tag("code", joined(commands[:_MOST_COMMANDS], between="\n")), tabindex="0")
     if len(commands) > _MOST_COMMANDS:
         yield tag("p", tag("small", f"and {len(commands) - _MOST_COMMANDS} more: zoneward advise NUMBER"))

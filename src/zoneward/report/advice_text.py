@@ -4,14 +4,12 @@ from collections.abc import Iterator, Sequence
 from textwrap import wrap
 from typing import Final
 
-from rich.console import Group
-
 from zoneward.advice.actions import ACCEPTABLE, WITHOUT_RISK, Action, Advice, AdviceSummary, Effect, Risk
 from zoneward.advice.dropped_traffic import format_dropped
 from zoneward.advice.prices import BYTES_IN_GB
 from zoneward.kube.safe_text import printable
 from zoneward.report.table_parts import Table
-from zoneward.report.terminal_text import StyledText, Text, join_lines, render_text
+from zoneward.report.terminal_text import StyledText, Text, join_lines, join_wrapped, render_text
 from zoneward.report.traffic_table import format_number
 from zoneward.routing.phrases import counted, listed
 
@@ -21,31 +19,20 @@ _MOST_ZONEWARD: Final = 3
 """Actions of Zoneward on the first screen."""
 _LEAST_WIDTH: Final = 40
 _COLORS: Final[dict[Risk, str]] = {"low": "green", "medium": "yellow", "high": "red"}
-_BLOCK: Final = "default"
 NOTHING_TO_DO: Final = "Nothing to do: no change keeps more traffic in its zone without overloading anyone."
 
 
 def advice_text(advice: Advice, *, top: int, width: int, color: bool) -> str:
     """The list: at most ``top`` actions that need nothing else, and a few of Zoneward's; 0 for all."""
     summary = advice.summary
-    lines: list[StyledText] = []
-    for line in summary_lines(advice):
-        lines += _wrapped(line, width)
-    text = _render(lines, width, color)
-    by_view = {
-        view: [action for action in advice.actions if action.view == view] for view in ("kubernetes", "zoneward")
-    }
-    has_money = summary.unit is not None
-    for view, title in (("kubernetes", "WHAT TO DO"), ("zoneward", zoneward_title(by_view["zoneward"]))):
-        actions = by_view[view]
+    text = render_text(join_wrapped(summary_lines(advice)), color=color, width=width)
+    for view, most in (("kubernetes", top), ("zoneward", min(top, _MOST_ZONEWARD))):
+        actions = [action for action in advice.actions if action.view == view]
         if not actions:
             continue
-        shown = actions[: (top if view == "kubernetes" else min(top, _MOST_ZONEWARD)) or None]
-        text += "\n" + render_text(
-            Group(action_table(shown, title, unit=summary.unit if has_money else None).for_terminal(width)),
-            color=color,
-            width=width,
-        )
+        shown = actions[: most or None]
+        table = action_table(shown, action_heading(shown[0]), unit=summary.unit)
+        text += "\n" + render_text(table.for_terminal(width), color=color, width=width)
         if len(shown) < len(actions):
             text += f"    and {len(actions) - len(shown)} more: --top 0 shows all\n"
     if not advice.actions:
@@ -142,9 +129,9 @@ def describe_weights(summary: AdviceSummary) -> str:
     return f"{services}, weighed by measured {summary.weighed_by}."
 
 
-def zoneward_title(actions: Sequence[Action]) -> str:
-    """The heading of the second group."""
-    return f"WITH ZONEWARD'S {(actions[0].needs or '').upper()}" if actions else ""
+def action_heading(action: Action) -> str:
+    """The heading of its group: what needs nothing of Zoneward, and what does."""
+    return "WHAT TO DO" if action.needs is None else f"WITH ZONEWARD'S {action.needs.upper()}"
 
 
 def describe_need(action: Action) -> str:
@@ -156,17 +143,15 @@ def describe_need(action: Action) -> str:
 
 def describe_action(action: Action) -> str:
     """``shop/cart: trafficDistribution: PreferClose``, ``23 Services: ...``."""
-    after = f" (after {', '.join(map(str, action.after))})" if action.after else ""
-    if action.instead_of:
-        after += f" (instead of {', '.join(map(str, action.instead_of))})"
-    if not action.services:
-        return f"{action.title}{after}"
-    if len(action.services) > 1 and not action.switches_proxies:
-        return f"{len(action.services)} Services: {action.title}{after}"
     if action.switches_proxies:
         return action.title
+    order = f" (after {', '.join(map(str, action.after))})" if action.after else ""
+    if action.instead_of:
+        order += f" (instead of {', '.join(map(str, action.instead_of))})"
+    if len(action.services) > 1:
+        return f"{len(action.services)} Services: {action.title}{order}"
     (service,) = action.services
-    return f"{service.namespace}/{service.service}: {action.title}{after}"
+    return f"{service.namespace}/{service.service}: {action.title}{order}"
 
 
 def describe_risk(action: Action) -> str:
@@ -189,7 +174,9 @@ def amount_text(amount: float, unit: str | None) -> str:
     """``1,234 USD``, ``56.7 GB``, ``4,321 connections``."""
     if unit == "bytes":
         return f"{format_number(amount / BYTES_IN_GB)} GB"
-    return f"{format_number(amount)} {unit or ''}".rstrip() if unit != "connections" else f"{amount:,.0f} connections"
+    if unit == "connections":
+        return f"{amount:,.0f} connections"
+    return f"{format_number(amount)} {unit or ''}".rstrip()
 
 
 def action_table(actions: Sequence[Action], title: str, *, unit: str | None) -> Table:
@@ -250,12 +237,12 @@ def overload_change(effect: Effect) -> StyledText:
 def share_change(effect: Effect) -> StyledText:
     """``33% -> 100%``."""
     after = effect.in_zone_after
-    style = "red" if effect.dropped_after else "green" if after >= 0.9 else "yellow" if after >= 0.5 else _BLOCK
+    style = "red" if effect.dropped_after else "green" if after >= 0.9 else "yellow" if after >= 0.5 else "default"
     return Text(f"{effect.in_zone_before:.0%} -> ").append(f"{after:.0%}", style)
 
 
 def _overload_style(share: float) -> str:
-    return "red" if share > ACCEPTABLE else "yellow" if share > WITHOUT_RISK else _BLOCK
+    return "red" if share > ACCEPTABLE else "yellow" if share > WITHOUT_RISK else "default"
 
 
 # --- lines ------------------------------------------------------------------------------------------------------------
@@ -265,11 +252,7 @@ def _render(lines: Sequence[StyledText], width: int, color: bool) -> str:
     return render_text(join_lines(lines), color=color, width=width)
 
 
-def _wrapped(text: str | StyledText, width: int, *, indent: int = 0, style: str = "") -> list[StyledText]:
+def _wrapped(text: str, width: int, *, indent: int = 0, style: str = "") -> list[StyledText]:
     """Lines of at most ``width`` columns; continued ones are indented by two more."""
-    if isinstance(text, str):
-        lines = wrap(printable(text), max(width - indent - 2, _LEAST_WIDTH)) or [""]
-        return [Text(" " * (indent + (2 if index else 0)) + line, style) for index, line in enumerate(lines)]
-    from rich.console import Console
-
-    return list(text.wrap(Console(width=width), width))
+    lines = wrap(printable(text), max(width - indent - 2, _LEAST_WIDTH)) or [""]
+    return [Text(" " * (indent + (2 if index else 0)) + line, style) for index, line in enumerate(lines)]

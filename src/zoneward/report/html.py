@@ -58,6 +58,11 @@ def name(text: str) -> Markup:
     return tag("bdi", joined(parts if len(parts) > 1 else _HUMPS.split(text), between="<wbr />"))
 
 
+def fact(title: str, value: str, beside: str) -> Markup:
+    """A figure of a list of the class ``facts``, with its title above and ``beside`` it something smaller."""
+    return tag("div", tag("dt", title), tag("dd", value, " ", tag("small", beside)))
+
+
 def table(head: Sequence[Content], bodies: Iterable[Iterable[Markup]], *, label: str, class_: str = "plain") -> Markup:
     """A table that scrolls sideways if there is no room for it; ``bodies`` are groups of whole rows."""
     return table_with_header(

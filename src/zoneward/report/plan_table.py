@@ -208,10 +208,8 @@ def _heading(
     plans: Sequence[ServicePlan],
     configuration: Configuration,
 ) -> StyledText:
-    lines: list[Text | str] = [_demand(demand, short)]
     total = _total(plans, configuration)
-    if total is not None:
-        lines.insert(0, total)
+    lines: list[Text | str] = [_demand(demand, short)] if total is None else [total, _demand(demand, short)]
     own = sum(any(family.cluster_state.demand.unit == "figures" for family in plan.families) for plan in plans)
     if own:
         lines.append(f"With their own demand, by figures: {own:,} of {counted(len(plans), 'Service')}")

@@ -12,7 +12,7 @@ from zoneward.advice.honored_traffic import HonoredTraffic, NodeTraffic, honored
 from zoneward.advice.prices import BYTES_IN_GB
 from zoneward.advice.traffic_report import ServiceReport, SettingReport, SettingTotal, TrafficReport
 from zoneward.report.flow_picture import FLOW_STYLE, flow_picture, largest_flows
-from zoneward.report.html import DARK_STYLE, Content, Markup, name, page, table, tag
+from zoneward.report.html import DARK_STYLE, Content, Markup, fact, name, page, table, tag
 from zoneward.report.terminal_text import whole_percent
 from zoneward.report.traffic_table import (
     ReportNumbers,
@@ -127,9 +127,6 @@ def _facts(report: TrafficReport, numbers: ReportNumbers) -> Iterator[Markup]:
     totals = report.totals
     now, saved = totals.now, totals.best.saved
     unit = f" {numbers.currency}" if numbers.currency else " GB" if numbers.has_bytes else ""
-
-    def fact(title: str, value: str, beside: str) -> Markup:
-        return tag("div", tag("dt", title), tag("dd", value, " ", tag("small", beside)))
 
     amount = f"; {format_number(now.amount.value / BYTES_IN_GB)} GB" if numbers.currency else ""
     yield fact(
