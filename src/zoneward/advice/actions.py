@@ -6,14 +6,14 @@ nodes. `advise` makes one action of alike changes of several Services, and ranks
 """
 
 import dataclasses
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
-from types import MappingProxyType
+from functools import cached_property
 from typing import Final, Literal
 
-from msgspec import structs
-
+from zoneward.advice.findings.codes import Finding
 from zoneward.advice.fix_commands import (
     INSTALL_OVERLAY,
     FixSteps,
@@ -24,18 +24,19 @@ from zoneward.advice.fix_commands import (
 )
 from zoneward.advice.fixes import Fix, FixKind, FixSearch, setting_patch
 from zoneward.advice.json_value import JsonValue, round_if_any, round_part, round_share
-from zoneward.advice.kubernetes_version import OVERLAY_SINCE, kubernetes_gates
+from zoneward.advice.kubernetes_version import OVERLAY_SINCE, is_before, kubernetes_configuration
 from zoneward.advice.measured_flows import MeasuredFlows
 from zoneward.advice.node_proxies import NodeProxies
 from zoneward.advice.now import traffic_now
 from zoneward.advice.prices import PairPrices
 from zoneward.advice.proxy_kinds import switched_on
 from zoneward.advice.service_input import Change, ServiceInput
-from zoneward.advice.shell_commands import shell_command
+from zoneward.advice.shell_commands import kubectl, shell_command
 from zoneward.advice.traffic_report import Crossing, CrossingCalculation
 from zoneward.kube import names
 from zoneward.kube.adoption_marks import runs_zoneward
 from zoneward.kube.objects import ObjectKey
+from zoneward.kube.proxy_programs import SYSTEM_NAMESPACE
 from zoneward.routing.algorithms.heuristics import BALANCED, HEURISTICS
 from zoneward.routing.demand import Demand
 from zoneward.routing.phrases import counted
@@ -62,10 +63,12 @@ _VIEWS: Final[tuple[View, ...]] = ("kubernetes", "zoneward")
 _NOISE: Final = 1e-9
 _FREE: Final = ("label-node", "setting", "spread", "move-pods")
 """Kinds of fixes that need no more Pods, unless they say so."""
-NODE_CODES: Final = frozenset(("ZW101", "ZW105", "ZW201", "ZW203"))
+_NODE_CODES: Final = frozenset(("ZW101", "ZW105", "ZW201", "ZW203"))
 """Findings of `check` about nodes that limit what settings of Services can do."""
-SERVICE_CODES: Final = frozenset(("ZW302", "ZW404", "ZW405", "ZW502", "ZW503", "ZW601", "ZW602", "ZW607", "ZW608"))
+_SERVICE_CODES: Final = frozenset(("ZW302", "ZW404", "ZW405", "ZW502", "ZW503", "ZW601", "ZW602", "ZW607", "ZW608"))
 """Findings about a Service that may keep an action from working."""
+_SWITCHED_CODES: Final = frozenset(("ZW201", "ZW203"))
+"""Findings that end with a switch of the proxies."""
 
 
 # --- one Service ------------------------------------------------------------------------------------------------------
@@ -146,31 +149,26 @@ class AdvisedCluster:
     cpu_demand: Demand | None = None
     measured: MeasuredFlows | None = None
     prices: PairPrices | None = None
-    switched: NodeProxies = field(init=False)
-    """The proxies after each that ignores hints only by its settings is switched on."""
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "switched", _switched(self.node_proxies))
 
     @property
     def requirement(self) -> Requirement:
-        return "controller" if self.kubernetes is not None and self.kubernetes < OVERLAY_SINCE else "overlay"
+        return "controller" if is_before(OVERLAY_SINCE, self.kubernetes) else "overlay"
 
-    @property
+    @cached_property
+    def switched(self) -> NodeProxies:
+        """The proxies after each that ignores hints only by its settings is switched on."""
+        proxies = self.node_proxies
+        return NodeProxies(
+            {node: switched_on(kind) for node, kind in proxies.kind_of.items()},
+            proxies.evidence,
+            switched_on(proxies.default),
+            proxies.labelled,
+        )
+
+    @cached_property
     def nodes_to_switch(self) -> tuple[str, ...]:
         """Nodes whose proxies ignore hints only by a setting."""
         return tuple(sorted(node for node, kind in self.node_proxies.kind_of.items() if kind.can_switch_on))
-
-
-def _switched(node_proxies: NodeProxies) -> NodeProxies:
-    if not any(kind.can_switch_on for kind in node_proxies.kind_of.values()):
-        return node_proxies
-    return NodeProxies(
-        {node: switched_on(kind) for node, kind in node_proxies.kind_of.items()},
-        node_proxies.evidence,
-        switched_on(node_proxies.default),
-        node_proxies.labelled,
-    )
 
 
 def advise_service(given: ServiceInput, cluster: AdvisedCluster) -> ServiceAdvice | None:
@@ -196,7 +194,7 @@ def advise_service(given: ServiceInput, cluster: AdvisedCluster) -> ServiceAdvic
     if now is None:
         return None
     switched = now
-    if cluster.switched is not cluster.node_proxies:
+    if cluster.nodes_to_switch:
         decided = _with_proxies(decided, cluster.switched)
         given = _with_proxies(given, cluster.switched)
         family = decided.family(address_type)
@@ -230,10 +228,9 @@ def _as_decided(given: ServiceInput, cluster: AdvisedCluster) -> ServiceInput:
     if key in cluster.overlaid:
         return given.as_overlay()
     upstream = given.as_upstream(cluster.cpu_demand)
-    configuration = structs.replace(upstream.cluster_state.configuration, gates=kubernetes_gates(cluster.kubernetes))
-    return dataclasses.replace(
-        upstream, cluster_state=dataclasses.replace(upstream.cluster_state, configuration=configuration)
-    )
+    state = upstream.cluster_state
+    configuration = kubernetes_configuration(state.configuration, cluster.kubernetes)
+    return dataclasses.replace(upstream, cluster_state=dataclasses.replace(state, configuration=configuration))
 
 
 def _with_proxies(given: ServiceInput, node_proxies: NodeProxies) -> ServiceInput:
@@ -507,32 +504,45 @@ def advise(
     cluster: AdvisedCluster,
     *,
     zones: Mapping[str, int],
-    limits: Mapping[ObjectKey, frozenset[str]] = MappingProxyType({}),
-    node_limits: frozenset[str] = frozenset(),
+    findings: Iterable[Finding] = (),
     currency: str = "",
 ) -> Advice:
-    """The summary and all actions. ``zones`` counts the nodes with traffic; ``limits`` and ``node_limits`` have codes
-    of findings about Services and about nodes.
-    """
+    """The summary and all actions. ``zones`` counts the nodes with traffic; ``findings`` are those of `check`."""
     services = tuple(services)
     actions: list[Action] = []
-    if cluster.switched is not cluster.node_proxies:
+    if cluster.nodes_to_switch:
         actions += _switch_action(services, cluster)
-    first = tuple(action.rank for action in actions)
-    if first:
-        node_limits = node_limits - {"ZW201", "ZW203"}
+    limits = _Limits.of(findings, are_switched=bool(actions))
     for view in _VIEWS:
         needs = cluster.requirement if view == "zoneward" else None
         for group in _groups(services, view):
-            action = _action(len(actions) + 1, view, needs, group, first, limits, node_limits)
-            keys = {service.key for service, _ in group}
-            others = tuple(
-                other.rank
-                for other in actions
-                if not other.switches_proxies and keys & {(part.namespace, part.service) for part in other.services}
-            )
-            actions.append(structs.replace(action, instead_of=others))
+            actions.append(_action(view, needs, group, actions, limits))
     return Advice(API_VERSION, "Advice", _summary(services, cluster, zones, currency), tuple(actions))
+
+
+@dataclass(frozen=True, slots=True)
+class _Limits:
+    """Codes of findings that may keep an action from working: of all actions, and of those of single Services."""
+
+    of_nodes: frozenset[str]
+    of_services: Mapping[str, frozenset[str]]
+
+    @classmethod
+    def of(cls, findings: Iterable[Finding], *, are_switched: bool) -> "_Limits":
+        """``are_switched``: an action before all others changes the proxies that ignore hints."""
+        nodes = set[str]()
+        services: dict[str, frozenset[str]] = {}
+        for finding in findings:
+            if finding.code in _NODE_CODES:
+                nodes.add(finding.code)
+            elif finding.code in _SERVICE_CODES:
+                for service in finding.affected:
+                    services[service] = services.get(service, frozenset()) | {finding.code}
+        return cls(frozenset(nodes - _SWITCHED_CODES if are_switched else nodes), services)
+
+    def on(self, group: "_Group") -> tuple[str, ...]:
+        of_group = (self.of_services.get("/".join(service.key), frozenset()) for service, _ in group)
+        return tuple(sorted(self.of_nodes.union(*of_group)))
 
 
 _Group = list[tuple[ServiceAdvice, Option]]
@@ -564,23 +574,16 @@ def _gain(option: Option) -> float:
     return option.after.in_zone - option.before.in_zone + _MOST_LOSS * relief
 
 
-def _action(
-    rank: int,
-    view: View,
-    needs: Requirement | None,
-    group: _Group,
-    after: tuple[int, ...],
-    limits: Mapping[ObjectKey, frozenset[str]],
-    node_limits: frozenset[str],
-) -> Action:
+def _action(view: View, needs: Requirement | None, group: _Group, earlier: Sequence[Action], limits: _Limits) -> Action:
+    """The next action after ``earlier`` ones."""
+    keys = {service.key for service, _ in group}
     steps = [option.steps for _, option in group]
     first = group[0][1]
     # All are of one level: the worst overload is the one to name.
     riskiest = max((option for _, option in group), key=lambda option: option.after.overload)
-    codes = {code for service, _ in group for code in limits.get(service.key, ())}
     commands = [command for step in steps for command in step.commands]
     notes = [note for step in steps for note in step.notes]
-    if any(service.key[0] == "kube-system" for service, _ in group):
+    if any(namespace == SYSTEM_NAMESPACE for namespace, _ in keys):
         notes.append("an add-on manager of the provider may undo changes to Services in kube-system")
     if needs == "overlay":
         notes.insert(0, INSTALL_OVERLAY)
@@ -588,19 +591,23 @@ def _action(
         notes.insert(0, "start zoneward controller --only-marked first: docs/take-over.md")
         commands += (shell_command("zoneward", "adopt", names=("/".join(service.key),)) for service, _ in group)
     return Action(
-        rank=rank,
+        rank=len(earlier) + 1,
         kind=first.kind,
         view=view,
         title=first.about if len(group) == 1 else first.title,
         needs=needs,
-        after=after,
-        instead_of=(),
+        after=tuple(action.rank for action in earlier if action.switches_proxies),
+        instead_of=tuple(
+            action.rank
+            for action in earlier
+            if not action.switches_proxies and keys & {(part.namespace, part.service) for part in action.services}
+        ),
         services=tuple(_service_effect(service, option) for service, option in group),
         effect=_sum_effect([(service.weight, option.before, option.after) for service, option in group]),
         pods=sum(sum(option.pods.values()) for _, option in group),
         risk=first.risk,
         risk_reason=riskiest.risk_reason,
-        limited_by=tuple(sorted(codes | node_limits)),
+        limited_by=limits.on(group),
         commands=tuple(dict.fromkeys(commands)),
         notes=tuple(dict.fromkeys(notes)),
         patches=_merge_patches(patch for step in steps for patch in step.patches),
@@ -631,12 +638,12 @@ def _switch_action(services: Sequence[ServiceAdvice], cluster: AdvisedCluster) -
         risk_reason="Cilium restarts on every node; where a provider runs it, it may not offer the setting",
         limited_by=(),
         commands=(
-            shell_command(
-                *("kubectl", "-n", "kube-system", "patch", "--type=merge", "-p"),
-                '{"data":{"enable-service-topology":"true"}}',
+            kubectl(
+                *("patch", "--type=merge", "-p", '{"data":{"enable-service-topology":"true"}}'),
                 names=("configmap", "cilium-config"),
+                namespace=SYSTEM_NAMESPACE,
             ),
-            shell_command("kubectl", "-n", "kube-system", "rollout", "restart", names=("daemonset/cilium",)),
+            kubectl("rollout", "restart", names=("daemonset/cilium",), namespace=SYSTEM_NAMESPACE),
         ),
         notes=(
             "with Helm: loadBalancer.serviceTopology=true",
@@ -711,9 +718,10 @@ def _summary(
     leaves, then, best = crossing(now), crossing(reachable), crossing(with_zoneward)
     worst = max(services, key=lambda service: service.now.overload, default=None)
     has_bytes = cluster.measured is not None and cluster.measured.has_bytes
+    proxies = Counter(kind.title for kind in cluster.node_proxies.kind_of.values())
     return AdviceSummary(
         kubernetes=None if cluster.kubernetes is None else f"1.{cluster.kubernetes}",
-        proxies=_count_proxies(cluster.node_proxies),
+        proxies=dict(sorted(proxies.items(), key=lambda item: (-item[1], item[0]))),
         zones=dict(zones),
         services=len(services),
         weighed_by="endpoints" if cluster.measured is None else "bytes" if has_bytes else "connections",
@@ -728,10 +736,3 @@ def _summary(
         saved=None if leaves is None or then is None else round_share(leaves - then),
         saved_with_zoneward=None if leaves is None or best is None else round_share(leaves - best),
     )
-
-
-def _count_proxies(node_proxies: NodeProxies) -> dict[str, int]:
-    counts: dict[str, int] = {}
-    for kind in node_proxies.kind_of.values():
-        counts[kind.title] = counts.get(kind.title, 0) + 1
-    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))

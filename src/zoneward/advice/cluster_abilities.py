@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from zoneward.advice.kubernetes_version import OVERLAY_SINCE, setting_name
+from zoneward.advice.kubernetes_version import OVERLAY_SINCE, is_before, setting_name
 from zoneward.advice.node_proxies import NodeProxies
 from zoneward.kube import names
 from zoneward.kube.adoption_marks import has_selector_annotation
@@ -51,13 +51,13 @@ class ClusterAbilities:
         """What the cluster lacks for an approach: `CONTROLLER`, `PROXY` (beside the controller), or a version of
         Kubernetes (``1.34``); None where the cluster can apply it."""
         if approach in _SINCE:
-            since = _SINCE[approach]
-            return f"1.{since}" if self.kubernetes is not None and self.kubernetes < since else None
+            return f"1.{_SINCE[approach]}" if is_before(_SINCE[approach], self.kubernetes) else None
         if approach == NO_APPROACH or approach in BUILT_IN_HEURISTICS:
             return None
         if self.overlay:
-            is_old = self.kubernetes is not None and self.kubernetes < OVERLAY_SINCE
-            return CONTROLLER if HEURISTICS[approach].weighs else f"1.{OVERLAY_SINCE}" if is_old else None
+            if HEURISTICS[approach].weighs:
+                return CONTROLLER
+            return f"1.{OVERLAY_SINCE}" if is_before(OVERLAY_SINCE, self.kubernetes) else None
         if HEURISTICS[approach].subsets and not self.slice_groups:
             return PROXY
         return None if self.controller else CONTROLLER

@@ -3,10 +3,12 @@
 from collections.abc import Iterable
 from typing import Final
 
+from msgspec.structs import replace
+
 from zoneward.kube import names
 from zoneward.kube.objects import Node
 from zoneward.kube.proxy_programs import minor_version
-from zoneward.routing.configuration import FeatureGates
+from zoneward.routing.configuration import Configuration, FeatureGates
 
 SAME_ZONE_SINCE: Final = 34
 """The minor version whose API server takes ``PreferSameZone`` and ``PreferSameNode`` by default (KEP-3015 §
@@ -32,13 +34,22 @@ def setting_name(approach: str, kubernetes: int | None) -> str:
 
 def is_too_new(setting: str, kubernetes: int | None) -> bool:
     """Whether an API server of this version is known to refuse a value of ``spec.trafficDistribution``."""
-    is_old = kubernetes is not None and kubernetes < SAME_ZONE_SINCE
-    return is_old and setting in (names.PREFER_SAME_ZONE, names.PREFER_SAME_NODE)
+    return is_before(SAME_ZONE_SINCE, kubernetes) and setting in (names.PREFER_SAME_ZONE, names.PREFER_SAME_NODE)
+
+
+def is_before(since: int, kubernetes: int | None) -> bool:
+    """Whether a minor version is known to be older than ``since``."""
+    return kubernetes is not None and kubernetes < since
+
+
+def kubernetes_configuration(configuration: Configuration, kubernetes: int | None) -> Configuration:
+    """The same, deciding as the built-in controller of this version does."""
+    return replace(configuration.as_upstream(), gates=kubernetes_gates(kubernetes))
 
 
 def kubernetes_gates(kubernetes: int | None) -> FeatureGates:
     """The feature gates that are on by default in this version; all of today's where it is not known."""
     return FeatureGates(
-        service_traffic_distribution=kubernetes is None or kubernetes >= _DISTRIBUTION_SINCE,
-        prefer_same_traffic_distribution=kubernetes is None or kubernetes >= SAME_ZONE_SINCE,
+        service_traffic_distribution=not is_before(_DISTRIBUTION_SINCE, kubernetes),
+        prefer_same_traffic_distribution=not is_before(SAME_ZONE_SINCE, kubernetes),
     )

@@ -11,7 +11,6 @@ from zoneward.advice.prices import Charge
 from zoneward.cli.cluster_completion import complete_files
 from zoneward.cli.measured_input import measured_options, read_measured_input
 from zoneward.cli.measured_selection import (
-    PRICE_OF_SAMPLE,
     check_measured,
     measured_of_sample,
     price_options,
@@ -23,9 +22,10 @@ from zoneward.cli.output import Note, print_line, print_notes, table_width, want
 from zoneward.kube.input_error import InputError
 
 if TYPE_CHECKING:
-    from zoneward.advice.actions import Advice, ServiceAdvice
+    from zoneward.advice.actions import Advice, AdvisedCluster, ServiceAdvice
     from zoneward.advice.manifest_changes import ManifestChanges
-    from zoneward.kube.objects import ObjectKey, Service
+    from zoneward.cli.planned_services import SelectedServices
+    from zoneward.kube.objects import Service
 
 _TOP: Final = 8
 _DIFF_OUTPUTS: Final = ("text", "json", "yaml", "markdown")
@@ -160,27 +160,23 @@ def _advise(
     """Raises InputError or a usage error."""
     from collections import Counter
 
-    from zoneward.advice.actions import NODE_CODES, SERVICE_CODES, AdvisedCluster, advise, advise_service
+    from zoneward.advice.actions import advise, advise_service
     from zoneward.advice.findings.check_cluster import check_cluster
-    from zoneward.advice.kubernetes_version import kubernetes_minor
     from zoneward.advice.measured_flows import measure_flows
-    from zoneward.advice.prices import PairPrices, with_price
+    from zoneward.advice.prices import PairPrices
     from zoneward.cli.check import view_cluster
     from zoneward.cli.planned_services import select_services
     from zoneward.cli.service_processes import in_processes, waiting
     from zoneward.cli.workload_input import read_workload_objects
     from zoneward.kube.gc_tuning import without_gc
-    from zoneward.routing.demand import cpu_demand_of
 
     prices = read_prices(options, price_per_gb, charge)
     with without_gc(), waiting(options, "reading"):
         selected = select_services(options, workloads=True)
         documents, notes = read_measured_input(measured_in, window, options, nodes=selected.snapshot.node_names)
     if options.sample and not measured_in:
-        documents = measured_of_sample()
-        if not prices:
-            prices = with_price(prices, PRICE_OF_SAMPLE, charge)
-            notes += (Note(f"an example price of {PRICE_OF_SAMPLE} a GB (override with --price-per-gb)"),)
+        documents, prices, more = measured_of_sample(prices, charge)
+        notes += more
     measured = measure_flows(documents)
     if measured is not None:
         check_measured(selected, prices, measured, options)
@@ -189,50 +185,45 @@ def _advise(
     elif price_per_gb is not None:
         raise click.UsageError("--price-per-gb: expected --measured with it: without bytes there is no price")
     with without_gc(), waiting(options, "checking"):
-        view = view_cluster(selected, options)
-        checked = check_cluster(view)
-    state = selected.cluster_state
+        checked = check_cluster(view_cluster(selected, options))
+    demand = selected.cluster_state.demand
     has_prices = measured is not None and measured.has_bytes and bool(prices)
-    cluster = AdvisedCluster(
-        selected.node_proxies,
-        kubernetes_minor(selected.snapshot.nodes),
-        overlaid=frozenset((namespace, name) for namespace, name, _ in selected.overlays()),
-        cpu_demand=cpu_demand_of(selected.snapshot.nodes, state.configuration.as_upstream()),
-        measured=measured,
-        prices=PairPrices(prices, dict(state.demand.regions)) if has_prices else None,
-    )
+    pair_prices = PairPrices(prices, dict(demand.regions)) if has_prices else None
+    cluster = replace(_advised_cluster(selected), measured=measured, prices=pair_prices)
     objects = read_workload_objects(selected.snapshot)
 
     def work(service: "Service") -> "ServiceAdvice | None":
         return advise_service(selected.input_of(service, objects), cluster)
 
     results = [advice for advice in in_processes(work, selected.services, options) if advice is not None]
-    limits: dict[ObjectKey, set[str]] = {}
-    node_limits = set()
-    for finding in checked.findings:
-        if finding.code in NODE_CODES:
-            node_limits.add(finding.code)
-        elif finding.code in SERVICE_CODES:
-            about = finding.object
-            names = finding.services or ((f"{about.namespace}/{about.name}",) if about.kind == "Service" else ())
-            for name in names:
-                namespace, _, service = name.partition("/")
-                limits.setdefault((namespace, service), set()).add(finding.code)
     advice = advise(
         results,
         cluster,
-        zones=dict(sorted(Counter(node.zone for node in state.demand.nodes if node.zone).items())),
-        limits={key: frozenset(codes) for key, codes in limits.items()},
-        node_limits=frozenset(node_limits),
+        zones=dict(sorted(Counter(node.zone for node in demand.nodes if node.zone).items())),
+        findings=checked.findings,
         currency=prices.currency if has_prices else "",
     )
     return advice, (*selected.notes, *notes)
 
 
+def _advised_cluster(selected: "SelectedServices") -> "AdvisedCluster":
+    """Without measurements."""
+    from zoneward.advice.actions import AdvisedCluster
+    from zoneward.advice.kubernetes_version import kubernetes_minor
+    from zoneward.routing.demand import cpu_demand_of
+
+    nodes = selected.snapshot.nodes
+    return AdvisedCluster(
+        selected.node_proxies,
+        kubernetes_minor(nodes),
+        overlaid=frozenset((namespace, name) for namespace, name, _ in selected.overlays()),
+        cpu_demand=cpu_demand_of(nodes, selected.configuration.as_upstream()),
+    )
+
+
 def _show_changes(options: Options, manifests: tuple[str, ...], output: str) -> None:
     """Raises InputError or a usage error."""
-    from zoneward.advice.actions import API_VERSION, AdvisedCluster
-    from zoneward.advice.kubernetes_version import kubernetes_minor
+    from zoneward.advice.actions import API_VERSION
     from zoneward.advice.manifest_changes import ManifestChanges, applied, changed_service
     from zoneward.cli.planned_services import select_services
     from zoneward.kube.gc_tuning import without_gc
@@ -242,11 +233,7 @@ def _show_changes(options: Options, manifests: tuple[str, ...], output: str) -> 
     given = read_snapshot(manifests, stdin=sys.stdin.buffer).services
     with without_gc():
         selected = select_services(options)
-        cluster = AdvisedCluster(
-            selected.node_proxies,
-            kubernetes_minor(selected.snapshot.nodes),
-            overlaid=frozenset((namespace, name) for namespace, name, _ in selected.overlays()),
-        )
+        cluster = _advised_cluster(selected)
         services = {(service.metadata.namespace, service.metadata.name): service for service in selected.services}
         changed, unknown, unchanged = [], [], 0
         for manifest in given:

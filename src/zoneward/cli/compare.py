@@ -9,6 +9,7 @@ import click
 from zoneward.cli.cluster_completion import complete_approaches
 from zoneward.cli.options import Options, planning_options
 from zoneward.cli.output import print_line, print_notes, print_table
+from zoneward.kube.gc_tuning import without_gc
 
 if TYPE_CHECKING:
     from zoneward.advice.comparison import ComparedApproach, InForce, Recommendation
@@ -47,6 +48,7 @@ _TOP_ON_TERMINAL: Final = 20
 )
 @click.option("--score", is_flag=True, help="Show the score of KEP-2004, of 100.")
 @click.option("-o", "--output", type=click.Choice(["table", "json", "csv", "html"]), default="table", show_default=True)
+@without_gc()  # Also while rows are laid out: a collection would walk over the whole cluster.
 def command(
     *,
     options: Options,
@@ -66,23 +68,6 @@ def command(
     zoneward compare -f cluster.json --only local,PreferSameZone -o csv
     zoneward compare --sample --without-zone eu-central-1a
     """
-    from zoneward.kube.gc_tuning import without_gc
-
-    # Also while rows are laid out: a collection would walk over the whole cluster.
-    with without_gc():
-        _compare(options, only=only, sort=sort, top=top, details=details, score=score, output=output)
-
-
-def _compare(
-    options: Options,
-    *,
-    only: tuple[str, ...],
-    sort: str | None,
-    top: int | None,
-    details: bool,
-    score: bool,
-    output: str,
-) -> None:
     from zoneward.advice.comparison import ComparisonTotals
     from zoneward.cli.compared_services import chosen_approaches, compare_services, read_request
     from zoneward.report import comparison_report

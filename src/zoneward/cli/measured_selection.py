@@ -8,6 +8,7 @@ import click
 
 from zoneward.advice.prices import Charge
 from zoneward.cli.options import Options
+from zoneward.cli.output import Note
 from zoneward.kube.input_error import ConfigurationError, InputError
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from zoneward.cli.planned_services import SelectedServices
     from zoneward.kube.measured_traffic import MeasuredTraffic
 
-PRICE_OF_SAMPLE: Final = "0.01USD"
+_PRICE_OF_SAMPLE: Final = "0.01USD"
 
 
 def price_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -36,12 +37,19 @@ def price_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-def measured_of_sample() -> "tuple[MeasuredTraffic, ...]":
-    """What comes with the sample cluster."""
+def measured_of_sample(
+    prices: "Prices", charge: Charge | None
+) -> "tuple[tuple[MeasuredTraffic, ...], Prices, tuple[Note, ...]]":
+    """What comes with the sample cluster: documents, and an example price, with a note, where there is no price."""
+    from zoneward.advice.prices import with_price
     from zoneward.sample import measured
     from zoneward.snapshots.measured_traffic_files import read_measured_traffic
 
-    return tuple(read_measured_traffic("the sample", measured().read_bytes()))
+    documents = tuple(read_measured_traffic("the sample", measured().read_bytes()))
+    if prices:
+        return documents, prices, ()
+    note = Note(f"an example price of {_PRICE_OF_SAMPLE} a GB (override with --price-per-gb)")
+    return documents, with_price(prices, _PRICE_OF_SAMPLE, charge), (note,)
 
 
 def read_prices(options: Options, per_gb: str | None, charge: Charge | None) -> "Prices":

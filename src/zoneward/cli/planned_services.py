@@ -7,7 +7,7 @@ from typing import Final
 
 from msgspec import structs
 
-from zoneward.advice.kubernetes_version import kubernetes_gates, kubernetes_minor
+from zoneward.advice.kubernetes_version import kubernetes_configuration, kubernetes_minor
 from zoneward.advice.node_proxies import NodeProxies, detect_node_proxies, same_proxy_everywhere
 from zoneward.advice.now import CurrentTraffic, traffic_now
 from zoneward.advice.proxy_kinds import PROXY_KINDS, ProxyKind
@@ -26,9 +26,8 @@ from zoneward.cli.output import Note
 from zoneward.kube import names
 from zoneward.kube.adoption_marks import has_selector_annotation
 from zoneward.kube.gc_tuning import without_gc
-from zoneward.kube.names import OVERLAY_CONFIG_MAP
 from zoneward.kube.objects import ConfigMap, DaemonSet, Node, ObjectKey, ProxyPod, Service, node_zone, time_text
-from zoneward.routing.algorithms.heuristics import PROPORTIONAL_ZONE_CPU
+from zoneward.routing.algorithms.heuristics import BUILT_IN_HEURISTICS
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.demand import demands_of
 from zoneward.routing.phrases import counted
@@ -39,13 +38,7 @@ from zoneward.slices.overlay import FamilyOverlay, read_entries
 from zoneward.slices.plan import ServicePlan, plan_service
 from zoneward.snapshots.cluster_snapshot import Snapshot
 
-_KUBERNETES_VALUES: Final = (
-    "Auto",
-    PROPORTIONAL_ZONE_CPU.name,
-    names.PREFER_SAME_ZONE,
-    names.PREFER_SAME_NODE,
-    NO_APPROACH,
-)
+_KUBERNETES_VALUES: Final = ("Auto", *BUILT_IN_HEURISTICS, NO_APPROACH)
 """Values of ``--what-if`` that Kubernetes knows."""
 
 
@@ -94,7 +87,7 @@ class SelectedServices:
         return {
             (config_map.metadata.namespace, *key): overlay
             for config_map in self.snapshot.config_maps
-            if config_map.metadata.name == OVERLAY_CONFIG_MAP
+            if config_map.metadata.name == names.OVERLAY_CONFIG_MAP
             for key, overlay in read_entries(config_map.data or {}).items()
         }
 
@@ -216,6 +209,10 @@ def proxies_in(snapshot: Snapshot, options: Options) -> NodeProxies:
     )
 
 
+def _has_overlay(snapshot: Snapshot) -> bool:
+    return any(config_map.metadata.name == names.OVERLAY_CONFIG_MAP for config_map in snapshot.config_maps)
+
+
 def _runs_kubernetes(snapshot: Snapshot, options: Options, configuration: Configuration) -> bool:
     """Whether the built-in controller writes the slices of a cluster, and no option asks for Zoneward."""
     if options.upstream or options.with_mode is not None or options.what_if not in (None, *_KUBERNETES_VALUES):
@@ -224,9 +221,13 @@ def _runs_kubernetes(snapshot: Snapshot, options: Options, configuration: Config
         # Zoneward's slices may have the label of the built-in controller.
         return False
     managers = {(slice_.metadata.labels or {}).get(names.MANAGED_BY_LABEL) for slice_ in snapshot.slices}
-    is_overlaid = any(config_map.metadata.name == OVERLAY_CONFIG_MAP for config_map in snapshot.config_maps)
     adopted = any(map(has_selector_annotation, snapshot.services))
-    return names.BUILT_IN_MANAGER in managers and names.MANAGER not in managers and not is_overlaid and not adopted
+    return (
+        names.BUILT_IN_MANAGER in managers
+        and names.MANAGER not in managers
+        and not _has_overlay(snapshot)
+        and not adopted
+    )
 
 
 def select_services(options: Options, *, workloads: bool = False, views_kubernetes: bool = False) -> SelectedServices:
@@ -244,8 +245,8 @@ def select_services(options: Options, *, workloads: bool = False, views_kubernet
     snapshot = load_snapshot(options, workloads=workloads)
     is_kubernetes = views_kubernetes and _runs_kubernetes(snapshot, options, configuration)
     if is_kubernetes:
-        gates = kubernetes_gates(kubernetes_minor(snapshot.nodes))
-        configuration = structs.replace(configuration.as_upstream(), demand=configuration.demand, gates=gates)
+        as_kubernetes = kubernetes_configuration(configuration, kubernetes_minor(snapshot.nodes))
+        configuration = structs.replace(as_kubernetes, demand=configuration.demand)
     found_demand = find_demand(configuration, nodes=snapshot.node_names)
     known_demand = know_demand(
         found_demand,
@@ -309,7 +310,7 @@ def _notes(
     yield from known_demand.notes
     if services:
         yield from proxy_notes(node_proxies)
-    if options.with_mode is None and any(map_.metadata.name == OVERLAY_CONFIG_MAP for map_ in snapshot.config_maps):
+    if options.with_mode is None and _has_overlay(snapshot):
         yield Note("an overlay of Zoneward is in use: --with overlay shows what it does")
     if not snapshot.has_pods:
         yield Note("no Pods in the snapshot: endpoints are taken from its EndpointSlices")

@@ -11,7 +11,6 @@ from zoneward.advice.prices import Charge
 from zoneward.cli.cluster_completion import complete_approaches
 from zoneward.cli.measured_input import measured_options, read_measured_input
 from zoneward.cli.measured_selection import (
-    PRICE_OF_SAMPLE,
     check_measured,
     measured_of_sample,
     price_options,
@@ -74,7 +73,6 @@ def command(
     zoneward report -f cluster.json --measured measured/ -o html >report.html
     """
     from zoneward.advice.measured_flows import measure_flows
-    from zoneward.advice.prices import with_price
     from zoneward.advice.traffic_report import ReportTotals, ranked
     from zoneward.cli.compared_services import chosen_approaches, read_request
 
@@ -90,10 +88,8 @@ def command(
     nodes = request.selected.snapshot.node_names
     documents, measured_notes = read_measured_input(measured_in, window, options, nodes=nodes)
     if not measured_in:
-        documents = measured_of_sample()
-        if not prices:
-            prices = with_price(prices, PRICE_OF_SAMPLE, charge)
-            measured_notes += (Note(f"an example price of {PRICE_OF_SAMPLE} a GB (override with --price-per-gb)"),)
+        documents, prices, more = measured_of_sample(prices, charge)
+        measured_notes += more
     measured = measure_flows(documents)
     assert measured is not None, "there is at least one document"
     check_measured(request.selected, prices, measured, options)

@@ -100,9 +100,7 @@ def count_by_severity(findings: Iterable[Finding]) -> dict[Severity, int]:
 
 def _without_ignored(finding: Finding, rules: Iterable[Ignored]) -> Finding | None:
     """The finding with the Services that are left; None where it is ignored."""
-    about = finding.object
-    affected = finding.services or ((f"{about.namespace}/{about.name}",) if about.kind == "Service" else ())
-    left = affected
+    affected = left = finding.affected
     for rule in rules:
         if rule.code == finding.code:
             if rule.service is None:

@@ -68,6 +68,12 @@ class Finding(JsonValue, frozen=True, gc=False, kw_only=True):
     docs: str
     services: tuple[str, ...] = ()
 
+    @property
+    def affected(self) -> tuple[str, ...]:
+        """The Services that it affects, also where it is about one."""
+        about = self.object
+        return self.services or ((f"{about.namespace}/{about.name}",) if about.kind == "Service" else ())
+
 
 @dataclass(frozen=True, slots=True)
 class Code:
@@ -330,18 +336,19 @@ NOBODY_UPDATES: Final = Code(
     "Start `zoneward controller`.",
     ("Leases",),
 )
+_INSTALL_POLICY: Final = "Install the policy: zoneward plan -A -o overlay | kubectl apply -f -"
 OVERLAY_NOT_APPLIED: Final = Code(
     "ZW608",
     "error",
     "The API server does not set the hints of an overlay",
-    "Install the policy: zoneward plan -A -o overlay | kubectl apply -f -",
+    _INSTALL_POLICY,
     ("EndpointSlices",),
 )
 OVERLAY_POLICY: Final = Code(
     "ZW609",
     "error",
     "The policy of an overlay is missing or of another version",
-    "Install the policy: zoneward plan -A -o overlay | kubectl apply -f -",
+    _INSTALL_POLICY,
     ("policies",),
 )
 NOT_IN_OVERLAY: Final = Code(

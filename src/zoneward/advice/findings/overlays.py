@@ -30,9 +30,7 @@ def overlay_findings(view: ClusterView) -> Iterator[Finding]:
 
 def _policy_message(view: ClusterView) -> str | None:
     """What is wrong with the policy or its binding."""
-    maps = counted(len({namespace for namespace, _, _ in view.overlays}), f"ConfigMap {OVERLAY}").replace(
-        f"ConfigMap {OVERLAY}s", f"ConfigMaps {OVERLAY}"
-    )
+    maps = f"{counted(len({namespace for namespace, _, _ in view.overlays}), 'ConfigMap')} {OVERLAY}"
     policy = next((policy for policy in view.policies if policy.metadata.name == OVERLAY), None)
     if policy is None:
         return f"there are {maps}, and no MutatingAdmissionPolicy {OVERLAY} that reads them"
