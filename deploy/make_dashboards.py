@@ -1,7 +1,7 @@
 """Write the dashboards for Grafana: run ``python -m deploy.make_dashboards`` after a change in ``deploy/dashboards/``.
 
 They are made with Grafana's own SDK, which knows the fields that a dashboard has. `docs/dashboards.md` says what they
-answer, and what they need. The program writes ``deploy/grafana/`` and nothing else.
+answer, and what they need. The program writes ``deploy/helm/monitoring/grafana/`` and nothing else.
 """
 
 from pathlib import Path
@@ -10,7 +10,7 @@ from typing import Final
 from deploy.dashboards.daemons import controller, meter, proxy
 from deploy.dashboards.traffic import cluster, node, service
 
-FOLDER: Final = Path(__file__).parent / "grafana"
+FOLDER: Final = Path(__file__).parent / "helm" / "monitoring" / "grafana"
 
 
 def dashboards() -> dict[str, str]:

@@ -12,6 +12,7 @@ from e2e.control_plane import ControlPlane
 from e2e.programs import find_programs
 from release.helm import CHART, HELM
 from tests.deploy.manifests import DEPLOY, METER_MODES, MODES, NAMESPACES, PROXY_MODES, Object
+from tests.deploy.queries import RULES, dashboards
 
 import zoneward
 
@@ -31,6 +32,7 @@ VALUES = {
 }
 """By the kustomization that is meant."""
 ALL = ("proxy.enabled=true", "meter.enabled=true")
+PROGRAMS = ("controller", "proxy", "meter")
 
 
 def helm(*arguments: str, fails: bool = False) -> str:
@@ -134,6 +136,8 @@ def test_lint_finds_nothing_in_it() -> None:
         ("meter.namespace=Meter_1", "'/meter/namespace': 'Meter_1' does not match pattern"),
         ("controller.extraArgs={predictions}", "'/controller/extraArgs/0': 'predictions' does not match pattern"),
         ("proxy.apiServer.port=0", "'/proxy/apiServer/port': minimum: got 0, want 1"),
+        ("meter.listenAddress=all", "'/meter/listenAddress': 'all' does not match pattern"),
+        ("monitoring.podMonitors.interval=often", "'/monitoring/podMonitors/interval': 'often' does not match pattern"),
         ("meter.configuration.kind=Other", "'/meter/configuration/kind': value must be 'ZonewardConfiguration'"),
     ],
 )
@@ -215,6 +219,81 @@ def test_the_address_of_the_api_server_is_made_where_it_is_given() -> None:
     (added,) = given.keys() - plain.keys()
     assert added == ("ConfigMap", "zoneward-proxy", "zoneward-proxy-api-server")
     assert given[added]["data"] == {"KUBERNETES_SERVICE_HOST": "192.0.2.10", "KUBERNETES_SERVICE_PORT": 6443}
+
+
+def test_pods_and_accounts_have_what_values_add_and_keep_their_own() -> None:
+    added = {"podAnnotations.owner": "edge", "podLabels.team": "edge", "podLabels.app\\.kubernetes\\.io/name": "other"}
+    text = [f"--set-string={program}.{name}={value}" for program in PROGRAMS for name, value in added.items()]
+    text += [f"--set-string={program}.serviceAccountAnnotations.role=reader" for program in PROGRAMS]
+    text += [f"--set={program}.affinity.nodeAffinity.x=y" for program in PROGRAMS]
+    made = _objects(helm("template", "edge", str(CHART), *text, *_set((*ALL, "commonLabels.cost=shared"))))
+    plain = {pod["spec"]["serviceAccountName"]: pod for pod in pods(rendered(*ALL))}
+    assert len(plain) == len(PROGRAMS)
+    for pod in pods(made):
+        before = plain[pod["spec"]["serviceAccountName"]]
+        assert pod["metadata"]["labels"] == {**before["metadata"]["labels"], "team": "edge"}
+        assert pod["metadata"]["annotations"] == {**before["metadata"]["annotations"], "owner": "edge"}
+        assert pod["spec"] == {**before["spec"], "affinity": {"nodeAffinity": {"x": "y"}}}
+    accounts = [object_["metadata"]["annotations"] for object_ in made if object_["kind"] == "ServiceAccount"]
+    assert [account["role"] for account in accounts if "role" in account] == ["reader"] * len(PROGRAMS)
+    assert {object_["metadata"]["labels"].get("cost") for object_ in made} == {"shared"}
+
+
+def test_monitoring_has_every_rule_and_dashboard_and_a_monitor_for_each_program() -> None:
+    """The operator's kinds are those of monitoring.coreos.com/v1; their bodies are the files that other tests run."""
+    parts = ("podMonitors", "prometheusRules", "dashboards")
+    enabled = (*(f"monitoring.{part}.enabled=true" for part in parts), "monitoring.namespace=watch")
+    reachable = ("proxy.listenAddress=", "meter.listenAddress=", "monitoring.podMonitors.labels.release=prometheus")
+    made = compared(rendered(*ALL, *enabled, *reachable), of_helm=True)
+    monitors = {key: object_ for key, object_ in made.items() if key[0] == "PodMonitor"}
+    assert {name for _, _, name in monitors} == {f"zoneward-{program}" for program in PROGRAMS}
+    for (_, namespace, name), monitor in monitors.items():
+        assert monitor["metadata"]["labels"]["release"] == "prometheus"
+        selector = monitor["spec"]["selector"]["matchLabels"]
+        (pod,) = [
+            object_["spec"]["template"]
+            for key, object_ in made.items()
+            if key[0] in ("Deployment", "DaemonSet") and key[1:] == (namespace, name)
+        ]
+        assert selector.items() <= pod["metadata"]["labels"].items()
+        (container,) = pod["spec"]["containers"]
+        (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
+        assert endpoint["port"] in {port["name"] for port in container["ports"]}
+        assert not [argument for argument in container["args"] if argument.startswith("--listen=127.")]
+    groups = [
+        group
+        for key, object_ in made.items()
+        if key[:2] == ("PrometheusRule", "watch")
+        for group in object_["spec"]["groups"]
+    ]
+    assert groups == [group for path in reversed(RULES) for group in yaml.safe_load(path.read_text())["groups"]]
+    boards = [object_ for key, object_ in made.items() if key[2].startswith("zoneward-dashboard-")]
+    assert {object_["metadata"]["labels"]["grafana_dashboard"] for object_ in boards} == {"1"}
+    # `compared` reads JSON as the YAML that it is.
+    assert {f"zoneward-{name}.json": board for name, board in dashboards().items()} == {
+        name: board for object_ in boards for name, board in object_["data"].items()
+    }
+
+
+def test_a_monitor_of_an_address_that_prometheus_cannot_reach_is_refused() -> None:
+    values = _set((*ALL, "monitoring.podMonitors.enabled=true"))
+    assert "proxy.listenAddress: Prometheus cannot reach 127.0.0.1" in helm(
+        "template", "edge", str(CHART), *values, fails=True
+    )
+
+
+def test_the_published_chart_names_the_published_image(tmp_path: Path) -> None:
+    """By its digest, as the workflow of a release packages it."""
+    shutil.copytree(CHART, tmp_path / "deploy" / "helm")
+    workflow = yaml.safe_load((DEPLOY.parent / ".github" / "workflows" / "release.yml").read_text())
+    (script,) = [step["run"] for step in workflow["jobs"]["chart"]["steps"] if step.get("name") == "Package the chart"]
+    directory = Path(HELM.find(environment=os.environ)["helm"]).parent
+    digest = f"sha256:{'1' * 64}"
+    environment = {"PATH": f"{directory}:{os.environ['PATH']}", "REGISTRY": "registry.example/team", "DIGEST": digest}
+    subprocess.run(["bash", "-eo", "pipefail", "-c", script], cwd=tmp_path, env=environment, check=True)
+    package = tmp_path / "dist" / f"zoneward-{zoneward.__version__}.tgz"
+    (pod,) = pods(_objects(helm("template", "edge", str(package))))
+    assert pod["spec"]["containers"][0]["image"] == f"registry.example/team/zoneward@{digest}"
 
 
 @pytest.fixture(scope="module")

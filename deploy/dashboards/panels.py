@@ -44,7 +44,7 @@ class Board:
     name: str
     title: str
     description: str
-    variables: tuple[build.QueryVariable, ...]
+    variables: tuple[build.QueryVariable | build.TextBoxVariable, ...]
     rows: dict[str, tuple[Panel, ...]]
 
     def text(self) -> str:
@@ -53,8 +53,7 @@ class Board:
         made.tags([_TAG]).time("now-6h", "now").refresh("1m").timezone("browser")
         made.tooltip(model.DashboardCursorSync.CROSSHAIR)
         made.with_variable(build.DatasourceVariable("datasource").label("Data source").type("prometheus"))
-        jobs = build.TextBoxVariable("jobs").label("Jobs").description("The scrape jobs of Zoneward's programs.")
-        made.with_variable(jobs.default_value(_JOBS))
+        made.with_variable(textbox("jobs", "Jobs", "The scrape jobs of Zoneward's programs.", _JOBS))
         for each in (_clusters(), *self.variables):
             made.with_variable(each)
         link = build.DashboardLink("Zoneward").type(model.DashboardLinkType.DASHBOARDS).tags([_TAG])
@@ -110,17 +109,19 @@ def matrix(title: str, description: str, unit: str, expr: str) -> table.Panel:
     return made.with_transformation(model.DataTransformerConfig(id_val="groupingToMatrix", options=options))
 
 
-def services(title: str, description: str, unit: str, amount: str, share: str) -> table.Panel:
+def services(
+    title: str, description: str, unit: str, amount: str, share: str, *, amounts: str = "Between zones"
+) -> table.Panel:
     """The Services with the largest ``amount``, and their ``share``. Each leads to its own dashboard."""
     by = "sum by (cluster, namespace, service)"
     most = f"topk({TOP}, {by} ({amount}))"
     made = _table(title, description, unit, most, f"{by} ({share}) and {most}")
     made.with_transformation(model.DataTransformerConfig(id_val="merge", options={}))
     names = {"cluster": "Cluster", "namespace": "Namespace", "service": "Service"}
-    names |= {"Value #A": "Between zones", "Value #B": "Share in zone"}
+    names |= {"Value #A": amounts, "Value #B": "Share in zone"}
     options = {"excludeByName": {"Time": True}, "renameByName": names}
     made.with_transformation(model.DataTransformerConfig(id_val="organize", options=options))
-    made.sort_by([common.TableSortByFieldState().display_name("Between zones").desc(True)])
+    made.sort_by([common.TableSortByFieldState().display_name(amounts).desc(True)])
     made.override_by_name("Share in zone", [model.DynamicConfigValue("unit", units.PercentUnit)])
     address = "/d/zoneward-service?${datasource:queryparam}&${cluster:queryparam}"
     address += "&var-namespace=${__data.fields.Namespace}&var-service=${__data.fields.Service}"
@@ -157,6 +158,10 @@ def variable(name: str, label: str, values: str, of: str) -> build.QueryVariable
     made = build.QueryVariable(name).label(label).query(f"label_values({spelled_out(of)}, {values})")
     made.datasource(_SOURCE).refresh(model.VariableRefresh.ON_TIME_RANGE_CHANGED)
     return made.sort(model.VariableSort.ALPHABETICAL_ASC)
+
+
+def textbox(name: str, label: str, description: str, default: str) -> build.TextBoxVariable:
+    return build.TextBoxVariable(name).label(label).description(description).default_value(default)
 
 
 def _clusters() -> build.QueryVariable:

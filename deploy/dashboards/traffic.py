@@ -1,7 +1,12 @@
 """The dashboards about traffic: of a cluster, a Service, a node."""
 
-from deploy.dashboards.panels import TOP, Board, Query, graph, matrix, meters, quantiles, services, variable
+from typing import Final
+
+from deploy.dashboards.panels import TOP, Board, Query, graph, matrix, meters, quantiles, services, textbox, variable
 from grafana_foundation_sdk.models import units
+
+_COST: Final = "730 * 3600 / 1e9 * $price"
+"""Of a byte a second."""
 
 
 def cluster() -> Board:
@@ -9,7 +14,7 @@ def cluster() -> Board:
         "cluster",
         "Cluster",
         "How much traffic of Services leaves its zone, from where to where, and which Services it belongs to.",
-        (),
+        (textbox("price", "Price of a GB", "Of a GB (10^9 bytes) between zones, in your currency.", "0.01"),),
         {
             "Share in zone": (
                 graph(
@@ -25,6 +30,22 @@ def cluster() -> Board:
                     "Bytes a second in both directions: what providers charge for. Empty if no kernel counts bytes.",
                     units.BytesPerSecondSI,
                     ("sum(zoneward:bytes_cross_zone:rate5m{CLUSTER})", "between zones"),
+                ),
+            ),
+            "Cost": (
+                graph(
+                    "Cost of traffic between zones, a month",
+                    "What a month (730 h) costs at the rate of each moment. Set the price of a GB (10^9 bytes) above.",
+                    units.Short,
+                    (f"sum(zoneward:bytes_cross_zone:rate5m{{CLUSTER}}) * {_COST}", "all Services"),
+                ),
+                services(
+                    "Services by cost a month",
+                    f"The {TOP} whose traffic between zones costs most at the rate of now.",
+                    units.Short,
+                    f"zoneward:bytes_cross_zone:rate5m{{CLUSTER}} * {_COST}",
+                    "zoneward:bytes_in_zone:ratio_rate1h{CLUSTER}",
+                    amounts="Cost a month",
                 ),
             ),
             "From zone to zone": (

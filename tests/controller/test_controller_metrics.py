@@ -91,7 +91,7 @@ def test_a_watch_that_is_too_old_is_not_an_error() -> None:
 # --- the page ---------------------------------------------------------------------------------------------------------
 
 DOCS = Path(__file__).parents[2] / "docs" / "metrics-and-events.md"
-ALERTS = Path(__file__).parents[2] / "deploy" / "alerts.yaml"
+ALERTS = Path(__file__).parents[2] / "deploy" / "helm" / "monitoring" / "alerts.yaml"
 
 
 def a_program(**queue: int) -> Any:

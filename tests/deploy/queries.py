@@ -8,7 +8,8 @@ import yaml
 from tests.deploy.manifests import DEPLOY
 
 Object = dict[str, Any]
-RULES: Final = (DEPLOY / "rules.yaml", DEPLOY / "alerts.yaml")
+MONITORING: Final = DEPLOY / "helm" / "monitoring"
+RULES: Final = (MONITORING / "rules.yaml", MONITORING / "alerts.yaml")
 _METRIC: Final = re.compile(
     r"\b(up|(?:zoneward|endpoint_slice_controller|kubeproxy|process)[:_][\w:]+)(?:\{((?:\"[^\"]*\"|[^}\"])*)\})?"
 )
@@ -16,7 +17,7 @@ _METRIC: Final = re.compile(
 
 def dashboards() -> dict[str, Object]:
     """By the name of the file."""
-    return {path.stem: json.loads(path.read_text()) for path in sorted((DEPLOY / "grafana").glob("*.json"))}
+    return {path.stem: json.loads(path.read_text()) for path in sorted((MONITORING / "grafana").glob("*.json"))}
 
 
 def panels(dashboard: Object) -> list[Object]:

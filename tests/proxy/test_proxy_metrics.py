@@ -22,7 +22,7 @@ from zoneward.routing.selection.entry_budget import EntryBudget
 
 ROOT = Path(__file__).parents[2]
 DOCS = (ROOT / "docs" / "metrics-and-events.md").read_text()
-ALERTS = ROOT / "deploy" / "alerts.yaml"
+ALERTS = ROOT / "deploy" / "helm" / "monitoring" / "alerts.yaml"
 SERVED = node_service(
     one_port(
         Backend("10.1.0.1", 8080), Backend("10.1.0.2", 8080), name="http", selection_rule=SelectionRule.ZONE_HINTS

@@ -1,6 +1,11 @@
 {{/* The labels of an object: (list . "controller"). Pods and selectors have the first one only, as they must not change. */}}
 {{- define "zoneward.labels" -}}
 {{- $root := index . 0 -}}
+{{- range $name, $value := $root.Values.commonLabels }}
+{{- if not (or (hasPrefix "app.kubernetes.io/" $name) (hasPrefix "helm.sh/" $name)) }}
+{{ $name }}: {{ $value | quote }}
+{{- end }}
+{{- end }}
 app.kubernetes.io/name: zoneward-{{ index . 1 }}
 app.kubernetes.io/instance: {{ $root.Release.Name | quote }}
 app.kubernetes.io/version: {{ $root.Chart.AppVersion | quote }}
