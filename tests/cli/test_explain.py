@@ -6,6 +6,7 @@ from xml.etree import ElementTree
 
 import msgspec
 import pytest
+from tests.builders.new_user_clusters import eks_with_a_thin_zone, written
 from tests.builders.objects import a_node, a_pod, a_service
 from tests.cli.live_cluster import Cluster
 from tests.cli.running import SAMPLE, Commands
@@ -34,7 +35,7 @@ def test_explain_shows_now_why_and_fixes(zoneward: Commands, with_slices: Path) 
         "NOW ",
         "PLANNED ",
         "WHY",
-        "> no  enough-endpoints",
+        "> no  upstream-allocation",
         "SMALLEST FIXES",
         "  1. ",
         "kubectl",
@@ -59,7 +60,7 @@ def test_json_has_the_fields_that_scripts_rely_on(zoneward: Commands, with_slice
     (family,) = document["families"]
     assert (document["namespace"], document["service"], family["addressType"]) == ("shop", "checkout", "IPv4")
     assert family["now"]["zones"]["eu-central-1a"]["uses"] == {"eu-central-1a": 1, "eu-central-1b": 1}
-    assert [rule["rule"] for rule in family["rules"] if rule["deciding"]] == ["enough-endpoints"]
+    assert [rule["rule"] for rule in family["rules"] if rule["deciding"]] == ["upstream-allocation"]
     fixes = {fix["kind"]: fix for fix in family["fixes"]}
     assert fixes["add-pods"]["pods"] == 5
     assert fixes["add-pods"]["result"]["active"]
@@ -264,3 +265,17 @@ def test_workloads_are_read_as_permissions_allow(zoneward: Commands, cluster: Cl
     assert commands["add-pods"] == ["kubectl -n shop scale --replicas=N+5 -- deployment/checkout"]
     (unchecked,) = family["notChecked"]
     assert unchecked["reason"] == "Deployments cannot be read (no permission)"
+
+
+def test_fixes_of_zoneward_come_last_where_kubernetes_decides(zoneward: Commands, tmp_path: Path) -> None:
+    """The decision is that of the built-in controller, which ignores thresholds."""
+    given = ("explain", "-q", "-f", written(eks_with_a_thin_zone, tmp_path), "shop/few-1")
+    (family,) = json.loads(zoneward(*given, "-o", "json").out)["families"]
+    assert [rule["detail"] for rule in family["rules"] if rule["deciding"]] == [
+        "below 20 % the zones need at least 2 + 2 + 1 = 5 of 3 endpoints"
+    ]
+    needs = [bool(fix["needs"]) for fix in family["fixes"]]
+    assert True in needs
+    assert needs == sorted(needs)
+    (own,) = json.loads(zoneward(*given, "--with", "controller", "-o", "json").out)["families"]
+    assert "threshold-in-force" in [rule["rule"] for rule in own["rules"]]

@@ -22,7 +22,16 @@ from zoneward.routing.request.what_if import NO_APPROACH, WHAT_IF_VALUES, as_if_
 from zoneward.routing.rules import Reason
 from zoneward.routing.selection.endpoint_selection import HonoredHints, honored_hints
 from zoneward.routing.selection.expected_traffic import ExpectedTraffic
-from zoneward.slices.plan import FamilyPlan, ServicePlan, collect_families, is_managed, plan_families, plan_unmanaged
+from zoneward.slices.cluster_state import ClusterState
+from zoneward.slices.plan import (
+    CollectedFamilies,
+    FamilyPlan,
+    ServicePlan,
+    collect_families,
+    is_managed,
+    plan_families,
+    plan_unmanaged,
+)
 from zoneward.slices.ports import PortKey, port_key
 
 COMPARED: Final = (NO_APPROACH, *(value for value in WHAT_IF_VALUES if value not in ("Auto", NO_APPROACH)))
@@ -233,38 +242,48 @@ class _Planned:
 def _plan_each(given: ServiceInput, approaches: Iterable[str], *, built_in: bool) -> dict[str, dict[str, _Planned]]:
     """The plans of a Service by address type and approach; `_OWN_SETTINGS` comes first.
 
-    The endpoints and the existing slices are collected once: they do not depend on the approach. ``built_in``: the
-    built-in controller decides about the approaches that it knows, by CPU.
+    The endpoints and the existing slices are collected once for each controller: they do not depend on the approach.
+    ``built_in``: the built-in controller decides about the approaches that it knows, by CPU.
     """
     state = given.cluster_state.for_service(given.service)
-    by_cpu = state
-    if built_in and state.decision_demand() is not state.by_cpu:
-        by_cpu = dataclasses.replace(state, decided_by=state.by_cpu)
     slices = {slice_.metadata.name: slice_ for slice_ in given.slices}
-    collected = None
+    collected = of_kubernetes = None
     if is_managed(given.service):
-        collected = collect_families(given.service, pods=given.pods, slices=slices.values(), cluster_state=state)
+        collected = of_kubernetes = _collect(given, state)
+        if built_in and not state.configuration.upstream:
+            configuration = state.configuration.as_upstream()
+            of_kubernetes = _collect(
+                given, dataclasses.replace(state, decided_by=state.by_cpu, configuration=configuration)
+            )
     planned: dict[str, dict[str, _Planned]] = {}
     predictions = _Predictions()
     for approach in (_OWN_SETTINGS, *approaches):
         service = as_if_requested(given.service, approach, state.configuration) if approach else given.service
         plan: ServicePlan
-        if collected is None:
+        if collected is None or of_kubernetes is None:
             plan = plan_unmanaged(service, slices.values(), state)
         else:
-            heuristic = state.requested(service).heuristic if by_cpu is not state else None
+            heuristic = state.requested(service).heuristic
             is_own = heuristic is not None and heuristic.name not in BUILT_IN_HEURISTICS
+            objects, by = collected if is_own else of_kubernetes
+            if approach:
+                service = as_if_requested(given.service, approach, by.configuration)
             plan = plan_families(
                 service,
-                collected.endpoints,
-                collected.existing,
-                state if is_own else by_cpu,
+                objects.endpoints,
+                objects.existing,
+                by,
                 trigger_time=None,
                 taken=(given.taken, slices),
             )
         for family in plan.families:
             planned.setdefault(family.address_type, {})[approach] = _Planned(family, predictions.of(family))
     return planned
+
+
+def _collect(given: ServiceInput, state: ClusterState) -> tuple[CollectedFamilies, ClusterState]:
+    slices = {slice_.metadata.name: slice_ for slice_ in given.slices}.values()
+    return collect_families(given.service, pods=given.pods, slices=slices, cluster_state=state), state
 
 
 class _Predictions:

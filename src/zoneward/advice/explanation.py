@@ -215,10 +215,13 @@ def explain_service(
     actual: Service | None = None,
     unchanged: ServiceInput | None = None,
     measured: MeasuredFlows | None = None,
+    of_zoneward: ServiceInput | None = None,
 ) -> Explanation:
     """Explain one Service. ``actual`` is the Service as it is in the cluster where ``given`` has another setting,
     ``unchanged`` the same in the cluster as it was read where ``given`` is in a changed one. ``node_proxies`` are those
     of the cluster as it was read. ``measured``: what nodes counted, to be shown beside what is in force.
+    ``of_zoneward``: the same as Zoneward decides where ``given`` is what Kubernetes does: fixes that need Zoneward are
+    the last ones.
     """
     read = unchanged or given
     service = actual or given.service
@@ -239,6 +242,7 @@ def explain_service(
                 now=_in_force(service, address_type, read, now),
                 planned=_planned(given, family, before, node_proxies),
                 bypassed_by=bypassed_by,
+                of_zoneward=of_zoneward,
                 measured=msgspec.UNSET if measured is None else honored.get(address_type),
             )
         )
@@ -253,15 +257,19 @@ def _family(
     now: TrafficInForce | None,
     planned: PlannedTraffic,
     bypassed_by: tuple[Bypass, ...],
+    of_zoneward: ServiceInput | None,
     measured: HonoredTraffic | msgspec.UnsetType | None,
 ) -> FamilyExplanation:
     if now is not None and now.dropped is not None and planned.dropped is None:
         now = replace(now, dropped=replace(now.dropped, fix=_STALE))
     aim = aim_of(family)
-    fixes = find_fixes(given, family.address_type)
-    limits = pod_limits(given, family.address_type)
+    address_type = family.address_type
+    fixes = [_fix(fix, given, address_type) for fix in find_fixes(given, address_type)]
+    if of_zoneward is not None:
+        fixes += [_fix(fix, of_zoneward, address_type) for fix in find_fixes(of_zoneward, address_type) if fix.needs]
+    limits = pod_limits(given, address_type)
     return FamilyExplanation(
-        address_type=family.address_type,
+        address_type=address_type,
         now=now,
         planned=planned,
         rules=tuple(
@@ -269,9 +277,9 @@ def _family(
             for index, rule in enumerate(family.decision.rules)
         ),
         aim=aim.about if aim is not None else None,
-        fixes=tuple(_fix(fix, given, family.address_type) for fix in fixes),
+        fixes=tuple(fixes),
         limits=limits.reasons if aim is not None and not aim.only_served else (),
-        not_checked=limits.unchecked if any(fix.change.pods for fix in fixes) else (),
+        not_checked=limits.unchecked if any(change.pods for fix in fixes for change in fix.changes) else (),
         bypassed_by=bypassed_by,
         measured=measured,
     )

@@ -63,7 +63,7 @@ def command(
     from zoneward.kube.gc_tuning import without_gc
 
     with without_gc():
-        selected = select_services(options, workloads=True)
+        selected = select_services(options, workloads=True, views_kubernetes=True)
         checked = check_cluster(view_cluster(selected, options), ignored=rules)
     print_notes(options, selected.notes)
     if output == "table":

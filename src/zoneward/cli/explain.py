@@ -44,7 +44,7 @@ def command(*, options: Options, output: str, measured_in: tuple[str, ...], wind
     from zoneward.kube.gc_tuning import without_gc
 
     with without_gc():
-        selected = select_services(options, workloads=True)
+        selected = select_services(options, workloads=True, views_kubernetes=True)
         nodes = (selected.unchanged or selected).snapshot.node_names
         documents, measured_notes = read_measured_input(measured_in, window, options, nodes=nodes)
         measured = measure_flows(documents)
@@ -85,11 +85,12 @@ def _explain(selected: "SelectedServices", options: Options, measured: "Measured
             with_what_if(service, options, cluster.configuration), read_workload_objects(cluster.snapshot)
         )
 
-    read = selected.unchanged
+    read, of_zoneward = selected.unchanged, selected.of_zoneward()
     return explain_service(
         given(selected),
         node_proxies=(read or selected).node_proxies,
         actual=service,
         unchanged=given(read) if read is not None else None,
+        of_zoneward=given(of_zoneward) if of_zoneward is not None else None,
         measured=measured,
     )

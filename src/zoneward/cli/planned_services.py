@@ -60,12 +60,25 @@ class SelectedServices:
     taken: Mapping[str, Container[str]]
     notes: tuple[Note, ...]
     unchanged: "SelectedServices | None" = field(default=None, kw_only=True)
-    is_kubernetes: bool = field(default=False, kw_only=True)
-    """Whether the configuration decides as Kubernetes does because that is what runs there."""
+    zoneward_configuration: Configuration | None = field(default=None, kw_only=True)
+    """What Zoneward would decide by, where ``configuration`` decides as Kubernetes does because that runs there."""
 
     @property
     def configuration(self) -> Configuration:
         return self.cluster_state.configuration
+
+    @property
+    def is_kubernetes(self) -> bool:
+        """Whether the configuration decides as Kubernetes does because that is what runs there."""
+        return self.zoneward_configuration is not None
+
+    def of_zoneward(self) -> "SelectedServices | None":
+        """The same by the configuration of Zoneward; None where that is this one."""
+        if self.zoneward_configuration is None:
+            return None
+        state = replace(self.cluster_state, configuration=self.zoneward_configuration)
+        unchanged = self.unchanged.of_zoneward() if self.unchanged is not None else None
+        return replace(self, cluster_state=state, unchanged=unchanged, zoneward_configuration=None)
 
     def input_of(self, service: Service, objects: WorkloadObjects = NO_OBJECTS) -> ServiceInput:
         """What the advice about one of the Services reads. ``objects`` are the workloads of the snapshot."""
@@ -136,7 +149,7 @@ def plan_services(options: Options, *, of_zoneward: bool = False) -> PlannedServ
         plans,
         before,
         unchanged=selected.unchanged,
-        is_kubernetes=selected.is_kubernetes,
+        zoneward_configuration=selected.zoneward_configuration,
     )
 
 
@@ -243,17 +256,18 @@ def select_services(options: Options, *, workloads: bool = False, views_kubernet
             configuration, nodes_new_since=time_text(time.time() - configuration.hints.new_node_grace)
         )
     snapshot = load_snapshot(options, workloads=workloads)
-    is_kubernetes = views_kubernetes and _runs_kubernetes(snapshot, options, configuration)
-    if is_kubernetes:
-        as_kubernetes = kubernetes_configuration(configuration, kubernetes_minor(snapshot.nodes))
-        configuration = structs.replace(as_kubernetes, demand=configuration.demand)
     found_demand = find_demand(configuration, nodes=snapshot.node_names)
     known_demand = know_demand(
         found_demand,
         zones={zone for node in snapshot.nodes if (zone := node_zone(node))},
         services={(service.metadata.namespace, service.metadata.name) for service in snapshot.services},
     )
-    selected = replace(_select(snapshot, options, known_demand), is_kubernetes=is_kubernetes)
+    of_zoneward = None
+    if views_kubernetes and _runs_kubernetes(snapshot, options, configuration):
+        of_zoneward = known_demand.configuration
+        as_kubernetes = kubernetes_configuration(of_zoneward, kubernetes_minor(snapshot.nodes))
+        known_demand = replace(known_demand, configuration=structs.replace(as_kubernetes, demand=of_zoneward.demand))
+    selected = replace(_select(snapshot, options, known_demand), zoneward_configuration=of_zoneward)
     if not options.changes:
         return selected
     from zoneward.cli.changed_snapshot import change_snapshot
@@ -263,7 +277,7 @@ def select_services(options: Options, *, workloads: bool = False, views_kubernet
         _select(changed, options, known_demand),
         notes=(*selected.notes, *map(Note, notes)),
         unchanged=selected,
-        is_kubernetes=is_kubernetes,
+        zoneward_configuration=of_zoneward,
     )
 
 

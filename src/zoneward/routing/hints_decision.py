@@ -6,14 +6,14 @@ current Kubernetes decides it.
 
 import dataclasses
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from fractions import Fraction
 
 from zoneward.routing.algorithm_calls import allocate, threshold_parameters
 from zoneward.routing.algorithms.heuristics import Heuristic
 from zoneward.routing.algorithms.proportional_zone_cpu import least_endpoints
 from zoneward.routing.allocation import Allocation, Supply, Zones
-from zoneward.routing.configuration import HintsSettings
+from zoneward.routing.configuration import UPSTREAM_THRESHOLD, HintsSettings
 from zoneward.routing.decision import Decision
 from zoneward.routing.decision_context import DecisionContext
 from zoneward.routing.demand import Demand
@@ -87,7 +87,8 @@ def decide_as_upstream(context: DecisionContext) -> Decision:
     ready = context.ready_count
     ranges = zone_ranges(context.demand, ready)
     if isinstance(ranges, UpstreamRefusal):
-        context.rules.require("upstream-allocation", False, ranges.detail)
+        needed = _describe_needed(ranges.minimums, ready, UPSTREAM_THRESHOLD) if ranges.minimums else ranges.detail
+        context.rules.require("upstream-allocation", False, needed)
         return context.build_inactive(ranges.reason, ranges.detail)
     context.rules.decide(
         "upstream-allocation",
@@ -238,6 +239,10 @@ def _describe_minimums(context: DecisionContext, threshold: Fraction) -> str:
         least_endpoints(ready, weight, total, threshold.numerator, threshold.denominator)
         for weight in context.demand.weights
     ]
+    return _describe_needed(needed, ready, threshold)
+
+
+def _describe_needed(needed: Sequence[int], ready: int, threshold: Fraction) -> str:
     parts = " + ".join(str(count) for count in needed)
     return f"below {format_percent(threshold)} the zones need at least {parts} = {sum(needed)} of {ready} endpoints"
 

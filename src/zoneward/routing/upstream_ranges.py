@@ -27,10 +27,11 @@ class ZoneRange:
 
 @dataclass(frozen=True, slots=True)
 class UpstreamRefusal:
-    """Why upstream gives no hints."""
+    """Why upstream gives no hints. ``minimums``: the endpoints that the zones need, where there are too few."""
 
     reason: Reason
     detail: str
+    minimums: tuple[int, ...] = ()
 
 
 def has_node_information(demand: Demand) -> bool:
@@ -56,5 +57,5 @@ def zone_ranges(demand: Demand, endpoints: int) -> Mapping[str, ZoneRange] | Ups
         desired[zone] = max(wanted, float(minimums[zone]))
     spare = endpoints - sum(minimums.values())
     if spare < 0:
-        return UpstreamRefusal(Reason.OVERLOAD, f"{endpoints} endpoints, {zones} zones")
+        return UpstreamRefusal(Reason.OVERLOAD, f"{endpoints} endpoints, {zones} zones", tuple(minimums.values()))
     return {zone: ZoneRange(minimum, minimum + spare, desired[zone]) for zone, minimum in minimums.items()}
