@@ -83,7 +83,7 @@ def test_each_test_has_a_row_with_its_result_in_every_mode() -> None:
     results = {Mode.BUILT_IN: {"[a], b": PASSED, "[a] c": PASSED}, Mode.BOTH: {"[a], b": FAILED}}
     assert result_of_each_test(results).splitlines() == [
         "test,built-in,both",
-        '[a] c,passed 1 s,-',
+        "[a] c,passed 1 s,-",
         '"[a], b",passed 1 s,failed 2 s',
     ]
 
