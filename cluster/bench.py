@@ -92,7 +92,7 @@ def read_runs(file: Path) -> list[Run]:
 
 
 def table(runs: Sequence[Run], mode: Mode = Mode.BOTH) -> str:
-    """Markdown: a row for each disruption and kind of Pods, with each run and the totals."""
+    """Markdown: a row for each disruption and kind of Pods, with each run and the totals, or just 0."""
     lines = ["| | Pods | failed: Zoneward | failed: built-in | slow: Zoneward | slow: built-in |"]
     lines.append("| --- | --- | ---: | ---: | ---: | ---: |")
     for name, delay in _rows(runs):
@@ -127,6 +127,8 @@ def _counts(runs: Sequence[Run], name: str, delay: int, mode: Mode, what: str) -
 
 
 def _cell(counts: Sequence[int]) -> str:
+    if counts and not any(counts):
+        return "0"
     return " + ".join(map(str, counts)) + (f" = **{sum(counts)}**" if len(counts) > 1 else "")
 
 

@@ -1,6 +1,8 @@
 """Runs Kubernetes' own tests with Zoneward's parts, and compares them with the built-in parts."""
 
+import csv
 import datetime
+import io
 import os
 import subprocess
 import time
@@ -21,6 +23,7 @@ ROOT: Final = Path(__file__).parent.parent
 DOCUMENT: Final = ROOT / "docs" / "conformance.md"
 RESULTS: Final = ROOT / "build" / "conformance"
 """A folder for each selection, and in it one for each mode: the suite's log and report."""
+RESULT_OF_EACH_TEST: Final = Path(__file__).parent / "conformance_results.csv"
 KNOWN: Final = Path(__file__).parent / "known_failures.yaml"
 Results = dict[Mode, dict[str, Result]]
 
@@ -68,13 +71,14 @@ def failures(mode: Mode, tests: Mapping[str, Result], known: Sequence[KnownFailu
 
 
 def compare_modes(*, environment: Mapping[str, str] = os.environ) -> list[str]:
-    """Run the whole selection in every mode, write the document, and return `regressions`."""
+    """Run the whole selection in every mode, write both documents, and return `regressions`."""
     started = time.monotonic()
     results, versions = _run("full", tuple(Mode), environment)
     known = read_known()
     minutes = round((time.monotonic() - started) / 60)
     heading = f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d}, {minutes} minutes, with {versions}"
-    write_section(DOCUMENT, "table", table(heading, results, known))
+    write_section(DOCUMENT, "table", summary(heading, results, known))
+    RESULT_OF_EACH_TEST.write_text(result_of_each_test(results))
     return regressions(results, known)
 
 
@@ -98,8 +102,8 @@ def _run(selection: str, modes: Sequence[Mode], environment: Mapping[str, str]) 
         return results, describe(cluster)
 
 
-def table(heading: str, results: Results, known: Sequence[KnownFailure]) -> str:
-    """Markdown: what ran, counts, and a row for each test."""
+def summary(heading: str, results: Results, known: Sequence[KnownFailure]) -> str:
+    """Markdown: what ran, the counts, and the tests that are known not to pass."""
     modes = list(results)
     lines = [f"`make conformance`, {heading}.", ""]
     lines += ["| | " + " | ".join(modes) + " |", "| --- |" + " ---: |" * len(modes)]
@@ -110,14 +114,20 @@ def table(heading: str, results: Results, known: Sequence[KnownFailure]) -> str:
         sum(result.attempts > 1 and result.state == "passed" for result in results[mode].values()) for mode in modes
     ]
     lines.append("| passed at the second attempt | " + " | ".join(map(str, repeated)) + " |")
-    lines += ["", "| test | " + " | ".join(modes) + " |", "| --- |" + " --- |" * len(modes)]
-    for name in sorted({name for tests in results.values() for name in tests}):
-        cells = [_cell(results[mode].get(name)) for mode in modes]
-        lines.append(f"| {_escaped(name)} | " + " | ".join(cells) + " |")
     reasons = [failure for failure in known if any(failure.test in tests for tests in results.values())]
     lines += [""] if reasons else []
     lines += [f"- {_escaped(failure.test)} ({', '.join(failure.modes)}): {failure.reason}" for failure in reasons]
     return "\n".join(lines)
+
+
+def result_of_each_test(results: Results) -> str:
+    """CSV: a row for each test, with its state and seconds in each mode."""
+    text = io.StringIO()
+    rows = csv.writer(text, lineterminator="\n")
+    rows.writerow(["test", *results])
+    for name in sorted({name for tests in results.values() for name in tests}):
+        rows.writerow([name, *(_cell(results[mode].get(name)) for mode in results)])
+    return text.getvalue()
 
 
 def write_section(document: Path, name: str, text: str) -> None:
@@ -140,7 +150,7 @@ def _problem(result: Result | None) -> str:
 def _cell(result: Result | None) -> str:
     if result is None:
         return "-"
-    return f"{result.state}, {result.seconds:.0f} s" if result.state != "skipped" else result.state
+    return f"{result.state} {result.seconds:.0f} s" if result.state != "skipped" else result.state
 
 
 def _escaped(name: str) -> str:

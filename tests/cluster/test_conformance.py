@@ -11,7 +11,8 @@ from cluster.conformance import (
     failures,
     read_known,
     regressions,
-    table,
+    result_of_each_test,
+    summary,
     write_section,
 )
 from cluster.parts import Mode
@@ -65,17 +66,26 @@ def test_in_one_mode_every_test_has_to_pass_unless_its_failure_is_known() -> Non
     assert failures(Mode.BOTH, {}, known) == ["both: no test ran"]
 
 
-def test_a_new_table_replaces_only_the_old_one(tmp_path: Path) -> None:
+def test_a_new_summary_replaces_only_the_old_one(tmp_path: Path) -> None:
     document = tmp_path / "document"
     document.write_text("A\n<!-- table: begin -->\nold\n<!-- table: end -->\nB\n")
     results = {Mode.BUILT_IN: {"[a] | b": PASSED}, Mode.BOTH: {"[a] | b": FAILED}}
-    write_section(document, "table", table("today", results, [KnownFailure("[a] | b", (Mode.BOTH,), "because")]))
+    write_section(document, "table", summary("today", results, [KnownFailure("[a] | b", (Mode.BOTH,), "because")]))
     text = document.read_text()
-    assert "| \\[a] \\| b | passed, 1 s | failed, 2 s |" in text
+    assert "| failed | 0 | 1 |" in text
     assert "- \\[a] \\| b (both): because" in text
     assert "old" not in text
     assert text.startswith("A\n")
     assert text.endswith("\nB\n")
+
+
+def test_each_test_has_a_row_with_its_result_in_every_mode() -> None:
+    results = {Mode.BUILT_IN: {"[a], b": PASSED, "[a] c": PASSED}, Mode.BOTH: {"[a], b": FAILED}}
+    assert result_of_each_test(results).splitlines() == [
+        "test,built-in,both",
+        "[a] c,passed 1 s,-",
+        '"[a], b",passed 1 s,failed 2 s',
+    ]
 
 
 def test_the_document_has_one_table() -> None:
