@@ -11,41 +11,42 @@ from zoneward.sandbox.play.play_file import Play, Step, play_from
 from zoneward.sandbox.server.faults import FaultKind
 
 PAGE = (Path(__file__).parents[3] / "docs" / "plays.md").read_text()
-TABLES: dict[str, type[Struct]] = {
+LISTS: dict[str, type[Struct]] = {
     "### The play": Play,
     "### Nodes": play_file.NodeGroup,
     "### Workloads": play_file.Workload,
-    "| field of `rollout` |": play_file.RollingUpdate,
-    "| field of `service` |": play_file.WorkloadService,
-    "| field of a step |": Step,
+    "Fields of a workload's `rollout`": play_file.RollingUpdate,
+    "Fields of a workload's `service`": play_file.WorkloadService,
+    "Each step has": Step,
+    "`scale`: ": play_file.Scale,
     "`rollout`: all its pods": play_file.RollOut,
-    "| field of `scale` |": play_file.Scale,
-    "| field of `autoscale` |": play_file.Autoscale,
-    "| field of `autoscale.points` |": play_file.CurvePoint,
-    "| field of `autoscale.wave` |": play_file.Wave,
-    "| field of `flap` |": play_file.Flap,
-    "| field of `outage` |": play_file.Outage,
-    "| field of `drain` |": play_file.Drain,
-    "| field of `removeNodes` |": play_file.NodeSelection,
+    "`autoscale`: ": play_file.Autoscale,
+    "Fields of `points`": play_file.CurvePoint,
+    "Fields of `wave`": play_file.Wave,
+    "`flap`: ": play_file.Flap,
+    "`outage`: ": play_file.Outage,
+    "`drain`: ": play_file.Drain,
+    "`removeNodes`: ": play_file.NodeSelection,
 }
 
 
-def rows(beginning: str) -> set[str]:
-    """The first cells of the table that begins there, or follows."""
-    table = re.search(r"(^\| .*\n)+", PAGE[PAGE.index(beginning) :], re.MULTILINE)
-    assert table is not None
-    return set(re.findall(r"^\| `([^`]+)` \|", table[0], re.MULTILINE))
+def items(beginning: str) -> set[str]:
+    """The fields that the items of the list behind that beginning describe."""
+    lines = re.search(r"(^- .*\n(  .*\n)*)+", PAGE[PAGE.index(beginning) :], re.MULTILINE)
+    assert lines is not None
+    described = re.findall(r"^- ((?:`[^`]+`(?:, )?)+): ", lines[0], re.MULTILINE)
+    return {field for fields in described for field in re.findall(r"`([^`]+)`", fields)}
 
 
-@pytest.mark.parametrize("beginning", TABLES)
-def test_the_table_of_a_mapping_lists_its_fields(beginning: str) -> None:
+@pytest.mark.parametrize("beginning", LISTS)
+def test_the_list_of_a_mapping_has_its_fields(beginning: str) -> None:
     actions = set(re.findall(r"^`(\w+)`: ", PAGE, re.MULTILINE))
-    struct = TABLES[beginning]
-    assert rows(beginning) | (actions if struct is Step else set()) == set(struct.__struct_encode_fields__)
+    struct = LISTS[beginning]
+    assert items(beginning) | (actions if struct is Step else set()) == set(struct.__struct_encode_fields__)
 
 
-def test_the_table_of_faults_lists_every_kind() -> None:
-    assert rows("## Faults") == set(FaultKind)
+def test_the_list_of_faults_has_every_kind() -> None:
+    assert items("## Faults") == set(FaultKind)
 
 
 def test_the_play_on_the_page_is_one() -> None:
