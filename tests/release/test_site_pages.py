@@ -18,11 +18,12 @@ def entries(page: Path, folder: str) -> list[str]:
     """The pages in the toctrees of ``page``, which Sphinx reads from ``folder``."""
     trees = re.findall(r"^```\{toctree\}\n(.*?)^```$", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL)
     lines = [line for tree in trees for line in tree.splitlines() if line and not line.startswith(":")]
-    return [os.path.normpath(os.path.join(folder, re.sub(r".*<(.*)>", r"\1", line))) for line in lines]
+    names = (re.sub(r".*<(.*)>", r"\1", line) for line in lines)
+    return [os.path.normpath(f"{folder}/{name}") for name in names]
 
 
 def test_every_page_has_one_place_in_the_navigation() -> None:
-    placed = [*entries(site_pages.FRONT, ""), *entries(DEVELOP, "docs")]
+    placed = [*entries(site_pages.FRONT, "."), *entries(DEVELOP, "docs")]
     assert sorted(placed) == sorted(str(page.with_suffix("")) for page in PAGES)
 
 
