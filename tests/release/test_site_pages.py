@@ -1,5 +1,6 @@
 """The pages of the documentation site: each has its place, and each picture its text."""
 
+import os
 import re
 from pathlib import Path
 
@@ -9,12 +10,20 @@ from release import site_check, site_pages
 
 ROOT = Path(__file__).parents[2]
 PAGES = {page.relative_to(ROOT): page.read_text() for page in site_pages.pages_of(ROOT)}
+DEVELOP = Path("docs", "develop.md")
+"""The index of the pages for developers."""
+
+
+def entries(page: Path, folder: str) -> list[str]:
+    """The pages in the toctrees of ``page``, which Sphinx reads from ``folder``."""
+    trees = re.findall(r"^```\{toctree\}\n(.*?)^```$", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL)
+    lines = [line for tree in trees for line in tree.splitlines() if line and not line.startswith(":")]
+    names = (re.sub(r".*<(.*)>", r"\1", line) for line in lines)
+    return [os.path.normpath(f"{folder}/{name}") for name in names]
 
 
 def test_every_page_has_one_place_in_the_navigation() -> None:
-    trees = re.findall(r"^```\{toctree\}\n(.*?)^```$", (ROOT / site_pages.FRONT).read_text(), re.MULTILINE | re.DOTALL)
-    entries = [line for tree in trees for line in tree.splitlines() if line and not line.startswith(":")]
-    placed = [re.sub(r".*<(.*)>", r"\1", entry) for entry in entries]
+    placed = [*entries(site_pages.FRONT, "."), *entries(DEVELOP, "docs")]
     assert sorted(placed) == sorted(str(page.with_suffix("")) for page in PAGES)
 
 
