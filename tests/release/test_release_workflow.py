@@ -80,7 +80,7 @@ def test_a_tag_that_is_not_the_version_ends_the_release(tag: str, status: int) -
 def test_the_notes_are_the_section_of_the_version(tmp_path: Path) -> None:
     shutil.copy(ROOT / "CHANGELOG.md", tmp_path)
     assert run(SCRIPTS["release: Take the notes from the changelog"], tmp_path, tag=f"v{__version__}").returncode == 0
-    notes = (tmp_path / "notes.md").read_text()
+    notes = (tmp_path / "notes.txt").read_text()
     assert re.findall(r"^## (\S+?),", notes, re.MULTILINE) == [__version__]
     assert len(notes.splitlines()) > 10
 
