@@ -236,7 +236,7 @@ def test_the_page_has_a_section_for_each_code_with_its_title_and_severity() -> N
     assert list(sections) == list(CODES)
     for code in CODES.values():
         assert sections[code.code].startswith(f"**{code.title}.** `{code.severity}`"), code
-        assert "\nWhy it matters: " in sections[code.code], code
+        assert "\nWhy: " in sections[code.code], code
         assert "\nFix: " in sections[code.code], code
 
 
