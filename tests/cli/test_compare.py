@@ -190,7 +190,7 @@ def test_only_takes_names_with_commas_and_again(zoneward: Commands) -> None:
     [
         ("score", lambda each: max(c["score"] for c in each["approaches"] if c["approach"] == each["best"])),
         ("overload", lambda each: each["today"]["maxOverload"]),
-        ("in-zone", lambda each: max(c["inZoneTraffic"] for c in each["approaches"] if c["approach"] == each["best"])),
+        ("in-zone", lambda each: -each["today"]["inZoneTraffic"]),
         (
             "gain",
             lambda each: (

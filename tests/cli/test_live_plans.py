@@ -2,13 +2,15 @@
 
 import json
 from fractions import Fraction
+from pathlib import Path
 from random import Random
 from typing import Any
 
 import msgspec
 import pytest
 import yaml
-from tests.cli.running import SAMPLE
+from tests.builders.new_user_clusters import eks_with_a_thin_zone, write_list
+from tests.cli.running import SAMPLE, Commands
 
 from zoneward.advice.decisions import DecisionDocument, decisions_document
 from zoneward.cli import live_plans
@@ -257,3 +259,24 @@ def test_live_plans_equal_a_fresh_plan(seed: int, options: Options) -> None:
             # A named Service is gone: a plan would refuse the name.
             return
         assert ordered == sorted(scene.fresh(), key=lambda view: (view.namespace, view.service, view.address_type))
+
+
+def test_where_kubernetes_writes_the_slices_decisions_are_those_of_plan(zoneward: Commands, tmp_path: Path) -> None:
+    objects = [object_ for object_ in eks_with_a_thin_zone() if object_["kind"] in RESOURCES]
+    cache = InformerCache()
+    for index, object_ in enumerate(objects):
+        resource = RESOURCES[object_["kind"]]
+        object_["metadata"]["resourceVersion"] = str(index + 1)
+        cache.store(resource).put(msgspec.json.decode(json.dumps(object_), type=resource.struct))
+    options = Options(proxy="kube-proxy-1.33")
+    plans = LivePlans(cache, options=options, configuration=CONFIGURATION, on_stale=lambda: None)
+    plans.begin()
+    views = [change.view for changes in plans.update() for change in changes]
+    assert plans.is_kubernetes
+    file = write_list(iter(objects), tmp_path / "eks.json")
+    printed = json.loads(zoneward("plan", "-q", "-f", file, "--proxy", "kube-proxy-1.33", "-o", "json").out)
+    by_name = {(item["namespace"], item["service"]): item for item in printed["decisions"]}
+    assert {(view.namespace, view.service) for view in views} == by_name.keys()
+    for view in views:
+        item = by_name[view.namespace, view.service]
+        assert (view.reason, view.in_zone_traffic) == (item["reason"], item["inZoneTraffic"])

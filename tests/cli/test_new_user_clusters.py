@@ -324,3 +324,38 @@ def test_two_thousand_services_give_the_same_answers_as_one(zoneward: Commands, 
     assert (totals["PreferSameZone"]["inZoneTraffic"], totals["PreferSameZone"]["score"]) == (1.0, 100.0)
     assert {service["best"] for service in services.values()} == {"PreferSameZone"}
     assert explained(zoneward, file, "team-00/service-0001")["now"]["inZoneTraffic"] == 1.0
+
+
+def services_in(text: str) -> list[str]:
+    """Those that a table has a row for."""
+    return [line.split()[0] for line in text.splitlines() if line.startswith(("shop/", "logging/", "kube-system/"))]
+
+
+@pytest.mark.parametrize("command", ["plan", "compare"])
+def test_rows_are_chosen_and_ordered_alike(zoneward: Commands, eks: Path, command: str) -> None:
+    def shown(*options: str) -> list[str]:
+        return services_in(zoneward(command, "-q", "-f", eks, *options).out)
+
+    # Of the Service without slices for most nodes the least traffic stays; those of three Pods follow.
+    least = [name for name in shown("--sort", "in-zone") if name != "shop/pay-old"]
+    assert least[0] == "logging/log-buffer"
+    assert {name.partition("-")[0] for name in least[1:5]} <= {"shop/few", "shop/plain"}
+    assert shown("--sort", "in-zone", "--top", "3") == shown("--sort", "in-zone")[:3]
+    hottest = [name for name in shown("--sort", "overload") if name != "shop/pay-old"][:10]
+    assert all(name.startswith("shop/close-") for name in hottest)
+    assert shown("--sort", "name") == sorted(shown())
+
+
+def test_only_services_that_change_are_shown(zoneward: Commands, eks: Path) -> None:
+    """The slices are what Kubernetes writes, so that its plan changes nothing; another setting changes some."""
+    nothing = zoneward("plan", "-q", "-f", eks, "--changed").out
+    assert services_in(nothing) == []
+    assert "0 of 46 Services are shown." in nothing
+    assert "Total: 70% in its zone" in nothing
+    asked = ("plan", "-q", "-f", eks, "--what-if", "none")
+    changed = services_in(zoneward(*asked, "--changed").out)
+    assert "shop/close-01" in changed
+    assert not [name for name in changed if name.startswith("shop/plain-")]
+    result = zoneward("plan", "-f", eks, "--top", "3", "-o", "yaml")
+    assert (result.status, result.out) == (2, "")
+    assert "--sort, --top, --changed: expected -o table, wide, json or html with them, and no --watch" in result.err

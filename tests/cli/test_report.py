@@ -301,3 +301,22 @@ def test_the_example_is_what_its_maker_makes() -> None:
 
     made = b"".join(msgspec.json.encode(each) + b"\n" for each in maker.documents())
     assert made == BYTES.read_bytes() == sample.measured().read_bytes()
+
+
+def test_a_service_is_one_line_unless_details_are_wanted(zoneward: Commands) -> None:
+    def rows(*options: str) -> list[str]:
+        out = zoneward("report", "-q", "--sample", *options).out
+        return [line for line in out.splitlines() if line.startswith(("shop/", "payments/"))]
+
+    table = rows()
+    assert len(table) == len({line.split()[0] for line in table}) == 8
+    (frontend,) = (line for line in table if line.startswith("shop/frontend"))
+    assert frontend.split()[:6] == ["shop/frontend", "ProportionalZoneCPU", "1,254>0.00", "12.5>0.00", "12.5", "0.03"]
+    details = rows("--details")
+    assert [line.split()[0] for line in details] == [line.split()[0] for line in table]
+    assert details[0].split()[1] == "now"
+    assert rows("shop/frontend")[0].split()[:2] == ["shop/frontend", "now"]
+    assert [line.split()[0] for line in rows("--sort", "name")] == sorted(line.split()[0] for line in table)
+    assert rows("--sort", "overload", "--top", "1")[0].split()[0] == "shop/cart"
+    saving = [line.split()[0] for line in rows("--changed")]
+    assert saving == [line.split()[0] for line in table if line.split()[1] != "-"]

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from zoneward.cli.cluster_completion import complete_approaches
-from zoneward.cli.options import Options, planning_options
+from zoneward.cli.options import Options, planning_options, row_options
 from zoneward.cli.output import print_line, print_notes, print_table
 from zoneward.kube.gc_tuning import without_gc
 
 if TYPE_CHECKING:
     from zoneward.advice.comparison import ComparedApproach, InForce, Recommendation
 
-_SORTS: Final = ("name", "gain", "score", "in-zone", "overload")
+_SORTS: Final = ("name", "in-zone", "overload", "gain", "score")
 _TOP_ON_TERMINAL: Final = 20
 
 
@@ -28,18 +28,12 @@ _TOP_ON_TERMINAL: Final = 20
     help="Compare only these approaches and algorithms.",
     shell_complete=complete_approaches,
 )
-@click.option(
-    "--sort",
-    type=click.Choice(_SORTS),
-    help="Order of the Services: by name, by how much the best approach improves the score of"
-    " now, by the score or the in-zone traffic of the best approach, or by the worst overload"
-    " of now.  [default: name; gain where only some are shown]",
-)
-@click.option(
-    "--top",
-    type=click.IntRange(min=0),
-    metavar="NUMBER",
-    help="Show only the first Services; 0 shows all.  [default: 20 for a table on a terminal, else 0]",
+@row_options(
+    _SORTS,
+    sort_help="gain: by how much the best approach improves the score of now; score: of the best approach."
+    "  [default: name; gain where only some are shown]",
+    top_help="20 for a table on a terminal, else 0",
+    changed_help="whose traffic the best setting would change",
 )
 @click.option(
     "--details",
@@ -55,6 +49,7 @@ def command(
     only: tuple[str, ...],
     sort: str | None,
     top: int | None,
+    changed: bool,
     details: bool,
     score: bool,
     output: str,
@@ -81,7 +76,7 @@ def command(
         print_line(f"All nodes are in zone {zones[0]}: no traffic leaves it, with any setting.")
         return
     recommendations = compare_services(request, options)
-    if output == "csv" and not top and sort in (None, "name"):
+    if output == "csv" and not top and not changed and sort in (None, "name"):
         # The first lines are written while the last Services are compared.
         for line in comparison_report.csv_lines(recommendations):
             sys.stdout.buffer.write(line.encode())
@@ -90,7 +85,8 @@ def command(
     compared = []
     for recommendation in recommendations:
         totals.add(recommendation.comparison)
-        compared.append(recommendation)
+        if not changed or _changes(recommendation):
+            compared.append(recommendation)
     is_part = 0 < top < len(compared)
     shown = _sorted(compared, sort or ("gain" if is_part else "name"))[: top or None]
     if output == "csv":
@@ -136,6 +132,20 @@ def _sorted(compared: "list[Recommendation]", sort: str) -> "list[Recommendation
     return sorted(compared, key=key)
 
 
+def _changes(recommendation: "Recommendation") -> bool:
+    """Whether the best approach changes traffic."""
+    comparison = recommendation.comparison
+    start, best = comparison.now or comparison.today, comparison.find(comparison.best)
+    return best is not None and _figures(start) != _figures(best)
+
+
+def _figures(numbers: "InForce | ComparedApproach") -> tuple[float | None, ...]:
+    """As precise as the table shows them."""
+    return tuple(
+        None if share is None else round(share, 2) for share in (numbers.in_zone_traffic, numbers.max_overload)
+    )
+
+
 def _gain(start: "InForce | ComparedApproach", best: "ComparedApproach | None") -> float | None:
     return None if best is None or best.score is None or start.score is None else best.score - start.score
 
@@ -143,6 +153,6 @@ def _gain(start: "InForce | ComparedApproach", best: "ComparedApproach | None") 
 _VALUES: Final[dict[str, "Callable[[InForce | ComparedApproach, ComparedApproach | None], float | None]"]] = {
     "gain": _gain,
     "score": lambda _start, best: None if best is None else best.score,
-    "in-zone": lambda _start, best: None if best is None else best.in_zone_traffic,
+    "in-zone": lambda start, _best: None if start.in_zone_traffic is None else -start.in_zone_traffic,
     "overload": lambda start, _best: start.max_overload,
 }

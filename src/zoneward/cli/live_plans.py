@@ -10,7 +10,12 @@ from zoneward.advice.node_proxies import NodeProxies
 from zoneward.advice.now import CurrentTraffic, traffic_now
 from zoneward.cli.known_demand import NO_PARTS, ServiceParts
 from zoneward.cli.options import Options
-from zoneward.cli.planned_services import build_cluster_state, find_node_proxies, with_what_if
+from zoneward.cli.planned_services import (
+    build_cluster_state,
+    configuration_of_kubernetes,
+    find_node_proxies,
+    with_what_if,
+)
 from zoneward.client.affected_services import subscribe_affected_services
 from zoneward.client.informer_cache import InformerCache
 from zoneward.client.proxy_objects import ProxyObjects
@@ -65,6 +70,8 @@ class LivePlans:
         self._views: dict[ObjectKey, tuple[DecisionDocument, ...]] = {}
         self.now: dict[ObjectKey, dict[str, CurrentTraffic]] = {}
         """What the slices in force do, by Service and address type."""
+        self.is_kubernetes = False
+        """Whether plans are those of Kubernetes, which nobody has to write."""
         self.proxy_objects = ProxyObjects()
         """What says which proxies run on the nodes; read once, before the first plan."""
         self._order: tuple[ObjectKey, ...] | None = None
@@ -90,7 +97,19 @@ class LivePlans:
         return self._plans[key]
 
     def begin(self) -> None:
-        """Mark all Services as stale, for their first plan."""
+        """Mark all Services as stale, for their first plan. Where the built-in controller writes the slices now, plans
+        are those of Kubernetes.
+        """
+        of_kubernetes = configuration_of_kubernetes(
+            self._configuration,
+            self._options,
+            nodes=self._cache.nodes,
+            services=self._cache.services,
+            slices=tuple(self._cache.slices),
+            config_maps=self.proxy_objects.config_maps,
+        )
+        if of_kubernetes is not None:
+            self._configuration, self.is_kubernetes = of_kubernetes, True
         self._mark_stale({object_key_of(service) for service in self._cache.services})
 
     def update(self) -> Iterator[list[DecisionChange]]:

@@ -124,6 +124,24 @@ def reading_options() -> _Decorate:
     return _options(*_INPUT, *_NOTES, _SERVICES)
 
 
+def row_options(sorts: Sequence[str], *, sort_help: str, top_help: str, changed_help: str) -> _Decorate:
+    """Give a command with a row for each Service the options that choose and order rows. They mean the same in all."""
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        for option in (
+            click.option("--changed", is_flag=True, help=f"Only Services {changed_help}."),
+            click.option("--top", type=click.IntRange(min=0), metavar="NUMBER",
+                         help=f"Show only the first Services; 0 shows all.  [default: {top_help}]"),
+            click.option("--sort", type=click.Choice(sorts), help="Order of the Services. name; in-zone: of which least"
+                         " traffic stays in its zone now; overload: with the worst overload now;"
+                         f" {sort_help}"),
+        ):  # fmt: skip
+            function = option(function)
+        return function
+
+    return decorate
+
+
 def _options(*options: _Decorate) -> _Decorate:
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(function)

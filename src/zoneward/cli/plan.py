@@ -2,13 +2,16 @@
 
 import sys
 from dataclasses import replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from zoneward.cli.measured_input import measured_options, read_measured_input
-from zoneward.cli.options import Options, planning_options
+from zoneward.cli.options import Options, planning_options, row_options
 from zoneward.cli.output import Note, print_notes, table_width, wants_color
+
+if TYPE_CHECKING:
+    from zoneward.advice.plan_choice import Sort
 
 _OBJECTS: Final = ("yaml", "slices-json", "overlay")
 """Outputs that are objects for `kubectl apply`."""
@@ -26,8 +29,24 @@ _OBJECTS: Final = ("yaml", "slices-json", "overlay")
     " ConfigMaps of an overlay; html: a page.",
 )
 @measured_options("Show what nodes counted beside what is predicted")
+@row_options(
+    ("name", "in-zone", "overload"),
+    sort_help="without slices, as planned.  [default: name, or as they are named]",
+    top_help="0",
+    changed_help="whose traffic would change, or whose slices would be written",
+)
 @click.option("-w", "--watch", is_flag=True, help="Keep running, and show each change in a live cluster.")
-def command(*, options: Options, output: str, watch: bool, measured_in: tuple[str, ...], window: str | None) -> int:
+def command(
+    *,
+    options: Options,
+    output: str,
+    watch: bool,
+    measured_in: tuple[str, ...],
+    window: str | None,
+    sort: "Sort | None",
+    top: int | None,
+    changed: bool,
+) -> int:
     """Show which endpoints each zone would use, how much traffic would stay in its zone, which endpoints
     would be overloaded, and why. It only reads.
 
@@ -36,6 +55,7 @@ def command(*, options: Options, output: str, watch: bool, measured_in: tuple[st
     zoneward plan -f cluster.json --what-if PreferSameZone
     zoneward plan -f cluster.json -n shop cart checkout -o json
     zoneward plan --sample --without-zone eu-central-1a
+    zoneward plan -A --changed --sort overload --top 10
     zoneward plan -A -o overlay
     zoneward plan -A --watch
     zoneward plan -A --measured measured/
@@ -43,6 +63,10 @@ def command(*, options: Options, output: str, watch: bool, measured_in: tuple[st
     """
     if measured_in and (watch or output in _OBJECTS):
         raise click.UsageError("--measured: expected -o table, wide, json or html with it, and no --watch")
+    if (sort or top or changed) and (watch or output in _OBJECTS):
+        raise click.UsageError(
+            "--sort, --top, --changed: expected -o table, wide, json or html with them, and no --watch"
+        )
     if watch:
         from zoneward.cli.plan_watch import watch_plans
 
@@ -56,6 +80,7 @@ def command(*, options: Options, output: str, watch: bool, measured_in: tuple[st
             "expected -o table, wide, json or html with it: slices of Pods that do not exist help nobody"
         )
     from zoneward.advice.load_change import plans_before
+    from zoneward.advice.plan_choice import choose_plans
     from zoneward.cli.planned_services import plan_services
     from zoneward.routing.selection.traffic_measurements import combine_measurements
 
@@ -64,8 +89,11 @@ def command(*, options: Options, output: str, watch: bool, measured_in: tuple[st
     documents, measured_notes = read_measured_input(measured_in, window, options, nodes=nodes)
     measured = combine_measurements(documents)
     before = None if planned.plans_before is None else plans_before(planned.plans_before)
-    plans, configuration, demand = planned.plans, planned.configuration, planned.cluster_state.demand
+    configuration, demand = planned.configuration, planned.cluster_state.demand
     now = {} if output in _OBJECTS else planned.now()
+    plans = planned.plans
+    if sort or top or changed:
+        plans = choose_plans(plans, now, sort=sort, top=top, changed=changed, writes_slices=not planned.is_kubernetes)
     print_notes(options, [*planned.notes, *measured_notes])
     if output == "json":
         from zoneward.advice.decisions import decisions_document
@@ -86,6 +114,8 @@ def command(*, options: Options, output: str, watch: bool, measured_in: tuple[st
             measured=measured,
             before=before,
             shows_slices=not planned.is_kubernetes,
+            has_colors=output == "html" or wants_color(options),
+            every_plan=planned.plans,
         )
         if output == "html":
             _write(parts.as_page("Plan", made_by="zoneward plan -o html").encode())

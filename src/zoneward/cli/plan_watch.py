@@ -283,7 +283,9 @@ class WatchText(_WatchStream):
     async def show_changes(self, changes: Sequence[DecisionChange]) -> None:
         if self._is_complete and changes:
             now = datetime.now().astimezone()
-            await self._print("".join(f"{printable(change_text(change, now=now))}\n" for change in changes))
+            shows_slices = not self._plans.is_kubernetes
+            lines = (printable(change_text(change, now=now, shows_slices=shows_slices)) for change in changes)
+            await self._print("".join(f"{line}\n" for line in lines))
 
     async def show_complete(self) -> None:
         from zoneward.report.plan_table import plan_parts
@@ -297,6 +299,7 @@ class WatchText(_WatchStream):
             now=plans.now,
             node_proxies=plans.node_proxies,
             wide=self._wide,
+            shows_slices=not plans.is_kubernetes,
         )
         self._is_complete = True
         await self._print(render_text(parts.for_terminal(width), color=wants_color(self._options), width=width))
@@ -386,6 +389,7 @@ class WatchScreen:
             node_proxies=plans.node_proxies,
             terminal=Terminal(width, height, wants_color(self._options)),
             wide=self._wide,
+            shows_slices=not plans.is_kubernetes,
         )
 
     def _status(self) -> "Text":

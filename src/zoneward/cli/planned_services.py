@@ -1,7 +1,7 @@
 """The selected Services of a snapshot and their plans."""
 
 import time
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -26,7 +26,17 @@ from zoneward.cli.output import Note
 from zoneward.kube import names
 from zoneward.kube.adoption_marks import has_selector_annotation
 from zoneward.kube.gc_tuning import without_gc
-from zoneward.kube.objects import ConfigMap, DaemonSet, Node, ObjectKey, ProxyPod, Service, node_zone, time_text
+from zoneward.kube.objects import (
+    ConfigMap,
+    DaemonSet,
+    EndpointSlice,
+    Node,
+    ObjectKey,
+    ProxyPod,
+    Service,
+    node_zone,
+    time_text,
+)
 from zoneward.routing.algorithms.heuristics import BUILT_IN_HEURISTICS
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.demand import demands_of
@@ -222,25 +232,34 @@ def proxies_in(snapshot: Snapshot, options: Options) -> NodeProxies:
     )
 
 
-def _has_overlay(snapshot: Snapshot) -> bool:
-    return any(config_map.metadata.name == names.OVERLAY_CONFIG_MAP for config_map in snapshot.config_maps)
+def _has_overlay(config_maps: Iterable[ConfigMap]) -> bool:
+    return any(config_map.metadata.name == names.OVERLAY_CONFIG_MAP for config_map in config_maps)
 
 
-def _runs_kubernetes(snapshot: Snapshot, options: Options, configuration: Configuration) -> bool:
-    """Whether the built-in controller writes the slices of a cluster, and no option asks for Zoneward."""
+def configuration_of_kubernetes(
+    configuration: Configuration,
+    options: Options,
+    *,
+    nodes: Iterable[Node],
+    services: Iterable[Service],
+    slices: Collection[EndpointSlice],
+    config_maps: Iterable[ConfigMap],
+) -> Configuration | None:
+    """The same, deciding as this cluster's version of Kubernetes does; None unless the built-in controller writes the
+    slices of the cluster, and no option asks for Zoneward.
+    """
     if options.upstream or options.with_mode is not None or options.what_if not in (None, *_KUBERNETES_VALUES):
-        return False
-    if configuration.keep_built_in_label or any(map(approach_of_slice, snapshot.slices)):
+        return None
+    if configuration.keep_built_in_label or any(map(approach_of_slice, slices)):
         # Zoneward's slices may have the label of the built-in controller.
-        return False
-    managers = {(slice_.metadata.labels or {}).get(names.MANAGED_BY_LABEL) for slice_ in snapshot.slices}
-    adopted = any(map(has_selector_annotation, snapshot.services))
-    return (
-        names.BUILT_IN_MANAGER in managers
-        and names.MANAGER not in managers
-        and not _has_overlay(snapshot)
-        and not adopted
-    )
+        return None
+    managers = {(slice_.metadata.labels or {}).get(names.MANAGED_BY_LABEL) for slice_ in slices}
+    if names.BUILT_IN_MANAGER not in managers or names.MANAGER in managers or _has_overlay(config_maps):
+        return None
+    if any(map(has_selector_annotation, services)):
+        return None
+    as_kubernetes = kubernetes_configuration(configuration, kubernetes_minor(nodes))
+    return structs.replace(as_kubernetes, demand=configuration.demand)
 
 
 def select_services(options: Options, *, workloads: bool = False, views_kubernetes: bool = False) -> SelectedServices:
@@ -262,11 +281,19 @@ def select_services(options: Options, *, workloads: bool = False, views_kubernet
         zones={zone for node in snapshot.nodes if (zone := node_zone(node))},
         services={(service.metadata.namespace, service.metadata.name) for service in snapshot.services},
     )
-    of_zoneward = None
-    if views_kubernetes and _runs_kubernetes(snapshot, options, configuration):
+    of_zoneward = of_kubernetes = None
+    if views_kubernetes:
+        of_kubernetes = configuration_of_kubernetes(
+            known_demand.configuration,
+            options,
+            nodes=snapshot.nodes,
+            services=snapshot.services,
+            slices=snapshot.slices,
+            config_maps=snapshot.config_maps,
+        )
+    if of_kubernetes is not None:
         of_zoneward = known_demand.configuration
-        as_kubernetes = kubernetes_configuration(of_zoneward, kubernetes_minor(snapshot.nodes))
-        known_demand = replace(known_demand, configuration=structs.replace(as_kubernetes, demand=of_zoneward.demand))
+        known_demand = replace(known_demand, configuration=of_kubernetes)
     selected = replace(_select(snapshot, options, known_demand), zoneward_configuration=of_zoneward)
     if not options.changes:
         return selected
@@ -324,7 +351,7 @@ def _notes(
     yield from known_demand.notes
     if services:
         yield from proxy_notes(node_proxies)
-    if options.with_mode is None and _has_overlay(snapshot):
+    if options.with_mode is None and _has_overlay(snapshot.config_maps):
         yield Note("an overlay of Zoneward is in use: --with overlay shows what it does")
     if not snapshot.has_pods:
         yield Note("no Pods in the snapshot: endpoints are taken from its EndpointSlices")

@@ -1,7 +1,7 @@
 """``zoneward report``: what traffic between zones costs, now and with each setting, by what nodes measured."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -17,7 +17,7 @@ from zoneward.cli.measured_selection import (
     read_prices,
     select_measured,
 )
-from zoneward.cli.options import Options, planning_options
+from zoneward.cli.options import Options, planning_options, row_options
 from zoneward.cli.output import Note, print_notes, print_table
 
 if TYPE_CHECKING:
@@ -43,11 +43,16 @@ _TOP_ON_TERMINAL: Final = 20
     help="Predict only for these approaches and algorithms.",
     shell_complete=complete_approaches,
 )
+@row_options(
+    ("saved", "name", "in-zone", "overload"),
+    sort_help="saved: what the best setting saves.  [default: saved]",
+    top_help="20 for a table on a terminal, else 0",
+    changed_help="for which a setting saves something",
+)
 @click.option(
-    "--top",
-    type=click.IntRange(min=0),
-    metavar="NUMBER",
-    help="Show only the Services that save the most; 0 shows all.  [default: 20 for a table on a terminal, else 0]",
+    "--details",
+    is_flag=True,
+    help="Show all settings for each Service. By default so where Services are named, else a line for each.",
 )
 @click.option("-o", "--output", type=click.Choice(["table", "json", "csv", "html"]), default="table", show_default=True)
 def command(
@@ -58,7 +63,10 @@ def command(
     price_per_gb: str | None,
     charge: Charge | None,
     only: tuple[str, ...],
+    sort: str | None,
     top: int | None,
+    changed: bool,
+    details: bool,
     output: str,
 ) -> None:
     """Show how much traffic leaves its zone and what that costs in a month: now, as nodes measured it, and with each
@@ -99,21 +107,25 @@ def command(
     totals = ReportTotals()
     report = _report(request, prices, measured, totals)
     services = _services(request, report, options)
+
+    def chosen(services: "Iterable[ServiceReport]") -> "list[ServiceReport]":
+        rows = [service for service in ranked(services) if not changed or service.gain > 0]
+        return sorted(rows, key=_ORDERS[sort])[: top or None] if sort in _ORDERS else rows[: top or None]
+
     if output == "csv":
         from zoneward.report.traffic_json import report_csv
 
         # All of them come one after the other.
-        for line in report_csv(ranked(services)[:top] if top else services, report):
+        for line in report_csv(chosen(services) if top or changed or sort else services, report):
             sys.stdout.buffer.write(line.encode())
         return
     reported = []
     for service in services:
         totals.add(service)
         reported.append(service)
-    first = ranked(reported)
     report = replace(
         report,
-        services=first[:top] if top else first,
+        services=chosen(reported),
         node_traffic=_node_traffic(request.selected, measured),
     )
     if output == "json":
@@ -128,7 +140,23 @@ def command(
     else:
         from zoneward.report.traffic_table import traffic_parts
 
-        print_table(options, traffic_parts(report, request.abilities))
+        print_table(options, traffic_parts(report, request.abilities, has_details=details or bool(options.services)))
+
+
+_ORDERS: "Final[dict[str | None, Callable[[ServiceReport], tuple[float, str, str, str]]]]" = {
+    "name": lambda service: (0.0, *service.key),
+    # Unknown shares come last.
+    "in-zone": lambda service: (2.0 if service.in_zone is None else service.in_zone, *service.key),
+    "overload": lambda service: (-_overload(service), *service.key),
+}
+"""Besides that of what is saved."""
+
+
+def _overload(service: "ServiceReport") -> float:
+    """That of now, or as asked for where no slices are known."""
+    asked = service.setting(service.asked)
+    known = (service.max_overload, None if asked is None else asked.max_overload)
+    return next((overload for overload in known if overload is not None), -1.0)
 
 
 def _report(

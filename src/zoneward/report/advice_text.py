@@ -9,7 +9,7 @@ from zoneward.advice.dropped_traffic import format_dropped
 from zoneward.advice.prices import BYTES_IN_GB
 from zoneward.kube.safe_text import printable
 from zoneward.report.table_parts import Table
-from zoneward.report.terminal_text import StyledText, Text, join_lines, join_wrapped, render_text
+from zoneward.report.terminal_text import StyledText, Text, join_lines, join_wrapped, render_text, share_style
 from zoneward.report.traffic_table import format_number
 from zoneward.routing.phrases import counted, listed
 
@@ -237,7 +237,7 @@ def overload_change(effect: Effect) -> StyledText:
 def share_change(effect: Effect) -> StyledText:
     """``33% -> 100%``."""
     after = effect.in_zone_after
-    style = "red" if effect.dropped_after else "green" if after >= 0.9 else "yellow" if after >= 0.5 else "default"
+    style = "red" if effect.dropped_after else share_style(after)
     return Text(f"{effect.in_zone_before:.0%} -> ").append(f"{after:.0%}", style)
 
 

@@ -22,7 +22,7 @@ from zoneward.advice.dropped_traffic import format_dropped
 from zoneward.kube.safe_text import safe_csv_cell
 from zoneward.report.plan_table import CLUSTER_WIDE, short_reason
 from zoneward.report.table_parts import TableParts
-from zoneward.report.terminal_text import StyledText, Text, join_wrapped, whole_percent
+from zoneward.report.terminal_text import StyledText, Text, join_wrapped, share_style, whole_percent
 from zoneward.routing.phrases import counted
 from zoneward.routing.request.what_if import NO_APPROACH
 
@@ -195,7 +195,11 @@ class _Cells:
         cells = {
             "SERVICE": title or _text(),
             "APPROACH": _text(CLUSTER_WIDE if approach == NO_APPROACH else approach, style),
-            "IN ZONE": _since(None if since is None else since.in_zone_traffic, in_zone if is_predicted else None),
+            "IN ZONE": _since(
+                None if since is None else since.in_zone_traffic,
+                in_zone if is_predicted else None,
+                "" if isinstance(numbers, ApproachTotal) else share_style(in_zone),
+            ),
             "WORST": _since(
                 None if since is None else since.max_overload, overload if is_predicted else None, plus=True
             ),
@@ -326,10 +330,12 @@ def _total_note(total: ApproachTotal, *, is_top: bool) -> Text:
     return Text("best", "green").append(f" for {total.best}", "default") if is_top else Text(f"for {total.best}", "dim")
 
 
-def _since(before: float | None, after: float | None, *, plus: bool = False) -> Text:
-    """``34%>97%``; one figure where nothing changes."""
+def _since(before: float | None, after: float | None, style: str = "", *, plus: bool = False) -> Text:
+    """``34%>97%``; one figure where nothing changes. ``style`` is that of the second one."""
     old, new = _percent(before, plus=plus), _percent(after, plus=plus)
-    return new if before is None or old.plain == new.plain else _text(f"{old.plain}>{new.plain}")
+    if after is not None and style:
+        new = _text(new.plain, style)
+    return new if before is None or old.plain == new.plain else Text(f"{old.plain}>", "default").append(new)
 
 
 def _percent(share: float | None, *, plus: bool = False) -> Text:

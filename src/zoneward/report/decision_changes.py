@@ -43,7 +43,7 @@ def synced_json(*, services: int, decisions: int, now: datetime) -> bytes:
     return _line({"type": "SYNCED", "time": _time(now), "services": services, "decisions": decisions})
 
 
-def change_text(change: DecisionChange, *, now: datetime) -> str:
+def change_text(change: DecisionChange, *, now: datetime, shows_slices: bool = True) -> str:
     """One line for a log: the time, the Service, and what is different.
 
     ``12:00:00 changed shop/cart: endpoints 6 > 7, in zone 97% > 86%, slices ~1 =2``. Times as ``now`` has them.
@@ -53,18 +53,18 @@ def change_text(change: DecisionChange, *, now: datetime) -> str:
     head = f"{now:%Y-%m-%d %H:%M:%S} {_WORDS[change.type]} {view.namespace}/{view.service}{family}"
     if change.type == "REMOVED":
         return head
-    differences = _describe_differences(change.old, view)
+    differences = _describe_differences(change.old, view, shows_slices=shows_slices)
     return f"{head}: {', '.join(differences)}" if differences else head
 
 
-def _describe_differences(old: DecisionDocument | None, new: DecisionDocument) -> list[str]:
+def _describe_differences(old: DecisionDocument | None, new: DecisionDocument, *, shows_slices: bool) -> list[str]:
     parts = [
         _step("endpoints", str(old.endpoints) if old else None, str(new.endpoints)),
         _step("in zone", _percent(old.in_zone_traffic) if old else None, _percent(new.in_zone_traffic)),
         _step("now", _now(old) if old else None, _now(new)) if new.now or (old and old.now) else "",
         _step("dropped", _percent(old.dropped_traffic) if old else "0%", _percent(new.dropped_traffic or 0.0)),
         _step("worst", _percent(old.max_overload, "+") if old else None, _percent(new.max_overload, "+")),
-        _step("slices", _slices(old) if old else None, _slices(new)),
+        _step("slices", _slices(old) if old else None, _slices(new)) if shows_slices else "",
     ]
     if old is not None and old.endpoints == new.endpoints and _located(old) != _located(new):
         parts.append("endpoints in other zones")

@@ -16,7 +16,7 @@ from zoneward.advice.honored_traffic import HonoredTraffic, NodeTraffic
 from zoneward.kube.safe_text import printable
 from zoneward.report.plan_table import short_names
 from zoneward.report.table_parts import Table
-from zoneward.report.terminal_text import StyledText, Text, join_lines, render_text, whole_percent
+from zoneward.report.terminal_text import StyledText, Text, join_lines, render_text, share_style, whole_percent
 from zoneward.report.traffic_table import describe_deviation
 from zoneward.routing.phrases import counted
 
@@ -157,7 +157,7 @@ def _zone_table(traffic: ServiceTraffic) -> Table:
             Text(zone or "no zone"),
             Text(f"{figures.demand:.0%}"),
             Text(str(figures.located)),
-            _percent(figures.in_zone),
+            _in_zone(figures),
             # Above or below a fair part, on the mean of the endpoints that are located there.
             Text("-", "dim") if figures.load is None else Text(f"{figures.load - 1:+.0%}".replace("-0%", "+0%")),
             Text(_uses(figures, short)),
@@ -169,7 +169,11 @@ def _zone_table(traffic: ServiceTraffic) -> Table:
 
 
 def _percent(share: float | None) -> StyledText:
-    return Text("-" if share is None else f"{share:.0%}")
+    return Text("-" if share is None else f"{share:.0%}", share_style(share))
+
+
+def _in_zone(zone: ZoneTraffic) -> StyledText:
+    return Text(f"{zone.in_zone:.0%}", "red") if zone.dropped and zone.in_zone is not None else _percent(zone.in_zone)
 
 
 def _uses(zone: ZoneTraffic, short: Mapping[str, str]) -> str:

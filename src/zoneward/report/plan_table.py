@@ -15,7 +15,7 @@ from zoneward.kube import names
 from zoneward.kube.objects import ObjectKey
 from zoneward.report.slice_manifests import deleted_slices
 from zoneward.report.table_parts import TableParts
-from zoneward.report.terminal_text import StyledText, Text, join_wrapped, whole_percent
+from zoneward.report.terminal_text import StyledText, Text, join_wrapped, share_style, whole_percent
 from zoneward.routing.algorithms.heuristics import HEURISTICS
 from zoneward.routing.allocation import Allocation
 from zoneward.routing.configuration import Configuration
@@ -34,6 +34,7 @@ CLUSTER_WIDE = "cluster-wide"
 _MOST_ZONE_COLUMNS = 6
 _CHANGE: Final = ">"
 _DROPS: Final = "drops"
+_COLORS: Final = "Colours: IN ZONE green from 90%, yellow from 50%; WORST green below {}, red from {}."
 _NOTHING_KNOWN: Final[Mapping[ObjectKey, Mapping[str, CurrentTraffic]]] = MappingProxyType({})
 _DESTINATIONS = {
     "ProportionalZoneCPU": "zones by their CPU",
@@ -87,15 +88,17 @@ def plan_parts(
     measured: TrafficMeasurements | None = None,
     before: PlansBefore | None = None,
     shows_slices: bool = True,
+    has_colors: bool = False,
+    every_plan: Sequence[ServicePlan] | None = None,
 ) -> TableParts:
-    """What each Service would get, a line each.
+    """What each Service would get, a line each. ``every_plan``: those of the total, where ``plans`` are some of them.
 
     ``now`` has what slices in force do, by namespace and name of the Service and by address type, ``node_proxies`` the
     proxies that predictions are for. ``wide`` shows the approach and the whole reason, over as many lines as that
     takes. ``known_zones`` have a column even where no traffic starts. ``measured`` figures stand beside the predicted
     ones. ``before`` are the plans of the unchanged cluster, where options change the input: loads are
     compared with their loads. Without ``shows_slices`` the plans are those of Kubernetes, and nobody has to write
-    anything.
+    anything. ``has_colors``: the legend explains them.
     """
     every = tuple(sorted({*demand.zones, *known_zones}))
     zones = every if len(every) <= _MOST_ZONE_COLUMNS else ()
@@ -126,7 +129,7 @@ def plan_parts(
                 cells.append(Text(_approach(family.decision)))
             cells.extend(_zone(traffic, zone, configuration) for zone in zones)
             today, traffic = _served_traffic(today), _served_traffic(traffic)
-            in_zone = _from_to(_share(today.in_zone) if today else None, _share(traffic.in_zone if traffic else None))
+            in_zone = _from_to(_in_zone(today) if today else None, _in_zone(traffic))
             worst = _from_to(_worst(today, configuration) if today else None, _worst(traffic, configuration))
             has_now = has_now or _CHANGE in in_zone.plain + worst.plain
             has_unknown = has_unknown or (traffic is not None and traffic.in_zone is None)
@@ -158,11 +161,13 @@ def plan_parts(
         wide=wide,
         is_changed=before is not None,
         shows_slices=shows_slices,
+        has_colors=has_colors,
+        services=len(plans if every_plan is None else every_plan),
     )
     if measured is not None:
         legend = join_wrapped([_measured_from(measured, demand, short_of, wide=wide), legend])
     return TableParts(
-        above=(_heading(demand, short_of, node_proxies, plans, configuration),),
+        above=(_heading(demand, short_of, node_proxies, plans if every_plan is None else every_plan, configuration),),
         columns=(*columns, "TRAFFIC SENT TO"),
         rows=rows,
         right=set(columns) - {"SERVICE", "APPROACH", "SLICES"},
@@ -265,14 +270,21 @@ def _legend(
     wide: bool,
     is_changed: bool,
     shows_slices: bool,
+    has_colors: bool,
+    services: int,
 ) -> StyledText:
     lines = []
+    if len(plans) < services:
+        lines.append(f"{len(plans):,} of {services:,} Services are shown.")
     if each_zone:
         lines.append("4>3: 4 ready endpoints are in the zone, its clients use 3.")
     if has_now:
         lines.append("34%>97%: now, by the slices in the cluster, and as planned.")
     of_slices = "  SLICES: +new ~changed -deleted =kept." if shows_slices else ""
     lines.append(f"WORST: the busiest endpoint's load above a fair one.{of_slices}")
+    if has_colors:
+        bounds = configuration.hints.start_threshold, configuration.hints.keep_threshold
+        lines.append(_COLORS.format(*(f"{float(bound):.0%}" for bound in bounds)))
     if has_unknown:
         lines.append("IN ZONE -: unknown, because no node or no endpoint has a zone.")
     if drops:
@@ -331,6 +343,13 @@ def _above(figures: ExpectedZoneTraffic) -> float:
 
 def _share(share: float | None) -> StyledText:
     return Text("-", "dim") if share is None else Text(f"{share:.0%}")
+
+
+def _in_zone(traffic: ExpectedTraffic | None) -> StyledText:
+    """The share that stays in its zone; red where the other traffic, or a part of it, is dropped."""
+    if traffic is None or traffic.in_zone is None:
+        return _share(None)
+    return Text(f"{traffic.in_zone:.0%}", "red" if traffic.dropped else share_style(traffic.in_zone))
 
 
 def _measured(plan: ServicePlan, family: FamilyPlan, measured: TrafficMeasurements) -> tuple[StyledText, StyledText]:

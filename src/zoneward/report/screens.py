@@ -34,6 +34,7 @@ def watch_screen(
     configuration: Configuration,
     terminal: Terminal,
     wide: bool,
+    shows_slices: bool = True,
     now: Mapping[_Key, Mapping[str, CurrentTraffic]] = MappingProxyType({}),
     node_proxies: NodeProxies | None = None,
 ) -> list[str]:
@@ -45,7 +46,13 @@ def watch_screen(
 
     def table_of(shown: Sequence[ServicePlan]) -> tuple[RenderableType, ...]:
         parts = plan_parts(
-            shown, demand=demand, configuration=configuration, now=now, node_proxies=node_proxies, wide=wide
+            shown,
+            demand=demand,
+            configuration=configuration,
+            now=now,
+            node_proxies=node_proxies,
+            wide=wide,
+            shows_slices=shows_slices,
         )
         heading, table, legend = parts.for_terminal(terminal.width).renderables
         return heading, _mark_rows(table, shown, marked), legend

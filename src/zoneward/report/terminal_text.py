@@ -21,6 +21,8 @@ _SHORTEST_NAME: Final = 16
 _INDENT: Final = "    "
 _WRAPPING: Final = Console(width=80)
 """rich needs a console to wrap; each call passes its width."""
+MOST_IN_ZONE: Final = 0.9
+HALF_IN_ZONE: Final = 0.5
 _LINE_END: Final = rich.text.Text("\n", no_wrap=True)
 
 
@@ -47,6 +49,13 @@ class Text(rich.text.Text):
 def whole_percent(share: float, *, plus: bool = True) -> str:
     """``+12%``, or ``12%`` without ``plus``. A tiny decrease is no ``-0%``: ``+ 0.0`` turns its -0.0 into 0.0."""
     return f"{round(share, 2) + 0.0:{'+' if plus else ''}.0%}"
+
+
+def share_style(share: float | None) -> str:
+    """Of a share of traffic that stays in its zone."""
+    if share is None:
+        return "dim"
+    return "green" if share >= MOST_IN_ZONE else "yellow" if share >= HALF_IN_ZONE else "default"
 
 
 def join_lines(texts: Iterable[str | StyledText], style: str = "") -> StyledText:

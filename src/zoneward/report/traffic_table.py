@@ -109,20 +109,25 @@ def shown_settings(
 # --- the table --------------------------------------------------------------------------------------------------------
 
 
-def traffic_parts(report: TrafficReport, abilities: ClusterAbilities) -> TableParts:
-    """Totals, and then some lines for each Service: what is measured, and each setting that would be active."""
+def traffic_parts(report: TrafficReport, abilities: ClusterAbilities, *, has_details: bool) -> TableParts:
+    """Totals, and then a line for each Service: now and with the best setting. ``has_details``: instead some lines for
+    each: what is measured, and each setting that would be active.
+    """
     numbers = ReportNumbers(report)
     columns = ("SERVICE", "SETTING", *numbers.columns, "SAVED", "±", "WORST", "")
     rows = _total_rows(report, numbers, abilities) if report.totals.services else []
     for service in report.services:
-        rows.extend(_service_rows(service, report, numbers, abilities))
+        if has_details:
+            rows.extend(_service_rows(service, report, numbers, abilities))
+        else:
+            rows.append(_service_row(service, report, numbers, abilities))
     return TableParts(
         above=(join_wrapped([*describe_measuring(report)]),),
         columns=columns,
         rows=rows,
         right=columns[2:-1],
-        below=join_wrapped([*_honored(report), *(Text(line, "dim") for line in _legend(report, numbers))]),
-        is_grouped=True,
+        below=join_wrapped([*_honored(report), *(Text(line, "dim") for line in _legend(report, numbers, has_details))]),
+        is_grouped=has_details,
     )
 
 
@@ -210,6 +215,24 @@ def _total_note(total: SettingTotal, needs: str | None) -> Text:
         if index:
             note.append(", " if note.plain else "", "default").append(words, style)
     return note
+
+
+def _service_row(
+    service: ServiceReport, report: TrafficReport, numbers: ReportNumbers, abilities: ClusterAbilities
+) -> list[StyledText]:
+    """One line: the best setting, and what it saves."""
+    best, cells = service.setting(service.best), numbers.cells(service.now, service.whole)
+    note = _now_note(service, report.node_traffic.get(service.key, ()))
+    if service.better is not None:
+        note.append(f", better: {title_of(service.better, abilities)}", "green")
+    if best is None or best.saved is None:
+        margin = numbers.margin(service.now, service.whole)
+        return [Text(name_of(service.key)), *_row("-", cells, "", margin, service.max_overload, note)]
+    after = numbers.cells(best.crossing, service.whole)
+    cells = [old if old == new else f"{old}>{new}" for old, new in zip(cells, after, strict=True)]
+    saved, margin = numbers.value(best.saved, service.whole), numbers.margin(best.saved, service.whole)
+    row = _row(title_of(best.approach, abilities), cells, saved, margin, best.max_overload, note)
+    return [Text(name_of(service.key)), *row]
 
 
 def _service_rows(
@@ -323,12 +346,15 @@ def _honored(report: TrafficReport) -> Iterator[Text]:
         yield Text(f"So do {counted(len(deviating) - _MOST_NODES, 'more node')}: -o json names all.", "yellow")
 
 
-def _legend(report: TrafficReport, numbers: ReportNumbers) -> Iterator[str]:
+def _legend(report: TrafficReport, numbers: ReportNumbers, has_details: bool) -> Iterator[str]:
     if len(report.services) < report.totals.services:
         yield f"{len(report.services)} of {report.totals.services:,} Services are shown; --top 0 shows all."
     yield from explain_figures(report, numbers)
     yield "best: saves the most and overloads no pod, as the cluster is.  better: with Zoneward's controller."
-    yield "More: -o json (reasons, nodes), -o csv, -o html (a page with the flows), zoneward explain."
+    if not has_details:
+        yield "12.5>0.00: now, and with the best setting, of which WORST is.  -: no setting saves anything."
+    more = "" if has_details else "--details (all settings), "
+    yield f"More: {more}-o json (reasons, nodes), -o csv, -o html (a page with the flows), zoneward explain."
 
 
 def explain_figures(report: TrafficReport, numbers: ReportNumbers) -> Iterator[str]:
