@@ -1,6 +1,7 @@
 """The policies of the overlay on a real API server: they do what `with_overlay_hints` says, and keep strangers out."""
 
 import json
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -27,6 +28,7 @@ CONFIG_MAP: Final[Object] = {
     "kind": "ConfigMap",
     "metadata": {"name": names.OVERLAY_CONFIG_MAP, "namespace": NAMESPACE},
 }
+_MOST_OF_A_CONFIG_MAP: Final = 1024 * 1024
 LONG_ZONE: Final = "z" * 62
 
 
@@ -185,6 +187,21 @@ def test_the_largest_parameter_object_is_taken_and_used(slices: Slices) -> None:
         index += 1
     slices.set(entries)
     assert hints_of(slices.create(a_built_in([endpoint("10.0.0.1")]))) == [{"forZones": [{"name": "b"}]}]
+
+
+def test_somebody_elses_object_near_the_limit_of_the_api_costs_nobody_a_write(slices: Slices) -> None:
+    """A cluster administrator writes it, twice as large as the controller would. The API takes 1 MiB."""
+    large: dict[str, str] = {"cart.IPv4": "zones", "cart.10.0.0.1": "c"}
+    size, index = 0, 0
+    while size < _MOST_OF_A_CONFIG_MAP - 100:
+        key = f"other.10.{index // 62500}.{index // 250 % 250}.{index % 250}"
+        large[key] = "eu-central-1b"
+        size += len(key) + len(large[key])
+        index += 1
+    slices.set(large)
+    started = time.monotonic()
+    assert hints_of(slices.create(a_built_in([endpoint("10.0.0.1")]))) == [{"forZones": [{"name": "c"}]}]
+    assert time.monotonic() - started < 5.0
 
 
 def test_a_malformed_entry_of_a_service_leaves_its_slices_alone(slices: Slices) -> None:

@@ -48,7 +48,6 @@ Risk = Literal["low", "medium", "high"]
 Requirement = Literal["overlay", "controller"]
 """How Zoneward's decisions reach the slices of a cluster."""
 
-API_VERSION: Final = "zoneward.dev/v1alpha1"
 WITHOUT_RISK: Final = 0.2
 """Overload of the busiest endpoint that is no risk: the threshold of KEP-2433 § Overload."""
 ACCEPTABLE: Final = Fraction(1, 2)
@@ -493,8 +492,6 @@ class AdviceSummary(JsonValue, frozen=True, gc=False):
 class Advice(JsonValue, frozen=True, gc=False):
     """The document of ``advise``. Actions of Zoneward come after all others."""
 
-    api_version: str
-    kind: str
     summary: AdviceSummary
     actions: tuple[Action, ...]
 
@@ -517,7 +514,7 @@ def advise(
         needs = cluster.requirement if view == "zoneward" else None
         for group in _groups(services, view):
             actions.append(_action(view, needs, group, actions, limits))
-    return Advice(API_VERSION, "Advice", _summary(services, cluster, zones, currency), tuple(actions))
+    return Advice(_summary(services, cluster, zones, currency), tuple(actions))
 
 
 @dataclass(frozen=True, slots=True)

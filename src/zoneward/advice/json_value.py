@@ -1,7 +1,7 @@
 """Values that are JSON documents as they are: fields in camel case, figures with six digits."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -28,6 +28,15 @@ def round_part(share: float) -> float:
 
 def round_shares(shares: Mapping[str, float]) -> dict[str, float]:
     return {name: round_share(share) for name, share in shares.items()}
+
+
+API_VERSION: Final = "zoneward.dev/v1alpha1"
+"""Of the documents that commands print. Later versions may add fields."""
+
+
+def as_document(kind: str, fields: Any) -> dict[str, Any]:
+    """A value, or a mapping, with ``apiVersion`` and ``kind`` first."""
+    return {"apiVersion": API_VERSION, "kind": kind, **msgspec.to_builtins(fields)}
 
 
 def to_json(document: Any) -> bytes:

@@ -37,8 +37,6 @@ class ChangedService(JsonValue, frozen=True, gc=False):
 class ManifestChanges(JsonValue, frozen=True, gc=False):
     """``unknown`` are Services of the manifests that the cluster does not have: without Pods nothing is known."""
 
-    api_version: str
-    kind: str
     services: tuple[ChangedService, ...]
     unchanged: int
     unknown: tuple[str, ...]

@@ -3,10 +3,11 @@
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from zoneward.advice.json_value import as_document, to_json
 from zoneward.advice.prices import Charge
 from zoneward.cli.cluster_completion import complete_files
 from zoneward.cli.measured_input import measured_options, read_measured_input
@@ -18,16 +19,16 @@ from zoneward.cli.measured_selection import (
     select_measured,
 )
 from zoneward.cli.options import Options, advising_options
-from zoneward.cli.output import Note, print_line, print_notes, table_width, wants_color
+from zoneward.cli.output import Note, print_line, print_notes, print_table, table_width, wants_color
 from zoneward.kube.input_error import InputError
 
 if TYPE_CHECKING:
     from zoneward.advice.actions import Advice, AdvisedCluster, ServiceAdvice
-    from zoneward.advice.manifest_changes import ManifestChanges
     from zoneward.cli.planned_services import SelectedServices
     from zoneward.kube.objects import Service
 
 _TOP: Final = 8
+_FLEET_OUTPUTS: Final = ("text", "json", "yaml")
 _DIFF_OUTPUTS: Final = ("text", "json", "yaml", "markdown")
 
 
@@ -76,16 +77,17 @@ def command(
     output: str,
     manifests: tuple[str, ...],
     to: str | None,
-) -> None:
+) -> int:
     """Show what to change so that more traffic stays in its zone and no Pod is overloaded, the most effective first.
     Every action is verified by the decision of this cluster's own version of Kubernetes and by the proxies on its
     nodes. With the number of an action: its commands. It only reads.
 
     \b
-    zoneward advise -A
-    zoneward advise -A 2
+    zoneward advise
+    zoneward advise 2
+    zoneward advise --context eu-1 --context us-1
     zoneward advise -f cluster.json shop/cart
-    zoneward advise -A --measured http://prometheus.monitoring.svc:9090 --price-per-gb 0.01USD
+    zoneward advise --measured http://prometheus.monitoring.svc:9090 --price-per-gb 0.01USD
     zoneward advise -f cluster.json -o patches --to patches/
     zoneward advise -f cluster.json --diff manifests/
     """
@@ -98,12 +100,17 @@ def command(
     # The question is about a cluster; everywhere else the default is the namespace of the context.
     is_all = not services and not options.namespaces
     options = replace(options, services=services, all_namespaces=options.all_namespaces or is_all)
+    if len(options.contexts) > 1:
+        if ranks or manifests or output not in _FLEET_OUTPUTS:
+            expected = "expected no number, no --diff, and -o text, json or yaml with several"
+            raise click.UsageError(f"--context: {expected}")
+        return _advise_fleet(options, measured_in, window, price_per_gb, charge, output=output)
     if manifests:
         if ranks or measured_in or output not in _DIFF_OUTPUTS:
             expected = "expected no number, no --measured, and -o text, json, yaml or markdown with it"
             raise click.UsageError(f"--diff: {expected}")
         _show_changes(options, manifests, output)
-        return
+        return 0
     if output == "markdown":
         raise click.UsageError("-o markdown: expected --diff with it")
     advice, notes = _advise(options, measured_in, window, price_per_gb, charge)
@@ -114,7 +121,7 @@ def command(
         assert to is not None
         _write_patches(advice, Path(to))
     elif output in ("json", "yaml"):
-        _print_document(advice, output)
+        _print_document(as_document("Advice", advice), output)
     elif output == "html":
         from zoneward import __version__
         from zoneward.report.advice_page import advice_page
@@ -131,6 +138,33 @@ def command(
             else advice_text(advice, top=top, width=width, color=color)
         )
         click.echo(text, nl=False, color=True)
+    return 0
+
+
+def _advise_fleet(
+    options: Options,
+    measured_in: tuple[str, ...],
+    window: str | None,
+    price_per_gb: str | None,
+    charge: Charge | None,
+    *,
+    output: str,
+) -> int:
+    """Show a row for each context. Returns 2 if a cluster could not be read."""
+    from zoneward.cli.fleet import in_each_context
+    from zoneward.report.fleet_tables import advice_table, fleet_document
+
+    def work(one: Options) -> "Advice":
+        advice, notes = _advise(one, measured_in, window, price_per_gb, charge)
+        print_notes(one, notes)
+        return advice
+
+    results = in_each_context(options, work)
+    if output in ("json", "yaml"):
+        _print_document(fleet_document("Advice", results), output)
+    else:
+        print_table(options, advice_table(results))
+    return 2 if any(result.error for result in results) else 0
 
 
 def _only(advice: "Advice", rank: int) -> "Advice":
@@ -223,7 +257,6 @@ def _advised_cluster(selected: "SelectedServices") -> "AdvisedCluster":
 
 def _show_changes(options: Options, manifests: tuple[str, ...], output: str) -> None:
     """Raises InputError or a usage error."""
-    from zoneward.advice.actions import API_VERSION
     from zoneward.advice.manifest_changes import ManifestChanges, applied, changed_service
     from zoneward.cli.planned_services import select_services
     from zoneward.kube.gc_tuning import without_gc
@@ -248,9 +281,9 @@ def _show_changes(options: Options, manifests: tuple[str, ...], output: str) -> 
             else:
                 changed.append(change)
     print_notes(options, selected.notes)
-    changes = ManifestChanges(API_VERSION, "ManifestChanges", tuple(changed), unchanged, tuple(unknown))
+    changes = ManifestChanges(tuple(changed), unchanged, tuple(unknown))
     if output in ("json", "yaml"):
-        _print_document(changes, output)
+        _print_document(as_document("ManifestChanges", changes), output)
     elif output == "markdown":
         click.echo(changes_markdown(changes), nl=False)
     else:
@@ -258,17 +291,13 @@ def _show_changes(options: Options, manifests: tuple[str, ...], output: str) -> 
         click.echo(text, nl=False, color=True)
 
 
-def _print_document(document: "Advice | ManifestChanges", form: str) -> None:
+def _print_document(document: dict[str, Any], form: str) -> None:
     if form == "json":
-        from zoneward.advice.json_value import to_json
-
         sys.stdout.buffer.write(to_json(document))
     else:
-        import msgspec
-
         from zoneward.report.slice_manifests import to_yaml
 
-        click.echo(to_yaml(msgspec.to_builtins(document), ()), nl=False)
+        click.echo(to_yaml(document, ()), nl=False)
 
 
 def _write_patches(advice: "Advice", directory: Path) -> None:

@@ -1,17 +1,17 @@
 """``zoneward check``: is this cluster fit for zone aware routing?"""
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final, Literal
 
 import click
 
 from zoneward.cli.options import Options, planning_options
-from zoneward.cli.output import print_notes, table_width, wants_color
+from zoneward.cli.output import print_notes, print_table, table_width, wants_color
 from zoneward.kube.input_error import InputError
 
 if TYPE_CHECKING:
-    from zoneward.advice.findings.check_cluster import Ignored
+    from zoneward.advice.findings.check_cluster import CheckedCluster, Ignored
     from zoneward.advice.findings.cluster_view import ClusterView
     from zoneward.advice.findings.codes import Need
     from zoneward.cli.planned_services import SelectedServices
@@ -21,7 +21,7 @@ _TOP: Final = 5
 
 
 @click.command("check")
-@planning_options()
+@planning_options(fleet=True)
 @click.option(
     "-o", "--output", type=click.Choice(["table", "json", "sarif", "html"]), default="table", show_default=True
 )
@@ -62,10 +62,16 @@ def command(
     from zoneward.cli.planned_services import select_services
     from zoneward.kube.gc_tuning import without_gc
 
-    with without_gc():
-        selected = select_services(options, workloads=True, views_kubernetes=True)
-        checked = check_cluster(view_cluster(selected, options), ignored=rules)
-    print_notes(options, selected.notes)
+    def work(one: Options) -> "CheckedCluster":
+        with without_gc():
+            selected = select_services(one, workloads=True, views_kubernetes=True)
+            checked = check_cluster(view_cluster(selected, one), ignored=rules)
+        print_notes(one, selected.notes)
+        return checked
+
+    if len(options.contexts) > 1:
+        return _check_fleet(options, work, output=output, fail_on=fail_on)
+    checked = work(options)
     if output == "table":
         from zoneward.report.check_report import check_table
         from zoneward.report.terminal_text import render_text
@@ -77,11 +83,37 @@ def command(
 
         sys.stdout.buffer.write(check_page(checked).encode())
     else:
-        from zoneward.advice.json_value import to_json
+        from zoneward.advice.json_value import as_document, to_json
         from zoneward.report.check_sarif import sarif_document
 
-        sys.stdout.buffer.write(to_json(checked if output == "json" else sarif_document(checked)))
+        document = as_document("Check", checked) if output == "json" else sarif_document(checked)
+        sys.stdout.buffer.write(to_json(document))
     return int(fail_on is not None and checked.has_at_least(fail_on))
+
+
+def _check_fleet(
+    options: Options,
+    work: "Callable[[Options], CheckedCluster]",
+    *,
+    output: str,
+    fail_on: Literal["warning", "error"] | None,
+) -> int:
+    """Show a row for each context. Returns 2 if a cluster could not be read."""
+    if output not in ("table", "json"):
+        raise click.UsageError("--context: expected -o table or json with several")
+    from zoneward.cli.fleet import in_each_context
+    from zoneward.report.fleet_tables import check_table, fleet_document
+
+    results = in_each_context(options, work)
+    if output == "json":
+        from zoneward.advice.json_value import to_json
+
+        sys.stdout.buffer.write(to_json(fleet_document("Check", results)))
+    else:
+        print_table(options, check_table(results))
+    if any(result.error for result in results):
+        return 2
+    return int(fail_on is not None and any(each.result.has_at_least(fail_on) for each in results if each.result))
 
 
 def _ignored(text: str) -> "Ignored":

@@ -153,7 +153,7 @@ def _access(ctx: click.Context) -> "ClientConfig":
 
     access = load_client_config(
         kubeconfig=ctx.params.get("kubeconfig"),
-        context=ctx.params.get("context"),
+        context=next(iter(ctx.params.get("contexts") or ()), ctx.params.get("context")),
         impersonate=ctx.params.get("impersonate"),
         environment=os.environ,
     )

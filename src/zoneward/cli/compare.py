@@ -93,10 +93,10 @@ def command(
         for line in comparison_report.csv_lines(shown):
             sys.stdout.buffer.write(line.encode())
     elif output == "json":
-        from zoneward.advice.json_value import to_json
+        from zoneward.advice.json_value import as_document, to_json
 
         document = comparison_report.comparison_document(shown, totals, request.abilities, proxies=request.proxies)
-        sys.stdout.buffer.write(to_json(document))
+        sys.stdout.buffer.write(to_json(as_document("Comparison", document)))
     else:
         parts = comparison_report.comparison_parts(
             shown,

@@ -151,7 +151,7 @@ def _run(options: DaemonOptions, *, is_upstream: bool) -> int:
 
     async def work(stop: "asyncio.Event") -> None:
         from zoneward.advice.decisions import decisions_document
-        from zoneward.advice.json_value import to_json
+        from zoneward.advice.json_value import as_document, to_json
 
         program = module.ControllerProgram(
             access,
@@ -163,7 +163,7 @@ def _run(options: DaemonOptions, *, is_upstream: bool) -> int:
             ),
             instance=os.environ.get("POD_NAME") or socket.gethostname(),
             log=log,
-            to_json=lambda plan: to_json(decisions_document([plan])),
+            to_json=lambda plan: to_json(as_document("Plan", decisions_document([plan]))),
             figures=figures,
         )
         await program.run(stop)

@@ -56,9 +56,9 @@ def command(*, options: Options, output: str, measured_in: tuple[str, ...], wind
         text = explanation_text(explanation, width=table_width(), color=wants_color(options))
         click.echo(text, nl=False, color=True)
     elif output == "json":
-        from zoneward.advice.json_value import to_json
+        from zoneward.advice.json_value import as_document, to_json
 
-        sys.stdout.buffer.write(to_json(explanation))
+        sys.stdout.buffer.write(to_json(as_document("Explanation", explanation)))
     else:
         from zoneward.report.explain_page import explanation_page
         from zoneward.report.explain_picture import explanation_picture

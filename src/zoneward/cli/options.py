@@ -24,6 +24,8 @@ class Options:
     files: tuple[str, ...] = ()
     sample: bool = False
     context: str | None = None
+    contexts: tuple[str, ...] = ()
+    """All that ``--context`` names. Where there are several, ``context`` is that of the one at hand."""
     kubeconfig: str | None = None
     impersonate: str | None = None
     namespaces: tuple[str, ...] = ()
@@ -57,8 +59,8 @@ _INPUT: Final = (
     click.option("-f", "--filename", "files", multiple=True, metavar="PATH", help=_FILES_HELP,
                  shell_complete=complete_files),
     click.option("--sample", is_flag=True, help="Use the sample cluster that comes with Zoneward."),
-    click.option("--context", metavar="NAME", help="Use this context of the kubeconfig.",
-                 shell_complete=complete_context),
+    click.option("--context", "contexts", multiple=True, metavar="NAME", shell_complete=complete_context,
+                 help="Use this context of the kubeconfig. advise, check and report take several, for a row each."),
     click.option("--kubeconfig", metavar="FILE", help="Use this kubeconfig instead of $KUBECONFIG or ~/.kube/config.",
                  shell_complete=complete_files),
     click.option("--as", "impersonate", metavar="USER", help="Act as another user."),
@@ -105,18 +107,19 @@ _FILE_ENDINGS: Final = (".yaml", ".yml", ".json", ".gz")
 _Decorate = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
-def planning_options(*, what_if: bool = True) -> _Decorate:
+def planning_options(*, what_if: bool = True, fleet: bool = False) -> _Decorate:
     """Give a command all shared options; it receives them as one ``options``.
 
-    ``what_if`` is off for a command that plans every approach anyway.
+    ``what_if`` is off for a command that plans every approach anyway. ``fleet``: it takes several contexts.
     """
     asking = (_WHAT_IF,) if what_if else ()
-    return _options(*_INPUT, *CHANGE_OPTIONS, *asking, *_PROXY, *_MODES, *_SETTINGS, *_NOTES, _SERVICES)
+    every = (*_INPUT, *CHANGE_OPTIONS, *asking, *_PROXY, *_MODES, *_SETTINGS, *_NOTES, _SERVICES)
+    return _options(*every, fleet=fleet)
 
 
 def advising_options() -> _Decorate:
     """Give a command that plans with the settings of the cluster as it is the options for these."""
-    return _options(*_INPUT, *_PROXY, *_SETTINGS, *_NOTES, _SERVICES)
+    return _options(*_INPUT, *_PROXY, *_SETTINGS, *_NOTES, _SERVICES, fleet=True)
 
 
 def reading_options() -> _Decorate:
@@ -142,14 +145,23 @@ def row_options(sorts: Sequence[str], *, sort_help: str, top_help: str, changed_
     return decorate
 
 
-def _options(*options: _Decorate) -> _Decorate:
+def _options(*options: _Decorate, fleet: bool = False) -> _Decorate:
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(function)
         def with_options(*, all_namespaces: bool, compat: str | None = None, **rest: Any) -> Any:
             changes = {field.name: rest.pop(field.name) for field in fields(InputChanges) if field.name in rest}
             own = {name: rest.pop(name) for name in list(rest) if name not in Options.__dataclass_fields__}
+            contexts = tuple(dict.fromkeys(rest["contexts"]))
+            if len(contexts) > 1 and not fleet:
+                raise click.UsageError(
+                    f"--context: expected one, got {len(contexts)}: advise, check and report take several"
+                )
             shared = Options(
-                all_namespaces=all_namespaces, upstream=compat == "upstream", changes=InputChanges(**changes), **rest
+                all_namespaces=all_namespaces,
+                upstream=compat == "upstream",
+                changes=InputChanges(**changes),
+                context=contexts[0] if contexts else None,
+                **rest | {"contexts": contexts},
             )
             if shared.upstream and shared.with_mode:
                 raise click.UsageError("--compat upstream and --with: expected one of them, got both")

@@ -19,7 +19,7 @@ from zoneward.kube.safe_text import printable
 
 if TYPE_CHECKING:
     from zoneward.cli.options import Options
-    from zoneward.report.table_parts import TableParts
+    from zoneward.report.table_parts import Table, TableParts
 
 TABLE_WIDTH: Final = 100
 _WIDEST: Final = 200
@@ -59,7 +59,7 @@ def wants_color(options: "Options") -> bool:
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
-def print_table(options: "Options", parts: "TableParts") -> None:
+def print_table(options: "Options", parts: "TableParts | Table") -> None:
     """Print a table for the width of the terminal."""
     from zoneward.report.terminal_text import render_text
 

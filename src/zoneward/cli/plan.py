@@ -97,9 +97,10 @@ def command(
     print_notes(options, [*planned.notes, *measured_notes])
     if output == "json":
         from zoneward.advice.decisions import decisions_document
-        from zoneward.advice.json_value import to_json
+        from zoneward.advice.json_value import as_document, to_json
 
-        _write(to_json(decisions_document(plans, now=now, measured=measured, zones=demand.zones, before=before)))
+        document = decisions_document(plans, now=now, measured=measured, zones=demand.zones, before=before)
+        _write(to_json(as_document("Plan", document)))
     elif output in ("table", "wide", "html"):
         from zoneward.report.plan_table import plan_parts
         from zoneward.report.terminal_text import render_text
@@ -133,9 +134,9 @@ def command(
         from zoneward.advice.json_value import to_json
         from zoneward.report.slice_manifests import slices_document, to_yaml, warn_before_applying
 
-        document: Any = slices_document(plans)
+        objects: Any = slices_document(plans)
         lines = list(warn_before_applying(plans, configuration=configuration))
-        text = to_json(document) if output == "slices-json" else to_yaml(document, lines).encode()
+        text = to_json(objects) if output == "slices-json" else to_yaml(objects, lines).encode()
         _write(text)
         print_notes(options, map(Note, lines))
     return 0

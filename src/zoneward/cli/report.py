@@ -32,7 +32,7 @@ _TOP_ON_TERMINAL: Final = 20
 
 
 @click.command("report")
-@planning_options(what_if=False)
+@planning_options(what_if=False, fleet=True)
 @measured_options("What nodes counted; with --sample by default what comes with it")
 @price_options
 @click.option(
@@ -68,7 +68,7 @@ def command(
     changed: bool,
     details: bool,
     output: str,
-) -> None:
+) -> int:
     """Show how much traffic leaves its zone and what that costs in a month: now, as nodes measured it, and with each
     setting, as predicted for this traffic; what that saves, and which Services it would overload. Nodes that do not do
     what is predicted are named. It only reads.
@@ -78,11 +78,11 @@ def command(
     zoneward report -f cluster.json --measured measured/ --price-per-gb 0.01USD
     zoneward report -A --measured prometheus+http://prometheus.monitoring.svc:9090 --window 24h
     zoneward report -A --measured http://10.0.0.7:10274/measured --charge both
+    zoneward report -A --context eu-1 --context us-1 --measured http://prometheus.example:9090
     zoneward report -f cluster.json --measured measured/ -o html >report.html
     """
-    from zoneward.advice.measured_flows import measure_flows
-    from zoneward.advice.traffic_report import ReportTotals, ranked
-    from zoneward.cli.compared_services import chosen_approaches, read_request
+    from zoneward.advice.traffic_report import ranked
+    from zoneward.cli.compared_services import chosen_approaches
 
     options.changes.refuse("expected a cluster as it is: traffic was measured in this one")
     if options.upstream and options.demand is not None:
@@ -92,7 +92,86 @@ def command(
     prices = read_prices(options, price_per_gb, charge)
     if not measured_in and not options.sample:
         raise click.UsageError("Missing option '--measured'.")
-    request = read_request(options, chosen_approaches(only, options))
+    approaches = chosen_approaches(only, options)
+
+    def chosen(services: "Iterable[ServiceReport]") -> "list[ServiceReport]":
+        rows = [service for service in ranked(services) if not changed or service.gain > 0]
+        return sorted(rows, key=_ORDERS[sort])[: top or None] if sort in _ORDERS else rows[: top or None]
+
+    def begin(one: Options) -> "tuple[ComparisonRequest, TrafficReport]":
+        return _begin(one, approaches, measured_in, window, prices, charge)
+
+    if len(options.contexts) > 1:
+        return _report_fleet(options, begin, chosen, output=output)
+    request, report = begin(options)
+    services = _services(request, report, options)
+    if output == "csv":
+        from zoneward.report.traffic_json import report_csv
+
+        # All of them come one after the other.
+        for line in report_csv(chosen(services) if top or changed or sort else services, report):
+            sys.stdout.buffer.write(line.encode())
+        return 0
+    report = _complete(request, report, services, chosen)
+    if output == "json":
+        from zoneward.advice.json_value import as_document, to_json
+        from zoneward.report.traffic_json import report_document
+
+        sys.stdout.buffer.write(to_json(as_document("Report", report_document(report))))
+    elif output == "html":
+        from zoneward.report.traffic_page import traffic_page
+
+        sys.stdout.buffer.write(traffic_page(report, request.abilities).encode())
+    else:
+        from zoneward.report.traffic_table import traffic_parts
+
+        has_details = details or bool(options.services)
+        print_table(options, traffic_parts(report, request.abilities, has_details=has_details))
+    return 0
+
+
+def _report_fleet(
+    options: Options,
+    begin: "Callable[[Options], tuple[ComparisonRequest, TrafficReport]]",
+    chosen: "Callable[[Iterable[ServiceReport]], list[ServiceReport]]",
+    *,
+    output: str,
+) -> int:
+    """Show a row for each context. Returns 2 if a cluster could not be read."""
+    if output not in ("table", "json"):
+        raise click.UsageError("--context: expected -o table or json with several")
+    from zoneward.cli.fleet import in_each_context
+    from zoneward.report.fleet_tables import fleet_document, report_table
+    from zoneward.report.traffic_json import report_document
+
+    def work(one: Options) -> "TrafficReport":
+        request, report = begin(one)
+        return _complete(request, report, _services(request, report, one), chosen)
+
+    results = in_each_context(options, work)
+    if output == "json":
+        from zoneward.advice.json_value import to_json
+
+        sys.stdout.buffer.write(to_json(fleet_document("Report", results, report_document)))
+    else:
+        print_table(options, report_table(results))
+    return 2 if any(result.error for result in results) else 0
+
+
+def _begin(
+    options: Options,
+    approaches: tuple[str, ...],
+    measured_in: tuple[str, ...],
+    window: str | None,
+    prices: "Prices",
+    charge: Charge | None,
+) -> "tuple[ComparisonRequest, TrafficReport]":
+    """What is compared, and the report without Services yet. Prints the notes."""
+    from zoneward.advice.measured_flows import measure_flows
+    from zoneward.advice.traffic_report import ReportTotals
+    from zoneward.cli.compared_services import read_request
+
+    request = read_request(options, approaches)
     nodes = request.selected.snapshot.node_names
     documents, measured_notes = read_measured_input(measured_in, window, options, nodes=nodes)
     if not measured_in:
@@ -104,43 +183,22 @@ def command(
     selected, notes = select_measured(request.selected, measured, options)
     request = replace(request, selected=selected, flows=True)
     print_notes(options, [*request.selected.notes, *measured_notes, *map(Note, notes)])
-    totals = ReportTotals()
-    report = _report(request, prices, measured, totals)
-    services = _services(request, report, options)
+    return request, _report(request, prices, measured, ReportTotals())
 
-    def chosen(services: "Iterable[ServiceReport]") -> "list[ServiceReport]":
-        rows = [service for service in ranked(services) if not changed or service.gain > 0]
-        return sorted(rows, key=_ORDERS[sort])[: top or None] if sort in _ORDERS else rows[: top or None]
 
-    if output == "csv":
-        from zoneward.report.traffic_json import report_csv
-
-        # All of them come one after the other.
-        for line in report_csv(chosen(services) if top or changed or sort else services, report):
-            sys.stdout.buffer.write(line.encode())
-        return
+def _complete(
+    request: "ComparisonRequest",
+    report: "TrafficReport",
+    services: "Iterable[ServiceReport]",
+    chosen: "Callable[[Iterable[ServiceReport]], list[ServiceReport]]",
+) -> "TrafficReport":
+    """The report with totals of all Services and the lines of those that are shown."""
     reported = []
     for service in services:
-        totals.add(service)
+        report.totals.add(service)
         reported.append(service)
-    report = replace(
-        report,
-        services=chosen(reported),
-        node_traffic=_node_traffic(request.selected, measured),
-    )
-    if output == "json":
-        from zoneward.advice.json_value import to_json
-        from zoneward.report.traffic_json import report_document
-
-        sys.stdout.buffer.write(to_json(report_document(report)))
-    elif output == "html":
-        from zoneward.report.traffic_page import traffic_page
-
-        sys.stdout.buffer.write(traffic_page(report, request.abilities).encode())
-    else:
-        from zoneward.report.traffic_table import traffic_parts
-
-        print_table(options, traffic_parts(report, request.abilities, has_details=details or bool(options.services)))
+    traffic = _node_traffic(request.selected, report.measured)
+    return replace(report, services=chosen(reported), node_traffic=traffic)
 
 
 _ORDERS: "Final[dict[str | None, Callable[[ServiceReport], tuple[float, str, str, str]]]]" = {

@@ -33,7 +33,7 @@ def command(*, options: Options, node: str, as_is: bool, output: str) -> None:
     """
     if as_is:
         options.changes.refuse("expected no --as-is with it: the slices in the snapshot know nothing of the change")
-    from zoneward.advice.json_value import to_json
+    from zoneward.advice.json_value import as_document, to_json
     from zoneward.cli.planned_services import plan_services
     from zoneward.report.route_report import route_table
 
@@ -41,7 +41,7 @@ def command(*, options: Options, node: str, as_is: bool, output: str) -> None:
     route = node_routes(planned, node=node, as_is=as_is)
     print_notes(options, planned.notes)
     if output == "json":
-        sys.stdout.buffer.write(to_json(route))
+        sys.stdout.buffer.write(to_json(as_document("Route", route)))
     else:
         from zoneward.report.terminal_text import render_text
 

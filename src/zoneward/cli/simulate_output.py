@@ -126,9 +126,9 @@ def _text(options: "SimulationOptions", simulation: Simulation) -> str:
         table = simulation_table(simulation, width=_WIDEST)
         return render_text(table, color=wants_color(options.shared) and options.to is None, width=_WIDEST)
     if options.output == "json":
-        from zoneward.advice.json_value import to_json
+        from zoneward.advice.json_value import as_document, to_json
 
-        return to_json(simulation_document(simulation)).decode()
+        return to_json(as_document("Simulation", simulation_document(simulation))).decode()
     if options.output == "csv":
         return simulation_csv(simulation)
     from zoneward.report.simulation_page import simulation_page
