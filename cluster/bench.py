@@ -46,6 +46,7 @@ class Run:
     slow: int
     reasons: dict[str, int]
     acted: float
+    in_zone: float
 
 
 def run(
@@ -165,7 +166,16 @@ def _runs(cluster: Cluster, planned: Sequence[_Planned]) -> Iterator[Run]:
         outcome, acted = _disrupt(cluster, mode, DISRUPTIONS[name])
         (RESULTS / f"{name}-{delay}-{mode}-{index}.log").write_text(outcome.lines)
         yield Run(
-            name, delay, mode, index, outcome.sent, outcome.failed, outcome.slow, outcome.reasons, round(acted, 1)
+            name,
+            delay,
+            mode,
+            index,
+            outcome.sent,
+            outcome.failed,
+            outcome.slow,
+            outcome.reasons,
+            round(acted, 1),
+            round(outcome.in_zone, 4),
         )
 
 
@@ -187,4 +197,5 @@ def _disrupt(cluster: Cluster, mode: Mode, disruption: Disruption) -> tuple[Outc
 
 def _brief(run: Run) -> str:
     reasons = ", ".join(f"{count} {reason}" for reason, count in run.reasons.items())
-    return f"{run.failed} of {run.sent} failed ({reasons or '-'}), {run.slow} slow, acted {run.acted:.0f} s"
+    failed = f"{run.failed} of {run.sent} failed ({reasons or '-'})"
+    return f"{failed}, {run.slow} slow, {run.in_zone:.0%} in zone, acted {run.acted:.0f} s"

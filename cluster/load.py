@@ -2,10 +2,12 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from string import Template
+from threading import Event, Thread
 from typing import Any, Final
 
 from cluster.images import OPENING
@@ -24,18 +26,23 @@ CLIENTS: Final = ("n1", "n2", "n3")
 RATE: Final = 50
 """New connections a second of each client."""
 _SERVER: Final = Path(__file__).parent / "manifests" / "tests" / "load.yaml"
+_PERIOD: Final = 2.0
+"""Seconds between two looks at the Pods: less than the shortest life of one."""
 _LABEL: Final = "--selector=run=client"
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Of all clients. ``slow`` took over 0.8 s; ``lines`` has one for each connection that failed or was slow."""
+    """Of all clients. ``slow`` took over 0.8 s; ``lines`` has one for each connection that failed or was slow.
+    ``in_zone`` is the share of the answers that came from the client's own zone.
+    """
 
     sent: int
     failed: int
     slow: int
     reasons: dict[str, int]
     lines: str
+    in_zone: float
 
 
 def serve(cluster: Cluster, *, delay: int) -> None:
@@ -68,12 +75,40 @@ def open_connections(cluster: Cluster, seconds: int, act: Callable[[], None]) ->
     pods = [_client(node, [f"http://{address}/hostname", str(RATE), str(seconds)]) for node in CLIENTS]
     cluster.kubectl("apply", "--filename=-", text=json.dumps({"apiVersion": "v1", "kind": "List", "items": pods}))
     cluster.kubectl("wait", "--for=condition=Ready", "pods", _LABEL, "--timeout=60s", *NAMESPACE)
-    act()
-    ended = "--for=jsonpath={.status.phase}=Succeeded"
-    cluster.kubectl("wait", ended, "pods", _LABEL, f"--timeout={seconds + 60}s", *NAMESPACE)
+    zone_of: dict[str, str] = {}
+    with _watched(cluster, zone_of):
+        act()
+        ended = "--for=jsonpath={.status.phase}=Succeeded"
+        cluster.kubectl("wait", ended, "pods", _LABEL, f"--timeout={seconds + 60}s", *NAMESPACE)
     logs = [cluster.kubectl("logs", f"client-{node}", *NAMESPACE) for node in CLIENTS]
     remove_clients(cluster)
-    return _sum(logs)
+    return _sum(logs, zone_of)
+
+
+@contextmanager
+def _watched(cluster: Cluster, zone_of: dict[str, str]) -> Iterator[None]:
+    """Learns the zone of each Pod, also of those that come and go meanwhile."""
+    zones = {site.name: site.zone for site in SITES}
+    ended = Event()
+
+    def look() -> None:
+        for pod in pods(cluster):
+            if node := pod["spec"].get("nodeName"):
+                zone_of[pod["metadata"]["name"]] = zones[node]
+
+    def watch() -> None:
+        look()
+        while not ended.wait(_PERIOD):
+            look()
+
+    thread = Thread(target=watch)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+    look()
 
 
 def remove_clients(cluster: Cluster) -> None:
@@ -106,9 +141,15 @@ def _client(node: str, arguments: list[str]) -> dict[str, Any]:
     }
 
 
-def _sum(logs: list[str]) -> Outcome:
+def _sum(logs: list[str], zone_of: Mapping[str, str]) -> Outcome:
     summaries = [json.loads(log.splitlines()[-1]) for log in logs]
     reasons = sum((Counter(summary["reasons"]) for summary in summaries), Counter[str]())
+    zones = {site.name: site.zone for site in SITES}
+    answers: Counter[bool] = Counter()
+    for node, summary in zip(CLIENTS, summaries, strict=True):
+        for pod, count in summary["answers"].items():
+            if pod in zone_of:
+                answers[zone_of[pod] == zones[node]] += count
     lines = [f"{node} {line}\n" for node, log in zip(CLIENTS, logs, strict=True) for line in log.splitlines()[:-1]]
     return Outcome(
         sum(summary["sent"] for summary in summaries),
@@ -116,4 +157,5 @@ def _sum(logs: list[str]) -> Outcome:
         sum(summary["slow"] for summary in summaries),
         dict(reasons.most_common()),
         "".join(sorted(lines, key=lambda line: line.partition(" ")[2])),
+        answers[True] / max(answers.total(), 1),
     )

@@ -1,8 +1,11 @@
 """``Balanced`` as an overlay, on real kubelets and kube-proxies: where requests go, and what fails in a rollout."""
 
 import json
+import sys
 from typing import Any
 
+import pytest
+from cluster.box import BOX
 from cluster.disruptions import roll_out
 from cluster.lifecycle import Cluster
 from cluster.load import BALANCED, CLIENTS, NAMESPACE, RATE, open_connections, scale, serve, settle, wait_for_rollout
@@ -25,6 +28,15 @@ def is_hinted(cluster: Cluster) -> bool:
     return all(endpoint.get("hints") for endpoint in endpoints(cluster))
 
 
+def predicted_in_zone(cluster: Cluster) -> float:
+    """The share of traffic to ``web`` that stays in its zone, by ``zoneward plan``."""
+    options = ("--quiet", "--with=overlay", "--output=json", f"--kubeconfig={cluster.plane.kubeconfig()}", *NAMESPACE)
+    (decision,) = json.loads(
+        cluster.box.run_here(sys.executable, "-m", "zoneward", "plan", *options, "web", network=BOX)
+    )["decisions"]
+    return float(decision["inZoneTraffic"])
+
+
 def test_an_overlay_keeps_its_hints_in_rollout_and_scaling_and_fails_no_more_than_the_built_in_parts(
     cluster: Cluster,
 ) -> None:
@@ -45,6 +57,11 @@ def test_an_overlay_keeps_its_hints_in_rollout_and_scaling_and_fails_no_more_tha
         scale(cluster, replicas)
         wait_for_rollout(cluster)
         wait_until(lambda: is_hinted(cluster), "hints after scaling")
+        # Clients choose at random among the endpoints of a zone: 1,500 connections differ by two points.
+        steady = open_connections(cluster, 10, lambda: None)
+        assert steady.failed == 0, steady.lines
+        assert steady.in_zone == pytest.approx(predicted_in_zone(cluster), abs=0.05)
+    assert steady.in_zone > 0.99, "each zone has four Pods and a third of the demand"
     cluster.parts.start(Mode.BUILT_IN)
     assert not any(endpoint.get("hints") for endpoint in endpoints(cluster))
     named = f"--field-selector=metadata.name={names.OVERLAY_CONFIG_MAP}"

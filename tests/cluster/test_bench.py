@@ -8,7 +8,7 @@ from cluster.parts import Mode
 
 def _runs(disruption: str, mode: Mode, failed: list[int], slow: int = 0, delay: int = 0) -> list[Run]:
     return [
-        Run(disruption, delay, mode, index, 3000, count, slow, {"EOF": count}, 9.5)
+        Run(disruption, delay, mode, index, 3000, count, slow, {"EOF": count}, 9.5, 0.98)
         for index, count in enumerate(failed, start=1)
     ]
 

@@ -15,6 +15,7 @@ from zoneward.advice.json_value import to_json
 from zoneward.kube.safe_text import printable
 from zoneward.report.check_report import check_page, check_table
 from zoneward.report.check_sarif import sarif_document
+from zoneward.report.html import Source
 from zoneward.report.terminal_text import render_text
 
 SCHEMA: Final = Path(__file__).parent / "data" / "sarif-2.1.0-rtm.5.json"
@@ -147,7 +148,7 @@ def parsed(page: str) -> ElementTree.Element:
 
 
 def test_the_page_is_well_formed_and_has_a_row_for_each_finding() -> None:
-    root = parsed(check_page(EVERYTHING))
+    root = parsed(check_page(EVERYTHING, source=Source("a cluster", "2026-01-02 03:04Z", "1.2.3")))
     rows = [row for body in root.iter("tbody") for row in body.iter("tr")]
     assert len(rows) == len(EVERYTHING.findings)
     ids = [element.get("id") or "" for element in root.iter() if element.get("id")]
@@ -156,7 +157,7 @@ def test_the_page_is_well_formed_and_has_a_row_for_each_finding() -> None:
 
 
 def test_page_loads_nothing_and_supports_dark_mode() -> None:
-    page = check_page(EVERYTHING)
+    page = check_page(EVERYTHING, source=Source("a cluster", "2026-01-02 03:04Z", "1.2.3"))
     assert "<script" not in page
     assert "http://" not in page.replace("http-equiv", "")
     assert "https://" not in page

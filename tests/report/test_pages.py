@@ -6,9 +6,10 @@ import re
 import subprocess
 from importlib.resources import files
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
+from tests.builders.new_user_clusters import two_thousand_services, written
 from tests.report.test_simulation_page import CHROMIUM
 
 from zoneward.cli.main import run
@@ -28,28 +29,33 @@ PAGES: Final = {
     "simulate": ("simulate", "-q", "--sample", "--by", "endpoints"),
 }
 REPORT: Final = (
-    "axe.run().then(found => { document.title = 'AXE ' + JSON.stringify(found.violations.flatMap("
+    "axe.run().then(found => { document.title = 'ANSWER ' + JSON.stringify(found.violations.flatMap("
     "each => each.nodes.map(node => [each.impact, each.id, node.html]))) })"
 )
 
 
-def violations(text: str, directory: Path, *, width: int, is_dark: bool) -> list[list[str]]:
-    """What axe-core finds: impact, rule and element. The page gets leave to run its script."""
+def answer(text: str, script: str, directory: Path, *, width: int, is_dark: bool) -> Any:
+    """The JSON that a script puts into the title after ``ANSWER``. The page gets leave to run scripts."""
     assert CHROMIUM is not None
     without_policy = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", text)
     assert without_policy != text
-    scripts = f"<script>{AXE.read_text()}</script><script>{REPORT}</script></body>"
     file = directory / "page.html"
-    file.write_text(without_policy.replace("</body>", scripts), "utf-8")
+    file.write_text(without_policy.replace("</body>", f"{script}</body>"), "utf-8")
     command = [
         *(CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom", f"--window-size={width},900"),
         *(f"--user-data-dir={directory / 'profile'}", "--virtual-time-budget=60000"),
         *(f"--blink-settings=preferredColorScheme={0 if is_dark else 1}", file.as_uri()),
     ]
     shown = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
-    title = re.search(r"<title>AXE (.*?)</title>", shown, re.DOTALL)
+    title = re.search(r"<title>ANSWER (.*?)</title>", shown, re.DOTALL)
     assert title is not None, shown[:1000]
-    rules: list[list[str]] = json.loads(html.unescape(title[1]))
+    return json.loads(html.unescape(title[1]))
+
+
+def violations(text: str, directory: Path, *, width: int, is_dark: bool) -> list[list[str]]:
+    """What axe-core finds: impact, rule and element."""
+    script = f"<script>{AXE.read_text()}</script><script>{REPORT}</script>"
+    rules: list[list[str]] = answer(text, script, directory, width=width, is_dark=is_dark)
     return rules
 
 
@@ -69,3 +75,46 @@ def test_accessibility_test_finds_violations(is_dark: bool, tmp_path: Path) -> N
     text = page("Faint", tag("h1", "Faint"), tag("p", "who reads this?", class_="faint"), style=faint)
     rules = {rule for _, rule, _ in violations(text, tmp_path, width=800, is_dark=is_dark)}
     assert ("color-contrast" in rules) == is_dark
+
+
+USE: Final = """<script>
+const rowsNow = () => Array.from(document.querySelectorAll("table.parts tbody"))
+  .filter(body => body.rows.length === 1 && !body.hidden).map(body => body.rows[0].cells[0].textContent);
+const height = document.documentElement.scrollHeight;
+const folded = document.querySelectorAll("details.others:not([open])").length;
+const all = rowsNow().length;
+const heading = Array.from(document.querySelectorAll("button.order")).find(each => each.textContent === "IN ZONE");
+heading.click();
+const least = rowsNow();
+heading.click();
+const most = rowsNow();
+const search = document.getElementById("search");
+search.value = "CART";
+search.dispatchEvent(new Event("input"));
+document.title = "ANSWER " + JSON.stringify({height, folded, all, least: least.slice(0, 3), most: most.slice(0, 3),
+  found: rowsNow().slice(0, 3), said: document.getElementById("found").textContent});
+</script>"""
+
+
+@pytest.mark.parametrize("command", ["plan", "compare"])
+def test_rows_can_be_found_and_ordered(command: str, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    assert run([command, "-q", "--sample", "-o", "html"]) == 0
+    used = answer(capfdbinary.readouterr().out.decode(), USE, tmp_path, width=1400, is_dark=False)
+    assert used["found"] == ["shop/cart"]
+    assert used["said"] == f"1 of {used['all']}"
+    assert used["most"][0] != used["least"][0]
+    assert "shop/cart" not in used["least"]
+
+
+@pytest.mark.parametrize("command", ["plan", "compare"])
+def test_a_page_of_two_thousand_services_is_short_until_it_is_unfolded(
+    command: str, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    file = written(two_thousand_services, tmp_path)
+    only = ("--only", "none,PreferSameZone") if command == "compare" else ()
+    assert run([command, "-q", "-f", str(file), *only, "-o", "html"]) == 0
+    text = capfdbinary.readouterr().out.decode()
+    used = answer(text, USE, tmp_path, width=1400, is_dark=False)
+    assert used["folded"] == 1
+    assert used["all"] >= 2_000
+    assert used["height"] < 6_000

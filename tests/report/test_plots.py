@@ -2,12 +2,15 @@
 
 import re
 from collections.abc import Callable, Sequence
+from itertools import combinations
+from math import cbrt, dist
 from xml.etree import ElementTree
 
 import matplotlib as mpl
 import pytest
 from tests.report.simulated import NASTY, plots_of
 
+from zoneward.report import plots
 from zoneward.report.plots import MOST_PAIRS, against, count_key, curve_plot, joint_plot, pairs_to_show, spread_plot
 from zoneward.routing.simulation_results import BOUND, Curve, Plots, ScoreHistogram
 
@@ -102,6 +105,41 @@ def test_one_algorithm_far_below_does_not_push_the_others_together() -> None:
 
 
 # --- pairs ------------------------------------------------------------------------------------------------------------
+
+
+def test_ten_series_can_be_distinguished_also_by_colour_blind_people() -> None:
+    names = [f"algorithm-{index}" for index in range(10)]
+    styles = [plots._style(name, names) for name in names]
+    assert len({colour for colour, _, _ in styles}) == 10
+    for one, other in combinations(styles, 2):
+        if min(_distance(one[0], other[0], vision) for vision in _VISIONS) < 25:
+            assert one[1] != other[1], (one, other)
+            assert one[2] != other[2], (one, other)
+
+
+# Of linear RGB: as it is, and as people without green and without red receptors see it (Machado and others, 2009).
+_VISIONS = (
+    ((1, 0, 0), (0, 1, 0), (0, 0, 1)),
+    ((0.367322, 0.860646, -0.227968), (0.280085, 0.672501, 0.047413), (-0.011820, 0.042940, 0.968881)),
+    ((0.152286, 1.052583, -0.204868), (0.114503, 0.786281, 0.099216), (-0.003882, -0.048116, 1.051998)),
+)
+_XYZ = ((0.4339, 0.3762, 0.1899), (0.2126, 0.7152, 0.0722), (0.0177, 0.1095, 0.8728))
+"""From linear RGB, by the white of sRGB."""
+
+
+def _distance(one: str, other: str, vision: Sequence[Sequence[float]]) -> float:
+    """CIE76."""
+    return dist(_lab(one, vision), _lab(other, vision))
+
+
+def _lab(colour: str, vision: Sequence[Sequence[float]]) -> tuple[float, float, float]:
+    linear = [(int(colour[at : at + 2], 16) / 255) ** 2.2 for at in (1, 3, 5)]
+    x, y, z = (cbrt(max(part, 0.0)) for part in _times(_XYZ, _times(vision, linear)))
+    return 116 * y - 16, 500 * (x - y), 200 * (y - z)
+
+
+def _times(matrix: Sequence[Sequence[float]], vector: Sequence[float]) -> list[float]:
+    return [sum(factor * value for factor, value in zip(row, vector, strict=True)) for row in matrix]
 
 
 def test_a_pair_tells_how_often_each_is_ahead() -> None:

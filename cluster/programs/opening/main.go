@@ -3,7 +3,8 @@
 //	opening URL RATE SECONDS [TIMEOUT]
 //
 // A connection per request, RATE a second. Each failure and each request that took over 0.8 s is a line as it happens;
-// the last line is JSON: {"sent": 3000, "failed": 2, "slow": 0, "hosts": 20, "reasons": {"connection refused": 2}}.
+// the last line is JSON: {"sent": 3000, "failed": 2, "slow": 0, "reasons": {"connection refused": 2},
+// "answers": {"web-1": 2998}}: how many answers had which body.
 package main
 
 import (
@@ -29,8 +30,8 @@ type outcome struct {
 	Sent    int            `json:"sent"`
 	Failed  int            `json:"failed"`
 	Slow    int            `json:"slow"`
-	Hosts   int            `json:"hosts"`
 	Reasons map[string]int `json:"reasons"`
+	Answers map[string]int `json:"answers"`
 }
 
 func main() {
@@ -46,13 +47,12 @@ func main() {
 
 	var lock sync.Mutex
 	var open sync.WaitGroup
-	told, hosts := outcome{Reasons: map[string]int{}}, map[string]bool{}
+	told := outcome{Reasons: map[string]int{}, Answers: map[string]int{}}
 	ticks := time.NewTicker(time.Duration(float64(time.Second) / rate))
 	for end := time.After(time.Duration(seconds * float64(time.Second))); ; {
 		select {
 		case <-end:
 			open.Wait()
-			told.Hosts = len(hosts)
 			line, _ := json.Marshal(told)
 			fmt.Println(string(line))
 			return
@@ -76,7 +76,7 @@ func main() {
 					fmt.Printf("%s slow: %.3f s from %s\n", began.UTC().Format("15:04:05.000"), took.Seconds(), host)
 					fallthrough
 				default:
-					hosts[host] = true
+					told.Answers[host]++
 				}
 			}()
 		}

@@ -10,6 +10,7 @@ import click
 from zoneward.advice.json_value import as_document, to_json
 from zoneward.advice.prices import Charge
 from zoneward.cli.cluster_completion import complete_files
+from zoneward.cli.grouped_help import GroupedCommand
 from zoneward.cli.measured_input import measured_options, read_measured_input
 from zoneward.cli.measured_selection import (
     check_measured,
@@ -32,7 +33,7 @@ _FLEET_OUTPUTS: Final = ("text", "json", "yaml")
 _DIFF_OUTPUTS: Final = ("text", "json", "yaml", "markdown")
 
 
-@click.command("advise")
+@click.command("advise", cls=GroupedCommand)
 @advising_options()
 @measured_options("What nodes counted, to rank by; with --sample by default what comes with it")
 @price_options
@@ -123,10 +124,10 @@ def command(
     elif output in ("json", "yaml"):
         _print_document(as_document("Advice", advice), output)
     elif output == "html":
-        from zoneward import __version__
+        from zoneward.cli.page_source import page_source
         from zoneward.report.advice_page import advice_page
 
-        page = advice_page(advice, cluster=_cluster_name(options), version=__version__)
+        page = advice_page(advice, source=page_source(options))
         sys.stdout.buffer.write(page.encode())
     else:
         from zoneward.report.advice_text import action_text, advice_text
@@ -176,12 +177,6 @@ def _only(advice: "Advice", rank: int) -> "Advice":
         expected = f"expected 1 to {count}" if count else "there are no actions"
         raise InputError("the number of an action", f"{expected}, got {rank}")
     return structs.replace(advice, actions=chosen)
-
-
-def _cluster_name(options: Options) -> str:
-    if options.sample:
-        return "The sample cluster"
-    return ", ".join(options.files) if options.files else options.context or "The cluster of the current context"
 
 
 def _advise(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import click
 
+from zoneward.cli.grouped_help import GroupedCommand
 from zoneward.cli.options import Options, planning_options
 from zoneward.cli.output import print_notes, print_table, table_width, wants_color
 from zoneward.kube.input_error import InputError
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 _TOP: Final = 5
 
 
-@click.command("check")
+@click.command("check", cls=GroupedCommand)
 @planning_options(fleet=True)
 @click.option(
     "-o", "--output", type=click.Choice(["table", "json", "sarif", "html"]), default="table", show_default=True
@@ -79,9 +80,10 @@ def command(
         text = render_text(check_table(checked, top=top), color=wants_color(options), width=table_width(), crop=False)
         click.echo(text, nl=False, color=True)
     elif output == "html":
+        from zoneward.cli.page_source import page_source
         from zoneward.report.check_report import check_page
 
-        sys.stdout.buffer.write(check_page(checked).encode())
+        sys.stdout.buffer.write(check_page(checked, source=page_source(options)).encode())
     else:
         from zoneward.advice.json_value import as_document, to_json
         from zoneward.report.check_sarif import sarif_document

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from zoneward.cli.cluster_completion import complete_approaches
+from zoneward.cli.grouped_help import GroupedCommand
 from zoneward.cli.options import Options, planning_options, row_options
 from zoneward.cli.output import print_line, print_notes, print_table
 from zoneward.kube.gc_tuning import without_gc
@@ -18,7 +19,7 @@ _SORTS: Final = ("name", "in-zone", "overload", "gain", "score")
 _TOP_ON_TERMINAL: Final = 20
 
 
-@click.command("compare")
+@click.command("compare", cls=GroupedCommand)
 @planning_options(what_if=False)
 @click.option(
     "--only",
@@ -108,7 +109,14 @@ def command(
             has_score=score,
         )
         if output == "html":
-            page = parts.as_page("Approaches compared", made_by="zoneward compare -o html")
+            from zoneward.cli.page_source import page_source
+
+            page = parts.as_page(
+                "Approaches compared",
+                made_by="zoneward compare -o html",
+                source=page_source(options),
+                facts=comparison_report.comparison_facts(totals, request.abilities),
+            )
             sys.stdout.buffer.write(page.encode())
         else:
             print_table(options, parts)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from zoneward.cli.grouped_help import GroupedCommand
 from zoneward.cli.measured_input import measured_options, read_measured_input
 from zoneward.cli.options import Options, planning_options
 from zoneward.cli.output import print_notes, table_width, wants_color
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from zoneward.cli.planned_services import SelectedServices
 
 
-@click.command("explain")
+@click.command("explain", cls=GroupedCommand)
 @planning_options()
 @click.option(
     "-o",
@@ -60,11 +61,15 @@ def command(*, options: Options, output: str, measured_in: tuple[str, ...], wind
 
         sys.stdout.buffer.write(to_json(as_document("Explanation", explanation)))
     else:
+        from zoneward.cli.page_source import page_source
         from zoneward.report.explain_page import explanation_page
         from zoneward.report.explain_picture import explanation_picture
 
-        page = explanation_page if output == "html" else explanation_picture
-        sys.stdout.buffer.write(page(explanation).encode())
+        if output == "html":
+            page = explanation_page(explanation, source=page_source(options))
+        else:
+            page = explanation_picture(explanation)
+        sys.stdout.buffer.write(page.encode())
 
 
 def _explain(selected: "SelectedServices", options: Options, measured: "MeasuredFlows | None") -> "Explanation":

@@ -98,7 +98,7 @@ def _print_version(ctx: click.Context, _option: click.Parameter, wanted: bool) -
 def cli() -> None:
     """Keep Kubernetes Service traffic in its own zone without overloading anyone.
 
-    Start with `zoneward advise -A`: it shows what to change in your cluster, and only reads. Without a cluster,
+    Start with `zoneward advise`: it shows what to change in your cluster, and only reads. Without a cluster,
     `zoneward advise --sample` reads a sample one, and `zoneward demo` shows the controller at work.
 
     `zoneward snapshot --file cluster.json.gz` saves a cluster, and `zoneward advise -f cluster.json.gz` reads it.

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from zoneward.cli.grouped_help import GroupedCommand
 from zoneward.cli.measured_input import measured_options, read_measured_input
 from zoneward.cli.options import Options, planning_options, row_options
 from zoneward.cli.output import Note, print_notes, table_width, wants_color
@@ -17,7 +18,7 @@ _OBJECTS: Final = ("yaml", "slices-json", "overlay")
 """Outputs that are objects for `kubectl apply`."""
 
 
-@click.command("plan")
+@click.command("plan", cls=GroupedCommand)
 @planning_options()
 @click.option(
     "-o",
@@ -119,7 +120,12 @@ def command(
             every_plan=planned.plans,
         )
         if output == "html":
-            _write(parts.as_page("Plan", made_by="zoneward plan -o html").encode())
+            from zoneward.cli.page_source import page_source
+            from zoneward.report.plan_table import plan_facts
+
+            facts = plan_facts(planned.plans, demand=demand)
+            page = parts.as_page("Plan", made_by="zoneward plan -o html", source=page_source(options), facts=facts)
+            _write(page.encode())
         else:
             width = table_width(wide=output == "wide")
             table = render_text(parts.for_terminal(width), color=wants_color(options), width=width)

@@ -9,6 +9,7 @@ import click
 
 from zoneward.advice.prices import Charge
 from zoneward.cli.cluster_completion import complete_approaches
+from zoneward.cli.grouped_help import GroupedCommand
 from zoneward.cli.measured_input import measured_options, read_measured_input
 from zoneward.cli.measured_selection import (
     check_measured,
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 _TOP_ON_TERMINAL: Final = 20
 
 
-@click.command("report")
+@click.command("report", cls=GroupedCommand)
 @planning_options(what_if=False, fleet=True)
 @measured_options("What nodes counted; with --sample by default what comes with it")
 @price_options
@@ -119,9 +120,11 @@ def command(
 
         sys.stdout.buffer.write(to_json(as_document("Report", report_document(report))))
     elif output == "html":
+        from zoneward.cli.page_source import page_source
         from zoneward.report.traffic_page import traffic_page
 
-        sys.stdout.buffer.write(traffic_page(report, request.abilities).encode())
+        page = traffic_page(report, request.abilities, source=page_source(options))
+        sys.stdout.buffer.write(page.encode())
     else:
         from zoneward.report.traffic_table import traffic_parts
 

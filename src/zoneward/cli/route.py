@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from zoneward.cli.cluster_completion import complete_node
+from zoneward.cli.grouped_help import GroupedCommand
 from zoneward.cli.options import Options, planning_options
 from zoneward.cli.output import print_notes, table_width, wants_color
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from zoneward.slices.plan import FamilyPlan, ServicePlan
 
 
-@click.command("route")
+@click.command("route", cls=GroupedCommand)
 @planning_options()
 @click.option(
     "--node", required=True, metavar="NAME", help="The node whose proxy selects.", shell_complete=complete_node

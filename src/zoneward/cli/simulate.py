@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from zoneward.cli.grouped_help import GroupedCommand
 from zoneward.cli.interrupts import INTERRUPTED, Interrupts
 from zoneward.cli.options import Color, Options
 from zoneward.cli.output import Note, print_notes
@@ -38,7 +39,7 @@ _NOTE_AFTER: Final = 1.0
 """Seconds of compiling after which a note says what took that long."""
 
 
-@click.command("simulate")
+@click.command("simulate", cls=GroupedCommand)
 @click.option(
     "-d",
     "--dataset",

@@ -9,6 +9,7 @@ from typing import IO, TYPE_CHECKING, Final
 import click
 
 from zoneward.cli.cluster_completion import complete_files
+from zoneward.cli.grouped_help import GroupedCommand
 from zoneward.cli.options import Options, reading_options
 from zoneward.cli.output import Note, print_notes
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 _FORMATS: Final = ("json", "yaml")
 
 
-@click.command("snapshot")
+@click.command("snapshot", cls=GroupedCommand)
 @reading_options()
 @click.option(
     "--file",

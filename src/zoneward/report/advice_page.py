@@ -1,6 +1,6 @@
 """``advise -o html``: what to change in a cluster, as a page to send to somebody."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Final
 
 from zoneward.advice.actions import Action, Advice
@@ -16,12 +16,11 @@ from zoneward.report.advice_text import (
     describe_weights,
     service_table,
 )
-from zoneward.report.html import DARK_STYLE, Content, Markup, fact, joined, page, tag
+from zoneward.report.html import DARK_STYLE, Content, Markup, Source, fact, page, tag
+from zoneward.report.page_commands import COMMANDS_SCRIPT, COMMANDS_STYLE, command_lines
 from zoneward.report.table_parts import TEXT_STYLE
 
 _STYLE: Final = """
-.facts dd { font-size: 1.35rem; }
-.facts dd small { font-weight: 400; font-size: .85rem; }
 details.action { margin: 0; border-bottom: 1px solid var(--line); }
 details.action summary { color: var(--ink); padding: .55rem 0; display: grid; gap: .1rem 1rem;
   grid-template-columns: minmax(9.5rem, 1fr) minmax(12rem, 4fr) minmax(8rem, 1.4fr); }
@@ -30,34 +29,14 @@ details.action summary b::before { content: "\\25B8\\00A0"; color: var(--soft); 
 details.action[open] summary b::before { content: "\\25BE\\00A0"; }
 details.action summary span { overflow-wrap: anywhere; }
 details.action .inside { padding: 0 0 1rem 1.1rem; }
-pre { background: var(--tint); border: 1px solid var(--line); border-radius: 6px; padding: .6rem .8rem; margin: .4rem 0;
-  overflow-x: auto; }
-pre code { white-space: pre; overflow-wrap: normal; }
-button { font: inherit; font-size: .85rem; color: var(--ink); background: var(--tint); border: 1px solid #768390;
-  border-radius: 6px; padding: .2rem .7rem; cursor: pointer; }
-button[hidden] { display: none; }
-button:focus-visible, summary:focus-visible { outline: 2px solid #0a58a8; outline-offset: 2px; }
 @media (max-width: 560px) { details.action summary { grid-template-columns: 1fr; } }
-@media screen and (prefers-color-scheme: dark) {
-  button:focus-visible, summary:focus-visible { outline-color: #6cb6ff; }
-}
-"""
-_SCRIPT: Final = """
-for (const button of document.querySelectorAll("button.copy")) {
-  button.hidden = !navigator.clipboard;
-  button.addEventListener("click", function () {
-    navigator.clipboard.writeText(button.nextElementSibling.textContent).then(function () {
-      button.textContent = "Copied";
-    });
-  });
-}
 """
 _MOST_COMMANDS: Final = 50
 """Commands of one action on the page."""
 
 
-def advice_page(advice: Advice, *, cluster: str, version: str) -> str:
-    """The whole page. ``cluster`` names what was read, ``version`` is Zoneward's."""
+def advice_page(advice: Advice, *, source: Source) -> str:
+    """The whole page."""
     summary = advice.summary
     actions: list[Content] = []
     for view, title in (("kubernetes", "What to do"), ("zoneward", "With Zoneward")):
@@ -73,14 +52,15 @@ def advice_page(advice: Advice, *, cluster: str, version: str) -> str:
     return page(
         title,
         tag("h1", title),
-        tag("p", tag("strong", cluster), ": ", describe_cluster(summary)),
-        tag("dl", *_facts(advice), class_="facts"),
+        source.heading(),
+        tag("p", describe_cluster(summary)),
+        tag("dl", *_facts(advice), class_="facts large"),
         tag("p", describe_weights(summary)),
         *actions,
-        tag("footer", "Made by ", tag("code", "zoneward advise -o html"), f", version {version}. Every action is "
+        tag("footer", "Made by ", tag("code", "zoneward advise -o html"), ". Every action is "
             "verified by the decision of this cluster's own controller and proxies."),
-        style=f"{DARK_STYLE}{TEXT_STYLE}{_STYLE}",
-        script=_SCRIPT if advice.actions else "",
+        style=f"{DARK_STYLE}{TEXT_STYLE}{COMMANDS_STYLE}{_STYLE}",
+        script=COMMANDS_SCRIPT if advice.actions else "",
     )  # fmt: skip
 
 
@@ -113,7 +93,7 @@ def _action(action: Action, unit: str | None) -> Markup:
         table = service_table(action, unit, most=len(action.services))
         inside.append(table.as_element(f"Services of action {action.rank}"))
     if action.commands:
-        inside.extend(_commands(action.commands))
+        inside.extend(command_lines(action.commands[:_MOST_COMMANDS]))
     inside.extend(tag("p", tag("small", note)) for note in action.notes)
     return tag(
         "details",
@@ -133,10 +113,3 @@ def _aside(action: Action, unit: str | None) -> str:
     saved = action.effect.saved_per_month
     parts = [f"{action.risk} risk", f"busiest Pod +{action.effect.max_overload_after:.0%}"]
     return ", ".join(parts if saved is None else [f"saves {amount_text(saved, unit)}", *parts])
-
-
-def _commands(commands: Sequence[str]) -> Iterator[Content]:
-    yield tag("button", "Copy", class_="copy", type="button", hidden="hidden")
-    yield tag("pre", tag("code", joined(commands[:_MOST_COMMANDS], between="\n")), tabindex="0")
-    if len(commands) > _MOST_COMMANDS:
-        yield tag("p", tag("small", f"and {len(commands) - _MOST_COMMANDS} more: zoneward advise NUMBER"))

@@ -12,7 +12,7 @@ from rich.padding import Padding
 
 from zoneward.advice.findings.check_cluster import CheckedCluster
 from zoneward.advice.findings.codes import CODES, SEVERITIES, Code, Finding, Severity
-from zoneward.report.html import DARK_STYLE, Content, Markup, name, page, table, tag
+from zoneward.report.html import DARK_STYLE, Content, Markup, Source, name, page, table, tag
 from zoneward.report.terminal_text import StyledText, Text
 from zoneward.routing.phrases import counted
 
@@ -122,7 +122,7 @@ def _indented(text: StyledText, by: int) -> Padding:
 # --- as a page --------------------------------------------------------------------------------------------------------
 
 
-def check_page(checked: CheckedCluster) -> str:
+def check_page(checked: CheckedCluster, *, source: Source) -> str:
     """The page, with a row for each finding."""
     blocks = list(_blocks(checked))
     facts: list[tuple[str, int]] = [(severity, checked.summary[severity]) for severity in SEVERITIES]
@@ -139,8 +139,9 @@ def check_page(checked: CheckedCluster) -> str:
     return page(
         "Zoneward: findings",
         tag("h1", "Is this cluster fit for zone aware routing?"),
+        source.heading(),
         tag("p", _summary(checked).plain),
-        tag("dl", *(tag("div", tag("dt", what), tag("dd", str(count))) for what, count in facts), class_="facts"),
+        tag("dl", *(tag("div", tag("dt", what), tag("dd", str(count))) for what, count in facts), class_="facts large"),
         *([tag("nav", tag("ul", *links), aria_label="Findings")] if blocks else []),
         *(_section(severity, code, findings) for severity, code, findings in blocks),
         *_not_checked(checked),

@@ -20,6 +20,7 @@ from zoneward.advice.comparison import (
 )
 from zoneward.advice.dropped_traffic import format_dropped
 from zoneward.kube.safe_text import safe_csv_cell
+from zoneward.report.html import Markup, fact
 from zoneward.report.plan_table import CLUSTER_WIDE, short_reason
 from zoneward.report.table_parts import TableParts
 from zoneward.report.terminal_text import StyledText, Text, join_wrapped, share_style, whole_percent
@@ -165,6 +166,19 @@ def comparison_parts(
         below=join_wrapped(legend, "dim"),
         is_grouped=has_details,
     )
+
+
+def comparison_facts(totals: ComparisonTotals, abilities: ClusterAbilities) -> list[Markup]:
+    """The figures of a page, of all Services."""
+    start = totals.now or next(iter(totals.rows(abilities)), None)
+    facts = []
+    for title, total in (("in its zone", start), ("with the best of each", totals.best)):
+        if total is not None and total.in_zone_traffic is not None:
+            facts.append(fact(title, whole_percent(total.in_zone_traffic, plus=False), "weighed by endpoints"))
+    if start is not None and start.max_overload is not None:
+        facts.append(fact("worst overload", whole_percent(start.max_overload), ""))
+    facts.append(fact("Services", f"{totals.services:,}", ""))
+    return facts
 
 
 class _Cells:

@@ -13,13 +13,12 @@ from zoneward.report.explain_text import (
     describe_outcome,
     traffic_sections,
 )
-from zoneward.report.html import DARK_STYLE, Content, Markup, name, page, table, tag
+from zoneward.report.html import DARK_STYLE, Content, Markup, Source, fact, name, page, table, tag
+from zoneward.report.page_commands import COMMANDS_SCRIPT, COMMANDS_STYLE, command_lines
 from zoneward.report.table_parts import TEXT_STYLE
 
 _STYLE: Final = """
 figure.picture { max-width: 760px; margin: 1rem 0; }
-pre { background: var(--tint); border: 1px solid var(--line); border-radius: 6px; padding: .6rem .8rem; margin: .4rem 0;
-  white-space: pre-wrap; overflow-wrap: anywhere; }
 .rules td, .rules th { text-align: left; white-space: normal; overflow-wrap: anywhere; }
 .rules tr.deciding th, .rules tr.deciding td { background: var(--tint); font-weight: 700; }
 .rules tr th:first-child { min-width: 5.5rem; }
@@ -30,9 +29,9 @@ ol.fixes p { max-width: none; }
 """
 
 
-def explanation_page(explanation: Explanation) -> str:
+def explanation_page(explanation: Explanation, *, source: Source) -> str:
     """The whole page."""
-    content: list[Content] = [tag("h1", name(explanation.name))]
+    content: list[Content] = [tag("h1", name(explanation.name)), source.heading()]
     for family in explanation.families:
         if len(explanation.families) > 1:
             content.append(tag("h2", family.address_type))
@@ -40,7 +39,14 @@ def explanation_page(explanation: Explanation) -> str:
     if explanation.bypassed_by:
         content.append(tag("h2", "What bypasses it"))
         content.append(tag("ul", *(tag("li", bypass.detail) for bypass in explanation.bypassed_by)))
-    return page(explanation.name, *content, style=f"{DARK_STYLE}{TEXT_STYLE}{PICTURE_STYLE}{_STYLE}")
+    content.append(tag("footer", "Made by ", tag("code", "zoneward explain -o html"), "."))
+    has_commands = any(fix.commands for family in explanation.families for fix in family.fixes)
+    return page(
+        explanation.name,
+        *content,
+        style=f"{DARK_STYLE}{TEXT_STYLE}{COMMANDS_STYLE}{PICTURE_STYLE}{_STYLE}",
+        script=COMMANDS_SCRIPT if has_commands else "",
+    )
 
 
 def _family(explanation: Explanation, family: FamilyExplanation) -> Iterator[Content]:
@@ -48,6 +54,8 @@ def _family(explanation: Explanation, family: FamilyExplanation) -> Iterator[Con
     if family.dropped is not None:
         what = tag("strong", _sentence(describe_dropped(family))[:-1], class_="red")
         yield tag("p", what, f": {family.dropped.reason}.")
+    if facts := [*_facts(family)]:
+        yield tag("dl", *facts, class_="facts large")
     yield tag("p", tag("strong", f"{planned.heuristic or 'No hints'}: "), planned.reason, ".")
     if family.traffic_planned is not None or family.traffic_now is not None:
         yield tag("figure", picture_element(explanation, family), class_="picture")
@@ -69,6 +77,21 @@ def _family(explanation: Explanation, family: FamilyExplanation) -> Iterator[Con
     yield from (tag("p", _sentence(text)) for text in describe_limits(family))
 
 
+def _facts(family: FamilyExplanation) -> Iterator[Markup]:
+    now, planned = family.traffic_now, family.traffic_planned
+    traffic = now or planned
+    if traffic is None or not traffic.served:
+        return
+    when = "now" if now is not None else "as planned"
+    if traffic.in_zone_traffic is not None:
+        yield fact(f"in its zone {when}", f"{traffic.in_zone_traffic:.0%}", "of traffic")
+    if traffic.max_overload is not None:
+        yield fact("busiest endpoint", f"+{traffic.max_overload:.0%}", "above a fair load")
+    best = max((fix.result.in_zone_traffic or 0.0 for fix in family.fixes), default=None)
+    if best is not None:
+        yield fact("with a fix", f"{best:.0%}", "in its zone")
+
+
 def _rule(rule: DecidedRule) -> Markup:
     return tag(
         "tr",
@@ -83,7 +106,7 @@ def _fix(fix: VerifiedFix) -> Markup:
     return tag(
         "li",
         tag("p", tag("strong", fix.about), f": {describe_outcome(fix)}."),
-        *(tag("pre", tag("code", command)) for command in fix.commands),
+        *(command_lines(fix.commands) if fix.commands else ()),
         *(tag("p", tag("small", note)) for note in fix.notes),
     )
 

@@ -63,6 +63,19 @@ def fact(title: str, value: str, beside: str) -> Markup:
     return tag("div", tag("dt", title), tag("dd", value, " ", tag("small", beside)))
 
 
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What a page is about: the cluster or files, when they were read (UTC), and by which version of Zoneward."""
+
+    cluster: str
+    time: str
+    version: str
+
+    def heading(self) -> Markup:
+        """The line below the title."""
+        return tag("p", tag("strong", tag("bdi", self.cluster)), f", read {self.time}, by Zoneward {self.version}")
+
+
 def table(head: Sequence[Content], bodies: Iterable[Iterable[Markup]], *, label: str, class_: str = "plain") -> Markup:
     """A table that scrolls sideways if there is no room for it; ``bodies`` are groups of whole rows."""
     return table_with_header(
@@ -132,6 +145,8 @@ small, figcaption, footer { color: var(--soft); }
 .facts div { min-width: 0; }
 .facts dt { font-size: .8rem; color: var(--soft); }
 .facts dd { margin: 0; font-weight: 600; overflow-wrap: anywhere; }
+.facts.large dd { font-size: 1.35rem; }
+.facts.large dd small { font-weight: 400; font-size: .85rem; }
 .facts dd code { font-weight: 400; }
 /* A command breaks between its words, and within one only where it must. */
 .facts code span { display: inline-block; max-width: 100%; }

@@ -13,6 +13,7 @@ from zoneward.advice.now import CurrentTraffic, ignoring_proxies
 from zoneward.advice.proxy_kinds import ProxyKind
 from zoneward.kube import names
 from zoneward.kube.objects import ObjectKey
+from zoneward.report.html import Markup, fact
 from zoneward.report.slice_manifests import deleted_slices
 from zoneward.report.table_parts import TableParts
 from zoneward.report.terminal_text import StyledText, Text, join_wrapped, share_style, whole_percent
@@ -175,6 +176,19 @@ def plan_parts(
     )
 
 
+def plan_facts(plans: Sequence[ServicePlan], *, demand: Demand) -> list[Markup]:
+    """The figures of a page, of all Services."""
+    facts = []
+    total = _sums(plans)
+    if total is not None:
+        in_zone, worst_plan, worst = total
+        facts.append(fact("in its zone", f"{in_zone:.0%}", "weighed by endpoints"))
+        facts.append(fact("worst overload", _worst_text(worst), _name(worst_plan)))
+    facts.append(fact("Services", f"{len(plans):,}", ""))
+    facts.append(fact("nodes", f"{len(demand.nodes):,}", f"in {counted(len(demand.zones), 'zone')}"))
+    return facts
+
+
 def _served_traffic(traffic: ExpectedTraffic | None) -> ExpectedTraffic | None:
     """The traffic if any of it is served: figures mean nothing if all of it is dropped."""
     return traffic if traffic is not None and traffic.served else None
@@ -225,9 +239,9 @@ def _heading(
     return join_wrapped([*lines, f"Proxies: {listed(tuple(kinds))}"])
 
 
-def _total(plans: Sequence[ServicePlan], configuration: Configuration) -> Text | None:
-    """What stays in its zone of the traffic to all Services, and the worst overload; None for a single Service, which
-    is its own total.
+def _sums(plans: Sequence[ServicePlan]) -> tuple[float, ServicePlan, ExpectedTraffic] | None:
+    """What stays in its zone of the traffic to all Services, and the Service with the worst overload; None without
+    traffic.
     """
     families = [
         (plan, family, traffic)
@@ -236,10 +250,19 @@ def _total(plans: Sequence[ServicePlan], configuration: Configuration) -> Text |
         if (traffic := _served_traffic(family.traffic)) is not None and traffic.in_zone is not None
     ]
     endpoints = sum(family.decision.endpoints for _, family, _ in families)
-    if len(plans) < 2 or not endpoints:
+    if not endpoints:
         return None
     in_zone = sum(family.decision.endpoints * (traffic.in_zone or 0.0) for _, family, traffic in families) / endpoints
     worst_plan, _, worst = max(families, key=lambda item: item[2].max_overload)
+    return in_zone, worst_plan, worst
+
+
+def _total(plans: Sequence[ServicePlan], configuration: Configuration) -> Text | None:
+    """The line about all Services; None for a single one, which is its own total."""
+    sums = _sums(plans) if len(plans) > 1 else None
+    if sums is None:
+        return None
+    in_zone, worst_plan, worst = sums
     text = Text("Total: ", "bold").append(f"{in_zone:.0%} in its zone", "bold")
     text.append(", weighed by endpoints; worst ", "default").append(_worst(worst, configuration))
     return text.append(f", {_name(worst_plan)}", "default")
@@ -373,9 +396,11 @@ def _worst(traffic: ExpectedTraffic | None, configuration: Configuration) -> Sty
     """The load of the busiest endpoint, or that traffic is dropped."""
     if traffic is None:
         return Text("-", "dim")
-    if traffic.dropped:
-        return Text(_DROPS, "red")
-    return Text(f"+{traffic.max_overload:.0%}", _colour(traffic.max_overload, configuration))
+    return Text(_worst_text(traffic), "red" if traffic.dropped else _colour(traffic.max_overload, configuration))
+
+
+def _worst_text(traffic: ExpectedTraffic) -> str:
+    return _DROPS if traffic.dropped else f"+{traffic.max_overload:.0%}"
 
 
 def _load(family: FamilyPlan, before: PlansBefore, configuration: Configuration) -> tuple[StyledText, StyledText]:

@@ -7,7 +7,18 @@ from typing import Final
 
 from rich.console import Group
 
-from zoneward.report.html import DARK_STYLE, Content, Markup, joined, name, page, table, table_with_header, tag
+from zoneward.report.html import (
+    DARK_STYLE,
+    Content,
+    Markup,
+    Source,
+    joined,
+    name,
+    page,
+    table,
+    table_with_header,
+    tag,
+)
 from zoneward.report.terminal_text import StyledText, TableText, align_columns
 
 TEXT_STYLE: Final = """
@@ -22,8 +33,97 @@ th.words, td.words { text-align: left; }
 td.words:last-child { white-space: normal; overflow-wrap: anywhere; }
 """
 """For a page that shows a `Table`, or text with a style."""
+SEARCH_STYLE: Final = """
+p.search { margin: .8rem 0; display: flex; flex-wrap: wrap; gap: .3rem .7rem; align-items: center; }
+p.search[hidden] { display: none; }
+input { font: inherit; color: var(--ink); background: var(--tint); border: 1px solid #768390; border-radius: 6px;
+  padding: .3rem .6rem; width: 22rem; max-width: 100%; }
+input:focus-visible, summary:focus-visible, button:focus-visible { outline: 2px solid #0a58a8; outline-offset: 2px; }
+@media screen and (prefers-color-scheme: dark) {
+  input:focus-visible, summary:focus-visible, button:focus-visible { outline-color: #6cb6ff; }
+}
+"""
+"""Of a field for search, and of what the keyboard reaches."""
+_SEARCH_FIELD: Final = tag(
+    "p",
+    tag("label", "Search", for_="search"),
+    tag("input", id="search", type="search"),
+    tag("small", id="found", role="status"),
+    class_="search",
+    hidden="hidden",
+)
+# Bodies of tables are what is found and ordered: groups, or single rows, to which the rows of a total do not belong.
+# Order goes through all tables, which keep their sizes.
+_SCRIPT: Final = """
+const field = document.getElementById("search");
+const found = document.getElementById("found");
+const others = document.querySelector("details.others");
+const tables = Array.from(document.querySelectorAll("table.parts"));
+const grouped = document.querySelector("table.parts th[colspan]") !== null;
+function rowsOf(table) {
+  return Array.from(table.tBodies).filter(function (body) { return grouped || body.rows.length === 1; });
+}
+const rows = tables.flatMap(rowsOf);
+const sizes = tables.map(function (table) { return rowsOf(table).length; });
+function filter() {
+  const words = field.value.toLowerCase().split(" ").filter(Boolean);
+  let count = 0;
+  for (const row of rows) {
+    const text = row.textContent.toLowerCase();
+    row.hidden = !words.every(function (word) { return text.includes(word); });
+    count += row.hidden ? 0 : 1;
+  }
+  if (others) { others.open = words.length !== 0; }
+  found.textContent = count + " of " + rows.length;
+}
+function valueOf(row, column) {
+  const text = row.rows[0].cells[column].textContent.trim();
+  const number = parseFloat(text.split("\\u003e").pop().replace(/,/g, ""));
+  return { text: text, number: Number.isNaN(number) ? null : number };
+}
+function order(column, upwards) {
+  const sorted = rows.slice().sort(function (one, other) {
+    const a = valueOf(one, column), b = valueOf(other, column);
+    if (a.number !== null || b.number !== null) {
+      if (a.number === null || b.number === null) { return a.number === null ? 1 : -1; }
+      return upwards ? a.number - b.number : b.number - a.number;
+    }
+    return upwards ? a.text.localeCompare(b.text) : b.text.localeCompare(a.text);
+  });
+  let next = 0;
+  tables.forEach(function (table, index) {
+    table.append.apply(table, sorted.slice(next, next += sizes[index]));
+  });
+}
+if (!grouped) {
+  for (const table of tables) {
+    Array.from(table.tHead.rows[0].cells).forEach(function (cell, column) {
+      if (!cell.textContent.trim()) { return; }
+      const button = document.createElement("button");
+      button.type = "button";
+      button.className = "order";
+      button.append.apply(button, Array.from(cell.childNodes));
+      cell.append(button);
+      button.addEventListener("click", function () {
+        const upwards = cell.getAttribute("aria-sort") !== "ascending";
+        for (const each of document.querySelectorAll("th[aria-sort]")) { each.removeAttribute("aria-sort"); }
+        cell.setAttribute("aria-sort", upwards ? "ascending" : "descending");
+        order(column, upwards);
+      });
+    });
+  }
+}
+field.addEventListener("input", filter);
+field.parentElement.hidden = false;
+filter();
+"""
 _STYLE: Final = """
 main { max-width: 1500px; }
+.parts tbody[hidden] { display: none; }
+button.order { font: inherit; font-weight: 700; color: inherit; background: none; border: 0; padding: 0;
+  cursor: pointer; text-align: inherit; }
+th[aria-sort=ascending] button::after { content: " \\25B4"; }
+th[aria-sort=descending] button::after { content: " \\25BE"; }
 .parts td:last-child { white-space: normal; min-width: 15rem; max-width: 34rem; overflow-wrap: anywhere; }
 .parts th, .parts td { padding-left: 7px; padding-right: 7px; }
 .parts tr th:first-child { padding-left: 0; min-width: 11rem; overflow-wrap: anywhere; }
@@ -88,8 +188,10 @@ class TableParts:
         """Laid out in ``width`` columns."""
         return Group(*self.above, align_columns(self.columns, self.rows, right=self.right, width=width), self.below)
 
-    def as_page(self, title: str, *, made_by: str) -> str:
-        """An HTML page with everything in it: it needs no script and no network. ``made_by`` is the command."""
+    def as_page(self, title: str, *, made_by: str, source: Source, facts: Sequence[Markup] = ()) -> str:
+        """An HTML page with everything in it: it needs no network, and without its script only search and order are
+        missing. ``made_by`` is the command, ``facts`` the figures that come first.
+        """
         columns = self.columns[1:] if self.is_grouped else self.columns
         left = "".join(
             f".parts th:nth-child({position}), .parts td:nth-child({position}) {{ text-align: left; }}\n"
@@ -99,16 +201,38 @@ class TableParts:
         return page(
             title,
             tag("h1", title),
+            source.heading(),
+            *([tag("dl", *facts, class_="facts large")] if facts else []),
             *(tag("p", styled(line)) for text in self.above for line in text.split("\n")),
-            *self._tables(title),
+            *([_SEARCH_FIELD] if self.rows else []),
+            *self._folded_tables(title),
             tag("ul", *(tag("li", styled(line)) for line in self.below.split("\n")), class_="notes"),
             tag("footer", "Made by ", tag("code", made_by), ". For programs: ", tag("code", "-o json"), "."),
-            style=f"{DARK_STYLE}{TEXT_STYLE}{_STYLE}{left}",
+            style=f"{DARK_STYLE}{TEXT_STYLE}{SEARCH_STYLE}{_STYLE}{left}",
+            script=_SCRIPT if self.rows else "",
         )
+
+    def _folded_tables(self, title: str) -> Iterator[Markup]:
+        """The first table, and the others folded."""
+        first, *others = self._tables(title)
+        yield first
+        if others:
+            left = sum(bool(cells[0].plain) for cells in self.rows) - self._first_part()
+            yield tag("details", tag("summary", f"{left:,} more"), *others, class_="others")
+
+    def _first_part(self) -> int:
+        """Rows with a name in the first table."""
+        count = rows = 0
+        for group in self._groups():
+            if rows >= _ROWS:
+                break
+            count += 1
+            rows += len(group)
+        return count
 
     def _tables(self, title: str) -> Iterator[Markup]:
         """One below the other: browsers lay out a long one for seconds, and of many only those that are in view."""
-        groups = list(self._grouped_rows()) if self.is_grouped else [[_row(row)] for row in self.rows]
+        groups = self._groups()
         part: list[list[Markup]] = []
         parts = [part]
         rows = 0
@@ -128,6 +252,16 @@ class TableParts:
                 class_="part",
                 style=f"contain-intrinsic-size: auto {height}px",
             )
+
+    def _groups(self) -> list[list[Markup]]:
+        if self.is_grouped:
+            return list(self._grouped_rows())
+        groups: list[list[Markup]] = []
+        for cells in self.rows:
+            if cells[0].plain or not groups:
+                groups.append([])
+            groups[-1].append(_row(cells))
+        return groups
 
     def _head(self) -> list[Markup]:
         """Columns are as wide as their longest cell anywhere, but the first and the last, so that tables are alike."""

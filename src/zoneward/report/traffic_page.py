@@ -12,7 +12,8 @@ from zoneward.advice.honored_traffic import HonoredTraffic, NodeTraffic, honored
 from zoneward.advice.prices import BYTES_IN_GB
 from zoneward.advice.traffic_report import ServiceReport, SettingReport, SettingTotal, TrafficReport
 from zoneward.report.flow_picture import FLOW_STYLE, flow_picture, largest_flows
-from zoneward.report.html import DARK_STYLE, Content, Markup, fact, name, page, table, tag
+from zoneward.report.html import DARK_STYLE, Content, Markup, Source, fact, name, page, table, tag
+from zoneward.report.table_parts import SEARCH_STYLE
 from zoneward.report.terminal_text import whole_percent
 from zoneward.report.traffic_table import (
     ReportNumbers,
@@ -46,14 +47,7 @@ _MORE: Final = (
     "Needs proxy: predicted with the proxies that the nodes have now, which do not read what this setting writes.",
 )
 _STYLE: Final = """
-.facts dd { font-size: 1.35rem; }
-.facts dd small { font-weight: 400; font-size: .85rem; }
 figure.picture { max-width: 760px; margin: 1rem 0; }
-p.search { margin: .8rem 0; display: flex; flex-wrap: wrap; gap: .3rem .7rem; align-items: center; }
-p.search[hidden] { display: none; }
-input { font: inherit; color: var(--ink); background: var(--tint); border: 1px solid #768390; border-radius: 6px;
-  padding: .3rem .6rem; width: 22rem; max-width: 100%; }
-input:focus-visible, summary:focus-visible { outline: 2px solid #0a58a8; outline-offset: 2px; }
 details.service { margin: 0; border-bottom: 1px solid var(--line); content-visibility: auto;
   contain-intrinsic-size: auto 43px; }
 details.service[hidden] { display: none; }
@@ -68,9 +62,6 @@ details.service .inside { padding: 0 0 1rem 1.1rem; }
   max-width: 30rem; overflow-wrap: anywhere; }
 ul.notes { margin: 1rem 0 0; padding-left: 1.2rem; max-width: 60rem; font-size: .92em; color: var(--soft); }
 @media (max-width: 700px) { details.service summary { grid-template-columns: 1fr 1fr; } }
-@media screen and (prefers-color-scheme: dark) {
-  input:focus-visible, summary:focus-visible { outline-color: #6cb6ff; }
-}
 """
 _SCRIPT: Final = """
 const field = document.getElementById("search");
@@ -92,14 +83,15 @@ filter();
 """
 
 
-def traffic_page(report: TrafficReport, abilities: ClusterAbilities) -> str:
+def traffic_page(report: TrafficReport, abilities: ClusterAbilities, *, source: Source) -> str:
     """The whole page."""
     numbers = ReportNumbers(report)
     title = "Traffic between zones"
     return page(
         title,
         tag("h1", title),
-        tag("dl", *_facts(report, numbers), class_="facts"),
+        source.heading(),
+        tag("dl", *_facts(report, numbers), class_="facts large"),
         *(tag("p", line) for line in describe_measuring(report)),
         *_flows(report, numbers),
         tag("h2", "What each setting would do"),
@@ -118,7 +110,7 @@ def traffic_page(report: TrafficReport, abilities: ClusterAbilities) -> str:
             tag("code", "-o json"),
             ".",
         ),
-        style=f"{DARK_STYLE}{FLOW_STYLE}{NODES_STYLE}{_STYLE}",
+        style=f"{DARK_STYLE}{FLOW_STYLE}{NODES_STYLE}{SEARCH_STYLE}{_STYLE}",
         script=_SCRIPT if report.services else "",
     )
 
