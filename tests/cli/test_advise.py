@@ -98,14 +98,15 @@ def test_an_action_shows_its_services_and_commands(zoneward: Commands, eks: Path
 def test_services_limit_the_advice(zoneward: Commands, eks: Path) -> None:
     document = json.loads(zoneward("advise", "-q", "-f", eks, "svc/plain-01", "-n", "shop", "-o", "json").out)
     assert document["summary"]["services"] == 1
-    (action,) = document["actions"]
+    action, meter = document["actions"]
+    assert meter["needs"] == "meter"
     assert [service["service"] for service in action["services"]] == ["plain-01"]
 
 
 def test_the_document_has_version_kind_and_every_service(zoneward: Commands, eks: Path) -> None:
     document = json.loads(zoneward("advise", "-q", "-f", eks, "-o", "json").out)
     assert (document["apiVersion"], document["kind"]) == ("zoneward.dev/v1alpha1", "Advice")
-    assert [len(action["services"]) for action in document["actions"]] == [1, 23, 3]
+    assert [len(action["services"]) for action in document["actions"]] == [1, 23, 3, 0]
     assert yaml.safe_load(zoneward("advise", "-q", "-f", eks, "-o", "yaml").out) == document
 
 
@@ -126,7 +127,7 @@ def test_without_a_cluster_of_36_zoneward_needs_its_controller(zoneward: Command
         file.write_text(yaml.safe_dump_all(objects))
         document = json.loads(zoneward("advise", "-q", "-f", file, "-o", "json").out)
         of_zoneward = [action for action in document["actions"] if action["view"] == "zoneward"]
-        assert {action["needs"] for action in of_zoneward} == {needs}
+        assert {action["needs"] for action in of_zoneward} == {needs, "meter"}
         number = str(of_zoneward[0]["rank"])
         text = zoneward("advise", "-q", "-f", file, number).out
         assert ("zoneward adopt -- " in text) == (needs == "controller")
@@ -183,7 +184,7 @@ def test_a_price_needs_bytes(zoneward: Commands, eks: Path) -> None:
 def test_the_page_names_its_cluster_and_has_a_block_for_each_action(zoneward: Commands, eks: Path) -> None:
     page = zoneward("advise", "-q", "-f", eks, "-o", "html").out
     assert str(eks) in page
-    assert page.count('<details class="action">') == 3
+    assert page.count('<details class="action">') == 4
     assert "http" not in page.replace("http-equiv", "")
 
 
@@ -223,3 +224,13 @@ def test_the_changes_of_manifests_are_shown_instead(zoneward: Commands, eks: Pat
     for wrong in (("1",), ("-o", "html"), ("--measured", "x.json")):
         assert "--diff: expected no number" in zoneward(*arguments, *wrong).err
     assert "-o markdown: expected --diff" in zoneward("advise", "--sample", "-o", "markdown").err
+
+
+def test_the_meter_is_offered_last_and_only_without_measurements(zoneward: Commands, eks: Path) -> None:
+    actions = json.loads(zoneward("advise", "-q", "-f", eks, "-o", "json").out)["actions"]
+    assert [action["kind"] == "measure" for action in actions] == [False, False, False, True]
+    text = zoneward("advise", "-q", "-f", eks, "4").out
+    assert "meter.enabled=true" in text
+    assert "% ->" not in text
+    measured = json.loads(zoneward("advise", "-q", "--sample", "-o", "json").out)["actions"]
+    assert "measure" not in {action["kind"] for action in measured}

@@ -273,7 +273,7 @@ def test_gke_explain_predicts_through_cilium(zoneward: Commands, gke: Path) -> N
     (ignoring,) = family["planned"]["ignoredBy"]
     assert (ignoring["proxy"], ignoring["nodes"]) == ("cilium 1.16", 19)
     text = zoneward("explain", "-q", "-f", gke, "shop/frontend").out
-    assert text.startswith("shop/frontend  PreferSameZone: ignored by the proxies of all nodes\n")
+    assert text.startswith("shop/frontend  PreferClose: ignored by the proxies of all nodes\n")
     assert "\n      cilium 1.16 on 19 nodes " in text
     assert "none in the Service: run proxies that honor its hints" in text
 

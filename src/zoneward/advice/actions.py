@@ -45,8 +45,8 @@ from zoneward.slices.plan import FamilyPlan
 
 View = Literal["kubernetes", "zoneward"]
 Risk = Literal["low", "medium", "high"]
-Requirement = Literal["overlay", "controller"]
-"""How Zoneward's decisions reach the slices of a cluster."""
+Requirement = Literal["overlay", "controller", "meter"]
+"""What of Zoneward an action needs: a way for its decisions to the slices of a cluster, or its counters."""
 
 WITHOUT_RISK: Final = 0.2
 """Overload of the busiest endpoint that is no risk: the threshold of KEP-2433 § Overload."""
@@ -439,7 +439,7 @@ class Action(JsonValue, frozen=True, gc=False):
     """
 
     rank: int
-    kind: FixKind | Literal["switch-proxies"]
+    kind: FixKind | Literal["switch-proxies", "measure"]
     view: View
     title: str
     needs: Requirement | None
@@ -514,6 +514,8 @@ def advise(
         needs = cluster.requirement if view == "zoneward" else None
         for group in _groups(services, view):
             actions.append(_action(view, needs, group, actions, limits))
+    if actions and cluster.measured is None:
+        actions.append(_measure_action(services, len(actions) + 1))
     return Advice(_summary(services, cluster, zones, currency), tuple(actions))
 
 
@@ -645,6 +647,38 @@ def _switch_action(services: Sequence[ServiceAdvice], cluster: AdvisedCluster) -
         notes=(
             "with Helm: loadBalancer.serviceTopology=true",
             "GKE Dataplane V2 and other managed Ciliums undo changes of their settings: ask the provider",
+        ),
+        patches=(),
+    )
+
+
+def _measure_action(services: Sequence[ServiceAdvice], rank: int) -> Action:
+    """What makes the order of all others one by traffic: it changes none."""
+    return Action(
+        rank=rank,
+        kind="measure",
+        view="zoneward",
+        title="zoneward meter on the nodes: ranks actions by bytes, and shows money",
+        needs="meter",
+        after=(),
+        instead_of=(),
+        services=(),
+        effect=_sum_effect([(service.weight, service.now, service.now) for service in services]),
+        pods=0,
+        risk="low",
+        risk_reason="",
+        limited_by=(),
+        commands=(
+            "kubectl apply -k deploy/namespaces",
+            (
+                "helm install zoneward-meter deploy/helm --namespace zoneward-meter"
+                " --set image.repository=REGISTRY/zoneward"
+                " --set controller.enabled=false,meter.enabled=true,meter.accounting=true"
+            ),
+        ),
+        notes=(
+            "it reads connections and changes none; meter.accounting=true has kernels count bytes: docs/meter.md",
+            "after an hour: zoneward advise --measured PROMETHEUS_URL --price-per-gb 0.01USD",
         ),
         patches=(),
     )

@@ -24,6 +24,7 @@ from zoneward.advice.pod_limits import Unchecked, pod_limits
 from zoneward.advice.service_input import ServiceInput
 from zoneward.kube.adoption_marks import runs_zoneward
 from zoneward.kube.objects import Service
+from zoneward.routing.request.what_if import known_name
 from zoneward.routing.selection.expected_traffic import ExpectedTraffic
 from zoneward.slices.plan import FamilyPlan
 
@@ -83,7 +84,8 @@ class IgnoringProxy(JsonValue, frozen=True, gc=False):
 
 
 class PlannedTraffic(ServiceTraffic, frozen=True, gc=False):
-    """What Zoneward would decide, and what would come of it. ``dropped`` is None where nothing would be dropped.
+    """What would be decided, and what would come of it. ``setting`` is what this cluster calls the heuristic.
+    ``dropped`` is None where nothing would be dropped.
 
     ``void``: proxies ignore all of its hints. ``nodes`` counts those from which traffic starts, ``ignored_by`` those
     with a proxy that ignores what is planned. ``built_in`` is why the built-in controller, where that one is at work,
@@ -95,6 +97,7 @@ class PlannedTraffic(ServiceTraffic, frozen=True, gc=False):
 
     approach: str
     heuristic: str | None
+    setting: str | None
     active: bool
     void: bool
     reason: str
@@ -335,6 +338,7 @@ def _planned(
         *_figures(family.traffic),
         approach=decision.approach,
         heuristic=decision.heuristic,
+        setting=known_name(decision.heuristic, state.configuration) if decision.heuristic else None,
         active=decision.active,
         void=family.void_hints is not None,
         reason=decision.message,

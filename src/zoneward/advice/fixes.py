@@ -30,7 +30,7 @@ from zoneward.routing.configuration import Configuration
 from zoneward.routing.decision import Decision
 from zoneward.routing.demand import Demand
 from zoneward.routing.phrases import format_percent
-from zoneward.routing.request.what_if import as_if_requested
+from zoneward.routing.request.what_if import as_if_requested, known_name
 from zoneward.routing.rules import Reason
 from zoneward.routing.score import IN_ZONE, MAX_OVERLOAD
 from zoneward.routing.selection.endpoint_selection import LOCAL
@@ -175,7 +175,8 @@ def aim_of(family: FamilyPlan) -> Aim | None:
     ):
         return None
     if not decision.active:
-        asked = f"{decision.heuristic} in force" if decision.heuristic else "traffic kept in its zone"
+        name = known_name(decision.heuristic, state.configuration) if decision.heuristic else ""
+        asked = f"{name} in force" if name else "traffic kept in its zone"
         return Aim(asked, traffic.in_zone or 0.0, threshold, state.demand, weighs)
     about = f"{ENOUGH_IN_ZONE:.0%} in its zone"
     heuristic = HEURISTICS[decision.heuristic or ""]

@@ -115,7 +115,7 @@ def _check_fleet(
         print_table(options, check_table(results))
     if any(result.error for result in results):
         return 2
-    return int(fail_on is not None and any(each.result.has_at_least(fail_on) for each in results if each.result))
+    return int(fail_on is not None and any(result.result.has_at_least(fail_on) for result in results if result.result))
 
 
 def _ignored(text: str) -> "Ignored":

@@ -31,7 +31,9 @@ def advice_text(advice: Advice, *, top: int, width: int, color: bool) -> str:
         if not actions:
             continue
         shown = actions[: most or None]
-        table = action_table(shown, action_heading(shown[0]), unit=summary.unit)
+        if actions[-1].kind == "measure" and shown[-1] is not actions[-1]:
+            shown.append(actions[-1])
+        table = action_table(shown, action_heading(shown), unit=summary.unit)
         text += "\n" + render_text(table.for_terminal(width), color=color, width=width)
         if len(shown) < len(actions):
             text += f"    and {len(actions) - len(shown)} more: --top 0 shows all\n"
@@ -40,8 +42,6 @@ def advice_text(advice: Advice, *, top: int, width: int, color: bool) -> str:
             text += f"\n{NOTHING_TO_DO}\n"
         return text
     below = ["zoneward advise NUMBER: its commands and Services"]
-    if summary.unit is None:
-        below.append("--measured ranks by real traffic (zoneward meter counts it)")
     return text + "\n" + _render([line for part in below for line in _wrapped(part, width, style="dim")], width, color)
 
 
@@ -49,7 +49,8 @@ def action_text(advice: Advice, action: Action, *, width: int, color: bool) -> s
     """One action."""
     unit = advice.summary.unit
     lines: list[StyledText] = [Text(f"{action.rank}  {describe_action(action)}", "bold")]
-    details = [describe_effect(action.effect, unit), f"risk: {describe_risk(action)}"]
+    details = [] if action.kind == "measure" else [describe_effect(action.effect, unit)]
+    details.append(f"risk: {describe_risk(action)}")
     if action.after:
         details.append(f"only after action {listed(tuple(map(str, action.after)))}")
     if action.needs:
@@ -129,21 +130,27 @@ def describe_weights(summary: AdviceSummary) -> str:
     return f"{services}, weighed by measured {summary.weighed_by}."
 
 
-def action_heading(action: Action) -> str:
-    """The heading of its group: what needs nothing of Zoneward, and what does."""
-    return "WHAT TO DO" if action.needs is None else f"WITH ZONEWARD'S {action.needs.upper()}"
+def action_heading(actions: Sequence[Action]) -> str:
+    """The heading of a group: what needs nothing of Zoneward, and what does."""
+    needs = {action.needs for action in actions}
+    if needs == {None}:
+        return "WHAT TO DO"
+    (*_, need) = needs
+    return "WITH ZONEWARD" if len(needs) > 1 or need is None else f"WITH ZONEWARD'S {need.upper()}"
 
 
 def describe_need(action: Action) -> str:
     """What of Zoneward an action needs."""
     if action.needs == "controller":
         return "its controller, as overlays need Kubernetes 1.36"
+    if action.needs == "meter":
+        return "its meter, which changes no traffic"
     return "an overlay, which leaves slices and selectors alone"
 
 
 def describe_action(action: Action) -> str:
     """``shop/cart: trafficDistribution: PreferClose``, ``23 Services: ...``."""
-    if action.switches_proxies:
+    if action.switches_proxies or not action.services:
         return action.title
     order = f" (after {', '.join(map(str, action.after))})" if action.after else ""
     if action.instead_of:
@@ -184,12 +191,11 @@ def action_table(actions: Sequence[Action], title: str, *, unit: str | None) -> 
     rows = []
     for action in actions:
         effect = action.effect
-        row = [
-            Text(str(action.rank)),
-            share_change(effect),
-            overload_change(effect),
-            Text(action.risk, _COLORS[action.risk]),
-        ]
+        row: list[StyledText] = [Text(str(action.rank))]
+        # What changes no traffic has no figures.
+        changes = bool(action.services) or action.switches_proxies
+        row += [share_change(effect), overload_change(effect)] if changes else [Text("-", "dim"), Text("-", "dim")]
+        row.append(Text(action.risk, _COLORS[action.risk]))
         if unit is not None:
             row.append(_saved(effect, unit))
         rows.append([*row, _what_to_do(action)])
@@ -199,7 +205,7 @@ def action_table(actions: Sequence[Action], title: str, *, unit: str | None) -> 
 
 def _what_to_do(action: Action) -> StyledText:
     text = Text(describe_action(action))
-    if action.effect.dropped_before:
+    if action.services and action.effect.dropped_before:
         text.append(f"; {format_dropped(action.effect.dropped_before)} of its traffic is dropped", "red")
     if action.pods and len(action.services) > 1:
         text.append(f"; {counted(action.pods, 'more Pod')}", "dim")

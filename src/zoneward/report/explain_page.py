@@ -56,7 +56,7 @@ def _family(explanation: Explanation, family: FamilyExplanation) -> Iterator[Con
         yield tag("p", what, f": {family.dropped.reason}.")
     if facts := [*_facts(family)]:
         yield tag("dl", *facts, class_="facts large")
-    yield tag("p", tag("strong", f"{planned.heuristic or 'No hints'}: "), planned.reason, ".")
+    yield tag("p", tag("strong", f"{planned.setting or 'No hints'}: "), planned.reason, ".")
     if family.traffic_planned is not None or family.traffic_now is not None:
         yield tag("figure", picture_element(explanation, family), class_="picture")
     for section in traffic_sections(family):

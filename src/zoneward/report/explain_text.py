@@ -106,7 +106,7 @@ def explanation_text(explanation: Explanation, *, width: int, color: bool) -> st
 
 def _headline(family: FamilyExplanation) -> str:
     planned = family.planned
-    asked = planned.heuristic or "nothing"
+    asked = planned.setting or "nothing"
     if family.dropped is not None:
         return f"{describe_dropped(family)}: {family.dropped.reason}"
     if not planned.heuristic:

@@ -33,10 +33,10 @@ def fleet_document(
 ) -> dict[str, Any]:
     """A list with the document of each cluster, and its ``context``; or with an ``error``."""
     items = [
-        {"context": each.context, "error": each.error}
-        if each.result is None
-        else {"context": each.context, **as_document(kind, fields_of(each.result))}
-        for each in results
+        {"context": result.context, "error": result.error}
+        if result.result is None
+        else {"context": result.context, **as_document(kind, fields_of(result.result))}
+        for result in results
     ]
     return as_document(f"{kind}List", {"items": items})
 

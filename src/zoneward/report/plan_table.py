@@ -24,6 +24,7 @@ from zoneward.routing.decision import Decision
 from zoneward.routing.demand import Demand
 from zoneward.routing.phrases import counted, listed
 from zoneward.routing.request.approach import Approach
+from zoneward.routing.request.what_if import known_name
 from zoneward.routing.rules import Reason
 from zoneward.routing.selection.endpoint_selection import is_proxied
 from zoneward.routing.selection.expected_traffic import ExpectedTraffic, ExpectedZoneTraffic
@@ -89,6 +90,7 @@ def plan_parts(
     measured: TrafficMeasurements | None = None,
     before: PlansBefore | None = None,
     shows_slices: bool = True,
+    has_total: bool = True,
     has_colors: bool = False,
     every_plan: Sequence[ServicePlan] | None = None,
 ) -> TableParts:
@@ -99,7 +101,7 @@ def plan_parts(
     takes. ``known_zones`` have a column even where no traffic starts. ``measured`` figures stand beside the predicted
     ones. ``before`` are the plans of the unchanged cluster, where options change the input: loads are
     compared with their loads. Without ``shows_slices`` the plans are those of Kubernetes, and nobody has to write
-    anything. ``has_colors``: the legend explains them.
+    anything. ``has_total``: the first line is about all of them. ``has_colors``: the legend explains them.
     """
     every = tuple(sorted({*demand.zones, *known_zones}))
     zones = every if len(every) <= _MOST_ZONE_COLUMNS else ()
@@ -127,7 +129,7 @@ def plan_parts(
             today = in_force.traffic if (in_force := current.get(family.address_type)) is not None else None
             cells = [_service(plan, family)]
             if wide:
-                cells.append(Text(_approach(family.decision)))
+                cells.append(Text(_approach(family.decision, configuration)))
             cells.extend(_zone(traffic, zone, configuration) for zone in zones)
             today, traffic = _served_traffic(today), _served_traffic(traffic)
             in_zone = _from_to(_in_zone(today) if today else None, _in_zone(traffic))
@@ -168,7 +170,16 @@ def plan_parts(
     if measured is not None:
         legend = join_wrapped([_measured_from(measured, demand, short_of, wide=wide), legend])
     return TableParts(
-        above=(_heading(demand, short_of, node_proxies, plans if every_plan is None else every_plan, configuration),),
+        above=(
+            _heading(
+                demand,
+                short_of,
+                node_proxies,
+                plans if every_plan is None else every_plan,
+                configuration,
+                has_total=has_total,
+            ),
+        ),
         columns=(*columns, "TRAFFIC SENT TO"),
         rows=rows,
         right=set(columns) - {"SERVICE", "APPROACH", "SLICES"},
@@ -226,8 +237,10 @@ def _heading(
     node_proxies: NodeProxies | None,
     plans: Sequence[ServicePlan],
     configuration: Configuration,
+    *,
+    has_total: bool,
 ) -> StyledText:
-    total = _total(plans, configuration)
+    total = _total(plans, configuration) if has_total else None
     lines: list[Text | str] = [_demand(demand, short)] if total is None else [total, _demand(demand, short)]
     own = sum(any(family.cluster_state.demand.unit == "figures" for family in plan.families) for plan in plans)
     if own:
@@ -339,9 +352,12 @@ def _name(plan: ServicePlan) -> str:
     return f"{plan.service.metadata.namespace}/{plan.service.metadata.name}"
 
 
-def _approach(decision: Decision) -> str:
-    """What the Service asks for."""
-    return decision.asked_for or (CLUSTER_WIDE if decision.approach is Approach.CLUSTER_WIDE else decision.approach)
+def _approach(decision: Decision, configuration: Configuration) -> str:
+    """What the Service asks for, as this cluster calls it."""
+    approach, slash, heuristic = (decision.asked_for or "").rpartition("/")
+    if heuristic:
+        return f"{approach}{slash}{known_name(heuristic, configuration)}"
+    return CLUSTER_WIDE if decision.approach is Approach.CLUSTER_WIDE else decision.approach
 
 
 def _service(plan: ServicePlan, family: FamilyPlan) -> StyledText:

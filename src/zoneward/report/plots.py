@@ -25,7 +25,7 @@ MOST_PAIRS: Final = 10
 _Dashes = str | tuple[float, tuple[float, ...]]
 _INK, _SOFT = "#1b1f24", "#57606a"
 # Okabe and Ito's colours, which colour-blind people can distinguish; wine replaces a yellow that is invisible on white.
-# The last two complete ten series: who sees them like blue and vermilion has other dashes and markers to go by.
+# The last two complete ten series. They resemble blue and vermilion for some people: dashes and markers differ.
 _COLOURS: Final = (
     *("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#222222", "#56b4e9", "#882255", "#e69f00"),
     *("#5e3c99", "#8c510a"),

@@ -53,7 +53,7 @@ _SEARCH_FIELD: Final = tag(
     hidden="hidden",
 )
 # Bodies of tables are what is found and ordered: groups, or single rows, to which the rows of a total do not belong.
-# Order goes through all tables, which keep their sizes.
+# Rows are ordered across all tables, which keep their sizes.
 _SCRIPT: Final = """
 const field = document.getElementById("search");
 const found = document.getElementById("found");

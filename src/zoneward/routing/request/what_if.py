@@ -73,6 +73,15 @@ def _fold(name: str) -> str:
 _ALL_NAMES: Final = (*((value, value) for value in WHAT_IF_VALUES), *_OTHER_NAMES.items())
 
 
+def known_name(heuristic: str, configuration: Configuration) -> str:
+    """What a controller with this ``configuration`` calls a heuristic: ``PreferSameZone`` is ``PreferClose`` while its
+    feature gate is off (KEP-3015).
+    """
+    if heuristic == names.PREFER_SAME_ZONE and not configuration.gates.prefer_same_traffic_distribution:
+        return names.PREFER_CLOSE
+    return heuristic
+
+
 def as_if_requested(service: Service, value: str, configuration: Configuration) -> Service:
     """The same Service as if it requested ``value`` and nothing else; with ``none`` it requests nothing.
 
@@ -95,9 +104,7 @@ def as_if_requested(service: Service, value: str, configuration: Configuration) 
             names.SUBSETTING_ALGORITHM_ANNOTATION,
         )
     }
-    distribution = value if value in DISTRIBUTION_HEURISTICS else None
-    if value == names.PREFER_SAME_ZONE and not configuration.gates.prefer_same_traffic_distribution:
-        distribution = names.PREFER_CLOSE
+    distribution = known_name(value, configuration) if value in DISTRIBUTION_HEURISTICS else None
     if value == PROPORTIONAL_ZONE_CPU.name and not compatibility_of(configuration).reads_own_settings:
         annotations[names.TOPOLOGY_MODE_ANNOTATION] = "Auto"
     elif value in _TOPOLOGY_MODES:
