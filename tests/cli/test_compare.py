@@ -117,7 +117,10 @@ def test_csv_has_a_line_for_each_service_and_approach(zoneward: Commands) -> Non
     assert ledger["score"] == "", "nothing can be predicted for a headless Service"
 
 
-def test_the_table_has_totals_first_and_marks_the_best_and_what_is_asked_for(zoneward: Commands) -> None:
+def test_the_table_has_totals_first_and_marks_the_best_and_what_is_asked_for(
+    zoneward: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
     result = zoneward("compare", "--sample", "--score", "--proxy", "zoneward", "-n", "shop", "cart")
     proxies, head, _, *lines = result.out.splitlines()
     assert proxies == "Proxies: zoneward on 22 nodes"

@@ -359,3 +359,18 @@ def test_only_services_that_change_are_shown(zoneward: Commands, eks: Path) -> N
     result = zoneward("plan", "-f", eks, "--top", "3", "-o", "yaml")
     assert (result.status, result.out) == (2, "")
     assert "--sort, --top, --changed: expected -o table, wide, json or html with them, and no --watch" in result.err
+
+
+@pytest.mark.parametrize("command", ["plan", "compare"])
+def test_a_pipe_gets_whole_names_and_a_line_for_each_service(
+    zoneward: Commands, eks: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    name = "kube-system/aws-load-balancer-webhook-service"
+    lines = zoneward(command, "-q", "-f", eks).out.splitlines()
+    rows = [line for line in lines if line.split()[:1] and "/" in line.split()[0]]
+    assert len(rows) == 46
+    assert name in {row.split()[0] for row in rows}
+    monkeypatch.setenv("COLUMNS", "80")
+    narrow = zoneward(command, "-q", "-f", eks).out
+    assert max(map(len, narrow.splitlines())) <= 80
+    assert name not in narrow

@@ -246,7 +246,7 @@ def test_csv_has_a_line_for_now_and_one_for_each_setting(zoneward: Commands, sli
 def test_the_table_fits_80_columns_with_totals_first(
     zoneward: Commands, slices: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("zoneward.cli.output.table_width", lambda: 80)
+    monkeypatch.setenv("COLUMNS", "80")
     out = zoneward("report", "-q", "-f", SAMPLE, "-f", slices, "--measured", BYTES, *FEW, *PRICE, "--top", "2").out
     assert max(map(len, out.splitlines())) <= 80
     lines = out.splitlines()

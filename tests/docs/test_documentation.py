@@ -124,6 +124,10 @@ def replayed(page: Path) -> str:
         return _CONSOLE.sub(block, page.read_text())
 
 
+_COLUMNS = "100"
+"""Of the terminal that pages show."""
+
+
 def commands(block: str) -> Iterator[tuple[str, list[str]]]:
     """Each command of a block, and the lines shown behind it."""
     assert block.startswith("$ "), f"a console block starts with a command, not with {block.splitlines()[0]!r}"
@@ -139,8 +143,12 @@ def run(command: str, directory: Path) -> list[str]:
         return in_a_shell(command, directory).splitlines()
     ours, *rest = re.split(r" (?=[|>] )", command, maxsplit=1)
     out, err = TextIOWrapper(BytesIO(), encoding="utf-8"), StringIO()
-    with chdir(directory), redirect_stdout(out), redirect_stderr(err if rest else out):
-        cli_run(shlex.split(ours)[1:])
+    os.environ["COLUMNS"] = _COLUMNS
+    try:
+        with chdir(directory), redirect_stdout(out), redirect_stderr(err if rest else out):
+            cli_run(shlex.split(ours)[1:])
+    finally:
+        del os.environ["COLUMNS"]
     out.flush()
     printed = out.buffer.getvalue().decode()
     if rest:
@@ -153,7 +161,7 @@ def in_a_shell(command: str, directory: Path, given: str = "") -> str:
     done = subprocess.run(
         ["bash", "-c", command],
         cwd=directory,
-        env={"PATH": path, "HOME": str(directory), "LC_ALL": "C.UTF-8"},
+        env={"PATH": path, "HOME": str(directory), "LC_ALL": "C.UTF-8", "COLUMNS": _COLUMNS},
         input=given,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

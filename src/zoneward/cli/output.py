@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from zoneward.report.table_parts import Table, TableParts
 
 TABLE_WIDTH: Final = 100
-_WIDEST: Final = 200
+_UNLIMITED: Final = 10_000
 _NARROWEST: Final = 20
 _PRIVATE_MODE: Final = 0o600
 _DEFAULT_MODE: Final = 0o666
@@ -63,19 +63,28 @@ def print_table(options: "Options", parts: "TableParts | Table") -> None:
     """Print a table for the width of the terminal."""
     from zoneward.report.terminal_text import render_text
 
-    width = table_width()
+    width = row_width()
     table = render_text(parts.for_terminal(width), color=wants_color(options), width=width)
     click.echo(table, nl=False, color=True)
 
 
-def table_width(*, wide: bool = False) -> int:
-    """Columns for a table: those of the terminal, otherwise those of COLUMNS, else 100, or 200 for a wide one."""
+def table_width() -> int:
+    """Columns for text: those of the terminal, otherwise those of COLUMNS, else 100."""
+    return _given_width() or TABLE_WIDTH
+
+
+def row_width() -> int:
+    """Columns for a table with a row for each Service. In a pipe without COLUMNS names are whole, and each row is one
+    line.
+    """
+    return _given_width() or _UNLIMITED
+
+
+def _given_width() -> int | None:
     if sys.stdout.isatty():
         return os.get_terminal_size(sys.stdout.fileno()).columns or TABLE_WIDTH
     columns = os.environ.get("COLUMNS", "")
-    if columns.isdecimal() and int(columns) >= _NARROWEST:
-        return int(columns)
-    return _WIDEST if wide else TABLE_WIDTH
+    return int(columns) if columns.isdecimal() and int(columns) >= _NARROWEST else None
 
 
 # --- files ------------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import click
 from zoneward.cli.grouped_help import GroupedCommand
 from zoneward.cli.measured_input import measured_options, read_measured_input
 from zoneward.cli.options import Options, planning_options, row_options
-from zoneward.cli.output import Note, print_notes, table_width, wants_color
+from zoneward.cli.output import Note, print_notes, row_width, wants_color
 
 if TYPE_CHECKING:
     from zoneward.advice.plan_choice import Sort
@@ -129,7 +129,7 @@ def command(
             page = parts.as_page("Plan", made_by="zoneward plan -o html", source=page_source(options), facts=facts)
             _write(page.encode())
         else:
-            width = table_width(wide=output == "wide")
+            width = row_width()
             table = render_text(parts.for_terminal(width), color=wants_color(options), width=width)
             click.echo(table, nl=False, color=True)
     elif output == "overlay":

@@ -17,7 +17,7 @@ from zoneward.cli.live_output import Screen, Stream, is_screen, run_until_first_
 from zoneward.cli.live_plans import LivePlans
 from zoneward.cli.namespaces import namespaces_without_objects, refuse_unknown_namespaces
 from zoneward.cli.options import Options
-from zoneward.cli.output import Note, print_notes, table_width, wants_color
+from zoneward.cli.output import Note, print_notes, row_width, wants_color
 from zoneward.cli.planned_services import proxy_notes
 from zoneward.client.api_errors import CallFailed
 from zoneward.client.error_messages import redacted_server, to_input_error
@@ -291,7 +291,7 @@ class WatchText(_WatchStream):
         from zoneward.report.plan_table import plan_parts
         from zoneward.report.terminal_text import render_text
 
-        plans, width = self._plans, table_width(wide=self._wide)
+        plans, width = self._plans, row_width()
         parts = plan_parts(
             [plans[key] for key in plans.order],
             demand=plans.cluster_state.demand,
