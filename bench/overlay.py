@@ -4,11 +4,14 @@ Everything runs on a real control plane. A write with the policy is compared wit
 controller's label, which the policy does not match, in turns.
 """
 
+import json
+import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from statistics import mean, median
 from typing import Final
+from urllib.request import urlopen
 
 from e2e.control_plane import QUICK, ControlPlane
 from tests.builders.objects import a_namespace, a_node, a_pod, a_service, a_slice
@@ -29,6 +32,7 @@ _FLIPS: Final = 60
 _FLIPPED: Final = (100, 5_000)
 _MOST_CPU: Final = 2.0
 _PAUSE: Final = 0.15
+_TOUCHES: Final = "zoneward_controller_overlay_touches_total"
 _PLURALS: Final = {
     "MutatingAdmissionPolicy": "mutatingadmissionpolicies",
     "MutatingAdmissionPolicyBinding": "mutatingadmissionpolicybindings",
@@ -126,22 +130,38 @@ def _flips() -> Iterator[Figure]:
             )
             annotations = {names.TOPOLOGY_MODE_ANNOTATION: "zoneward.dev/Balanced"}
             api.create(a_service(f"of-{size}", namespace=_NAMESPACE, selector=labels, annotations=annotations))
-        options = ("--overlay", "--no-leader-elect", "--kubeconfig", str(plane.kubeconfig()), "--listen", "127.0.0.1:0")
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        options = (
+            "--overlay",
+            "--no-leader-elect",
+            "--kubeconfig",
+            str(plane.kubeconfig()),
+            "--listen",
+            f"127.0.0.1:{port}",
+        )
         (built_in,) = [process for process in plane.processes if process.name == "kube-controller-manager"]
         controller = zoneward("controller", *options, folder=Path(plane.folder))
         try:
             time.sleep(15.0)
             for size in _FLIPPED:
-                yield from _flips_of(api, size, controller.pid, built_in.pid)
+                yield from _flips_of(api, size, controller.pid, built_in.pid, port=port)
         finally:
             controller.stop()
 
 
-def _flips_of(api: Api, size: int, pid: int, built_in: int) -> Iterator[Figure]:
+def _touches(port: int) -> float:
+    """What the controller has counted so far."""
+    with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+        lines = answer.read().decode().splitlines()
+    return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(_TOUCHES))
+
+
+def _flips_of(api: Api, size: int, pid: int, built_in: int, *, port: int) -> Iterator[Figure]:
     def parameters() -> str:
         return str(api.get(f"/api/v1/namespaces/{_NAMESPACE}/configmaps/{names.OVERLAY_CONFIG_MAP}")["metadata"])
 
-    costs, writes = [], 0
+    costs, writes, touched = [], 0, _touches(port)
     cpu_of_built_in = cpu_of(built_in)
     for number in range(_FLIPS // 2):
         pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"pod-{size}-{number}", "namespace": _NAMESPACE}}
@@ -162,3 +182,6 @@ def _flips_of(api: Api, size: int, pid: int, built_in: int) -> Iterator[Figure]:
     yield Figure("  mean", mean(costs) - idle, "ms")
     yield Figure("  CPU of the built-in controller, mean", cost_of_built_in - idle_built_in, "ms")
     yield Figure("  writes of the ConfigMap, of all flips", writes / len(costs), "")
+    config_map = api.get(f"/api/v1/namespaces/{_NAMESPACE}/configmaps/{names.OVERLAY_CONFIG_MAP}")
+    yield Figure("  size of the ConfigMap", len(json.dumps(config_map["data"])), "B")
+    yield Figure("  slices that were touched, of all flips", (_touches(port) - touched) / len(costs), "")

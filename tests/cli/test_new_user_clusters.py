@@ -361,6 +361,14 @@ def test_only_services_that_change_are_shown(zoneward: Commands, eks: Path) -> N
     assert "--sort, --top, --changed: expected -o table, wide, json or html with them, and no --watch" in result.err
 
 
+def test_compare_shows_slices_only_where_somebody_else_than_kubernetes_writes_them(
+    zoneward: Commands, eks: Path
+) -> None:
+    details = ("compare", "-q", "-f", eks, "--details")
+    assert not {"SLICES", "CHANGES"} & set(zoneward(*details).out.split())
+    assert {"SLICES", "CHANGES"} <= set(zoneward(*details, "--with", "controller").out.split())
+
+
 @pytest.mark.parametrize("command", ["plan", "compare"])
 def test_a_pipe_gets_whole_names_and_a_line_for_each_service(
     zoneward: Commands, eks: Path, monkeypatch: pytest.MonkeyPatch, command: str

@@ -107,6 +107,7 @@ def command(
             is_changed=bool(options.changes),
             has_details=details or bool(options.services),
             has_score=score,
+            has_slices=request.writes_slices,
         )
         if output == "html":
             from zoneward.cli.page_source import page_source

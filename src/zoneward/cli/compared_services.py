@@ -11,7 +11,7 @@ from zoneward.advice.node_proxies import NodeProxies
 from zoneward.cli.choices import unknown_approach
 from zoneward.cli.cluster_input import load_configuration
 from zoneward.cli.options import Options
-from zoneward.cli.planned_services import SelectedServices, select_services
+from zoneward.cli.planned_services import SelectedServices, configuration_of_kubernetes, select_services
 from zoneward.cli.service_processes import CHUNK, in_processes, waiting
 from zoneward.kube.gc_tuning import without_gc
 from zoneward.kube.input_error import InputError
@@ -24,7 +24,7 @@ class ComparisonRequest:
     """What is compared: some approaches for the selected Services of a snapshot.
 
     If options change the cluster, proxies and abilities are those of the cluster as it was read. ``flows``: with those
-    between zones.
+    between zones. ``writes_slices``: somebody else than Kubernetes writes the slices, or is asked about.
     """
 
     selected: SelectedServices
@@ -32,6 +32,7 @@ class ComparisonRequest:
     node_proxies: NodeProxies
     abilities: ClusterAbilities
     flows: bool = False
+    writes_slices: bool = True
 
     @property
     def proxies(self) -> dict[str, int]:
@@ -79,7 +80,15 @@ def read_request(options: Options, approaches: tuple[str, ...]) -> ComparisonReq
     )
     if options.with_mode in ("controller", "proxy"):
         abilities = replace(abilities, controller=True)
-    return ComparisonRequest(selected, approaches, read.node_proxies, abilities)
+    of_kubernetes = configuration_of_kubernetes(
+        selected.configuration,
+        options,
+        nodes=read.snapshot.nodes,
+        services=read.snapshot.services,
+        slices=read.snapshot.slices,
+        config_maps=read.snapshot.config_maps,
+    )
+    return ComparisonRequest(selected, approaches, read.node_proxies, abilities, writes_slices=of_kubernetes is None)
 
 
 def compare_services(

@@ -117,14 +117,17 @@ def comparison_parts(
     is_changed: bool = False,
     has_details: bool = True,
     has_score: bool = True,
+    has_slices: bool = True,
 ) -> TableParts:
     """Totals, and then a line for each of the ``comparisons``: now and with the best setting. ``has_details``: instead
     some lines for each: what is in force, each approach that would be active, and one for those that would not.
 
-    ``proxies`` counts the nodes by their kind of proxy. ``is_changed``: options change the input, and loads are shown
-    against those before. It reads the ``totals`` after all ``comparisons``, whose iteration may add them up.
+    ``has_slices``: with the columns about slices, which say nothing where Kubernetes writes them. ``proxies`` counts
+    the nodes by their kind of proxy. ``is_changed``: options change the input, and loads are shown against those
+    before. It reads the ``totals`` after all ``comparisons``, whose iteration may add them up.
     """
-    cells = _Cells(is_changed=is_changed, has_score=has_score, has_details=has_details)
+    has_slices = has_slices and has_details
+    cells = _Cells(is_changed=is_changed, has_score=has_score, has_details=has_details, has_slices=has_slices)
     service_rows: list[_Row] = []
     shown = 0
     for recommendation in comparisons:
@@ -137,7 +140,7 @@ def comparison_parts(
     kinds = ", ".join(f"{title} on {counted(count, 'node')}" for title, count in proxies.items()) or "unknown"
     more = ", ".join(option for option, is_used in (("--details", has_details), ("--score", has_score)) if not is_used)
     scale = "SCORE: KEP-2004's, at most 100.  " if has_score else ""
-    changes = "CHANGES: slices +new ~changed -deleted, from those of now." if has_details else ""
+    changes = "CHANGES: slices +new ~changed -deleted, from those of now." if has_slices else ""
     beside = "better: with Zoneward's controller." if has_details else "34%>97%: now, and with the best."
     legend = [
         "now: what the slices in the cluster do.  asked for: what the Service asks for.",
@@ -182,12 +185,11 @@ def comparison_facts(totals: ComparisonTotals, abilities: ClusterAbilities) -> l
 
 
 class _Cells:
-    """Builds rows. The column ``LOAD`` is there only if options change the input, ``SCORE`` if somebody asks, and those
-    about slices only with details.
-    """
+    """Builds rows. The column ``LOAD`` is there only if options change the input, and ``SCORE`` if somebody asks."""
 
-    def __init__(self, *, is_changed: bool, has_score: bool, has_details: bool) -> None:
-        is_shown = {"LOAD": is_changed, "SCORE": has_score, **dict.fromkeys(("MEAN", "SLICES", "CHANGES"), has_details)}
+    def __init__(self, *, is_changed: bool, has_score: bool, has_details: bool, has_slices: bool) -> None:
+        is_shown = {"LOAD": is_changed, "SCORE": has_score, "MEAN": has_details}
+        is_shown |= dict.fromkeys(("SLICES", "CHANGES"), has_slices)
         self.columns = tuple(column for column in _COLUMNS if is_shown.get(column, True))
 
     def row(
