@@ -258,7 +258,7 @@ BAD: dict[str, tuple[Any, str]] = {
     "another kind": ({"kind": "Pod"}, "kind: expected Config, got 'Pod'"),
     "no list": (config(users={}), "users: expected a list, got a mapping"),
     "no name": (config(users=[{}]), "users[0].name: expected a string that is not empty, got none"),
-    "a name twice": (config(users=[{"name": "u"}] * 2), "users[1].name: expected a name of its own in users, got 'u'"),
+    "a name twice": (config(users=[{"name": "u"}] * 2), "users[1].name: expected a unique name in users, got 'u'"),
     "unknown context": (config(**{"current-context": "x"}), "context: expected one of the contexts (c), got 'x'"),
     "unknown cluster": (
         config(clusters=[]),
