@@ -114,7 +114,7 @@ async def test_a_server_that_refuses_the_client_certificate_is_told(authority: t
                 error = await said(client.get(PODS))
         assert isinstance(error, TlsProblem)
         assert error.sent
-        assert error.message.startswith("the server refuses our side of TLS: ")
+        assert error.message.startswith("the server refuses the client's side of TLS: ")
         assert words in error.message
 
 

@@ -54,7 +54,7 @@ class WritesSuspended(CallFailed):
     """The write was not sent: this replica has no time left in which it may write."""
 
     def __init__(self) -> None:
-        super().__init__("we may not write any more", sent=False)
+        super().__init__("writes are suspended", sent=False)
 
 
 class AnswerTooLarge(CallFailed):

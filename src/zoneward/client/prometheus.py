@@ -44,8 +44,8 @@ OUTSIDE: Final = "external"
 
 
 class PrometheusUnavailable(Exception):  # noqa: N818 -- named by what happened, as in `api_errors`
-    """There are no figures: the server is unreachable, slow, refuses, or sends an odd answer. The text is one line that
-    names the server.
+    """There are no figures: the server is unreachable, slow, refuses, or sends an invalid answer. The text is one line
+    that names the server.
     """
 
     def __init__(self, settings: PrometheusSettings, problem: str) -> None:

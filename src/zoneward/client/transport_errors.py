@@ -81,7 +81,7 @@ def _word_tls_error(error: Exception, authorities: str) -> str:
         return "the server does not speak TLS: is its address http:// instead of https://?"
     words = reason.lower().replace("_", " ")
     if "alert" in words:
-        return f"the server refuses our side of TLS: {words}"
+        return f"the server refuses the client's side of TLS: {words}"
     return f"TLS failed: {words}"
 
 

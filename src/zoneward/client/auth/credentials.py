@@ -19,7 +19,7 @@ _PLAIN_IN_HEADER_NAMES = "!#$&'*+-.^_`|~"
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """The header ``Authorization`` and the client certificate of a request, either may be None."""
+    """The header ``Authorization`` and the client certificate of a request; either may be None."""
 
     authorization: str | None = field(default=None, repr=False)
     certificate: ClientCertificate | None = None
