@@ -58,14 +58,12 @@ INSTEAD_IN_CODE: Final = INSTEAD | {
 NAMES: Final = {"each", "found", "number", "place", "kept", "some", "thing"}
 """Names that do not say what the value is."""
 NOT_YET: Final = (
-    "src/zoneward/client/",
     "src/zoneward/proxy/",
     "tests/advice/test_traffic_report.py",
     "tests/advice/test_measured_flows.py",
     "tests/advice/test_load_change.py",
     "tests/builders/",
     "tests/cli/",
-    "tests/client/",
     "tests/controller/",
     "tests/docs/",
     "tests/meter/",

@@ -1,7 +1,7 @@
-"""A cluster as far as lists and watches see one, with what can go wrong on demand: in memory, and over HTTP.
+"""A fake API server for lists and watches, with faults on demand: in memory, and over HTTP.
 
 A versioned store of Services, Nodes, Pods and EndpointSlices with a history; lists in pages whose tokens expire,
-watches with bookmarks, streaming lists. `Fault` names what goes wrong; the next request that can have it, has it.
+watches with bookmarks, streaming lists. `Fault` names a fault; the next request to which it can apply fails with it.
 """
 
 import asyncio
@@ -29,18 +29,18 @@ KINDS = {
 
 
 class Fault(Enum):
-    """What a request meets; a watch, after a few events or bookmarks."""
+    """A fault of a request; of a watch, after a few events or bookmarks."""
 
     DROP = auto()  # the connection breaks
-    END = auto()  # the server ends the watch as if its time were over
+    END = auto()  # the server ends the watch, as after its timeout
     GONE = auto()  # 410 at once
     UNAVAILABLE = auto()  # 503 at once
-    EXPIRE = auto()  # a list's continue token is not known any more
+    EXPIRE = auto()  # a list's continue token has expired
 
 
 WATCH_FAULTS = frozenset(Fault) - {Fault.EXPIRE}
 OPENING_FAULTS = frozenset({Fault.GONE, Fault.UNAVAILABLE})
-"""Of a watch that begins. All others can meet one that goes on as well."""
+"""Faults at the start of a watch. All others can also occur later."""
 
 
 class Change(NamedTuple):
@@ -53,23 +53,23 @@ class Change(NamedTuple):
 
 @dataclass
 class AServer:
-    """As it is, a connection to itself; within ``async with``, a server at an address as well."""
+    """A transport to itself; within ``async with``, also a server at an address."""
 
     streams_lists: bool = True
     page: int | None = None
-    """Pages are no larger than this, whatever is asked for."""
+    """Largest size of a page, even if the request asks for more."""
     bookmark_every: float = 0.03
     history: list[Change] = field(default_factory=list)
     objects: dict[str, dict[ObjectKey, Object]] = field(default_factory=lambda: {plural: {} for plural in KINDS})
     faults: list[tuple[Fault, int]] = field(default_factory=list)
-    """Each after so many events of a watch."""
+    """Each with the number of events of a watch before it."""
     met: list[Fault] = field(default_factory=list)
     version: int = 100
     compacted: int = 0
-    """Versions before this one are forgotten."""
+    """Versions before this one are no longer in the history."""
     address: str = ""
     refusals: dict[str, int] = field(default_factory=dict)
-    """Status with which all requests for a kind are refused."""
+    """By kind, the status with which all requests are refused."""
     asked: list[tuple[str, dict[str, str]]] = field(default_factory=list)
     """Paths and queries, in the order of the requests."""
     _lists: dict[str, tuple[int, list[Object]]] = field(default_factory=dict)
@@ -106,14 +106,14 @@ class AServer:
         metadata = last["metadata"] | {"resourceVersion": str(self.version + 1)}
         self._change(plural, "DELETED", key, last | {"metadata": metadata})
 
-    def _change(self, plural: str, kind: str, key: ObjectKey, thing: Object) -> None:
+    def _change(self, plural: str, kind: str, key: ObjectKey, obj: Object) -> None:
         self.version += 1
-        self.history.append(Change(self.version, plural, kind, key, thing))
+        self.history.append(Change(self.version, plural, kind, key, obj))
         self._tick.set()
         self._tick = asyncio.Event()
 
     def compact(self) -> None:
-        """Forget the history so far, as etcd does every five minutes; tokens of lists go with it."""
+        """Drop the history so far and the tokens of lists, as etcd does every five minutes."""
         self.compacted = self.version
         self._lists.clear()
 
@@ -173,7 +173,7 @@ class AServer:
         first: list[bytes] = []
         if is_list:
             since = self.version
-            first = [_line("ADDED", thing) for thing in self._listed(plural, namespace)]
+            first = [_line("ADDED", obj) for obj in self._listed(plural, namespace)]
             first.append(_bookmark(plural, since, {"k8s.io/initial-events-end": "true"}))
         yield self._lines(plural, namespace, first, since, fault, after)
 
@@ -214,7 +214,7 @@ class AServer:
         return parts[-1], parts[-2] if parts[-3] == "namespaces" else ""
 
     def _listed(self, plural: str, namespace: str) -> list[Object]:
-        return [thing for key, thing in sorted(self.objects[plural].items()) if namespace in ("", key[0])]
+        return [obj for key, obj in sorted(self.objects[plural].items()) if namespace in ("", key[0])]
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         answer = web.StreamResponse()
@@ -240,8 +240,8 @@ def _refuse(status: int, path: str) -> NoReturn:
     raise api_error(status, json.dumps(body).encode(), path=path)
 
 
-def _line(kind: str, thing: Object) -> bytes:
-    return json.dumps({"type": kind, "object": thing}).encode()
+def _line(kind: str, obj: Object) -> bytes:
+    return json.dumps({"type": kind, "object": obj}).encode()
 
 
 def _bookmark(plural: str, version: int, annotations: dict[str, str]) -> bytes:

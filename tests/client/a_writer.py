@@ -1,4 +1,4 @@
-"""A writer to a sandbox, and what it writes."""
+"""A writer to a sandbox, and objects to write."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -82,11 +82,11 @@ SLICES_KEPT = "endpointslices.discovery.k8s.io"
 
 @asynccontextmanager
 async def a_writer(*faults: str, **options: Any) -> AsyncIterator[tuple[Writer, Registry]]:
-    found = FaultInjector([parse_fault(fault) for fault in faults], seed=1) if faults else None
+    injector = FaultInjector([parse_fault(fault) for fault in faults], seed=1) if faults else None
     registry = new_registry()
     # Without its owner, the garbage collector of the sandbox would soon delete the slice.
     registry.restore(registry.kinds["services"], OWNER_JSON)
-    async with SandboxServer(registry, faults=found) as server, transport(access_to(server.address)) as connection:
+    async with SandboxServer(registry, faults=injector) as server, transport(access_to(server.address)) as connection:
         yield Writer(connection, **options), registry
 
 

@@ -1,4 +1,4 @@
-"""What a store tells its handlers, held against what happened on the server."""
+"""Records the changes that a store reports to its handlers, and compares them with the history of the server."""
 
 import asyncio
 from collections import defaultdict
@@ -13,34 +13,34 @@ from zoneward.kube.objects import ObjectKey, parse_resource_version
 
 
 class Recording(Generic[WatchedT]):
-    """Every change that one store tells. ``told`` has (what, name, version) in order."""
+    """Every change that one store reports. ``changes`` has (what, name, version) in order."""
 
     def __init__(self, store: ObjectStore[WatchedT], resource: WatchedResource[WatchedT]) -> None:
         self.store, self.resource = store, resource
-        self.told: list[tuple[str, str, str]] = []
+        self.changes: list[tuple[str, str, str]] = []
         self._states: dict[ObjectKey, list[WatchedT | None]] = defaultdict(list)
         store.subscribe(self._take)
 
     def _take(self, old: WatchedT | None, new: WatchedT | None) -> None:
-        thing = new or old
-        assert thing is not None
-        key = object_key_of(thing)
-        # The cache has it already, and what is told as old is what was told before.
+        obj = new or old
+        assert obj is not None
+        key = object_key_of(obj)
+        # The store already has the new state, and the old one is the last that it reported.
         assert self.store.get(*key) is new
         states = self._states[key]
         assert old is (states[-1] if states else None)
         states.append(new)
         what = "added" if old is None else "deleted" if new is None else "modified"
-        self.told.append((what, key[1], thing.metadata.resource_version or ""))
+        self.changes.append((what, key[1], obj.metadata.resource_version or ""))
 
     def is_equal_to(self, server: AServer) -> bool:
-        """Same objects in the same versions."""
-        held = {object_key_of(thing): thing.metadata.resource_version for thing in self.store}
+        """Whether store and server have the same objects in the same versions."""
+        held = {object_key_of(obj): obj.metadata.resource_version for obj in self.store}
         there = server.objects[self.resource.plural]
-        return held == {key: thing["metadata"]["resourceVersion"] for key, thing in there.items()}
+        return held == {key: obj["metadata"]["resourceVersion"] for key, obj in there.items()}
 
     def check_order(self, server: AServer, *, is_complete: bool) -> None:
-        """For each object: only states that the server had, in their order; and all of them if it is complete."""
+        """Assert that each object had only states of the server, in their order; all of them if ``is_complete``."""
         there: dict[ObjectKey, list[int | None]] = defaultdict(list)
         for change in server.history:
             if change.plural == self.resource.plural:
@@ -56,7 +56,7 @@ class Recording(Generic[WatchedT]):
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Wait for something that must become true."""
+    """Wait until the condition is true."""
     async with asyncio.timeout(20.0):
         while not condition():
             await asyncio.sleep(0.003)

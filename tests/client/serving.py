@@ -1,4 +1,4 @@
-"""Real servers on loopback for the tests of the client: with TLS or not, behind a proxy, and as bad as wanted."""
+"""Real servers on loopback for the tests of the client: with or without TLS, behind a proxy, and misbehaving."""
 
 import asyncio
 import socket
@@ -38,17 +38,17 @@ async def served(
 
     async def recorded(request: web.BaseRequest) -> web.StreamResponse:
         assert request.transport is not None
-        found.seen.append(request)
-        found.peers.append(request.transport.get_extra_info("peername")[1])
+        server.seen.append(request)
+        server.peers.append(request.transport.get_extra_info("peername")[1])
         return await handler(request)
 
-    found = Served(0, tls is not None)
+    server = Served(0, tls is not None)
     runner = web.ServerRunner(web.Server(recorded), shutdown_timeout=0)
     await runner.setup()
     try:
         await web.TCPSite(runner, HOST, 0, ssl_context=tls).start()
-        found.port = runner.addresses[0][1]
-        yield found
+        server.port = runner.addresses[0][1]
+        yield server
     finally:
         await runner.cleanup()
 
@@ -58,7 +58,7 @@ Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 @asynccontextmanager
 async def speaking(talk: Talk, *, port: int = 0) -> AsyncIterator[int]:
-    """The port of a server that does with a connection whatever ``talk`` does; then the connection is closed."""
+    """The port of a server that calls ``talk`` with each connection and then closes it."""
     talking: set[asyncio.Task[Any]] = set()
 
     async def talked(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -90,12 +90,12 @@ async def refusing_clients(tls: ssl.SSLContext) -> AsyncIterator[int]:
 
     def serve() -> None:
         connection, _ = listening.accept()
-        with connection.dup() as kept:
+        with connection.dup() as duplicate:
             with suppress(ssl.SSLError), tls.wrap_socket(connection, server_side=True):
                 raise AssertionError("the client was let in")
             # Closed with bytes unread, the connection would be reset, and the alert might be lost on the way.
-            kept.shutdown(socket.SHUT_WR)
-            while kept.recv(1 << 16):
+            duplicate.shutdown(socket.SHUT_WR)
+            while duplicate.recv(1 << 16):
                 pass
 
     with socket.create_server((HOST, 0)) as listening:
@@ -123,7 +123,7 @@ async def tunnel(
 
 
 def refused_port() -> int:
-    """A port of this machine at which nobody listens."""
+    """A port of this machine at which no process listens."""
     with socket.socket() as free:
         free.bind((HOST, 0))
         port: int = free.getsockname()[1]
@@ -143,7 +143,7 @@ def trusting(access: ClientConfig, authority: trustme.CA) -> ClientConfig:
 
 
 def server_side(certificate: trustme.LeafCert, *, clients: trustme.CA | None = None) -> ssl.SSLContext:
-    """A server's TLS; with ``clients`` it asks for a client certificate of theirs and takes a call without one."""
+    """A server's TLS; with ``clients`` it asks for a client certificate of this authority, but does not require one."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     certificate.configure_cert(context)
     if clients is not None:

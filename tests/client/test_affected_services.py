@@ -1,4 +1,4 @@
-"""Which Services a change concerns: never one too few, and none that it cannot touch."""
+"""A change affects all Services that it can touch, and no others."""
 
 from collections.abc import Mapping
 from random import Random
@@ -17,15 +17,15 @@ KEYS = [("n1", "s1"), ("n1", "s2"), ("n2", "s1"), ("n2", "s2")]
 
 
 class Scene:
-    """A cache, and the Services that were told since they were asked for."""
+    """A cache, and the Services that were reported since the last call of `told`."""
 
     def __init__(self) -> None:
         self.cache, self.version, self._told = InformerCache(), 0, set[ObjectKey]()
         self.end = subscribe_affected_services(self.cache, self._told.update)
         for namespace, name in KEYS:
             self.service(namespace, name, app=name)
-        for number, zone in enumerate("ab"):
-            self.node(f"node-{number}", zone)
+        for index, zone in enumerate("ab"):
+            self.node(f"node-{index}", zone)
         self.told()
 
     def told(self) -> set[ObjectKey]:
@@ -48,7 +48,7 @@ class Scene:
     def pod(
         self, namespace: str, name: str, node: str = "node-0", *, ready: bool = True, ip: str = "fd::1", **labels: str
     ) -> None:
-        # Each time another, for a Pod that was ready, was not, and is again.
+        # A different time for each call, as for a Pod that becomes ready again.
         at = f"2026-11-21T08:00:{self.version % 60:02}Z"
         conditions = [{"type": "Ready", "status": str(ready), "lastTransitionTime": at}]
         status = {"conditions": conditions, "podIP": ip}
@@ -62,7 +62,7 @@ class Scene:
         self._put(NODES, "", name, labels | {"heartbeat": str(ready)})
 
     def inputs(self) -> dict[ObjectKey, object]:
-        """All that a plan of a Service reads, but for what the whole cluster shares."""
+        """The inputs of the plan of a Service, except those that the whole cluster shares."""
         cache = self.cache
         return {
             key: (
@@ -72,7 +72,7 @@ class Scene:
                     for pod in cache.pods_of(*key)
                     if pod.status.pod_ip
                 ),
-                sorted(each.metadata.name for each in cache.slices_of(*key)),
+                sorted(slice_.metadata.name for slice_ in cache.slices_of(*key)),
             )
             for key in KEYS
         }
@@ -159,20 +159,20 @@ def test_a_change_of_the_version_alone_concerns_none_nor_does_any_after_the_end(
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_whatever_a_plan_reads_is_told_when_it_changes(seed: int) -> None:
+def test_every_change_of_the_inputs_of_a_plan_is_reported(seed: int) -> None:
     scene, chance = Scene(), Random(seed)
     before = scene.inputs()
     for _ in range(300):
         namespace, name = chance.choice(KEYS)
-        number = str(chance.randrange(4))
+        object_name = str(chance.randrange(4))
         what = chance.choice(["pod", "pod", "slice", "node", "service", "gone"])
         match what:
             case "pod":
                 node = f"node-{chance.randrange(3)}"
                 app, ready, ip = chance.choice(["s1", "s2"]), chance.random() < 0.5, chance.choice(["", "10.0.0.1"])
-                scene.pod(namespace, number, app=app, node=node, ready=ready, ip=ip)
+                scene.pod(namespace, object_name, app=app, node=node, ready=ready, ip=ip)
             case "slice":
-                scene.slice(namespace, number, service=chance.choice(["s1", "s2", None]))
+                scene.slice(namespace, object_name, service=chance.choice(["s1", "s2", None]))
             case "node":
                 scene.node(f"node-{chance.randrange(3)}", chance.choice(["a", "b", None]))
             case "service":
@@ -180,9 +180,9 @@ def test_whatever_a_plan_reads_is_told_when_it_changes(seed: int) -> None:
             case _:
                 stores: list[Any] = [scene.cache.pods, scene.cache.slices, scene.cache.nodes, scene.cache.services]
                 store = chance.choice(stores)
-                things = list(store)
-                if things:
-                    store.delete(chance.choice(things))
+                objects = list(store)
+                if objects:
+                    store.delete(chance.choice(objects))
         after = scene.inputs()
         assert {key for key in KEYS if before[key] != after[key]} <= scene.told(), what
         before = after

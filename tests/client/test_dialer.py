@@ -77,7 +77,7 @@ async def test_a_connection_asks_whether_the_other_end_is_there(monkeypatch: pyt
             names = ("TCP_KEEPIDLE", "TCP_KEEPINTVL", "TCP_KEEPCNT", "TCP_USER_TIMEOUT")
             options = [connected.getsockopt(socket.IPPROTO_TCP, getattr(socket, name)) for name in names]
             assert options == [15, 5, 3, 30_000]
-        # A platform without an option goes without.
+        # An option that the platform lacks is not set.
         monkeypatch.delattr(socket, "TCP_USER_TIMEOUT", raising=False)
         await asyncio.gather(client.get(PODS), client.get(PODS))
         assert made[-1].getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)

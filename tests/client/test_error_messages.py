@@ -172,7 +172,7 @@ def test_an_expired_client_certificate_is_told_where_the_server_only_says_401(tm
         (errors.Unreachable("no"), ""),
     ):
         assert told(failure, access) == f"{line} kubeconfig.yaml{words}"
-    for failure in (errors.TlsProblem("theirs", sent=False), errors.Unreachable("nobody", sent=False)):
+    for failure in (errors.TlsProblem("of the server", sent=False), errors.Unreachable("nobody", sent=False)):
         assert "client certificate" not in told(failure, access)
     (tmp_path / "no").write_text("no certificate")
     assert access.user.certificate is not None

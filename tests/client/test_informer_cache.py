@@ -1,4 +1,4 @@
-"""The cache answers as a look at all objects would, whatever came before, and keeps no more than it needs."""
+"""The cache answers like a scan of all objects, after any changes, and keeps no more than it needs."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
@@ -34,10 +34,10 @@ Labels = Mapping[str, str] | None
 
 def a_pod(name: str, labels: Labels = None, *, namespace: str = "n1", node: str = "", version: int = 1) -> LivePod:
     ips = ["10.0.0.1", "fd00::1"]
-    thing = objects.a_pod(name, node=node, ips=ips, namespace=namespace, labels=labels, version=version)
-    thing["spec"] |= {"initContainers": thing["spec"]["containers"], "hostname": name}
-    thing["status"]["conditions"] = [{"type": "Ready", "status": "True"}]
-    return convert(thing, LivePod)
+    pod = objects.a_pod(name, node=node, ips=ips, namespace=namespace, labels=labels, version=version)
+    pod["spec"] |= {"initContainers": pod["spec"]["containers"], "hostname": name}
+    pod["status"]["conditions"] = [{"type": "Ready", "status": "True"}]
+    return convert(pod, LivePod)
 
 
 def a_service(name: str, selector: Labels, *, namespace: str = "n1", version: int = 1) -> Service:
@@ -67,11 +67,11 @@ RESOURCE_OF: dict[type[CachedObject], Any] = {LivePod: PODS, Service: SERVICES, 
 
 
 def apply(cache: InformerCache, changes: Sequence[tuple[CachedObject, bool]]) -> None:
-    """Each a newer version than all before it; True: it is deleted instead."""
-    for version, (thing, is_gone) in enumerate(changes, start=2):
-        metadata: Any = msgspec.structs.replace(thing.metadata, resource_version=str(version))
-        newer = msgspec.structs.replace(thing, metadata=metadata)
-        store = cache.store(RESOURCE_OF[type(thing)])
+    """Apply the changes, each with a newer version; True: the object is deleted."""
+    for version, (obj, is_gone) in enumerate(changes, start=2):
+        metadata: Any = msgspec.structs.replace(obj.metadata, resource_version=str(version))
+        newer = msgspec.structs.replace(obj, metadata=metadata)
+        store = cache.store(RESOURCE_OF[type(obj)])
         store.delete(newer) if is_gone else store.put(newer)
 
 
@@ -80,11 +80,11 @@ def selects(service: Service, namespace: str, labels: Labels) -> bool:
     return bool(selector) and service.metadata.namespace == namespace and selector.items() <= (labels or {}).items()
 
 
-def keys(things: Sequence[CachedObject]) -> list[tuple[str, str]]:
-    """Sorted, and each only once or this is no list of a store's objects."""
-    found = [object_key_of(thing) for thing in things]
-    assert len(found) == len(set(found))
-    return sorted(found)
+def keys(cached: Sequence[CachedObject]) -> list[tuple[str, str]]:
+    """The sorted keys of the objects, which must be unique."""
+    unsorted = [object_key_of(obj) for obj in cached]
+    assert len(unsorted) == len(set(unsorted))
+    return sorted(unsorted)
 
 
 @examples(60)
@@ -98,9 +98,9 @@ def test_every_question_is_answered_as_by_a_look_at_all_objects(
         expected = [
             service for service in cache.services if selects(service, pod.metadata.namespace, pod.metadata.labels)
         ]
-        found = cache.services_of(pod)
-        assert keys(found) == keys(expected)
-        assert [object_key_of(each) for each in found] == keys(found)
+        services = cache.services_of(pod)
+        assert keys(services) == keys(expected)
+        assert [object_key_of(service) for service in services] == keys(services)
     for space in ("n1", "n2"):
         for name in "123456":
             service = cache.services.get(space, name)
@@ -123,9 +123,9 @@ def test_every_question_is_answered_as_by_a_look_at_all_objects(
 
 
 @given(st.lists(CHANGES, max_size=30))
-def test_nothing_is_kept_of_what_is_gone(things: list[CachedObject]) -> None:
+def test_nothing_remains_of_deleted_objects(cached: list[CachedObject]) -> None:
     cache = InformerCache()
-    apply(cache, [(thing, False) for thing in things])
+    apply(cache, [(obj, False) for obj in cached])
     for resource in CACHED_RESOURCES:
         cache.store(resource).retain_only(set())  # type: ignore[misc]
     parts = [vars(cache._selectors), vars(cache._slices_of), vars(cache._pods_on), vars(cache._nodes_in)]
@@ -134,9 +134,9 @@ def test_nothing_is_kept_of_what_is_gone(things: list[CachedObject]) -> None:
 
 
 def test_all_labels_of_a_selector_count() -> None:
-    """However many there are, and whichever of them differs."""
-    for number in range(1, 6):
-        selector = {f"key{index}": "yes" for index in range(number)}
+    """For any count of labels, and whichever of them differs."""
+    for count in range(1, 6):
+        selector = {f"key{index}": "yes" for index in range(count)}
         cache = InformerCache()
         cache.services.put(a_service("s", selector))
         cache.pods.put(a_pod("all", selector | {"more": "yes"}))
@@ -147,7 +147,7 @@ def test_all_labels_of_a_selector_count() -> None:
         assert [pod.metadata.name for pod in cache.pods if cache.services_of(pod)] == ["all"]
 
 
-def test_handlers_are_told_old_and_new_after_the_cache_and_its_indexes_have_it() -> None:
+def test_handlers_get_old_and_new_after_the_cache_and_its_indexes_are_updated() -> None:
     cache, told = InformerCache(), list[tuple[LivePod | None, LivePod | None, int]]()
     cache.services.put(a_service("s", {"app": "a"}))
 
@@ -207,28 +207,28 @@ def test_pods_of_a_workload_share_what_they_have_in_common() -> None:
     assert [len({id(value) for value in values}) for values in zip(*shared, strict=True)] == [1, 1, 1, 1, 1]
 
 
-@given(CHANGES.filter(lambda thing: isinstance(thing, LivePod | EndpointSlice)))
-def test_packing_changes_no_value(thing: LivePod | EndpointSlice) -> None:
-    before = msgspec.json.encode(thing)
+@given(CHANGES.filter(lambda obj: isinstance(obj, LivePod | EndpointSlice)))
+def test_packing_changes_no_value(obj: LivePod | EndpointSlice) -> None:
+    before = msgspec.json.encode(obj)
     packing = Interner()
-    packing.intern_pod(thing) if isinstance(thing, LivePod) else packing.intern_slice(thing)
-    assert msgspec.json.encode(thing) == before
-    assert thing == msgspec.json.decode(before, type=type(thing))
+    packing.intern_pod(obj) if isinstance(obj, LivePod) else packing.intern_slice(obj)
+    assert msgspec.json.encode(obj) == before
+    assert obj == msgspec.json.decode(before, type=type(obj))
 
 
 def test_pods_share_conditions_while_each_knows_since_when_it_is_ready_or_not() -> None:
     cache, times = InformerCache(), ["2026-11-21T08:00:00Z", "2026-11-21T08:00:01Z"]
-    for number, at in enumerate(times):
+    for index, at in enumerate(times):
         initialized = {"type": "Initialized", "status": "True", "lastTransitionTime": "2026-11-21T07:00:00Z"}
         conditions = [initialized, {"type": "Ready", "status": "False", "lastTransitionTime": at}]
-        metadata = {"name": f"p{number}", "namespace": "n1", "resourceVersion": "1"}
+        metadata = {"name": f"p{index}", "namespace": "n1", "resourceVersion": "1"}
         cache.pods.put(convert({"metadata": metadata, "status": {"conditions": conditions}}, LivePod))
     first, second = cache.pods
     assert [first.status.ready_since, second.status.ready_since] == times
     assert first.status.conditions is second.status.conditions
     assert [condition.type for condition in first.status.conditions or ()] == ["Initialized", "Ready"]
     cache.pods.put(a_pod("p0", version=2))
-    assert [pod.status.ready_since for pod in cache.pods] == [None, times[1]], "no time, where the server tells none"
+    assert [pod.status.ready_since for pod in cache.pods] == [None, times[1]], "no time, if the server sends none"
 
 
 def test_what_packing_remembers_is_bounded() -> None:
@@ -261,4 +261,4 @@ def test_pods_are_found_by_the_mark_and_by_the_selector_that_comes_back(
     service = msgspec.structs.replace(plain, metadata=metadata)
     cache.services.put(service)
     assert [pod.metadata.name for pod in cache.pods_of("n1", "cart")] == names
-    assert [each for pod in pods for each in cache.services_of(pod)] == [service] * len(names)
+    assert [service for pod in pods for service in cache.services_of(pod)] == [service] * len(names)

@@ -1,4 +1,4 @@
-"""Four kinds at once, under seeded mixes of everything that can go wrong: the cache ends equal to the server."""
+"""Four kinds at once, under seeded mixes of all faults: in the end the cache is equal to the server."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -22,11 +22,11 @@ from zoneward.kube.names import SERVICE_NAME_LABEL, ZONE_LABEL
 
 QUICK: Final = ReflectorSettings(backoff=Backoff(initial=0.005, cap=0.02, jitter=0.5))
 HARMLESS: Final = [Fault.DROP, Fault.END, Fault.UNAVAILABLE]
-"""After which a watch goes on where it was, however often they come."""
+"""Faults after which a watch continues at the same version, even if they are repeated."""
 
 
 class Following:
-    """A server, a cache that follows it, and what was told of each kind."""
+    """A server, a cache that follows it, and the reported changes of each kind."""
 
     def __init__(self, server: AServer) -> None:
         self.server, self.cache = server, InformerCache()
@@ -143,7 +143,7 @@ async def test_the_cache_is_synced_when_all_kinds_are_there_also_from_a_server_t
     assert {path for path, query in scene.server.asked if "fieldSelector" in query} == {"/api/v1/nodes"}
 
 
-async def test_a_kind_that_may_not_be_read_is_told_at_once() -> None:
+async def test_a_kind_that_may_not_be_read_is_reported_at_once() -> None:
     with pytest.raises(Forbidden) as caught:
         await run_informers(AServer(refusals={"endpointslices": 403}), InformerCache())
     assert caught.value.path == "/apis/discovery.k8s.io/v1/endpointslices"

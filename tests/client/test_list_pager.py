@@ -1,4 +1,4 @@
-"""Lists in pages are complete, of one moment, and no larger in memory than they must be."""
+"""Lists in pages are complete, show one state, and take no more memory than needed."""
 
 import asyncio
 from collections.abc import Mapping
@@ -12,25 +12,25 @@ from zoneward.client.resources import CACHED_RESOURCES, NODES, PODS, SERVICES
 from zoneward.client.transport import MAX_PAGE
 
 
-def filled(number: int) -> AServer:
+def filled(count: int) -> AServer:
     server = AServer()
-    for index in range(number):
+    for index in range(count):
         server.put("pods", f"p{index:04}", "even" if index % 2 == 0 else "odd")
     return server
 
 
 async def names(server: AServer, *, size: int = 500, namespace: str | None = None) -> list[str]:
-    return [thing.metadata.name for thing in await list_all(server, PODS, ListScope(namespace=namespace), size=size)]
+    return [pod.metadata.name for pod in await list_all(server, PODS, ListScope(namespace=namespace), size=size)]
 
 
 def queries(server: AServer) -> list[dict[str, str]]:
     return [query for _, query in server.asked]
 
 
-@pytest.mark.parametrize(("number", "pages"), [(0, 1), (1, 1), (10, 1), (11, 2), (30, 3)])
-async def test_pages_together_are_all_objects_and_a_list_ends_where_its_objects_end(number: int, pages: int) -> None:
-    server = filled(number)
-    assert sorted(await names(server, size=10)) == [f"p{index:04}" for index in range(number)]
+@pytest.mark.parametrize(("count", "pages"), [(0, 1), (1, 1), (10, 1), (11, 2), (30, 3)])
+async def test_pages_together_are_all_objects_and_a_list_ends_where_its_objects_end(count: int, pages: int) -> None:
+    server = filled(count)
+    assert sorted(await names(server, size=10)) == [f"p{index:04}" for index in range(count)]
     assert [query["limit"] for query in queries(server)] == ["10"] * pages
     assert ["continue" in query for query in queries(server)] == [False, *[True] * (pages - 1)]
 
@@ -42,31 +42,31 @@ async def test_all_pages_are_of_what_is_asked_for() -> None:
     assert [query["labelSelector"] for query in queries(server)] == ["app=a"] * 3
 
 
-async def test_a_list_whose_token_expires_begins_anew_and_shows_one_moment() -> None:
-    found, firsts, server = list[str](), list[bool](), filled(30)
+async def test_a_list_whose_token_expires_restarts_and_shows_one_state() -> None:
+    listed, firsts, server = list[str](), list[bool](), filled(30)
     async for page in list_pages(server, PODS, size=10):
         if page.is_first:
-            found.clear()
+            listed.clear()
         if not firsts:
             server.delete("pods", "p0000", "even")
             server.plan(Fault.EXPIRE)
         firsts.append(page.is_first)
-        found += [pod.metadata.name for pod in page.objects]
+        listed += [pod.metadata.name for pod in page.objects]
     assert firsts == [True, True, False, False]
-    assert sorted(found) == [f"p{index:04}" for index in range(1, 30)]
+    assert sorted(listed) == [f"p{index:04}" for index in range(1, 30)]
 
 
 async def test_a_list_whose_tokens_always_expire_is_asked_for_at_once() -> None:
     server = filled(30)
     for _ in range(MAX_RESTARTS):
         server.plan(Fault.EXPIRE)
-    found = await names(server, size=10)
-    assert len(found) == len(set(found)) == 30
+    listed = await names(server, size=10)
+    assert len(listed) == len(set(listed)) == 30
     assert queries(server)[-1] == {}
     assert len(server.met) == MAX_RESTARTS
 
 
-async def test_the_first_kind_that_fails_is_told_and_410_without_a_token_is_an_error_like_others() -> None:
+async def test_the_first_kind_that_fails_is_reported_and_410_without_a_token_is_an_error_like_others() -> None:
     server = AServer(refusals={"nodes": 403, "pods": 410})
     with pytest.raises(Forbidden) as caught:
         await list_resources(server, (SERVICES, NODES))
@@ -76,7 +76,7 @@ async def test_the_first_kind_that_fails_is_told_and_410_without_a_token_is_an_e
 
 
 class Answering(AServer):
-    """Pages with these continue tokens in turn, or with ever new ones."""
+    """A server whose pages have these continue tokens in turn, or a new token each."""
 
     def __init__(self, *tokens: str, body: bytes | None = None) -> None:
         super().__init__()
@@ -84,12 +84,12 @@ class Answering(AServer):
 
     async def get(self, path: str, query: Mapping[str, str] = {}, *, timeout: float | None = None) -> bytes:  # noqa: ARG002
         self.asked.append((path, dict(query)))
-        number = len(self.asked)
-        token = self._tokens[number % len(self._tokens)] if self._tokens else f"t{number}"
+        index = len(self.asked)
+        token = self._tokens[index % len(self._tokens)] if self._tokens else f"t{index}"
         return self._body or b'{"metadata":{"resourceVersion":"1","continue":"%s"},"items":[]}' % token.encode()
 
 
-async def test_what_is_no_list_is_told_as_such() -> None:
+async def test_an_answer_that_is_not_a_list_is_reported() -> None:
     with pytest.raises(UnexpectedResponse, match=r"expected a list of pods, got something else: .*\$.items"):
         await list_all(Answering(body=b'{"items": {}}'), PODS)
 
@@ -104,12 +104,12 @@ async def test_several_kinds_are_asked_for_at_once() -> None:
                 await asyncio.sleep(0)
             return b'{"items": [{"metadata": {"name": "%s"}}]}' % path.rpartition("/")[2].encode()
 
-    things = await list_resources(Slow(), CACHED_RESOURCES)
-    assert [thing.metadata.name for thing in things] == ["services", "nodes", "pods", "endpointslices"]
+    objects = await list_resources(Slow(), CACHED_RESOURCES)
+    assert [obj.metadata.name for obj in objects] == ["services", "nodes", "pods", "endpointslices"]
 
 
 @pytest.mark.parametrize(
-    ("tokens", "limits", "told"),
+    ("tokens", "limits", "message"),
     [
         (("a", "b", "c"), LIMITS, "expected a list of pods with an end, got the same continue token twice"),
         ((), LIMITS, "expected a list of pods of at most 10,000 pages, got more"),
@@ -117,9 +117,9 @@ async def test_several_kinds_are_asked_for_at_once() -> None:
     ],
 )
 async def test_a_list_that_never_ends_is_given_up_in_one_line(
-    tokens: tuple[str, ...], limits: ListLimits, told: str
+    tokens: tuple[str, ...], limits: ListLimits, message: str
 ) -> None:
-    with pytest.raises(ListTooLarge, match=f"^{told}$"):
+    with pytest.raises(ListTooLarge, match=f"^{message}$"):
         async for _ in list_pages(Answering(*tokens), PODS, limits=limits):
             pass
 

@@ -1,4 +1,4 @@
-"""One object that cannot be read: named, and nothing else is affected."""
+"""An object that cannot be decoded is named, and does not affect the others."""
 
 from typing import Any
 
@@ -34,10 +34,10 @@ def page(*items: bytes) -> bytes:
 
 def test_the_others_of_a_page_are_read_and_it_is_named() -> None:
     good = b'{"metadata":{"name":"good"}}'
-    found, unreadable = decode_list_page(page(good, BAD % 5, DEEP, b"[]", b'{"metadata":{"name":"\xff"}}'), PODS)
-    assert [item.metadata.name for item in found.items or ()] == ["good", "deep"]
-    assert found.metadata.resource_version == "9"
-    assert [str(each) for each in unreadable] == [
+    decoded, unreadable = decode_list_page(page(good, BAD % 5, DEEP, b"[]", b'{"metadata":{"name":"\xff"}}'), PODS)
+    assert [item.metadata.name for item in decoded.items or ()] == ["good", "deep"]
+    assert decoded.metadata.resource_version == "9"
+    assert [str(unreadable_object) for unreadable_object in unreadable] == [
         "Pod shop/bad: spec.nodeName: expected a string, got an integer",
         "Pod without a name that can be read: expected a mapping, got a list",
         "Pod without a name that can be read: expected UTF-8 text, got 0xff",
@@ -47,13 +47,13 @@ def test_the_others_of_a_page_are_read_and_it_is_named() -> None:
         decode_list(page(BAD % 5), PODS)
 
 
-def test_a_watch_goes_on_and_what_was_held_stays_until_it_is_gone() -> None:
+def test_a_watch_continues_and_the_last_state_stays_until_the_object_is_deleted() -> None:
     play = Play(
         a_list("100", a="90"),
         [event(b"ADDED", 101), an_event("ADDED", "b", "102"), event(b"MODIFIED", 103)],
         [event(b"DELETED", 104), an_event("MODIFIED", "a", "105")],
     )
-    assert play.told == [("added", "a", "90"), ("added", "b", "102"), ("modified", "a", "105")]
+    assert play.changes == [("added", "a", "90"), ("added", "b", "102"), ("modified", "a", "105")]
     # One list, and every watch begins where the last one ended.
     assert play.versions() == [None, "100", "103", "105"]
     assert not play.store.unreadable
@@ -67,13 +67,13 @@ def unreadable(resource: WatchedResource[Any], name: str, version: int, namespac
     return UnreadableObject(resource=resource, namespace=namespace, name=name, version=str(version), problem="odd")
 
 
-def test_the_last_good_version_stays_in_force_and_each_bad_one_is_told_once() -> None:
-    told: list[str] = []
-    store = ObjectStore[LivePod](on_unreadable=lambda found: told.append(found.version))
+def test_the_last_good_version_stays_in_force_and_each_bad_one_is_reported_once() -> None:
+    reported: list[str] = []
+    store = ObjectStore[LivePod](on_unreadable=lambda unreadable_pod: reported.append(unreadable_pod.version))
     store.put(good := a_pod("a", 1))
     for version in (2, 2, 3, 0):
         store.mark_unreadable(unreadable(PODS, "a", version))
-    assert told == ["2", "3"]
+    assert reported == ["2", "3"]
     store.put(a_pod("a", 2))
     assert store.get("", "a") is good
     store.put(a_pod("a", 4))

@@ -1,4 +1,4 @@
-"""Prometheus answers with figures, or with anything else: every bad answer is one clear line, and costs little."""
+"""Prometheus answers with figures or with anything else: a bad answer gives one clear line, and costs little."""
 
 import asyncio
 import json
@@ -51,12 +51,12 @@ async def problem_of(document: Any, status: int = 200, **limits: int) -> str:
 
 async def test_figures_are_summed_by_service_and_zone() -> None:
     other = {**CART, "zone": "b", "pod": "p-1"}
-    found = await figures_of(vector((CART, "1.5"), ({**CART, "job": "x"}, "2"), (other, "0"), (other, "1e3")))
-    assert found == DemandFigures({("shop", "cart"): {"a": 3.5, "b": 1000.0}})
+    figures = await figures_of(vector((CART, "1.5"), ({**CART, "job": "x"}, "2"), (other, "0"), (other, "1e3")))
+    assert figures == DemandFigures({("shop", "cart"): {"a": 3.5, "b": 1000.0}})
 
 
 async def test_series_without_a_meaning_are_counted() -> None:
-    found = await figures_of(
+    figures = await figures_of(
         vector(
             *((CART, name) for name in ("NaN", "+Inf", "many", "-1", "7")),
             ({**CART, "zone": "external"}, "5"),
@@ -66,8 +66,8 @@ async def test_series_without_a_meaning_are_counted() -> None:
             warnings=["one\nline", "2", "3", "4", "5"],
         )
     )
-    assert found.amounts == {("shop", "cart"): {"a": 7.0}}
-    assert found.notes == (
+    assert figures.amounts == {("shop", "cart"): {"a": 7.0}}
+    assert figures.notes == (
         "Prometheus warns: one?line",
         "Prometheus warns: 2",
         "Prometheus warns: 3",
@@ -81,15 +81,15 @@ async def test_series_without_a_meaning_are_counted() -> None:
 
 
 async def demand_on(nodes: Sequence[str], *named: str) -> tuple[DemandFigures, list[str]]:
-    """The figures of programs that name these nodes, and what was asked."""
+    """The figures of programs that name these nodes, and the queries."""
     asked: list[str] = []
 
     async def answer(request: web.BaseRequest) -> web.Response:
         (query,) = parse_qs(await request.text())["query"]
         asked.append(query)
         is_about_nodes = query.startswith("group by (node)")
-        found = [({"node": name}, "1") for name in named] if is_about_nodes else [(CART, "5")]
-        return web.json_response(vector(*found))
+        series = [({"node": name}, "1") for name in named] if is_about_nodes else [(CART, "5")]
+        return web.json_response(vector(*series))
 
     async with served(answer) as server:
         settings = PrometheusSettings(url=server.url)
@@ -97,16 +97,16 @@ async def demand_on(nodes: Sequence[str], *named: str) -> tuple[DemandFigures, l
 
 
 async def test_programs_that_name_no_node_of_the_cluster_do_not_count() -> None:
-    found, asked = await demand_on(["n1", "n2"], "n1")
-    assert (found.notes, len(asked)) == ((), 2)
-    found, asked = await demand_on(["n1", "n2"], "n1", "ghost", 'x"}\n', "", "n3")
+    figures, asked = await demand_on(["n1", "n2"], "n1")
+    assert (figures.notes, len(asked)) == ((), 2)
+    figures, asked = await demand_on(["n1", "n2"], "n1", "ghost", 'x"}\n', "", "n3")
     assert 'node!~"ghost|n3"' in asked[1]
-    assert found.notes == ("not counted: programs of nodes that are not in the cluster ('', ghost, n3 and 1 more)",)
+    assert figures.notes == ("not counted: programs of nodes that are not in the cluster ('', ghost, n3 and 1 more)",)
 
 
 async def test_more_unknown_nodes_than_a_query_can_name_are_refused() -> None:
     with pytest.raises(PrometheusUnavailable, match=r"expected programs on nodes of the cluster, got 1,001 on others"):
-        await demand_on(["n1"], *(f"ghost-{number}" for number in range(1001)))
+        await demand_on(["n1"], *(f"ghost-{index}" for index in range(1001)))
 
 
 async def test_a_query_of_the_configuration_is_asked_as_it_is() -> None:
@@ -117,8 +117,8 @@ async def test_a_query_of_the_configuration_is_asked_as_it_is() -> None:
 
 
 async def test_sums_stay_finite() -> None:
-    found = await figures_of(vector((CART, "1e308"), ({**CART, "x": ""}, "1e308"), (CART, "1e308")))
-    assert 1e308 < found.amounts["shop", "cart"]["a"] < float("inf")
+    figures = await figures_of(vector((CART, "1e308"), ({**CART, "x": ""}, "1e308"), (CART, "1e308")))
+    assert 1e308 < figures.amounts["shop", "cart"]["a"] < float("inf")
 
 
 BAD: Final[dict[str, tuple[Any, int, str]]] = {
@@ -155,7 +155,7 @@ BAD: Final[dict[str, tuple[Any, int, str]]] = {
 
 
 @pytest.mark.parametrize("what", BAD)
-async def test_a_bad_answer_is_told_in_one_line(what: str) -> None:
+async def test_a_bad_answer_is_reported_in_one_line(what: str) -> None:
     document, status, message = BAD[what]
     assert message in await problem_of(document, status)
 
@@ -179,8 +179,8 @@ async def unavailable(settings: PrometheusSettings) -> str:
 
 async def test_a_server_that_is_away_is_named() -> None:
     port = refused_port()
-    found = await unavailable(PrometheusSettings(url=f"http://me:secret@{HOST}:{port}"))
-    assert found.startswith(f"http://{HOST}:{port}: no connection: connect")
+    message = await unavailable(PrometheusSettings(url=f"http://me:secret@{HOST}:{port}"))
+    assert message.startswith(f"http://{HOST}:{port}: no connection: connect")
 
 
 async def test_a_server_that_is_slow_gets_no_more_time_than_it_has() -> None:
@@ -192,18 +192,18 @@ async def test_a_server_that_is_slow_gets_no_more_time_than_it_has() -> None:
             await asyncio.sleep(0.01)
 
     async with speaking(drip) as port:
-        found = await unavailable(PrometheusSettings(url=f"http://{HOST}:{port}", timeout=1.0))
-    assert found.endswith(": no complete answer within 1 s")
+        message = await unavailable(PrometheusSettings(url=f"http://{HOST}:{port}", timeout=1.0))
+    assert message.endswith(": no complete answer within 1 s")
 
 
-async def test_a_server_that_speaks_something_else_is_told() -> None:
+async def test_a_server_with_another_protocol_is_reported() -> None:
     async def talk(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"220 mail.example.org ESMTP\r\n")
         await writer.drain()
 
     async with speaking(talk) as port:
-        found = await unavailable(PrometheusSettings(url=f"http://{HOST}:{port}"))
-    assert "the answer is not from a Prometheus" in found
+        message = await unavailable(PrometheusSettings(url=f"http://{HOST}:{port}"))
+    assert "the answer is not from a Prometheus" in message
 
 
 async def test_a_redirect_is_not_followed() -> None:
@@ -211,8 +211,8 @@ async def test_a_redirect_is_not_followed() -> None:
         return web.Response(status=302, headers={"Location": "http://elsewhere/login"})
 
     async with served(redirect) as server:
-        found = await unavailable(PrometheusSettings(url=server.url))
-        assert "expected Prometheus, got a redirect to http://elsewhere/login" in found
+        message = await unavailable(PrometheusSettings(url=server.url))
+        assert "expected Prometheus, got a redirect to http://elsewhere/login" in message
         assert len(server.seen) == 1
 
 
@@ -233,8 +233,12 @@ async def test_what_is_asked_and_how_it_is_signed(tmp_path: Path) -> None:
             PrometheusSettings(url=server.url),
         ):
             await Prometheus(settings, environment={}).read_demand()
-        assert [each.headers.get("Authorization") for each in server.seen] == ["Basic bWU6czo=", "Bearer abc", None]
-        assert [each.path for each in server.seen] == ["/select/api/v1/query", "/api/v1/query", "/api/v1/query"]
+        assert [request.headers.get("Authorization") for request in server.seen] == [
+            "Basic bWU6czo=",
+            "Bearer abc",
+            None,
+        ]
+        assert [request.path for request in server.seen] == ["/select/api/v1/query", "/api/v1/query", "/api/v1/query"]
         assert bodies[0] == "query=q%5B60s%5D&timeout=30s"
 
 
@@ -243,8 +247,8 @@ async def test_a_token_that_cannot_be_sent_is_refused(tmp_path: Path, text: str 
     file = tmp_path / "token"
     if text is not None:
         file.write_text(text)
-    found = await unavailable(PrometheusSettings(url="http://127.0.0.1:1", token_file=str(file)))
-    assert "tokenFile: expected a " in found
+    message = await unavailable(PrometheusSettings(url="http://127.0.0.1:1", token_file=str(file)))
+    assert "tokenFile: expected a " in message
 
 
 @pytest.mark.parametrize("field", ["token_file", "ca_file"])
@@ -262,7 +266,7 @@ async def test_the_authority_of_the_server_may_be_given(tmp_path: Path) -> None:
     async with served(answering(vector((CART, "1"))), tls=server_side(authority.issue_cert(HOST))) as server:
         settings = PrometheusSettings(url=server.url, ca_file=str(file))
         assert (await Prometheus(settings, environment={}).read_demand()).amounts
-        found = await unavailable(PrometheusSettings(url=server.url))
-        assert "the server's certificate is from an authority that caFile does not name" in found
+        message = await unavailable(PrometheusSettings(url=server.url))
+        assert "the server's certificate is from an authority that caFile does not name" in message
     file.write_text("none")
     assert "caFile: expected certificates in PEM" in await unavailable(settings)

@@ -1,4 +1,4 @@
-"""What a Prometheus says of meters and proxies becomes documents of nodes; what makes no sense is counted and told."""
+"""Series of meters and proxies in Prometheus become documents of nodes; invalid series are counted and reported."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -24,11 +24,11 @@ CART: Final = {"namespace": "shop", "service": "cart", "address_type": "IPv4", "
 
 
 def about(
-    scrape: dict[str, str], node: str, zone: str = "a", *, first: float = HOUR, last: float = 0, number: int = 241
+    scrape: dict[str, str], node: str, zone: str = "a", *, first: float = HOUR, last: float = 0, samples: int = 241
 ) -> list[Series]:
-    """What is known of a program: so many samples, from and to so many seconds ago."""
+    """Series about a program: its count of samples, the first and the last of them this many seconds ago."""
     labels = {**scrape, "node": node, "zone": zone}
-    figures = {"first": NOW - first, "last": NOW - last, "number": number}
+    figures = {"first": NOW - first, "last": NOW - last, "number": samples}
     return [({**labels, "figure": figure}, str(value)) for figure, value in figures.items()]
 
 
@@ -41,7 +41,7 @@ async def found_in(
     moment: float = NOW,
     **more: Any,
 ) -> tuple[FoundTraffic, list[dict[str, list[str]]]]:
-    """What is made of these answers, and what was asked."""
+    """The traffic in these answers, and the queries."""
     asked: list[dict[str, list[str]]] = []
 
     async def answer(request: web.BaseRequest) -> web.Response:
@@ -60,19 +60,17 @@ async def found_in(
 
 
 def sized(labels: dict[str, str], request: float, response: float) -> list[Series]:
-    return [
-        ({**labels, "direction": way}, str(number)) for way, number in (("request", request), ("response", response))
-    ]
+    return [({**labels, "direction": way}, str(size)) for way, size in (("request", request), ("response", response))]
 
 
 async def test_a_meter_is_a_document_as_it_would_serve_it() -> None:
     outside = {**METER, **CART, "from_zone": "external"}
-    found, asked = await found_in(
+    traffic, asked = await found_in(
         connections=[({**METER, **CART}, "99.6"), ({**METER, **CART, "to_zone": ""}, "0.2"), (outside, "7")],
         sizes=sized({**METER, **CART}, 1e3, 5e9) + sized(outside, 10, 20),
         programs=about(METER, "n1"),
     )
-    assert found == FoundTraffic(
+    assert traffic == FoundTraffic(
         (
             MeasuredTraffic(
                 node="n1",
@@ -94,19 +92,19 @@ async def test_a_meter_is_a_document_as_it_would_serve_it() -> None:
         ),
         (),
     )
-    assert [each.get("time") for each in asked] == [None, *[["1700000000.000"]] * 3], "all are of one moment"
+    assert [form.get("time") for form in asked] == [None, *[["1700000000.000"]] * 3], "all are of one moment"
 
 
 async def test_a_document_covers_the_time_of_the_samples() -> None:
     last = {**METER, "instance": "10.0.0.2:10274"}
-    found, _ = await found_in(
+    traffic, _ = await found_in(
         connections=[({**METER, **CART}, "6"), ({**last, **CART}, "6")],
         programs=[
-            *about(METER, "n1", first=1805, last=15, number=180),
-            *about(last, "n2", first=900, last=900, number=1),
+            *about(METER, "n1", first=1805, last=15, samples=180),
+            *about(last, "n2", first=900, last=900, samples=1),
         ],
     )
-    assert [(NOW - document.since.timestamp(), NOW - document.until.timestamp()) for document in found.documents] == [
+    assert [(NOW - document.since.timestamp(), NOW - document.until.timestamp()) for document in traffic.documents] == [
         (1810, 0),
         (900, 900),
     ]
@@ -114,37 +112,40 @@ async def test_a_document_covers_the_time_of_the_samples() -> None:
 
 async def test_one_program_and_one_job_count_on_a_node() -> None:
     twice, after = {**METER, "job": "pods"}, {**METER, "pod": "m-2"}
-    found, _ = await found_in(
+    traffic, _ = await found_in(
         connections=[({**METER, **CART}, "10"), ({**twice, **CART}, "9"), ({**after, **CART}, "5")],
         proxied=[
             ({**PROXY, **CART, "asked": "cluster-ip"}, "14"),
             ({**PROXY, "instance": "10.0.0.2:10272", **CART, "asked": "external"}, "3"),
         ],
         programs=[
-            *about(METER, "n1", last=1800, number=120),
+            *about(METER, "n1", last=1800, samples=120),
             *about(twice, "n1"),
-            *about(after, "n1", first=1700, number=113),
+            *about(after, "n1", first=1700, samples=113),
             *about(PROXY, "n1"),
             *about({**PROXY, "instance": "10.0.0.2:10272"}, "n2", ""),
         ],
     )
-    first, second = found.documents
+    first, second = traffic.documents
     assert (first.node, first.services[0].zones, first.services[0].bytes) == ("n1", {"b": 15}, UNSET)
     assert (second.node, second.zone, second.services[0].external) == ("n2", None, {"b": 3})
-    assert (first.until - first.since).total_seconds() == HOUR, "a new Pod goes on with what the old one did"
-    assert found.notes == ("n1: several jobs scrape the same program; one of them counts",)
+    assert (first.until - first.since).total_seconds() == HOUR, "a new Pod continues the counts of the old one"
+    assert traffic.notes == ("n1: several jobs scrape the same program; one of them counts",)
 
 
 async def test_a_program_without_a_node_of_the_cluster_does_not_count() -> None:
-    others = [{"job": "meter", "instance": f"10.0.0.{number}:10274"} for number in range(2, 6)]
-    found, _ = await found_in(
+    others = [{"job": "meter", "instance": f"10.0.0.{host}:10274"} for host in range(2, 6)]
+    traffic, _ = await found_in(
         connections=[
-            ({**each, **CART, "from_zone": zone}, "8") for each, zone in zip(others, ("a", "b", "", "a"), strict=True)
+            ({**scrape, **CART, "from_zone": zone}, "8")
+            for scrape, zone in zip(others, ("a", "b", "", "a"), strict=True)
         ],
         programs=about(METER, "n1", "c"),
     )
-    assert [(document.node, document.zone, len(document.services)) for document in found.documents] == [("n1", "c", 0)]
-    (note,) = found.notes
+    assert [(document.node, document.zone, len(document.services)) for document in traffic.documents] == [
+        ("n1", "c", 0)
+    ]
+    (note,) = traffic.notes
     assert note.startswith("10.0.0.2:10274, 10.0.0.3:10274, 10.0.0.4:10274 and 1 more: no zoneward_meter_info or")
     assert note.endswith("; it does not count")
     forged = {**METER, "instance": "10.9.9.9:80"}
@@ -152,31 +153,31 @@ async def test_a_program_without_a_node_of_the_cluster_does_not_count() -> None:
         "connections": [({**METER, **CART}, "8"), ({**forged, **CART}, "1e6")],
         "programs": [*about(METER, "n1"), *about(forged, "ghost")],
     }
-    found, asked = await found_in(**answers, nodes=["n1", "n2"])
-    assert [(document.node, document.services[0].zones) for document in found.documents] == [("n1", {"b": 8})]
-    assert found.notes == ("not counted: programs of nodes that are not in the cluster (ghost)",)
-    assert all('job=~"zoneward-meter|zoneward-proxy"' in query for (query,) in (each["query"] for each in asked))
+    traffic, asked = await found_in(**answers, nodes=["n1", "n2"])
+    assert [(document.node, document.services[0].zones) for document in traffic.documents] == [("n1", {"b": 8})]
+    assert traffic.notes == ("not counted: programs of nodes that are not in the cluster (ghost)",)
+    assert all('job=~"zoneward-meter|zoneward-proxy"' in query for (query,) in (form["query"] for form in asked))
     with pytest.raises(PrometheusUnavailable, match="expected programs on nodes of the cluster, got none; not counted"):
         await found_in(**answers, nodes=["n3"])
 
 
 async def test_a_node_that_changed_its_zone_is_where_it_is_now_and_may_be_incomplete() -> None:
-    found, _ = await found_in(
+    traffic, _ = await found_in(
         connections=[({**METER, **CART}, "3"), ({**METER, **CART, "from_zone": "c"}, "4")],
         programs=[
-            *about(METER, "n1", "c", first=600, number=40),
-            *about(METER, "n1", "a", last=615, number=201),
+            *about(METER, "n1", "c", first=600, samples=40),
+            *about(METER, "n1", "a", last=615, samples=201),
             ({**METER, "figure": "missing"}, "2"),
             ({"job": "x", "figure": "missing"}, "2"),
         ],
     )
-    (document,) = found.documents
+    (document,) = traffic.documents
     assert (document.zone, document.complete, document.services[0].zones) == ("c", False, {"b": 7})
     assert document.since.timestamp() == NOW - HOUR
 
 
 async def test_series_without_a_meaning_are_counted() -> None:
-    found, _ = await found_in(
+    traffic, _ = await found_in(
         connections=[
             *(({**METER, **CART}, name) for name in ("NaN", "-1", "many", "1e300", "5")),
             ({**METER, **CART, "address_type": "IPX"}, "5"),
@@ -185,9 +186,9 @@ async def test_series_without_a_meaning_are_counted() -> None:
         programs=[*about(METER, "n1"), ({**METER, "figure": "first"}, "NaN")],
         warnings=["some data are missing"],
     )
-    (document,) = found.documents
+    (document,) = traffic.documents
     assert document.services[0].zones == {"b": 10**18}
-    assert found.notes == (
+    assert traffic.notes == (
         "Prometheus warns: some data are missing",
         "1 series with a negative number counts for nothing",
         "3 series without a finite number count for nothing",
@@ -212,7 +213,7 @@ async def test_series_without_a_meaning_are_counted() -> None:
         ({"connections": [({**METER, "namespace": 1}, "1")]}, "got something else (Expected `str`"),
     ],
 )
-async def test_a_bad_answer_is_told_in_one_line(answers: dict[str, Any], expected: str) -> None:
+async def test_a_bad_answer_is_reported_in_one_line(answers: dict[str, Any], expected: str) -> None:
     with pytest.raises(PrometheusUnavailable) as raised:
         await found_in(**answers)
     assert expected in str(raised.value)

@@ -1,4 +1,4 @@
-"""Reading what says which proxies run: a missing permission costs a line, and no call outlives it."""
+"""Listing the objects of proxies: a missing permission costs a line, and no call outlives it."""
 
 import asyncio
 
@@ -21,9 +21,11 @@ async def test_a_missing_permission_costs_one_line_and_no_call_outlives_it() -> 
         return json_status(403, "Forbidden", "no")
 
     async with served(refuse) as server, transport(access_to(server.url)) as client:
-        found = await list_proxy_objects(client)
+        proxy_objects = await list_proxy_objects(client)
         calls = [task for task in asyncio.all_tasks() if "_read_config_map" in repr(task)]
         go_on.set()
-    assert found.unread == ("DaemonSets and ConfigMaps of proxies and Pods of proxies cannot be read (no permission)",)
+    assert proxy_objects.unread == (
+        "DaemonSets and ConfigMaps of proxies and Pods of proxies cannot be read (no permission)",
+    )
     assert len(config_maps) == 2
     assert not calls

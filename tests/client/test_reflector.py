@@ -20,9 +20,9 @@ from zoneward.client.resources import PODS, LivePod
 from zoneward.client.transport_interface import ServerFeatures
 
 Answer = bytes | Sequence[bytes | float | Exception] | Exception
-"""A float: so many seconds pass before the next line."""
+"""A float: seconds before the next line."""
 HANG = b""
-"""A line for which one waits in vain."""
+"""A line that never arrives."""
 
 
 class Scripted:
@@ -111,7 +111,7 @@ class Play(Scripted):
     ) -> None:
         super().__init__(*answers)
         self.store, self.features = ObjectStore[LivePod](), ServerFeatures(streams_lists=streams_lists)
-        self.told = Recording(self.store, PODS).told
+        self.changes = Recording(self.store, PODS).changes
         self.pauses, self.troubles, self.reported = list[float](), list[errors.CallFailed](), list[int]()
 
         async def sleep(seconds: float) -> None:
@@ -153,25 +153,25 @@ def test_what_the_server_no_longer_remembers_is_listed_at_once_but_not_again_and
 
 def test_a_list_from_a_replica_that_lags_behind_is_not_believed() -> None:
     play = Play(a_list("100", a="90"), [an_event("MODIFIED", "a", "101")], EXPIRED, a_list("95", a="90"), a_list("102"))
-    assert play.told == [("added", "a", "90"), ("modified", "a", "101"), ("deleted", "a", "101")]
+    assert play.changes == [("added", "a", "90"), ("modified", "a", "101"), ("deleted", "a", "101")]
     assert play.versions() == [None, "100", "101", None, None, "102"]
 
 
 def test_what_only_a_list_had_that_was_begun_anew_is_gone() -> None:
     play = Play(a_list("100", token="t", a="90"), EXPIRED, a_list("110", b="105"))
-    assert play.told == [("added", "a", "90"), ("added", "b", "105"), ("deleted", "a", "90")]
+    assert play.changes == [("added", "a", "90"), ("added", "b", "105"), ("deleted", "a", "90")]
 
 
 def test_half_a_list_is_already_something_behind_which_the_next_may_not_fall() -> None:
     half = a_list("100", token="t", a="100")
     play = Play(half, errors.Unreachable("broken"), a_list("95"), a_list("101", a="100"))
-    assert play.told == [("added", "a", "100")]
+    assert play.changes == [("added", "a", "100")]
 
 
 def test_an_event_that_is_not_newer_than_what_was_seen_is_dropped() -> None:
     changes = [("MODIFIED", "105"), ("MODIFIED", "103"), ("DELETED", "106"), ("MODIFIED", "105"), ("DELETED", "106")]
     play = Play(a_list("100", a="90"), [an_event(kind, "a", version) for kind, version in changes])
-    assert play.told == [("added", "a", "90"), ("modified", "a", "105"), ("deleted", "a", "105")]
+    assert play.changes == [("added", "a", "90"), ("modified", "a", "105"), ("deleted", "a", "105")]
 
 
 @pytest.mark.parametrize("far", [an_event("MODIFIED", "a", str(10**18)), a_bookmark(str(10**18))])
@@ -185,7 +185,7 @@ def test_version_far_above_all_others_hides_no_later_change(far: bytes, streams_
         [an_event("DELETED", "a", "105")],
         streams_lists=streams_lists,
     )
-    assert play.told[-4:] == [
+    assert play.changes[-4:] == [
         ("modified", "a", "101"),
         ("added", "b102", "102"),
         ("added", "b103", "103"),
@@ -210,13 +210,13 @@ def test_a_bookmark_never_takes_a_watch_back() -> None:
 
 def test_versions_that_are_no_numbers_are_taken_as_they_come() -> None:
     play = Play(a_list("x"), [an_event("ADDED", "a", "y"), an_event("MODIFIED", "a", "b")])
-    assert play.told == [("added", "a", "y"), ("modified", "a", "b")]
+    assert play.changes == [("added", "a", "y"), ("modified", "a", "b")]
     assert play.versions() == [None, "x", "b"]
 
 
 def test_a_version_that_the_server_cannot_serve_again_and_again_is_given_up() -> None:
     play = Play(a_list("100"), *[[b"nonsense"]] * 5, a_list("101", a="101"))
-    assert play.told == [("added", "a", "101")]
+    assert play.changes == [("added", "a", "101")]
     assert ["watch" in query for query in play.asked] == [False, *[True] * 5, False, True]
 
 
@@ -248,7 +248,7 @@ def test_watch_is_broken_after_90_s_of_silence_once_a_bookmark_has_come(streams_
     assert [type(trouble) for trouble in play.troubles] == [errors.SilentConnection]
     assert play.asked_at[2] == pytest.approx(55.0 + 70.0 + 90.0)
     assert play.versions()[2] == "111"
-    assert play.told == [("added", "a", "111"), ("added", "b", "112")]
+    assert play.changes == [("added", "a", "111"), ("added", "b", "112")]
 
 
 def test_next_watch_is_broken_after_90_s_without_a_first_line() -> None:
@@ -288,7 +288,7 @@ def test_a_list_that_a_stream_does_not_end_in_time_is_asked_for_in_pages() -> No
     play = Play([an_event("ADDED", "a", "90"), HANG], a_list("100", b="95"), streams_lists=True, settings=settings)
     assert not play.features.streams_lists
     assert "expected all pods within 0.02 s" in str(play.troubles[0])
-    assert play.told == [("added", "a", "90"), ("added", "b", "95"), ("deleted", "a", "90")]
+    assert play.changes == [("added", "a", "90"), ("added", "b", "95"), ("deleted", "a", "90")]
     assert play.asked[1] == {"limit": "500"}
 
 
@@ -302,18 +302,18 @@ def test_what_may_not_be_listed_or_watched_is_told() -> None:
 def test_a_right_that_is_lost_later_is_waited_for() -> None:
     refused = errors.Forbidden(403, "Forbidden", "cannot watch")
     play = Play(a_list("100"), [], *[refused] * 7, [an_event("ADDED", "a", "101")])
-    assert play.told == [("added", "a", "101")]
+    assert play.changes == [("added", "a", "101")]
     assert len(play.pauses) >= 7
 
 
 def test_an_impatient_reflector_raises_what_a_patient_one_waits_for() -> None:
     answers: tuple[Answer, ...] = (errors.Unreachable("refused"), a_list("1", a="1"), [])
-    assert Play(*answers).told == [("added", "a", "1")]
+    assert Play(*answers).changes == [("added", "a", "1")]
     with pytest.raises(errors.Unreachable):
         Play(*answers, settings=ReflectorSettings(fail_fast=True))
     busy = errors.TooManyRequests(429, "TooManyRequests", "", retry_after=3.0)
     play = Play(busy, *answers[1:], settings=ReflectorSettings(fail_fast=True))
-    assert (play.told, play.pauses[0]) == ([("added", "a", "1")], 3.0)
+    assert (play.changes, play.pauses[0]) == ([("added", "a", "1")], 3.0)
 
 
 def test_what_a_handler_raises_comes_through() -> None:
@@ -343,7 +343,7 @@ def test_410_leads_to_a_list_whose_difference_is_told(gone: Answer, streams_list
         listed("110", as_stream=streams_lists, c="92", a="105", d="106"),
         streams_lists=streams_lists,
     )
-    assert play.told[3:] == [("modified", "a", "105"), ("added", "d", "106"), ("deleted", "b", "91")]
+    assert play.changes[3:] == [("modified", "a", "105"), ("added", "d", "106"), ("deleted", "b", "91")]
     assert [type(trouble) for trouble in play.troubles] == [errors.Gone]
     assert play.versions()[-1] == "110"
 
@@ -357,7 +357,7 @@ ERROR_500, ERROR_503 = (errors.ServerFault(status, "", "") for status in (500, 5
 def test_a_watch_that_breaks_goes_on_where_it_was(failure: Exception | bytes) -> None:
     again = [an_event("ADDED", "a", "101"), an_event("ADDED", "b", "102")]
     play = Play(a_list("100"), [an_event("ADDED", "a", "101"), failure], again)
-    assert play.told == [("added", "a", "101"), ("added", "b", "102")]
+    assert play.changes == [("added", "a", "101"), ("added", "b", "102")]
     assert play.versions() == [None, "100", "101", "102"]
     assert len(play.troubles) == 1
 
@@ -367,7 +367,7 @@ def test_a_streaming_list_that_breaks_is_begun_again_and_at_last_given_up(end: l
     play = Play(*[[an_event("ADDED", "a", "90"), *end]] * 3, a_list("100", a="90", b="95"), streams_lists=True)
     assert not play.features.streams_lists
     assert len(play.troubles) == 3
-    assert play.told == [("added", "a", "90"), ("added", "b", "95")]
+    assert play.changes == [("added", "a", "90"), ("added", "b", "95")]
     assert ["sendInitialEvents" in query for query in play.asked] == [True, True, True, False, False]
 
 
@@ -390,7 +390,7 @@ def test_a_server_whose_data_were_restored_is_believed_in_the_end(streams_lists:
         [an_event("ADDED", "c", "104")],
         streams_lists=streams_lists,
     )
-    assert play.told[2:] == [("modified", "a", "101"), ("deleted", "b", "108"), ("added", "c", "104")]
+    assert play.changes[2:] == [("modified", "a", "101"), ("deleted", "b", "108"), ("added", "c", "104")]
 
 
 def test_lists_and_watches_are_of_what_is_selected() -> None:

@@ -1,4 +1,4 @@
-"""Answers that go on: lines as they come, silence, and connections that break off."""
+"""Streams: lines as they arrive, silence, and connections that break off."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable

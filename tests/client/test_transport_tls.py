@@ -36,9 +36,9 @@ ANYWHERE = access_to("https://h")  # all but the address
 
 
 async def _get(access: ClientConfig, **server: Any) -> str:
-    """What comes of a GET to a server with TLS: nothing, or what is wrong with TLS before anything is sent."""
-    async with served(ok, **server) as found:
-        here = replace(access, cluster=replace(access.cluster, server=found.url))
+    """The TLS error of a GET to a server with TLS before anything is sent; empty if it succeeds."""
+    async with served(ok, **server) as running:
+        here = replace(access, cluster=replace(access.cluster, server=running.url))
         async with transport(here) as client:
             try:
                 await client.get(PODS)
@@ -51,8 +51,8 @@ async def test_a_server_is_believed_by_the_authority_of_the_cluster_alone(author
     tls = server_side(authority.issue_cert(HOST))
     assert await _get(trusting(ANYWHERE, authority), tls=tls) == ""
     for access in (trusting(ANYWHERE, trustme.CA()), ANYWHERE):
-        told = await _get(access, tls=tls)
-        assert told == "the server's certificate is from an authority that the kubeconfig does not name"
+        message = await _get(access, tls=tls)
+        assert message == "the server's certificate is from an authority that the kubeconfig does not name"
     assert await _get(access_to("https://h", insecure=True), tls=tls) == ""
     middle = authority.create_child_ca()
     assert await _get(trusting(ANYWHERE, middle), tls=server_side(middle.issue_cert(HOST))) == ""
@@ -68,14 +68,14 @@ async def test_the_name_in_the_certificate_counts_unless_the_kubeconfig_names_an
     assert (await _get(internal, tls=only_common_name)).startswith(another)
 
 
-async def test_an_expired_server_and_one_of_tomorrow_are_told(authority: trustme.CA) -> None:
-    for year, told in ((2001, "has expired"), (2100, "is not valid yet; compare the clocks")):
+async def test_certificates_that_have_expired_or_are_not_valid_yet_are_reported(authority: trustme.CA) -> None:
+    for year, problem in ((2001, "has expired"), (2100, "is not valid yet; compare the clocks")):
         start, end = datetime(year, 1, 1, tzinfo=UTC), datetime(year + 1, 1, 1, tzinfo=UTC)
         tls = server_side(authority.issue_cert(HOST, not_before=start, not_after=end))
-        assert await _get(trusting(ANYWHERE, authority), tls=tls) == f"the server's certificate {told}"
+        assert await _get(trusting(ANYWHERE, authority), tls=tls) == f"the server's certificate {problem}"
 
 
-async def test_a_server_without_tls_is_told_and_tls_problems_are_not_tried_again() -> None:
+async def test_a_server_without_tls_is_reported_and_tls_problems_are_not_retried() -> None:
     time = Time()
     async with served(ok) as server:
         access = access_to(server.url.replace("http:", "https:"), insecure=True)
@@ -114,7 +114,7 @@ async def test_a_server_that_refuses_the_client_certificate_is_told(authority: t
                 error = await said(client.get(PODS))
         assert isinstance(error, TlsProblem)
         assert error.sent
-        assert error.message.startswith("the server refuses our side of TLS: ")
+        assert error.message.startswith("the server refuses the client's side of TLS: ")
         assert words in error.message
 
 

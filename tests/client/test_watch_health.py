@@ -1,4 +1,4 @@
-"""Troubles of what follows a cluster: those that last are told, until the watch stands again."""
+"""Errors of watches: lasting ones are reported until the watch is open again."""
 
 import pytest
 from tests.client.test_reflector import Answer, Scripted

@@ -1,4 +1,4 @@
-"""What is written arrives as the API names it, and only over what it was made from."""
+"""Writes have the fields of the API, and replace only the version that they were made from."""
 
 import json
 from datetime import datetime, timedelta, timezone
@@ -16,7 +16,7 @@ from zoneward.kube.objects import Lease, LeaseSpec, ObjectMeta, format_micro_tim
 from zoneward.sandbox.server.resource_registry import Registry, Write
 
 CHANGING = ("resourceVersion", "generation")
-"""Of metadata, with each update."""
+"""Fields of metadata that change with each update."""
 SHOP: dict[str, Any] = {"namespace": NAMESPACE, "name": "shop"}
 
 
@@ -41,9 +41,9 @@ async def test_what_is_created_can_be_read_and_comes_with_its_version() -> None:
         assert read.metadata == metadata
         assert (metadata.uid, metadata.resource_version, metadata.generation) > ("", "", 0)
         assert (read.endpoints, read.ports) == (SLICE.endpoints, SLICE.ports)
-        found = kept(registry, SLICES_KEPT, "cart-1")
-        assert found is not None
-        assert {key: found[key] for key in ("addressType", "endpoints", "ports")} == {
+        stored = kept(registry, SLICES_KEPT, "cart-1")
+        assert stored is not None
+        assert {key: stored[key] for key in ("addressType", "endpoints", "ports")} == {
             key: SLICE_JSON[key] for key in ("addressType", "endpoints", "ports")
         }
 
@@ -70,8 +70,8 @@ async def test_an_update_loses_nothing_that_others_wrote() -> None:
         return old | {"metadata": metadata | owners | marks}
 
     def lasting(registry: Registry) -> Object:
-        found = kept(registry, SLICES_KEPT, "cart-1") or {}
-        return {name: value for name, value in found["metadata"].items() if name not in CHANGING}
+        stored = kept(registry, SLICES_KEPT, "cart-1") or {}
+        return {name: value for name, value in stored["metadata"].items() if name not in CHANGING}
 
     async with a_writer() as (writer, registry):
         await writer.create(SLICES, SLICE)
@@ -82,7 +82,7 @@ async def test_an_update_loses_nothing_that_others_wrote() -> None:
         assert lasting(registry) == before
 
 
-async def test_a_deletion_is_of_one_object_in_one_version_and_is_well_where_it_is_gone() -> None:
+async def test_a_deletion_is_of_one_object_in_one_version_and_succeeds_if_it_is_gone() -> None:
     async with a_writer() as (writer, registry):
         old = replace(SLICE, metadata=await writer.create(SLICES, SLICE))
         new = replace(old, metadata=await writer.update(SLICES, replace(old, ports=())))
@@ -139,8 +139,8 @@ async def test_a_strategic_patch_of_the_status_leaves_the_conditions_of_others()
             await writer.patch(SERVICES, change, **SHOP, form=PatchType.STRATEGIC, subresource="status")
         service = await writer.read(SERVICES, **SHOP)
         assert service.status
-        found = {condition.type: condition.reason for condition in service.status.conditions or ()}
-        assert found == {"their.org/Thing": "a", "zoneward.dev/Thing": "c"}
+        reasons = {condition.type: condition.reason for condition in service.status.conditions or ()}
+        assert reasons == {"their.org/Thing": "a", "zoneward.dev/Thing": "c"}
 
 
 async def test_events_leases_and_namespaces_are_at_their_places() -> None:
@@ -159,7 +159,7 @@ async def test_events_leases_and_namespaces_are_at_their_places() -> None:
         assert (await writer.read(NAMESPACES, namespace="", name=NAMESPACE)).status.phase == "Active"
 
 
-async def test_what_is_refused_is_told_apart() -> None:
+async def test_refusals_are_distinguished() -> None:
     metadata = SLICE.metadata
     elsewhere = replace(SLICE, metadata=replace(metadata, namespace="nowhere"))
     wrong = replace(SLICE, metadata=replace(metadata, name="cart-2"), address_type="IPX")

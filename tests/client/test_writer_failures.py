@@ -1,4 +1,4 @@
-"""A write that fails was sent once, and what is known of it is said."""
+"""A write that fails was sent once, and its outcome is classified."""
 
 import asyncio
 import json
@@ -48,7 +48,7 @@ async def test_only_a_deletion_is_sent_again_when_nobody_knows_whether_it_was_do
             assert (write_outcome(await said(call)), len(server.seen)) == (WriteOutcome.UNKNOWN, 1)
 
 
-async def test_who_may_not_write_sends_nothing_and_is_asked_anew_for_each_write() -> None:
+async def test_a_suspended_writer_sends_nothing_and_checks_before_each_write() -> None:
     answers = [True, False, False]
     asked: list[float] = []
 
@@ -83,7 +83,7 @@ async def test_who_may_not_write_any_more_when_the_bytes_are_to_leave_sends_none
         assert server.seen == []
 
 
-async def test_a_write_ends_after_its_limit_whatever_the_transport_does() -> None:
+async def test_a_write_ends_after_its_limit_with_any_transport() -> None:
     async with speaking(hang) as port, transport(access_to(f"http://{HOST}:{port}")) as connection:
         error = await said(Writer(connection, limit=0.1).create(SLICES, SLICE))
         assert (type(error), write_outcome(error)) == (errors.TimedOut, WriteOutcome.UNKNOWN)
@@ -98,7 +98,7 @@ async def test_a_write_ends_after_its_limit_whatever_the_transport_does() -> Non
 
 @pytest.mark.parametrize("code", [429, 503])
 async def test_once_means_that_nothing_is_sent_again(code: int) -> None:
-    """Whoever decides anew after a failure has something newer to send."""
+    """A caller that decides again after a failure has a newer object to send."""
     answer = in_turn(status(code, Retry_After="1"))
     async with served(answer) as server, transport(access_to(server.url), retries=None) as connection:
         writer = Writer(connection).once()
@@ -108,7 +108,7 @@ async def test_once_means_that_nothing_is_sent_again(code: int) -> None:
         assert [request.method for request in server.seen] == ["POST", "PUT", "DELETE"]
 
 
-async def test_a_limit_of_the_caller_s_own_is_not_taken_for_ours() -> None:
+async def test_a_timeout_of_the_caller_is_not_taken_for_that_of_the_writer() -> None:
     async with speaking(hang) as port, transport(access_to(f"http://{HOST}:{port}")) as connection:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.05):

@@ -1,4 +1,4 @@
-"""Which Services a change of the cluster affects: those are planned again, and no others.
+"""Finds the Services that a change of the cluster affects: only those are planned again.
 
 Demand, which all Services share, is not considered here: `zoneward.routing.demand.changes_demand` says whether a Node
 changes it.
@@ -16,7 +16,7 @@ AffectedHandler = Callable[[Collection[ObjectKey]], None]
 
 
 def subscribe_affected_services(cache: InformerCache, handle: AffectedHandler) -> Callable[[], None]:
-    """Call ``handle`` with the Services that each change of the cache affects. Returns a function that ends this."""
+    """Call ``handle`` with the Services that each change of the cache affects. Returns a function that unsubscribes."""
 
     def handler(old: CachedObject | None, new: CachedObject | None) -> None:
         keys = affected_services(cache, old, new)
@@ -24,11 +24,11 @@ def subscribe_affected_services(cache: InformerCache, handle: AffectedHandler) -
             handle(keys)
 
     stores = (cache.services, cache.nodes, cache.pods, cache.slices)
-    unsubscribe = [store.subscribe(handler) for store in stores]
+    unsubscribers = [store.subscribe(handler) for store in stores]
 
     def end() -> None:
-        for each in unsubscribe:
-            each()
+        for unsubscribe in unsubscribers:
+            unsubscribe()
 
     return end
 
@@ -36,28 +36,29 @@ def subscribe_affected_services(cache: InformerCache, handle: AffectedHandler) -
 def affected_services(
     cache: InformerCache, old: CachedObject | None, new: CachedObject | None
 ) -> Collection[ObjectKey]:
-    """The Services, by key, whose own objects a change touches. The cache is as it is after the change.
+    """Keys of the Services whose own objects a change touches. The cache already has the change.
 
-    A Pod affects the Services that select it, before or after, and where nothing but its labels changed those that
-    select it in one state alone; without an address before and after it affects none. An EndpointSlice affects the
-    Service that it names or named; a Node those that have Pods on it, where it comes, goes or changes its zone. A
-    change of nothing but the version affects none. Keys of Services that do not exist may be among them.
+    A Pod affects the Services that select it before or after the change. If only its labels changed, it affects the
+    Services that select it in exactly one of the two states; a Pod without an address in both states affects none. An
+    EndpointSlice affects the Services that it names before or after. A Node affects the Services with Pods on it, when
+    it is added, is deleted or changes its zone. A change of only the version affects none. Some keys may be of Services
+    that do not exist.
     """
     obj = new if new is not None else old
     assert obj is not None
     if isinstance(obj, LivePod):
-        return _affected_by_pod(cache, *(each if isinstance(each, LivePod) else None for each in (old, new)))
+        return _affected_by_pod(cache, *(pod if isinstance(pod, LivePod) else None for pod in (old, new)))
     if old is not None and new is not None and _differs_in_version_only(old, new):
         return ()
     if isinstance(obj, EndpointSlice):
-        return {owning_service_key(each) for each in (old, new) if isinstance(each, EndpointSlice)} - {None}  # type: ignore[return-value]
+        return {owning_service_key(slice_) for slice_ in (old, new) if isinstance(slice_, EndpointSlice)} - {None}  # type: ignore[return-value]
     if isinstance(obj, Service):
         return (object_key_of(obj),)
     return _affected_by_node(cache, old, new)
 
 
 def _affected_by_pod(cache: InformerCache, old: LivePod | None, new: LivePod | None) -> Collection[ObjectKey]:
-    was_listed, is_listed = (each is not None and has_address(each) for each in (old, new))
+    was_listed, is_listed = (pod is not None and has_address(pod) for pod in (old, new))
     if not (was_listed or is_listed):
         return ()
     # Pods with the same labels share them.
@@ -74,7 +75,7 @@ def _services_selecting(cache: InformerCache, pod: LivePod | None) -> set[Object
 
 
 def _endpoint_fields(pod: LivePod) -> tuple[object, ...]:
-    """All of a Pod that makes it an endpoint and says which ports it has, its labels apart."""
+    """The fields of a Pod, except its labels, that decide whether it is an endpoint and which ports it has."""
     metadata, spec, status = pod.metadata, pod.spec, pod.status
     return (
         metadata.uid,
@@ -94,7 +95,7 @@ def _endpoint_fields(pod: LivePod) -> tuple[object, ...]:
 def _affected_by_node(
     cache: InformerCache, old: CachedObject | None, new: CachedObject | None
 ) -> Collection[ObjectKey]:
-    before, after = (node_zone(each) if isinstance(each, LiveNode) else None for each in (old, new))
+    before, after = (node_zone(node) if isinstance(node, LiveNode) else None for node in (old, new))
     if old is not None and new is not None and before == after:
         return ()
     obj = new if new is not None else old
@@ -104,6 +105,6 @@ def _affected_by_node(
 
 
 def _differs_in_version_only(old: CachedObject, new: CachedObject) -> bool:
-    """Whether two states of an object differ in nothing but their version."""
+    """Whether two states of an object differ only in their version."""
     version = new.metadata.resource_version
     return type(old) is type(new) and replace(old, metadata=replace(old.metadata, resource_version=version)) == new

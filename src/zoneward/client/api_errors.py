@@ -1,4 +1,4 @@
-"""The errors of calls to an API server. Retries and watches decide by the type; `error_messages` words them."""
+"""The errors of calls to an API server. Retries and watches decide by type; `error_messages` has the texts."""
 
 # Named by what happened: ten names that end in "Error" would not help the reader of an except clause.
 # ruff: noqa: N818
@@ -13,7 +13,7 @@ from zoneward.kube.json_documents import DECODE_ERRORS, decode_json
 
 _LONGEST_MESSAGE: Final = 500
 MAX_RETRY_AFTER: Final = 60.0
-"""Seconds: no answer may stop a watch, a queue or a Lease for longer, whatever its ``Retry-After`` says."""
+"""Seconds: no ``Retry-After`` of an answer may stop a watch, a queue or a Lease for longer."""
 _TERMINATING: Final = "NamespaceTerminating"
 """The reason of a cause: ``k8s.io/api/core/v1.NamespaceTerminatingCause``."""
 
@@ -27,7 +27,7 @@ class CallFailed(Exception):
 
 
 class Unreachable(CallFailed):
-    """No connection, or one that broke off before the answer was whole."""
+    """No connection, or one that broke off before the answer was complete."""
 
 
 class TlsProblem(CallFailed):
@@ -35,15 +35,15 @@ class TlsProblem(CallFailed):
 
 
 class TimedOut(CallFailed):
-    """No connection, or no whole answer, in the time that the call was given."""
+    """No connection, or no complete answer, within the time limit of the call."""
 
 
 class SilentConnection(CallFailed):
-    """A stream on which nothing came for longer than its limit: the other end may be gone."""
+    """A stream that received nothing for longer than its limit: the other end may be gone."""
 
 
 class NoCredentials(CallFailed):
-    """There are no credentials: a plugin failed, a file is unreadable. ``error`` says where and why."""
+    """There are no credentials: a plugin failed, or a file is unreadable. ``error`` says where and why."""
 
     def __init__(self, error: InputError) -> None:
         super().__init__(str(error), sent=False)
@@ -51,31 +51,31 @@ class NoCredentials(CallFailed):
 
 
 class WritesSuspended(CallFailed):
-    """The write was not sent: no time is left in which this replica may write."""
+    """The write was not sent: this replica has no time left in which it may write."""
 
     def __init__(self) -> None:
-        super().__init__("we may not write any more", sent=False)
+        super().__init__("writes are suspended", sent=False)
 
 
 class AnswerTooLarge(CallFailed):
-    """An answer larger than any that an API server should give; nothing of it is kept."""
+    """An answer larger than an API server should send; it is discarded."""
 
 
 class UnexpectedResponse(CallFailed):
-    """A response that no API server sends: cut short, or of another form."""
+    """A response that no API server sends: truncated, or in another format."""
 
 
 class ListTooLarge(UnexpectedResponse):
-    """A list that is larger than any cluster's, or whose continue tokens repeat."""
+    """A list that is larger than that of any cluster, or whose continue tokens repeat."""
 
 
 class ApiError(CallFailed):
-    """An answer that is not a success. ``words`` are the server's message, empty where it gave none.
+    """An answer that is not a success. ``words`` is the server's message, empty if there is none.
 
-    ``reason`` is the API's name for it (``Forbidden``, ``AlreadyExists``, ``Expired``; may be empty),
-    ``retry_after`` how many seconds the server asks us to wait (at most `MAX_RETRY_AFTER`), ``details`` the Status
-    object's details. ``method`` and ``path`` are those of the request (without the prefix of the server's address);
-    empty for an error that came in a watch.
+    ``reason`` is the API's name for it (``Forbidden``, ``AlreadyExists``, ``Expired``; may be empty), ``retry_after``
+    the seconds that the server asks clients to wait (at most `MAX_RETRY_AFTER`), ``details`` the details of the Status
+    object. ``method`` and ``path`` are those of the request (without the prefix of the server's address); empty for an
+    error that came in a watch.
     """
 
     def __init__(
@@ -99,18 +99,18 @@ class ApiError(CallFailed):
 
 
 class Unauthorized(ApiError):
-    """401: the server does not accept our credentials."""
+    """401: the server does not accept the credentials."""
 
 
 class Forbidden(ApiError):
-    """403: we lack a permission, or admission refuses the request."""
+    """403: a permission is missing, or admission refuses the request."""
 
     @property
     def is_terminating(self) -> bool:
-        """Whether the namespace is being deleted: nothing can be created in it any more."""
+        """Whether the namespace is being deleted, so that nothing can be created in it."""
         causes = self.details.get("causes")
-        found = causes if isinstance(causes, list) else ()
-        return any(isinstance(each, dict) and each.get("reason") == _TERMINATING for each in found)
+        listed = causes if isinstance(causes, list) else ()
+        return any(isinstance(cause, dict) and cause.get("reason") == _TERMINATING for cause in listed)
 
 
 class NotFound(ApiError):
@@ -118,18 +118,18 @@ class NotFound(ApiError):
 
 
 class Conflict(ApiError):
-    """409: someone else wrote the object (reason ``Conflict``), or the name is taken (``AlreadyExists``)."""
+    """409: another client wrote the object (reason ``Conflict``), or the name is taken (``AlreadyExists``)."""
 
 
 class Gone(ApiError):
     """410: the resourceVersion or continue token is too old (reason ``Expired`` or ``Gone``).
 
-    `zoneward.client.reflector` then lists again, and `zoneward.client.list_pager` starts its list again.
+    `zoneward.client.reflector` then lists again, and `zoneward.client.list_pager` restarts its list.
     """
 
 
 class Invalid(ApiError):
-    """422: the object is not valid; ``details["causes"]`` has the fields."""
+    """422: the object is not valid; ``details["causes"]`` names the fields."""
 
 
 class TooManyRequests(ApiError):
@@ -137,7 +137,7 @@ class TooManyRequests(ApiError):
 
 
 class ServerFault(ApiError):
-    """5xx: whether a write happened is not known."""
+    """5xx: the outcome of a write is unknown."""
 
 
 _CLASSES: Final[dict[int, type[ApiError]]] = {
@@ -175,19 +175,19 @@ def api_error(
     The header ``Retry-After`` (``retry_after``) wins over ``details.retryAfterSeconds``.
     """
     try:
-        found = decode_json(body, _StatusObject)
+        answer = decode_json(body, _StatusObject)
     except DECODE_ERRORS:
-        found = _StatusObject()
-    if found.kind != "Status":
-        found = _StatusObject(message=" ".join(bytes(body).decode("utf-8", "replace").split())[:_LONGEST_MESSAGE])
-    details = found.details or {}
+        answer = _StatusObject()
+    if answer.kind != "Status":
+        answer = _StatusObject(message=" ".join(bytes(body).decode("utf-8", "replace").split())[:_LONGEST_MESSAGE])
+    details = answer.details or {}
     seconds = details.get("retryAfterSeconds")
     if retry_after is None and isinstance(seconds, int | float) and seconds > 0:
         retry_after = float(seconds)
     return _class_of(status)(
         status,
-        found.reason or "",
-        found.message or "",
+        answer.reason or "",
+        answer.message or "",
         retry_after=retry_after,
         details=details,
         method=method,
@@ -197,7 +197,7 @@ def api_error(
 
 
 def watch_error(status: bytes | msgspec.Raw) -> ApiError:
-    """The error for the Status object in a watch's ``ERROR`` event. What is no Status counts as a fault, 500."""
+    """The error for the Status object in a watch's ``ERROR`` event. Anything else counts as a server fault, 500."""
     try:
         code = decode_json(status, _StatusObject).code
     except DECODE_ERRORS:

@@ -1,14 +1,14 @@
-"""Delays between attempts, as client-go's ``wait.Backoff``. Values in, values out: no clock, no randomness."""
+"""Delays between attempts, as in client-go's ``wait.Backoff``. Pure: no clock, no random numbers."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backoff:
-    """Seconds to wait after a failure: ``initial``, multiplied by ``factor`` after each further one, ``cap`` at most.
+    """Seconds to wait after a failure: ``initial``, multiplied by ``factor`` after each further one, at most ``cap``.
 
-    ``jitter``, from 0 to 1, is the share of each delay that randomness may take away, so that clients that failed
-    together do not come back together.
+    ``jitter``, from 0 to 1, is the share of each delay that is random, so that clients that failed together do not
+    retry together.
     """
 
     initial: float
@@ -17,12 +17,12 @@ class Backoff:
     jitter: float = 0.0
 
     def delay(self, failures: int, *, random: float = 1.0, retry_after: float | None = None) -> float:
-        """Seconds until the next attempt after so many failures in a row, at least 1.
+        """Seconds until the next attempt after this number of consecutive failures, at least 1.
 
-        ``random``, from 0 to 1, is the caller's; at 1 nothing is taken away. A time that the server asked for is
-        waited out, and randomness adds up to one delay to it.
+        The caller draws ``random``, from 0 to 1; 1 gives the whole delay. If the server asked for a time
+        (``retry_after``), it is waited out, and the random share adds up to one delay to it.
         """
-        # A float holds no 2.0**1024.
+        # 2.0**1024 overflows a float.
         delay = min(self.cap, self.initial * self.factor ** min(failures - 1, 60))
         if retry_after is not None:
             return retry_after + delay * random

@@ -1,8 +1,8 @@
-"""How connections to the API server are opened: TCP keepalive, and the HTTP proxy that the environment names.
+"""Opens connections to the API server: TCP keepalive, and the HTTP proxy that the environment names.
 
-A machine or a load balancer that dies, or a firewall that forgets, closes no connection. A watch, which only reads,
-would wait for as long as a watch may last. So the system probes the other end: an empty packet after 15 s of silence;
-without an answer it ends the connection.
+A machine or load balancer that dies, or a firewall that drops its state, does not close connections. A watch, which
+only reads, would wait until its own timeout. So the kernel probes the other end: it sends an empty packet after 15 s of
+silence, and ends the connection if there is no answer.
 """
 
 import socket
@@ -25,11 +25,11 @@ _OPTIONS: Final = (
     ("TCP_KEEPCNT", KEEPALIVE_PROBES),
     ("TCP_USER_TIMEOUT", UNANSWERED_LIMIT * 1000),
 )
-"""Linux' names. Where a platform lacks one, its own default holds."""
+"""Linux names. A platform that lacks one uses its default."""
 
 
 def open_socket(address: tuple[int, int, int, str, tuple[object, ...]]) -> socket.socket:
-    """Make a socket for an address as ``socket.getaddrinfo`` returns it, not connected yet."""
+    """A socket, not connected yet, for an address as ``socket.getaddrinfo`` returns it."""
     family, kind, protocol = address[:3]
     opened = socket.socket(family, kind, protocol)
     opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -43,8 +43,8 @@ def open_socket(address: tuple[int, int, int, str, tuple[object, ...]]) -> socke
 def proxy_for(server: str, environment: Mapping[str, str]) -> str | None:
     """The HTTP proxy for a server, by the rules of Go's ``httpproxy``.
 
-    It reads ``HTTPS_PROXY`` or ``HTTP_PROXY`` and ``NO_PROXY``, in upper or lower case. None for this machine, and for
-    a proxy that does not speak HTTP.
+    It reads ``HTTPS_PROXY`` or ``HTTP_PROXY`` and ``NO_PROXY``, in upper or lower case. None for this machine, and if
+    the proxy does not speak HTTP.
     """
     parts = urlsplit(server)
     host, port = parts.hostname or "", parts.port or _PORTS[parts.scheme]
@@ -61,7 +61,7 @@ def _variable(environment: Mapping[str, str], name: str) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host is this machine."""
+    """Whether a host name or address is this machine."""
     try:
         return ip_address(host).is_loopback
     except ValueError:
@@ -84,7 +84,7 @@ def _matches(pattern: str, host: str, port: int) -> bool:
         if int(wanted_port) != port:
             return False
         pattern = name.strip("[]")
-    # A name includes all names below it; with a dot or *. before it, only those.
+    # A name includes its subdomains; a leading dot or *. means only the subdomains.
     if pattern.startswith(("*.", ".")):
         return host.endswith(pattern.removeprefix("*"))
     return host == pattern or host.endswith(f".{pattern}")

@@ -1,4 +1,4 @@
-"""Words a failed call in one line: what is wrong, and what to do about it."""
+"""Describes a failed call in one line: what is wrong, and what to do about it."""
 
 import re
 from datetime import datetime
@@ -22,7 +22,7 @@ from zoneward.kube.input_error import MAX_LENGTH, InputError, show
 from zoneward.kube.safe_text import printable
 
 _MIN_SECRET: Final = 16
-"""A part of a path with so many characters may be a token."""
+"""A part of a path with this number of characters may be a token."""
 _DENIED: Final = re.compile(
     r'User "(?P<user>[^"]*)" cannot (?P<verb>\S+) resource "(?P<resource>[^"]*)" in API group "(?P<group>[^"]*)"'
     r'(?: in the namespace "(?P<namespace>[^"]*)")?'
@@ -33,14 +33,14 @@ _RESOURCE_PATH: Final = re.compile(
     r"/(?P<resource>[^/]+)(?:/(?P<name>[^/]+)(?:/(?P<subresource>.+))?)?"
 )
 _MIN_WORDS: Final = 40
-"""Characters of the server's words, with what introduces them: fewer say nothing."""
+"""Shortest useful excerpt of the server's message, in characters, with its introduction."""
 _VERBS: Final = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 
 
 def to_input_error(error: CallFailed, access: ClientConfig, *, now: datetime) -> InputError:
     """The error as ``InputError``, which ends a command with exit status 2. ``now`` is the time of day.
 
-    Of the server's own words there is as much as fits into the line.
+    The server's own message is shortened to fit into the line.
     """
     if isinstance(error, NoCredentials):
         return error.error
@@ -53,25 +53,25 @@ def to_input_error(error: CallFailed, access: ClientConfig, *, now: datetime) ->
 
 
 def log_message(error: CallFailed, access: ClientConfig, *, now: datetime) -> str:
-    """The message without the server and the context, and with all of the server's own words: a line for a log."""
+    """The message as a line of a log: without the server and the context, with the server's complete message."""
     return printable("".join(_word(error, access, now)))
 
 
 def redacted_server(access: ClientConfig) -> str:
-    """The address, without what may be a secret in its path: a sandbox takes its token there."""
+    """The address, without path segments that may be secrets: the address of a sandbox contains its token."""
     scheme, separator, rest = access.cluster.server.partition("://")
     host, *path = rest.split("/")
     return scheme + separator + "/".join([host, *("..." if len(part) >= _MIN_SECRET else part for part in path)])
 
 
 def _word(error: CallFailed, access: ClientConfig, now: datetime) -> tuple[str, str]:
-    """What is wrong and what to do about it, and the server's own words that follow."""
+    """What is wrong and what to do about it, and the server's own message that follows."""
     if not isinstance(error, ApiError):
         return _word_no_answer(error, access, now), ""
     words = " ".join(error.words.split())
     quoted, following = (f"; the server says: {words}", f": {words}") if words else ("", "")
     if isinstance(error, Unauthorized):
-        # API servers say 401; others end the connection, and whether the reason arrives is a matter of luck.
+        # API servers answer 401; others end the connection, and the reason may not arrive.
         expired = _expired_certificate(access, now)
         if expired:
             return expired, quoted
@@ -99,7 +99,7 @@ def _word_no_answer(error: CallFailed, access: ClientConfig, now: datetime) -> s
 
 
 def _expired_certificate(access: ClientConfig, now: datetime) -> str:
-    """The line about our own client certificate; an API server only says 401 to one that is too old. Empty if not."""
+    """The line about an expired client certificate, to which an API server only answers 401; empty if it is valid."""
     pem = access.user.certificate
     if pem is None:
         return ""
@@ -109,15 +109,15 @@ def _expired_certificate(access: ClientConfig, now: datetime) -> str:
         return ""
     if end is None or end > now:
         return ""
-    place = pem.path or f"{pem.place} in {access.source}"
-    return f"the client certificate of user {show(access.user.name)} has expired, on {end:%Y-%m-%d %H:%M} UTC: {place}"
+    file = pem.path or f"{pem.location} in {access.source}"
+    return f"the client certificate of user {show(access.user.name)} has expired, on {end:%Y-%m-%d %H:%M} UTC: {file}"
 
 
 def _missing_permission(error: Forbidden) -> str | None:
-    """Verb and resource, and the rule that grants them; None where something else refuses it, as admission does.
+    """Verb and resource, and the rule that grants them; None if the request was refused otherwise, as by admission.
 
-    The server's words come first: it may be about ``--as``. Where it gives none, a missing permission is the usual
-    reason.
+    The server's message takes precedence, since it may be about ``--as``. Without a message, a missing permission is
+    the usual reason.
     """
     if match := _DENIED.search(error.words):
         return _word_denied(match["verb"], match["resource"], match["group"], match["namespace"], match["user"])
@@ -132,7 +132,7 @@ def _missing_permission(error: Forbidden) -> str | None:
 
 
 def _refused(error: Forbidden) -> str:
-    """By admission, say: a policy, a quota, a webhook, or since the namespace is being deleted."""
+    """The line about a refusal by admission: a policy, a quota, a webhook, or a namespace that is being deleted."""
     requested = _requested_permission(error)
     if requested is None:
         return f"the server refuses to {error.method.lower()} {error.path} (403)"

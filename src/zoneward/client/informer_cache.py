@@ -1,6 +1,6 @@
-"""The cluster as the API server last reported it: a store for each kind, and the indexes that planning looks up.
+"""The cluster as the API server last reported it: a store for each kind, and the indexes that planning uses.
 
-Reflectors fill it (`zoneward.client.informers`). It lives in one thread: between two ``await`` nothing changes.
+Reflectors fill it (`zoneward.client.informers`). It is used by one thread: between two ``await`` nothing changes.
 """
 
 from collections.abc import Iterable
@@ -35,7 +35,7 @@ class InformerCache(WatchedStores):
         self,
         resources: Iterable[AnyWatchedResource] = CACHED_RESOURCES,
         *,
-        on_unreadable: UnreadableHandler = lambda _found: None,
+        on_unreadable: UnreadableHandler = lambda _unreadable: None,
     ) -> None:
         super().__init__(resources, on_unreadable=on_unreadable)
         self._interner, self._selectors = Interner(), SelectorIndex()
@@ -50,7 +50,7 @@ class InformerCache(WatchedStores):
         self.slices: Final = self.add_store(SLICES, self._index_slice)
 
     def services_of(self, pod: Pod) -> tuple[Service, ...]:
-        """The Services that select a Pod in this state, whether or not the cache has it; sorted by name."""
+        """The Services that select a Pod in this state, sorted by name; the Pod need not be in the cache."""
         return self.services.each(self.service_keys_of(pod))
 
     def service_keys_of(self, pod: Pod) -> list[ObjectKey]:
@@ -58,19 +58,19 @@ class InformerCache(WatchedStores):
         return self._selectors.services_of(pod.metadata.namespace, pod.metadata.labels)
 
     def pods_of(self, namespace: str, service: str) -> tuple[LivePod, ...]:
-        """The Pods that a Service selects; none for one without a selector or one that is not there."""
+        """The Pods that a Service selects; none if it has no selector or does not exist."""
         return self.pods.each(self._selectors.pods_of((namespace, service)))
 
     def slices_of(self, namespace: str, service: str) -> tuple[EndpointSlice, ...]:
-        """The EndpointSlices that name a Service, whichever controller manages them; the Service need not exist."""
+        """The EndpointSlices that name a Service, with any manager; the Service need not exist."""
         return self.slices.each(self._slices_of.keys((namespace, service)))
 
     def pods_on(self, node: str) -> tuple[LivePod, ...]:
-        """The Pods of a Node, by its name, be it in the cache or not."""
+        """The Pods on the Node with this name; the Node need not be in the cache."""
         return self.pods.each(self._pods_on.keys(node))
 
     def nodes_in(self, zone: str | None) -> tuple[LiveNode, ...]:
-        """The Nodes of a zone; None: those without one."""
+        """The Nodes in a zone; with None, those without a zone."""
         return self.nodes.each(self._nodes_in.keys(zone))
 
     def zones(self) -> list[str]:
@@ -81,7 +81,9 @@ class InformerCache(WatchedStores):
 
     def _index_service(self, key: ObjectKey, old: Service | None, new: Service | None) -> None:
         # The selector of an adopted Service is in an annotation.
-        old_selector, new_selector = (None if each is None else effective_selector(each) for each in (old, new))
+        old_selector, new_selector = (
+            None if service is None else effective_selector(service) for service in (old, new)
+        )
         if old is not None and new is not None and old_selector == new_selector:
             return
         if old is not None:
@@ -99,7 +101,7 @@ class InformerCache(WatchedStores):
                 if old is not None:
                     self._selectors.remove_pod(key, old.metadata.labels)
                 labels = self._selectors.add_pod(key, labels)
-            # Pods of a ReplicaSet have the same labels: one dictionary serves all.
+            # Pods of a ReplicaSet have the same labels: they share one dictionary.
             force_setattr(new.metadata, "labels", labels)
         elif old is not None:
             self._selectors.remove_pod(key, old.metadata.labels)

@@ -1,4 +1,4 @@
-"""Keeps a cache current: one reflector for each of its kinds."""
+"""Keeps a cache current, with one reflector for each of its kinds."""
 
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, NoReturn, Protocol
@@ -19,13 +19,13 @@ ErrorHandler = Callable[[AnyWatchedResource, CallFailed], None]
 
 
 class InformerTarget(Protocol):
-    """What is kept current; `zoneward.client.informer_cache.InformerCache` is one."""
+    """What reflectors keep current, such as `zoneward.client.informer_cache.InformerCache`."""
 
     @property
     def resources(self) -> Sequence[AnyWatchedResource]: ...
 
     def store(self, resource: WatchedResource[WatchedT]) -> ReflectorStore[WatchedT]:
-        """Where objects of a kind are kept."""
+        """The store of a kind."""
         ...
 
 
@@ -42,9 +42,9 @@ async def run_informers(
 ) -> NoReturn:
     """Fill the target and keep it current until cancelled; all kinds are listed at the same time.
 
-    ``options`` are those of every kind, or by kind (``{"Node": ListScope(field_selector="metadata.name=n1")}``).
+    ``options`` apply to every kind, or are given by kind (``{"Node": ListScope(field_selector="metadata.name=n1")}``).
     ``on_error`` and ``on_version`` are those of a `Reflector`. Raises the first CallFailed that another attempt does
-    not change (see `Reflector`), and whatever a handler of the target raises.
+    not change (see `Reflector`), and any error of a handler of the target.
     """
     shared = features or ServerFeatures()
 

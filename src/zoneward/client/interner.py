@@ -1,6 +1,6 @@
-"""Makes objects smaller before a cache keeps them: equal values of thousands of objects are held once.
+"""Makes objects smaller before a cache keeps them: equal values of thousands of objects are stored once.
 
-Only structs that were just decoded are changed: nobody else has seen them yet.
+Only structs that were just decoded are changed: no other code has a reference to them yet.
 """
 
 from sys import intern
@@ -12,8 +12,8 @@ from zoneward.client.resources import LivePod
 from zoneward.kube.objects import EndpointSlice
 
 MAX_SHARED: Final = 20_000
-"""Different values that are remembered. Then the memory starts again, which costs a few copies, and frees the values of
-objects that are gone."""
+"""Number of different values that are remembered. Beyond it the interner forgets all, which costs a few copies, and
+frees the values of deleted objects."""
 
 _Value = TypeVar("_Value")
 
@@ -26,7 +26,7 @@ class Interner:
         self._limit = limit
 
     def intern_pod(self, pod: LivePod) -> None:
-        """All but its labels, which `SelectorIndex` shares: it groups Pods by them."""
+        """Share all values except the labels, which `SelectorIndex` shares: it groups Pods by them."""
         metadata, spec, status = pod.metadata, pod.spec, pod.status
         force_setattr(metadata, "namespace", intern(metadata.namespace))
         force_setattr(spec, "node_name", intern(spec.node_name))
@@ -50,7 +50,7 @@ class Interner:
             force_setattr(status, "pod_ip", status.pod_ips[0].ip)
 
     def intern_slice(self, slice_: EndpointSlice) -> None:
-        """Zones, Nodes, conditions and hints of endpoints, which are few; addresses and names stay."""
+        """Share zones, Nodes, conditions and hints of endpoints, which have few values; not addresses and names."""
         force_setattr(slice_.metadata, "namespace", intern(slice_.metadata.namespace))
         if slice_.ports is not None:
             force_setattr(slice_, "ports", self._shared(slice_.ports))

@@ -1,4 +1,4 @@
-"""Lists objects in pages, as client-go's ``tools/pager``: memory holds the objects and the bytes of one page."""
+"""Lists objects in pages, as client-go's ``tools/pager``: at most one page is in memory undecoded."""
 
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, field
@@ -13,14 +13,14 @@ from zoneward.kube.json_documents import DECODE_ERRORS
 
 PAGE_SIZE: Final = 500
 MAX_RESTARTS: Final = 3
-"""After so many lists whose continue tokens expired, everything is requested at once, which needs no token."""
+"""After this number of restarts because a continue token expired, the list is requested whole, which needs no token."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListLimits:
-    """Ends a list: a server whose list has no end must not fill the memory.
+    """Limits of one list, so that a server whose list never ends cannot fill the memory.
 
-    The largest clusters have 150,000 Pods, of some 6 to 20 kB each: 300 pages, 3 GB.
+    The largest clusters have 150,000 Pods of 6 to 20 kB each: 300 pages, 3 GB.
     """
 
     pages: int = 10_000
@@ -32,9 +32,9 @@ LIMITS: Final = ListLimits()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListScope:
-    """Which objects of a kind are listed and watched. ``namespace`` None: all; a kind without namespaces ignores it.
+    """Which objects of a kind are listed and watched. ``namespace`` None: all; cluster-scoped kinds ignore it.
 
-    Selectors are the API's: ``app=cart``, ``metadata.name=n1``.
+    Selectors use the API's syntax: ``app=cart``, ``metadata.name=n1``.
     """
 
     namespace: str | None = None
@@ -43,7 +43,7 @@ class ListScope:
 
     @property
     def query(self) -> dict[str, str]:
-        """The parameters of the request."""
+        """The query parameters of the request."""
         selectors = {"labelSelector": self.label_selector, "fieldSelector": self.field_selector}
         return {name: selector for name, selector in selectors.items() if selector}
 
@@ -53,9 +53,9 @@ EVERYTHING: Final = ListScope()
 
 @dataclass(frozen=True, slots=True)
 class Page(Generic[WatchedT]):
-    """Some objects of a list. All pages of one list show the cluster at the same ``version``.
+    """One page of a list. All pages of a list show the cluster at the same ``version``.
 
-    A later page with ``is_first`` makes the pages before it void: the list began again.
+    A later page with ``is_first`` invalidates the pages before it: the list was restarted.
     """
 
     objects: tuple[WatchedT, ...]
@@ -67,7 +67,7 @@ class Page(Generic[WatchedT]):
 
 @dataclass(slots=True)
 class _Extent:
-    """How long a list is so far."""
+    """Size of a list so far."""
 
     resource: AnyWatchedResource
     limits: ListLimits
@@ -75,7 +75,7 @@ class _Extent:
     bytes: int = 0
 
     def add(self, size: int, token: str) -> None:
-        """Count a page of this many bytes, whose continue token is ``token``. Raises ListTooLarge."""
+        """Count a page of ``size`` bytes, with its continue token. Raises ListTooLarge."""
         what = self.resource.plural
         self.bytes += size
         if token in self.tokens:
@@ -96,19 +96,19 @@ async def list_pages(
     size: int = PAGE_SIZE,
     limits: ListLimits = LIMITS,
 ) -> AsyncIterator[Page[WatchedT]]:
-    """All objects of a kind that ``options`` select, page by page. Raises CallFailed.
+    """The objects of a kind that ``options`` select, page by page. Raises CallFailed.
 
-    The list is the latest, not what some cache happens to have. A continue token that expires (410 Gone) starts the
-    list again; the token that the server offers instead would mix two states of the cluster. Objects may be large: a
-    page that is too large is requested again with fewer of them.
+    The server lists its latest state, not that of its cache. If a continue token expires (410 Gone), the list is
+    restarted: the token that the server offers instead would mix two states of the cluster. A page that is too large is
+    requested again with fewer objects.
     """
     path = resource.path(namespace=options.namespace)
-    token, restarts, number, extent = "", 0, size, _Extent(resource, limits)  # type: ignore[arg-type]
+    token, restarts, page_size, extent = "", 0, size, _Extent(resource, limits)  # type: ignore[arg-type]
     while True:
         query = options.query
         is_paged = restarts < MAX_RESTARTS
         if is_paged:
-            query["limit"] = str(number)
+            query["limit"] = str(page_size)
         if token:
             query["continue"] = token
         try:
@@ -119,17 +119,17 @@ async def list_pages(
             token, restarts, extent = "", restarts + 1, _Extent(resource, limits)  # type: ignore[arg-type]
             continue
         except AnswerTooLarge:
-            if number == 1 or not is_paged:
+            if page_size == 1 or not is_paged:
                 raise
-            # Later pages stay below what was too large.
-            size, number = max(1, number // 2), max(1, number // 8)
+            # Later pages stay below the size that was too large.
+            size, page_size = max(1, page_size // 2), max(1, page_size // 8)
             continue
         page, unreadable = _decode_page(data, resource)
         is_first, token = not token, page.metadata.continue_ or ""
         extent.add(len(data), token)
-        # The bytes of a page are not kept while its objects are handled.
+        # Free the bytes of the page before its objects are handled.
         del data
-        number = min(size, 2 * number)
+        page_size = min(size, 2 * page_size)
         yield Page(page.items or (), page.metadata.resource_version, is_first, not token, unreadable)
         if not token:
             return
@@ -143,23 +143,23 @@ async def list_all(
     size: int = PAGE_SIZE,
     on_unreadable: UnreadableHandler | None = None,
 ) -> tuple[WatchedT, ...]:
-    """All objects of a kind as of one moment. Raises CallFailed.
+    """All objects of a kind, in one state of the cluster. Raises CallFailed.
 
     ``on_unreadable`` is called with each object that cannot be decoded; without it such an object raises CallFailed.
     """
-    found: list[WatchedT] = []
+    listed: list[WatchedT] = []
     unreadable: list[UnreadableObject] = []
     async for page in list_pages(transport, resource, options, size=size):
         if page.is_first:
-            found.clear()
+            listed.clear()
             unreadable.clear()
-        found.extend(page.objects)
+        listed.extend(page.objects)
         unreadable.extend(page.unreadable)
-    for each in unreadable:
+    for unreadable_object in unreadable:
         if on_unreadable is None:
-            raise _cannot_read(each)
-        on_unreadable(each)
-    return tuple(found)
+            raise _cannot_read(unreadable_object)
+        on_unreadable(unreadable_object)
+    return tuple(listed)
 
 
 async def list_resources(
@@ -180,15 +180,15 @@ async def list_resources(
 
 
 def decode_list(data: bytes, resource: WatchedResource[WatchedT]) -> tuple[WatchedT, ...]:
-    """The objects of an answer that has all of them. Raises CallFailed, also where one of them cannot be decoded."""
+    """The objects of a complete list. Raises CallFailed, also if one of them cannot be decoded."""
     page, unreadable = _decode_page(data, resource)
-    for each in unreadable:
-        raise _cannot_read(each)
+    for unreadable_object in unreadable:
+        raise _cannot_read(unreadable_object)
     return page.items or ()
 
 
-def _cannot_read(found: UnreadableObject) -> UnexpectedResponse:
-    return UnexpectedResponse(f"expected {found.resource.plural} that can be read, got {found}")
+def _cannot_read(unreadable: UnreadableObject) -> UnexpectedResponse:
+    return UnexpectedResponse(f"expected {unreadable.resource.plural} that can be read, got {unreadable}")
 
 
 def _decode_page(

@@ -1,4 +1,4 @@
-"""Decodes lists and watches object by object: one that cannot be decoded does not affect the others."""
+"""Decodes lists and watches object by object: an object that cannot be decoded does not affect the others."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -24,7 +24,7 @@ from zoneward.kube.struct_decoder import field_mismatch
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnreadableObject:
-    """An object that cannot be decoded. ``name`` is empty where not even that is known; ``problem`` is one line."""
+    """An object that cannot be decoded. ``name`` is empty if it cannot be decoded either; ``problem`` is one line."""
 
     resource: AnyWatchedResource
     namespace: str = ""
@@ -39,12 +39,12 @@ class UnreadableObject:
         return self.namespace, self.name
 
     def __str__(self) -> str:
-        place = "/".join(part for part in (self.namespace, self.name) if part) or "without a name that can be read"
-        return f"{self.resource.kind} {place}: {self.problem}"
+        name = "/".join(part for part in (self.namespace, self.name) if part) or "without a name that can be read"
+        return f"{self.resource.kind} {name}: {self.problem}"
 
 
 def unreadable_endpoints(slice_: EndpointSlice | RawEndpointSlice, error: Exception) -> UnreadableObject:
-    """A slice of `RAW_SLICES` of which all but the endpoints could be decoded."""
+    """The error for a slice of `RAW_SLICES` whose endpoints cannot be decoded."""
     metadata = slice_.metadata
     return UnreadableObject(
         resource=RAW_SLICES,
@@ -57,7 +57,7 @@ def unreadable_endpoints(slice_: EndpointSlice | RawEndpointSlice, error: Except
 
 
 def skipped_message(unreadable: UnreadableObject) -> str:
-    """The warning of a command that leaves out the object."""
+    """The warning of a command that skips the object."""
     return f"left out, as it cannot be read: {unreadable}"
 
 
@@ -67,9 +67,9 @@ UnreadableHandler = Callable[[UnreadableObject], None]
 def decode_list_page(
     data: bytes, resource: WatchedResource[WatchedT]
 ) -> tuple[ListOf[WatchedT], tuple[UnreadableObject, ...]]:
-    """Decode a page of a list: the list without the objects that cannot be decoded, and these.
+    """Decode a page of a list: the list without the objects that cannot be decoded, and those objects.
 
-    Raises `DECODE_ERRORS` where the page is not a list.
+    Raises `DECODE_ERRORS` if the page is not a list.
     """
     try:
         return resource.lists.decode(data), ()
@@ -89,7 +89,7 @@ def _decode_line(
 ) -> tuple[str, WatchedT | UnreadableObject | msgspec.Raw]:
     """Decode a line of a watch: the type of the event, and its object.
 
-    The object is undecoded (Raw) for all types but ADDED, MODIFIED and DELETED. Raises `DECODE_ERRORS` where the line
+    The object is undecoded (Raw) for all types except ADDED, MODIFIED and DELETED. Raises `DECODE_ERRORS` if the line
     is not an event.
     """
     try:
@@ -99,7 +99,7 @@ def _decode_line(
     else:
         if event.type in _CHANGES:
             return event.type, event.object
-    # The object of a bookmark has little in it, and that of an ERROR is a Status.
+    # The object of a bookmark has only metadata, and that of an ERROR is a Status.
     other = decode_json(line, _Event)
     if other.type not in _CHANGES:
         return other.type, other.object
@@ -110,12 +110,12 @@ def _decode_line(
 
 
 INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
-"""The annotation of the bookmark that ends the list with which a watch began (KEP-3157)."""
+"""The annotation of the bookmark that ends the initial list of a watch (KEP-3157)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bookmark:
-    """All events up to this version have been sent. ``ends_list``: so have all objects, if it began with them."""
+    """All events up to this version have been sent. ``ends_list``: the initial list is complete too."""
 
     version: str
     ends_list: bool
@@ -133,22 +133,22 @@ class WatchChange(Generic[WatchedT]):
 def decode_watch_event(line: bytes, resource: WatchedResource[WatchedT]) -> WatchChange[WatchedT] | Bookmark:
     """Decode a line of a watch. Raises UnexpectedResponse, or the ApiError of an ERROR event."""
     try:
-        type_, found = _decode_line(line, resource)
-        if isinstance(found, msgspec.Raw):
-            return _decode_bookmark(type_, found)
+        type_, obj = _decode_line(line, resource)
+        if isinstance(obj, msgspec.Raw):
+            return _decode_bookmark(type_, obj)
     except DECODE_ERRORS as error:
         raise UnexpectedResponse(f"expected an event of a watch, got something else: {error}") from None
-    version = found.version if isinstance(found, UnreadableObject) else found.metadata.resource_version
+    version = obj.version if isinstance(obj, UnreadableObject) else obj.metadata.resource_version
     if not version:
         raise UnexpectedResponse(f"expected an event with a resourceVersion, got one without: {type_}")
-    return WatchChange(found, version, type_ == "DELETED")
+    return WatchChange(obj, version, type_ == "DELETED")
 
 
-def _decode_bookmark(type_: str, found: msgspec.Raw) -> Bookmark:
+def _decode_bookmark(type_: str, obj: msgspec.Raw) -> Bookmark:
     if type_ == "ERROR":
-        raise watch_error(found)
+        raise watch_error(obj)
     if type_ == "BOOKMARK":
-        bookmark = decode_json(found, _BookmarkObject).metadata
+        bookmark = decode_json(obj, _BookmarkObject).metadata
         return Bookmark(bookmark.resource_version, (bookmark.annotations or {}).get(INITIAL_EVENTS_END) == "true")
     raise UnexpectedResponse(f"expected an event of a watch, got one of type {type_!r}")
 
@@ -199,7 +199,7 @@ def _unreadable(item: msgspec.Raw, resource: WatchedResource[WatchedT], error: E
 
 
 def _text(fields: Mapping[str, msgspec.Raw], name: str) -> str:
-    """Empty for a value that is not text."""
+    """The text of a field; empty if its value is not text."""
     try:
         return msgspec.json.decode(fields.get(name, b'""'), type=str)
     except DECODE_ERRORS:
@@ -215,11 +215,11 @@ def _labels(metadata: Mapping[str, msgspec.Raw]) -> dict[str, str]:
 
 
 def decode_problem(error: Exception, struct: type[msgspec.Struct]) -> str:
-    """Word what is wrong in one line: the field, what was expected and what was found."""
+    """One line that says what is wrong: the field, what was expected, and the value."""
     if isinstance(error, msgspec.ValidationError):
-        found = field_mismatch(error, struct)
-        field = f"{found.field}: " if found.field else ""
-        return f"{field}expected {found.expected}, got {found.got}"
+        mismatch = field_mismatch(error, struct)
+        field = f"{mismatch.field}: " if mismatch.field else ""
+        return f"{field}expected {mismatch.expected}, got {mismatch.got}"
     if isinstance(error, UnicodeDecodeError):
         return f"expected UTF-8 text, got 0x{error.object[error.start]:02x}"
     return " ".join(str(error).split())

@@ -1,4 +1,4 @@
-"""All objects of one kind by namespace and name, as client-go's ``cache.Store``, and indexes of their keys."""
+"""A store of all objects of one kind by namespace and name, as client-go's ``cache.Store``, and indexes of keys."""
 
 from collections.abc import Callable, Collection, Hashable, Iterator, Set
 from typing import Final, Generic, TypeVar
@@ -14,7 +14,7 @@ G = TypeVar("G", bound=Hashable)
 
 
 class KeyIndex(Generic[WatchedT, G]):
-    """Keys of objects by one value that ``value_of`` finds in each; in the order in which objects got that value."""
+    """Keys of objects by the value that ``value_of`` returns for them, in the order in which they got that value."""
 
     def __init__(self, value_of: Callable[[WatchedT], G]) -> None:
         self._value_of = value_of
@@ -42,11 +42,11 @@ class KeyIndex(Generic[WatchedT, G]):
 class ObjectStore(Generic[WatchedT]):
     """The objects of one kind. Only `put`, `delete` and `retain_only` change it, and they call the handlers.
 
-    ``update_indexes`` sees every change first, so that handlers find the indexes up to date. A handler that raises is a
-    mistake in the program: the error goes through to whoever fills the store.
+    ``update_indexes`` is called before the handlers, so that they see updated indexes. A handler that raises is a bug
+    in the program: the error propagates to the caller that fills the store.
 
-    An object that cannot be decoded is in ``unreadable``, by its key, and passed to ``on_unreadable``; its last state
-    that could be decoded stays in force until a newer one can be, or the object is gone.
+    An object that cannot be decoded is in ``unreadable``, by its key, and passed to ``on_unreadable``; the store keeps
+    its last decoded state until a newer one can be decoded or the object is deleted.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class ObjectStore(Generic[WatchedT]):
         update_indexes: IndexUpdater[WatchedT] | None = None,
         *,
         on_listed: Callable[[], None] | None = None,
-        on_unreadable: UnreadableHandler = lambda _found: None,
+        on_unreadable: UnreadableHandler = lambda _unreadable: None,
     ) -> None:
         self._objects: dict[ObjectKey, WatchedT] = {}
         self._update_indexes, self._on_listed, self._on_unreadable = update_indexes, on_listed, on_unreadable
@@ -71,19 +71,19 @@ class ObjectStore(Generic[WatchedT]):
         return self._objects.get((namespace, name))
 
     def each(self, keys: Collection[ObjectKey]) -> tuple[WatchedT, ...]:
-        """The objects with these keys, in this order. Raises KeyError where one is not there."""
+        """The objects with these keys, in this order. Raises KeyError if one is not in the store."""
         objects = self._objects
         return tuple([objects[key] for key in keys])
 
     def subscribe(self, handler: EventHandler[WatchedT]) -> Callable[[], None]:
-        """Call the handler with every change from now on. Returns a function that ends this."""
+        """Call the handler with every change from now on. Returns a function that unsubscribes it."""
         self._handlers.append(handler)
         return lambda: self._handlers.remove(handler)
 
     def put(self, obj: WatchedT, *, allow_older: bool = False) -> None:
-        """Add or replace an object. One that is not newer than the state in the store changes nothing.
+        """Add or replace an object. An object that is not newer than the state in the store is ignored.
 
-        ``allow_older``: the server itself went back in time, as when its data were restored.
+        ``allow_older``: accept older versions, as after the server's data were restored.
         """
         key = object_key_of(obj)
         old = self._objects.get(key)
@@ -98,7 +98,7 @@ class ObjectStore(Generic[WatchedT]):
         self._call_handlers(old, obj)
 
     def delete(self, obj: WatchedT) -> None:
-        """Remove an object; ``obj`` is its last state. If the store has a newer one, nothing changes."""
+        """Remove an object; ``obj`` is its last state. Does nothing if the store has a newer one."""
         key = object_key_of(obj)
         if self._is_unreadable_since(obj.metadata.resource_version, key):
             return
@@ -108,26 +108,26 @@ class ObjectStore(Generic[WatchedT]):
             return
         self._remove(key, old)
 
-    def mark_unreadable(self, found: UnreadableObject, *, is_gone: bool = False) -> None:
-        """Note that a new version of an object cannot be decoded, or that the object is gone.
+    def mark_unreadable(self, unreadable: UnreadableObject, *, is_gone: bool = False) -> None:
+        """Record that a new version of an object cannot be decoded, or that the object is deleted (``is_gone``).
 
         ``on_unreadable`` is called once for each version.
         """
-        key = found.key
+        key = unreadable.key
         before, old = self.unreadable.get(key), self._objects.get(key)
-        if old is not None and _is_later(old.metadata.resource_version, found.version):
+        if old is not None and _is_later(old.metadata.resource_version, unreadable.version):
             return
         if is_gone:
             self.unreadable.pop(key, None)
             if old is not None:
                 self._remove(key, old)
             return
-        self.unreadable[key] = found
-        if before is None or before.version != found.version:
-            self._on_unreadable(found)
+        self.unreadable[key] = unreadable
+        if before is None or before.version != unreadable.version:
+            self._on_unreadable(unreadable)
 
     def retain_only(self, keys: Set[ObjectKey]) -> None:
-        """Remove all objects but these: a list of the kind is complete."""
+        """Remove all objects except these: a list of the kind is complete."""
         for key in [key for key in self._objects if key not in keys]:
             self._remove(key, self._objects[key])
         for key in [key for key in self.unreadable if key not in keys]:
@@ -137,8 +137,8 @@ class ObjectStore(Generic[WatchedT]):
 
     def _is_unreadable_since(self, version: str | None, key: ObjectKey) -> bool:
         """Whether a later version than this one could not be decoded."""
-        found = self.unreadable.get(key)
-        return found is not None and _is_later(found.version, version)
+        unreadable = self.unreadable.get(key)
+        return unreadable is not None and _is_later(unreadable.version, version)
 
     def _remove(self, key: ObjectKey, old: WatchedT) -> None:
         if self._update_indexes is not None:
@@ -152,17 +152,17 @@ class ObjectStore(Generic[WatchedT]):
 
 
 def _is_newer(obj: WatchedT, than: WatchedT, *, allow_older: bool) -> bool:
-    """Versions that are not numbers can only be equal or different."""
+    """Whether ``obj`` is newer. Versions that are not numbers are newer if they differ."""
     one, other = obj.metadata.resource_version, than.metadata.resource_version
     if one == other:
         return one is None
     if allow_older:
         return True
-    number, other_number = parse_resource_version(one), parse_resource_version(other)
-    return number is None or other_number is None or number > other_number
+    version, other_version = parse_resource_version(one), parse_resource_version(other)
+    return version is None or other_version is None or version > other_version
 
 
 def _is_later(one: str | None, other: str | None) -> bool:
-    """False where the versions cannot be compared."""
-    number, other_number = parse_resource_version(one), parse_resource_version(other)
-    return number is not None and other_number is not None and number > other_number
+    """Whether ``one`` is later than ``other``; False if the versions cannot be compared."""
+    version, other_version = parse_resource_version(one), parse_resource_version(other)
+    return version is not None and other_version is not None and version > other_version

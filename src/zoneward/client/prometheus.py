@@ -1,6 +1,6 @@
-"""Asks Prometheus, or what speaks like it: instant queries over HTTP(S), such as where the traffic of Services starts.
+"""Queries Prometheus, or a server with the same API: instant queries over HTTP(S), such as where traffic starts.
 
-Its documentation: HTTP API, § Instant queries.
+See the Prometheus documentation, HTTP API § Instant queries.
 """
 
 import asyncio
@@ -40,12 +40,12 @@ _MOST_NAMED: Final = 3
 _LONGEST_TOKEN: Final = 1 << 16
 _LARGEST_CA: Final = 1 << 20
 OUTSIDE: Final = "external"
-"""The zone of clients from outside the cluster, whom no node's proxy serves."""
+"""The zone of clients outside the cluster, which no node's proxy serves."""
 
 
 class PrometheusUnavailable(Exception):  # noqa: N818 -- named by what happened, as in `api_errors`
-    """There are no figures: the server is away, slow, refuses, or answers with something else. The text is one line
-    with the server in it.
+    """There are no figures: the server is unreachable, slow, refuses, or sends an invalid answer. The text is one line
+    that names the server.
     """
 
     def __init__(self, settings: PrometheusSettings, problem: str) -> None:
@@ -53,7 +53,7 @@ class PrometheusUnavailable(Exception):  # noqa: N818 -- named by what happened,
 
 
 class Prometheus:
-    """One server. Each question opens a connection of its own: it is asked every few minutes."""
+    """One server. Each query opens a separate connection: queries are minutes apart."""
 
     def __init__(self, settings: PrometheusSettings, *, environment: Mapping[str, str] = os.environ) -> None:
         self.settings = settings
@@ -62,12 +62,11 @@ class Prometheus:
     async def read_demand(
         self, *, nodes: Collection[str] | None = None, max_series: int = MAX_SERIES, max_bytes: int = MAX_ANSWER
     ) -> DemandFigures:
-        """Where traffic started within the window, by Service and zone. Series of the same Service and zone add up.
+        """Where traffic started within the window, by Service and zone. Series of the same Service and zone are added.
 
-        Of the metrics of Zoneward's programs, those count that the settings select, of programs that name one of the
-        ``nodes``; None: nobody knows the nodes, and programs that name any count. Series that say nothing of a Service
-        or a zone, or have no number from 0, are left out, and counted in notes. Raises PrometheusUnavailable; also
-        where no series is left.
+        Only metrics that the settings select count, of programs that name one of the ``nodes``; with None, of programs
+        on any node. Series without a Service or a zone, or without a finite number of at least 0, are skipped and
+        counted in notes. Raises PrometheusUnavailable, also if no series remains.
         """
         gone: list[str] | None = None
         if nodes is not None and self.settings.query is None:
@@ -89,7 +88,7 @@ class Prometheus:
         return DemandFigures(amounts, notes)
 
     async def _unknown_nodes(self, nodes: Collection[str]) -> list[str]:
-        """The names of other nodes that programs have, sorted."""
+        """Names of nodes that programs report and that are not in ``nodes``, sorted."""
         answer = await self.ask(self.settings.nodes_query, _NODES, to_shorten=_TO_SELECT)
         names = {series.metric.node for series in answer.data.result} - {*nodes}
         if len(names) > _MOST_UNKNOWN_NODES:
@@ -107,17 +106,17 @@ class Prometheus:
         max_series: int = MAX_SERIES,
         max_bytes: int = MAX_ANSWER,
     ) -> "Answer[_Labels]":
-        """The vector that a query returns; ``decoder`` knows the labels that are read. ``at``: the moment for which it
-        is evaluated, in seconds since 1970; by default the server's now. ``to_shorten`` says what to do about an answer
-        that is too large. Raises PrometheusUnavailable.
+        """The vector that a query returns; ``decoder`` decodes the labels that are used. ``at``: the evaluation time in
+        seconds since 1970; by default the server's current time. ``to_shorten`` says what to do about an answer that is
+        too large. Raises PrometheusUnavailable.
         """
         form = {"query": query, "timeout": f"{max(1, round(self.settings.timeout))}s"}
         if at is not None:
             form["time"] = f"{at:.3f}"
         body = await self._post(form, to_shorten=to_shorten, max_bytes=max_bytes)
-        # Counted before they are built, so that they take no memory.
-        if (number := body.count(_SERIES_HEAD)) > max_series:
-            raise self.unavailable(f"expected at most {max_series:,} series, got {number:,}: {to_shorten}")
+        # Count the series before decoding them, so that they take no memory.
+        if (count := body.count(_SERIES_HEAD)) > max_series:
+            raise self.unavailable(f"expected at most {max_series:,} series, got {count:,}: {to_shorten}")
         try:
             kind = _KIND.decode(body)
             if kind.status == "success" and kind.data.result_type != "vector":
@@ -206,18 +205,18 @@ class Prometheus:
 
 _SERIES_HEAD: Final = b'"metric"'
 _Labels = TypeVar("_Labels")
-"""A struct of the labels that are read; an empty one is none."""
+"""A struct of the labels that are used; an empty label is an absent one."""
 
 
 class Series(msgspec.Struct, Generic[_Labels], gc=False):
-    """``value``: time and number; a series of native histograms has none."""
+    """``value``: time and number; None for a native histogram."""
 
     metric: _Labels
     value: tuple[float, str] | None = None
 
     @property
     def number(self) -> float | None:
-        """None where there is no number: Prometheus writes them as text."""
+        """The value, which Prometheus writes as text; None if it is not a number."""
         try:
             return None if self.value is None else float(self.value[1])
         except ValueError:
@@ -236,7 +235,7 @@ class Answer(msgspec.Struct, Generic[_Labels], gc=False):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What the server wants to be known, such as that some of its data are missing."""
+        """The server's warnings, such as that some of its data are missing."""
         texts = self.warnings or []
         shown = [str(InputError("Prometheus warns", text)) for text in texts[:_MOST_WARNINGS]]
         if len(texts) > _MOST_WARNINGS:
@@ -276,8 +275,8 @@ def counted_series(
     *,
     problem_of: Callable[[_Labels], str | None] = lambda _labels: None,
 ) -> Iterator[tuple[_Labels, float]]:
-    """The labels and numbers of the series that count. ``left_out`` gets the others, by the reason: what is wrong with
-    their labels, or with their number.
+    """Labels and values of the series that count. ``left_out`` counts the others by reason: what is wrong with their
+    labels or their value.
     """
     for series in answer.data.result:
         labels, amount = series.metric, series.number
@@ -293,15 +292,15 @@ def counted_series(
 
 
 def left_out_notes(left_out: Mapping[str, int]) -> tuple[str, ...]:
-    """Lines about series that were left out: their number by the reason."""
+    """Lines about series that were skipped: their count by reason."""
     return tuple(
-        f"{number:,} series {why} {'counts' if number == 1 else 'count'} for nothing"
-        for why, number in sorted(left_out.items())
+        f"{count:,} series {why} {'counts' if count == 1 else 'count'} for nothing"
+        for why, count in sorted(left_out.items())
     )
 
 
 def unknown_nodes_notes(names: Collection[str]) -> tuple[str, ...]:
-    """A line about the programs that name other nodes than those of the cluster, which do not count."""
+    """A line about programs on nodes that are not in the cluster, whose metrics are ignored."""
     if not names:
         return ()
     named = some_names([name if is_node_name(name) else show(name) for name in sorted(names)])
@@ -309,7 +308,7 @@ def unknown_nodes_notes(names: Collection[str]) -> tuple[str, ...]:
 
 
 def some_names(names: Sequence[str]) -> str:
-    """The first of them, and the number of the others."""
+    """The first names, and the count of the others."""
     more = f" and {len(names) - _MOST_NAMED:,} more" if len(names) > _MOST_NAMED else ""
     return ", ".join(names[:_MOST_NAMED]) + more
 
@@ -338,7 +337,7 @@ _DEMAND: Final = msgspec.json.Decoder(Answer[_DemandLabels])
 
 
 def _problem(labels: _DemandLabels) -> str | None:
-    """Why a series is left out by its labels; None where it counts."""
+    """Why the labels exclude a series; None if it counts."""
     if not labels.namespace or not labels.service:
         return "without a namespace and a service"
     if not labels.zone:

@@ -1,10 +1,10 @@
-"""Measured traffic from Prometheus: what Zoneward's meters and proxies counted in a window, as documents of nodes.
+"""Reads measured traffic from Prometheus: what Zoneward's meters and proxies counted in a window, as node documents.
 
 Each series is joined to the node of the program that it was scraped from by labels of the scrape (``job``, ``instance``
-and ``pod``), which are the same whether ``honor_labels`` is set or not. The join is made here and not in PromQL, where
-one duplicate fails the whole query, and a program whose node is unknown is lost without a word.
+and ``pod``), which are the same with and without ``honor_labels``. The join is made here and not in PromQL, where one
+duplicate fails the whole query, and a program whose node is unknown is dropped silently.
 
-Any Pod that Prometheus scrapes can have our metrics. So only those of the jobs that the settings select count, of
+Any Pod that Prometheus scrapes can expose these metrics. So only the jobs that the settings select count, and only
 programs that name a node of the cluster.
 """
 
@@ -30,20 +30,20 @@ from zoneward.kube.measured_traffic import MeasuredTraffic, ServiceTraffic, Traf
 from zoneward.kube.prometheus_settings import SCRAPED_FROM, PrometheusSettings, own_labels, window_text
 
 _STEPS: Final = 720
-"""Moments of the window at which it is looked whether a program was there: two minutes apart in a day."""
+"""Steps of the window at which the queries check whether a program was running: two minutes for a day."""
 _TO_SHORTEN: Final = "take what nodes serve at /measured instead"
 _LATEST: Final = 2**32
-"""Seconds since 1970, more than any clock says."""
+"""Seconds since 1970, later than any clock."""
 _MOST: Final = 1e18
-"""Connections and bytes: no node counts as many."""
+"""Connections or bytes: more than any node counts."""
 _Program = Literal["meter", "proxy"]
 _MISSING: Final = ("unlisted_connections", "lost_messages", "connections_without_bytes")
-"""Counters of a meter: what it has in no series, or not as a whole."""
+"""Counters of a meter for traffic that its series miss, or have in part."""
 
 
 class _ProgramLabels(msgspec.Struct, gc=False):
-    """Of one program. ``figure`` says what the number is: of samples the ``first`` and the ``last`` moment and their
-    ``number``, or connections that are ``missing`` in all series."""
+    """Labels of one program. ``figure`` says what the value is: the time of the ``first`` or ``last`` sample, the
+    ``number`` of samples, or the connections that are ``missing`` in all series."""
 
     job: str = ""
     instance: str = ""
@@ -72,7 +72,7 @@ _TRAFFIC: Final = msgspec.json.Decoder(Answer[_TrafficLabels])
 
 @dataclass(frozen=True, slots=True)
 class FoundTraffic:
-    """A document for each node, by name, and lines about what was left out or could not be told."""
+    """A document for each node, by name, and lines about traffic that was skipped or is unknown."""
 
     documents: tuple[MeasuredTraffic, ...]
     notes: tuple[str, ...]
@@ -81,11 +81,11 @@ class FoundTraffic:
 async def read_traffic(
     prometheus: Prometheus, *, nodes: Collection[str] | None, max_series: int = MAX_SERIES
 ) -> FoundTraffic:
-    """What meters and proxies counted within the window of the settings; on a node that has both, the meter's.
+    """What meters and proxies counted within the window of the settings; on a node with both, only the meter counts.
 
-    Programs that name none of the ``nodes`` do not count; None: nobody knows the nodes, and those that name any count.
-    Of several jobs that scrape the same node, the one with the most connections counts. Documents are of the time for
-    which Prometheus has samples of the program. Raises PrometheusUnavailable; also where nothing was counted.
+    Only programs on one of the ``nodes`` count; with None, programs on any node. If several jobs scrape the same node,
+    the job with the most connections counts. A document covers the time for which Prometheus has samples of the
+    program. Raises PrometheusUnavailable, also if nothing was counted.
     """
     settings, window = prometheus.settings, prometheus.settings.window
     collector = _Collector(nodes)
@@ -117,9 +117,9 @@ async def read_traffic(
 
 
 def _moment(answer: Answer[_TrafficLabels]) -> float | None:
-    """The moment for which a query was evaluated; None where no series says it."""
-    found = next((each.value[0] for each in answer.data.result if each.value is not None), None)
-    return found if found is not None and 0 <= found <= _LATEST else None
+    """The evaluation time of a query; None if no series has it."""
+    moment = next((series.value[0] for series in answer.data.result if series.value is not None), None)
+    return moment if moment is not None and 0 <= moment <= _LATEST else None
 
 
 # --- queries ----------------------------------------------------------------------------------------------------------
@@ -132,13 +132,14 @@ def _increase(metric: str, settings: PrometheusSettings, *more: str) -> str:
 
 
 def _about_programs(settings: PrometheusSettings) -> str:
-    """When there were samples of each program, and what it has in no series: parts that differ in ``figure``."""
+    """The query for the sample times of each program, and for what its series miss; ``figure`` names the part."""
     window, trusted = settings.window, settings.matchers
     info = f'{{__name__=~"zoneward_(meter|proxy)_info",{trusted}}}'
     looked = f"timestamp({info})[{window}s:{max(window * 1000 // _STEPS, 1)}ms]"
     labels = f"{SCRAPED_FROM},node,zone"
     missing = (
-        f"sum by ({SCRAPED_FROM}) (increase(zoneward_meter_{each}_total{{{trusted}}}[{window}s]))" for each in _MISSING
+        f"sum by ({SCRAPED_FROM}) (increase(zoneward_meter_{counter}_total{{{trusted}}}[{window}s]))"
+        for counter in _MISSING
     )
     parts = {
         "first": f"min by ({labels}) ({own_labels(f'min_over_time({looked})', 'node', 'zone')})",
@@ -153,7 +154,7 @@ def _about_programs(settings: PrometheusSettings) -> str:
 
 
 class _Scrape(NamedTuple):
-    """Which program samples are from, as the scrape says."""
+    """The program that samples were scraped from."""
 
     job: str
     instance: str
@@ -170,7 +171,7 @@ class _Route(NamedTuple):
 
 @dataclass(slots=True)
 class _Total:
-    """``has_bytes``: there are series of bytes."""
+    """``has_bytes``: a series of bytes exists."""
 
     connections: float = 0.0
     request: float = 0.0
@@ -180,15 +181,15 @@ class _Total:
 
 @dataclass(slots=True)
 class _Scraped:
-    """One program. ``program`` None: it counted nothing. ``node`` is empty where nothing says it; ``number`` of samples
-    between the moments ``first`` and ``last``. ``started``: connections by the zone where they did."""
+    """One program. ``program`` None: it counted nothing. ``node`` is empty if unknown. ``samples``: count of samples
+    between the times ``first`` and ``last``. ``started``: connections by the zone where they started."""
 
     program: _Program | None = None
     node: str = ""
     zone: str = ""
     first: float = 0.0
     last: float = 0.0
-    number: float = 0.0
+    samples: float = 0.0
     is_complete: bool = True
     totals: dict[_Route, _Total] = field(default_factory=dict)
     started: Counter[str] = field(default_factory=Counter)
@@ -198,16 +199,16 @@ class _Scraped:
         return sum(total.connections for total in self.totals.values())
 
     def covered(self, since: float, until: float) -> tuple[float, float]:
-        """The part of the window that its increases stand for, as ``increase`` takes it (Prometheus: extrapolatedRate):
-        to an end of the window that is nearer than 1.1 samples, else half a sample beyond the first and the last.
-        ``first`` and ``last`` are seen in steps only, so that they may be nearer by one.
+        """The part of the window that its increases cover, as ``increase`` extrapolates (Prometheus: extrapolatedRate):
+        up to an end of the window that is nearer than 1.1 sample intervals, else half an interval beyond the first or
+        last sample. ``first`` and ``last`` have the resolution of a step, so the true distance may be one step shorter.
         """
-        if not self.number:
+        if not self.samples:
             return since, until
         first, last = min(max(self.first, since), until), max(min(self.last, until), since)
-        if self.number < 2 or first >= last:
+        if self.samples < 2 or first >= last:
             return first, first
-        sample = (last - first) / (self.number - 1)
+        sample = (last - first) / (self.samples - 1)
         near = 1.1 * sample + (until - since) / _STEPS
         return (
             since if first - since < near else first - sample / 2,
@@ -216,7 +217,7 @@ class _Scraped:
 
 
 class _Collector:
-    """Joins the answers."""
+    """Joins the answers of the queries."""
 
     def __init__(self, nodes: Collection[str] | None) -> None:
         self._nodes = None if nodes is None else frozenset(nodes)
@@ -237,7 +238,7 @@ class _Collector:
             scraped = self._scraped.setdefault(_Scrape(labels.job, labels.instance, labels.pod), _Scraped())
             scraped.program = program
             is_external = OUTSIDE in (labels.from_zone, labels.asked)
-            # The name of a type of addresses was compared with both.
+            # `_problem` has checked the address type.
             family: Literal["IPv4", "IPv6"] = "IPv4" if labels.address_type == "IPv4" else "IPv6"
             route = _Route(labels.namespace, labels.service, family, is_external, labels.to_zone)
             total = scraped.totals.setdefault(route, _Total())
@@ -254,7 +255,7 @@ class _Collector:
                 total.request += amount
 
     def add_programs(self, answer: Answer[_ProgramLabels]) -> None:
-        """A program whose node changed its zone has several series: the one with the latest sample says where it is."""
+        """A program whose node changed its zone has several series: the latest sample decides its zone."""
         self._warnings |= dict.fromkeys(answer.notes)
         for labels, amount in counted_series(answer, self._left_out):
             scrape = _Scrape(labels.job, labels.instance, labels.pod)
@@ -269,10 +270,10 @@ class _Collector:
             elif labels.figure == "first":
                 scraped.first = min(amount, scraped.first or amount)
             else:
-                scraped.number += amount
+                scraped.samples += amount
 
     def documents(self, *, since: float, until: float) -> Iterable[MeasuredTraffic]:
-        """One for each node, by name; the moments are the ends of the window."""
+        """One document for each node, by name; ``since`` and ``until`` are the ends of the window."""
         nodes: dict[str, dict[_Scrape, _Scraped]] = {}
         for scrape, scraped in sorted(self._scraped.items()):
             if not scraped.node:
@@ -283,30 +284,32 @@ class _Collector:
                 nodes.setdefault(scraped.node, {})[scrape] = scraped
         for name, on_node in sorted(nodes.items()):
             chosen = self._choose(name, on_node)
-            covered = [each.covered(since, until) for each in chosen]
-            started = sum((each.started for each in chosen), Counter[str]())
-            zones = [each.zone for each in chosen if each.zone] or [zone for zone, _ in started.most_common(1)]
+            covered = [scraped.covered(since, until) for scraped in chosen]
+            started = sum((scraped.started for scraped in chosen), Counter[str]())
+            zones = [scraped.zone for scraped in chosen if scraped.zone] or [zone for zone, _ in started.most_common(1)]
             yield MeasuredTraffic(
                 node=name,
                 zone=next(iter(zones), None) or None,
                 since=_time(min(start for start, _ in covered)),
                 until=_time(max(end for _, end in covered)),
-                complete=all(each.is_complete for each in chosen),
+                complete=all(scraped.is_complete for scraped in chosen),
                 services=tuple(_services(chosen)),
             )
 
     def _choose(self, node: str, on_node: Mapping[_Scrape, _Scraped]) -> list[_Scraped]:
-        """Those that count on a node. What both programs or several jobs counted is the same traffic."""
-        programs = {each.program for each in on_node.values()}
+        """The programs that count on a node: meter and proxy, or several jobs, count the same traffic."""
+        programs = {scraped.program for scraped in on_node.values()}
         program: _Program | None = "meter" if "meter" in programs else "proxy" if "proxy" in programs else None
         jobs: dict[str, float] = {}
-        for scrape, each in on_node.items():
-            if each.program == program:
-                jobs[scrape.job] = jobs.get(scrape.job, 0.0) + each.connections
+        for scrape, scraped in on_node.items():
+            if scraped.program == program:
+                jobs[scrape.job] = jobs.get(scrape.job, 0.0) + scraped.connections
         if len(jobs) > 1 and program is not None:
             self._several_jobs.append(node)
         job = max(sorted(jobs), key=lambda name: jobs[name])
-        return [each for scrape, each in on_node.items() if scrape.job == job and each.program in (program, None)]
+        return [
+            scraped for scrape, scraped in on_node.items() if scrape.job == job and scraped.program in (program, None)
+        ]
 
     def notes(self) -> tuple[str, ...]:
         notes = [*self._warnings, *left_out_notes(self._left_out)]
@@ -322,7 +325,7 @@ class _Collector:
 
 
 def _problem(labels: _TrafficLabels) -> str | None:
-    """Why a series is left out by its labels; None where it counts."""
+    """Why the labels exclude a series; None if it counts."""
     if not labels.namespace or not labels.service:
         return "without a namespace and a service"
     if labels.address_type not in ("IPv4", "IPv6"):
@@ -331,11 +334,11 @@ def _problem(labels: _TrafficLabels) -> str | None:
 
 
 def _services(scraped: Iterable[_Scraped]) -> Iterable[ServiceTraffic]:
-    """By name; without those to which nothing was sent."""
-    found: dict[tuple[str, str, Literal["IPv4", "IPv6"]], dict[tuple[bool, str], _Total]] = {}
-    for each in scraped:
-        for route, total in each.totals.items():
-            ends = found.setdefault(route[:3], {})
+    """Services with traffic, by name."""
+    totals: dict[tuple[str, str, Literal["IPv4", "IPv6"]], dict[tuple[bool, str], _Total]] = {}
+    for program in scraped:
+        for route, total in program.totals.items():
+            ends = totals.setdefault(route[:3], {})
             before = ends.setdefault(route[3:], _Total())
             ends[route[3:]] = _Total(
                 before.connections + total.connections,
@@ -343,7 +346,7 @@ def _services(scraped: Iterable[_Scraped]) -> Iterable[ServiceTraffic]:
                 before.response + total.response,
                 before.has_bytes or total.has_bytes,
             )
-    for (namespace, service, address_type), ends in sorted(found.items()):
+    for (namespace, service, address_type), ends in sorted(totals.items()):
         has_bytes = any(total.has_bytes for total in ends.values())
         traffic = ServiceTraffic(
             namespace=namespace,
@@ -359,8 +362,8 @@ def _services(scraped: Iterable[_Scraped]) -> Iterable[ServiceTraffic]:
 
 
 def _connections(ends: Mapping[tuple[bool, str], _Total], *, is_external: bool) -> dict[str, int]:
-    numbers = {zone: _whole(total.connections) for (external, zone), total in ends.items() if external == is_external}
-    return {zone: number for zone, number in sorted(numbers.items()) if number}
+    counts = {zone: _whole(total.connections) for (external, zone), total in ends.items() if external == is_external}
+    return {zone: count for zone, count in sorted(counts.items()) if count}
 
 
 def _bytes(ends: Mapping[tuple[bool, str], _Total], *, is_external: bool) -> dict[str, TrafficBytes]:
@@ -373,7 +376,7 @@ def _bytes(ends: Mapping[tuple[bool, str], _Total], *, is_external: bool) -> dic
 
 
 def _whole(amount: float) -> int:
-    """``increase`` extrapolates, and returns fractions of what was counted."""
+    """A whole count: ``increase`` extrapolates, and returns fractions."""
     return round(min(amount, _MOST))
 
 

@@ -1,4 +1,4 @@
-"""Lists what says which proxies run on the nodes. None of it is needed: a missing permission costs a line."""
+"""Lists the objects that show which proxies run on the nodes. All are optional: a missing permission costs a line."""
 
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
@@ -26,12 +26,12 @@ from zoneward.kube.proxy_programs import (
 )
 
 _TIME_LIMIT: Final = 10.0
-"""Seconds for each ConfigMap: no answer may wait long for what nothing depends on."""
+"""Seconds for each ConfigMap: a command must not wait long for optional objects."""
 
 
 @dataclass(slots=True)
 class ProxyObjects:
-    """DaemonSets, ConfigMaps and Pods, with only what is read of them. ``unread``: a line for each reason why
+    """DaemonSets, ConfigMaps and Pods, reduced to the fields that are used. ``unread``: a line for each reason why
     some could not be read.
     """
 
@@ -43,9 +43,9 @@ class ProxyObjects:
 
 async def list_proxy_objects(transport: ReadTransport) -> ProxyObjects:
     """The DaemonSets of proxies, the ConfigMaps of kube-proxy and Cilium, and the Pods of proxies: those of the
-    DaemonSets, and static ones.
+    DaemonSets, and static Pods.
     """
-    found = ProxyObjects()
+    objects = ProxyObjects()
     selectors = (f"{key} in ({','.join(values)})" for key, values in POD_LABELS.items())
     scopes = [ListScope(namespace=SYSTEM_NAMESPACE, label_selector=selector) for selector in selectors]
     lost: dict[str, list[str]] = {}
@@ -54,19 +54,19 @@ async def list_proxy_objects(transport: ReadTransport) -> ProxyObjects:
         ("ConfigMaps of proxies", _read_config_maps),
         ("Pods of proxies", _read_pods),
     ):
-        why = await _refusal(reading(transport, found, scopes))
+        why = await _refusal(reading(transport, objects, scopes))
         if why is not None:
             lost.setdefault(why, []).append(what)
-    found.unread = tuple(f"{' and '.join(kinds)} cannot be read ({why})" for why, kinds in lost.items())
-    return found
+    objects.unread = tuple(f"{' and '.join(kinds)} cannot be read ({why})" for why, kinds in lost.items())
+    return objects
 
 
 async def _refusal(reading: Coroutine[Any, Any, None]) -> str | None:
-    """Why something could not be read; None where it was."""
+    """Why the objects could not be read; None if they were."""
     try:
         await reading
     except NotFound:
-        # A server that does not know the kind has none.
+        # A server without this kind has no such objects.
         return None
     except Forbidden:
         return "no permission"
@@ -75,40 +75,40 @@ async def _refusal(reading: Coroutine[Any, Any, None]) -> str | None:
     return None
 
 
-async def _read_daemon_sets(transport: ReadTransport, found: ProxyObjects, scopes: list[ListScope]) -> None:
-    """Adds to ``scopes`` the Pods of DaemonSets with other labels than the usual ones."""
+async def _read_daemon_sets(transport: ReadTransport, objects: ProxyObjects, scopes: list[ListScope]) -> None:
+    """Also adds to ``scopes`` the Pods of DaemonSets with unusual labels."""
     daemon_sets: list[DaemonSet] = []
-    # What cannot be decoded says nothing.
-    for each in await list_all(transport, DAEMON_SETS, on_unreadable=lambda _unreadable: None):
-        reduced = reduce_daemon_set(each)
+    # Objects that cannot be decoded are skipped.
+    for daemon_set in await list_all(transport, DAEMON_SETS, on_unreadable=lambda _unreadable: None):
+        reduced = reduce_daemon_set(daemon_set)
         if reduced is None:
             continue
         daemon_sets.append(reduced)
-        namespace = each.metadata.namespace
-        labels = (each.spec.selector.match_labels if each.spec.selector is not None else None) or {}
+        namespace = daemon_set.metadata.namespace
+        labels = (daemon_set.spec.selector.match_labels if daemon_set.spec.selector is not None else None) or {}
         is_usual = any(labels.get(key) in values for key, values in POD_LABELS.items())
         if labels and not (is_usual and namespace == SYSTEM_NAMESPACE):
             selector = ",".join(f"{key}={value}" for key, value in sorted(labels.items()))
             scopes.append(ListScope(namespace=namespace, label_selector=selector))
-    found.daemon_sets = tuple(daemon_sets)
+    objects.daemon_sets = tuple(daemon_sets)
 
 
-async def _read_config_maps(transport: ReadTransport, found: ProxyObjects, _scopes: list[ListScope]) -> None:
+async def _read_config_maps(transport: ReadTransport, objects: ProxyObjects, _scopes: list[ListScope]) -> None:
     programs = [
-        (set_.metadata.namespace, find_program(set_.spec.template.spec.containers)) for set_ in found.daemon_sets
+        (set_.metadata.namespace, find_program(set_.spec.template.spec.containers)) for set_ in objects.daemon_sets
     ]
-    cilium = {namespace for namespace, each in programs if each is not None and each.program == "cilium"}
-    places = [(SYSTEM_NAMESPACE, name) for name in KUBE_PROXY_CONFIGS]
-    places += [(namespace, CILIUM_CONFIG) for namespace in sorted(cilium)]
-    config_maps = await all_results(_read_config_map(transport, *place) for place in places)
-    found.config_maps = (
+    cilium = {namespace for namespace, proxy in programs if proxy is not None and proxy.program == "cilium"}
+    keys = [(SYSTEM_NAMESPACE, name) for name in KUBE_PROXY_CONFIGS]
+    keys += [(namespace, CILIUM_CONFIG) for namespace in sorted(cilium)]
+    config_maps = await all_results(_read_config_map(transport, *key) for key in keys)
+    objects.config_maps = (
         *(map_ for map_ in config_maps if map_ is not None),
         *await _read_overlays(transport),
     )
 
 
 async def _read_overlays(transport: ReadTransport) -> Sequence[ConfigMap]:
-    """The ConfigMaps of an overlay; none where they cannot be read: only a finding of `check` needs them."""
+    """The ConfigMaps of an overlay; none if they cannot be read, since only a finding of `check` needs them."""
     scope = ListScope(field_selector=f"metadata.name={OVERLAY_CONFIG_MAP}")
     try:
         config_maps = await list_all(transport, CONFIG_MAPS, scope, on_unreadable=lambda _unreadable: None)
@@ -128,11 +128,11 @@ async def _read_config_map(transport: ReadTransport, namespace: str, name: str) 
         return None
 
 
-async def _read_pods(transport: ReadTransport, found: ProxyObjects, scopes: list[ListScope]) -> None:
+async def _read_pods(transport: ReadTransport, objects: ProxyObjects, scopes: list[ListScope]) -> None:
     pods: dict[ObjectKey, ProxyPod] = {}
     for scope in scopes:
         for pod in await list_all(transport, PROXY_PODS, scope, on_unreadable=lambda _unreadable: None):
             reduced = reduce_pod(pod)
             if reduced is not None:
                 pods[object_key_of(pod)] = reduced
-    found.pods = tuple(pods.values())
+    objects.pods = tuple(pods.values())

@@ -2,23 +2,23 @@
 
 What can happen, and what the reflector does:
 
-- The server ends a watch after a while, or a connection breaks: it watches again from the last version seen, be it an
-  object's or a bookmark's. No event is lost, for the server remembers the last few minutes.
-- The server no longer remembers (410 Gone, as an answer or as an event): it lists again, at once (`run`,
-  `_handle_error`). The store sees what differs as additions, changes and deletions.
-- The other end is gone without closing the connection: the system notices within half a minute
+- The server ends a watch after a while, or a connection breaks: the reflector watches again from the last version seen,
+  that of an object or of a bookmark. No event is lost, since the server remembers the last few minutes.
+- The server no longer remembers the version (410 Gone, as an answer or as an event): the reflector lists again at once
+  (`run`, `_handle_error`). The store sees the differences as additions, changes and deletions.
+- The other end disappears without closing the connection: the kernel notices within half a minute
   (`zoneward.client.dialer`). If the server is frozen, or a proxy keeps the connection open, the reflector watches again
-  after `ReflectorSettings.bookmark_silence` without a line, since API servers send a bookmark a minute. A server that
-  sends no bookmarks may be silent for longer than it lets a watch last.
-- An event comes late or twice: its version is not newer than what was seen, and it is dropped. If several such events
-  come in a row, each newer than the one before, what was seen cannot be right (somebody sent a version of 10^18, or the
-  server's data were restored): the reflector lists again, and believes the list.
-- A list is older than what was seen: a replica lags behind, and is asked again. If it stays so, the server's data were
-  restored from a backup, and the list is believed.
-- An object cannot be decoded: the store notes it (`mark_unreadable`) and keeps the state that it has. The version of
-  the event counts as seen, and the watch goes on.
-- Everything else that fails is tried again after a pause, which gets longer and has randomness in it, so that many
-  clients do not come back at once.
+  after `ReflectorSettings.bookmark_silence` without a line, since API servers send a bookmark every minute. A server
+  that sends no bookmarks may be silent for longer than the timeout of a watch.
+- An event is late or a duplicate: its version is not newer than the last one seen, and it is dropped. If several such
+  events come in a row, in increasing order, the last version seen cannot be right (some server sent a version of 10^18,
+  or the server's data were restored): the reflector lists again, and accepts the list.
+- A list is older than the last version seen: a replica lags behind, and the reflector lists again. If the lists stay
+  older, the server's data were restored from a backup, and the reflector accepts the list.
+- An object cannot be decoded: the store records it (`mark_unreadable`) and keeps the state that it has. The version of
+  the event counts as seen, and the watch continues.
+- After any other failure the reflector backs off and retries, with jitter, so that many clients do not retry at the
+  same time.
 """
 
 import asyncio
@@ -46,25 +46,25 @@ from zoneward.client.transport_interface import ReadTransport, ServerFeatures
 from zoneward.kube.objects import ObjectKey, parse_resource_version
 
 _PERMANENT_ERRORS: Final = frozenset({400, 401, 403, 404, 405, 406, 422})
-"""Statuses that another attempt does not change."""
+"""Statuses for which a retry does not help."""
 _SUSPICIOUS: Final = frozenset({500, 504})
-"""The server fails on an event, or waits for a version that never comes."""
+"""The server fails on an event, or waits for a version that it never reaches."""
 _MAX_SUSPICIONS: Final = 5
-"""Suspicious failures in a row after which the reflector lists again."""
+"""Consecutive suspicious failures after which the reflector lists again."""
 _MAX_STALE_LISTS: Final = 3
 _MAX_OUTDATED: Final = 3
-"""Events in a row, in their order, that are older than what was seen."""
+"""Consecutive events, in increasing order, that are older than the last version seen."""
 _MAX_BROKEN_LISTS: Final = 3
 _EXTEND_PERIOD: Final = 1.0
-"""Seconds between two postponements of a timeout: one for each line would cost more than decoding some lines."""
+"""Seconds between two extensions of a timeout: one for every line would cost more than decoding some lines."""
 
 
 class ReflectorStore(Protocol[WatchedT_contra]):
-    """What a reflector keeps current; `zoneward.client.object_store.ObjectStore` is one. No method may wait."""
+    """What a reflector keeps current, such as `zoneward.client.object_store.ObjectStore`. No method may block."""
 
     def put(self, obj: WatchedT_contra, *, allow_older: bool = False) -> None: ...
     def delete(self, obj: WatchedT_contra) -> None: ...
-    def mark_unreadable(self, found: UnreadableObject, *, is_gone: bool = False) -> None: ...
+    def mark_unreadable(self, unreadable: UnreadableObject, *, is_gone: bool = False) -> None: ...
     def retain_only(self, keys: Set[ObjectKey]) -> None: ...
 
 
@@ -76,23 +76,23 @@ class ReflectorSettings:
     """Times are in seconds."""
 
     watch: float = 240.0
-    """A watch is asked to last this long, and up to half as long again."""
+    """Requested timeout of a watch; up to half as much is added at random."""
     silence: float = 30.0
-    """How much longer than that nothing may come."""
+    """How much longer than that a watch may be silent."""
     bookmark_silence: float = 90.0
-    """For how long nothing may come once a watch has sent a bookmark."""
+    """How long a watch that has sent a bookmark may be silent."""
     listing: float = 120.0
-    """In which a watch that begins with all objects must have sent them."""
+    """Time limit for the initial list of a watch that begins with all objects."""
     backoff: Backoff = BACKOFF
     settled: float = 10.0
-    """After a connection that lasted so long the next pause is short again."""
+    """After a connection that lasted this long, the backoff starts again."""
     fail_fast: bool = False
-    """Raise whatever fails before the first watch is open, not only what another attempt does not change."""
+    """Raise any failure before the first watch is open, not only those for which a retry does not help."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReflectorRuntime:
-    """The clock (monotonic seconds), the sleep and the randomness that a reflector uses."""
+    """The clock (monotonic seconds), the sleep and the random numbers that a reflector uses."""
 
     random: Random = field(default_factory=Random)
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
@@ -100,11 +100,11 @@ class ReflectorRuntime:
 
 
 class Reflector(Generic[WatchedT]):
-    """Makes a store show the objects of one kind that ``options`` select; one that ceases to match is deleted there.
+    """Keeps a store in sync with the objects of one kind that ``options`` select; others are deleted from it.
 
-    ``on_version`` is called with a version once the store has seen all that happened up to it; each is newer than the
-    one before, unless the server's data were restored. Versions that are not numbers are not reported.
-    ``on_error`` is called with every error after which the reflector tries again.
+    ``on_version`` is called with a version once the store has seen all changes up to it; versions increase, unless the
+    server's data were restored. Versions that are not numbers are not reported.
+    ``on_error`` is called with every error after which the reflector retries.
     """
 
     def __init__(
@@ -127,23 +127,23 @@ class Reflector(Generic[WatchedT]):
         self._random, self._sleep, self._clock = runtime.random, runtime.sleep, runtime.clock
         self._on_error, self._on_version = on_error, on_version
         self._version: str | None = None
-        """From which the next watch goes on; None: a list is needed."""
+        """Where the next watch starts; None: a list is needed."""
         self._newest: int | None = None
-        """The newest version ever seen, which stays when a list is needed."""
+        """The newest version seen, which is kept when a list is needed."""
         self._outdated: list[int] = []
-        """The versions of the last events, where they are older than that, but in order."""
+        """The versions of the last events, while they are older than that, but increase."""
         self._listed_keys: set[ObjectKey] | None = None
-        """The objects of the streaming list so far; None while no list is coming."""
+        """The objects of the streaming list so far; None if no list is in progress."""
         self._has_watched = self._is_open = self._has_progressed = False
         self._sends_bookmarks = False
-        """Whether a bookmark has come since a watch was last silent for too long."""
+        """Whether a bookmark has been received since a watch was last silent for too long."""
         self._failures = self._suspicions = self._stale_lists = self._broken_lists = 0
 
     async def run(self) -> NoReturn:
         """List and watch until cancelled.
 
-        Raises CallFailed where another attempt changes nothing (no permission, no such kind) and no watch was ever
-        open, and whatever a handler of the store raises.
+        Raises CallFailed if a retry does not help (no permission, no such kind) and no watch was ever open, and any
+        error of a handler of the store.
         """
         has_relisted = False
         while True:
@@ -164,8 +164,8 @@ class Reflector(Generic[WatchedT]):
             if is_settled:
                 has_relisted = False
             if isinstance(failure, Gone) and not has_relisted:
-                # 410: the server works, and a list brings back what was missed; so list at once. But a server that
-                # forgets faster than it lists must not be asked without end.
+                # 410: the server works, and a list makes up for missed events; so list at once. But do not list in a
+                # tight loop if the server forgets versions faster than it lists.
                 has_relisted = True
                 continue
             self._failures += 1
@@ -178,7 +178,7 @@ class Reflector(Generic[WatchedT]):
         if isinstance(error, Gone):
             self._version = None  # a list is needed
         elif isinstance(error, TooManyRequests):
-            # The server says when it has time for us.
+            # The server says when to retry.
             pass
         elif not self._has_watched and (self._settings.fail_fast or status in _PERMANENT_ERRORS):
             raise error
@@ -189,8 +189,8 @@ class Reflector(Generic[WatchedT]):
         self._on_error(error)
 
     def _pause(self, failure: CallFailed | None) -> float:
-        asked = (failure.retry_after if isinstance(failure, ApiError) else None) or 0.0
-        return max(asked, self._settings.backoff.delay(self._failures, random=self._random.random()))
+        retry_after = (failure.retry_after if isinstance(failure, ApiError) else None) or 0.0
+        return max(retry_after, self._settings.backoff.delay(self._failures, random=self._random.random()))
 
     # --- lists --------------------------------------------------------------------------------------------------------
 
@@ -198,7 +198,7 @@ class Reflector(Generic[WatchedT]):
         return self._features.streams_lists and self._stale_lists == 0
 
     async def _list(self) -> None:
-        """List in pages. The store ignores an object that is older than the state that it has."""
+        """List in pages. The store ignores objects that are older than the state that it has."""
         allow_older = False
         keys: set[ObjectKey] = set()
         async for page in list_pages(self._transport, self._resource, self._options):
@@ -215,9 +215,9 @@ class Reflector(Generic[WatchedT]):
                 self._finish_list(page.version, keys)
 
     def _is_stale(self, version: str) -> bool:
-        """Whether to believe an older list than what was seen. Raises CallFailed where a replica may lag behind."""
-        number = parse_resource_version(version)
-        if number is None or self._newest is None or number >= self._newest:
+        """Whether to accept a list that is older than what was seen. Raises CallFailed if a replica may lag behind."""
+        parsed = parse_resource_version(version)
+        if parsed is None or self._newest is None or parsed >= self._newest:
             return False
         self._stale_lists += 1
         if self._stale_lists <= _MAX_STALE_LISTS:
@@ -233,7 +233,7 @@ class Reflector(Generic[WatchedT]):
     # --- watches ------------------------------------------------------------------------------------------------------
 
     async def _watch(self) -> None:
-        """Watch until the server ends it. Raises CallFailed."""
+        """Watch until the server ends the watch. Raises CallFailed."""
         seconds = round(self._settings.watch * self._random.uniform(1.0, 1.5))
         query = {"watch": "true", "allowWatchBookmarks": "true", "timeoutSeconds": str(max(seconds, 1))}
         query |= self._options.query
@@ -249,7 +249,7 @@ class Reflector(Generic[WatchedT]):
             await self._stream(query, idle=idle, limit=self._settings.listing)
         except ApiError as error:
             if error.status in (400, 422) and not self._is_open:
-                # Servers without streaming lists answer so. If something else is wrong, a list in pages fails too.
+                # The answer of servers without streaming lists. If something else is wrong, a list in pages fails too.
                 self._features.streams_lists, self._has_progressed = False, True
                 return
             if error.status >= 500 and self._newest is not None:
@@ -265,7 +265,7 @@ class Reflector(Generic[WatchedT]):
             raise UnexpectedResponse(f"expected all {self._resource.plural}, got a stream that ends before that")
 
     async def _stream(self, query: dict[str, str], *, idle: float, limit: float | None) -> None:
-        """Read the lines of a watch. ``limit``: seconds in which a streaming list must be complete."""
+        """Read the lines of a watch. ``limit``: time limit of a streaming list, in seconds."""
         loop, silence = asyncio.get_running_loop(), self._settings.bookmark_silence
         extended = -_EXTEND_PERIOD
         try:
@@ -314,7 +314,7 @@ class Reflector(Generic[WatchedT]):
             if not self._accept(event.version):
                 return
         else:
-            # The objects of a list come in no order; the store knows which of them it has already.
+            # The objects of a list are unordered; the store compares their versions.
             self._listed_keys.add(obj.key if isinstance(obj, UnreadableObject) else object_key_of(obj))
         if isinstance(obj, UnreadableObject):
             self._store.mark_unreadable(obj, is_gone=event.is_gone)
@@ -330,25 +330,25 @@ class Reflector(Generic[WatchedT]):
             self._on_version(self._newest)
 
     def _accept(self, version: str) -> bool:
-        """Note a version. False where it is not newer than what was seen: events of a kind come in their order."""
-        number = parse_resource_version(version)
-        if number is not None and self._newest is not None and number <= self._newest:
-            self._note_outdated(number)
+        """Record a version. False if it is not newer than the last one: events of a kind are ordered by version."""
+        parsed = parse_resource_version(version)
+        if parsed is not None and self._newest is not None and parsed <= self._newest:
+            self._note_outdated(parsed)
             return False
         self._outdated.clear()
-        self._version, self._newest, self._has_progressed = version, number, True
+        self._version, self._newest, self._has_progressed = version, parsed, True
         self._suspicions = 0
         return True
 
-    def _note_outdated(self, number: int) -> None:
-        """Raises CallFailed where what was seen cannot be right."""
-        if number == self._newest:
+    def _note_outdated(self, version: int) -> None:
+        """Raises CallFailed if the last version seen cannot be right."""
+        if version == self._newest:
             return
-        if self._outdated and number <= self._outdated[-1]:
+        if self._outdated and version <= self._outdated[-1]:
             self._outdated.clear()
-        self._outdated.append(number)
+        self._outdated.append(version)
         if len(self._outdated) < _MAX_OUTDATED:
             return
         self._outdated.clear()
         self._version, self._stale_lists = None, _MAX_STALE_LISTS
-        raise UnexpectedResponse(f"expected events newer than version {self._newest}, got several up to {number}")
+        raise UnexpectedResponse(f"expected events newer than version {self._newest}, got several up to {version}")

@@ -1,4 +1,4 @@
-"""The names of objects, and nothing else of them."""
+"""Lists only the names of objects."""
 
 import asyncio
 from contextlib import suppress
@@ -36,20 +36,20 @@ class _NameList(msgspec.Struct, gc=False):
 async def list_names(
     transport: ReadTransport, resource: ApiResource[Any], *, namespace: str | None = None, time_limit: float
 ) -> list[ObjectKey]:
-    """Namespace and name of the objects of one kind, as far as they are known after ``time_limit`` seconds.
+    """Namespaces and names of the objects of one kind that are received within ``time_limit`` seconds.
 
     Raises CallFailed.
     """
-    path, query, found = resource.path(namespace=namespace), {"limit": str(_PAGE)}, list[ObjectKey]()
+    path, query, keys = resource.path(namespace=namespace), {"limit": str(_PAGE)}, list[ObjectKey]()
     with suppress(TimeoutError):
         async with asyncio.timeout(time_limit):
             while True:
                 page = _decode(await transport.get(path, query), resource)
-                found += [(item.metadata.namespace, item.metadata.name) for item in page.items or ()]
+                keys += [(item.metadata.namespace, item.metadata.name) for item in page.items or ()]
                 if not page.metadata.continue_:
                     break
                 query = query | {"continue": page.metadata.continue_}
-    return found
+    return keys
 
 
 def _decode(data: bytes, resource: ApiResource[Any]) -> _NameList:

@@ -40,18 +40,18 @@ READY_SINCE: Final = "zoneward.dev/ready-since"
 
 class LivePodCondition(NodeCondition, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
     last_transition_time: str | None = None
-    """As the API writes times; in a cache only `LivePodStatus.ready_since` has one."""
+    """An API time; in a cache it is None, and only `LivePodStatus.ready_since` is set."""
 
 
 class LivePodStatus(PodStatus, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
     conditions: tuple[LivePodCondition, ...] | None = None
     ready_since: str | None = msgspec.field(name=READY_SINCE, default=None)
-    """The time of the last transition of the condition Ready, be it true or not, which a cache takes from there: Pods
-    with the same conditions can then share them. No API server sends it."""
+    """The time of the last transition of the condition Ready, true or false. A cache moves it here, so that Pods with
+    the same conditions can share them. No API server sends it."""
 
 
 class LivePod(Pod, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
-    """A Pod with its resourceVersion, by which a watch knows what is older."""
+    """A Pod with its resourceVersion, by which a watch orders changes."""
 
     metadata: LivePodMeta = LivePodMeta()
     status: LivePodStatus = LivePodStatus()
@@ -59,7 +59,7 @@ class LivePod(Pod, frozen=True, gc=False, rename="camel", omit_defaults=True, kw
 
 class LiveNodeMeta(NodeMeta, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
     namespace: str = ""
-    """Always empty: so that all kinds have a key of the same form."""
+    """Always empty, so that the keys of all kinds have the same type."""
     uid: str = ""
     resource_version: str | None = None
 
@@ -69,7 +69,7 @@ class LiveNodeSpec(NodeSpec, frozen=True, gc=False, rename="camel", omit_default
 
 
 class LiveNode(Node, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
-    """A Node with its resourceVersion, and with the ranges of its Pods."""
+    """A Node with its resourceVersion and its Pod CIDRs."""
 
     metadata: LiveNodeMeta = LiveNodeMeta()
     spec: LiveNodeSpec | None = None
@@ -86,12 +86,12 @@ class RawEndpointSliceMeta(msgspec.Struct, frozen=True, gc=False, rename="camel"
 
 
 class RawEndpointSlice(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
-    """An EndpointSlice whose endpoints are not decoded: a node's proxy needs few of those of other zones."""
+    """An EndpointSlice whose endpoints are not decoded: a node's proxy needs few endpoints of other zones."""
 
     metadata: RawEndpointSliceMeta = RawEndpointSliceMeta()
     address_type: str = ""
     endpoints: msgspec.Raw = msgspec.Raw(b"null")
-    """JSON, a part of the bytes that were decoded, and keeps all of them alive: copy it before you keep it."""
+    """JSON that refers to the bytes that were decoded and keeps them all alive: copy it before you store it."""
     ports: tuple[EndpointPort, ...] | None = None
 
 
@@ -141,12 +141,12 @@ def object_key_of(obj: WatchedObject) -> ObjectKey:
 
 
 def service_key_of(slice_: EndpointSlice | RawEndpointSlice) -> ObjectKey:
-    """The Service that a slice names; with an empty name, which no Service has, where it names none."""
+    """Key of the Service that a slice names; its name is empty if the slice names none."""
     return slice_.metadata.namespace, (slice_.metadata.labels or {}).get(SERVICE_NAME_LABEL, "")
 
 
 def owning_service_key(slice_: EndpointSlice) -> ObjectKey | None:
-    """The Service that a slice names; None where it names none."""
+    """Key of the Service that a slice names; None if it names none."""
     key = service_key_of(slice_)
     return key if key[1] else None
 
@@ -164,7 +164,7 @@ class ListOf(msgspec.Struct, Generic[WatchedT], frozen=True, gc=False):
 
 
 class EventOf(msgspec.Struct, Generic[WatchedT], frozen=True, gc=False):
-    """One line of a watch that is about an object."""
+    """One line of a watch that has an object."""
 
     type: str
     object: WatchedT
@@ -190,7 +190,7 @@ class ApiResource(Generic[ObjectT]):
         return self.api.rpartition("/")[2]
 
     def path(self, *, namespace: str | None = None, name: str | None = None) -> str:
-        """Of all objects, those of one namespace, or one object. A kind without namespaces ignores ``namespace``."""
+        """The path of all objects, those in a namespace, or one object. Cluster-scoped kinds ignore ``namespace``."""
         parts = ["/apis" if self.group else "/api", self.api]
         if namespace and self.namespaced:
             parts += ["namespaces", namespace]
@@ -252,8 +252,8 @@ def _workload_resource(api: str, kind: str) -> WatchedResource[Any]:
     return WatchedResource.of(kind, api, plural(kind).lower(), struct, namespaced=not issubclass(struct, ClusterScoped))
 
 
-WORKLOADS: Final = tuple(_workload_resource(*each) for each in WORKLOAD_KINDS)
-"""The kinds that only checks read. They are listed and never watched."""
+WORKLOADS: Final = tuple(_workload_resource(*api_and_kind) for api_and_kind in WORKLOAD_KINDS)
+"""The kinds that only checks use. They are listed and never watched."""
 WORKLOAD_LEASES: Final[WatchedResource[WorkloadLease]] = next(
     workload for workload in WORKLOADS if workload.kind == "Lease"
 )

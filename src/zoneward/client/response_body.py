@@ -1,4 +1,4 @@
-"""Reads the bodies of answers: whole ones, block by block so that none fills the memory, and watches, line by line."""
+"""Reads the bodies of answers: whole bodies with a size limit, and watches line by line."""
 
 import asyncio
 import zlib
@@ -11,15 +11,15 @@ from zoneward.client.api_errors import AnswerTooLarge, SilentConnection, Unreach
 from zoneward.client.transport_errors import translate_errors
 
 MAX_LINE: Final = 128 << 20
-"""Bytes of a line, which is one object: etcd takes 1.5 MB of it by default, and JSON makes six of one where it has to
-escape."""
+"""Bytes of a line, which has one object: etcd accepts 1.5 MB by default, and JSON escapes take up to six bytes for
+one."""
 _BLOCK: Final = 1 << 20
-"""Bytes that are decompressed at once: gzip can make a thousand of one."""
+"""Bytes that are decompressed at once: gzip can expand one byte to a thousand."""
 _GZIP: Final = 16 + zlib.MAX_WBITS
 
 
 async def iter_blocks(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
-    """The body of an answer, decompressed. Raises Unreachable where that fails."""
+    """The decompressed body of an answer. Raises Unreachable if it cannot be decompressed."""
     encoding = response.headers.get("Content-Encoding", "identity").lower()
     if encoding not in ("identity", "gzip"):
         raise Unreachable(f"expected an answer uncompressed or in gzip, got {encoding[:20]!r}")
@@ -44,21 +44,21 @@ async def iter_blocks(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
 
 async def read_body(response: aiohttp.ClientResponse, *, limit: int) -> bytes:
     """The whole body. Raises AnswerTooLarge for more than ``limit`` bytes after decompression."""
-    found: list[bytes] = []
+    blocks: list[bytes] = []
     size = 0
     async for block in iter_blocks(response):
         size += len(block)
         if size > limit:
             raise AnswerTooLarge(f"expected an answer of at most {limit >> 20:,} MiB, got more")
-        found.append(block)
-    return b"".join(found)
+        blocks.append(block)
+    return b"".join(blocks)
 
 
 async def iter_lines(content: aiohttp.StreamReader, *, idle: float) -> AsyncGenerator[bytes, None]:
-    """The lines without their ends; empty ones are left out.
+    """The lines without their line breaks; empty lines are skipped.
 
-    Raises AnswerTooLarge for a line of more than `MAX_LINE` bytes, SilentConnection when nothing comes for ``idle``
-    seconds, Unreachable when the body breaks off: a line without an end is half a line.
+    Raises AnswerTooLarge for a line of more than `MAX_LINE` bytes, SilentConnection when nothing arrives for
+    ``idle`` seconds, Unreachable when the body breaks off: a line without a line break is incomplete.
     """
     begun: list[bytes] = []
     size = 0
@@ -86,7 +86,7 @@ async def iter_lines(content: aiohttp.StreamReader, *, idle: float) -> AsyncGene
 
 
 class _IdleTimer:
-    """Ends a body on which nothing comes. One timer serves all blocks: a watch brings thousands a second, and almost
+    """Ends a body on which nothing arrives. One timer serves all blocks: a watch has thousands a second, and almost
     none is late.
     """
 
@@ -94,7 +94,7 @@ class _IdleTimer:
         self._content, self._idle = content, idle
         self._loop = asyncio.get_running_loop()
         self._waiting_since: float | None = None
-        """None while nobody waits for a block."""
+        """None while no caller waits for a block."""
         self._timer = self._loop.call_later(idle, self._check)
 
     async def wait_for(self, block: Awaitable[bytes]) -> bytes:

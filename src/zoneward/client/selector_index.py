@@ -1,8 +1,8 @@
-"""Which Pods a Service selects, and which Services select a Pod, kept up to date while both change.
+"""An index of the Pods that a Service selects and the Services that select a Pod, updated while both change.
 
-Pods with the same labels in one namespace form a group: those of a ReplicaSet, say. Services are matched with groups,
-once, when either appears. A selector is registered under one of its labels, the one with the fewest selectors, and
-there under a second one: so a lookup by labels meets few Services that do not match.
+Pods with the same labels in one namespace, such as those of a ReplicaSet, form a group. A Service is matched with a
+group once, when either appears. A selector is registered under its label with the fewest selectors, and below that
+under a second label, so that a lookup by labels checks few Services that do not match.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -13,7 +13,7 @@ from zoneward.kube.objects import ObjectKey
 _Label = tuple[str, str, str]
 """Namespace, label and value."""
 _Second = tuple[str | None, str | None]
-"""Another label of a selector and its value; twice None of a selector with one label."""
+"""Another label of a selector and its value; both are None for a selector with one label."""
 _Selectors = dict[ObjectKey, Mapping[str, str]]
 _A = TypeVar("_A")
 _B = TypeVar("_B")
@@ -22,7 +22,7 @@ _NONE: Final[Mapping[str, str]] = {}
 
 
 class _Group:
-    """Pods of a namespace with the same labels, in the order in which they came, and the Services that select them."""
+    """Pods of a namespace with the same labels, in the order of their addition, and the Services that select them."""
 
     __slots__ = ("labels", "namespace", "pods", "services")
 
@@ -34,7 +34,7 @@ class _Group:
 
 
 class SelectorIndex:
-    """Keys of Services by keys of Pods and the other way, by labels and selectors."""
+    """Maps keys of Pods to keys of Services and back, by labels and selectors."""
 
     def __init__(self) -> None:
         self._groups: dict[tuple[str, frozenset[tuple[str, str]]], _Group] = {}
@@ -47,21 +47,21 @@ class SelectorIndex:
         self._selected: dict[ObjectKey, dict[_Group, None]] = {}
 
     def services_of(self, namespace: str, labels: Mapping[str, str] | None) -> list[ObjectKey]:
-        """The Services that select a Pod with these labels, whether there is one or not; sorted."""
+        """The Services that select a Pod with these labels, sorted; no such Pod need exist."""
         group = self._by_labels.get(id(labels))
         if group is not None and group.labels is labels and group.namespace == namespace:
-            found = list(group.services)
+            services = list(group.services)
         else:
-            found = list(self._matching(namespace, labels or _NONE))
-        return found if len(found) < 2 else sorted(found)
+            services = list(self._matching(namespace, labels or _NONE))
+        return services if len(services) < 2 else sorted(services)
 
     def pods_of(self, service: ObjectKey) -> list[ObjectKey]:
-        """The Pods that a Service selects; none for one without a selector."""
+        """The Pods that a Service selects; none if it has no selector."""
         groups = self._selected.get(service, ())
         return [pod for group in groups for pod in group.pods]
 
     def add_pod(self, pod: ObjectKey, labels: dict[str, str] | None) -> dict[str, str]:
-        """Returns equal labels: those of the first Pod that has them, so that one copy can serve all."""
+        """Add a Pod. Returns the equal labels of the first Pod that has them, so that all can share one copy."""
         namespace, labels = pod[0], {} if labels is None else labels
         identity = (namespace, frozenset(labels.items()))
         group = self._groups.get(identity)
@@ -77,7 +77,7 @@ class SelectorIndex:
         return group.labels
 
     def remove_pod(self, pod: ObjectKey, labels: Mapping[str, str] | None) -> None:
-        """``labels`` are those with which it was added."""
+        """Remove a Pod. ``labels`` are those with which it was added."""
         namespace, labels = pod[0], labels or _NONE
         identity = (namespace, frozenset(labels.items()))
         group = self._groups[identity]
@@ -95,7 +95,7 @@ class SelectorIndex:
             _delete_empty(self._groups_with, pair)
 
     def add_service(self, service: ObjectKey, selector: Mapping[str, str] | None) -> None:
-        """One that is new, or was dropped. An empty selector selects nothing: the endpoints come from elsewhere."""
+        """Add a Service that is not in the index. An empty selector selects nothing: others write the endpoints."""
         if not selector:
             return
         namespace = service[0]
@@ -107,7 +107,7 @@ class SelectorIndex:
         self._registered[service] = (pair, second)
         selected = self._selected[service] = {}
         wanted = selector.items()
-        fewest: Collection[_Group] = min((self._groups_with.get(each, {}) for each in pairs), key=len)
+        fewest: Collection[_Group] = min((self._groups_with.get(pair, {}) for pair in pairs), key=len)
         for group in fewest:
             if wanted <= group.labels.items():
                 selected[group] = None
@@ -130,7 +130,7 @@ class SelectorIndex:
 
     def _matching(self, namespace: str, labels: Mapping[str, str]) -> Iterator[ObjectKey]:
         items = labels.items()
-        # A selector with one label is registered under None, which is no Pod's label: its value is None, too.
+        # A selector with one label is registered under None. No Pod has the label None, so its value is None too.
         others: Mapping[str | None, str] = cast(Mapping[str | None, str], labels)
         for key, value in items:
             for second, by_value in self._by_label.get((namespace, key, value), _NO_SECOND_LABELS).items():

@@ -1,4 +1,4 @@
-"""Sends requests to one API server: with which credentials, over which connections, for how long, how often."""
+"""Sends requests to one API server: credentials, connections, timeouts and retries."""
 
 import asyncio
 import platform
@@ -44,18 +44,18 @@ TIME_LIMIT: Final = 60.0
 """Seconds for a call with all its retries, unless the caller sets another limit; an API server has the same one."""
 CONNECT_TIME_LIMIT: Final = 10.0
 _BUFFER: Final = 1 << 22
-"""Bytes of an answer that may wait to be read. A page of a list has millions: with aiohttp's usual 64 KiB the socket is
-stopped and started again for each block.
+"""Bytes of an answer that are buffered. A page of a list has millions: with aiohttp's default of 64 KiB, the socket is
+paused and resumed for each block.
 """
 _IDLE_CONNECTION: Final = 60.0
-"""Seconds for which a connection is kept for the next request; API servers keep theirs for 90."""
+"""Seconds for which an idle connection is kept open; API servers keep one for 90 s."""
 _LONGEST_ERROR: Final = 1 << 16
 MAX_PAGE: Final = 64 << 20
-"""Bytes of an answer to a write, or to a list with a ``limit``: four kinds are listed at once, each a page at a time.
-500 Pods have 10 MB. A page of 500 EndpointSlices with 1,000 endpoints each has 125 MB, and is requested again with
-fewer of them; one object has 9 MB at most, if all of it are characters that JSON escapes."""
+"""Bytes of an answer to a write, or to a list with a ``limit``: four kinds are listed at once, one page of each at a
+time. 500 Pods have 10 MB. A page of 500 EndpointSlices with 1,000 endpoints each has 125 MB, and is requested again
+with fewer; one object has at most 9 MB, if JSON escapes all of its characters."""
 MAX_ANSWER: Final = 2 << 30
-"""Bytes of any other: 150,000 Pods at once, of 14 kB each."""
+"""Bytes of any other answer: 150,000 Pods of 14 kB each."""
 _METADATA: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
 """A server that cannot send metadata alone answers with the whole object."""
 BACKOFF: Final = Backoff(initial=0.25, cap=8.0, jitter=0.5)
@@ -74,11 +74,11 @@ class RetryPolicy:
     backoff: Backoff = BACKOFF
 
     def pause(self, error: CallFailed, *, failed: int, is_repeatable: bool, chance: float) -> float | None:
-        """Seconds until the next attempt after ``failed`` ones; None where there is none and the error stands.
+        """Seconds until the next attempt after ``failed`` ones; None if there is no further attempt.
 
-        ``is_repeatable``: doing it twice is the same as once. Other calls are sent again only if they were certainly
-        not done: nothing was sent, or the server refused it for its load (429). ``chance``, from 0 to 1, spreads
-        clients that failed together: over half of the pause, or after the time that the server asked for.
+        ``is_repeatable``: the call is idempotent. Other calls are sent again only if they were certainly not done:
+        nothing was sent, or the server was overloaded (429). ``chance``, from 0 to 1, spreads clients that failed
+        together: over half of the pause, or after the time that the server asked for.
         """
         if failed >= self.attempts or not _is_temporary(error, is_repeatable=is_repeatable):
             return None
@@ -91,7 +91,7 @@ def _is_temporary(error: CallFailed, *, is_repeatable: bool) -> bool:
         return True
     if isinstance(error, ApiError):
         return is_repeatable and error.status in _RETRIED_STATUSES
-    # TLS and credentials are as wrong the next time, and a call that timed out gets no more time.
+    # A retry does not repair TLS or credentials, and a call that timed out has no time left.
     return isinstance(error, Unreachable) and (is_repeatable or not error.sent)
 
 
@@ -109,10 +109,10 @@ class _Call:
 
 
 class _Body(BytesPayload):
-    """A body that may not leave at any time.
+    """A body that is sent only while ``may_send`` allows it.
 
-    Between a write that is begun and its bytes lie turns of the event loop, and a connection where none is free. A
-    process that is suspended there goes on when another replica leads.
+    Between the start of a write and its first byte, the event loop runs other tasks, and a connection may have to be
+    opened. A process that is suspended meanwhile may resume after another replica has become the leader.
     """
 
     def __init__(self, call: _Call) -> None:
@@ -126,11 +126,11 @@ class _Body(BytesPayload):
 
 
 class Transport:
-    """Calls to the API server of an access, for as long as the ``async with`` block lasts.
+    """Calls the API server of ``access`` within an ``async with`` block.
 
     Every method raises a subclass of ``CallFailed``: ApiError for an answer that is not a success, Unreachable,
-    TlsProblem, TimedOut, NoCredentials. After a 401 the request is sent once more where there are other
-    credentials: it runs the plugin again, or reads the token file again. Redirects are never followed.
+    TlsProblem, TimedOut, NoCredentials. After a 401 the request is sent once more if there are other credentials, from
+    another run of the plugin or another read of the token file. Redirects are never followed.
     """
 
     def __init__(
@@ -154,7 +154,7 @@ class Transport:
         self._clock, self._sleep, self._chance, self._now = clock, sleep, chance, now
         self._credentials = Credentials(access, now=now, is_terminal=is_terminal)
         self._tls = TlsContexts(access) if cluster.server.startswith("https:") else None
-        # Like kubectl, send no token over plain HTTP, but for this machine, where a sandbox may have no TLS.
+        # Like kubectl, send no token over plain HTTP, except to this machine, where a sandbox may have no TLS.
         self._may_send_token = self._tls is not None or is_loopback(URL(cluster.server).host or "")
         self._proxy = cluster.proxy or proxy_for(cluster.server, access.environment)
         self._headers = [
@@ -174,8 +174,8 @@ class Transport:
             read_bufsize=_BUFFER,
             auto_decompress=False,
         )
-        # aiohttp would send PUT and DELETE again over a new connection when one broke off: whether the first one was
-        # done is not known. There is no public way to tell it; a test proves that this one works.
+        # When a connection breaks off, aiohttp would send PUT and DELETE again over a new one, although the first
+        # request may have been done. There is no public option for it; a test shows that this one works.
         self._session._retry_connection = False  # noqa: SLF001
         return self
 
@@ -206,10 +206,10 @@ class Transport:
     ) -> bytes:
         """Send a write. Unless ``idempotent``, retry only what was certainly not done. ``timeout`` as in `get`.
 
-        ``once``: no retry, but after a 401: for callers that decide again what to write.
-        ``metadata_only``: the answer may be the metadata alone, which saves both sides the JSON of the object.
-        ``may_send`` is asked when the body is about to leave, at each attempt. WritesSuspended where it says no.
-        After a failure, ``CallFailed.sent`` and 5xx say that the write may have been done nevertheless.
+        ``once``: no retry except after a 401, for callers that decide again what to write.
+        ``metadata_only``: the answer may be only the metadata, which saves both sides the JSON of the object.
+        ``may_send`` is called at each attempt, before the body is sent; if it returns False, WritesSuspended is raised.
+        After a failure with ``CallFailed.sent`` or 5xx, the write may have been done.
         """
         call = _Call(
             method=method,
@@ -226,11 +226,11 @@ class Transport:
     def stream(
         self, path: str, query: Mapping[str, str], *, idle: float
     ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        """The lines of a watch, without their ends; empty ones are left out.
+        """The lines of a watch, without their line breaks; empty lines are skipped.
 
         Ends with the answer. Raises, while opening, ApiError for a status other than 200; while opening and reading,
-        SilentConnection when no byte comes for ``idle`` seconds (while opening: `TIME_LIMIT`, if that is shorter), and
-        Unreachable when the connection breaks off.
+        SilentConnection when no byte arrives for ``idle`` seconds (while opening: `TIME_LIMIT`, if that is shorter),
+        and Unreachable when the connection breaks off.
         Only a 401 is retried.
         """
         return self._stream(_Call(method="GET", path=path, query=query, is_compressed=False), idle)
@@ -245,13 +245,13 @@ class Transport:
         try:
             if (encoding := response.headers.get("Content-Encoding", "identity")) != "identity":
                 raise Unreachable(f"expected an uncompressed stream, got {encoding[:20]!r}")
-            async with aclosing(iter_lines(response.content, idle=idle)) as found:
-                yield found
+            async with aclosing(iter_lines(response.content, idle=idle)) as lines:
+                yield lines
         finally:
             response.close()
 
     async def _call(self, call: _Call, limit: float, *, once: bool = False) -> bytes:
-        # Logging in may take a person minutes; it has its own limits.
+        # An interactive login may take minutes; it has its own time limits.
         await self._credentials.current()
         deadline = self._clock() + limit
         failed = 0
@@ -270,7 +270,7 @@ class Transport:
             await self._sleep(pause)
 
     async def _attempt(self, call: _Call, limit: float) -> bytes:
-        """Send once, or twice where the server refused the credentials (401)."""
+        """Send once, or twice if the server refused the credentials (401)."""
         identity = await self._credentials.current()
         try:
             return await self._read(call, identity, limit)
@@ -278,7 +278,7 @@ class Transport:
             return await self._read(call, await self._next_identity(identity, error), limit)
 
     async def _next_identity(self, refused: Identity, error: Unauthorized) -> Identity:
-        """The credentials to try after a 401. Raises the error where there are no others."""
+        """The credentials to try after a 401. Raises the error if there are no others."""
         other = await self._credentials.replacement_for(refused)
         if other is None:
             raise error
@@ -299,7 +299,7 @@ class Transport:
             raise SilentConnection(f"no answer within {limit:.3g} s") from None
 
     async def _request(self, call: _Call, identity: Identity) -> aiohttp.ClientResponse:
-        """Send the request; the body of the answer is still to be read. Raises ApiError, and what aiohttp raises."""
+        """The response, whose body is not read yet. Raises ApiError and the errors of aiohttp."""
         assert self._session is not None, "a Transport is entered before it is used"
         headers = CIMultiDict(self._headers)
         headers["Accept-Encoding"] = "gzip" if call.is_compressed else "identity"
@@ -349,7 +349,7 @@ class Transport:
         )
 
     def _retry_after(self, text: str | None) -> float | None:
-        """The header as seconds: it has a number or a time (RFC 9110 § 10.2.3). None for anything else."""
+        """The seconds of the header, a number or a time (RFC 9110 § 10.2.3). None for anything else."""
         if text is None:
             return None
         if text.strip().isdecimal():

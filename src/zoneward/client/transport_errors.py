@@ -1,4 +1,4 @@
-"""Turns the errors of aiohttp and ssl into those of `api_errors`; no other module knows them."""
+"""Translates the errors of aiohttp and ssl to those of `api_errors`; no other module handles them."""
 
 import ssl
 from collections.abc import Iterator
@@ -20,9 +20,9 @@ _UNKNOWN_ISSUERS: Final = (2, 18, 19, 20, 21)
 def translate_errors(
     *, limit: float, server: str = "an API server", authorities: str = "the kubeconfig"
 ) -> Iterator[None]:
-    """Raises Unreachable, TlsProblem or TimedOut (``limit``: of how many seconds) for what is raised inside.
+    """Raises Unreachable, TlsProblem or TimedOut (``limit``: the time limit in seconds) for errors raised inside.
 
-    ``server`` is what the other end should be, ``authorities`` what names the ones whose certificates are accepted.
+    ``server`` is what the other end should be, ``authorities`` where the accepted certificate authorities are named.
     """
     try:
         yield
@@ -43,7 +43,7 @@ def translate_errors(
     except TimeoutError as error:
         raise TimedOut(f"no complete answer within {limit:.3g} s") from error
     except aiohttp.ClientConnectionError as error:
-        # aiohttp wraps what is raised while a body is written.
+        # aiohttp wraps errors that are raised while a body is written.
         if isinstance(error.__cause__, CallFailed):
             raise error.__cause__ from None
         if isinstance(error.__cause__, ssl.SSLError):
@@ -52,36 +52,36 @@ def translate_errors(
     except aiohttp.ClientPayloadError as error:
         raise Unreachable("the connection broke off in the middle of an answer") from error
     except aiohttp.InvalidURL as error:
-        # It may hold a password.
+        # The text may have a password.
         raise Unreachable("the address of the server or of the proxy is not valid", sent=False) from error
     except aiohttp.ClientError as error:
-        # The text of some has the whole URL, where a token may be.
+        # The text of some errors has the whole URL, which may have a token.
         words = error.message if isinstance(error, aiohttp.ClientResponseError) else str(error)
         raise Unreachable(f"the answer is not from {server}: {' '.join(words.split())}") from error
 
 
 def _word_tls_error(error: Exception, authorities: str) -> str:
     """What is wrong with TLS. The chain of causes ends at OpenSSL's error; aiohttp's own SSLErrors are empty."""
-    found: BaseException = error
-    while found.__cause__ is not None:
-        found = found.__cause__
-    if isinstance(found, ssl.SSLCertVerificationError):
-        if found.verify_code == _EXPIRED:
+    cause: BaseException = error
+    while cause.__cause__ is not None:
+        cause = cause.__cause__
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        if cause.verify_code == _EXPIRED:
             return "the server's certificate has expired"
-        if found.verify_code == _NOT_YET_VALID:
+        if cause.verify_code == _NOT_YET_VALID:
             return "the server's certificate is not valid yet; compare the clocks"
-        if found.verify_code in _WRONG_NAMES:
-            # Names the name that was expected: "Hostname mismatch, certificate is not valid for 'localhost'."
-            return f"the server's certificate is for another name: {found.verify_message.rstrip('.').lower()}"
-        if found.verify_code in _UNKNOWN_ISSUERS:
+        if cause.verify_code in _WRONG_NAMES:
+            # The message has the expected name: "Hostname mismatch, certificate is not valid for 'localhost'."
+            return f"the server's certificate is for another name: {cause.verify_message.rstrip('.').lower()}"
+        if cause.verify_code in _UNKNOWN_ISSUERS:
             return f"the server's certificate is from an authority that {authorities} does not name"
-        return f"the server's certificate is not accepted: {found.verify_message}"
-    reason = (found.reason if isinstance(found, ssl.SSLError) else None) or str(error)
+        return f"the server's certificate is not accepted: {cause.verify_message}"
+    reason = (cause.reason if isinstance(cause, ssl.SSLError) else None) or str(error)
     if reason in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST"):
         return "the server does not speak TLS: is its address http:// instead of https://?"
     words = reason.lower().replace("_", " ")
     if "alert" in words:
-        return f"the server refuses our side of TLS: {words}"
+        return f"the server refuses the client's side of TLS: {words}"
     return f"TLS failed: {words}"
 
 

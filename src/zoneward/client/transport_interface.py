@@ -1,4 +1,4 @@
-"""What readers and writers need of a connection to an API server; `zoneward.client.transport.Transport` has it."""
+"""What readers and writers need of an API server's transport; `zoneward.client.transport.Transport` implements it."""
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
@@ -16,7 +16,7 @@ class ReadTransport(Protocol):
     def stream(
         self, path: str, query: Mapping[str, str], *, idle: float
     ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        """The lines of an answer as they come. SilentConnection where none comes for ``idle`` seconds."""
+        """The lines of an answer as they arrive. Raises SilentConnection if none arrives for ``idle`` seconds."""
         ...
 
 
@@ -43,7 +43,7 @@ class WriteTransport(Protocol):
 
 @dataclass(slots=True)
 class ServerFeatures:
-    """Which features a server was found to have; all reflectors of a server share it."""
+    """Features that a server is known to have; all reflectors of a server share it."""
 
     streams_lists: bool = True
-    """Whether a watch may begin with all objects (KEP-3157), until the server refuses."""
+    """Whether a watch may begin with all objects (KEP-3157); False once the server has refused."""

@@ -1,4 +1,4 @@
-"""A store for each kind that a program watches: what every cache of the API server's objects has, or one of a node."""
+"""Stores for the kinds that a program watches: the base of the caches of a cluster and of a node."""
 
 import asyncio
 from collections.abc import Iterable
@@ -12,9 +12,9 @@ from zoneward.kube.names import HEADLESS_LABEL
 
 
 class WatchedStores:
-    """What `zoneward.client.informers.run_informers` fills. A cache adds its stores, and what it looks up in them.
+    """The stores that `zoneward.client.informers.run_informers` fills. A cache adds its stores and indexes.
 
-    ``on_unreadable`` is called with objects that cannot be decoded; `ObjectStore` says what becomes of them.
+    ``on_unreadable`` is called with objects that cannot be decoded; see `ObjectStore`.
     """
 
     def __init__(self, resources: Iterable[AnyWatchedResource], *, on_unreadable: UnreadableHandler) -> None:
@@ -28,7 +28,7 @@ class WatchedStores:
     def add_store(
         self, resource: WatchedResource[WatchedT], update_indexes: IndexUpdater[WatchedT] | None = None
     ) -> ObjectStore[WatchedT]:
-        """The new store of a kind."""
+        """Add and return the store of a kind."""
         store = ObjectStore[WatchedT](
             update_indexes, on_listed=lambda: self._mark_listed(resource.kind), on_unreadable=self._on_unreadable
         )
@@ -36,13 +36,15 @@ class WatchedStores:
         return store
 
     def store(self, resource: WatchedResource[WatchedT]) -> ObjectStore[WatchedT]:
-        """Where objects of a kind are kept."""
+        """The store of a kind."""
         return cast(ObjectStore[WatchedT], self._stores[resource.kind])
 
     @property
     def unreadable(self) -> tuple[UnreadableObject, ...]:
         """All objects that cannot be decoded now, by kind and name."""
-        return tuple(each for store in self._stores.values() for _, each in sorted(store.unreadable.items()))
+        return tuple(
+            unreadable for store in self._stores.values() for _, unreadable in sorted(store.unreadable.items())
+        )
 
     def _mark_listed(self, kind: str) -> None:
         self._unlisted.discard(kind)
@@ -53,7 +55,8 @@ class WatchedStores:
 class NodeWatchedStores(WatchedStores):
     """What a program on a node watches: Services and EndpointSlices, and its own Node.
 
-    ``label_selector`` narrows the first two further: nothing on a node translates traffic to headless Services.
+    ``label_selector`` narrows Services and slices further. Headless Services are never watched: no proxy translates
+    traffic to them.
     """
 
     def __init__(self, node: str, *, label_selector: str = "", on_unreadable: UnreadableHandler) -> None:
@@ -64,4 +67,4 @@ class NodeWatchedStores(WatchedStores):
             RAW_SLICES.kind: selected,
             NODES.kind: ListScope(field_selector=f"metadata.name={node}"),
         }
-        """By kind, what limits its lists and watches."""
+        """The scope of lists and watches, by kind."""

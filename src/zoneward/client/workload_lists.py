@@ -1,5 +1,5 @@
-"""Lists workloads, autoscalers, volumes and the controller's Leases. No decision needs them: a missing permission costs
-some checks."""
+"""Lists workloads, autoscalers, volumes and the controller's Leases. No decision needs them: without permission, some
+checks are skipped."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -18,29 +18,30 @@ from zoneward.kube.workload_objects import WorkloadObject, normalized
 async def list_workload_objects(
     transport: ReadTransport, *, namespaces: Sequence[str] | None, lease_name: str, now: datetime
 ) -> tuple[tuple[WorkloadObject, ...], dict[str, str]]:
-    """All of them in some namespaces, or with None in all, that can be read; and by kind why others cannot.
+    """The objects in ``namespaces`` (None: in all) that can be read, and by kind the reason why others cannot.
 
-    Leases are those of the name ``lease_name`` in any namespace, without a holder that has not renewed until ``now``.
+    Leases are those with the name ``lease_name`` in any namespace; a holder whose Lease has expired at ``now`` is
+    removed.
     """
     unread: dict[str, str] = {}
 
     async def listed(resource: WatchedResource[Any]) -> tuple[WorkloadObject, ...]:
         scopes = [ListScope(namespace=namespace) for namespace in namespaces or ()] if resource.namespaced else []
-        found: list[WorkloadObject] = []
+        objects: list[WorkloadObject] = []
         try:
             if resource is WORKLOAD_LEASES:
                 leases = await list_controller_leases(transport, name=lease_name)
                 return tuple(without_expired_holder(lease, now=now) for lease in leases)
             for scope in scopes or (ListScope(),):
-                # What cannot be decoded says nothing.
-                objects = await list_all(transport, resource, scope, on_unreadable=lambda _each: None)
-                found += map(normalized, objects)
+                # Objects that cannot be decoded are skipped.
+                in_scope = await list_all(transport, resource, scope, on_unreadable=lambda _unreadable: None)
+                objects += map(normalized, in_scope)
         except CallFailed as error:
-            # A server that does not know the kind has none.
+            # A server without this kind has no such objects.
             if not isinstance(error, NotFound):
                 unread[resource.kind] = "no permission" if isinstance(error, Forbidden) else error.message
             return ()
-        return tuple(found)
+        return tuple(objects)
 
-    found = await all_results(map(listed, WORKLOADS))
-    return tuple(object_ for objects in found for object_ in objects), unread
+    lists = await all_results(map(listed, WORKLOADS))
+    return tuple(object_ for objects in lists for object_ in objects), unread

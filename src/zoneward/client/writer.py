@@ -1,14 +1,14 @@
 """Writes one object at a time to an API server, and reports what is known of a write that failed.
 
-A write whose outcome is unknown is not sent again, but for deletions, which may be done twice. The transport retries
-what certainly was not done: what never left, and what the server refused for its load. `write_outcome` tells the caller
-what a failure means; the caller decides what to do.
+A write whose outcome is unknown is not sent again, except a deletion, which is idempotent. The transport retries writes
+that were certainly not done: those that were not sent, and those that an overloaded server refused. `write_outcome`
+classifies a failure for the caller, which decides what to do.
 
-EndpointSlices and Leases are replaced as wholes (PUT) under the resourceVersion that they were made from. Nothing of
-others is lost by it: `ObjectMeta` has finalizers, owners, labels and annotations, and an API server keeps managedFields
-where an update has none. Measured on Kubernetes v1.36, one endpoint of 100 changed: a PUT costs the server 6.3 ms of
-CPU for 28.9 KB; a merge patch, which has to send all endpoints too since they are one list, 12.7 ms for 28.4 KB; a JSON
-patch of one place in the list 7.6 ms for 177 bytes. Bytes are cheaper than that.
+EndpointSlices and Leases are replaced whole (PUT) under the resourceVersion that they were made from. Fields of other
+writers are not lost: `ObjectMeta` has finalizers, owners, labels and annotations, and an API server keeps managedFields
+if an update has none. Measured on Kubernetes v1.36, one endpoint of 100 changed: a PUT costs the server 6.3 ms of CPU
+for 28.9 KB; a merge patch, which has to send all endpoints too since they are one list, 12.7 ms for 28.4 KB; a JSON
+patch of one index of the list 7.6 ms for 177 bytes. CPU time costs more than bytes.
 """
 
 import asyncio
@@ -36,43 +36,43 @@ from zoneward.kube.json_documents import DECODE_ERRORS, decode_json
 from zoneward.kube.objects import Endpoints, EndpointSlice, Event, Lease, ObjectMeta, Service
 
 TIME_LIMIT: Final = 5.0
-"""Seconds for one write, with what the transport does to get it through."""
+"""Seconds for one write, retries of the transport included."""
 _ENCODE: Final = msgspec.json.Encoder().encode
 _Got = TypeVar("_Got")
 V = TypeVar("V", Service, EndpointSlice, Lease, Event, Endpoints, LiveConfigMap)
-"""What is written."""
+"""The kinds that are written."""
 
 
 class PatchType(StrEnum):
     MERGE = "application/merge-patch+json"
-    """RFC 7386: lists are replaced as wholes, null takes a field away."""
+    """RFC 7386: lists are replaced whole, null removes a field."""
     STRATEGIC = "application/strategic-merge-patch+json"
-    """Lists with a key, such as conditions by their type, are merged: entries of others stay."""
+    """Lists with a key, such as conditions by type, are merged: entries of other writers are kept."""
     APPLY = "application/apply-patch+yaml"
-    """Server-side apply: the object is created, or the fields that this writer applied before become these."""
+    """Server-side apply: creates the object, or replaces the fields that this writer applied before."""
 
 
 class WriteOutcome(StrEnum):
     """What is known of a write that failed."""
 
     STALE = "stale"
-    """Not done: the object is no longer the one that was meant. Read it again, and decide again."""
+    """Not done: the object has changed or was replaced. Read it again, and decide again."""
     EXISTS = "exists"
-    """Not created: the name is taken; by ourselves, where an earlier answer was lost."""
+    """Not created: the name is taken, perhaps by an earlier attempt whose answer was lost."""
     MISSING = "missing"
-    """Not done: there is no such object, or no such namespace."""
+    """Not done: the object or the namespace does not exist."""
     REFUSED = "refused"
-    """Not done, and the same again will be refused again: not valid, or not allowed."""
+    """Not done, and a retry would be refused too: not valid, or not allowed."""
     TERMINATING = "terminating"
-    """Not created, and it never will be: the namespace is being deleted."""
+    """Not created, and a retry does not help: the namespace is being deleted."""
     NOT_DONE = "not-done"
-    """Not done; the same may succeed later: not sent, withheld, or refused for its load."""
+    """Not done; a retry may succeed: not sent, suspended, or refused by an overloaded server."""
     UNKNOWN = "unknown"
-    """Done or not, or about to be: only reading the object shows."""
+    """Perhaps done, or still in progress: read the object to find out."""
 
 
 def write_outcome(error: CallFailed) -> WriteOutcome:
-    """What an error says about the write; UNKNOWN where in doubt."""
+    """The outcome of the write that failed with this error; UNKNOWN if in doubt."""
     match error:
         case Conflict():
             return WriteOutcome.EXISTS if error.reason == "AlreadyExists" else WriteOutcome.STALE
@@ -91,15 +91,15 @@ def write_outcome(error: CallFailed) -> WriteOutcome:
 
 
 def encode_object(resource: ApiResource[ObjectT], obj: ObjectT) -> bytes:
-    """Encode an object for the API: its kind and version first, and only fields that are set."""
+    """The object as JSON for the API: kind and apiVersion first, and only fields that are set."""
     return b'{"kind":"%b","apiVersion":"%b",%b' % (resource.kind.encode(), resource.api.encode(), _ENCODE(obj)[1:])
 
 
 class Writer:
-    """All methods raise CallFailed; those that write raise WritesSuspended where ``may_write`` says no.
+    """All methods raise CallFailed; those that write raise WritesSuspended if ``may_write`` returns False.
 
-    ``limit``: seconds that a call may take. ``may_write`` is asked when a write is about to leave whether one that
-    takes as long as that may still begin. ``manager``: the name under which an API server notes who wrote which field.
+    ``limit``: seconds that a call may take. ``may_write`` is called with ``limit`` before a write is sent, and returns
+    whether a write that takes this long may begin. ``manager``: the field manager that an API server records.
     """
 
     def __init__(
@@ -117,14 +117,14 @@ class Writer:
     def once(self) -> Self:
         """A writer whose writes the transport does not retry, for a caller that decides again after a failure.
 
-        Otherwise a write that was refused for its load would be sent again as it was, whatever happened meanwhile.
+        Otherwise the transport would resend a write that an overloaded server refused, even if it is stale by then.
         """
         other = copy.copy(self)
-        other._no_retries = True  # noqa: SLF001 -- ours
+        other._no_retries = True  # noqa: SLF001 -- a copy of self
         return other
 
     async def read(self, resource: ApiResource[ObjectT], *, namespace: str, name: str) -> ObjectT:
-        """An object as it is at this moment, past any cache. It has a uid and a version, by which it can be written."""
+        """The current object, not from a cache. It has a uid and a version, with which it can be written."""
         path = resource.path(namespace=namespace, name=name)
         body = await self._with_limit(self._transport.get(path, timeout=self._limit))
         obj = _decoded(body, resource.struct)
@@ -134,9 +134,9 @@ class Writer:
         return obj
 
     async def create(self, resource: ApiResource[V], obj: V) -> ObjectMeta:
-        """The metadata that the new object has. Conflict (reason AlreadyExists) where the name is taken.
+        """The metadata of the new object. Raises Conflict (reason AlreadyExists) if the name is taken.
 
-        Raises ValueError for a ``obj`` with a version, which is not new.
+        Raises ValueError if ``obj`` has a version, so is not new.
         """
         if obj.metadata.resource_version:
             raise ValueError(
@@ -146,10 +146,10 @@ class Writer:
         return _metadata(await self._send("POST", path, encode_object(resource, obj)))
 
     async def update(self, resource: ApiResource[V], obj: V) -> ObjectMeta:
-        """Replace the version of the object that ``obj`` was made from; its metadata thereafter.
+        """Replace the version of the object that ``obj`` was made from. Returns the new metadata.
 
-        All that ``obj`` does not have goes. Conflict where there is a newer version, or where ``obj`` has the uid
-        of another object. Raises ValueError for a ``obj`` without version: it would replace any.
+        Fields that ``obj`` does not have are removed. Raises Conflict if there is a newer version, or if ``obj`` has
+        the uid of another object. Raises ValueError if ``obj`` has no version: it would replace any version.
         """
         if not obj.metadata.resource_version:
             raise ValueError(f"expected a version of {resource.kind} {obj.metadata.name} to replace, got none")
@@ -157,16 +157,16 @@ class Writer:
         return _metadata(await self._send("PUT", path, encode_object(resource, obj)))
 
     async def dry_run_update(self, resource: ApiResource[V], obj: V) -> V:
-        """The object as an API server would store it in place of the version that ``obj`` was made from."""
+        """The object as an API server would store it for `update`, without storing it."""
         path = resource.path(namespace=obj.metadata.namespace, name=obj.metadata.name)
         query = {**self._query, "dryRun": "All"}
         body = await self._send("PUT", path, encode_object(resource, obj), query=query, metadata_only=False)
         return _decoded(body, resource.struct)
 
     async def delete(self, resource: ApiResource[V], obj: V) -> None:
-        """Delete exactly this: the same uid and, where it has one, version, or else Conflict. Gone already is well.
+        """Delete the object with this uid and, if ``obj`` has one, version; otherwise raise Conflict.
 
-        Raises ValueError for a ``obj`` without uid.
+        Does nothing if the object no longer exists. Raises ValueError if ``obj`` has no uid.
         """
         metadata = obj.metadata
         if not metadata.uid:
@@ -192,9 +192,9 @@ class Writer:
         form: PatchType = PatchType.MERGE,
         subresource: str = "",
     ) -> ObjectMeta:
-        """Change some fields; the metadata thereafter. ``subresource``: ``status``, or none.
+        """Change some fields. Returns the new metadata. ``subresource``: ``status``, or empty.
 
-        With a ``version``, Conflict where there is a newer one. Without, the change is made to whatever is there.
+        With a ``version``, raises Conflict if there is a newer one. Without, the change applies to any version.
         """
         if version is not None:
             change = {**change, "metadata": {**change.get("metadata", {}), "resourceVersion": version}}
@@ -202,16 +202,16 @@ class Writer:
         return _metadata(await self._send("PATCH", path, _ENCODE(change), content_type=form.value))
 
     async def apply(self, resource: ApiResource[V], obj: V) -> ObjectMeta:
-        """Create an object, or replace the fields of it that this writer applied before; the metadata thereafter."""
+        """Create an object, or replace the fields that this writer applied before. Returns the new metadata."""
         path = resource.path(namespace=obj.metadata.namespace, name=obj.metadata.name)
         body = encode_object(resource, obj)
         query = {**self._query, "force": "true"}
         return _metadata(await self._send("PATCH", path, body, content_type=PatchType.APPLY.value, query=query))
 
     async def touch(self, resource: ApiResource[V], *, namespace: str, name: str) -> V:
-        """Send a patch without any change, so that the API server runs its admission policies; the object thereafter.
+        """Send an empty patch, so that the API server runs its admission policies. Returns the object afterwards.
 
-        Without an effect of a policy, the API server stores nothing.
+        If no policy changes the object, the API server stores nothing.
         """
         path = resource.path(namespace=namespace, name=name)
         body = await self._send("PATCH", path, b"{}", content_type=PatchType.MERGE.value, metadata_only=False)
@@ -238,7 +238,7 @@ class Writer:
                 query=parameters,
                 idempotent=idempotent,
                 once=self._no_retries,
-                # Of the rest, which was sent, nothing is read.
+                # The rest of the answer equals what was sent, and is not used.
                 metadata_only=metadata_only,
                 may_send=lambda: self._may_write(self._limit),
                 timeout=self._limit,
@@ -246,7 +246,7 @@ class Writer:
         )
 
     async def _with_limit(self, call: Awaitable[_Got]) -> _Got:
-        # Around everything, also around logging in, which the transport does not count.
+        # This limit includes the login, which the time limit of the transport excludes.
         try:
             async with asyncio.timeout(self._limit) as limit:
                 return await call
@@ -257,7 +257,7 @@ class Writer:
 
 
 class _Answer(msgspec.Struct, frozen=True, gc=False):
-    """The part of the answer to a write that is read; the rest is what was sent."""
+    """The part of the answer to a write that is used; the rest equals what was sent."""
 
     metadata: ObjectMeta
 

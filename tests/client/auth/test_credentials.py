@@ -1,4 +1,4 @@
-"""What is shown to the server: tokens that files and plugins renew, certificates, and whom we act as."""
+"""Credentials for the server: tokens that files and plugins renew, certificates, and impersonation."""
 
 import asyncio
 import json
@@ -64,18 +64,18 @@ async def test_a_token_is_a_bearer_and_a_password_is_basic() -> None:
 async def test_a_token_file_is_read_again_when_it_changes_and_the_last_token_outlives_it(tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text("one\n")
-    found = credentials(UserInfo(token_file=str(file)))
-    first = await found.current()
+    from_file = credentials(UserInfo(token_file=str(file)))
+    first = await from_file.current()
     assert first.authorization == "Bearer one"
-    assert await found.replacement_for(first) is None
+    assert await from_file.replacement_for(first) is None
     # As the kubelet does it: another file takes the name.
     (tmp_path / "next").write_text("two\n")
     (tmp_path / "next").rename(file)
-    other = await found.replacement_for(first)
+    other = await from_file.replacement_for(first)
     assert other is not None
     assert other.authorization == "Bearer two"
     file.unlink()
-    assert (await found.current()).authorization == "Bearer two"
+    assert (await from_file.current()).authorization == "Bearer two"
 
 
 async def test_a_token_file_goes_before_the_token_which_serves_while_there_is_no_file(tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ def script(tmp_path: Path, text: str) -> str:
 
 
 def answer(version: str = V1, **status: object) -> str:
-    """A script that prints an ExecCredential; what stands in it as $VARIABLE is the shell's."""
+    """A script that prints an ExecCredential; the shell expands $VARIABLE in it."""
     document = {"apiVersion": version, "kind": "ExecCredential", "status": status}
     return f"cat <<END\n{json.dumps(document)}\nEND"
 
@@ -180,23 +180,23 @@ async def test_a_plugin_is_run_once_until_what_it_gave_expires(tmp_path: Path) -
     expiry = (NOON + timedelta(minutes=5)).isoformat().replace("+00:00", "Z")
     command = script(tmp_path, f"{counted(tmp_path)}\n{answer(token='t$N', expirationTimestamp=expiry)}")
     time = NOON
-    found = credentials(plugin(command), now=lambda: time)
+    from_plugin = credentials(plugin(command), now=lambda: time)
     for minutes, token in ((0, "t1"), (4, "t1"), (5, "t2")):
         time = NOON + timedelta(minutes=minutes)
-        assert (await found.current()).authorization == f"Bearer {token}"
+        assert (await from_plugin.current()).authorization == f"Bearer {token}"
 
 
 async def test_many_requests_at_once_run_a_plugin_once_also_when_all_are_refused(tmp_path: Path) -> None:
-    found = credentials(plugin(script(tmp_path, f"{counted(tmp_path)}\n{answer(token='t$N')}")))
-    first = await asyncio.gather(*(found.current() for _ in range(5)))
-    assert {each.authorization for each in first} == {"Bearer t1"}
-    others = await asyncio.gather(*(found.replacement_for(first[0]) for _ in range(5)))
+    from_plugin = credentials(plugin(script(tmp_path, f"{counted(tmp_path)}\n{answer(token='t$N')}")))
+    first = await asyncio.gather(*(from_plugin.current() for _ in range(5)))
+    assert {identity.authorization for identity in first} == {"Bearer t1"}
+    others = await asyncio.gather(*(from_plugin.replacement_for(first[0]) for _ in range(5)))
     assert {other.authorization for other in others if other} == {"Bearer t2"}
 
 
 async def test_a_plugin_that_gives_the_refused_token_again_gives_nothing_to_try(tmp_path: Path) -> None:
-    found = credentials(plugin(script(tmp_path, f"{counted(tmp_path)}\n{answer(token='t')}")))
-    assert await found.replacement_for(await found.current()) is None
+    from_plugin = credentials(plugin(script(tmp_path, f"{counted(tmp_path)}\n{answer(token='t')}")))
+    assert await from_plugin.replacement_for(await from_plugin.current()) is None
     assert (tmp_path / "runs").read_text() == "\n\n"
 
 
@@ -226,17 +226,17 @@ BAD_PLUGINS = {
 
 
 @pytest.mark.parametrize("name", BAD_PLUGINS)
-async def test_what_a_plugin_does_wrong_is_told_with_user_and_command(tmp_path: Path, name: str) -> None:
+async def test_a_failure_of_a_plugin_is_reported_with_user_and_command(tmp_path: Path, name: str) -> None:
     text, expected = BAD_PLUGINS[name]
     line = await refusal(credentials(plugin(script(tmp_path, text))).current())
     assert line.startswith("kubeconfig.yaml: user u: exec ")
     assert expected in line
 
 
-async def test_a_missing_plugin_or_terminal_is_told_with_the_hint_how_to_install_it(tmp_path: Path) -> None:
+async def test_a_missing_plugin_or_terminal_is_reported_with_the_install_hint(tmp_path: Path) -> None:
     line = await refusal(run(plugin("no-such-login", install_hint="Run: apt install login")))
-    place = "kubeconfig.yaml: user u: exec no-such-login: expected a command that can be run, got "
-    assert line == place + "no such command: Run: apt install login"
+    prefix = "kubeconfig.yaml: user u: exec no-such-login: expected a command that can be run, got "
+    assert line == prefix + "no such command: Run: apt install login"
     (tmp_path / "plain").write_text("x")
     line = await refusal(run(plugin(str(tmp_path / "plain"), install_hint="no")))
     assert line.endswith("expected a command that can be run, got Permission denied")
@@ -306,17 +306,17 @@ def _ends(process: int) -> bool:
 async def test_a_plugin_at_a_terminal_may_ask_unless_it_never_wants_to(
     tmp_path: Path, mode: str, is_terminal: bool, token: str
 ) -> None:
-    told = 'case "$KUBERNETES_EXEC_INFO" in *\'"interactive": true\'*) I=True;; *) I=False;; esac'
-    user = plugin(script(tmp_path, f"{told}; read LINE; {answer(token='$I-$LINE')}"), interactive=mode)
+    interactive = 'case "$KUBERNETES_EXEC_INFO" in *\'"interactive": true\'*) I=True;; *) I=False;; esac'
+    user = plugin(script(tmp_path, f"{interactive}; read LINE; {answer(token='$I-$LINE')}"), interactive=mode)
     master, slave = os.openpty()
-    kept = os.dup(0)
+    standard_input = os.dup(0)
     try:
         os.dup2(slave, 0)
         os.write(master, b"typed\n")
         given = await run(user, is_terminal=is_terminal)
     finally:
-        os.dup2(kept, 0)
-        for descriptor in (master, slave, kept):
+        os.dup2(standard_input, 0)
+        for descriptor in (master, slave, standard_input):
             os.close(descriptor)
     assert given.token == token
 
@@ -349,10 +349,10 @@ async def test_certificate_files_are_read_again_and_half_a_new_pair_leaves_the_o
     first.cert_chain_pems[0].write_to_path(chain)
     first.private_key_pem.write_to_path(key)
     user = UserInfo(certificate=PemReference("client-certificate", chain), key=PemReference("client-key", key))
-    found, contexts = credentials(user), TlsContexts(for_user(user))
+    from_files, contexts = credentials(user), TlsContexts(for_user(user))
 
     async def current() -> ssl.SSLContext:
-        return contexts.context((await found.current()).certificate)
+        return contexts.context((await from_files.current()).certificate)
 
     old = await current()
     second.cert_chain_pems[0].write_to_path(chain)
@@ -361,7 +361,7 @@ async def test_certificate_files_are_read_again_and_half_a_new_pair_leaves_the_o
     assert await current() is not old
 
 
-def test_a_key_that_does_not_fit_or_has_a_passphrase_is_told_and_nobody_is_asked_for_it() -> None:
+def test_a_key_that_does_not_fit_or_has_a_passphrase_is_reported_without_a_prompt() -> None:
     one, other = trustme.CA().issue_cert("a"), trustme.CA().issue_cert("b")
     chain = one.cert_chain_pems[0].bytes()
     contexts = TlsContexts(access_to("https://h"))
@@ -410,7 +410,7 @@ def _locked(key: bytes) -> bytes:
     return plain.private_bytes(s.Encoding.PEM, s.PrivateFormat.PKCS8, s.BestAvailableEncryption(b"word"))
 
 
-def test_authorities_that_are_none_are_told_and_comments_beside_them_are_not() -> None:
+def test_invalid_authorities_are_reported_and_comments_are_ignored() -> None:
     def loaded(data: bytes) -> ssl.SSLContext:
         return TlsContexts(access_to("https://h", ca=PemReference("ca-data", data=data))).context(None)
 
@@ -423,6 +423,6 @@ def test_authorities_that_are_none_are_told_and_comments_beside_them_are_not() -
 def test_impersonation_is_headers_with_escaped_names_of_extras() -> None:
     extra = (("acme.com/project", ("a", "b")),)
     whole = ImpersonationConfig(user="jane", uid="7", groups=("g", "h"), extra=extra)
-    found = [(name.removeprefix("Impersonate-"), value) for name, value in impersonation_headers(whole)]
-    assert found[:4] == [("User", "jane"), ("Uid", "7"), ("Group", "g"), ("Group", "h")]
-    assert found[4:] == [("Extra-acme.com%2Fproject", "a"), ("Extra-acme.com%2Fproject", "b")]
+    headers = [(name.removeprefix("Impersonate-"), value) for name, value in impersonation_headers(whole)]
+    assert headers[:4] == [("User", "jane"), ("Uid", "7"), ("Group", "g"), ("Group", "h")]
+    assert headers[4:] == [("Extra-acme.com%2Fproject", "a"), ("Extra-acme.com%2Fproject", "b")]

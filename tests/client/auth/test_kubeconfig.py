@@ -146,9 +146,9 @@ def test_all_fields_of_a_cluster_and_a_user_arrive(tmp_path: Path) -> None:
         "as-user-extra": {"scopes": ["view", "edit"]},
     }
     access = find(write(tmp_path / "f", config(cluster=cluster, user=user)))
-    found = access.cluster
-    assert (found.insecure, found.tls_server_name, found.is_compressed) == (True, "name", False)
-    assert (found.proxy, found.exec_config) == ("http://user:word@proxy:3128", {"audience": "x"})
+    parsed = access.cluster
+    assert (parsed.insecure, parsed.tls_server_name, parsed.is_compressed) == (True, "name", False)
+    assert (parsed.proxy, parsed.exec_config) == ("http://user:word@proxy:3128", {"audience": "x"})
     assert access.user.exec_plugin == ExecPluginConfig(
         api_version="client.authentication.k8s.io/v1beta1",
         command=str(tmp_path / "bin" / "login"),
@@ -163,9 +163,9 @@ def test_all_fields_of_a_cluster_and_a_user_arrive(tmp_path: Path) -> None:
 
 
 def test_a_plugin_without_a_slash_is_left_to_be_found_in_the_path(tmp_path: Path) -> None:
-    found = find(write(tmp_path / "f", json.dumps(exec_(command="aws")))).user.exec_plugin
-    assert found is not None
-    assert (found.command, found.interactive) == ("aws", "Never")
+    exec_plugin = find(write(tmp_path / "f", json.dumps(exec_(command="aws")))).user.exec_plugin
+    assert exec_plugin is not None
+    assert (exec_plugin.command, exec_plugin.interactive) == ("aws", "Never")
 
 
 def test_whom_to_act_as_on_the_command_line_replaces_the_user_and_as_in_kubectl_nothing_else(tmp_path: Path) -> None:
@@ -258,7 +258,7 @@ BAD: dict[str, tuple[Any, str]] = {
     "another kind": ({"kind": "Pod"}, "kind: expected Config, got 'Pod'"),
     "no list": (config(users={}), "users: expected a list, got a mapping"),
     "no name": (config(users=[{}]), "users[0].name: expected a string that is not empty, got none"),
-    "a name twice": (config(users=[{"name": "u"}] * 2), "users[1].name: expected a name of its own in users, got 'u'"),
+    "a name twice": (config(users=[{"name": "u"}] * 2), "users[1].name: expected a unique name in users, got 'u'"),
     "unknown context": (config(**{"current-context": "x"}), "context: expected one of the contexts (c), got 'x'"),
     "unknown cluster": (
         config(clusters=[]),
@@ -311,7 +311,7 @@ BAD: dict[str, tuple[Any, str]] = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_a_bad_file_is_told_in_one_line_with_file_field_expected_and_got(tmp_path: Path, name: str) -> None:
+def test_a_bad_file_is_reported_in_one_line_with_file_field_expected_and_got(tmp_path: Path, name: str) -> None:
     document, expected = BAD[name]
     file = write(tmp_path / "f", document)
     line = told(kubeconfig=file)
@@ -321,7 +321,7 @@ def test_a_bad_file_is_told_in_one_line_with_file_field_expected_and_got(tmp_pat
     assert "\n" not in line
 
 
-def test_files_that_cannot_be_read_are_told(tmp_path: Path) -> None:
+def test_files_that_cannot_be_read_are_reported(tmp_path: Path) -> None:
     line = f"there is no kubeconfig: looked for {tmp_path}/.kube/config"
     assert told(context="x", environment={"HOME": str(tmp_path)}) == line
     assert told(kubeconfig=str(tmp_path)) == f"{tmp_path}: expected a readable file, got: Is a directory"

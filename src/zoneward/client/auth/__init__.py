@@ -1,1 +1,1 @@
-"""Who we are to an API server and whom we trust: kubeconfig files, service accounts, credentials, plugins, TLS."""
+"""Authentication to an API server, and trust in it: kubeconfig files, service accounts, credentials, plugins, TLS."""

@@ -1,4 +1,4 @@
-"""How to reach one cluster and as whom: what a kubeconfig or a service account says, as values."""
+"""How to reach one cluster and as which user: the contents of a kubeconfig or a service account, as values."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,16 +10,16 @@ InteractiveMode = Literal["Never", "IfAvailable", "Always"]
 
 @dataclass(frozen=True, slots=True)
 class PemReference:
-    """Certificates or a key: the ``data``, or the ``path`` of the file that has it; ``place`` is the field."""
+    """Certificates or a key: the ``data``, or the ``path`` of the file that has it; ``location`` is the field."""
 
-    place: str
+    location: str
     path: str | None = None
     data: bytes | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterInfo:
-    """A cluster of a kubeconfig. ``server`` has a scheme, and maybe a path. ``proxy`` None: as the environment says."""
+    """A cluster of a kubeconfig. ``server`` has a scheme and perhaps a path. ``proxy`` None: from the environment."""
 
     server: str
     ca: PemReference | None = None
@@ -28,7 +28,7 @@ class ClusterInfo:
     proxy: str | None = None
     is_compressed: bool = True
     exec_config: Any = None
-    """The extension ``client.authentication.k8s.io/exec`` of the cluster, which exec plugins get."""
+    """The extension ``client.authentication.k8s.io/exec`` of the cluster, which is passed to exec plugins."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +46,7 @@ class ExecPluginConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImpersonationConfig:
-    """The user to act as; an empty ``user`` for no impersonation."""
+    """The user to act as; an empty ``user`` means no impersonation."""
 
     user: str = ""
     uid: str = ""
@@ -56,7 +56,7 @@ class ImpersonationConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserInfo:
-    """A user of a kubeconfig. A token file wins over ``token``, which serves until the file can be read."""
+    """A user of a kubeconfig. A token file wins over ``token``, which is used until the file can be read."""
 
     name: str = ""
     certificate: PemReference | None = None

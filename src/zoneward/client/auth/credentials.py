@@ -1,4 +1,4 @@
-"""The credentials of each request: a fixed token, password or certificate, a token file, or what a plugin returned."""
+"""The credentials of a request: a fixed token, password or certificate, a token file, or the output of a plugin."""
 
 import asyncio
 import base64
@@ -19,21 +19,21 @@ _PLAIN_IN_HEADER_NAMES = "!#$&'*+-.^_`|~"
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """The header ``Authorization`` and the client certificate of a request; None: without."""
+    """The header ``Authorization`` and the client certificate of a request; either may be None."""
 
     authorization: str | None = field(default=None, repr=False)
     certificate: ClientCertificate | None = None
 
 
 class Credentials:
-    """The credentials for the server. ``now`` is the wall clock, with a time zone; plugins' answers expire by it."""
+    """The credentials for the server. ``now`` is the wall clock, with a time zone, for the expiry of answers."""
 
     def __init__(self, access: ClientConfig, *, now: Callable[[], datetime], is_terminal: bool) -> None:
         user = access.user
         self._access, self._now, self._is_terminal = access, now, is_terminal
         self._token_file = None
         if user.token_file:
-            self._token_file = RotatedFile(user.token_file, place="tokenFile", source=access.source)
+            self._token_file = RotatedFile(user.token_file, location="tokenFile", source=access.source)
         self._pair = None
         if user.certificate and user.key:
             self._pair = (
@@ -44,7 +44,7 @@ class Credentials:
         self._one_at_a_time = asyncio.Lock()
 
     async def current(self) -> Identity:
-        """The credentials to send now. Runs the plugin where there is one and its answer is absent or expired.
+        """The credentials to send now. Runs the plugin, if there is one and its answer is absent or expired.
 
         Raises NoCredentials.
         """
@@ -58,9 +58,9 @@ class Credentials:
             raise NoCredentials(error) from error
 
     async def replacement_for(self, refused: Identity) -> Identity | None:
-        """What to try after the server refused credentials with 401; None: there are no others.
+        """The credentials to try after the server refused some with 401; None if there are no others.
 
-        Of many requests that were refused at once, the first runs the plugin, and the others share its answer.
+        If many requests were refused at once, the first runs the plugin, and the others share its answer.
         """
         try:
             if self._has_plugin:
@@ -74,7 +74,7 @@ class Credentials:
 
     @property
     def _has_plugin(self) -> bool:
-        # As in client-go: with a token or password of its own the user needs no plugin.
+        # As in client-go, the plugin is not used if the user has a token or a password.
         user = self._access.user
         return user.exec_plugin is not None and not (user.token or user.token_file or user.basic)
 
@@ -84,25 +84,25 @@ class Credentials:
         if self._pair is not None:
             assert self._access.user.certificate is not None
             chain, key = (pem.read() for pem in self._pair)
-            certificate = ClientCertificate(chain, key, self._access.user.certificate.place)
+            certificate = ClientCertificate(chain, key, self._access.user.certificate.location)
         return Identity(self._authorization(given.token if given else None), certificate)
 
     def _authorization(self, given: str | None) -> str | None:
         user = self._access.user
         if user.basic:
             return "Basic " + base64.b64encode(":".join(user.basic).encode()).decode()
-        token, place = given or user.token, "token"
+        token, location = given or user.token, "token"
         if self._token_file is not None:
             try:
-                token, place = self._token_file.read().decode("utf-8", "replace").strip() or token, "tokenFile"
+                token, location = self._token_file.read().decode("utf-8", "replace").strip() or token, "tokenFile"
             except InputError:
                 if token is None:
                     raise
         if token is None:
             return None
-        # A line break in a header would be one more header.
+        # A line break in a header would start another header.
         if not token.isascii() or not token.isprintable() or not token:
-            raise InputError(self._access.source, f"user {user.name}", place, "expected a token, got something else")
+            raise InputError(self._access.source, f"user {user.name}", location, "expected a token, got something else")
         return f"Bearer {token}"
 
     def _is_expired(self, given: ExecCredential) -> bool:

@@ -19,12 +19,12 @@ from zoneward.kube.document_fields import DocumentFields
 from zoneward.kube.input_error import InputError, show
 
 TIME_LIMIT: Final = 60.0
-"""Seconds for a plugin that asks nobody."""
+"""Seconds for a plugin that is not interactive."""
 INTERACTIVE_TIME_LIMIT: Final = 300.0
-"""Seconds for one that may ask a person, who has to find a browser or a phone first."""
+"""Seconds for an interactive plugin: a person may need a browser or a phone to log in."""
 _CLOSE_TIME_LIMIT: Final = 1.0
 MAX_OUTPUT: Final = 1 << 20
-"""Bytes of what a plugin prints. A chain of certificates has some thousands."""
+"""Bytes of a plugin's output. A certificate chain has a few thousand."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,10 +44,11 @@ async def run_plugin(
     time_limit: float = TIME_LIMIT,
     interactive_time_limit: float = INTERACTIVE_TIME_LIMIT,
 ) -> ExecCredential:
-    """Raises InputError: no such command (with its install hint), failure, no answer in time, an unusable answer.
+    """The credentials that the plugin prints.
 
-    ``is_terminal``: a person sits at our standard input. Then, unless the plugin wants it otherwise, it has the
-    terminal to itself; else it runs without input, and the last line of its error output becomes part of the error.
+    ``is_terminal``: standard input is a terminal. The plugin then uses it, unless its interactiveMode is Never.
+    Otherwise it runs without input, and the last line of its error output becomes part of the error. Raises InputError:
+    no such command (with its install hint), failure, no answer in time, an unusable answer.
     """
     interactive = is_terminal and plugin.interactive != "Never"
     if plugin.interactive == "Always" and not is_terminal:
@@ -74,25 +75,25 @@ async def run_plugin(
 
 
 class _OutputTooLarge(Exception):  # noqa: N818  (it never leaves this module)
-    """A plugin prints without end."""
+    """The output of a plugin exceeds `MAX_OUTPUT`."""
 
 
 async def _read_output(stream: asyncio.StreamReader | None) -> bytes:
-    """All of it. Raises _OutputTooLarge."""
+    """The whole output. Raises _OutputTooLarge."""
     assert stream is not None
-    found = bytearray()
+    output = bytearray()
     while block := await stream.read(1 << 16):
-        found += block
-        if len(found) > MAX_OUTPUT:
+        output += block
+        if len(output) > MAX_OUTPUT:
             raise _OutputTooLarge
-    return bytes(found)
+    return bytes(output)
 
 
 async def _read_tail(stream: asyncio.StreamReader | None) -> bytes:
-    found = b""
+    tail = b""
     while stream is not None and (block := await stream.read(1 << 16)):
-        found = (found + block)[-(1 << 16) :]
-    return found
+        tail = (tail + block)[-(1 << 16) :]
+    return tail
 
 
 async def _start(plugin: ExecPluginConfig, access: ClientConfig, *, interactive: bool) -> asyncio.subprocess.Process:
@@ -106,14 +107,14 @@ async def _start(plugin: ExecPluginConfig, access: ClientConfig, *, interactive:
             stdin=None if interactive else DEVNULL,
             stdout=PIPE,
             stderr=None if interactive else PIPE,
-            # Whatever it starts ends with it. At a terminal it has to stay where the keyboard is.
+            # So that its child processes end with it. At a terminal it has to stay in the session of the keyboard.
             start_new_session=not interactive,
         )
     )
     try:
         return await asyncio.shield(starting)
     except asyncio.CancelledError:
-        # Cancelled itself, asyncio would end the plugin alone, and wait for ever for what it started.
+        # If this call were cancelled, asyncio would kill only the plugin, and wait forever for its child processes.
         with suppress(OSError, ValueError):
             await _end(await starting, is_group=not interactive)
         raise
@@ -127,12 +128,12 @@ async def _start(plugin: ExecPluginConfig, access: ClientConfig, *, interactive:
 async def _end(process: asyncio.subprocess.Process, *, is_group: bool) -> None:
     with suppress(ProcessLookupError):
         if is_group:
-            # Also where the plugin itself is gone and something it started holds the pipe.
+            # Also if the plugin has ended and a child process still holds the pipe.
             os.killpg(process.pid, signal.SIGKILL)
         elif process.returncode is None:
             # `Process.kill` would first ask for the exit status, which asyncio then misses: "Unknown child process".
             os.kill(process.pid, signal.SIGKILL)
-    # To the end of its pipes: only then asyncio lets go of them.
+    # Read the pipes to their end: only then asyncio closes them.
     with suppress(TimeoutError):
         async with asyncio.timeout(_CLOSE_TIME_LIMIT):
             await process.communicate()
@@ -164,7 +165,7 @@ def _credential(output: bytes, plugin: ExecPluginConfig, access: ClientConfig) -
         document = json.loads(output)
     except (ValueError, RecursionError):
         raise _error(access, plugin, "expected an ExecCredential in JSON, got something else") from None
-    answer = DocumentFields(document, source=_place(access, plugin))
+    answer = DocumentFields(document, source=_source(access, plugin))
     for name, expected in (("kind", "ExecCredential"), ("apiVersion", plugin.api_version)):
         if answer.text(name) != expected:
             raise answer.error(name, expected, show(answer.text(name)))
@@ -196,8 +197,8 @@ def _expiry(status: DocumentFields) -> datetime | None:
 
 
 def _error(access: ClientConfig, plugin: ExecPluginConfig, problem: str) -> InputError:
-    return InputError(_place(access, plugin), problem)
+    return InputError(_source(access, plugin), problem)
 
 
-def _place(access: ClientConfig, plugin: ExecPluginConfig) -> str:
+def _source(access: ClientConfig, plugin: ExecPluginConfig) -> str:
     return f"{access.source}: user {access.user.name}: exec {plugin.command}"

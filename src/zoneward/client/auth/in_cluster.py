@@ -1,4 +1,4 @@
-"""The configuration of a Pod for its own cluster: the service account that the kubelet mounts."""
+"""Reads the configuration of a Pod for its cluster: the service account that the kubelet mounts."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -26,7 +26,7 @@ def in_cluster_config(*, environment: Mapping[str, str], directory: str = SERVIC
     return ClientConfig(
         cluster=ClusterInfo(
             server=f"https://{f'[{host}]' if ':' in host else host}:{port}",
-            # Without the file, as in client-go, the system's authorities serve.
+            # Without the file, the system's authorities are used, as in client-go.
             ca=PemReference("ca.crt", path=str(ca)) if ca.is_file() else None,
         ),
         user=UserInfo(name="service account", token_file=str(token)),

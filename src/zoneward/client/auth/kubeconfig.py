@@ -21,7 +21,7 @@ from zoneward.kube.document_fields import DocumentFields
 from zoneward.kube.input_error import InputError, show
 
 _LARGEST: Final = 16
-"""MiB. Large companies have thousands of clusters in theirs; what is larger is another file."""
+"""MiB. The kubeconfig files of large companies have thousands of clusters; a larger file is not a kubeconfig."""
 _SECTIONS: Final = {"contexts": "context", "clusters": "cluster", "users": "user"}
 
 
@@ -33,11 +33,11 @@ def load_client_config(
     environment: Mapping[str, str],
     service_account: str = SERVICE_ACCOUNT,
 ) -> ClientConfig:
-    """The cluster and user of a context. Raises InputError with file, field, what was expected and what was there.
+    """The cluster and user of a context. Raises InputError with file, field, the expected and the actual value.
 
     ``kubeconfig``, ``context`` and ``impersonate`` are what kubectl calls ``--kubeconfig``, ``--context`` and ``--as``.
     Without ``kubeconfig`` it reads the files of ``$KUBECONFIG``, else ``~/.kube/config``; files that do not
-    exist are skipped. Without any context, the service account of the Pod that this runs in.
+    exist are skipped. Without any context, it uses the service account of the Pod that it runs in.
     """
     files = [kubeconfig] if kubeconfig else _files(environment)
     merged = _MergedKubeconfig.of(files, must_exist=bool(kubeconfig))
@@ -56,13 +56,13 @@ def load_client_config(
     if impersonate:
         if not impersonate.isprintable():
             raise InputError("--as", f"expected the name of a user, got {show(impersonate)}")
-        # kubectl, too, leaves groups, uid and extras of the file as they are.
+        # Like kubectl, keep groups, uid and extras of the file.
         user = replace(user, impersonation=replace(user.impersonation, user=impersonate))
     return replace(config, user=user, environment=environment)
 
 
 def context_names(*, kubeconfig: str | None = None, environment: Mapping[str, str]) -> tuple[str, ...]:
-    """The names of all contexts; none where there is no file. Raises InputError."""
+    """The names of all contexts; none if there is no file. Raises InputError."""
     files = [kubeconfig] if kubeconfig else _files(environment)
     return _MergedKubeconfig.of(files, must_exist=False).names("contexts")
 
@@ -74,7 +74,7 @@ def _files(environment: Mapping[str, str]) -> list[str]:
 
 
 class _MergedKubeconfig:
-    """The entries of all files by section and name; of entries with the same name, the first file's counts."""
+    """The entries of all files by section and name; if a name is repeated, the first file wins."""
 
     def __init__(self) -> None:
         self.read: list[str] = []
@@ -113,13 +113,13 @@ class _MergedKubeconfig:
             raise document.error("kind", "Config", show(kind))
         self.current = self.current or document.text("current-context")
         for section, inner in _SECTIONS.items():
-            found: dict[str, DocumentFields] = {}
+            entries: dict[str, DocumentFields] = {}
             for entry in document.items(section):
                 name = entry.required("name")
-                if name in found:
-                    raise entry.error("name", f"a name of its own in {section}", show(name))
-                found[name] = entry.inner(inner)
-            self._entries[section] = found | self._entries[section]
+                if name in entries:
+                    raise entry.error("name", f"a unique name in {section}", show(name))
+                entries[name] = entry.inner(inner)
+            self._entries[section] = entries | self._entries[section]
 
     def _named(self, chosen: DocumentFields, field: str, section: str) -> DocumentFields:
         return self._entry(section, chosen.required(field, f"the name of a {field}"), named_in=chosen)
@@ -162,7 +162,7 @@ def parse_cluster(fields: DocumentFields) -> ClusterInfo:
     ca = parse_pem(fields, "certificate-authority")
     insecure = fields.flag("insecure-skip-tls-verify")
     if ca and insecure:
-        raise fields.error("insecure-skip-tls-verify", f"false beside {ca.place}", "true")
+        raise fields.error("insecure-skip-tls-verify", f"false beside {ca.location}", "true")
     server = fields.required("server", "the address of an API server")
     proxy = fields.text("proxy-url")
     if proxy and (_scheme(proxy) not in _PROXY_SCHEMES or not _host(proxy)):
@@ -179,7 +179,7 @@ def parse_cluster(fields: DocumentFields) -> ClusterInfo:
 
 
 def server_address(server: str, *, is_tls: bool, error_at: DocumentFields) -> str:
-    """The address with scheme and without a slash at its end; client-go takes ``host:port``, too."""
+    """The address with a scheme and without a trailing slash. As in client-go, ``host:port`` is valid."""
     address = server if "://" in server else f"{'https' if is_tls else 'http'}://{server}"
     if _scheme(address) not in ("http", "https") or not _host(address):
         raise error_at.error("server", "an http:// or https:// address", show(_without_password(server)))
@@ -190,7 +190,7 @@ def server_address(server: str, *, is_tls: bool, error_at: DocumentFields) -> st
 
 
 def parse_user(fields: DocumentFields, *, name: str) -> UserInfo:
-    """Raises InputError: also for what no current kubectl takes, such as ``auth-provider``."""
+    """Raises InputError, also for fields that current kubectl rejects, such as ``auth-provider``."""
     certificate, key = parse_pem(fields, "client-certificate"), parse_pem(fields, "client-key")
     if (certificate is None) != (key is None):
         given, missing = ("client-certificate", "client-key")[:: 1 if certificate else -1]
@@ -214,7 +214,7 @@ def parse_user(fields: DocumentFields, *, name: str) -> UserInfo:
 
 
 def parse_pem(fields: DocumentFields, name: str) -> PemReference | None:
-    """What ``NAME-data`` holds, else the file that ``NAME`` names."""
+    """The value of ``NAME-data``, else the file that ``NAME`` names."""
     data_name = f"{name}-data"
     if data := fields.data(data_name):
         return PemReference(fields.at(data_name), data=data)
@@ -223,7 +223,7 @@ def parse_pem(fields: DocumentFields, name: str) -> PemReference | None:
 
 
 def parse_path(fields: DocumentFields, name: str) -> str | None:
-    """A path that is relative is relative to the file that has it."""
+    """The path in a field; a relative path is relative to the kubeconfig file."""
     path = fields.text(name)
     return _beside(fields.source, path) if path else None
 
@@ -261,15 +261,15 @@ def _interactive_mode(fields: DocumentFields, *, is_required: bool) -> Interacti
 
 def _impersonation_from(fields: DocumentFields) -> ImpersonationConfig:
     extra = fields.inner("as-user-extra")
-    found = ImpersonationConfig(
+    impersonation = ImpersonationConfig(
         user=fields.text("as"),
         uid=fields.text("as-uid"),
         groups=fields.texts("as-groups"),
         extra=tuple((name, extra.texts(name)) for name in extra.names()),
     )
-    if found != ImpersonationConfig() and not found.user:
+    if impersonation != ImpersonationConfig() and not impersonation.user:
         raise fields.error("as", "a user beside as-uid, as-groups or as-user-extra", "none")
-    return found
+    return impersonation
 
 
 def _extension(fields: DocumentFields, name: str) -> object:

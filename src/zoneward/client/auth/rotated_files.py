@@ -1,4 +1,4 @@
-"""Small files that others replace while we run: tokens, certificates, keys."""
+"""Small files that other programs replace at run time: tokens, certificates, keys."""
 
 import os
 
@@ -10,21 +10,21 @@ _LARGEST = 1 << 20
 
 
 class RotatedFile:
-    """Its bytes, read again when it changes. Once read, it keeps its last bytes while the file is gone or unreadable.
+    """The bytes of a file, read again when it changes. While it is missing or unreadable, the last bytes are used.
 
-    A check costs a ``stat``. It follows links, so what Kubernetes does to mounted volumes (another directory behind
-    the link ``..data``) is a change of inode.
+    A check costs a ``stat``. It follows links, so that an update of a mounted volume, for which Kubernetes points the
+    link ``..data`` at another directory, is a change of inode.
     """
 
-    def __init__(self, path: str, *, place: str, source: str) -> None:
-        self._path, self._place, self._source = path, place, source
+    def __init__(self, path: str, *, location: str, source: str) -> None:
+        self._path, self._location, self._source = path, location, source
         self._seen: tuple[int, ...] | None = None
         self._bytes: bytes | None = None
 
     def read(self) -> bytes:
-        """Raises InputError where the file can't be read and never could."""
+        """The bytes. Raises InputError if the file cannot be read and never could."""
         try:
-            status = os.stat(self._path)  # noqa: PTH116 -- on the way of every request
+            status = os.stat(self._path)  # noqa: PTH116 -- called for every request
             seen = (status.st_mtime_ns, status.st_size, status.st_ino)
             if seen != self._seen:
                 data = read_regular(self._path, most=_LARGEST)[:_LARGEST]
@@ -33,7 +33,7 @@ class RotatedFile:
             if self._bytes is None:
                 problem = error.strerror if isinstance(error, OSError) else error
                 raise InputError(
-                    self._source, self._place, f"expected a readable file {self._path}, got: {problem}"
+                    self._source, self._location, f"expected a readable file {self._path}, got: {problem}"
                 ) from None
         return self._bytes or b""
 
@@ -43,7 +43,7 @@ class PemReader:
 
     def __init__(self, pem: PemReference, *, source: str) -> None:
         self._data = pem.data
-        self._file = RotatedFile(pem.path or "", place=pem.place, source=source)
+        self._file = RotatedFile(pem.path or "", location=pem.location, source=source)
 
     def read(self) -> bytes:
         """Raises InputError."""

@@ -1,4 +1,4 @@
-"""TLS contexts: which authorities we trust, and which client certificate we present."""
+"""TLS contexts: the trusted authorities and the client certificate."""
 
 import os
 import re
@@ -23,11 +23,11 @@ _VERSION: Final = 0xA0
 
 @dataclass(frozen=True, slots=True)
 class ClientCertificate:
-    """A chain and its key, both PEM. ``place``: the field they come from."""
+    """A chain and its key, both PEM. ``location``: the field they come from."""
 
     chain: bytes
     key: bytes = field(repr=False)
-    place: str = field(default="client-certificate", compare=False)
+    location: str = field(default="client-certificate", compare=False)
 
 
 class TlsContexts:
@@ -39,14 +39,14 @@ class TlsContexts:
     def __init__(self, access: ClientConfig) -> None:
         cluster = access.cluster
         self._source, self._insecure = access.source, cluster.insecure
-        self._place = cluster.ca.place if cluster.ca else ""
+        self._location = cluster.ca.location if cluster.ca else ""
         self._ca = PemReader(cluster.ca, source=access.source) if cluster.ca else None
         self._made: tuple[tuple[bytes | None, ClientCertificate | None], ssl.SSLContext] | None = None
 
     def context(self, certificate: ClientCertificate | None) -> ssl.SSLContext:
-        """Raises InputError for what is no certificate or key, unless it could be used before.
+        """The context. Raises InputError for an invalid certificate or key, unless there is an earlier context.
 
-        Files of a pair are replaced one after the other: in between, the old pair serves.
+        The two files of a pair are replaced one after the other: in between, the old pair is used.
         """
         wanted = (self._ca.read() if self._ca else None, certificate)
         if self._made and self._made[0] == wanted:
@@ -65,10 +65,10 @@ class TlsContexts:
             context = ssl.create_default_context(cadata=None if ca is None else authorities(ca))
         except (ssl.SSLError, ValueError) as error:
             raise InputError(
-                self._source, self._place, f"expected certificates in PEM, got {_problem(error)}"
+                self._source, self._location, f"expected certificates in PEM, got {_problem(error)}"
             ) from None
         context.hostname_checks_common_name = False
-        # As Go has it: an authority of any rank can be trusted, and older clusters' lack what strictness asks for.
+        # As in Go: intermediate authorities can be trusted, and those of older clusters fail the strict checks.
         context.verify_flags |= ssl.VerifyFlags.VERIFY_X509_PARTIAL_CHAIN
         context.verify_flags &= ~ssl.VerifyFlags.VERIFY_X509_STRICT
         context.set_alpn_protocols(["http/1.1"])
@@ -84,16 +84,15 @@ class TlsContexts:
             with ExitStack() as files:
                 chain = files.enter_context(secret_file(certificate.chain))
                 key = files.enter_context(secret_file(certificate.key))
-                # Without a password OpenSSL would ask the terminal for one, and everything would stand still.
+                # Without a password, OpenSSL would prompt for one at the terminal and block.
                 context.load_cert_chain(chain, key, password="")
         except (OSError, ValueError) as error:
             expected = "expected a certificate and its key in PEM, the key without a passphrase"
-            raise InputError(self._source, certificate.place, f"{expected}, got {_problem(error)}") from None
+            raise InputError(self._source, certificate.location, f"{expected}, got {_problem(error)}") from None
 
 
 def authorities(pem: bytes) -> str:
-    """The certificates alone: the ssl module takes ASCII, and files have comments. Raises ValueError where there are
-    none."""
+    """Only the certificates: the ssl module takes ASCII, and files have comments. Raises ValueError without any."""
     blocks = PEM_CERTIFICATE.findall(pem)
     if not blocks:
         raise ValueError("none")
@@ -102,7 +101,7 @@ def authorities(pem: bytes) -> str:
 
 @contextmanager
 def secret_file(data: bytes) -> Iterator[str]:
-    """A path at which OpenSSL can read a secret, for as long as it needs. On Linux it never gets to a disk.
+    """A path at which OpenSSL can read a secret within the ``with`` block. On Linux it is never written to a disk.
 
     Elsewhere it is a temporary file that only its owner can read.
     """
@@ -123,11 +122,11 @@ def _problem(error: Exception) -> str:
     return str(error) or type(error).__name__
 
 
-# --- the expiry of our own certificate, which the standard library does not read --------------------------------------
+# --- the expiry of a client certificate, which the standard library does not read -------------------------------------
 
 
 def certificate_expiry(pem: bytes) -> datetime | None:
-    """The end of the first certificate's validity (RFC 5280 § 4.1); None for what can't be read."""
+    """The end of the first certificate's validity (RFC 5280 § 4.1); None if it cannot be read."""
     block = PEM_CERTIFICATE.search(pem)
     try:
         return _not_after(ssl.PEM_cert_to_DER_cert(block[0].decode())) if block else None
@@ -138,22 +137,22 @@ def certificate_expiry(pem: bytes) -> datetime | None:
 def _not_after(der: bytes) -> datetime:
     _, certificate, _ = _element(der)
     _, rest, _ = _element(certificate)
-    tag, _, behind = _element(rest)
-    if tag == _VERSION:  # of v1 certificates it is left out
-        rest = behind
+    tag, _, following = _element(rest)
+    if tag == _VERSION:  # absent from v1 certificates
+        rest = following
     for _ in ("serial number", "signature algorithm", "issuer"):
         _, _, rest = _element(rest)
     _, validity, _ = _element(rest)
     _, _, rest = _element(validity)
     tag, time, _ = _element(rest)
     text = time.decode("ascii")
-    # Two digits of a year: 50 and later are of the last century.
+    # A year of two digits: 50 and later are 19xx.
     year = ("19" if text[:2] >= "50" else "20") if tag == _UTC_TIME else ""
     return datetime.strptime(year + text, "%Y%m%d%H%M%SZ").replace(tzinfo=UTC)
 
 
 def _element(der: bytes) -> tuple[int, bytes, bytes]:
-    """Tag, content and what follows of the first element."""
+    """Tag and content of the first element, and the bytes after it."""
     length, start = der[1], 2
     if length & 0x80:
         start += length & 0x7F
