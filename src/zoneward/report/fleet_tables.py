@@ -44,84 +44,68 @@ def fleet_document(
 def advice_table(results: Sequence[ClusterResult[Advice]]) -> Table:
     """Shares of traffic in its zone: now, and after the actions that need nothing else."""
     unit = next((result.result.summary.unit for result in results if result.result is not None), None)
-    columns = ("CLUSTER", "SERVICES", "IN ZONE", "WORST", *(() if unit is None else ("SAVES",)), "FIRST ACTION")
-    rows = []
-    for result in results:
-        advice = result.result
-        if advice is None:
-            rows.append(_unread(result, columns))
-            continue
+
+    def row(advice: Advice) -> list[StyledText]:
         summary = advice.summary
-        saved = (
-            () if unit is None else (Text("-" if summary.saved is None else amount_text(summary.saved, summary.unit)),)
-        )
-        first = describe_action(advice.actions[0]) if advice.actions else "nothing to do"
-        rows.append(
-            [
-                Text(result.context),
-                Text(f"{summary.services:,}"),
-                _shares(summary.in_zone, summary.in_zone_reachable),
-                Text("-" if summary.worst is None else f"+{summary.worst.max_overload:.0%}"),
-                *saved,
-                Text(first),
-            ]
-        )
-    return Table(columns, rows, columns[1:-1])
+        saved = "-" if summary.saved is None else amount_text(summary.saved, summary.unit)
+        return [
+            Text(f"{summary.services:,}"),
+            _shares(summary.in_zone, summary.in_zone_reachable),
+            Text("-" if summary.worst is None else f"+{summary.worst.max_overload:.0%}"),
+            *([] if unit is None else [Text(saved)]),
+            Text(describe_action(advice.actions[0]) if advice.actions else "nothing to do"),
+        ]
+
+    return _table(("SERVICES", "IN ZONE", "WORST", *(() if unit is None else ("SAVES",)), "FIRST ACTION"), results, row)
 
 
 def check_table(results: Sequence[ClusterResult[CheckedCluster]]) -> Table:
-    columns = ("CLUSTER", *(f"{severity.upper()}S" for severity in SEVERITIES), "WORST FINDING")
-    rows = []
-    for result in results:
-        checked = result.result
-        if checked is None:
-            rows.append(_unread(result, columns))
-            continue
+    def row(checked: CheckedCluster) -> list[StyledText]:
         counts = [
             Text(str(count), _SEVERITY_STYLES.get(severity, "") if count else "dim")
             for severity in SEVERITIES
             for count in (checked.summary[severity],)
         ]
         worst = next(iter(checked.findings), None)
-        title = "none" if worst is None else f"{worst.code} {CODES[worst.code].title}"
-        rows.append([Text(result.context), *counts, Text(title)])
-    return Table(columns, rows, columns[1:-1])
+        return [*counts, Text("none" if worst is None else f"{worst.code} {CODES[worst.code].title}")]
+
+    return _table((*(f"{severity.upper()}S" for severity in SEVERITIES), "WORST FINDING"), results, row)
 
 
 def report_table(results: Sequence[ClusterResult[TrafficReport]]) -> Table:
     """What leaves its zone in a month, and what the best setting of each Service saves."""
     known = next((result.result for result in results if result.result is not None), None)
-    amounts = ("CROSS",) if known is None else ReportNumbers(known).columns
-    columns = ("CLUSTER", "SERVICES", *amounts, "SAVED", "±", "")
-    rows = []
-    for result in results:
-        report = result.result
-        if report is None:
-            rows.append(_unread(result, columns))
-            continue
+
+    def row(report: TrafficReport) -> list[StyledText]:
         numbers, totals = ReportNumbers(report), report.totals
-        best = totals.best
-        rows.append(
-            [
-                Text(result.context),
-                Text(f"{totals.services:,}"),
-                *map(Text, numbers.cells(totals.now, totals.whole)),
-                Text(numbers.value(best.saved, totals.whole)),
-                Text(numbers.margin(best.saved, totals.whole), "dim"),
-                Text(f"by {counted(best.best, 'Service')}"),
-            ]
-        )
-    return Table(columns, rows, columns[1:-1])
+        return [
+            Text(f"{totals.services:,}"),
+            *map(Text, numbers.cells(totals.now, totals.whole)),
+            Text(numbers.value(totals.best.saved, totals.whole)),
+            Text(numbers.margin(totals.best.saved, totals.whole), "dim"),
+            Text(f"by {counted(totals.best.best, 'Service')}"),
+        ]
+
+    amounts = ("CROSS",) if known is None else ReportNumbers(known).columns
+    return _table(("SERVICES", *amounts, "SAVED", "\N{PLUS-MINUS SIGN}", ""), results, row)
 
 
-def _unread(result: ClusterResult[Any], columns: Sequence[str]) -> list[StyledText]:
-    return [Text(result.context), *(Text() for _ in columns[1:-1]), Text(result.error, "red")]
+def _table(
+    columns: Sequence[str], results: Sequence[ClusterResult[T]], row: Callable[[T], Sequence[StyledText]]
+) -> Table:
+    """The name of each cluster before its ``row``. Instead of it, the last column says why one could not be read."""
+    empty = [Text() for _ in columns[:-1]]
+    rows = [
+        [Text(result.context), *([*empty, Text(result.error, "red")] if result.result is None else row(result.result))]
+        for result in results
+    ]
+    return Table(("CLUSTER", *columns), rows, columns[:-1])
 
 
 def _shares(now: float | None, reachable: float | None) -> StyledText:
     """``45%>91%``."""
     if now is None:
         return Text("-", "dim")
-    before, after = f"{now:.0%}", f"{reachable if reachable is not None else now:.0%}"
-    style = share_style(reachable if reachable is not None else now)
-    return Text(after, style) if before == after else Text(f"{before}>", "default").append(after, style)
+    reached = now if reachable is None else reachable
+    before, after = f"{now:.0%}", Text(f"{reached:.0%}", share_style(reached))
+    return after if before == after.plain else Text(f"{before}>", "default").append(after)
