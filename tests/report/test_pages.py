@@ -118,3 +118,24 @@ def test_a_page_of_two_thousand_services_is_short_until_it_is_unfolded(
     assert used["folded"] == 1
     assert used["all"] >= 2_000
     assert used["height"] < 6_000
+
+
+ORDER: Final = """<script>
+const order = document.getElementById("order");
+const names = () => Array.from(document.querySelectorAll("details.service strong")).map(each => each.textContent);
+const before = names();
+order.value = "name";
+order.dispatchEvent(new Event("change"));
+const byName = names();
+order.value = "overload";
+order.dispatchEvent(new Event("change"));
+document.title = "ANSWER " + JSON.stringify({before, byName, byOverload: names()});
+</script>"""
+
+
+def test_services_of_a_report_can_be_ordered(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    assert run([*PAGES["report"], "-o", "html"]) == 0
+    used = answer(capfdbinary.readouterr().out.decode(), ORDER, tmp_path, width=1400, is_dark=False)
+    assert used["before"][0] == "shop/frontend"
+    assert used["byName"] == sorted(used["before"])
+    assert sorted(used["byOverload"]) == used["byName"]

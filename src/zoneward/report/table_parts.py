@@ -36,11 +36,13 @@ td.words:last-child { white-space: normal; overflow-wrap: anywhere; }
 SEARCH_STYLE: Final = """
 p.search { margin: .8rem 0; display: flex; flex-wrap: wrap; gap: .3rem .7rem; align-items: center; }
 p.search[hidden] { display: none; }
-input { font: inherit; color: var(--ink); background: var(--tint); border: 1px solid #768390; border-radius: 6px;
-  padding: .3rem .6rem; width: 22rem; max-width: 100%; }
-input:focus-visible, summary:focus-visible, button:focus-visible { outline: 2px solid #0a58a8; outline-offset: 2px; }
+input, select { font: inherit; color: var(--ink); background: var(--tint); border: 1px solid #768390;
+  border-radius: 6px; padding: .3rem .6rem; max-width: 100%; }
+input { width: 22rem; }
+input:focus-visible, select:focus-visible,
+summary:focus-visible, button:focus-visible { outline: 2px solid #0a58a8; outline-offset: 2px; }
 @media screen and (prefers-color-scheme: dark) {
-  input:focus-visible, summary:focus-visible, button:focus-visible { outline-color: #6cb6ff; }
+  input:focus-visible, select:focus-visible, summary:focus-visible, button:focus-visible { outline-color: #6cb6ff; }
 }
 """
 """Of a field for search, and of what the keyboard reaches."""

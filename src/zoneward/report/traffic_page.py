@@ -31,6 +31,16 @@ from zoneward.routing.request.what_if import NO_APPROACH
 
 _MOST_ZONES: Final = 12
 """Zones in the picture: those with the most traffic."""
+_MOST_SERVICES: Final = 100
+"""Services that are not folded."""
+_ORDERS: Final = {
+    "saved": "most saved",
+    "crossing": "most that leaves its zone",
+    "in-zone": "least in its zone",
+    "overload": "worst overload",
+    "name": "name",
+}
+"""Names of attributes whose largest value comes first, but that of the name."""
 _MOST_NODES: Final = 20
 """Nodes that are listed for a Service: those that deviate first."""
 NODES_STYLE: Final = """
@@ -67,6 +77,7 @@ _SCRIPT: Final = """
 const field = document.getElementById("search");
 const found = document.getElementById("found");
 const services = Array.from(document.querySelectorAll("details.service"));
+const others = document.querySelector("details.others");
 function filter() {
   const words = field.value.toLowerCase().split(" ").filter(Boolean);
   let number = 0;
@@ -75,8 +86,22 @@ function filter() {
     each.hidden = !words.every(function (word) { return text.includes(word); });
     number += each.hidden ? 0 : 1;
   }
+  if (others) { others.open = words.length !== 0; }
   found.textContent = number + " of " + services.length + " Services";
 }
+const choice = document.getElementById("order");
+const places = Array.from(document.querySelectorAll("div.services"));
+const sizes = places.map(function (place) { return place.children.length; });
+function nameOf(service) { return service.querySelector("strong").textContent; }
+choice.addEventListener("change", function () {
+  const value = "data-" + choice.value;
+  const sorted = services.slice().sort(function (one, other) {
+    const difference = Number(other.getAttribute(value)) - Number(one.getAttribute(value));
+    return difference || nameOf(one).localeCompare(nameOf(other));
+  });
+  let next = 0;
+  places.forEach(function (place, index) { place.append.apply(place, sorted.slice(next, next += sizes[index])); });
+});
 field.addEventListener("input", filter);
 field.parentElement.hidden = false;
 filter();
@@ -232,12 +257,17 @@ def _services(report: TrafficReport, numbers: ReportNumbers, abilities: ClusterA
         "p",
         tag("label", "Search", for_="search"),
         tag("input", id="search", type="search", autocomplete="off", placeholder="namespace, Service or setting"),
+        tag("label", "Order", for_="order"),
+        tag("select", *(tag("option", words, value=key) for key, words in _ORDERS.items()), id="order"),
         tag("output", id="found", for_="search"),
         class_="search",
         hidden="hidden",
     )
-    for service in report.services:
-        yield _service(service, report, numbers, abilities)
+    rows = [_service(service, report, numbers, abilities) for service in report.services]
+    yield tag("div", *rows[:_MOST_SERVICES], class_="services")
+    if left := rows[_MOST_SERVICES:]:
+        more = tag("summary", f"{len(left):,} more")
+        yield tag("details", more, tag("div", *left, class_="services"), class_="others")
 
 
 def _service(
@@ -263,6 +293,10 @@ def _service(
         ),
         tag("div", *_inside(service, nodes, numbers, abilities), class_="inside"),
         class_="service",
+        data_saved=str(service.gain),
+        data_crossing=str(service.now.weight),
+        data_in_zone=str(-1.0 if service.in_zone is None else 1.0 - service.in_zone),
+        data_overload=str(-1.0 if service.max_overload is None else service.max_overload),
     )
 
 
