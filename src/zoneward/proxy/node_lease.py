@@ -64,7 +64,7 @@ class ProgrammedVersion:
         named = tuple(unable[:MAX_NOT_PROGRAMMED])
         for service in unable[MAX_NOT_PROGRAMMED:]:
             self.mark_changed(service)
-        for service in [each for each in self._since if each not in refused and not is_pending(each)]:
+        for service in [service for service in self._since if service not in refused and not is_pending(service)]:
             del self._since[service]
         if any(kind not in self._received for kind in KINDS):
             return None

@@ -139,9 +139,9 @@ class Proxier:
         waiting = [
             self._pending,
             self._paced,
-            *(some for each, some in self._in_flight.items() if family in (None, each)),
+            *(in_flight for table_family, in_flight in self._in_flight.items() if family in (None, table_family)),
         ]
-        return min((min(each.values()) for each in waiting if each), default=None)
+        return min((min(changes.values()) for changes in waiting if changes), default=None)
 
     # --- what happens -------------------------------------------------------------------------------------------------
 
@@ -157,8 +157,8 @@ class Proxier:
     def set_node_addresses(self, addresses: Mapping[Family, frozenset[str]]) -> None:
         """The addresses of the node that node ports are served on."""
         for family in self.tables:
-            found = self._owned[family].set_node_addresses(addresses.get(family, frozenset()))
-            self._set_in_family(family, found, self._clock())
+            services = self._owned[family].set_node_addresses(addresses.get(family, frozenset()))
+            self._set_in_family(family, services, self._clock())
 
     def transaction_done(self, family: Family, done: ProgrammedTransaction) -> None:
         """The kernel took a transaction."""
@@ -237,16 +237,16 @@ class Proxier:
             return
         now, burst = self._clock(), float(self.budget.most_of_namespace)
         if len(self._limiters) > _MOST_LIMITERS:
-            self._limiters = {name: each for name, each in self._limiters.items() if not each.is_full(now)}
+            self._limiters = {name: limiter for name, limiter in self._limiters.items() if not limiter.is_full(now)}
         if namespace not in self._limiters:
             self._limiters[namespace] = RateLimiter(per_second=ENTRIES_PER_SECOND, burst=burst, now=now)
         self._limiters[namespace].reserve(now, tokens=entries)
 
     def _select_service(self, service: ServiceKey, since: float) -> None:
         try:
-            found = self._cache.node_services(service)
+            services = self._cache.node_services(service)
         except ServiceTooLarge as error:
-            found = self._keep_too_large(service, error)
+            services = self._keep_too_large(service, error)
         except Exception as error:
             self._unexpected.error("internal error while selecting endpoints; the rules stay", service, error)
             if service not in self.failed_selections:
@@ -259,12 +259,12 @@ class Proxier:
             self.too_large.pop(service, None)
         self.failed_selections.discard(service)
         self._failures.pop(service, None)
-        if not self._fits(service, found):
-            found = {}
+        if not self._fits(service, services):
+            services = {}
         self._charge(service[0], self.budget.entries(service))
         for family in self.tables:
-            self._set_in_family(family, self._owned[family].set_service(service, found.get(family)), since)
-        if not any(service in some for some in self._in_flight.values()):
+            self._set_in_family(family, self._owned[family].set_service(service, services.get(family)), since)
+        if not any(service in in_flight for in_flight in self._in_flight.values()):
             self._triggers.pop(service, None)
 
     def _keep_too_large(self, service: ServiceKey, error: ServiceTooLarge) -> dict[Family, NodeService]:
@@ -292,10 +292,10 @@ class Proxier:
             self._reporter.service_set_aside(service, self.budget.reason(service))
         return False
 
-    def _set_in_family(self, family: Family, found: Mapping[ServiceKey, NodeService | None], since: float) -> None:
+    def _set_in_family(self, family: Family, services: Mapping[ServiceKey, NodeService | None], since: float) -> None:
         """Serve Services like this from now on, in one family."""
         before, table = self._node_services[family], self.tables[family]
-        for service, served in found.items():
+        for service, served in services.items():
             self._check_conflicts(family, service)
             if served == before.get(service):
                 continue
@@ -320,7 +320,7 @@ class Proxier:
 
 def _time(text: str) -> datetime | None:
     try:
-        found = datetime.fromisoformat(text)
+        moment = datetime.fromisoformat(text)
     except ValueError:
         return None
-    return found if found.tzinfo is not None else None
+    return moment if moment.tzinfo is not None else None

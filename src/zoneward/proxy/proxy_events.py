@@ -73,11 +73,11 @@ class ProxyEventRecorder:
         """Record an Event without waiting for anything."""
         self._record(service, ServiceEvent("Warning", reason, f"Node {self._node}: {note}"))
 
-    def record_unreadable(self, found: UnreadableObject) -> None:
+    def record_unreadable(self, unreadable: UnreadableObject) -> None:
         """As `record`, for an object of any kind that cannot be read."""
-        event = unreadable_event(found)
+        event = unreadable_event(unreadable)
         note = replace(event, message=f"Node {self._node}: {event.message}")
-        self._record(reference_to(found), note, **involved_kind(found))
+        self._record(reference_to(unreadable), note, **involved_kind(unreadable))
 
     def _record(self, service: Service, event: ServiceEvent, **kind: str) -> None:
         uid = service.metadata.uid or f"{service.metadata.namespace}/{service.metadata.name}"

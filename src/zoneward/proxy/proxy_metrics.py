@@ -121,7 +121,8 @@ class ProxyMetrics:
             "Services that the kernel does not take as they are, or that are too large",
             lambda: _labeled(
                 {
-                    family: len(table.refused_services) + sum(each.family == family for each in loop.too_large.values())
+                    family: len(table.refused_services)
+                    + sum(too_large.family == family for too_large in loop.too_large.values())
                     for family, table in tables.items()
                 }
             ),
@@ -215,5 +216,5 @@ def _labeled_totals(program: ObservedProxyProgram) -> Iterator[tuple[tuple[str, 
         yield (*route.service, ADDRESS_TYPES[route.family], from_zone, route.to_zone, asked), total
 
 
-def _labeled(numbers: Mapping[Family, int]) -> dict[str, float]:
-    return {ADDRESS_TYPES[family]: number for family, number in numbers.items()}
+def _labeled(counts: Mapping[Family, int]) -> dict[str, float]:
+    return {ADDRESS_TYPES[family]: count for family, count in counts.items()}

@@ -341,7 +341,7 @@ class ProxyProgram:
         if node is not None and self.node_cache.node.zone is None:
             self._log.warning("the Node has no zone; using all endpoints", node=self._node)
         if node is not None and before is not None:
-            old, new = (ruleset_options(self._settings, each) for each in (before, node))
+            old, new = (ruleset_options(self._settings, version) for version in (before, node))
             if old != new:
                 for table in self.tables.values():
                     table.options = new
@@ -355,15 +355,13 @@ class ProxyProgram:
     def _on_service_programmed(self, service: ObjectKey, before: NodeService | None, after: NodeService | None) -> None:
         self._traffic_index.mark_changed(service)
         self._conntrack.service_changed(before, after)
-        if any(each is not None and each.health_check_port is not None for each in (before, after)):
-            address_families = [
-                each for family in FAMILIES if (each := self.loop.node_services(family).get(service)) is not None
+        if any(served is not None and served.health_check_port is not None for served in (before, after)):
+            services = [
+                served for family in FAMILIES if (served := self.loop.node_services(family).get(service)) is not None
             ]
-            port = next(
-                (family.health_check_port for family in address_families if family.health_check_port is not None), None
-            )
+            port = next((served.health_check_port for served in services if served.health_check_port is not None), None)
             self._health_ports.set_service(
-                service, port, max((family.ready_local_endpoints for family in address_families), default=0)
+                service, port, max((served.ready_local_endpoints for served in services), default=0)
             )
 
     def _on_watch_error(self, resource: AnyWatchedResource, error: CallFailed) -> None:
@@ -384,7 +382,11 @@ class ProxyProgram:
 
     def _programmed_version(self) -> Any:
         refused = {service for table in self.tables.values() for service in table.refused_services}
-        unreadable = {_service_of(found) for found in self.node_cache.unreadable if found.resource.kind != NODES.kind}
+        unreadable = {
+            _service_of(unreadable_object)
+            for unreadable_object in self.node_cache.unreadable
+            if unreadable_object.resource.kind != NODES.kind
+        }
         left_out = self.loop.failed_selections | self.loop.too_large.keys() | self.loop.set_aside.keys() | unreadable
         return self._programmed.current(is_pending=self.loop.is_pending, refused=refused | left_out)
 
@@ -411,11 +413,13 @@ class ProxyProgram:
 
     async def _selection_page(self) -> bytes:
         """Made in a thread: many Services take long."""
-        node, some = (
+        node, services = (
             self.node_cache.node,
             [service for family in FAMILIES for service in self.loop.node_services(family).values()],
         )
-        return await asyncio.get_running_loop().run_in_executor(None, lambda: encode(selection_document(node, some)))
+        return await asyncio.get_running_loop().run_in_executor(
+            None, lambda: encode(selection_document(node, services))
+        )
 
     # --- what metrics read --------------------------------------------------------------------------------------------
 
@@ -433,8 +437,8 @@ def _addresses(node: LiveNode) -> tuple[NodeAddress, ...]:
     return (node.status.addresses if node.status is not None else None) or ()
 
 
-def _service_of(found: UnreadableObject) -> ObjectKey:
+def _service_of(unreadable: UnreadableObject) -> ObjectKey:
     """The Service that an object that cannot be read is, or belongs to; with an empty name where it does not say."""
-    if found.resource.kind == SERVICES.kind:
-        return found.key
-    return found.namespace, found.labels.get(SERVICE_NAME_LABEL, "")
+    if unreadable.resource.kind == SERVICES.kind:
+        return unreadable.key
+    return unreadable.namespace, unreadable.labels.get(SERVICE_NAME_LABEL, "")

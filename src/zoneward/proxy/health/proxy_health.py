@@ -94,20 +94,20 @@ def health_document(health: ProxyHealth, *, now: float, today: datetime, of_node
         return _NEVER if moment is None else _written(today - timedelta(seconds=now - moment))
 
     last = max((family.updated for family in families.values() if family.updated is not None), default=None)
-    found: dict[str, Any] = {
+    document: dict[str, Any] = {
         # One that is well tells the present time, as it did when proxies programmed again and again without need.
         "lastUpdated": _written(today) if well else time_of(last),
         "currentTime": _written(today),
     }
     if of_node:
-        found["nodeEligible"] = health.is_eligible
-    found["healthy"] = healthy
+        document["nodeEligible"] = health.is_eligible
+    document["healthy"] = healthy
     if families:
-        found["status"] = {
-            ADDRESS_TYPES[family]: {"lastUpdated": time_of(each.updated), "healthy": each.healthy}
-            for family, each in families.items()
+        document["status"] = {
+            ADDRESS_TYPES[family]: {"lastUpdated": time_of(family_health.updated), "healthy": family_health.healthy}
+            for family, family_health in families.items()
         }
-    return 200 if well else 503, found
+    return 200 if well else 503, document
 
 
 class ProxyHealthServer:

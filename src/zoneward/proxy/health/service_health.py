@@ -94,8 +94,8 @@ class ServiceHealthServer:
             for retry in self._retries.values():
                 retry.cancel()
             self._retries.clear()
-            for each in self._servers.values():
-                each.close()
+            for port_server in self._servers.values():
+                port_server.close()
             self._servers.clear()
             await server.shutdown(_LAST_MOMENT)
 
@@ -121,8 +121,8 @@ class ServiceHealthServer:
         loop = asyncio.get_running_loop()
         try:
             # Known before it serves: who is stopped in between would leave it open.
-            found = self._servers[port] = await loop.create_server(server, self._hosts, port, start_serving=False)
-            await found.start_serving()
+            port_server = self._servers[port] = await loop.create_server(server, self._hosts, port, start_serving=False)
+            await port_server.start_serving()
         except (OSError, OverflowError) as error:
             if port in self._servers:
                 self._servers.pop(port).close()

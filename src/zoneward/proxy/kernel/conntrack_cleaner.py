@@ -38,14 +38,14 @@ _UDP: Final = "udp"
 
 def udp_frontends(served: NodeService | None) -> dict[Frontend, ServingEndpoints]:
     """Where clients of UDP send to, and the endpoints that serve each."""
-    found: dict[Frontend, ServingEndpoints] = {}
+    frontends: dict[Frontend, ServingEndpoints] = {}
     for port in served.ports if served is not None else ():
         if served is not None and port.protocol == _UDP:
             for address in served.addresses(port):
-                found[address, port.port] = port.serving_endpoints
+                frontends[address, port.port] = port.serving_endpoints
             if port.node_port and port.serving_endpoints:
-                found[None, port.node_port] = port.serving_endpoints
-    return found
+                frontends[None, port.node_port] = port.serving_endpoints
+    return frontends
 
 
 class PendingFrontends:
@@ -67,24 +67,24 @@ class PendingFrontends:
         was, now = udp_frontends(before), udp_frontends(after)
         if not was and not now:
             return
-        found, service = self._frontends[one.family], (one.namespace, one.name)
+        pending, service = self._frontends[one.family], (one.namespace, one.name)
         for front, serving in now.items():
-            if front in found or front not in was or _has_lost_endpoints(was[front], serving):
-                found[front] = service, serving
+            if front in pending or front not in was or _has_lost_endpoints(was[front], serving):
+                pending[front] = service, serving
         for front in was:
             # Another Service may have got the address since.
-            if front not in now and front in found and found[front][0] == service:
-                del found[front]
+            if front not in now and front in pending and pending[front][0] == service:
+                del pending[front]
 
     def in_family(self, family: Family) -> dict[Frontend, ServingEndpoints]:
         return {front: serving for front, (_, serving) in self._frontends[family].items()}
 
     def remove(self, family: Family, looked_at: Mapping[Frontend, ServingEndpoints]) -> None:
         """These were checked; what changed meanwhile stays."""
-        found = self._frontends[family]
+        pending = self._frontends[family]
         for front, serving in looked_at.items():
-            if front in found and found[front][1] is serving:
-                del found[front]
+            if front in pending and pending[front][1] is serving:
+                del pending[front]
 
 
 class StaleFlowDetector:
@@ -93,19 +93,21 @@ class StaleFlowDetector:
     def __init__(
         self, family: Family, frontends: Mapping[Frontend, ServingEndpoints], is_node_address: Callable[[bytes], bool]
     ) -> None:
-        made: dict[int, frozenset[SocketAddress]] = {}
+        by_identity: dict[int, frozenset[SocketAddress]] = {}
 
-        def places(serving: ServingEndpoints) -> frozenset[SocketAddress]:
-            if id(serving) not in made:
-                made[id(serving)] = frozenset(_places(family, serving))
-            return made[id(serving)]
+        def addresses_of(serving: ServingEndpoints) -> frozenset[SocketAddress]:
+            if id(serving) not in by_identity:
+                by_identity[id(serving)] = frozenset(_socket_addresses(family, serving))
+            return by_identity[id(serving)]
 
         self._by_address = {
-            (pack_address(family, address), port): places(serving)
+            (pack_address(family, address), port): addresses_of(serving)
             for (address, port), serving in frontends.items()
             if address is not None
         }
-        self._by_port = {port: places(serving) for (address, port), serving in frontends.items() if address is None}
+        self._by_port = {
+            port: addresses_of(serving) for (address, port), serving in frontends.items() if address is None
+        }
         self._is_node_address = cache(is_node_address)
 
     def is_stale(self, destination: SocketAddress, endpoint: SocketAddress) -> bool:
@@ -119,11 +121,11 @@ class StaleFlowDetector:
         return endpoint not in serving
 
 
-def _places(family: Family, serving: ServingEndpoints) -> Iterator[SocketAddress]:
+def _socket_addresses(family: Family, serving: ServingEndpoints) -> Iterator[SocketAddress]:
     """Endpoints as flows name them; one whose address is invalid answers nobody."""
-    for each in serving:
+    for endpoint in serving:
         with suppress(OSError):
-            yield pack_address(family, each.address), each.port
+            yield pack_address(family, endpoint.address), endpoint.port
 
 
 def _has_lost_endpoints(before: ServingEndpoints, now: ServingEndpoints) -> bool:
@@ -251,8 +253,8 @@ class ConntrackCleaner:
 def _requests(family: Family, frontends: dict[Frontend, ServingEndpoints]) -> list[bytes]:
     if len(frontends) > _MAX_SINGLE_QUERIES:
         return [udp_flows_request(family)]
-    found = (
+    requests = (
         udp_flows_request(family, address=None if address is None else pack_address(family, address), port=port)
         for address, port in frontends
     )
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(requests))

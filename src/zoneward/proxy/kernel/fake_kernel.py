@@ -80,7 +80,7 @@ from zoneward.proxy.kernel.table_writer import BEGIN, END
 from zoneward.proxy.ruleset.ruleset import SetDeclaration
 
 _VERBS: Final = {SUBSYSTEM << 8 | NEW_ELEMENTS: "add", SUBSYSTEM << 8 | DEL_ELEMENTS: "delete"}
-_FAMILIES: Final = {number: family for family, number in FAMILY_NUMBERS.items()}
+_FAMILIES: Final = {family_number: family for family, family_number in FAMILY_NUMBERS.items()}
 
 
 @dataclass
@@ -99,7 +99,7 @@ class FakeTable:
             sets=dict(self.sets),
             chains={name: list(rules) for name, rules in self.chains.items()},
             hooks=dict(self.hooks),
-            elements={name: dict(some) for name, some in self.elements.items()},
+            elements={name: dict(elements) for name, elements in self.elements.items()},
             flags=self.flags,
         )
 
@@ -111,7 +111,7 @@ def answer_request(request: bytes, tables: FakeTables, generation: int) -> bytes
     """The answer to one netlink request, with the message that ends it. Requests that are not for nf_tables get an
     empty one."""
     _, kind, flags, _, _ = HEADER.unpack_from(request)
-    number, _, _ = GENERIC.unpack_from(request, HEADER.size)
+    family_number, _, _ = GENERIC.unpack_from(request, HEADER.size)
     asked = {kind: read_string(data) for kind, data in attributes(request, HEADER.size + GENERIC.size)}
     end = _message(DONE if flags & 0x300 else ERROR, struct.pack("=i", 0))
     if kind >> 8 != SUBSYSTEM:
@@ -119,14 +119,14 @@ def answer_request(request: bytes, tables: FakeTables, generation: int) -> bytes
     if kind & 0xFF == GET_GENERATION:
         generation_attribute = [attribute(GENERATION_ID, struct.pack(">I", generation % (1 << 32)))]
         return _messages(NEW_GENERATION, socket.AF_UNSPEC, generation_attribute) + end
-    family = _FAMILIES[number]
-    found = _found(kind & 0xFF, family, asked, tables)
-    return _message(ERROR, struct.pack("=i", -errno.ENOENT)) if found is None else found + end
+    family = _FAMILIES[family_number]
+    body = _found(kind & 0xFF, family, asked, tables)
+    return _message(ERROR, struct.pack("=i", -errno.ENOENT)) if body is None else body + end
 
 
 def decode_transaction(batch: bytes, tables: FakeTables) -> str:
     """A transaction of element messages as nft commands."""
-    found = []
+    commands = []
     kinds = []
     for kind, body in messages(batch):
         kinds.append(kind)
@@ -142,36 +142,36 @@ def decode_transaction(batch: bytes, tables: FakeTables) -> str:
         if known is None:
             raise KernelRefused(error_message(errno.ENOENT), errno.ENOENT)
         raw = [element for _, element in attributes(parts[ELEMENTS])]
-        some = ElementReader(family, known).read(raw)
-        elements = ", ".join(f"{key} : {value}" if value else key for key, value in some.items())
-        found.append(f"{_VERBS[kind]} element {family} {table} {name} {{ {elements} }}\n")
+        decoded = ElementReader(family, known).read(raw)
+        elements = ", ".join(f"{key} : {value}" if value else key for key, value in decoded.items())
+        commands.append(f"{_VERBS[kind]} element {family} {table} {name} {{ {elements} }}\n")
     assert (kinds[0], kinds[-1]) == (BEGIN, END), "a transaction has a beginning and an end"
-    return "".join(found)
+    return "".join(commands)
 
 
 def _found(kind: int, family: Family, asked: Mapping[int, str], tables: FakeTables) -> bytes | None:
-    number = FAMILY_NUMBERS[family]
+    family_number = FAMILY_NUMBERS[family]
     if kind == GET_CHAIN:
-        every = (
+        chains = (
             _chain(name, chain, table) for (of, name), table in tables.items() if of == family for chain in table.chains
         )
-        return _messages(NEW_CHAIN, number, every)
+        return _messages(NEW_CHAIN, family_number, chains)
     name = asked[TABLE_NAME]
     table = tables.get((family, name))
     if kind == GET_RULE:
-        return _messages(NEW_RULE, number, () if table is None else _rules(name, table, asked.get(RULE_CHAIN)))
+        return _messages(NEW_RULE, family_number, () if table is None else _rules(name, table, asked.get(RULE_CHAIN)))
     if table is None:
         return None
     if kind == GET_TABLE:
         flags = attribute(TABLE_FLAGS, struct.pack(">I", table.flags))
         use = attribute(TABLE_USE, struct.pack(">I", len(table.chains) + len(table.sets)))
-        return _messages(NEW_TABLE, number, [string_attribute(TABLE_NAME, name) + flags + use])
+        return _messages(NEW_TABLE, family_number, [string_attribute(TABLE_NAME, name) + flags + use])
     if kind == GET_SET:
-        return _messages(NEW_SET, number, (_set(name, set_, table) for set_ in table.sets))
+        return _messages(NEW_SET, family_number, (_set(name, set_, table) for set_ in table.sets))
     assert kind == GET_ELEMENTS, f"not a request of ours: {kind}"
     if asked[SET] not in table.sets:
         return None
-    return _messages(NEW_ELEMENTS, number, _elements(family, name, asked[SET], table))
+    return _messages(NEW_ELEMENTS, family_number, _elements(family, name, asked[SET], table))
 
 
 def _messages(kind: int, family: int, bodies: Iterable[bytes]) -> bytes:
@@ -183,13 +183,13 @@ def _message(kind: int, body: bytes) -> bytes:
 
 
 def _chain(name: str, chain: str, table: FakeTable) -> bytes:
-    found = string_attribute(CHAIN_TABLE, name) + string_attribute(CHAIN_NAME, chain)
+    body = string_attribute(CHAIN_TABLE, name) + string_attribute(CHAIN_NAME, chain)
     hook = table.hooks.get(chain)
     if hook is not None:
-        number = attribute(HOOK_NUMBER, struct.pack(">I", HOOKS.index(hook.name)))
-        found += nested(CHAIN_HOOK, [number, attribute(HOOK_PRIORITY, struct.pack(">i", hook.priority))])
-        found += attribute(CHAIN_POLICY, struct.pack(">I", 1)) + string_attribute(CHAIN_TYPE, hook.type)
-    return found
+        hook_number = attribute(HOOK_NUMBER, struct.pack(">I", HOOKS.index(hook.name)))
+        body += nested(CHAIN_HOOK, [hook_number, attribute(HOOK_PRIORITY, struct.pack(">i", hook.priority))])
+        body += attribute(CHAIN_POLICY, struct.pack(">I", 1)) + string_attribute(CHAIN_TYPE, hook.type)
+    return body
 
 
 def _rules(name: str, table: FakeTable, of: str | None) -> Iterator[bytes]:
@@ -201,10 +201,10 @@ def _rules(name: str, table: FakeTable, of: str | None) -> Iterator[bytes]:
                 yield where + attribute(RULE_HANDLE, struct.pack(">Q", handle)) + what
 
 
-def _set(name: str, each: str, table: FakeTable) -> bytes:
-    flags = attribute(SET_FLAGS, struct.pack(">I", IS_MAP if table.sets[each].kind == "map" else 0))
-    count = attribute(SET_COUNT, struct.pack(">I", len(table.elements[each])))
-    return string_attribute(SET_TABLE, name) + string_attribute(SET_NAME, each) + flags + count
+def _set(name: str, set_name: str, table: FakeTable) -> bytes:
+    flags = attribute(SET_FLAGS, struct.pack(">I", IS_MAP if table.sets[set_name].kind == "map" else 0))
+    count = attribute(SET_COUNT, struct.pack(">I", len(table.elements[set_name])))
+    return string_attribute(SET_TABLE, name) + string_attribute(SET_NAME, set_name) + flags + count
 
 
 def _elements(family: Family, table: str, name: str, there: FakeTable) -> Iterator[bytes]:
@@ -280,17 +280,17 @@ class FakeKernel:
 
     async def query(self, request: bytes) -> bytes:
         await asyncio.sleep(0)
-        found = answer_request(request, self.tables, self.generation)
-        number = error_number(found)
-        if number:
-            raise KernelRefused(error_message(number), number)
-        return found
+        answer = answer_request(request, self.tables, self.generation)
+        code = error_number(answer)
+        if code:
+            raise KernelRefused(error_message(code), code)
+        return answer
 
     # --- for tests ----------------------------------------------------------------------------------------------------
 
     def elements(self, family: Family, table: str) -> Mapping[str, Mapping[str, str]]:
         """The elements that there are, without empty sets."""
-        return {name: some for name, some in self.tables[family, table].elements.items() if some}
+        return {name: elements for name, elements in self.tables[family, table].elements.items() if elements}
 
     def chains(self, family: Family, table: str) -> Mapping[str, tuple[str, ...]]:
         """Chains with their rules."""
@@ -298,7 +298,7 @@ class FakeKernel:
 
     def load(self, commands: str) -> None:
         """Run one transaction, whoever sends it. Raises KernelRefused, and then nothing has changed."""
-        before = {each: table.copy() for each, table in self.tables.items()}
+        before = {key: table.copy() for key, table in self.tables.items()}
         try:
             for line in commands.splitlines():
                 self._one(line)
@@ -310,9 +310,9 @@ class FakeKernel:
     # --- commands -----------------------------------------------------------------------------------------------------
 
     def _one(self, line: str) -> None:
-        found = _COMMAND.fullmatch(line)
-        assert found, f"not a command of ours: {line}"
-        verb, kind, family, name, what, rest = found.groups()
+        command = _COMMAND.fullmatch(line)
+        assert command, f"not a command of ours: {line}"
+        verb, kind, family, name, what, rest = command.groups()
         if kind == "table" and verb == "add":
             self.tables.setdefault((family, name), FakeTable())
             return
@@ -361,16 +361,16 @@ class FakeKernel:
                 raise AssertionError(line)
 
 
-def _refusal(number: int, line: str) -> KernelRefused:
-    return KernelRefused(f"{error_message(number)}: {line}", number)
+def _refusal(code: int, line: str) -> KernelRefused:
+    return KernelRefused(f"{error_message(code)}: {line}", code)
 
 
 def _add_chain(table: FakeTable, name: str, rest: str, line: str) -> None:
     hook = None
     if rest:
-        found = _HOOK.fullmatch(rest)
-        assert found, f"not a hook of ours: {line}"
-        hook = Hook(found[1], found[2], int(found[3]))
+        hook_match = _HOOK.fullmatch(rest)
+        assert hook_match, f"not a hook of ours: {line}"
+        hook = Hook(hook_match[1], hook_match[2], int(hook_match[3]))
     if name not in table.chains:
         table.chains[name] = []
         if hook is not None:
@@ -395,8 +395,8 @@ def _element(table: FakeTable, verb: str, name: str, rest: str, line: str) -> No
         there[key] = value
 
 
-def _known(table: FakeTable, read_string: str, line: str) -> None:
-    for name in (*_LEADS.findall(read_string), *_NAMES.findall(read_string)):
+def _known(table: FakeTable, text: str, line: str) -> None:
+    for name in (*_LEADS.findall(text), *_NAMES.findall(text)):
         if name not in table.chains and name not in table.sets:
             raise _refusal(_NOT_THERE, f"{name}: {line}")
 
@@ -404,8 +404,8 @@ def _known(table: FakeTable, read_string: str, line: str) -> None:
 def _is_led_to(table: FakeTable, chain: str) -> bool:
     """Whether a rule or an element leads to a chain, or it has rules that are not gone."""
     every = (rule for rules in table.chains.values() for _, rule in rules)
-    values = (value for some in table.elements.values() for value in some.values())
-    return any(chain in _LEADS.findall(read_string) for read_string in (*every, *values))
+    values = (value for elements in table.elements.values() for value in elements.values())
+    return any(chain in _LEADS.findall(text) for text in (*every, *values))
 
 
 def _is_named(table: FakeTable, name: str) -> bool:

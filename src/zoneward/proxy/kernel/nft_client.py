@@ -29,9 +29,9 @@ class KernelRefused(Exception):  # noqa: N818 -- it is an answer
     ``number`` is the error's, for a netlink request (`errno`), else 0.
     """
 
-    def __init__(self, words: str, number: int = 0) -> None:
+    def __init__(self, words: str, code: int = 0) -> None:
         super().__init__(words)
-        self.number = number
+        self.number = code
 
 
 class KernelOutcomeUnknown(Exception):  # noqa: N818 -- it is an answer
@@ -113,16 +113,16 @@ class NftClient:
         self.transactions_done += 1
 
     async def send_batch(self, batch: bytes) -> None:
-        number = error_number(await self._request(SEND, batch))
-        if number:
-            raise KernelRefused(error_message(number), number)
+        code = error_number(await self._request(SEND, batch))
+        if code:
+            raise KernelRefused(error_message(code), code)
         self.transactions_done += 1
 
     async def query(self, request: bytes) -> bytes:
         answer = await self._request(ASK, request)
-        number = error_number(answer)
-        if number:
-            raise KernelRefused(error_message(number), number)
+        code = error_number(answer)
+        if code:
+            raise KernelRefused(error_message(code), code)
         return answer
 
     async def _request(self, kind: bytes, body: bytes) -> bytes:
@@ -313,11 +313,11 @@ def describe_refusal(words: str) -> str:
     lines = words.strip().splitlines()
     if not lines:
         return "nft says nothing"
-    found = lines[0].partition("Error: ")[2] or lines[0]
-    found = found.removeprefix("Could not process rule: ")
+    reason = lines[0].partition("Error: ")[2] or lines[0]
+    reason = reason.removeprefix("Could not process rule: ")
     if len(lines) > 2 and lines[2].strip() and set(lines[2].strip()) <= {"^", "~", " "}:
         start, end = lines[2].find("^"), lines[2].rfind("^") + 1
         part = lines[1][start:end].strip() if start >= 0 else ""
         command = " ".join(lines[1].split()[:_COMMAND_WORDS])
-        found += f": {part} ({command})" if part else f" ({command})"
-    return found[:_LONGEST]
+        reason += f": {part} ({command})" if part else f" ({command})"
+    return reason[:_LONGEST]

@@ -120,23 +120,23 @@ class TransactionSocket:
             kernel.setsockopt(socket.SOL_SOCKET, _SO_SNDBUFFORCE, len(request))
             self._room = len(request)
         kernel.send(request)
-        found = kernel.recv(_BUFFER)
+        answer = kernel.recv(_BUFFER)
         while True:
             # All it has to say is there by now.
             try:
-                found += kernel.recv(_BUFFER, socket.MSG_DONTWAIT)
+                answer += kernel.recv(_BUFFER, socket.MSG_DONTWAIT)
             except BlockingIOError:
-                return found
+                return answer
 
 
 def _is_last(datagram: bytes) -> bool:
     """Whether a datagram has the message that ends an answer, or the one that refuses it."""
-    place = 0
-    while place + 16 <= len(datagram):
-        length, kind = struct.unpack_from("=IH", datagram, place)
+    position = 0
+    while position + 16 <= len(datagram):
+        length, kind = struct.unpack_from("=IH", datagram, position)
         if kind in (2, 3) or length < 16:
             return True
-        place += (length + 3) & ~3
+        position += (length + 3) & ~3
     return False
 
 
@@ -168,8 +168,8 @@ def keep_one_capability() -> None:
     if libc.capget(head, words):
         return
     effective, permitted, *_ = struct.unpack("=6I", words.raw)
-    kept = (effective & _NET_ADMIN, permitted & _NET_ADMIN, 0, 0, 0, 0)
-    libc.capset(head, struct.pack("=6I", *kept))
+    capabilities = (effective & _NET_ADMIN, permitted & _NET_ADMIN, 0, 0, 0, 0)
+    libc.capset(head, struct.pack("=6I", *capabilities))
 
 
 def disable_dns() -> None:

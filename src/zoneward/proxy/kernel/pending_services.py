@@ -84,13 +84,15 @@ class PendingServices:
 
     def next_batch(self) -> dict[ServiceKey, ServiceParts]:
         """Take the Services of the next transaction: as many as it may have, and at least one."""
-        candidates: Sequence[ServiceKey] = [each for each in self._pending if each not in self._lost_transactions]
-        number, room, batch = MAX_SERVICES, MAX_ENTRIES, dict[ServiceKey, ServiceParts]()
+        candidates: Sequence[ServiceKey] = [
+            service for service in self._pending if service not in self._lost_transactions
+        ]
+        max_services, room, batch = MAX_SERVICES, MAX_ENTRIES, dict[ServiceKey, ServiceParts]()
         if not candidates:
-            least = min(self._lost_transactions[each] for each in self._pending)
-            candidates = [each for each in self._pending if self._lost_transactions[each] == least]
-            number = _MAX_SERVICES_AFTER_LOSS if least == 1 else 1
-        for service in candidates[:number]:
+            least = min(self._lost_transactions[service] for service in self._pending)
+            candidates = [service for service in self._pending if self._lost_transactions[service] == least]
+            max_services = _MAX_SERVICES_AFTER_LOSS if least == 1 else 1
+        for service in candidates[:max_services]:
             before = self._programmed.get(service, ())
             after = next_parts(before, self.wanted_parts(service), most=MAX_ENTRIES)
             room -= min(MAX_ENTRIES, sum(map(count_entries, (*before, *after))))
@@ -104,8 +106,8 @@ class PendingServices:
     def first_batch(self) -> dict[ServiceKey, ServiceParts]:
         """Take all Services that fit into one transaction as a whole: it replaces a table that serves."""
         batch = {service: self.wanted_parts(service) for service in self._pending}
-        batch = {each: parts for each, parts in batch.items() if next_parts((), parts, most=MAX_ENTRIES) == parts}
-        self._pending = {each: None for each in self._pending if each not in batch}
+        batch = {service: parts for service, parts in batch.items() if next_parts((), parts, most=MAX_ENTRIES) == parts}
+        self._pending = {service: None for service in self._pending if service not in batch}
         return batch
 
     def put_back(self, batch: Iterable[ServiceKey]) -> None:
@@ -166,7 +168,7 @@ class PendingServices:
     def start_over(self) -> None:
         """The table was read again: every Service is pending, and so is what was refused, but for lost transactions."""
         self._programmed.clear()
-        for service in [each for each in self._refused if each not in self._lost_transactions]:
+        for service in [service for service in self._refused if service not in self._lost_transactions]:
             self._forget_refusal(service)
         self._pending = dict.fromkeys(sorted({*self._wanted, *self._pending}))
 

@@ -92,7 +92,7 @@ async def _read(
     return Ruleset(
         family=family,
         table=table,
-        sets={name: declared.get(name, SetDeclaration(each.kind, "")) for name, each in found_sets.items()},
+        sets={name: declared.get(name, SetDeclaration(found_set.kind, "")) for name, found_set in found_sets.items()},
         chains=found_chains,
         elements=elements,
     )
@@ -101,30 +101,30 @@ async def _read(
 async def _elements(
     kernel: KernelClient, family: Family, table: str, name: str, parts: tuple[FieldTypes, FieldTypes]
 ) -> dict[str, str]:
-    found: dict[str, str] = {}
+    elements: dict[str, str] = {}
     reader = ElementReader(family, parts)
     raw = split_elements(await kernel.query(elements_request(family, table, name)))
     for start in range(0, len(raw), _AT_ONCE):
-        found |= reader.read(raw[start : start + _AT_ONCE])
+        elements |= reader.read(raw[start : start + _AT_ONCE])
         await asyncio.sleep(0)
-    return found
+    return elements
 
 
 def read_slots(present: Ruleset, served: NodeService) -> EndpointSlots:
     """The endpoint in each slot of a Service's ports, as the kernel has it."""
-    found: dict[tuple[str, str, str], list[Backend]] = {}
+    slots: dict[tuple[str, str, str], list[Backend]] = {}
     for port in served.ports:
         key = f"{served.cluster_ip} . {port.protocol} . {port.port}"
         wanted = {f"{endpoint.address} . {endpoint.port}": endpoint for endpoint in port.all_reachable_endpoints}
         for kind, name in (("cluster", "endpoints"), ("local", "local-endpoints")):
-            some = present.elements.get(name, {})
-            standing: list[Backend] = []
-            while (value := some.get(f"{key} . {len(standing)}")) is not None:
+            elements = present.elements.get(name, {})
+            backends: list[Backend] = []
+            while (value := elements.get(f"{key} . {len(backends)}")) is not None:
                 # One that goes keeps its place, so that the others keep theirs.
-                standing.append(wanted.get(value) or Backend(*_parsed(value)))
-            if standing:
-                found[port.name, port.protocol, kind] = standing
-    return found
+                backends.append(wanted.get(value) or Backend(*_parsed(value)))
+            if backends:
+                slots[port.name, port.protocol, kind] = backends
+    return slots
 
 
 def _parsed(value: str) -> tuple[str, int]:
@@ -163,10 +163,10 @@ async def find_wrong_chains(
 
     Raises KernelOutcomeUnknown, KernelRefused or DumpInterrupted.
     """
-    found: list[str] = []
-    for some in _batches(chains):
+    wrong: list[str] = []
+    for batch in _batches(chains):
         other = scratch_table(table)
-        declared, led = _used_names(some)
+        declared, led = _used_names(batch)
         await kernel.run_commands(
             render_commands(
                 RulesetChanges(
@@ -175,23 +175,23 @@ async def find_wrong_chains(
                     creates_table=True,
                     replaces_table=True,
                     sets={name: sets[name] for name in sorted(declared)},
-                    chains=dict.fromkeys(sorted(led - some.keys()), Chain())
-                    | {name: Chain(chain.rules) for name, chain in some.items()},
+                    chains=dict.fromkeys(sorted(led - batch.keys()), Chain())
+                    | {name: Chain(chain.rules) for name, chain in batch.items()},
                 )
             )
         )
         try:
             expected = await read_rules(kernel, family, other)
-            found += [
+            wrong += [
                 name
-                for name in some
+                for name in batch
                 if not await _has_same_rules(
                     kernel, family, (table, live.get(name, ())), (other, expected.get(name, ()))
                 )
             ]
         finally:
             await kernel.run_commands(f"delete table {family} {other}\n")
-    return tuple(found)
+    return tuple(wrong)
 
 
 def _batches(chains: Mapping[str, Chain]) -> Iterator[dict[str, Chain]]:
@@ -212,12 +212,12 @@ async def _has_same_rules(
     one: tuple[str, tuple[FoundRule, ...]],
     other: tuple[str, tuple[FoundRule, ...]],
 ) -> bool:
-    if [each.expressions for each in one[1]] != [each.expressions for each in other[1]]:
+    if [rule.expressions for rule in one[1]] != [rule.expressions for rule in other[1]]:
         return False
     for here, there in zip(one[1], other[1], strict=True):
-        for mine, theirs in zip(here.unnamed, there.unnamed, strict=True):
-            if await _anonymous_elements(kernel, family, one[0], mine) != await _anonymous_elements(
-                kernel, family, other[0], theirs
+        for name, other_name in zip(here.unnamed, there.unnamed, strict=True):
+            if await _anonymous_elements(kernel, family, one[0], name) != await _anonymous_elements(
+                kernel, family, other[0], other_name
             ):
                 return False
     return True

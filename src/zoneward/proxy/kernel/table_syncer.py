@@ -375,8 +375,8 @@ class TableSyncer:
         wrong = None if present is None else count_differences(present, expected)
         if wrong is None or wrong:
             # Where the table has to be made anew, that is reported when it is.
-            for what, number in (wrong or {}).items():
-                self._reporter.rules_repaired(self._family, what, number)
+            for what, count in (wrong or {}).items():
+                self._reporter.rules_repaired(self._family, what, count)
             self._forget_state(was_known=True)
             return
         await self._repair_rules(state)
@@ -441,9 +441,9 @@ async def delete_tables(kernel: KernelClient) -> tuple[tuple[Family, str], ...]:
 
     Raises KernelOutcomeUnknown or KernelRefused.
     """
-    found = tuple(
+    tables = tuple(
         [(family, name) for family in FAMILIES for name in _OUR_TABLES if await table_exists(kernel, family, name)]
     )
-    if found:
-        await kernel.run_commands("".join(f"delete table {family} {name}\n" for family, name in found))
-    return found
+    if tables:
+        await kernel.run_commands("".join(f"delete table {family} {name}\n" for family, name in tables))
+    return tables

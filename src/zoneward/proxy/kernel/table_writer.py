@@ -44,7 +44,7 @@ class TableWriter:
         self._declared = declared
         self.element_counts = Counter()
         if present is not None:
-            self.element_counts.update({name: len(some) for name, some in present.elements.items()})
+            self.element_counts.update({name: len(elements) for name, elements in present.elements.items()})
 
     async def apply(self, changes: RulesetChanges) -> float:
         """Apply changes. Returns the seconds that the kernel took. Raises KernelRefused, and then nothing has changed,
@@ -65,27 +65,27 @@ class TableWriter:
         except KernelRefused as error:
             # Then it is not as we know it to be.
             raise KernelOutcomeUnknown(str(error)) from error
-        numbers = self.element_counts
+        counts = self.element_counts
         if changes.replaces_table:
-            numbers.clear()
-        for name, some in changes.removed_elements.items():
-            numbers[name] -= len(some)
-        for name, some in changes.added_elements.items():
-            numbers[name] += len(some)
+            counts.clear()
+        for name, elements in changes.removed_elements.items():
+            counts[name] -= len(elements)
+        for name, elements in changes.added_elements.items():
+            counts[name] += len(elements)
         return seconds
 
     async def _sent(self, changes: RulesetChanges) -> float:
         """One transaction."""
         if not changes:
             return 0.0
-        found = encode_transaction(changes, self._declared)
-        commands = render_commands(changes) if found is None else ""
+        batch = encode_transaction(changes, self._declared)
+        commands = render_commands(changes) if batch is None else ""
         begun = self._clock()
-        if found is None:
+        if batch is None:
             await self._kernel.run_commands(commands)
         else:
             try:
-                await self._kernel.send_batch(found)
+                await self._kernel.send_batch(batch)
             except KernelRefused:
                 # Its reason is a number; nft says which element it is.
                 await self._kernel.run_commands(render_commands(changes))
@@ -106,17 +106,17 @@ def encode_transaction(changes: RulesetChanges, declared: Mapping[str, SetDeclar
     if changes.deleted_chains or changes.deleted_sets:
         return None
     messages: list[tuple[int, int, bytes]] = []
-    for kind, flags, every in (
+    for kind, flags, elements_by_set in (
         (DEL_ELEMENTS, 0, changes.removed_elements),
         (NEW_ELEMENTS, _CREATE, changes.added_elements),
     ):
-        for name, some in every.items():
+        for name, changed in elements_by_set.items():
             parts = parse_field_types(declared[name].spec) if name in declared else None
             if parts is None:
                 return None
             writer = ElementWriter(changes.family, parts)
             # The kernel finds what goes by its key.
-            elements = some.items() if kind == NEW_ELEMENTS else ((key, "") for key in some)
+            elements = changed.items() if kind == NEW_ELEMENTS else ((key, "") for key in changed)
             where = string_attribute(TABLE, changes.table) + string_attribute(SET, name)
             try:
                 messages += [(kind, flags, where + list_) for list_ in _lists(writer, elements)]
@@ -126,20 +126,20 @@ def encode_transaction(changes: RulesetChanges, declared: Mapping[str, SetDeclar
     if not messages:
         return None
     family = FAMILY_NUMBERS[changes.family]
-    found = [_message(BEGIN, 0, struct.pack(">BBH", 0, 0, SUBSYSTEM))]
-    for number, (kind, flags, body) in enumerate(messages):
-        if number == len(messages) - 1:
+    encoded = [_message(BEGIN, 0, struct.pack(">BBH", 0, 0, SUBSYSTEM))]
+    for index, (kind, flags, body) in enumerate(messages):
+        if index == len(messages) - 1:
             # One answer is enough: it comes when all is done, or none.
             flags |= _ACKNOWLEDGE
-        found.append(_message(SUBSYSTEM << 8 | kind, flags, GENERIC.pack(family, 0, 0) + body))
-    found.append(_message(END, 0, struct.pack(">BBH", 0, 0, SUBSYSTEM)))
-    return b"".join(found)
+        encoded.append(_message(SUBSYSTEM << 8 | kind, flags, GENERIC.pack(family, 0, 0) + body))
+    encoded.append(_message(END, 0, struct.pack(">BBH", 0, 0, SUBSYSTEM)))
+    return b"".join(encoded)
 
 
 def _lists(writer: ElementWriter, elements: Iterable[tuple[str, str]]) -> Iterable[bytes]:
-    every = iter(elements)
-    while some := [writer.write(key, value) for key, value in islice(every, _AT_ONCE)]:
-        yield nested(ELEMENTS, some)
+    remaining = iter(elements)
+    while batch := [writer.write(key, value) for key, value in islice(remaining, _AT_ONCE)]:
+        yield nested(ELEMENTS, batch)
 
 
 def _message(kind: int, flags: int, body: bytes) -> bytes:

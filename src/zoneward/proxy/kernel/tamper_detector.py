@@ -51,8 +51,8 @@ class TamperDetector:
 
     async def count_foreign_transactions(self) -> int:
         """How many transactions were not ours, from some beginning. Raises KernelOutcomeUnknown."""
-        number = parse_generation(await self._kernel.query(generation_request()))
-        return (number - self._kernel.transactions_done) % _NUMBERS
+        generation = parse_generation(await self._kernel.query(generation_request()))
+        return (generation - self._kernel.transactions_done) % _NUMBERS
 
     def mark_checked(self, foreign: int) -> None:
         """The table is as it should be, as of that number of foreign transactions."""
@@ -89,15 +89,16 @@ class TamperDetector:
             if any(there[name] != chain.hook for name, chain in expected.base_chains.items()):
                 return False
         for name in expected.base_chains:
-            found = parse_rules(await ask(rules_request(family, table, name)), table).get(name, ())
-            if found != expected.rules.get(name, ()):
+            rules = parse_rules(await ask(rules_request(family, table, name)), table).get(name, ())
+            if rules != expected.rules.get(name, ()):
                 return False
-        numbers = {
-            name: each.element_count for name, each in parse_sets(await ask(sets_request(family, table)), table).items()
+        counts = {
+            name: found_set.element_count
+            for name, found_set in parse_sets(await ask(sets_request(family, table)), table).items()
         }
         # Older kernels do not report how many elements there are.
         if any(
-            name not in numbers or numbers[name] not in (None, each) for name, each in expected.element_counts.items()
+            name not in counts or counts[name] not in (None, count) for name, count in expected.element_counts.items()
         ):
             return False
         self._use = table_found.use

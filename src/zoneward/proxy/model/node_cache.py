@@ -94,8 +94,8 @@ class NodeCache(NodeWatchedStores):
     ) -> None:
         self._reporter = reporter or Reporter()
         # As upstream, without what others serve.
-        ours = f"!{PROXY_NAME_LABEL}" if proxy_name is None else f"{PROXY_NAME_LABEL}={proxy_name}"
-        super().__init__(node, label_selector=ours, on_unreadable=self._reporter.unreadable)
+        label_selector = f"!{PROXY_NAME_LABEL}" if proxy_name is None else f"{PROXY_NAME_LABEL}={proxy_name}"
+        super().__init__(node, label_selector=label_selector, on_unreadable=self._reporter.unreadable)
         self.node = ProxyNode(name=node, zone=zone)
         """The zone stays what it was where the Node is gone."""
         self._gates, self._consumer = gates, consumer
@@ -142,9 +142,9 @@ class NodeCache(NodeWatchedStores):
         Raises ServiceTooLarge for one with more entries than it may have.
         """
         left_out: dict[str, None] = {}
-        found = self._select_endpoints(key, left_out)
+        services = self._select_endpoints(key, left_out)
         self._set_left_out(key, left_out)
-        return found
+        return services
 
     def _select_endpoints(self, key: ObjectKey, left_out: dict[str, None]) -> dict[Family, NodeService]:
         service = self.services.get(*key)
@@ -153,14 +153,17 @@ class NodeCache(NodeWatchedStores):
             return {}
         self._needs_all_slices.add(key)
         slices = self._slices_of.keys(key)
-        found = self._select_from(service, self._slices(slices, everything=False), left_out)
+        services = self._select_from(service, self._slices(slices, everything=False), left_out)
         others = {self._compressed[slice_][0].address_type for slice_ in slices if slice_ in self._compressed}
-        if others and self._needs_other_zones(service, found):
+        if others and self._needs_other_zones(service, services):
             return self._select_from(service, self._slices(slices, everything=True), left_out)
         self._needs_all_slices.discard(key)
         if not others:
-            return found
-        return {family: _by_zone(each) if ADDRESS_TYPES[family] in others else each for family, each in found.items()}
+            return services
+        return {
+            family: _by_zone(served) if ADDRESS_TYPES[family] in others else served
+            for family, served in services.items()
+        }
 
     def _select_from(
         self, service: Service, slices: Iterable[EndpointSlice], left_out: dict[str, None]
@@ -188,13 +191,13 @@ class NodeCache(NodeWatchedStores):
             del self.left_out_values[key]
         self._reporter.values_left_out(key, what)
 
-    def _needs_other_zones(self, service: Service, found: dict[Family, NodeService]) -> bool:
+    def _needs_other_zones(self, service: Service, services: dict[Family, NodeService]) -> bool:
         """Whether slices of other zones have to be looked into: local endpoints may lie there, or all that there are,
         or one that a client of UDP is to keep."""
         return policies_of(service, self._gates).uses_local or any(
             not port.cluster_endpoints or port.selection_rule is SelectionRule.TERMINATING or port.protocol == "udp"
-            for each in found.values()
-            for port in each.ports
+            for served in services.values()
+            for port in served.ports
         )
 
     # --- slices -------------------------------------------------------------------------------------------------------
@@ -217,9 +220,9 @@ class NodeCache(NodeWatchedStores):
             return empty
 
     def _decode(self, empty: EndpointSlice, endpoints: bytes | msgspec.Raw) -> EndpointSlice:
-        found = with_(empty, endpoints=_ENDPOINTS.decode(endpoints))
-        self._packing.intern_slice(found)
-        return found
+        slice_ = with_(empty, endpoints=_ENDPOINTS.decode(endpoints))
+        self._packing.intern_slice(slice_)
+        return slice_
 
     def _is_for_zone(self, slice_: EndpointSlice) -> bool:
         """Whether a slice may be for this node; all are for one without a zone."""
@@ -290,23 +293,23 @@ class NodeCache(NodeWatchedStores):
     # --- what changes -------------------------------------------------------------------------------------------------
 
     def _service_changed(self, old: Service | None, new: Service | None) -> None:
-        some = new or old
-        assert some is not None
+        service = new or old
+        assert service is not None
         if old is not None and new is not None and _selected_by(old) == _selected_by(new):
             # Its conditions, for instance, are written again and again.
             return
-        self._on_service((some.metadata.namespace, some.metadata.name), None)
+        self._on_service((service.metadata.namespace, service.metadata.name), None)
 
     def _slice_changed(self, old: RawEndpointSlice | None, new: RawEndpointSlice | None) -> None:
         if self._is_irrelevant_slice:
             # What is served was selected without it: nothing comes of it.
             return
-        for each in (old, new):
-            if each is not None:
-                key = service_key_of(each)
-                is_last = each is new or new is None or service_key_of(new) != key
+        for version in (old, new):
+            if version is not None:
+                key = service_key_of(version)
+                is_last = version is new or new is None or service_key_of(new) != key
                 if is_last:
-                    trigger = (each.metadata.annotations or {}).get(TRIGGER_TIME) if each is new else None
+                    trigger = (version.metadata.annotations or {}).get(TRIGGER_TIME) if version is new else None
                     self._on_service(key, trigger)
 
     def _node_changed(self, _old: LiveNode | None, new: LiveNode | None) -> None:
@@ -350,14 +353,14 @@ def _annotations(slice_: EndpointSlice) -> dict[str, str]:
     return {name: value for name, value in (slice_.metadata.annotations or {}).items() if name != TRIGGER_TIME}
 
 
-def _by_zone(each: NodeService) -> NodeService:
+def _by_zone(served: NodeService) -> NodeService:
     """Endpoints of other zones were not even decoded: those that are left are not all."""
     return replace(
-        each,
+        served,
         ports=tuple(
             replace(port, selection_rule=SelectionRule.ZONE_SLICES)
             if port.selection_rule is SelectionRule.ALL
             else port
-            for port in each.ports
+            for port in served.ports
         ),
     )

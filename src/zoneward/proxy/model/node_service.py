@@ -242,8 +242,8 @@ def family_of_address(address: str) -> Family:
     return "ip6" if ":" in address else "ip"
 
 
-def _is_port(number: int) -> bool:
-    return 0 < number <= _LAST_PORT
+def _is_port(port: int) -> bool:
+    return 0 < port <= _LAST_PORT
 
 
 def _is_usable(port: ServicePort, left_out: OnLeftOut) -> bool:
@@ -274,31 +274,31 @@ def _health_check_port(service: Service, left_out: OnLeftOut) -> int | None:
 
 def _cluster_ips(addresses: Iterable[str], left_out: OnLeftOut) -> dict[Family, str]:
     """The first of each family."""
-    found: dict[Family, str] = {}
-    for each in addresses:
-        if each and each != HEADLESS:
-            address = parse_address(each)
+    cluster_ips: dict[Family, str] = {}
+    for text in addresses:
+        if text and text != HEADLESS:
+            address = parse_address(text)
             if address is None:
-                left_out(f"cluster IP {show(each)} is no IP address")
+                left_out(f"cluster IP {show(text)} is no IP address")
             else:
-                found.setdefault(family_of_address(address), address)
-    return {family: found[family] for family in FAMILIES if family in found}
+                cluster_ips.setdefault(family_of_address(address), address)
+    return {family: cluster_ips[family] for family in FAMILIES if family in cluster_ips}
 
 
 def _outer(kind: str, addresses: Iterable[str], service_ranges: Sequence[str], left_out: OnLeftOut) -> tuple[str, ...]:
     """External addresses of all families, each once."""
-    found: dict[str, None] = {}
-    for each in filter(None, addresses):
-        address = parse_address(each)
+    external_ips: dict[str, None] = {}
+    for text in filter(None, addresses):
+        address = parse_address(text)
         if address is None:
-            left_out(f"{kind} {show(each)} is no IP address")
+            left_out(f"{kind} {show(text)} is no IP address")
         elif (why := special_use(address)) is not None:
             left_out(f"{kind} {address} is {why}")
-        elif any(is_in_cidr(address, some) for some in service_ranges):
+        elif any(is_in_cidr(address, range_) for range_ in service_ranges):
             left_out(f"{kind} {address} is in the range of cluster IPs")
         else:
-            found[address] = None
-    return tuple(found)
+            external_ips[address] = None
+    return tuple(external_ips)
 
 
 def _of(family: Family, addresses: Iterable[str]) -> tuple[str, ...]:
@@ -313,18 +313,22 @@ def _sources(ranges: Sequence[str], left_out: OnLeftOut) -> Mapping[Family, tupl
     """
     if not ranges:
         return _EVERYBODY
-    found: dict[Family, dict[str, None]] = {family: {} for family in FAMILIES}
+    ranges_by_family: dict[Family, dict[str, None]] = {family: {} for family in FAMILIES}
     is_whole = True
-    for each in filter(None, map(str.strip, ranges)):
-        some = parse_cidr(each)
-        if some is None:
-            left_out(f"source range {show(each)} is no range of IP addresses")
+    for text in filter(None, map(str.strip, ranges)):
+        range_ = parse_cidr(text)
+        if range_ is None:
+            left_out(f"source range {show(text)} is no range of IP addresses")
             is_whole = False
         else:
-            found[family_of_address(some)][some] = None
+            ranges_by_family[family_of_address(range_)][range_] = None
     return {
-        family: () if any(each.endswith("/0") for each in some) else tuple(some) if some or is_whole else None
-        for family, some in found.items()
+        family: ()
+        if any(range_.endswith("/0") for range_ in allowed)
+        else tuple(allowed)
+        if allowed or is_whole
+        else None
+        for family, allowed in ranges_by_family.items()
     }
 
 
@@ -335,13 +339,13 @@ Ports of one shape use the same endpoints."""
 
 def _port_shape(slices: Iterable[EndpointSlice]) -> tuple[_PortShape, tuple[int, ...]]:
     """The shape of a port of which these are the slices (`slices_by_port`), and its different numbers."""
-    places: dict[int, int] = {}
+    indexes: dict[int, int] = {}
     shape: list[tuple[int, int | None]] = []
     for slice_ in slices:
         (port,) = slice_.ports or ()
         is_valid = port.port is not None and _is_port(port.port)
-        shape.append((id(slice_.endpoints), places.setdefault(port.port or 0, len(places)) if is_valid else None))
-    return tuple(shape), tuple(places)
+        shape.append((id(slice_.endpoints), indexes.setdefault(port.port or 0, len(indexes)) if is_valid else None))
+    return tuple(shape), tuple(indexes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -365,12 +369,12 @@ class _Selection:
 
     def backends(self, numbers: Sequence[int], *, is_udp: bool) -> _PortBackends:
         """The endpoints of a port with these numbers."""
-        made: dict[int, Backend] = {}
-        for key, (address, place, is_local) in self.targets.items():
-            made[key] = Backend(address, numbers[place], is_local)
+        backends: dict[int, Backend] = {}
+        for key, (address, index, is_local) in self.targets.items():
+            backends[key] = Backend(address, numbers[index], is_local)
         return _PortBackends(
             *(
-                tuple(made[id(endpoint)] for endpoint in endpoints)
+                tuple(backends[id(endpoint)] for endpoint in endpoints)
                 for endpoints in (
                     self.chosen.cluster or (),
                     self.chosen.local or (),
@@ -394,12 +398,12 @@ def _targets(
     targets: dict[int, tuple[str, int, bool]] = {}
     usable: list[Endpoint] = []
     for text, endpoint in endpoints_of_port(slices, port.name, protocol=port.protocol, node=node).items():
-        written, _, number = text.rpartition(":")
+        written, _, port_text = text.rpartition(":")
         address = parse_address(written[1:-1] if written.startswith("[") else written)
         if address is None or family_of_address(address) != family:
             left_out(f"endpoint {show(text)} is no {ADDRESS_TYPES[family]} address with a port")
         else:
-            targets[id(endpoint)] = address, numbers.index(int(number)), endpoint.node_name == node
+            targets[id(endpoint)] = address, numbers.index(int(port_text)), endpoint.node_name == node
             usable.append(endpoint)
     return targets, usable
 
@@ -420,12 +424,12 @@ def selection_document(node: ProxyNode, served: Iterable[NodeService]) -> dict[s
     return {
         "node": node.name,
         "zone": node.zone,
-        "ports": [_port(each, port) for each in served for port in each.ports],
+        "ports": [_port(service, port) for service in served for port in service.ports],
     }
 
 
 def _port(served: NodeService, port: NodeServicePort) -> dict[str, Any]:
-    found: dict[str, Any] = {
+    document: dict[str, Any] = {
         "namespace": served.namespace,
         "service": served.name,
         "addressType": ADDRESS_TYPES[served.family],
@@ -440,8 +444,8 @@ def _port(served: NodeService, port: NodeServicePort) -> dict[str, Any]:
         "healthyLocal": served.ready_local_endpoints,
     }
     if port.weights is not None:
-        found["weights"] = list(port.weights)
-    return found
+        document["weights"] = list(port.weights)
+    return document
 
 
 def _uses_cluster(served: NodeService) -> bool:
