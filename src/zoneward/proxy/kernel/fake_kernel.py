@@ -1,8 +1,7 @@
-"""A kernel's nf_tables in memory: it takes the commands that the proxy writes, refuses what a kernel refuses, and
-answers.
+"""A kernel's nf_tables in memory: it runs the proxy's commands, rejects what a kernel rejects, and answers requests.
 
-All or nothing, as one transaction of nft. It knows the commands and requests that the proxy uses, and no others; the
-same tests run on it and on the real kernel. Faults let it die, hang and refuse, so that whoever uses a
+Each transaction is applied as a whole or not at all. The fake supports only the commands and requests that the proxy
+uses; the same tests run on it and on the real kernel. Faults make it die, hang and refuse, so that users of a
 `zoneward.proxy.kernel.nft_client.KernelClient` can be tested without permissions.
 """
 
@@ -85,7 +84,7 @@ _FAMILIES: Final = {family_number: family for family, family_number in FAMILY_NU
 
 @dataclass
 class FakeTable:
-    """``chains`` have their rules, each with a number that no other rule has; ``flags`` 1: the table is dormant."""
+    """One table. ``chains`` have their rules, each with a unique handle; ``flags`` 1: the table is dormant."""
 
     sets: dict[str, SetDeclaration] = field(default_factory=dict)
     chains: dict[str, list[tuple[int, str]]] = field(default_factory=dict)
@@ -108,8 +107,8 @@ FakeTables = Mapping[tuple[str, str], FakeTable]
 
 
 def answer_request(request: bytes, tables: FakeTables, generation: int) -> bytes:
-    """The answer to one netlink request, with the message that ends it. Requests that are not for nf_tables get an
-    empty one."""
+    """The answer to one netlink request, with the message that ends it; without content if the request is not for
+    nf_tables."""
     _, kind, flags, _, _ = HEADER.unpack_from(request)
     family_number, _, _ = GENERIC.unpack_from(request, HEADER.size)
     asked = {kind: read_string(data) for kind, data in attributes(request, HEADER.size + GENERIC.size)}
@@ -120,7 +119,7 @@ def answer_request(request: bytes, tables: FakeTables, generation: int) -> bytes
         generation_attribute = [attribute(GENERATION_ID, struct.pack(">I", generation % (1 << 32)))]
         return _messages(NEW_GENERATION, socket.AF_UNSPEC, generation_attribute) + end
     family = _FAMILIES[family_number]
-    body = _found(kind & 0xFF, family, asked, tables)
+    body = _answer_body(kind & 0xFF, family, asked, tables)
     return _message(ERROR, struct.pack("=i", -errno.ENOENT)) if body is None else body + end
 
 
@@ -132,7 +131,7 @@ def decode_transaction(batch: bytes, tables: FakeTables) -> str:
         kinds.append(kind)
         if kind in (BEGIN, END):
             continue
-        assert kind in _VERBS, f"not a message of ours: {kind}"
+        assert kind in _VERBS, f"expected a message that the proxy sends, got {kind}"
         family = _FAMILIES[GENERIC.unpack_from(body)[0]]
         parts = dict(attributes(body, GENERIC.size))
         table, name = read_string(parts[TABLE]), read_string(parts[SET])
@@ -149,7 +148,7 @@ def decode_transaction(batch: bytes, tables: FakeTables) -> str:
     return "".join(commands)
 
 
-def _found(kind: int, family: Family, asked: Mapping[int, str], tables: FakeTables) -> bytes | None:
+def _answer_body(kind: int, family: Family, asked: Mapping[int, str], tables: FakeTables) -> bytes | None:
     family_number = FAMILY_NUMBERS[family]
     if kind == GET_CHAIN:
         chains = (
@@ -168,7 +167,7 @@ def _found(kind: int, family: Family, asked: Mapping[int, str], tables: FakeTabl
         return _messages(NEW_TABLE, family_number, [string_attribute(TABLE_NAME, name) + flags + use])
     if kind == GET_SET:
         return _messages(NEW_SET, family_number, (_set(name, set_, table) for set_ in table.sets))
-    assert kind == GET_ELEMENTS, f"not a request of ours: {kind}"
+    assert kind == GET_ELEMENTS, f"expected a request that the proxy sends, got {kind}"
     if asked[SET] not in table.sets:
         return None
     return _messages(NEW_ELEMENTS, family_number, _elements(family, name, asked[SET], table))
@@ -227,11 +226,12 @@ _NOT_THERE, _THERE, _IN_USE = errno.ENOENT, errno.EEXIST, errno.EBUSY
 
 @dataclass(slots=True)
 class KernelFaults:
-    """What goes wrong with the next requests.
+    """The faults of the next transactions.
 
-    ``refused_words``: a transaction that contains one of them is refused. ``lost_words``: one that contains one of them
-    is not done, and takes longer than anybody waits. ``deaths``: so many transactions end with the process, of which
-    ``done_deaths`` are done before. ``hold_until`` holds transactions up until it is set; None: it does not.
+    ``refused_words``: a transaction that contains one of them is refused. ``lost_words``: a transaction that contains
+    one of them times out and is not applied. ``deaths``: the number of transactions at which the process dies before
+    it applies them; ``done_deaths``: after it applied them. ``hold_until``: transactions wait until it is set; None:
+    they do not wait.
     """
 
     refused_words: set[str] = field(default_factory=set)
@@ -242,7 +242,8 @@ class KernelFaults:
 
 
 class FakeKernel:
-    """A KernelClient. ``tables`` by family and name; ``transactions``: what it took, of ``transactions_begun``."""
+    """A KernelClient. ``tables`` by family and name; ``transactions``: those of ``transactions_begun`` that it
+    applied."""
 
     def __init__(self) -> None:
         self.tables: dict[tuple[str, str], FakeTable] = {}
@@ -289,19 +290,19 @@ class FakeKernel:
     # --- for tests ----------------------------------------------------------------------------------------------------
 
     def elements(self, family: Family, table: str) -> Mapping[str, Mapping[str, str]]:
-        """The elements that there are, without empty sets."""
+        """The elements by set, without empty sets."""
         return {name: elements for name, elements in self.tables[family, table].elements.items() if elements}
 
     def chains(self, family: Family, table: str) -> Mapping[str, tuple[str, ...]]:
-        """Chains with their rules."""
+        """The chains with their rules."""
         return {name: tuple(rule for _, rule in rules) for name, rules in self.tables[family, table].chains.items()}
 
     def load(self, commands: str) -> None:
-        """Run one transaction, whoever sends it. Raises KernelRefused, and then nothing has changed."""
+        """Run one transaction, of the proxy or another program. Raises KernelRefused, and then nothing has changed."""
         before = {key: table.copy() for key, table in self.tables.items()}
         try:
             for line in commands.splitlines():
-                self._one(line)
+                self._run_line(line)
         except KernelRefused:
             self.tables = before
             raise
@@ -309,9 +310,9 @@ class FakeKernel:
 
     # --- commands -----------------------------------------------------------------------------------------------------
 
-    def _one(self, line: str) -> None:
+    def _run_line(self, line: str) -> None:
         command = _COMMAND.fullmatch(line)
-        assert command, f"not a command of ours: {line}"
+        assert command, f"expected a command that the proxy sends, got {line}"
         verb, kind, family, name, what, rest = command.groups()
         if kind == "table" and verb == "add":
             self.tables.setdefault((family, name), FakeTable())
@@ -369,7 +370,7 @@ def _add_chain(table: FakeTable, name: str, rest: str, line: str) -> None:
     hook = None
     if rest:
         hook_match = _HOOK.fullmatch(rest)
-        assert hook_match, f"not a hook of ours: {line}"
+        assert hook_match, f"expected a hook that the proxy uses, got {line}"
         hook = Hook(hook_match[1], hook_match[2], int(hook_match[3]))
     if name not in table.chains:
         table.chains[name] = []
@@ -402,7 +403,7 @@ def _known(table: FakeTable, text: str, line: str) -> None:
 
 
 def _is_led_to(table: FakeTable, chain: str) -> bool:
-    """Whether a rule or an element leads to a chain, or it has rules that are not gone."""
+    """Whether a rule or an element jumps to a chain."""
     every = (rule for rules in table.chains.values() for _, rule in rules)
     values = (value for elements in table.elements.values() for value in elements.values())
     return any(chain in _LEADS.findall(text) for text in (*every, *values))
