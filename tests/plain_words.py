@@ -59,7 +59,6 @@ NAMES: Final = {"each", "found", "number", "place", "kept", "some", "thing"}
 """Names that do not say what the value is."""
 NOT_YET: Final = (
     "src/zoneward/client/",
-    "src/zoneward/proxy/",
     "tests/advice/test_traffic_report.py",
     "tests/advice/test_measured_flows.py",
     "tests/advice/test_load_change.py",
