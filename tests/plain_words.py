@@ -58,7 +58,6 @@ INSTEAD_IN_CODE: Final = INSTEAD | {
 NAMES: Final = {"each", "found", "number", "place", "kept", "some", "thing"}
 """Names that do not say what the value is."""
 NOT_YET: Final = (
-    "src/zoneward/proxy/",
     "tests/advice/test_traffic_report.py",
     "tests/advice/test_measured_flows.py",
     "tests/advice/test_load_change.py",

@@ -1,10 +1,10 @@
 """The Lease of a node's proxy: it reports up to which versions of Services and EndpointSlices this node is programmed.
 
-Objects arrive in the order of their versions, and are programmed in any order. A Service that changed after a version,
-and is not programmed since, holds the reported version back; everything else passes it (`ProgrammedVersion`).
+Objects arrive in the order of their versions, and are programmed in any order. A Service that changed after a version
+and has not been programmed since holds the reported version back (`ProgrammedVersion`).
 
-However many Services change, and however often, the Lease is written at most once in `WRITE_PERIOD` seconds, and where
-nothing changes once in a minute, as the Leases of kubelets are.
+The Lease is written at most once in `WRITE_PERIOD` seconds, and without changes once a minute, like the Lease of a
+kubelet.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ KINDS: Final = (SERVICES.kind, SLICES.kind)
 
 
 class ProgrammedVersion:
-    """The versions up to which the kernel has everything.
+    """Computes the versions up to which the kernel has every change.
 
     Report every change, in order: `mark_changed` when a Service or one of its slices changed, then `mark_received`.
     """
@@ -36,35 +36,34 @@ class ProgrammedVersion:
     def __init__(self) -> None:
         self._received: dict[str, int] = {}
         self._since: dict[ServiceKey, dict[str, int]] = {}
-        """Of Services that changed: what had been received before they first did."""
+        """By changed Service: the versions that had been received before its first change."""
 
     def mark_received(self, kind: str, version: int) -> None:
-        """Everything that happened to a kind up to a version was received, and `mark_changed` was called for all
-        Services of it."""
+        """Record that all changes of a kind up to a version were received. `mark_changed` was called for each of
+        them."""
         if kind in KINDS:
             self._received[kind] = version
 
     def mark_changed(self, service: ServiceKey) -> None:
-        """A Service, or a slice of it, changed or is gone: it has to be programmed again."""
+        """Record that a Service or one of its slices changed or was deleted, and has to be programmed again."""
         if service not in self._since:
             self._since[service] = dict(self._received)
 
     def current(
         self, *, is_pending: Callable[[ServiceKey], bool], refused: Set[ServiceKey] = frozenset()
     ) -> ProgrammedReport | None:
-        """What the Lease may report now; None: nothing yet, as not everything was listed, and programmed once.
+        """The report for the Lease; None: not everything was listed and programmed yet.
 
-        ``is_pending`` says whether a Service that changed is on its way to the kernel, or may be. ``refused`` are those
-        that the kernel refuses: they are named, and hold nothing back; but where they are more than
-        `MAX_NOT_PROGRAMMED`, the
-        others hold the version back, as if they were on their way. Services that were refused and are gone, or were
-        accepted later, must not be among them.
+        ``is_pending`` returns whether a changed Service may still have to be programmed. ``refused`` are the Services
+        that the kernel refuses: the report names up to `MAX_NOT_PROGRAMMED` of them, which do not hold the version
+        back; the others do, as if they were pending. ``refused`` must not contain Services that were deleted, or
+        accepted later.
         """
         unable = sorted(refused)
         named = tuple(unable[:MAX_NOT_PROGRAMMED])
         for service in unable[MAX_NOT_PROGRAMMED:]:
             self.mark_changed(service)
-        for service in [each for each in self._since if each not in refused and not is_pending(each)]:
+        for service in [service for service in self._since if service not in refused and not is_pending(service)]:
             del self._since[service]
         if any(kind not in self._received for kind in KINDS):
             return None
@@ -83,14 +82,14 @@ class ProgrammedVersion:
 WRITE_PERIOD: Final = 10.0
 """Seconds between two writes."""
 _CHECK_PERIOD: Final = 0.5
-"""Seconds between two looks for whether there is something to say for the first time."""
+"""Seconds between two checks for the first report."""
 _SPREAD: Final = 0.1
-"""Of each pause, by chance: nodes that began together do not write together."""
+"""The maximum random share that is added to each pause: nodes that started together do not write together."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseIdentity:
-    """Where a proxy's Lease is, and whose: ``proxy_name`` is empty but for one that serves labelled Services."""
+    """The namespace and the proxy of a Lease. ``proxy_name`` is empty unless the proxy serves labeled Services."""
 
     namespace: str
     node: str
@@ -98,12 +97,12 @@ class LeaseIdentity:
 
 
 class NodeLease:
-    """Writes the Lease while it `run`s. ``programmed`` returns what the Lease reports; None: nothing yet, and nothing
-    is written.
+    """Writes the Lease while it `run`s. ``programmed`` returns the report; None: there is none yet, and nothing is
+    written.
 
-    ``owner`` returns the Node, where it is known, whose garbage collection removes the Lease. Nobody else is expected
-    to write this Lease. ``on_trouble`` gets each failed write, which is tried again. ``clock`` counts seconds, ``now``
-    is the time of day, ``chance`` returns a number from 0 to 1.
+    ``owner`` returns a reference to the Node, if it is known, so that garbage collection deletes the Lease with it. No
+    other program writes this Lease. ``on_trouble`` gets each failed write, which is retried. ``clock`` counts seconds,
+    ``now`` is the time of day, ``chance`` returns a random number from 0 to 1.
     """
 
     def __init__(
@@ -125,12 +124,12 @@ class NodeLease:
         self._clock = clock or asyncio.get_running_loop().time
         self._now, self._sleep, self._chance = now, sleep, chance
         self._stored: ObjectMeta | None = None
-        """Of the Lease as we last wrote or read it; None: it has to be looked for."""
+        """The metadata of the Lease as last written or read; None: it has to be read."""
         self._reported: ProgrammedReport | None = None
         self._renewed_at = 0.0
 
     async def run(self) -> NoReturn:
-        """Until cancelled. The Lease stays: what is programmed does too."""
+        """Run until cancelled. The Lease stays, like the rules in the kernel."""
         while (programmed := self._programmed()) is None:
             await self._sleep(_CHECK_PERIOD)
         while True:
@@ -142,7 +141,7 @@ class NodeLease:
             programmed = self._programmed() or self._reported
 
     async def _renew(self, programmed: ProgrammedReport) -> float:
-        """Seconds, at least, until the next write."""
+        """Write the Lease. Returns the minimum number of seconds until the next write."""
         started = self._clock()
         try:
             await self._write(programmed)
@@ -174,7 +173,7 @@ class NodeLease:
                     metadata = replace(lease.metadata, uid=there.uid, resource_version=there.resource_version)
                     self._stored = await self._writer.update(LEASES, replace(lease, metadata=metadata))
             except (Conflict, NotFound):
-                # Another proxy of this node wrote it, as one that is replaced may; or somebody deleted it.
+                # Another proxy of this node wrote it, for example one that is being replaced; or it was deleted.
                 self._stored = None
                 if is_last:
                     raise

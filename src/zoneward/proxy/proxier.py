@@ -1,8 +1,8 @@
-"""From the cache of a node to its kernel: a Service that changed is selected for again, and set in the tables.
+"""Selects the endpoints of each changed Service from the node's cache, and sets it in the tables.
 
-A Service whose selection fails by a mistake keeps the rules that it has, is tried again, and holds up no other. What
-depends on the rules happens after they are in the kernel, and not before: stale flows of UDP are removed, health check
-node ports answer anew, and durations are counted.
+A Service whose selection fails with an internal error keeps its rules, is retried, and does not block the others.
+Everything that depends on the rules happens after they are in the kernel: stale UDP flows are removed, health check
+node ports are updated, and durations are observed.
 """
 
 import asyncio
@@ -31,33 +31,34 @@ from zoneward.routing.selection.address_ownership import AddressKind, Port
 from zoneward.routing.selection.entry_budget import EntryBudget, ExceededLimit
 
 GATHERED: Final = 0.05
-"""Seconds for which changes are gathered where they come too fast: a transaction costs more than a change in it."""
+"""Seconds for which frequent changes are batched: a transaction costs more than a change in it."""
 CALM: Final = 50.0
-"""How often in a second, in the long run, changes are put without delay."""
+"""The rate of selections per second, in the long run, up to which changes are not delayed."""
 BURST: Final = 100.0
 ENTRIES_PER_SECOND: Final = 50_000.0
-"""Entries of the Services of one namespace that are selected again, in the long run: an entry takes 3 µs of CPU, so one
-namespace takes a sixth of a core. A namespace may take the budget of its entries at once."""
+"""The rate limit for the selected entries of one namespace, in the long run: an entry takes 3 µs of CPU, so one
+namespace takes a sixth of a core. The burst is the namespace's budget of entries."""
 BACKOFF: Final = Backoff(initial=1.0, cap=300.0)
 """After the selection for a Service failed."""
 _MOST_LIMITERS: Final = 1000
-"""Namespaces that are remembered with what was selected of them."""
+"""The maximum number of namespaces with a rate limiter."""
 _SLICE_SECONDS: Final = 0.01
-"""Seconds of selecting after which other tasks get their turn: probes are answered meanwhile."""
+"""Seconds of selecting after which other tasks run, for example probes."""
 
 
 class ProgrammedTable(Protocol):
-    """Where the Services of one family are set; `zoneward.proxy.kernel.table_syncer.TableSyncer` is one."""
+    """The table for the Services of one family; `zoneward.proxy.kernel.table_syncer.TableSyncer` is one."""
 
     def set_service(self, service: ServiceKey, served: NodeService | None) -> None: ...
     def is_pending(self, service: ServiceKey) -> bool: ...
 
 
 class Proxier:
-    """Report what changed with `service_changed`, and `run` it. It is the listener of its ``tables``.
+    """Selects and sets changed Services while it `run`s. Report changes with `service_changed`. It is the listener of
+    its ``tables``.
 
-    ``on_programmed`` gets each Service whose rules in a family are in the kernel: as it was there before, and is now.
-    ``health`` learns about each transaction.
+    ``on_programmed`` gets each Service whose rules in a family are in the kernel: its previous and its current version
+    there. ``health`` records each transaction.
     ``clock`` counts seconds, ``now`` is the time of day: the times in EndpointSlices are compared with it.
     """
 
@@ -83,32 +84,32 @@ class Proxier:
         self.tables: Final[dict[Family, ProgrammedTable]] = {}
         self._started_at = now()
         self._pending: dict[ServiceKey, float] = {}
-        """Not selected anew yet, and since when."""
+        """Services that wait for a selection, and since when."""
         self._paced: dict[ServiceKey, float] = {}
-        """As `_pending`, of namespaces that have to wait."""
+        """The same for namespaces that exceed their rate."""
         self._limiters: dict[str, RateLimiter] = {}
-        """By namespace, of those of which much was selected lately."""
+        """By namespace, for those with recent selections."""
         self._in_flight: dict[Family, dict[ServiceKey, float]] = {family: {} for family in FAMILIES}
-        """On the way to the kernel, and since when."""
+        """Services that are set in a table but not programmed yet, and since when."""
         self._triggers: dict[ServiceKey, datetime] = {}
         self._owned = {family: OwnedServices() for family in FAMILIES}
         self.conflicts: Final[dict[Family, dict[ServiceKey, tuple[str, ...]]]] = {family: {} for family in FAMILIES}
-        """What other Services have of all that one asks for, in words (`OwnedServices.conflicts`)."""
+        """Descriptions of the requests of each Service that other Services own (`OwnedServices.conflicts`)."""
         self._node_services: dict[Family, dict[ServiceKey, NodeService]] = {family: {} for family in FAMILIES}
-        """As last set in the tables."""
+        """Services as last set in the tables."""
         self._programmed: dict[Family, dict[ServiceKey, NodeService]] = {family: {} for family in FAMILIES}
-        """As the kernel has it."""
+        """Services as programmed in the kernel."""
         self._has_work = asyncio.Event()
         self.failed_selections: Final[set[ServiceKey]] = set()
-        """Services that could not be selected for, and are in the kernel as they were before."""
+        """Services whose selection failed. They keep their rules in the kernel."""
         self._failures: dict[ServiceKey, int] = {}
-        """Of these, in a row."""
+        """The number of failed selections in a row."""
         self.too_large: Final[dict[ServiceKey, ServiceTooLarge]] = {}
-        """Services that are in the kernel as they were before, but for endpoints that are gone."""
+        """Services that keep their rules in the kernel, without endpoints that were deleted."""
         self.set_aside: Final[dict[ServiceKey, ExceededLimit]] = {}
-        """Services that are not programmed, because they exceed a budget."""
+        """Services that are not programmed because they exceed a budget."""
         self.all_selected: Final = asyncio.Event()
-        """Set once all Services that were listed are set in the tables; it stays set."""
+        """Set after all listed Services were set in the tables; it stays set."""
 
     # --- state --------------------------------------------------------------------------------------------------------
 
@@ -117,7 +118,7 @@ class Proxier:
         return self._node_services[family]
 
     def find_service(self, address: str, port: Port) -> tuple[ServiceKey, AddressKind] | None:
-        """The Service that is served at a port of an address, and the kind of the address."""
+        """The Service that owns a port of an address, and the kind of the address."""
         return self._owned["ip6" if ":" in address else "ip"].find(address, port)
 
     def is_pending(self, service: ServiceKey) -> bool:
@@ -129,39 +130,40 @@ class Proxier:
         )
 
     def pending_since(self, family: Family | None = None) -> float | None:
-        """When the oldest change was received that is not in the kernel yet, by the clock, in a family or in any; None:
-        there is none.
+        """When the oldest pending change was received, by the clock, in one family or in any; None: no change is
+        pending.
 
-        Until everything was listed nothing can be programmed, and nothing is pending.
+        Before the first list is complete nothing can be programmed, and nothing is pending.
         """
         if not self._cache.synced.is_set() or (family is not None and family not in self.tables):
             return None
         waiting = [
             self._pending,
             self._paced,
-            *(some for each, some in self._in_flight.items() if family in (None, each)),
+            *(in_flight for table_family, in_flight in self._in_flight.items() if family in (None, table_family)),
         ]
-        return min((min(each.values()) for each in waiting if each), default=None)
+        return min((min(changes.values()) for changes in waiting if changes), default=None)
 
     # --- what happens -------------------------------------------------------------------------------------------------
 
     def service_changed(self, service: ServiceKey, trigger: str | None = None) -> None:
-        """A Service, or a slice of it, changed. ``trigger``: the time of the change, as a slice gives it."""
+        """Record that a Service or one of its slices changed. ``trigger``: the time of the change according to a
+        slice."""
         if service not in self._pending and service not in self._paced:
             self._pending[service] = self._clock()
         if trigger is not None and (when := _time(trigger)) is not None and when >= self._started_at:
-            # What happened before we were there was not ours to program in time.
+            # Changes from before the start of this proxy would distort the metric.
             self._triggers.setdefault(service, when)
         self._has_work.set()
 
     def set_node_addresses(self, addresses: Mapping[Family, frozenset[str]]) -> None:
-        """The addresses of the node that node ports are served on."""
+        """Record the addresses of the node that serve node ports."""
         for family in self.tables:
-            found = self._owned[family].set_node_addresses(addresses.get(family, frozenset()))
-            self._set_in_family(family, found, self._clock())
+            services = self._owned[family].set_node_addresses(addresses.get(family, frozenset()))
+            self._set_in_family(family, services, self._clock())
 
     def transaction_done(self, family: Family, done: ProgrammedTransaction) -> None:
-        """The kernel took a transaction."""
+        """Record that the kernel accepted a transaction."""
         metrics, now, in_flight = self._metrics, self._clock(), self._in_flight[family]
         metrics.transaction_duration.observe(done.seconds)
         metrics.transactions[family].inc()
@@ -184,7 +186,7 @@ class Proxier:
             self._health.mark_programmed(now, family)
 
     def service_refused(self, family: Family, service: ServiceKey, why: str) -> None:
-        """The kernel rejected a Service: report it, and wait for it no longer."""
+        """Record that the kernel refused a Service, which is then no longer pending."""
         self._in_flight[family].pop(service, None)
         self._triggers.pop(service, None)
         self._reporter.service_refused(family, service, why)
@@ -192,7 +194,7 @@ class Proxier:
     # --- work ---------------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Run until cancelled. It begins once every kind was listed."""
+        """Run until cancelled. It starts after every kind was listed."""
         await self._cache.synced.wait()
         limiter = RateLimiter(per_second=CALM, burst=BURST, now=self._clock())
         while True:
@@ -222,7 +224,7 @@ class Proxier:
         return 0.0 if limiter is None else limiter.reserve(self._clock(), tokens=0)
 
     def _pace(self, service: ServiceKey, since: float, wait: float) -> None:
-        """Select a Service later, with others of its namespace: one alone would use up what has come since."""
+        """Delay the selection of a Service, to batch it with others of its namespace."""
         self._paced[service] = since
 
         def resume() -> None:
@@ -232,21 +234,21 @@ class Proxier:
         asyncio.get_running_loop().call_later(max(wait, GATHERED), resume)
 
     def _charge(self, namespace: str, entries: int) -> None:
-        """Count the entries of a Service that was selected again; at the start all are selected once, at once."""
+        """Charge the entries of a selected Service to its namespace, except for the first selection at the start."""
         if not self.all_selected.is_set():
             return
         now, burst = self._clock(), float(self.budget.most_of_namespace)
         if len(self._limiters) > _MOST_LIMITERS:
-            self._limiters = {name: each for name, each in self._limiters.items() if not each.is_full(now)}
+            self._limiters = {name: limiter for name, limiter in self._limiters.items() if not limiter.is_full(now)}
         if namespace not in self._limiters:
             self._limiters[namespace] = RateLimiter(per_second=ENTRIES_PER_SECOND, burst=burst, now=now)
         self._limiters[namespace].reserve(now, tokens=entries)
 
     def _select_service(self, service: ServiceKey, since: float) -> None:
         try:
-            found = self._cache.node_services(service)
+            services = self._cache.node_services(service)
         except ServiceTooLarge as error:
-            found = self._keep_too_large(service, error)
+            services = self._keep_too_large(service, error)
         except Exception as error:
             self._unexpected.error("internal error while selecting endpoints; the rules stay", service, error)
             if service not in self.failed_selections:
@@ -259,16 +261,16 @@ class Proxier:
             self.too_large.pop(service, None)
         self.failed_selections.discard(service)
         self._failures.pop(service, None)
-        if not self._fits(service, found):
-            found = {}
+        if not self._fits(service, services):
+            services = {}
         self._charge(service[0], self.budget.entries(service))
         for family in self.tables:
-            self._set_in_family(family, self._owned[family].set_service(service, found.get(family)), since)
-        if not any(service in some for some in self._in_flight.values()):
+            self._set_in_family(family, self._owned[family].set_service(service, services.get(family)), since)
+        if not any(service in in_flight for in_flight in self._in_flight.values()):
             self._triggers.pop(service, None)
 
     def _keep_too_large(self, service: ServiceKey, error: ServiceTooLarge) -> dict[Family, NodeService]:
-        """A Service that is too large keeps its ports and addresses, and those of its endpoints that still exist."""
+        """A Service that is too large, with its previous ports and addresses, and the endpoints that still exist."""
         is_new = service not in self.too_large
         self.too_large[service] = error
         if is_new:
@@ -280,7 +282,7 @@ class Proxier:
         }
 
     def _fits(self, service: ServiceKey, families: Mapping[Family, NodeService]) -> bool:
-        """Whether a Service is within the budgets; others that no longer are, or are again, are selected again."""
+        """Whether a Service is within the budgets. Other Services for which that changes are selected again."""
         for other in sorted(set_entries(self.budget, service, families) - {service}):
             self.service_changed(other)
         before, limit = self.set_aside.get(service), self.budget.set_aside(service)
@@ -292,10 +294,10 @@ class Proxier:
             self._reporter.service_set_aside(service, self.budget.reason(service))
         return False
 
-    def _set_in_family(self, family: Family, found: Mapping[ServiceKey, NodeService | None], since: float) -> None:
-        """Serve Services like this from now on, in one family."""
+    def _set_in_family(self, family: Family, services: Mapping[ServiceKey, NodeService | None], since: float) -> None:
+        """Set changed Services in the table of one family."""
         before, table = self._node_services[family], self.tables[family]
-        for service, served in found.items():
+        for service, served in services.items():
             self._check_conflicts(family, service)
             if served == before.get(service):
                 continue
@@ -303,7 +305,7 @@ class Proxier:
                 del before[service]
             else:
                 before[service] = served
-            # It may be refused at once.
+            # Recorded first: `set_service` may refuse it at once.
             self._in_flight[family].setdefault(service, since)
             table.set_service(service, served)
 
@@ -320,7 +322,7 @@ class Proxier:
 
 def _time(text: str) -> datetime | None:
     try:
-        found = datetime.fromisoformat(text)
+        moment = datetime.fromisoformat(text)
     except ValueError:
         return None
-    return found if found.tzinfo is not None else None
+    return moment if moment.tzinfo is not None else None

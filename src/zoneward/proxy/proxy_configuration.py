@@ -18,22 +18,23 @@ from zoneward.routing.selection.entry_budget import MAX_ENTRIES, MAX_NAMESPACE_E
 
 SECTION: Final = "proxy"
 PRIMARY: Final = "primary"
-"""In place of ranges: the addresses in the status of the Node."""
+"""Instead of CIDRs: the addresses in the status of the Node."""
 DEFAULT_PORT: Final = 10272
-"""Beside the controller's 10271."""
+"""The port after the controller's 10271."""
 HEALTHZ_PORT: Final = 10256
-"""Where load balancers ask kube-proxy."""
+"""The port on which kube-proxy serves load balancers' probes."""
 PROXY_MODE_PORT: Final = 10249
-"""Where kube-proxy answers ``/proxyMode``."""
+"""The port on which kube-proxy serves ``/proxyMode``."""
 _LONGEST_INTERFACE: Final = 15
 
 
 class ProxyConfiguration(Settings, frozen=True, kw_only=True):
-    """Durations in seconds. ``cluster_cidrs`` or ``pod_interfaces`` (how their names begin) tell which traffic comes
-    from Pods of this node; without either, the proxy cannot tell it from traffic from outside.
+    """Durations in seconds. ``cluster_cidrs`` or ``pod_interfaces`` (a prefix of names) identify traffic from Pods
+    of this node; without either, the proxy cannot distinguish it from external traffic.
 
-    ``node_port_addresses``: CIDRs, or `PRIMARY` alone. ``lease_namespace`` None: the Pod's own, or kube-system.
-    ``healthz_listen`` None: nowhere. ``proxy_mode_listen`` empty: nowhere; None: see `proxy_mode_address`.
+    ``node_port_addresses``: CIDRs, or `PRIMARY` alone. ``lease_namespace`` None: the Pod's namespace, or
+    kube-system. ``healthz_listen`` None: disabled. ``proxy_mode_listen`` empty: disabled; None: see
+    `proxy_mode_address`.
     """
 
     cluster_cidrs: tuple[str, ...] = field(default=(), name="clusterCIDRs")
@@ -62,19 +63,20 @@ class ProxyConfiguration(Settings, frozen=True, kw_only=True):
 
     @property
     def service_ranges(self) -> tuple[str, ...]:
-        """Canonical."""
+        """The service CIDRs in canonical form."""
         return tuple(map(network_of, self.service_cidrs))
 
     @property
     def proxy_mode_address(self) -> ListenAddress | None:
-        """Where ``/proxyMode`` is answered; None: nowhere. By default where kube-proxy does, if this replaces it."""
+        """Where ``/proxyMode`` is served; None: disabled. By default kube-proxy's address, if this proxy replaces
+        it."""
         if self.proxy_mode_listen is None:
             return ListenAddress("127.0.0.1", PROXY_MODE_PORT) if self.proxy_name is None else None
         return parse_listen_address(self.proxy_mode_listen) if self.proxy_mode_listen else None
 
 
 def _problems(settings: ProxyConfiguration) -> Iterator[str]:
-    """What is wrong with texts of the settings, and between fields."""
+    """The invalid values in the settings, and the conflicts between fields."""
     if settings.cluster_cidrs and settings.pod_interfaces is not None:
         yield "clusterCIDRs and podInterfacePrefix: expected one of them, got both"
     if settings.pod_interfaces is not None and not _is_interface_prefix(settings.pod_interfaces):
@@ -98,7 +100,7 @@ def _problems(settings: ProxyConfiguration) -> Iterator[str]:
 
 
 def by_family(ranges: Iterable[str]) -> dict[Family, str]:
-    """The range of each family. Raises ConfigurationError for two of one."""
+    """The CIDR of each family. Raises ConfigurationError for two of the same family."""
     range_by_family: dict[Family, str] = {}
     for text in ranges:
         family = family_of_address(text)
@@ -110,15 +112,15 @@ def by_family(ranges: Iterable[str]) -> dict[Family, str]:
 
 
 def network_of(text: str) -> str:
-    """The canonical text of a range that an operator set, or of one address. Raises ValueError."""
+    """The canonical form of a CIDR or an address from the settings. Raises ValueError."""
     if "%" in text:
-        # Python accepts any text as the zone of an address.
+        # Python accepts any text as the scope of an address.
         raise ValueError(f"expected a range of addresses, got {text!r}")
     return str(ip_network(text))
 
 
 def _is_interface_prefix(text: str) -> bool:
-    """As the kernel allows, except for characters that have a meaning in a rule of nft."""
+    """Whether the kernel and nft accept the text as a prefix of an interface name."""
     try:
         quote(text)
     except ValueError:

@@ -1,7 +1,7 @@
 """Records Events of Services that a node cannot program.
 
-All nodes see the same Services, so each records little: one Event for a Service and a reason in `QUIET` seconds, and
-`PER_MINUTE` of all together. It drops what exceeds that; the log and the metrics have it.
+All nodes see the same Services, so each records few Events: one for a Service and a reason in `QUIET` seconds, and
+`PER_MINUTE` in total. It drops Events that exceed this; the log and the metrics still have them.
 """
 
 import asyncio
@@ -25,13 +25,13 @@ from zoneward.kube.objects import Event as Written
 from zoneward.kube.objects import Service, ServiceEvent
 
 CONTROLLER: Final = f"{DOMAIN}/node-proxy"
-"""As Events name it."""
+"""The reporting controller of Events."""
 NOT_PROGRAMMED: Final = "ServiceNotProgrammed"
-"""The kernel refused it. What it had of the Service before is still there."""
+"""The kernel refused the Service. Its last accepted rules stay."""
 ADDRESS_CONTESTED: Final = "ServiceAddressContested"
-"""Another Service has an address or a node port that this one asks for."""
+"""Another Service owns an address or a node port that this one requests."""
 PARTLY_PROGRAMMED: Final = "ServicePartlyProgrammed"
-"""Some of its values cannot be served: no address, or one that may not be a Service's."""
+"""Some values of the Service cannot be programmed, for example an invalid or a reserved address."""
 NO_HEALTH_PORT: Final = "HealthCheckNodePortUnavailable"
 QUIET: Final = 600.0
 PER_MINUTE: Final = 10
@@ -44,10 +44,10 @@ _EventKey = tuple[str, str]
 
 
 class ProxyEventRecorder:
-    """`record` Events, and `run` it to write them. ``node`` is the node of this proxy.
+    """Writes Events while it `run`s. Add Events with `record`. ``node`` is the node of this proxy.
 
-    It logs failures to ``log`` and tries them again, but for what the server refuses. ``clock`` counts seconds; ``now``
-    is the time of day.
+    It logs failures to ``log`` and retries them, except those that the server refuses. ``clock`` counts seconds;
+    ``now`` is the time of day.
     """
 
     def __init__(
@@ -64,20 +64,20 @@ class ProxyEventRecorder:
         self._clock, self._sleep = clock, sleep
         self._recorder = EventRecorder(controller=CONTROLLER, action=_ACTION, instance=node, now=now)
         self._recorded: dict[_EventKey, float] = {}
-        """When, in this order; of the last `QUIET` seconds."""
+        """The times of Events in the last `QUIET` seconds, in order."""
         self._pending: dict[_EventKey, Written] = {}
         self._has_work = asyncio.Event()
         self._limiter = RateLimiter(per_second=PER_MINUTE / _MINUTE, burst=PER_MINUTE, now=clock())
 
     def record(self, service: Service, reason: str, note: str) -> None:
-        """Record an Event without waiting for anything."""
+        """Record an Event without blocking."""
         self._record(service, ServiceEvent("Warning", reason, f"Node {self._node}: {note}"))
 
-    def record_unreadable(self, found: UnreadableObject) -> None:
-        """As `record`, for an object of any kind that cannot be read."""
-        event = unreadable_event(found)
+    def record_unreadable(self, unreadable: UnreadableObject) -> None:
+        """Record an Event for an object of any kind that cannot be decoded."""
+        event = unreadable_event(unreadable)
         note = replace(event, message=f"Node {self._node}: {event.message}")
-        self._record(reference_to(found), note, **involved_kind(found))
+        self._record(reference_to(unreadable), note, **involved_kind(unreadable))
 
     def _record(self, service: Service, event: ServiceEvent, **kind: str) -> None:
         uid = service.metadata.uid or f"{service.metadata.namespace}/{service.metadata.name}"
@@ -90,18 +90,18 @@ class ProxyEventRecorder:
         if recorded is None:
             return
         self._recorded[key] = now
-        # A series begins only where the time of day was set back. None is continued: that needs one more permission.
+        # A series starts only if the time of day was set back. It is not continued: that needs another permission.
         self._pending[key] = recorded if recorded.series is None else self._recorder.renewed(recorded)
         self._has_work.set()
 
     async def run(self) -> NoReturn:
-        """Write Events until cancelled. What is not written by then is lost."""
+        """Write Events until cancelled. Pending Events are then lost."""
         while True:
             await self._has_work.wait()
             self._has_work.clear()
             while self._pending:
                 await self._pace()
-                # While it is written the next one of its kind may come.
+                # Removed first: the same Event may be recorded again during the write.
                 await self._write(self._pending.pop(next(iter(self._pending))))
 
     async def _write(self, event: Written) -> None:
@@ -112,11 +112,11 @@ class ProxyEventRecorder:
             except CallFailed as error:
                 outcome = write_outcome(error)
                 if outcome is WriteOutcome.EXISTS:
-                    # Nobody else has this name: an answer was lost.
+                    # The name is unique, so the response to an earlier attempt was lost.
                     return
                 service = event.regarding
                 is_over = outcome in (WriteOutcome.REFUSED, WriteOutcome.MISSING, WriteOutcome.TERMINATING)
-                # Events of a namespace that is being deleted are nobody's loss.
+                # Events of a namespace that is being deleted are not needed.
                 write = self._log.info if outcome is WriteOutcome.TERMINATING else self._log.warning
                 write(
                     "an Event could not be written",
@@ -134,6 +134,6 @@ class ProxyEventRecorder:
                 return
 
     async def _pace(self) -> None:
-        """`PER_MINUTE` at once after a quiet minute, and as many a minute."""
+        """Wait for the rate limit: `PER_MINUTE`, with a burst of the same size."""
         if (wait := self._limiter.reserve(self._clock())) > 0:
             await self._sleep(wait)

@@ -1,7 +1,7 @@
-"""A node proxy's metrics: one table.
+"""The metrics of a node's proxy.
 
-Names with ``kubeproxy_`` are upstream's and mean the same; those with ``zoneward_proxy_`` are Zoneward's. What each
-means, and what to do about it: ``docs/metrics-and-events.md``. Everything happens in the event loop's thread.
+Names with ``kubeproxy_`` are upstream's and have the same meaning; those with ``zoneward_proxy_`` are Zoneward's.
+``docs/metrics-and-events.md`` explains each of them. Everything runs in the event loop's thread.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -25,7 +25,7 @@ UPSTREAM: Final = "kubeproxy_"
 PREFIX: Final = "zoneward_proxy_"
 _ROUTE: Final = ("namespace", "service", "address_type", "from_zone", "to_zone", "asked")
 _REPAIRED: Final = ("table", "chains", "sets", "elements", "rules")
-"""What others may change."""
+"""The label values for parts of a table that other programs may change."""
 
 
 class ObservedProxier(Protocol):
@@ -62,7 +62,7 @@ class ProxyMetrics:
         counter, histogram = partial(Counter, registry=self.registry), partial(Histogram, registry=self.registry)
         self.programming_duration = histogram(
             f"{UPSTREAM}network_programming_duration_seconds",
-            "Seconds from the change of an endpoint, as its EndpointSlice tells it, until the kernel has it",
+            "Seconds from the change of an endpoint, according to its EndpointSlice, until the kernel has it",
             buckets=SECONDS,
         )
         self.sync_duration = histogram(
@@ -76,7 +76,9 @@ class ProxyMetrics:
             counter(f"{PREFIX}transactions_total", "Transactions that the kernel took", by_family)
         )
         self.changed_elements = _by_family(
-            counter(f"{PREFIX}changed_elements_total", "Elements of sets and maps that came or went", by_family)
+            counter(
+                f"{PREFIX}changed_elements_total", "Elements of sets and maps that were added or removed", by_family
+            )
         )
         self.refusals = _by_family(
             counter(
@@ -89,19 +91,19 @@ class ProxyMetrics:
             f"{PREFIX}repairs_total", "Repairs of rules and elements that another program had changed", ["what"]
         )
         for what in _REPAIRED:
-            # A series that begins above 0 has no rate.
+            # Start at 0: a series that starts above 0 has no rate.
             self.repairs.labels(what)
         self.process_restarts = counter(
             f"{PREFIX}kernel_process_restarts_total",
             "How often the process that programs the kernel was started again",
         )
         self.flows_removed = counter(
-            f"{PREFIX}udp_flows_removed_total", "Stale flows of UDP that the kernel was told to forget"
+            f"{PREFIX}udp_flows_removed_total", "Stale UDP flows that were removed from connection tracking"
         )
         self.watches = WatchMetrics(PREFIX, registry=self.registry)
 
     def declare_state(self, program: ObservedProxyProgram) -> None:
-        """What is read from the running program."""
+        """Declare the metrics that are read from the running program."""
         gauge = partial(GaugeFunc, registry=self.registry)
         by_family, loop, cache, tables = ["address_type"], program.loop, program.node_cache, program.tables
         gauge(
@@ -118,10 +120,11 @@ class ProxyMetrics:
         )
         gauge(
             f"{PREFIX}refused_services",
-            "Services that the kernel does not take as they are, or that are too large",
+            "Services that the kernel refuses, or that are too large",
             lambda: _labeled(
                 {
-                    family: len(table.refused_services) + sum(each.family == family for each in loop.too_large.values())
+                    family: len(table.refused_services)
+                    + sum(too_large.family == family for too_large in loop.too_large.values())
                     for family, table in tables.items()
                 }
             ),
@@ -137,13 +140,13 @@ class ProxyMetrics:
         )
         gauge(
             f"{PREFIX}contested_services",
-            "Services that do not get what other Services have",
+            "Services that request addresses or node ports of other Services",
             lambda: _labeled({family: len(services) for family, services in loop.conflicts.items()}),
             by_family,
         )
         gauge(
             f"{PREFIX}slices",
-            "EndpointSlices that are known: decoded, or kept as they came, being for other zones",
+            "EndpointSlices in the cache: decoded, or compressed because they are for other zones",
             lambda: dict(zip(("decoded", "sealed"), cache.slice_counts, strict=True)),
             ["state"],
         )
@@ -204,7 +207,7 @@ class ProxyMetrics:
 
 
 def _by_family(counter: Counter) -> dict[Family, Counter]:
-    """Bound once: it takes longer to find a series by its labels than to count."""
+    """The counter of each family, bound once: a lookup by labels takes longer than counting."""
     return {family: counter.labels(ADDRESS_TYPES[family]) for family in FAMILIES}
 
 
@@ -215,5 +218,5 @@ def _labeled_totals(program: ObservedProxyProgram) -> Iterator[tuple[tuple[str, 
         yield (*route.service, ADDRESS_TYPES[route.family], from_zone, route.to_zone, asked), total
 
 
-def _labeled(numbers: Mapping[Family, int]) -> dict[str, float]:
-    return {ADDRESS_TYPES[family]: number for family, number in numbers.items()}
+def _labeled(counts: Mapping[Family, int]) -> dict[str, float]:
+    return {ADDRESS_TYPES[family]: count for family, count in counts.items()}

@@ -1,4 +1,4 @@
-"""A node's proxy: its parts put together, and run until it is told to stop. The kernel's rules stay when it ends."""
+"""Composes and runs the proxy of a node. The kernel's rules stay when it ends."""
 
 import asyncio
 import time
@@ -68,16 +68,16 @@ from zoneward.routing.selection.entry_budget import EntryBudget
 _COUNTING_RETRY: Final = 60.0
 """Seconds until the next attempt after connection tracking could not be opened."""
 HEALTH_LIMIT: Final = 60.0
-"""Seconds that a change may wait for the kernel before this proxy is unhealthy: kube-proxy's figure."""
+"""Seconds that a change may wait for the kernel before the proxy is unhealthy, as in kube-proxy."""
 BACKOFF: Final = Backoff(initial=0.5, cap=4.0)
-"""After the API server could not be reached. A server that comes back may have to be asked twice, since it no longer
-has the last version seen; and ten seconds later a node has to be up to date."""
+"""After the API server could not be reached. A server that restarts may need two requests, because it no longer has the
+last version seen; and the node has to be up to date within ten seconds."""
 
 
 class ProxyProgram:
-    """`run` it once. ``lease_namespace`` is where this node's Lease is, ``instance`` names this process.
+    """The proxy; `run` it once. ``lease_namespace`` is the namespace of this node's Lease.
 
-    ``kernel`` makes the one process that programs the kernel, which this one starts and ends; it reports its errors.
+    ``kernel`` returns the client of the process that programs the kernel, given a callback for its errors.
     """
 
     def __init__(
@@ -98,12 +98,12 @@ class ProxyProgram:
         self._kernel = kernel(self._on_process_restart)
         self._own: LiveNode | None = None
         self._has_started = False
-        """Whether all that was listed is in the kernel, or was."""
+        """Whether the kernel had all listed Services at some time."""
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Until ``stop`` is set. Raises InputError where the Node is not there, the kernel cannot be programmed, or an
-        address cannot be had; CallFailed where the server refuses what nothing goes without; and whatever a part of it
-        raises. Nothing is changed before all of that is known."""
+        """Run until ``stop`` is set. Raises InputError if the Node does not exist, the kernel cannot be programmed, or
+        an address cannot be opened; CallFailed if the server refuses an essential request; and any error of a part. It
+        changes nothing before these checks."""
         self._program = Program(self._access, log=self._log)
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self._kernel)
@@ -121,8 +121,8 @@ class ProxyProgram:
     # --- parts --------------------------------------------------------------------------------------------------------
 
     async def _read_own_node(self, transport: Transport, stop: asyncio.Event) -> LiveNode | None:
-        """Waits for a server that is away, until the program is told to stop: nodes start when they can, and the rules
-        in the kernel serve meanwhile."""
+        """Read the Node, and wait for an unreachable server until ``stop`` is set: a node may start first, and the
+        rules in the kernel serve traffic meanwhile. Returns None if stopped."""
         failures = 0
         while not stop.is_set():
             try:
@@ -282,10 +282,10 @@ class ProxyProgram:
         )
 
     async def _run_tables(self) -> None:
-        """A start programs only when all is known: what is there from before serves until then."""
+        """Run the tables after all Services were selected. The existing rules serve traffic until then."""
         await self.loop.all_selected.wait()
         for table in self.tables.values():
-            # Rules that all Services share are there without any of them.
+            # The rules that all Services share are needed even without Services.
             table.request_audit()
         await all_results(table.run() for table in self.tables.values())
 
@@ -304,13 +304,13 @@ class ProxyProgram:
             await asyncio.sleep(_COUNTING_RETRY)
 
     async def _all_programmed(self) -> None:
-        """Wait until all that was listed is in the kernel."""
+        """Wait until all listed Services are in the kernel."""
         await self.loop.all_selected.wait()
         for table in self.tables.values():
             await table.wait_until_synced()
 
     async def _log_start(self) -> None:
-        """Wait until all that was listed is in the kernel, and log it."""
+        """Wait until all listed Services are in the kernel, and log it."""
         begun = self._clock()
         await self.node_cache.synced.wait()
         listed = self._clock()
@@ -326,7 +326,7 @@ class ProxyProgram:
             since_listed=round(now - listed, 3),
         )
 
-    # --- what happens -------------------------------------------------------------------------------------------------
+    # --- callbacks ----------------------------------------------------------------------------------------------------
 
     def _on_service_change(self, service: ObjectKey, trigger: str | None) -> None:
         self._programmed.mark_changed(service)
@@ -341,7 +341,7 @@ class ProxyProgram:
         if node is not None and self.node_cache.node.zone is None:
             self._log.warning("the Node has no zone; using all endpoints", node=self._node)
         if node is not None and before is not None:
-            old, new = (ruleset_options(self._settings, each) for each in (before, node))
+            old, new = (ruleset_options(self._settings, version) for version in (before, node))
             if old != new:
                 for table in self.tables.values():
                     table.options = new
@@ -355,15 +355,13 @@ class ProxyProgram:
     def _on_service_programmed(self, service: ObjectKey, before: NodeService | None, after: NodeService | None) -> None:
         self._traffic_index.mark_changed(service)
         self._conntrack.service_changed(before, after)
-        if any(each is not None and each.health_check_port is not None for each in (before, after)):
-            address_families = [
-                each for family in FAMILIES if (each := self.loop.node_services(family).get(service)) is not None
+        if any(served is not None and served.health_check_port is not None for served in (before, after)):
+            services = [
+                served for family in FAMILIES if (served := self.loop.node_services(family).get(service)) is not None
             ]
-            port = next(
-                (family.health_check_port for family in address_families if family.health_check_port is not None), None
-            )
+            port = next((served.health_check_port for served in services if served.health_check_port is not None), None)
             self._health_ports.set_service(
-                service, port, max((family.ready_local_endpoints for family in address_families), default=0)
+                service, port, max((served.ready_local_endpoints for served in services), default=0)
             )
 
     def _on_watch_error(self, resource: AnyWatchedResource, error: CallFailed) -> None:
@@ -380,11 +378,15 @@ class ProxyProgram:
             family, address
         )
 
-    # --- what others read ---------------------------------------------------------------------------------------------
+    # --- state for other parts ----------------------------------------------------------------------------------------
 
     def _programmed_version(self) -> Any:
         refused = {service for table in self.tables.values() for service in table.refused_services}
-        unreadable = {_service_of(found) for found in self.node_cache.unreadable if found.resource.kind != NODES.kind}
+        unreadable = {
+            _service_of(unreadable_object)
+            for unreadable_object in self.node_cache.unreadable
+            if unreadable_object.resource.kind != NODES.kind
+        }
         left_out = self.loop.failed_selections | self.loop.too_large.keys() | self.loop.set_aside.keys() | unreadable
         return self._programmed.current(is_pending=self.loop.is_pending, refused=refused | left_out)
 
@@ -395,8 +397,8 @@ class ProxyProgram:
         return OwnerReference(api_version="v1", kind="Node", name=self._node, uid=node.metadata.uid)
 
     def _waiting_since(self, family: Family) -> float | None:
-        """As `Proxier.pending_since`; at the start, which may take more than a minute where there is much to program,
-        since the last transaction: a restart would begin again."""
+        """The result of `Proxier.pending_since`. During the start, at least the time of the last transaction: a large
+        start may take more than a minute, and a restart would start over."""
         since = self.loop.pending_since(family)
         if since is None or self._has_started:
             return since
@@ -410,18 +412,20 @@ class ProxyProgram:
         return f"a change waits for {self._clock() - (since or 0.0):.0f} s" if is_late else None
 
     async def _selection_page(self) -> bytes:
-        """Made in a thread: many Services take long."""
-        node, some = (
+        """The page is encoded in a thread, because many Services take long."""
+        node, services = (
             self.node_cache.node,
             [service for family in FAMILIES for service in self.loop.node_services(family).values()],
         )
-        return await asyncio.get_running_loop().run_in_executor(None, lambda: encode(selection_document(node, some)))
+        return await asyncio.get_running_loop().run_in_executor(
+            None, lambda: encode(selection_document(node, services))
+        )
 
-    # --- what metrics read --------------------------------------------------------------------------------------------
+    # --- state for metrics --------------------------------------------------------------------------------------------
 
     @property
     def waiting_seconds(self) -> float:
-        """For how long the oldest change has waited for the kernel."""
+        """Seconds for which the oldest change has waited for the kernel."""
         since = self.loop.pending_since()
         return 0.0 if since is None else self._clock() - since
 
@@ -433,8 +437,8 @@ def _addresses(node: LiveNode) -> tuple[NodeAddress, ...]:
     return (node.status.addresses if node.status is not None else None) or ()
 
 
-def _service_of(found: UnreadableObject) -> ObjectKey:
-    """The Service that an object that cannot be read is, or belongs to; with an empty name where it does not say."""
-    if found.resource.kind == SERVICES.kind:
-        return found.key
-    return found.namespace, found.labels.get(SERVICE_NAME_LABEL, "")
+def _service_of(unreadable: UnreadableObject) -> ObjectKey:
+    """The Service of an object that cannot be decoded; with an empty name if the object has no label for it."""
+    if unreadable.resource.kind == SERVICES.kind:
+        return unreadable.key
+    return unreadable.namespace, unreadable.labels.get(SERVICE_NAME_LABEL, "")

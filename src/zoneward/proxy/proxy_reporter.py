@@ -23,7 +23,8 @@ from zoneward.proxy.ruleset.service_size import ServiceTooLarge
 
 
 class ProxyReporter(Reporter):
-    """``service`` returns a Service by its key, ``said`` the message for a failed call."""
+    """A Reporter that counts and logs. ``service`` returns a Service by its key, ``said`` the message for a failed
+    call."""
 
     def __init__(
         self,
@@ -68,7 +69,7 @@ class ProxyReporter(Reporter):
             self._record(service, PARTLY_PROGRAMMED, f"not programmed: {values}")
 
     def selection_failed(self, service: ServiceKey, why: str) -> None:
-        self._record(service, NOT_PROGRAMMED, f"a mistake in the program: {why}; its rules stay, and it is retried")
+        self._record(service, NOT_PROGRAMMED, f"internal error: {why}; the Service keeps its rules and is retried")
 
     def node_address_left_out(self, address: str) -> None:
         self._log.warning("ignoring an invalid address of the Node", address=show(address))

@@ -7,13 +7,13 @@ from zoneward.proxy.ruleset.service_size import ServiceTooLarge
 
 
 class Reporter:
-    """This one ignores everything. Override what is of interest."""
+    """A Reporter that ignores everything. Subclasses override methods."""
 
     def service_refused(self, family: Family, service: ServiceKey, why: str) -> None:
         """The kernel rejected a Service; what it accepted of it before is still programmed."""
 
     def service_too_large(self, service: ServiceKey, error: ServiceTooLarge) -> None:
-        """A Service exceeds its own limit. Called once; it keeps what it had, without endpoints that are gone."""
+        """A Service exceeds its own limit. Called once; it keeps its rules, without deleted endpoints."""
 
     def service_set_aside(self, service: ServiceKey, why: str) -> None:
         """A Service is not programmed because it exceeds the limit of its namespace or of the node."""
@@ -37,7 +37,7 @@ class Reporter:
         """The kernel could not be programmed; this is retried."""
 
     def flows_removed(self, count: int) -> None:
-        """Stale flows of UDP were removed from connection tracking."""
+        """Stale UDP flows were removed from connection tracking."""
 
     def conntrack_failed(self, why: str) -> None:
-        """Stale flows of UDP could not be read or removed; this is retried."""
+        """Stale UDP flows could not be read or removed; this is retried."""

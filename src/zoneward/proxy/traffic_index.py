@@ -1,4 +1,4 @@
-"""What the meter's code asks in a proxy: the Service of a flow, and the zones where it starts and ends."""
+"""Answers the meter's lookups in a proxy: the Service of a flow, and the zones where it starts and ends."""
 
 from ipaddress import ip_address
 
@@ -23,7 +23,7 @@ class ProxyTrafficIndex:
         """By Service, the zone of each endpoint address as of the last lookup that missed. Slices for other zones are
         compressed, so this reads them only for Services with traffic."""
         self._gone: dict[ObjectKey, dict[str, str]] = {}
-        """The same as of the dump before: connections outlive their endpoint's slice."""
+        """The zones of the previous dump: connections outlive their endpoint's slice."""
         self._stale: set[ObjectKey] = set()
 
     def mark_changed(self, service: ObjectKey) -> None:
@@ -70,7 +70,7 @@ class ProxyTrafficIndex:
         return self._node.is_local(source)
 
     def forget_gone(self) -> None:
-        """Read the zones of changed Services again. Endpoints that are gone stay known until the next call."""
+        """Read the zones of changed Services again. Deleted endpoints stay known until the next call."""
         self._gone.clear()
         for service in tuple(self._stale):
             self._read_zones(service)

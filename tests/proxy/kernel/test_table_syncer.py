@@ -66,7 +66,7 @@ async def test_an_error_in_the_rules_of_one_service_is_reported_and_holds_up_no_
         assert proxy.has(*good)
         (told,) = proxy.refused
         assert told[0] == key(bad)
-        assert "a mistake in the program: LookupError: nobody thought of this (" in told[1]
+        assert "internal error: LookupError: nobody thought of this (" in told[1]
 
 
 @pytest.mark.parametrize("how", ["when it changes", "at an audit"])

@@ -1,8 +1,8 @@
-"""``/healthz`` and ``/livez`` of a node's proxy, which load balancers ask; answered as kube-proxy answers them.
+"""Serves ``/healthz`` and ``/livez`` of a node's proxy for load balancers and probes, with kube-proxy's responses.
 
-A proxy is healthy if it programs what it receives in time. A node that is about to go takes no new connections from
-load balancers: ``/healthz`` says so, while ``/livez``, which asks whether a restart would help, ignores the node
-(kube-proxy's ``ProxyHealthServer``; KEP-3836).
+A proxy is healthy if it programs changes in time. A node that is about to be deleted accepts no new connections from
+load balancers, so ``/healthz`` fails; ``/livez``, which decides about a restart, ignores the node (kube-proxy's
+``ProxyHealthServer``; KEP-3836).
 """
 
 import time
@@ -29,7 +29,7 @@ _ALIVE: Final = 30.0
 
 
 def is_node_eligible(node: Node | None) -> bool:
-    """Whether load balancers may send to a Node: it exists, and neither is deleted nor about to be."""
+    """Whether load balancers may send to a Node: it exists, and is not being deleted or about to be."""
     if node is None or node.metadata.deletion_timestamp:
         return False
     return all(taint.key != TO_BE_DELETED for taint in (node.spec.taints if node.spec else None) or ())
@@ -37,17 +37,17 @@ def is_node_eligible(node: Node | None) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class FamilyHealth:
-    """``updated``: when something was programmed last, on the clock of `ProxyHealth`; None: never."""
+    """``updated``: the time of the last programmed transaction, on the clock of `ProxyHealth`; None: there was none."""
 
     updated: float | None
     healthy: bool
 
 
 class ProxyHealth:
-    """Whether the proxy programs in time, in each family. ``limit`` in seconds.
+    """Whether the proxy programs changes in time, in each family. ``limit`` in seconds.
 
-    ``waiting`` returns since when a change has waited for the kernel; None: none does. Times are seconds of one clock
-    that does not jump. Unlike kube-proxy, a proxy that has never programmed anything does not stay healthy for ever.
+    ``waiting`` returns since when a change has waited for the kernel; None: no change waits. Times are seconds of one
+    monotonic clock. Unlike kube-proxy, a proxy that has never programmed anything becomes unhealthy.
     """
 
     def __init__(self, *, limit: float, waiting: Callable[[Family], float | None] = lambda _family: None) -> None:
@@ -56,15 +56,15 @@ class ProxyHealth:
         self._eligible = False
 
     def mark_programmed(self, now: float, family: Family) -> None:
-        """The kernel took a transaction."""
+        """Record that the kernel accepted a transaction."""
         self._updated[family] = now
 
     def last_programmed(self, family: Family) -> float | None:
-        """When the kernel took the last transaction of a family; None: it took none."""
+        """When the kernel accepted the last transaction of a family; None: it accepted none."""
         return self._updated.get(family)
 
     def set_node_eligible(self, eligible: bool) -> None:
-        """Record what `is_node_eligible` says of the Node; until then it is not."""
+        """Record the result of `is_node_eligible`. Until then the Node is not eligible."""
         self._eligible = eligible
 
     @property
@@ -72,7 +72,7 @@ class ProxyHealth:
         return self._eligible
 
     def families(self, now: float) -> dict[Family, FamilyHealth]:
-        """Families in which something was programmed, or waits to be."""
+        """The health of each family in which a change was programmed or waits."""
         since = {family: self._waiting(family) for family in FAMILIES}
         return {
             family: FamilyHealth(self._updated.get(family), begun is None or now - begun < self._limit)
@@ -85,7 +85,7 @@ class ProxyHealth:
 
 
 def health_document(health: ProxyHealth, *, now: float, today: datetime, of_node: bool) -> tuple[int, dict[str, Any]]:
-    """Status and body of an answer: ``of_node`` for ``/healthz``. ``today`` is the time of day at ``now``."""
+    """Status and body of a response; ``of_node`` for ``/healthz``. ``today`` is the time of day at ``now``."""
     families = health.families(now)
     healthy = health.is_healthy(now)
     well = healthy and (health.is_eligible or not of_node)
@@ -94,25 +94,24 @@ def health_document(health: ProxyHealth, *, now: float, today: datetime, of_node
         return _NEVER if moment is None else _written(today - timedelta(seconds=now - moment))
 
     last = max((family.updated for family in families.values() if family.updated is not None), default=None)
-    found: dict[str, Any] = {
-        # One that is well tells the present time, as it did when proxies programmed again and again without need.
+    document: dict[str, Any] = {
+        # A healthy proxy reports the current time, as in kube-proxy, which used to program periodically.
         "lastUpdated": _written(today) if well else time_of(last),
         "currentTime": _written(today),
     }
     if of_node:
-        found["nodeEligible"] = health.is_eligible
-    found["healthy"] = healthy
+        document["nodeEligible"] = health.is_eligible
+    document["healthy"] = healthy
     if families:
-        found["status"] = {
-            ADDRESS_TYPES[family]: {"lastUpdated": time_of(each.updated), "healthy": each.healthy}
-            for family, each in families.items()
+        document["status"] = {
+            ADDRESS_TYPES[family]: {"lastUpdated": time_of(family_health.updated), "healthy": family_health.healthy}
+            for family, family_health in families.items()
         }
-    return 200 if well else 503, found
+    return 200 if well else 503, document
 
 
 class ProxyHealthServer:
-    """Serves ``/healthz`` and ``/livez`` from entering the block to leaving it. ``host`` None: all addresses; ``port``
-    0: any."""
+    """Serves ``/healthz`` and ``/livez`` inside the block. ``host`` None: all addresses; ``port`` 0: any free port."""
 
     def __init__(
         self,
@@ -129,11 +128,11 @@ class ProxyHealthServer:
 
     @property
     def port(self) -> int:
-        """The one that is served, once it is."""
+        """The port, inside the block the one that the server listens on."""
         return self._port
 
     async def __aenter__(self) -> Self:
-        """Raises OSError where the port can't be had."""
+        """Raises OSError if the port cannot be opened."""
         server = web.Server(self._answer, keepalive_timeout=_ALIVE, access_log=None)
         runner = web.ServerRunner(server, shutdown_timeout=_LAST_MOMENT)
         await runner.setup()

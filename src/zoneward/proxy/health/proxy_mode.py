@@ -1,4 +1,4 @@
-"""``/proxyMode``: which kind of proxy runs here. Scripts and tests ask kube-proxy for it, on ``localhost:10249``."""
+"""Serves ``/proxyMode``, the kind of proxy, which scripts and tests request from kube-proxy on ``localhost:10249``."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -9,7 +9,7 @@ from aiohttp import web
 from zoneward.daemon.listen_address import ListenAddress
 
 MODE: Final = "nftables"
-"""As kube-proxy calls it."""
+"""kube-proxy's name for this mode."""
 PATH: Final = "/proxyMode"
 _AGAIN: Final = 5.0
 _ALIVE: Final = 30.0
@@ -19,8 +19,8 @@ _LAST_MOMENT: Final = 0.5
 class ProxyModeServer:
     """Serves ``/proxyMode`` while it `run`s.
 
-    ``on_trouble`` gets why the address cannot be opened, once for each reason: kube-proxy may still have it. That is
-    tried again every ``again`` seconds. ``on_listening`` gets the port.
+    ``on_trouble`` gets the reason why the address cannot be opened, once for each reason: kube-proxy may still use it.
+    The server retries every ``again`` seconds. ``on_listening`` gets the port.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class ProxyModeServer:
         self._again, self._sleep = again, sleep
 
     async def run(self) -> NoReturn:
-        """Until cancelled."""
+        """Run until cancelled."""
         server = web.Server(_answer, keepalive_timeout=_ALIVE, access_log=None)
         runner = web.ServerRunner(server, shutdown_timeout=_LAST_MOMENT)
         await runner.setup()

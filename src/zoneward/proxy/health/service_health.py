@@ -1,7 +1,7 @@
-"""``spec.healthCheckNodePort``: where a load balancer asks a node whether it has endpoints of a Service.
+"""Serves ``spec.healthCheckNodePort``, where load balancers check whether a node has endpoints of a Service.
 
-Answered as kube-proxy answers (upstream's ``ServiceHealthServer``), with the number of ready endpoints on this node:
-200, or 503 where there is none or the proxy itself is not well.
+The responses are kube-proxy's (upstream's ``ServiceHealthServer``), with the number of ready endpoints on this node:
+200, or 503 where there is none or the proxy itself is unhealthy.
 """
 
 import asyncio
@@ -29,9 +29,9 @@ _MOST_FILES: Final = 1 << 20
 class ServiceHealthServer:
     """One HTTP server for each Service with a health check node port, opened and closed while this `run`s.
 
-    ``hosts``: addresses to listen on; None: all. ``proxy_is_healthy``: what ``serviceProxyHealthy`` says.
-    ``on_trouble`` gets a Service, its port and why it cannot be opened, once for each reason; that is tried again every
-    ``again`` seconds. Of Services that ask for one port the first by name has it.
+    ``hosts``: addresses to listen on; None: all. ``proxy_is_healthy``: the value of ``serviceProxyHealthy``.
+    ``on_trouble`` gets a Service, its port and the reason why it cannot be opened, once for each reason; the server
+    retries every ``again`` seconds. Of Services that request the same port, the first by name gets it.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class ServiceHealthServer:
         self._ports: dict[ServiceKey, int] = {}
         self._healthy: dict[ServiceKey, int] = {}
         self._claimants: dict[int, list[ServiceKey]] = {}
-        """By port, sorted: the first one has it."""
+        """By port, the Services that request it, sorted: the first one gets it."""
         self._servers: dict[int, asyncio.Server] = {}
         self._reported: dict[tuple[ServiceKey, int], str] = {}
         self._to_check: dict[int, None] = {}
@@ -55,7 +55,7 @@ class ServiceHealthServer:
         self._has_work = asyncio.Event()
 
     def set_service(self, service: ServiceKey, port: int | None, healthy: int = 0) -> None:
-        """Record a Service as it is now: its port, None for none, and its number of ready endpoints on this node."""
+        """Record the port of a Service (None: it has none), and its number of ready endpoints on this node."""
         self._healthy[service] = healthy
         before = self._ports.get(service)
         if port is None:
@@ -79,7 +79,7 @@ class ServiceHealthServer:
         return frozenset(self._servers)
 
     async def run(self) -> NoReturn:
-        """Until cancelled; then all are closed."""
+        """Run until cancelled, then close all servers."""
         _allow_many_files()
         server = web.Server(self._answer, keepalive_timeout=_ALIVE, access_log=None)
         try:
@@ -94,8 +94,8 @@ class ServiceHealthServer:
             for retry in self._retries.values():
                 retry.cancel()
             self._retries.clear()
-            for each in self._servers.values():
-                each.close()
+            for port_server in self._servers.values():
+                port_server.close()
             self._servers.clear()
             await server.shutdown(_LAST_MOMENT)
 
@@ -120,13 +120,13 @@ class ServiceHealthServer:
             return
         loop = asyncio.get_running_loop()
         try:
-            # Known before it serves: who is stopped in between would leave it open.
-            found = self._servers[port] = await loop.create_server(server, self._hosts, port, start_serving=False)
-            await found.start_serving()
+            # Recorded before it serves: if cancelled in between, `run` still closes it.
+            port_server = self._servers[port] = await loop.create_server(server, self._hosts, port, start_serving=False)
+            await port_server.start_serving()
         except (OSError, OverflowError) as error:
             if port in self._servers:
                 self._servers.pop(port).close()
-            if claimants:  # All of them may have gone meanwhile; then the port is checked once more anyway.
+            if claimants:  # All may be deleted meanwhile; then the port is checked again anyway.
                 self._report(claimants[0], port, getattr(error, "strerror", None) or str(error))
                 self._retries[port] = loop.call_later(self._again, self._check_port, port)
         else:
@@ -139,7 +139,7 @@ class ServiceHealthServer:
             self._on_trouble(service, port, why)
 
     async def _answer(self, request: web.BaseRequest) -> web.Response:
-        # A connection may outlive its Service, and meet the next one that has the port.
+        # A connection may outlive its Service, and reach the next Service with this port.
         claimants = self._claimants.get(_port_of(request))
         if not claimants:
             response = web.Response(status=503)
@@ -160,14 +160,15 @@ class ServiceHealthServer:
 
 
 def _port_of(request: web.BaseRequest) -> int:
-    """Our own; 0 where the connection has ended."""
+    """The local port of a connection; 0 if it has ended."""
     transport = request.transport
     address = None if transport is None else transport.get_extra_info("sockname")
     return int(address[1]) if address else 0
 
 
 def _allow_many_files() -> None:
-    """As many as may be: thousands of Services have two sockets each, and a process begins with a thousand."""
+    """Raise the limit of open files: thousands of Services have two sockets each, and the default is about a
+    thousand."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
     if soft != resource.RLIM_INFINITY and soft < most:

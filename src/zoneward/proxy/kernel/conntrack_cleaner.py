@@ -1,12 +1,12 @@
-"""Removes stale flows of UDP from the kernel's connection tracking after the rules have changed.
+"""Removes stale UDP flows from the kernel's connection tracking after the rules have changed.
 
-The kernel remembers where each flow goes, as long as packets come. A flow of TCP ends when its endpoint does, one of
-UDP does not: its client would go on to send where nobody answers. So flows through a Service are removed when they go
-to an endpoint that does not serve any more, and those that went to the Service's own address when it gets its first
-endpoint. As in kube-proxy 1.37 (``CleanStaleEntries``), flows stay as long as their endpoint serves at all, whether
-this node still selects it or not. Flows through the addresses of a Service without endpoints are removed too: its
-rejecting rule never sees a packet of a flow that is already translated. Those through its node port stay, because a
-port alone does not say whose a flow is.
+The kernel keeps the destination of each flow as long as packets arrive. A TCP flow ends with its endpoint; a UDP flow
+does not, and its client would continue to send to an endpoint that no longer exists. So the cleaner removes flows
+through a Service whose endpoint no longer serves, and flows to the Service's own address when it gets its first
+endpoint. As in kube-proxy 1.37 (``CleanStaleEntries``), flows stay as long as their endpoint serves, whether this node
+still selects it or not. Flows through the addresses of a Service without endpoints are removed too: its rejecting rule
+never sees a packet of a flow that is already translated. Flows through its node port stay, because a port alone does
+not identify the Service of a flow.
 """
 
 import asyncio
@@ -31,25 +31,25 @@ from zoneward.proxy.model.node_service import Backend, NodeService
 from zoneward.proxy.reporter import Reporter
 
 Frontend = tuple[str | None, int]
-"""Where clients send to: an address and a port. Without an address: a port of the node."""
+"""The destination of clients: an address and a port. Without an address: a node port."""
 ServingEndpoints = tuple[Backend, ...]
 _UDP: Final = "udp"
 
 
 def udp_frontends(served: NodeService | None) -> dict[Frontend, ServingEndpoints]:
-    """Where clients of UDP send to, and the endpoints that serve each."""
-    found: dict[Frontend, ServingEndpoints] = {}
+    """The UDP frontends of a Service, and the endpoints that serve each of them."""
+    frontends: dict[Frontend, ServingEndpoints] = {}
     for port in served.ports if served is not None else ():
         if served is not None and port.protocol == _UDP:
             for address in served.addresses(port):
-                found[address, port.port] = port.serving_endpoints
+                frontends[address, port.port] = port.serving_endpoints
             if port.node_port and port.serving_endpoints:
-                found[None, port.node_port] = port.serving_endpoints
-    return found
+                frontends[None, port.node_port] = port.serving_endpoints
+    return frontends
 
 
 class PendingFrontends:
-    """The frontends whose flows have to be checked, with the endpoints that serve them now."""
+    """The frontends whose flows have to be checked, with their current endpoints."""
 
     def __init__(self) -> None:
         self._frontends: dict[Family, dict[Frontend, tuple[tuple[str, str], ServingEndpoints]]] = {
@@ -60,56 +60,58 @@ class PendingFrontends:
         return any(self._frontends.values())
 
     def service_changed(self, before: NodeService | None, after: NodeService | None) -> None:
-        """A Service changed, and the kernel's rules with it. Either may be None, and both are of one family."""
+        """Record that a Service and its rules changed. Either version may be None; both are of the same family."""
         one = after or before
         if one is None:
             return
         was, now = udp_frontends(before), udp_frontends(after)
         if not was and not now:
             return
-        found, service = self._frontends[one.family], (one.namespace, one.name)
+        pending, service = self._frontends[one.family], (one.namespace, one.name)
         for front, serving in now.items():
-            if front in found or front not in was or _has_lost_endpoints(was[front], serving):
-                found[front] = service, serving
+            if front in pending or front not in was or _has_lost_endpoints(was[front], serving):
+                pending[front] = service, serving
         for front in was:
-            # Another Service may have got the address since.
-            if front not in now and front in found and found[front][0] == service:
-                del found[front]
+            # Another Service may own the address by now.
+            if front not in now and front in pending and pending[front][0] == service:
+                del pending[front]
 
     def in_family(self, family: Family) -> dict[Frontend, ServingEndpoints]:
         return {front: serving for front, (_, serving) in self._frontends[family].items()}
 
     def remove(self, family: Family, looked_at: Mapping[Frontend, ServingEndpoints]) -> None:
-        """These were checked; what changed meanwhile stays."""
-        found = self._frontends[family]
+        """Remove frontends that were checked, unless they changed meanwhile."""
+        pending = self._frontends[family]
         for front, serving in looked_at.items():
-            if front in found and found[front][1] is serving:
-                del found[front]
+            if front in pending and pending[front][1] is serving:
+                del pending[front]
 
 
 class StaleFlowDetector:
-    """Says which flows are stale. ``is_node_address``: whether an address, by its bytes, is one of the node's."""
+    """Decides which flows are stale. ``is_node_address``: whether an address, by its bytes, is one of the node's."""
 
     def __init__(
         self, family: Family, frontends: Mapping[Frontend, ServingEndpoints], is_node_address: Callable[[bytes], bool]
     ) -> None:
-        made: dict[int, frozenset[SocketAddress]] = {}
+        by_identity: dict[int, frozenset[SocketAddress]] = {}
 
-        def places(serving: ServingEndpoints) -> frozenset[SocketAddress]:
-            if id(serving) not in made:
-                made[id(serving)] = frozenset(_places(family, serving))
-            return made[id(serving)]
+        def addresses_of(serving: ServingEndpoints) -> frozenset[SocketAddress]:
+            if id(serving) not in by_identity:
+                by_identity[id(serving)] = frozenset(_socket_addresses(family, serving))
+            return by_identity[id(serving)]
 
         self._by_address = {
-            (pack_address(family, address), port): places(serving)
+            (pack_address(family, address), port): addresses_of(serving)
             for (address, port), serving in frontends.items()
             if address is not None
         }
-        self._by_port = {port: places(serving) for (address, port), serving in frontends.items() if address is None}
+        self._by_port = {
+            port: addresses_of(serving) for (address, port), serving in frontends.items() if address is None
+        }
         self._is_node_address = cache(is_node_address)
 
     def is_stale(self, destination: SocketAddress, endpoint: SocketAddress) -> bool:
-        """Whether a flow is stale whose client sends to ``destination`` and gets replies from ``endpoint``."""
+        """Whether a flow from a client of ``destination``, with replies from ``endpoint``, is stale."""
         serving = self._by_address.get(destination)
         if serving is None:
             address, port = destination
@@ -119,32 +121,32 @@ class StaleFlowDetector:
         return endpoint not in serving
 
 
-def _places(family: Family, serving: ServingEndpoints) -> Iterator[SocketAddress]:
-    """Endpoints as flows name them; one whose address is invalid answers nobody."""
-    for each in serving:
+def _socket_addresses(family: Family, serving: ServingEndpoints) -> Iterator[SocketAddress]:
+    """The endpoints as flows have them, without those with an invalid address."""
+    for endpoint in serving:
         with suppress(OSError):
-            yield pack_address(family, each.address), each.port
+            yield pack_address(family, endpoint.address), endpoint.port
 
 
 def _has_lost_endpoints(before: ServingEndpoints, now: ServingEndpoints) -> bool:
-    """Whether flows may be there that none of those who serve now answers."""
+    """Whether flows may exist that no current endpoint answers."""
     return before is not now and (not before or not set(before) <= set(now))
 
 
 _GATHER_SECONDS: Final = 0.1
-"""Seconds before flows are looked at: changes seldom come alone, and packets under way met the rules of before."""
+"""Seconds before flows are read: this batches changes, and in-flight packets may have passed the old rules."""
 _BACKOFF: Final = Backoff(initial=1.0, cap=60.0)
-"""Between two checks; the first delay follows a check that went well."""
+"""Between two checks; the first delay follows a successful check."""
 _MAX_SINGLE_QUERIES: Final = 16
-"""Frontends up to which the kernel is asked for the flows of each. It goes through all of its flows each time, but
-returns few."""
+"""The maximum number of frontends for one query each. The kernel scans all of its flows for each query, but returns
+few."""
 _AT_ONCE: Final = 500
-"""Flows that are read before others get their turn: some milliseconds."""
+"""The number of flows to read before other tasks run: some milliseconds."""
 _ADDRESSES: Final[dict[Family, socket.AddressFamily]] = {"ip": socket.AF_INET, "ip6": socket.AF_INET6}
 
 
 class NetlinkClient(Protocol):
-    """The part of a `zoneward.proxy.kernel.nft_client.KernelClient` that is needed here."""
+    """The part of a `zoneward.proxy.kernel.nft_client.KernelClient` that the cleaner uses."""
 
     async def query(self, request: bytes) -> bytes:
         """Return everything that the kernel answers to one netlink request. Raises as `KernelClient` does."""
@@ -152,10 +154,10 @@ class NetlinkClient(Protocol):
 
 
 def is_machine_address(family: Family, address: bytes) -> bool:
-    """Whether an address is this machine's, and not loopback, on which no node port is served."""
+    """Whether an address is this machine's, and not loopback, which serves no node ports."""
     if address[0] == 127 if family == "ip" else address == b"\0" * 15 + b"\1":
         return False
-    # The kernel lets a socket have just those, and needs no permission.
+    # The kernel binds a socket only to the machine's own addresses, and this needs no permission.
     with socket.socket(_ADDRESSES[family], socket.SOCK_DGRAM) as attempt:
         try:
             attempt.bind((socket.inet_ntop(_ADDRESSES[family], address), 0))
@@ -165,9 +167,9 @@ def is_machine_address(family: Family, address: bytes) -> bool:
 
 
 class ConntrackCleaner:
-    """Removes stale flows of UDP while it `run`s. Report changes with `service_changed`.
+    """Removes stale UDP flows while it `run`s. Report changes with `service_changed`.
 
-    After a failure it retries, up to a minute later. ``is_node_address``: whether node ports are served on an address.
+    After a failure it retries, at most a minute later. ``is_node_address``: whether an address serves node ports.
     ``sleep`` waits for seconds.
     """
 
@@ -185,9 +187,9 @@ class ConntrackCleaner:
         self._has_work = asyncio.Event()
 
     def service_changed(self, before: NodeService | None, after: NodeService | None) -> None:
-        """The kernel has new rules of a Service, in one family; either is None where it was or is not served.
+        """Record that the kernel has new rules of a Service, in one family; a version that is not served is None.
 
-        Call it once the rules are in the kernel: flows that began under the old rules would come back.
+        Call it after the rules are in the kernel: before, new flows could still start under the old rules.
         """
         self._pending_frontends.service_changed(before, after)
         if self._pending_frontends:
@@ -224,8 +226,8 @@ class ConntrackCleaner:
         self._pending_frontends.remove(family, frontends)
 
     async def _find(self, family: Family, answer: bytes, stale: dict[bytes, None]) -> None:
-        """Add the identity of each stale flow: the kernel may report one for several frontends."""
-        # Endpoints may have come since it was asked for.
+        """Add the identity of each stale flow to ``stale``: the kernel may report a flow for several frontends."""
+        # Endpoints may have been added since the query.
         detector = StaleFlowDetector(
             family, self._pending_frontends.in_family(family), lambda address: self._is_node_address(family, address)
         )
@@ -238,7 +240,7 @@ class ConntrackCleaner:
                 await asyncio.sleep(0)
 
     async def _delete(self, count: int, request: bytes) -> int:
-        """How many were removed; where some had gone by themselves, one of them is known."""
+        """The number of removed flows. If any had ended by itself, the kernel reports only one of those."""
         try:
             await self._kernel.query(request)
         except KernelRefused as error:
@@ -251,8 +253,8 @@ class ConntrackCleaner:
 def _requests(family: Family, frontends: dict[Frontend, ServingEndpoints]) -> list[bytes]:
     if len(frontends) > _MAX_SINGLE_QUERIES:
         return [udp_flows_request(family)]
-    found = (
+    requests = (
         udp_flows_request(family, address=None if address is None else pack_address(family, address), port=port)
         for address, port in frontends
     )
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(requests))

@@ -1,8 +1,7 @@
-"""A kernel's nf_tables in memory: it takes the commands that the proxy writes, refuses what a kernel refuses, and
-answers.
+"""A kernel's nf_tables in memory: it runs the proxy's commands, rejects what a kernel rejects, and answers requests.
 
-All or nothing, as one transaction of nft. It knows the commands and requests that the proxy uses, and no others; the
-same tests run on it and on the real kernel. Faults let it die, hang and refuse, so that whoever uses a
+Each transaction is applied as a whole or not at all. The fake supports only the commands and requests that the proxy
+uses; the same tests run on it and on the real kernel. Faults make it die, hang and refuse, so that users of a
 `zoneward.proxy.kernel.nft_client.KernelClient` can be tested without permissions.
 """
 
@@ -80,12 +79,12 @@ from zoneward.proxy.kernel.table_writer import BEGIN, END
 from zoneward.proxy.ruleset.ruleset import SetDeclaration
 
 _VERBS: Final = {SUBSYSTEM << 8 | NEW_ELEMENTS: "add", SUBSYSTEM << 8 | DEL_ELEMENTS: "delete"}
-_FAMILIES: Final = {number: family for family, number in FAMILY_NUMBERS.items()}
+_FAMILIES: Final = {family_number: family for family, family_number in FAMILY_NUMBERS.items()}
 
 
 @dataclass
 class FakeTable:
-    """``chains`` have their rules, each with a number that no other rule has; ``flags`` 1: the table is dormant."""
+    """One table. ``chains`` have their rules, each with a unique handle; ``flags`` 1: the table is dormant."""
 
     sets: dict[str, SetDeclaration] = field(default_factory=dict)
     chains: dict[str, list[tuple[int, str]]] = field(default_factory=dict)
@@ -99,7 +98,7 @@ class FakeTable:
             sets=dict(self.sets),
             chains={name: list(rules) for name, rules in self.chains.items()},
             hooks=dict(self.hooks),
-            elements={name: dict(some) for name, some in self.elements.items()},
+            elements={name: dict(elements) for name, elements in self.elements.items()},
             flags=self.flags,
         )
 
@@ -108,10 +107,10 @@ FakeTables = Mapping[tuple[str, str], FakeTable]
 
 
 def answer_request(request: bytes, tables: FakeTables, generation: int) -> bytes:
-    """The answer to one netlink request, with the message that ends it. Requests that are not for nf_tables get an
-    empty one."""
+    """The answer to one netlink request, with the message that ends it; without content if the request is not for
+    nf_tables."""
     _, kind, flags, _, _ = HEADER.unpack_from(request)
-    number, _, _ = GENERIC.unpack_from(request, HEADER.size)
+    family_number, _, _ = GENERIC.unpack_from(request, HEADER.size)
     asked = {kind: read_string(data) for kind, data in attributes(request, HEADER.size + GENERIC.size)}
     end = _message(DONE if flags & 0x300 else ERROR, struct.pack("=i", 0))
     if kind >> 8 != SUBSYSTEM:
@@ -119,20 +118,20 @@ def answer_request(request: bytes, tables: FakeTables, generation: int) -> bytes
     if kind & 0xFF == GET_GENERATION:
         generation_attribute = [attribute(GENERATION_ID, struct.pack(">I", generation % (1 << 32)))]
         return _messages(NEW_GENERATION, socket.AF_UNSPEC, generation_attribute) + end
-    family = _FAMILIES[number]
-    found = _found(kind & 0xFF, family, asked, tables)
-    return _message(ERROR, struct.pack("=i", -errno.ENOENT)) if found is None else found + end
+    family = _FAMILIES[family_number]
+    body = _answer_body(kind & 0xFF, family, asked, tables)
+    return _message(ERROR, struct.pack("=i", -errno.ENOENT)) if body is None else body + end
 
 
 def decode_transaction(batch: bytes, tables: FakeTables) -> str:
     """A transaction of element messages as nft commands."""
-    found = []
+    commands = []
     kinds = []
     for kind, body in messages(batch):
         kinds.append(kind)
         if kind in (BEGIN, END):
             continue
-        assert kind in _VERBS, f"not a message of ours: {kind}"
+        assert kind in _VERBS, f"expected a message that the proxy sends, got {kind}"
         family = _FAMILIES[GENERIC.unpack_from(body)[0]]
         parts = dict(attributes(body, GENERIC.size))
         table, name = read_string(parts[TABLE]), read_string(parts[SET])
@@ -142,36 +141,36 @@ def decode_transaction(batch: bytes, tables: FakeTables) -> str:
         if known is None:
             raise KernelRefused(error_message(errno.ENOENT), errno.ENOENT)
         raw = [element for _, element in attributes(parts[ELEMENTS])]
-        some = ElementReader(family, known).read(raw)
-        elements = ", ".join(f"{key} : {value}" if value else key for key, value in some.items())
-        found.append(f"{_VERBS[kind]} element {family} {table} {name} {{ {elements} }}\n")
+        decoded = ElementReader(family, known).read(raw)
+        elements = ", ".join(f"{key} : {value}" if value else key for key, value in decoded.items())
+        commands.append(f"{_VERBS[kind]} element {family} {table} {name} {{ {elements} }}\n")
     assert (kinds[0], kinds[-1]) == (BEGIN, END), "a transaction has a beginning and an end"
-    return "".join(found)
+    return "".join(commands)
 
 
-def _found(kind: int, family: Family, asked: Mapping[int, str], tables: FakeTables) -> bytes | None:
-    number = FAMILY_NUMBERS[family]
+def _answer_body(kind: int, family: Family, asked: Mapping[int, str], tables: FakeTables) -> bytes | None:
+    family_number = FAMILY_NUMBERS[family]
     if kind == GET_CHAIN:
-        every = (
+        chains = (
             _chain(name, chain, table) for (of, name), table in tables.items() if of == family for chain in table.chains
         )
-        return _messages(NEW_CHAIN, number, every)
+        return _messages(NEW_CHAIN, family_number, chains)
     name = asked[TABLE_NAME]
     table = tables.get((family, name))
     if kind == GET_RULE:
-        return _messages(NEW_RULE, number, () if table is None else _rules(name, table, asked.get(RULE_CHAIN)))
+        return _messages(NEW_RULE, family_number, () if table is None else _rules(name, table, asked.get(RULE_CHAIN)))
     if table is None:
         return None
     if kind == GET_TABLE:
         flags = attribute(TABLE_FLAGS, struct.pack(">I", table.flags))
         use = attribute(TABLE_USE, struct.pack(">I", len(table.chains) + len(table.sets)))
-        return _messages(NEW_TABLE, number, [string_attribute(TABLE_NAME, name) + flags + use])
+        return _messages(NEW_TABLE, family_number, [string_attribute(TABLE_NAME, name) + flags + use])
     if kind == GET_SET:
-        return _messages(NEW_SET, number, (_set(name, set_, table) for set_ in table.sets))
-    assert kind == GET_ELEMENTS, f"not a request of ours: {kind}"
+        return _messages(NEW_SET, family_number, (_set(name, set_, table) for set_ in table.sets))
+    assert kind == GET_ELEMENTS, f"expected a request that the proxy sends, got {kind}"
     if asked[SET] not in table.sets:
         return None
-    return _messages(NEW_ELEMENTS, number, _elements(family, name, asked[SET], table))
+    return _messages(NEW_ELEMENTS, family_number, _elements(family, name, asked[SET], table))
 
 
 def _messages(kind: int, family: int, bodies: Iterable[bytes]) -> bytes:
@@ -183,13 +182,13 @@ def _message(kind: int, body: bytes) -> bytes:
 
 
 def _chain(name: str, chain: str, table: FakeTable) -> bytes:
-    found = string_attribute(CHAIN_TABLE, name) + string_attribute(CHAIN_NAME, chain)
+    body = string_attribute(CHAIN_TABLE, name) + string_attribute(CHAIN_NAME, chain)
     hook = table.hooks.get(chain)
     if hook is not None:
-        number = attribute(HOOK_NUMBER, struct.pack(">I", HOOKS.index(hook.name)))
-        found += nested(CHAIN_HOOK, [number, attribute(HOOK_PRIORITY, struct.pack(">i", hook.priority))])
-        found += attribute(CHAIN_POLICY, struct.pack(">I", 1)) + string_attribute(CHAIN_TYPE, hook.type)
-    return found
+        hook_number = attribute(HOOK_NUMBER, struct.pack(">I", HOOKS.index(hook.name)))
+        body += nested(CHAIN_HOOK, [hook_number, attribute(HOOK_PRIORITY, struct.pack(">i", hook.priority))])
+        body += attribute(CHAIN_POLICY, struct.pack(">I", 1)) + string_attribute(CHAIN_TYPE, hook.type)
+    return body
 
 
 def _rules(name: str, table: FakeTable, of: str | None) -> Iterator[bytes]:
@@ -201,10 +200,10 @@ def _rules(name: str, table: FakeTable, of: str | None) -> Iterator[bytes]:
                 yield where + attribute(RULE_HANDLE, struct.pack(">Q", handle)) + what
 
 
-def _set(name: str, each: str, table: FakeTable) -> bytes:
-    flags = attribute(SET_FLAGS, struct.pack(">I", IS_MAP if table.sets[each].kind == "map" else 0))
-    count = attribute(SET_COUNT, struct.pack(">I", len(table.elements[each])))
-    return string_attribute(SET_TABLE, name) + string_attribute(SET_NAME, each) + flags + count
+def _set(name: str, set_name: str, table: FakeTable) -> bytes:
+    flags = attribute(SET_FLAGS, struct.pack(">I", IS_MAP if table.sets[set_name].kind == "map" else 0))
+    count = attribute(SET_COUNT, struct.pack(">I", len(table.elements[set_name])))
+    return string_attribute(SET_TABLE, name) + string_attribute(SET_NAME, set_name) + flags + count
 
 
 def _elements(family: Family, table: str, name: str, there: FakeTable) -> Iterator[bytes]:
@@ -227,11 +226,12 @@ _NOT_THERE, _THERE, _IN_USE = errno.ENOENT, errno.EEXIST, errno.EBUSY
 
 @dataclass(slots=True)
 class KernelFaults:
-    """What goes wrong with the next requests.
+    """The faults of the next transactions.
 
-    ``refused_words``: a transaction that contains one of them is refused. ``lost_words``: one that contains one of them
-    is not done, and takes longer than anybody waits. ``deaths``: so many transactions end with the process, of which
-    ``done_deaths`` are done before. ``hold_until`` holds transactions up until it is set; None: it does not.
+    ``refused_words``: a transaction that contains one of them is refused. ``lost_words``: a transaction that contains
+    one of them times out and is not applied. ``deaths``: the number of transactions at which the process dies before
+    it applies them; ``done_deaths``: after it applied them. ``hold_until``: transactions wait until it is set; None:
+    they do not wait.
     """
 
     refused_words: set[str] = field(default_factory=set)
@@ -242,7 +242,8 @@ class KernelFaults:
 
 
 class FakeKernel:
-    """A KernelClient. ``tables`` by family and name; ``transactions``: what it took, of ``transactions_begun``."""
+    """A KernelClient. ``tables`` by family and name; ``transactions``: those of ``transactions_begun`` that it
+    applied."""
 
     def __init__(self) -> None:
         self.tables: dict[tuple[str, str], FakeTable] = {}
@@ -280,28 +281,28 @@ class FakeKernel:
 
     async def query(self, request: bytes) -> bytes:
         await asyncio.sleep(0)
-        found = answer_request(request, self.tables, self.generation)
-        number = error_number(found)
-        if number:
-            raise KernelRefused(error_message(number), number)
-        return found
+        answer = answer_request(request, self.tables, self.generation)
+        code = error_number(answer)
+        if code:
+            raise KernelRefused(error_message(code), code)
+        return answer
 
     # --- for tests ----------------------------------------------------------------------------------------------------
 
     def elements(self, family: Family, table: str) -> Mapping[str, Mapping[str, str]]:
-        """The elements that there are, without empty sets."""
-        return {name: some for name, some in self.tables[family, table].elements.items() if some}
+        """The elements by set, without empty sets."""
+        return {name: elements for name, elements in self.tables[family, table].elements.items() if elements}
 
     def chains(self, family: Family, table: str) -> Mapping[str, tuple[str, ...]]:
-        """Chains with their rules."""
+        """The chains with their rules."""
         return {name: tuple(rule for _, rule in rules) for name, rules in self.tables[family, table].chains.items()}
 
     def load(self, commands: str) -> None:
-        """Run one transaction, whoever sends it. Raises KernelRefused, and then nothing has changed."""
-        before = {each: table.copy() for each, table in self.tables.items()}
+        """Run one transaction, of the proxy or another program. Raises KernelRefused, and then nothing has changed."""
+        before = {key: table.copy() for key, table in self.tables.items()}
         try:
             for line in commands.splitlines():
-                self._one(line)
+                self._run_line(line)
         except KernelRefused:
             self.tables = before
             raise
@@ -309,10 +310,10 @@ class FakeKernel:
 
     # --- commands -----------------------------------------------------------------------------------------------------
 
-    def _one(self, line: str) -> None:
-        found = _COMMAND.fullmatch(line)
-        assert found, f"not a command of ours: {line}"
-        verb, kind, family, name, what, rest = found.groups()
+    def _run_line(self, line: str) -> None:
+        command = _COMMAND.fullmatch(line)
+        assert command, f"expected a command that the proxy sends, got {line}"
+        verb, kind, family, name, what, rest = command.groups()
         if kind == "table" and verb == "add":
             self.tables.setdefault((family, name), FakeTable())
             return
@@ -361,16 +362,16 @@ class FakeKernel:
                 raise AssertionError(line)
 
 
-def _refusal(number: int, line: str) -> KernelRefused:
-    return KernelRefused(f"{error_message(number)}: {line}", number)
+def _refusal(code: int, line: str) -> KernelRefused:
+    return KernelRefused(f"{error_message(code)}: {line}", code)
 
 
 def _add_chain(table: FakeTable, name: str, rest: str, line: str) -> None:
     hook = None
     if rest:
-        found = _HOOK.fullmatch(rest)
-        assert found, f"not a hook of ours: {line}"
-        hook = Hook(found[1], found[2], int(found[3]))
+        hook_match = _HOOK.fullmatch(rest)
+        assert hook_match, f"expected a hook that the proxy uses, got {line}"
+        hook = Hook(hook_match[1], hook_match[2], int(hook_match[3]))
     if name not in table.chains:
         table.chains[name] = []
         if hook is not None:
@@ -395,17 +396,17 @@ def _element(table: FakeTable, verb: str, name: str, rest: str, line: str) -> No
         there[key] = value
 
 
-def _known(table: FakeTable, read_string: str, line: str) -> None:
-    for name in (*_LEADS.findall(read_string), *_NAMES.findall(read_string)):
+def _known(table: FakeTable, text: str, line: str) -> None:
+    for name in (*_LEADS.findall(text), *_NAMES.findall(text)):
         if name not in table.chains and name not in table.sets:
             raise _refusal(_NOT_THERE, f"{name}: {line}")
 
 
 def _is_led_to(table: FakeTable, chain: str) -> bool:
-    """Whether a rule or an element leads to a chain, or it has rules that are not gone."""
+    """Whether a rule or an element jumps to a chain."""
     every = (rule for rules in table.chains.values() for _, rule in rules)
-    values = (value for some in table.elements.values() for value in some.values())
-    return any(chain in _LEADS.findall(read_string) for read_string in (*every, *values))
+    values = (value for elements in table.elements.values() for value in elements.values())
+    return any(chain in _LEADS.findall(text) for text in (*every, *values))
 
 
 def _is_named(table: FakeTable, name: str) -> bool:

@@ -1,4 +1,4 @@
-"""Sends transactions to the kernel through a process of its own, which is started again when it dies or hangs."""
+"""Sends transactions to the kernel through a separate process, which is restarted when it dies or hangs."""
 
 import asyncio
 import errno
@@ -17,37 +17,37 @@ _COMMAND: Final = (sys.executable, "-m", "zoneward.proxy.kernel.nft_process")
 REQUEST_LIMIT: Final = 4.0
 MAX_REQUEST_LIMIT: Final = 60.0
 """Seconds for one request, doubled after each that was not answered in time. 500 Services take a tenth of one. A
-long answer may take longer, as long as it goes on."""
+long answer may take longer, as long as parts of it arrive."""
 _BACKOFF: Final = Backoff(initial=0.1, cap=5.0)
 _LAST_MOMENT: Final = 1.0
 _MOST_SAID: Final = 4096
 
 
 class KernelRefused(Exception):  # noqa: N818 -- it is an answer
-    """The kernel did nothing of what was asked. The text names the part at fault (`describe_refusal`).
+    """The kernel rejected a request and changed nothing. The text names the part at fault (`describe_refusal`).
 
-    ``number`` is the error's, for a netlink request (`errno`), else 0.
+    ``number`` is the `errno` of a netlink request, else 0.
     """
 
-    def __init__(self, words: str, number: int = 0) -> None:
+    def __init__(self, words: str, code: int = 0) -> None:
         super().__init__(words)
-        self.number = number
+        self.number = code
 
 
 class KernelOutcomeUnknown(Exception):  # noqa: N818 -- it is an answer
-    """The process died or hung: only the kernel's tables say whether the transaction was done."""
+    """The process died or hung: only the kernel's tables show whether the transaction was applied."""
 
 
 class NftablesUnavailable(Exception):  # noqa: N818 -- it is a fact
-    """Rules cannot be programmed here: no library, no permission, or a kernel without nf_tables. One line."""
+    """Rules cannot be programmed on this machine: no library, no permission, or no nf_tables. The text is one line."""
 
 
 class KernelClient(Protocol):
-    """Takes transactions and requests for the kernel. Each method raises KernelRefused or KernelOutcomeUnknown."""
+    """Sends transactions and requests to the kernel. Each method raises KernelRefused or KernelOutcomeUnknown."""
 
     @property
     def transactions_done(self) -> int:
-        """How many transactions the kernel took from us."""
+        """The number of transactions that the kernel accepted from this client."""
         ...
 
     async def run_commands(self, commands: str) -> None:
@@ -64,10 +64,10 @@ class KernelClient(Protocol):
 
 
 class NftClient:
-    """A KernelClient. Enter the block to start its process, leave it to end it; the kernel's rules stay.
+    """A KernelClient whose process runs inside the block; the kernel's rules stay after it.
 
-    Entering raises NftablesUnavailable where rules cannot be programmed, and changes nothing. Requests are sent one at
-    a time. ``on_trouble`` is called each time that the process has to be started again.
+    Entering raises NftablesUnavailable if rules cannot be programmed, and changes nothing. Requests are sent one at a
+    time. ``on_trouble`` is called each time the process has to be restarted.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class NftClient:
         self._clock = clock
         self._command, self._first_limit, self._on_trouble, self._sleep = tuple(command), limit, on_trouble, sleep
         self._longer_limits: dict[bytes, tuple[int, float]] = {}
-        """By kind, for requests of that many bytes or more: the seconds that one of them may take now."""
+        """By kind: a number of bytes, and the current limit in seconds for requests of at least that size."""
         self._process: _Process | None = None
         self._turn = asyncio.Lock()
         self._failures = 0
@@ -113,16 +113,16 @@ class NftClient:
         self.transactions_done += 1
 
     async def send_batch(self, batch: bytes) -> None:
-        number = error_number(await self._request(SEND, batch))
-        if number:
-            raise KernelRefused(error_message(number), number)
+        code = error_number(await self._request(SEND, batch))
+        if code:
+            raise KernelRefused(error_message(code), code)
         self.transactions_done += 1
 
     async def query(self, request: bytes) -> bytes:
         answer = await self._request(ASK, request)
-        number = error_number(answer)
-        if number:
-            raise KernelRefused(error_message(number), number)
+        code = error_number(answer)
+        if code:
+            raise KernelRefused(error_message(code), code)
         return answer
 
     async def _request(self, kind: bytes, body: bytes) -> bytes:
@@ -138,12 +138,12 @@ class NftClient:
             except ConnectionError as error:
                 raise await self._end_lost(process, "the process that programs the kernel ended") from error
             except asyncio.CancelledError:
-                # Its answer would be taken for the next one's.
+                # The answer of this request would be read as the next one's.
                 await process.end(within=0)
                 raise
             self._failures = 0
             if limit > self._first_limit and self._clock() - begun < self._first_limit:
-                # It was not the request that took so long.
+                # The request was not the reason for the timeout.
                 del self._longer_limits[kind]
         if done:
             return output
@@ -161,7 +161,7 @@ class NftClient:
         if process is not None and not process.is_over:
             return process
         if self._failures > 1:
-            # One that cannot live must not be started without end.
+            # Back off from a process that dies at once.
             await self._sleep(_BACKOFF.delay(self._failures))
         if process is not None:
             self._on_trouble("restarting the nftables process")
@@ -192,7 +192,7 @@ def _why_unusable(error: KernelRefused | KernelOutcomeUnknown) -> str:
 
 
 class _Process(asyncio.SubprocessProtocol):
-    """One process, and the answer that is waited for."""
+    """One process, and the pending answer."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
@@ -219,9 +219,9 @@ class _Process(asyncio.SubprocessProtocol):
         return self._is_closed or self._ended.done()
 
     async def answer_to(self, kind: bytes, body: bytes, *, limit: float) -> tuple[bool, bytes]:
-        """Whether a request was done, and the answer.
+        """Whether a request was done, and its answer.
 
-        Raises TimeoutError where nothing is output for ``limit`` seconds, or ConnectionError where the process ended.
+        Raises TimeoutError if there is no output for ``limit`` seconds, or ConnectionError if the process ended.
         """
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[tuple[bool, bytes]] = loop.create_future()
@@ -237,7 +237,7 @@ class _Process(asyncio.SubprocessProtocol):
             self._answer = None
 
     def _wait(self) -> None:
-        """For the next words."""
+        """Start the timeout for the next output."""
         self._timeout = asyncio.get_running_loop().call_later(self._limit, self._fail, TimeoutError())
 
     def _fail(self, error: Exception) -> None:
@@ -245,7 +245,8 @@ class _Process(asyncio.SubprocessProtocol):
             self._answer.set_exception(error)
 
     async def end(self, *, within: float) -> tuple[int | None, str]:
-        """Its exit status and last standard error output. Killed where it does not end by itself in time (seconds)."""
+        """End the process, and kill it after ``within`` seconds. Returns its exit status and last standard error
+        output."""
         if within:
             self._stdin.close()
             await asyncio.wait([self._ended], timeout=within)
@@ -306,18 +307,18 @@ _LONGEST: Final = 400
 
 
 def describe_refusal(words: str) -> str:
-    """Nft's reason in one line, with the part of the command at fault: nft draws a line under it.
+    """nft's reason in one line, with the part of the command at fault, which nft underlines.
 
     ``File exists: 10.0.0.1 . tcp . 80 (add element ip zoneward services)``.
     """
     lines = words.strip().splitlines()
     if not lines:
         return "nft says nothing"
-    found = lines[0].partition("Error: ")[2] or lines[0]
-    found = found.removeprefix("Could not process rule: ")
+    reason = lines[0].partition("Error: ")[2] or lines[0]
+    reason = reason.removeprefix("Could not process rule: ")
     if len(lines) > 2 and lines[2].strip() and set(lines[2].strip()) <= {"^", "~", " "}:
         start, end = lines[2].find("^"), lines[2].rfind("^") + 1
         part = lines[1][start:end].strip() if start >= 0 else ""
         command = " ".join(lines[1].split()[:_COMMAND_WORDS])
-        found += f": {part} ({command})" if part else f" ({command})"
-    return found[:_LONGEST]
+        reason += f": {part} ({command})" if part else f" ({command})"
+    return reason[:_LONGEST]

@@ -1,11 +1,11 @@
 """The process that holds libnftables, and the only one that needs CAP_NET_ADMIN: ``python -m`` this module.
 
-It reads requests from its standard input and writes answers to its standard output until the former ends. A request is
-8 bytes with the length of what follows, the first byte of which says what to do; an answer the same, beginning with 0
-where it was done, 1 where it was refused, and 2 where more of it follows. Requests are answered in their order. Nothing
-is logged, nothing is kept: what is in the kernel stays there when this process ends.
+It reads requests from its standard input until that ends, and writes answers to its standard output. A request is the
+length of its body in 8 bytes, and the body; the first byte of the body is the kind of request. An answer has the same
+form, and begins with 0 for done, 1 for refused, and 2 where more of it follows. Requests are answered in order. The
+process logs nothing and keeps no state, and the kernel's rules stay when it ends.
 
-It imports nothing but the standard library: it has to be there in a moment, and small.
+It imports nothing but the standard library, to start fast and stay small.
 """
 
 import ctypes
@@ -18,17 +18,17 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 RUN: Final = b"r"
-"""Run commands, one transaction. The answer has what the kernel says, in nft's words."""
+"""Run nft commands as one transaction. The answer is nft's output."""
 ASK: Final = b"a"
-"""A netlink request, as it is; the answer is the kernel's, as it is, errors too."""
+"""Send a netlink request, unchanged; the answer is the kernel's, unchanged, including errors."""
 SEND: Final = b"s"
-"""A transaction of netlink messages, as it is; the answer is the kernel's, as it is, errors too."""
+"""Send a transaction of netlink messages, unchanged; the answer is the kernel's, unchanged, including errors."""
 DONE: Final = b"\0"
 REFUSED: Final = b"\1"
 MORE: Final = b"\2"
 LENGTH: Final = struct.Struct("<Q")
 UNUSABLE: Final = 3
-"""Exit status where rules cannot be programmed here at all; the reason is on standard error."""
+"""The exit status if rules cannot be programmed on this machine; the reason is on standard error."""
 _NETFILTER: Final = 12
 _BUFFER: Final = 1 << 18
 _SO_SNDBUFFORCE: Final = 32
@@ -41,7 +41,7 @@ _NO_DNS: Final = 1
 
 
 class NftLibrary:
-    """libnftables with a context of its own. Raises OSError where there is none."""
+    """libnftables with a separate context. Raises OSError if the library is missing."""
 
     def __init__(self) -> None:
         library = ctypes.CDLL(_LIBRARY)
@@ -56,14 +56,14 @@ class NftLibrary:
         self._library = library
 
     def run(self, commands: bytes) -> tuple[bool, bytes]:
-        """Whether the kernel took them, all or none, and its answer."""
+        """Run commands, all or none. Returns whether the kernel accepted them, and the output."""
         if b"\0" in commands:
-            # The library would run what comes before it, and call that all.
+            # The library would run only the commands before the zero byte, and report success.
             return False, b"Error: expected commands without a zero byte"
         done, said = self._ran(self._library.nft_run_cmd_from_buffer, commands)
         if done or commands.count(b"\n") < 2:
             return done, said
-        # It names the line at fault only for a file; for anything else it shows the first one.
+        # The library shows the line at fault only for a file; for a buffer it shows the first line.
         try:
             with os.fdopen(os.memfd_create("commands"), "wb") as file:
                 file.write(commands)
@@ -75,13 +75,13 @@ class NftLibrary:
     def _ran(self, function: Callable[[ctypes.c_void_p, bytes], int], argument: bytes) -> tuple[bool, bytes]:
         library, context = self._library, self._context
         status = function(context, argument)
-        # Both have to be asked for: that empties them.
+        # Reading a buffer empties it, so both are read.
         said, wrong = library.nft_ctx_get_output_buffer(context), library.nft_ctx_get_error_buffer(context)
         return status == 0, (said if status == 0 else wrong) or b""
 
 
 def query_kernel(request: bytes) -> Iterator[bytes]:
-    """The kernel's answer to one request, piece by piece. Raises OSError."""
+    """The kernel's answer to one request, in parts. Raises OSError."""
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETFILTER) as kernel:
         kernel.bind((0, 0))
         kernel.send(request)
@@ -104,11 +104,11 @@ class TransactionSocket:
         self._room = 0
 
     def answer(self, request: bytes) -> bytes:
-        """What the kernel answers to one transaction, whose last message asks for an answer. Raises OSError."""
+        """The kernel's answer to one transaction, whose last message requests it. Raises OSError."""
         try:
             return self._answer(request)
         except OSError:
-            # Where there was no room for all it says of what it refuses, the rest would be the next one's answer.
+            # If the errors did not fit into the buffer, the rest would be read as the next transaction's answer.
             self._kernel.close()
             self._begin()
             raise
@@ -116,27 +116,27 @@ class TransactionSocket:
     def _answer(self, request: bytes) -> bytes:
         kernel = self._kernel
         if len(request) > self._room:
-            # Of what is given the kernel takes twice as much, for what it keeps beside.
+            # The kernel doubles this value, for its own overhead.
             kernel.setsockopt(socket.SOL_SOCKET, _SO_SNDBUFFORCE, len(request))
             self._room = len(request)
         kernel.send(request)
-        found = kernel.recv(_BUFFER)
+        answer = kernel.recv(_BUFFER)
         while True:
-            # All it has to say is there by now.
+            # The whole answer is available by now.
             try:
-                found += kernel.recv(_BUFFER, socket.MSG_DONTWAIT)
+                answer += kernel.recv(_BUFFER, socket.MSG_DONTWAIT)
             except BlockingIOError:
-                return found
+                return answer
 
 
 def _is_last(datagram: bytes) -> bool:
-    """Whether a datagram has the message that ends an answer, or the one that refuses it."""
-    place = 0
-    while place + 16 <= len(datagram):
-        length, kind = struct.unpack_from("=IH", datagram, place)
+    """Whether a datagram has the message that ends an answer, or an error message."""
+    position = 0
+    while position + 16 <= len(datagram):
+        length, kind = struct.unpack_from("=IH", datagram, position)
         if kind in (2, 3) or length < 16:
             return True
-        place += (length + 3) & ~3
+        position += (length + 3) & ~3
     return False
 
 
@@ -151,7 +151,7 @@ def _answer(
         if request[:1] == SEND:
             say(DONE, sender.answer(request[1:]))
             return
-        # Piece by piece: all at once it would be kept here twice.
+        # In parts: the whole answer would be in memory twice.
         for piece in query_kernel(request[1:]):
             say(MORE, piece)
     except OSError as error:
@@ -161,22 +161,22 @@ def _answer(
 
 
 def keep_one_capability() -> None:
-    """Keep only CAP_NET_ADMIN, as far as it is there, and let no program that is started get more."""
+    """Drop all capabilities except CAP_NET_ADMIN, and prevent child processes from gaining any."""
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0)
     head, words = struct.pack("=Ii", _CAPABILITY_VERSION, 0), ctypes.create_string_buffer(24)
     if libc.capget(head, words):
         return
     effective, permitted, *_ = struct.unpack("=6I", words.raw)
-    kept = (effective & _NET_ADMIN, permitted & _NET_ADMIN, 0, 0, 0, 0)
-    libc.capset(head, struct.pack("=6I", *kept))
+    capabilities = (effective & _NET_ADMIN, permitted & _NET_ADMIN, 0, 0, 0, 0)
+    libc.capset(head, struct.pack("=6I", *capabilities))
 
 
 def disable_dns() -> None:
-    """Look names of hosts up in files alone: nft takes a word in the place of an address for the name of a host.
+    """Resolve host names from files only: nft parses a word in the position of an address as a host name.
 
-    A name server that does not answer holds up everything that waits for the kernel, and it may be reached through
-    these very rules. Newer versions of the library have a flag for this.
+    A name server that does not answer would block the process, and it may be reachable only through these rules. Newer
+    versions of the library have a flag for this.
     """
     libc = ctypes.CDLL(None)
     if hasattr(libc, "__nss_configure_lookup"):
@@ -184,7 +184,7 @@ def disable_dns() -> None:
 
 
 def end_with_parent() -> None:
-    """End when the parent does: a transaction that comes late would undo what the parent's successor does."""
+    """End when the parent does: a late transaction could undo changes of the parent's successor."""
     parent = os.getppid()
     ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
@@ -217,13 +217,13 @@ def main() -> int:
         (length,) = LENGTH.unpack(head)
         request = source.read(length)
         if len(request) < length:
-            # Whoever asks died half way: what is not whole is not done.
+            # The parent died while writing: an incomplete request is not run.
             return 0
         _answer(library, sender, request, say)
         sink.flush()
 
 
 if __name__ == "__main__":
-    # Ctrl-C at a terminal is for whoever asks; that one ends us by closing the pipe.
+    # Ctrl-C at a terminal is for the parent, which ends this process by closing the pipe.
     os.setpgid(0, 0)
     sys.exit(main())

@@ -1,7 +1,7 @@
-"""Reads a table back from the kernel, into values, and compares the rules of its chains with what they should be.
+"""Reads a table from the kernel into values, and compares the rules of its chains with the expected ones.
 
-nft lists rules in other words than it was given. So the expected rules are written to a scratch table that no packet
-ever enters, the kernel is asked for both, and the scratch table is deleted.
+The kernel reports rules in another form than nft accepts. So the reader writes the expected rules to a scratch table
+without hooks, reads both tables, and deletes the scratch table.
 """
 
 import asyncio
@@ -36,13 +36,14 @@ from zoneward.proxy.ruleset.service_rules import EndpointSlots
 
 _ATTEMPTS: Final = 5
 _AT_ONCE: Final = 500
-"""Elements that are read before others may go on: a millisecond."""
+"""The number of elements to decode before other tasks run: a millisecond."""
 DORMANT: Final = "asleep"
-"""A chain that no table of ours has: one that somebody made sleep is no table of ours any more."""
+"""The name of a chain that Zoneward never writes. `read_table` reports a dormant table as this chain, so it is
+replaced."""
 
 
 async def table_exists(kernel: KernelClient, family: Family, table: str) -> bool:
-    """Whether there is such a table. Raises KernelOutcomeUnknown."""
+    """Whether the table exists. Raises KernelOutcomeUnknown."""
     try:
         await kernel.query(table_request(family, table))
     except KernelRefused as error:
@@ -55,10 +56,10 @@ async def table_exists(kernel: KernelClient, family: Family, table: str) -> bool
 async def read_table(
     kernel: KernelClient, family: Family, table: str, declared: Mapping[str, SetDeclaration]
 ) -> Ruleset | None:
-    """Read a table; None where there is none. ``declared`` says what elements are made of; other sets' are not read.
+    """Read a table; None: it does not exist. ``declared`` has the types of elements; those of other sets are not read.
 
-    Chains have their hooks, and no rules: `find_wrong_chains` compares those. Raises KernelOutcomeUnknown,
-    KernelRefused, or DumpInterrupted where somebody else changes the table again and again meanwhile.
+    The chains have hooks, but no rules: `find_wrong_chains` compares those. Raises KernelOutcomeUnknown, KernelRefused,
+    or DumpInterrupted if another program keeps changing the table meanwhile.
     """
     for attempt in range(_ATTEMPTS):
         try:
@@ -92,7 +93,7 @@ async def _read(
     return Ruleset(
         family=family,
         table=table,
-        sets={name: declared.get(name, SetDeclaration(each.kind, "")) for name, each in found_sets.items()},
+        sets={name: declared.get(name, SetDeclaration(found_set.kind, "")) for name, found_set in found_sets.items()},
         chains=found_chains,
         elements=elements,
     )
@@ -101,30 +102,30 @@ async def _read(
 async def _elements(
     kernel: KernelClient, family: Family, table: str, name: str, parts: tuple[FieldTypes, FieldTypes]
 ) -> dict[str, str]:
-    found: dict[str, str] = {}
+    elements: dict[str, str] = {}
     reader = ElementReader(family, parts)
     raw = split_elements(await kernel.query(elements_request(family, table, name)))
     for start in range(0, len(raw), _AT_ONCE):
-        found |= reader.read(raw[start : start + _AT_ONCE])
+        elements |= reader.read(raw[start : start + _AT_ONCE])
         await asyncio.sleep(0)
-    return found
+    return elements
 
 
 def read_slots(present: Ruleset, served: NodeService) -> EndpointSlots:
-    """The endpoint in each slot of a Service's ports, as the kernel has it."""
-    found: dict[tuple[str, str, str], list[Backend]] = {}
+    """The endpoint in each slot of a Service's ports in the kernel."""
+    slots: dict[tuple[str, str, str], list[Backend]] = {}
     for port in served.ports:
         key = f"{served.cluster_ip} . {port.protocol} . {port.port}"
         wanted = {f"{endpoint.address} . {endpoint.port}": endpoint for endpoint in port.all_reachable_endpoints}
         for kind, name in (("cluster", "endpoints"), ("local", "local-endpoints")):
-            some = present.elements.get(name, {})
-            standing: list[Backend] = []
-            while (value := some.get(f"{key} . {len(standing)}")) is not None:
-                # One that goes keeps its place, so that the others keep theirs.
-                standing.append(wanted.get(value) or Backend(*_parsed(value)))
-            if standing:
-                found[port.name, port.protocol, kind] = standing
-    return found
+            elements = present.elements.get(name, {})
+            backends: list[Backend] = []
+            while (value := elements.get(f"{key} . {len(backends)}")) is not None:
+                # An endpoint that is no longer wanted keeps its slot here, so that all others keep their slots.
+                backends.append(wanted.get(value) or Backend(*_parsed(value)))
+            if backends:
+                slots[port.name, port.protocol, kind] = backends
+    return slots
 
 
 def _parsed(value: str) -> tuple[str, int]:
@@ -133,7 +134,7 @@ def _parsed(value: str) -> tuple[str, int]:
 
 
 MAX_CHAINS: Final = 300
-"""Chains that are compared in one transaction."""
+"""The maximum number of chains to compare in one transaction."""
 _LEADS: Final = re.compile(r"\b(?:goto|jump) ([^\s},]+)")
 _NAMES: Final = re.compile(r"@([^\s},]+)")
 ChainRules = Mapping[str, tuple[FoundRule, ...]]
@@ -158,15 +159,14 @@ async def find_wrong_chains(
     chains: Mapping[str, Chain],
     sets: Mapping[str, SetDeclaration],
 ) -> tuple[str, ...]:
-    """The chains whose rules are not as they should be. ``live``: as they are; ``chains`` and ``sets``: as they should
-    be.
+    """The chains whose rules are wrong. ``live``: the rules in the kernel; ``chains`` and ``sets``: the expected ones.
 
     Raises KernelOutcomeUnknown, KernelRefused or DumpInterrupted.
     """
-    found: list[str] = []
-    for some in _batches(chains):
+    wrong: list[str] = []
+    for batch in _batches(chains):
         other = scratch_table(table)
-        declared, led = _used_names(some)
+        declared, led = _used_names(batch)
         await kernel.run_commands(
             render_commands(
                 RulesetChanges(
@@ -175,23 +175,23 @@ async def find_wrong_chains(
                     creates_table=True,
                     replaces_table=True,
                     sets={name: sets[name] for name in sorted(declared)},
-                    chains=dict.fromkeys(sorted(led - some.keys()), Chain())
-                    | {name: Chain(chain.rules) for name, chain in some.items()},
+                    chains=dict.fromkeys(sorted(led - batch.keys()), Chain())
+                    | {name: Chain(chain.rules) for name, chain in batch.items()},
                 )
             )
         )
         try:
             expected = await read_rules(kernel, family, other)
-            found += [
+            wrong += [
                 name
-                for name in some
+                for name in batch
                 if not await _has_same_rules(
                     kernel, family, (table, live.get(name, ())), (other, expected.get(name, ()))
                 )
             ]
         finally:
             await kernel.run_commands(f"delete table {family} {other}\n")
-    return tuple(found)
+    return tuple(wrong)
 
 
 def _batches(chains: Mapping[str, Chain]) -> Iterator[dict[str, Chain]]:
@@ -201,7 +201,7 @@ def _batches(chains: Mapping[str, Chain]) -> Iterator[dict[str, Chain]]:
 
 
 def _used_names(chains: Mapping[str, Chain]) -> tuple[set[str], set[str]]:
-    """The sets and the chains that rules name."""
+    """The sets and the chains that the rules refer to."""
     every = [rule for chain in chains.values() for rule in chain.rules]
     return ({name for rule in every for name in _NAMES.findall(rule)}, {n for r in every for n in _LEADS.findall(r)})
 
@@ -212,12 +212,12 @@ async def _has_same_rules(
     one: tuple[str, tuple[FoundRule, ...]],
     other: tuple[str, tuple[FoundRule, ...]],
 ) -> bool:
-    if [each.expressions for each in one[1]] != [each.expressions for each in other[1]]:
+    if [rule.expressions for rule in one[1]] != [rule.expressions for rule in other[1]]:
         return False
     for here, there in zip(one[1], other[1], strict=True):
-        for mine, theirs in zip(here.unnamed, there.unnamed, strict=True):
-            if await _anonymous_elements(kernel, family, one[0], mine) != await _anonymous_elements(
-                kernel, family, other[0], theirs
+        for name, other_name in zip(here.unnamed, there.unnamed, strict=True):
+            if await _anonymous_elements(kernel, family, one[0], name) != await _anonymous_elements(
+                kernel, family, other[0], other_name
             ):
                 return False
     return True

@@ -1,14 +1,14 @@
-"""Keeps a table in the kernel as Services shall be served: what kube-proxy calls ``syncProxyRules``, for one family.
+"""Syncs the wanted Services of one family to a table in the kernel, as kube-proxy's ``syncProxyRules`` does.
 
 The flow of `TableSyncer`:
 
-1. **Read.** `_take_over_table` reads the table that is in the kernel, whoever wrote it, and keeps what is right in it.
-2. **Gather.** `PendingServices.next_batch` says which Services the next transaction programs.
-3. **Difference.** `RulesetState` says which elements, chains and sets that changes.
-4. **Transaction.** `TableWriter` applies it. No connection ever meets half of a change.
-5. **Failure.** Where the kernel refuses a transaction, its Services are tried each alone, so that one that cannot be
-   programmed holds up no other. Where nobody knows what became of it, the table is read again (1), after a pause.
-6. **Audit.** Every two seconds a cheap check, every 15 minutes a thorough one: what somebody else changed is repaired.
+1. **Read.** `_take_over_table` reads the table in the kernel, whichever program wrote it, and keeps its correct parts.
+2. **Batch.** `PendingServices.next_batch` returns the Services of the next transaction.
+3. **Difference.** `RulesetState` returns the elements, chains and sets that change.
+4. **Transaction.** `TableWriter` applies it. No connection ever sees a partial change.
+5. **Failure.** If the kernel refuses a transaction, the syncer retries each of its Services alone, so that one that
+   cannot be programmed does not block the others. If the outcome is unknown, it backs off and reads the table again.
+6. **Audit.** Every two seconds a cheap check, every 15 minutes a full one. It repairs changes of other programs.
 """
 
 import asyncio
@@ -53,8 +53,8 @@ BACKOFF: Final = Backoff(initial=0.1, cap=5.0)
 
 @dataclass(frozen=True, slots=True)
 class ProgrammedTransaction:
-    """One transaction that the kernel took: its Services as they were wanted (None: gone), how many elements came or
-    went, and the seconds that the kernel took."""
+    """One transaction that the kernel accepted: the wanted versions of its Services (None: deleted), the number of
+    elements added or removed, and the seconds that the kernel took."""
 
     services: Mapping[ServiceKey, NodeService | None]
     elements: int
@@ -62,7 +62,7 @@ class ProgrammedTransaction:
 
 
 class TableListener(Protocol):
-    """Learns what a `TableSyncer` programmed; `zoneward.proxy.proxier.Proxier` is one."""
+    """Gets the results of a `TableSyncer`; `zoneward.proxy.proxier.Proxier` is one."""
 
     def transaction_done(self, family: Family, done: ProgrammedTransaction) -> None: ...
     def service_refused(self, family: Family, service: ServiceKey, why: str) -> None: ...
@@ -70,34 +70,32 @@ class TableListener(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckPeriods:
-    """Seconds between two cheap checks for changes of others, and between two audits of everything."""
+    """Seconds between two cheap checks for tampering, and between two full audits."""
 
     tampering: float = 2.0
     audit: float = 900.0
 
 
 def _refuse_on_mistake(change: Callable[_P, RulesetChanges]) -> Callable[_P, RulesetChanges]:
-    """A mistake in the program counts as a refusal of its Service: that one is reported and tried again, and holds up
-    no other."""
+    """Make an internal error count as a refusal of its Service, which is reported and retried, and does not block the
+    others."""
 
     @wraps(change)
     def changed(*args: _P.args, **kwargs: _P.kwargs) -> RulesetChanges:
         try:
             return change(*args, **kwargs)
         except Exception as error:
-            raise KernelRefused(
-                f"a mistake in the program: {type(error).__name__}: {error} ({raised_at(error)})"
-            ) from error
+            raise KernelRefused(f"internal error: {type(error).__name__}: {error} ({raised_at(error)})") from error
 
     return changed
 
 
 class TableSyncer:
-    """Syncs the table of one family. `set_service` all Services, then `run`; `set_service` those that change.
+    """Syncs the table of one family. Call `set_service` for all Services, then `run`; then for each one that changes.
 
-    What else a found table has is removed once all Services are programmed. A Service that the kernel refuses is tried
-    again when it changes, and at each audit; one whose transactions are lost only at an audit, for it costs the time of
-    all others.
+    Anything else in an existing table is removed after all Services are programmed. A Service that the kernel refuses
+    is retried when it changes, and at each audit; one whose transactions are lost only at an audit, because each
+    attempt delays all others.
     """
 
     def __init__(
@@ -118,9 +116,9 @@ class TableSyncer:
         self._services = PendingServices(on_refused=self._report_refusal)
         self._slots: dict[ServiceKey, EndpointSlots] = {}
         self._state: RulesetState | None = None
-        """None: what the kernel has is not known."""
+        """None: the state of the kernel is unknown."""
         self._was_known = False
-        """What the kernel has was known until somebody else changed it."""
+        """Whether the state of the kernel was known until another program changed it."""
         self._writer = TableWriter(kernel, clock=clock)
         self._detector = TamperDetector(kernel, family, table)
         self._rules: ChainRules = {}
@@ -128,15 +126,15 @@ class TableSyncer:
         self._has_work = asyncio.Event()
         self._is_synced = asyncio.Event()
 
-    # --- what shall be served -----------------------------------------------------------------------------------------
+    # --- wanted Services ----------------------------------------------------------------------------------------------
 
     def set_service(self, service: ServiceKey, wanted: NodeService | None) -> None:
-        """Serve a Service like this from now on; None: it is gone, or not served in this family."""
+        """Record the wanted version of a Service; None: it was deleted, or is not served in this family."""
         if self._services.set_service(service, wanted):
             self._wake()
 
     def request_audit(self) -> None:
-        """Compare everything with the kernel, and repair what differs."""
+        """Request a full comparison with the kernel, and the repair of differences."""
         self._is_audit_due = True
         self._wake()
 
@@ -152,16 +150,16 @@ class TableSyncer:
             self._wake()
 
     def is_pending(self, service: ServiceKey) -> bool:
-        """Whether the kernel may have a Service otherwise than it is wanted, and that will be corrected."""
+        """Whether the kernel may not have the wanted version of a Service yet."""
         return self._state is None or self._services.is_pending(service)
 
     async def wait_until_synced(self) -> None:
-        """Wait until the kernel has every Service as it is wanted, or refused it."""
+        """Wait until the kernel has accepted or refused the wanted version of every Service."""
         await self._is_synced.wait()
 
     @property
     def refused_services(self) -> Mapping[ServiceKey, str]:
-        """Services that the kernel refuses, and why. What it accepted of them before is still there."""
+        """The Services that the kernel refuses, and the reasons. Their last accepted rules stay."""
         return self._services.refused
 
     @property
@@ -178,7 +176,7 @@ class TableSyncer:
     # --- the loop -----------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Run until cancelled. Raises NftablesUnavailable where rules cannot be programmed here at all."""
+        """Run until cancelled. Raises NftablesUnavailable if rules cannot be programmed on this machine."""
         ticking = asyncio.create_task(self._tick())
         failures = 0
         try:
@@ -201,7 +199,7 @@ class TableSyncer:
                 await ticking
 
     async def _tick(self) -> None:
-        """Say when a check or an audit is due."""
+        """Wake the loop when a check or an audit is due."""
         period, until_audit = min(self._periods.tampering, self._periods.audit), self._periods.audit
         while True:
             await asyncio.sleep(period)
@@ -212,7 +210,7 @@ class TableSyncer:
             self._has_work.set()
 
     async def _sync(self) -> None:
-        """Work until nothing is left to do."""
+        """Work until nothing is pending."""
         try:
             while True:
                 state = self._state
@@ -223,21 +221,21 @@ class TableSyncer:
                 elif self._is_check_due:
                     self._is_check_due = False
                     if not await self._detector.is_untouched(self._expected(state)):
-                        # Only ever set here: an audit may have become due meanwhile.
+                        # Never cleared here: an audit may have become due meanwhile.
                         self._is_audit_due = True
                 elif self._services.pending:
                     await self._sync_batch(state)
                 else:
                     return
         except BaseException:
-            # Also where this is cancelled: nobody knows what became of a transaction.
+            # Also on cancellation: the outcome of a transaction is unknown.
             self._forget_state()
             raise
 
-    # --- 1. read what the kernel has ----------------------------------------------------------------------------------
+    # --- 1. read the table --------------------------------------------------------------------------------------------
 
     async def _take_over_table(self) -> None:
-        """Start from what the kernel has, whatever that is."""
+        """Start from the table in the kernel, if it exists."""
         options, was_known = self._options, self._was_known
         self._was_known = self._is_audit_due = False
         foreign = await self._detector.count_foreign_transactions()
@@ -263,7 +261,7 @@ class TableSyncer:
         self._state = state
 
     def _read_slots(self, present: Ruleset | None) -> None:
-        """Endpoints keep the slots that they have in the kernel."""
+        """Read the slots of endpoints from the kernel, so that they keep them."""
         self._writer.reset(present, base_sets(self._family))
         if present is None:
             return
@@ -274,9 +272,9 @@ class TableSyncer:
                     self._slots[service] = slots
 
     async def _replace_table(self, state: RulesetState, first: RulesetChanges) -> bool:
-        """Put another table in the place of one that serves: all of it in the same moment, so that nobody misses it.
+        """Replace a table that serves traffic, atomically, so that no traffic is interrupted.
 
-        Returns whether the kernel took it. What is too large for one transaction follows later.
+        Returns whether the kernel accepted it. Services that are too large for one transaction follow later.
         """
         pending = self._services.pending
         batch = self._services.first_batch()
@@ -285,7 +283,7 @@ class TableSyncer:
             changes = [first, *[self._change(state, service, parts) for service, parts in batch.items()]]
             await self._apply(self._services.programmed_services(batch), changes)
         except BaseException as error:
-            # Services that are gone are recorded nowhere else.
+            # Deleted Services are recorded nowhere else.
             self._services.put_back(pending)
             if not isinstance(error, KernelRefused):
                 raise
@@ -297,14 +295,14 @@ class TableSyncer:
     # --- 2. to 5.: one transaction ------------------------------------------------------------------------------------
 
     async def _sync_batch(self, state: RulesetState) -> None:
-        """Program the next batch; where the kernel refuses it, each of its Services alone."""
+        """Program the next batch; if the kernel refuses it, each of its Services alone."""
         batch = self._services.next_batch()
         try:
             why = await self._try_batch(state, batch)
             if why is None:
                 return
             if state is self._state and not await self._detector.is_untouched(self._expected(state)):
-                # The batch may be right, in a table that is not.
+                # The table may be wrong instead of the batch.
                 self._services.put_back(batch)
                 self._is_audit_due = True
                 return
@@ -319,7 +317,7 @@ class TableSyncer:
             raise
 
     async def _try_batch(self, state: RulesetState, batch: Batch) -> str | None:
-        """Program a batch. Returns None, or why the kernel refuses it; then everything is as before."""
+        """Program a batch. Returns None, or the reason why the kernel refuses it; then nothing has changed."""
         slots_before = {service: self._slots.get(service) for service in batch}
         full_ruleset = self._services.whole_services(batch)
         state.set_savepoint()
@@ -342,7 +340,7 @@ class TableSyncer:
 
     @_refuse_on_mistake
     def _change(self, state: RulesetState, service: ServiceKey, parts: ServiceParts) -> RulesetChanges:
-        """What a Service changes in the table."""
+        """The changes of the table for a Service."""
         before = self._slots.get(service, {})
         slots = assign_slots(parts, before)
         is_whole = parts == self._services.wanted_parts(service)
@@ -354,7 +352,7 @@ class TableSyncer:
     async def _apply(
         self, services: Mapping[ServiceKey, NodeService | None], changes: Sequence[RulesetChanges]
     ) -> None:
-        """One transaction; ``services`` are those that it programs as they are wanted."""
+        """Apply one transaction; ``services``: those whose wanted version it programs."""
         merged = merge_changes(changes)
         seconds = await self._writer.apply(merged)
         if self._listener is not None and (services or merged):
@@ -374,9 +372,9 @@ class TableSyncer:
         present = await read_table(self._kernel, self._family, self._table, expected.sets)
         wrong = None if present is None else count_differences(present, expected)
         if wrong is None or wrong:
-            # Where the table has to be made anew, that is reported when it is.
-            for what, number in (wrong or {}).items():
-                self._reporter.rules_repaired(self._family, what, number)
+            # A table that has to be replaced is reported by `_take_over_table`.
+            for what, count in (wrong or {}).items():
+                self._reporter.rules_repaired(self._family, what, count)
             self._forget_state(was_known=True)
             return
         await self._repair_rules(state)
@@ -384,7 +382,7 @@ class TableSyncer:
         self._services.retry_refused()
 
     async def _repair_rules(self, state: RulesetState) -> None:
-        """Write the rules of those chains again that do not have the rules that their names say."""
+        """Rewrite the chains whose rules are not the ones that their names determine."""
         expected = state.declarations()
         live = await read_rules(self._kernel, self._family, self._table)
         wrong = await find_wrong_chains(
@@ -423,7 +421,7 @@ async def plan_changes(
 ) -> RulesetChanges:
     """The transaction that would make the kernel's table serve these Services (``--dry-run``). It writes nothing.
 
-    It does not compare the rules of chains, as that takes writing: a chain counts as doing what its name says. Raises
+    It does not compare the rules of chains, because that requires writing: their names are compared instead. Raises
     KernelOutcomeUnknown, KernelRefused or DumpInterrupted.
     """
     present = await read_table(kernel, family, table, base_sets(family))
@@ -437,13 +435,13 @@ async def plan_changes(
 
 
 async def delete_tables(kernel: KernelClient) -> tuple[tuple[Family, str], ...]:
-    """Delete all tables that are ours (``--cleanup``), and return those that existed.
+    """Delete all tables of Zoneward (``--cleanup``), and return those that existed.
 
     Raises KernelOutcomeUnknown or KernelRefused.
     """
-    found = tuple(
+    tables = tuple(
         [(family, name) for family in FAMILIES for name in _OUR_TABLES if await table_exists(kernel, family, name)]
     )
-    if found:
-        await kernel.run_commands("".join(f"delete table {family} {name}\n" for family, name in found))
-    return found
+    if tables:
+        await kernel.run_commands("".join(f"delete table {family} {name}\n" for family, name in tables))
+    return tables

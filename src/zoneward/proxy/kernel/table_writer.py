@@ -1,9 +1,8 @@
-"""Writes changes of a table to the kernel, in the order in which they harm no packet, and counts the table's elements.
+"""Writes changes of a table to the kernel, in an order that loses no packet, and counts the table's elements.
 
-nft reads all sets before each transaction, and takes ten times as long for one as the kernel does. So changes of
-elements alone, which happen all the time, are sent as netlink messages; what makes or deletes chains and sets goes
-through nft, and so does what the kernel refuses: nft says why. The numbers are those of
-``linux/netfilter/nfnetlink.h``.
+nft reads all sets before each transaction, and takes ten times as long for one as the kernel does. So frequent changes,
+which change only elements, are sent as netlink messages. Changes of chains and sets use nft, and so do changes that the
+kernel refused, because nft reports the reason. The numbers are those of ``linux/netfilter/nfnetlink.h``.
 """
 
 import struct
@@ -32,7 +31,7 @@ from zoneward.proxy.ruleset.ruleset import Ruleset, RulesetChanges, SetDeclarati
 
 
 class TableWriter:
-    """Writes to one table. ``element_counts``: elements by set, of sets that only we fill."""
+    """Writes to one table. ``element_counts``: the number of elements by set, of sets that only the proxy fills."""
 
     def __init__(self, kernel: KernelClient, *, clock: Callable[[], float]) -> None:
         self._kernel, self._clock = kernel, clock
@@ -40,15 +39,15 @@ class TableWriter:
         self.element_counts: Counter[str] = Counter()
 
     def reset(self, present: Ruleset | None, declared: Mapping[str, SetDeclaration]) -> None:
-        """Start from the table that is there, with the sets that will be there."""
+        """Start from the present table. ``declared``: the sets that it will have."""
         self._declared = declared
         self.element_counts = Counter()
         if present is not None:
-            self.element_counts.update({name: len(some) for name, some in present.elements.items()})
+            self.element_counts.update({name: len(elements) for name, elements in present.elements.items()})
 
     async def apply(self, changes: RulesetChanges) -> float:
-        """Apply changes. Returns the seconds that the kernel took. Raises KernelRefused, and then nothing has changed,
-        or KernelOutcomeUnknown."""
+        """Apply changes, and return the seconds that the kernel took. Raises KernelRefused, and then nothing has
+        changed, or KernelOutcomeUnknown."""
         ahead, rest, behind = split_changes(changes)
         seconds = await self._sent(ahead)
         try:
@@ -63,31 +62,31 @@ class TableWriter:
         try:
             seconds += await self._sent(behind)
         except KernelRefused as error:
-            # Then it is not as we know it to be.
+            # The table is not in the expected state.
             raise KernelOutcomeUnknown(str(error)) from error
-        numbers = self.element_counts
+        counts = self.element_counts
         if changes.replaces_table:
-            numbers.clear()
-        for name, some in changes.removed_elements.items():
-            numbers[name] -= len(some)
-        for name, some in changes.added_elements.items():
-            numbers[name] += len(some)
+            counts.clear()
+        for name, elements in changes.removed_elements.items():
+            counts[name] -= len(elements)
+        for name, elements in changes.added_elements.items():
+            counts[name] += len(elements)
         return seconds
 
     async def _sent(self, changes: RulesetChanges) -> float:
-        """One transaction."""
+        """Send one transaction, and return its seconds."""
         if not changes:
             return 0.0
-        found = encode_transaction(changes, self._declared)
-        commands = render_commands(changes) if found is None else ""
+        batch = encode_transaction(changes, self._declared)
+        commands = render_commands(changes) if batch is None else ""
         begun = self._clock()
-        if found is None:
+        if batch is None:
             await self._kernel.run_commands(commands)
         else:
             try:
-                await self._kernel.send_batch(found)
+                await self._kernel.send_batch(batch)
             except KernelRefused:
-                # Its reason is a number; nft says which element it is.
+                # The netlink error is only a number; nft reports the element.
                 await self._kernel.run_commands(render_commands(changes))
         return self._clock() - begun
 
@@ -95,51 +94,51 @@ class TableWriter:
 BEGIN, END = 16, 17
 _REQUEST, _ACKNOWLEDGE, _CREATE = 0x1, 0x4, 0x400
 _AT_ONCE: Final = 500
-"""Elements in one message: they have to fit into 64 KiB."""
+"""The maximum number of elements in one message, which has to fit into 64 KiB."""
 
 
 def encode_transaction(changes: RulesetChanges, declared: Mapping[str, SetDeclaration]) -> bytes | None:
-    """One transaction as netlink messages; None where it changes more than elements, or nothing. ``declared``: the
+    """One transaction as netlink messages; None if it is empty, or changes more than elements. ``declared``: the
     table's sets."""
     if changes.creates_table or changes.sets or changes.chains or changes.rewritten_chains:
         return None
     if changes.deleted_chains or changes.deleted_sets:
         return None
     messages: list[tuple[int, int, bytes]] = []
-    for kind, flags, every in (
+    for kind, flags, elements_by_set in (
         (DEL_ELEMENTS, 0, changes.removed_elements),
         (NEW_ELEMENTS, _CREATE, changes.added_elements),
     ):
-        for name, some in every.items():
+        for name, changed in elements_by_set.items():
             parts = parse_field_types(declared[name].spec) if name in declared else None
             if parts is None:
                 return None
             writer = ElementWriter(changes.family, parts)
-            # The kernel finds what goes by its key.
-            elements = some.items() if kind == NEW_ELEMENTS else ((key, "") for key in some)
+            # The kernel deletes elements by key.
+            elements = changed.items() if kind == NEW_ELEMENTS else ((key, "") for key in changed)
             where = string_attribute(TABLE, changes.table) + string_attribute(SET, name)
             try:
                 messages += [(kind, flags, where + list_) for list_ in _lists(writer, elements)]
             except (OSError, ValueError, KeyError, struct.error):
-                # It is none that a kernel could have: nft says what is wrong with it.
+                # The element is invalid; nft reports the reason.
                 return None
     if not messages:
         return None
     family = FAMILY_NUMBERS[changes.family]
-    found = [_message(BEGIN, 0, struct.pack(">BBH", 0, 0, SUBSYSTEM))]
-    for number, (kind, flags, body) in enumerate(messages):
-        if number == len(messages) - 1:
-            # One answer is enough: it comes when all is done, or none.
+    encoded = [_message(BEGIN, 0, struct.pack(">BBH", 0, 0, SUBSYSTEM))]
+    for index, (kind, flags, body) in enumerate(messages):
+        if index == len(messages) - 1:
+            # Request a single answer: the transaction is applied as a whole or not at all.
             flags |= _ACKNOWLEDGE
-        found.append(_message(SUBSYSTEM << 8 | kind, flags, GENERIC.pack(family, 0, 0) + body))
-    found.append(_message(END, 0, struct.pack(">BBH", 0, 0, SUBSYSTEM)))
-    return b"".join(found)
+        encoded.append(_message(SUBSYSTEM << 8 | kind, flags, GENERIC.pack(family, 0, 0) + body))
+    encoded.append(_message(END, 0, struct.pack(">BBH", 0, 0, SUBSYSTEM)))
+    return b"".join(encoded)
 
 
 def _lists(writer: ElementWriter, elements: Iterable[tuple[str, str]]) -> Iterable[bytes]:
-    every = iter(elements)
-    while some := [writer.write(key, value) for key, value in islice(every, _AT_ONCE)]:
-        yield nested(ELEMENTS, some)
+    remaining = iter(elements)
+    while batch := [writer.write(key, value) for key, value in islice(remaining, _AT_ONCE)]:
+        yield nested(ELEMENTS, batch)
 
 
 def _message(kind: int, flags: int, body: bytes) -> bytes:

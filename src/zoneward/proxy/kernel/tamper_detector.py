@@ -1,7 +1,7 @@
-"""A cheap check whether somebody else changed a table.
+"""A cheap check whether another program changed a table.
 
-The kernel counts its transactions. Their number alone tells whether there were any but ours, and only then is the table
-checked: its chains, the rules that the kernel enters first, and how many elements there are.
+The kernel counts its transactions. If there were more than the proxy's own, the detector checks the table: its chains,
+the rules of its base chains, and the number of elements.
 """
 
 import errno
@@ -32,8 +32,8 @@ _NUMBERS: Final = 1 << 32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpectedTable:
-    """``base_chains``: the chains that are there with or without Services, and ``rules`` of theirs as they were read;
-    ``element_counts`` by set, of those that only we fill."""
+    """``base_chains``: the chains that do not depend on Services; ``rules``: their rules as read from the kernel;
+    ``element_counts``: by set, for sets that only the proxy fills."""
 
     chains: Collection[str]
     base_chains: Mapping[str, Chain]
@@ -50,16 +50,16 @@ class TamperDetector:
         self._use: int | None = None
 
     async def count_foreign_transactions(self) -> int:
-        """How many transactions were not ours, from some beginning. Raises KernelOutcomeUnknown."""
-        number = parse_generation(await self._kernel.query(generation_request()))
-        return (number - self._kernel.transactions_done) % _NUMBERS
+        """The number of transactions of other programs, plus a constant. Raises KernelOutcomeUnknown."""
+        generation = parse_generation(await self._kernel.query(generation_request()))
+        return (generation - self._kernel.transactions_done) % _NUMBERS
 
     def mark_checked(self, foreign: int) -> None:
-        """The table is as it should be, as of that number of foreign transactions."""
+        """Record that the table was correct at this number of foreign transactions."""
         self._foreign, self._use = foreign, None
 
     async def is_untouched(self, expected: ExpectedTable) -> bool:
-        """Whether the table seems to be as it should be. Raises KernelOutcomeUnknown."""
+        """Whether the table passes the cheap check. Raises KernelOutcomeUnknown."""
         foreign = await self.count_foreign_transactions()
         if foreign == self._foreign:
             return True
@@ -82,22 +82,23 @@ class TamperDetector:
         if table_found.has_flags:
             return False
         if table_found.use != self._use:
-            # The kernel lists the chains of all tables or of none: others may have a hundred thousand.
+            # The kernel lists only the chains of all tables together; other tables may have a hundred thousand.
             there = parse_chains(await ask(chains_request(family)), table)
             if there.keys() != set(expected.chains):
                 return False
             if any(there[name] != chain.hook for name, chain in expected.base_chains.items()):
                 return False
         for name in expected.base_chains:
-            found = parse_rules(await ask(rules_request(family, table, name)), table).get(name, ())
-            if found != expected.rules.get(name, ()):
+            rules = parse_rules(await ask(rules_request(family, table, name)), table).get(name, ())
+            if rules != expected.rules.get(name, ()):
                 return False
-        numbers = {
-            name: each.element_count for name, each in parse_sets(await ask(sets_request(family, table)), table).items()
+        counts = {
+            name: found_set.element_count
+            for name, found_set in parse_sets(await ask(sets_request(family, table)), table).items()
         }
-        # Older kernels do not report how many elements there are.
+        # Older kernels do not report the number of elements.
         if any(
-            name not in numbers or numbers[name] not in (None, each) for name, each in expected.element_counts.items()
+            name not in counts or counts[name] not in (None, count) for name, count in expected.element_counts.items()
         ):
             return False
         self._use = table_found.use

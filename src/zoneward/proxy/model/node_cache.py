@@ -1,7 +1,7 @@
 """The cache of a node's proxy: Services, their EndpointSlices, and the Node.
 
-Slices for other zones stay as they came, compressed, until there are no other endpoints (KEP-2004 § Kube-Proxy): in a
-large cluster they are most of all endpoints, and most of what is received.
+The cache keeps slices for other zones undecoded and compressed until there are no other endpoints (KEP-2004 §
+Kube-Proxy): in a large cluster they hold most endpoints, and are most of the received data.
 """
 
 import zlib
@@ -49,13 +49,13 @@ from zoneward.routing.selection.group_labels import group_of_slice
 TRIGGER_TIME: Final = "endpoints.kubernetes.io/last-change-trigger-time"
 _NOTHING: Final = msgspec.Raw(b"null")
 _MOST_LEFT_OUT: Final = 5
-"""Values of a Service that are named."""
+"""The maximum number of invalid values of a Service that are reported one by one."""
 _FAST: Final = 1
-"""The level of packing: a hundred endpoints in 0.1 ms, to a ninth of their size."""
+"""The compression level: a hundred endpoints in 0.1 ms, to a ninth of their size."""
 
 
 class _Endpoint(Endpoint, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
-    """An endpoint without what a proxy has no use for, which is half of the memory."""
+    """An endpoint without the fields that a proxy does not use, which are half of the memory."""
 
     hostname: str | None = msgspec.field(name="-hostname", default=None)
     target_ref: ObjectReference | None = msgspec.field(name="-targetRef", default=None)
@@ -69,13 +69,14 @@ class NodeCache(NodeWatchedStores):
 
     Pass it to `zoneward.client.informers.run_informers`, with `list_options`.
 
-    ``max_entries``: what one Service may take in a family (`zoneward.proxy.ruleset.service_size`).
-    ``service_ranges`` are those of cluster IPs.
-    ``proxy_name``: only Services that carry it in ``service.kubernetes.io/service-proxy-name`` are served; None: only
-    those without that label.
+    ``max_entries``: the limit for one Service in a family (`zoneward.proxy.ruleset.service_size`). ``service_ranges``:
+    the CIDRs of cluster IPs.
+    ``proxy_name``: serve only Services with this value of the label ``service.kubernetes.io/service-proxy-name``; None:
+    only those without the label.
 
-    ``on_service`` gets each Service whose objects changed, unless that cannot affect this node, and the time that a new
-    slice gives for the change (`TRIGGER_TIME`). ``on_node`` gets the Node of this proxy; None after it was deleted.
+    ``on_service`` gets each Service whose objects changed, unless that cannot affect this node, and the time of the
+    change according to a new slice (`TRIGGER_TIME`). ``on_node`` gets the Node of this proxy; None after it was
+    deleted.
     """
 
     def __init__(
@@ -93,38 +94,39 @@ class NodeCache(NodeWatchedStores):
         on_node: Callable[[LiveNode | None], None] = lambda _node: None,
     ) -> None:
         self._reporter = reporter or Reporter()
-        # As upstream, without what others serve.
-        ours = f"!{PROXY_NAME_LABEL}" if proxy_name is None else f"{PROXY_NAME_LABEL}={proxy_name}"
-        super().__init__(node, label_selector=ours, on_unreadable=self._reporter.unreadable)
+        # As upstream, exclude Services of other proxies.
+        label_selector = f"!{PROXY_NAME_LABEL}" if proxy_name is None else f"{PROXY_NAME_LABEL}={proxy_name}"
+        super().__init__(node, label_selector=label_selector, on_unreadable=self._reporter.unreadable)
         self.node = ProxyNode(name=node, zone=zone)
-        """The zone stays what it was where the Node is gone."""
+        """After the Node was deleted, this keeps its last zone."""
         self._gates, self._consumer = gates, consumer
         self._max_entries = max_entries
         self._service_ranges = tuple(service_ranges)
         self._on_service, self._on_node = on_service, on_node
         self.left_out_values: Final[dict[ObjectKey, tuple[str, ...]]] = {}
-        """What of each Service cannot be served, in a few lines; without Services of which all is."""
+        """The first few invalid values of each Service that has any."""
         self._packing = Interner()
         self._slices_of = KeyIndex(service_key_of)
         self._decoded_slices: dict[ObjectKey, EndpointSlice] = {}
         self._compressed: dict[ObjectKey, tuple[EndpointSlice, bytes]] = {}
-        """Without endpoints, and these, packed."""
+        """Each slice without its endpoints, and its compressed endpoints."""
         self._needs_all_slices: set[ObjectKey] = set()
-        """Services for which slices of other zones had to be decoded, or whose selection failed."""
+        """Services that need the slices of other zones, or whose selection failed."""
         self._is_irrelevant_slice = False
-        """Whether the slice that changes now was compressed and is, and no selection needed it; or it was written again
-        with nothing in it that a selection depends on."""
+        """Whether the slice that changes now was and stays compressed, and no selection needs it; or nothing changed in
+        it that a selection depends on."""
         self.services: Final = self.add_store(SERVICES)
         self.slices: Final = self.add_store(RAW_SLICES, self._slice_changes)
         self.nodes: Final = self.add_store(NODES)
-        # The keeper sees a change before the store has it: who asks for what is served has to come after.
+        # Callbacks of `add_store` run before the store has the change; subscribers may select endpoints, so they run
+        # after.
         self.services.subscribe(self._service_changed)
         self.slices.subscribe(self._slice_changed)
         self.nodes.subscribe(self._node_changed)
 
     @property
     def slice_counts(self) -> tuple[int, int]:
-        """How many slices are decoded, and how many are compressed."""
+        """The number of decoded slices, and of compressed ones."""
         return len(self._decoded_slices), len(self._compressed)
 
     def service_keys(self) -> Iterator[ObjectKey]:
@@ -132,19 +134,19 @@ class NodeCache(NodeWatchedStores):
         return ((service.metadata.namespace, service.metadata.name) for service in self.services)
 
     def endpoints(self, key: ObjectKey) -> Iterator[Endpoint]:
-        """All endpoints of a Service, those of other zones too."""
+        """All endpoints of a Service, including those of other zones."""
         for slice_ in self._slices(self._slices_of.keys(key), everything=True):
             yield from slice_.endpoints or ()
 
     def node_services(self, key: ObjectKey) -> dict[Family, NodeService]:
-        """A Service as this node serves it, in each of its families; nothing for one that it does not serve.
+        """The Service as this node serves it, in each of its families; empty if it does not.
 
-        Raises ServiceTooLarge for one with more entries than it may have.
+        Raises ServiceTooLarge if the Service exceeds its limit of entries.
         """
         left_out: dict[str, None] = {}
-        found = self._select_endpoints(key, left_out)
+        services = self._select_endpoints(key, left_out)
         self._set_left_out(key, left_out)
-        return found
+        return services
 
     def _select_endpoints(self, key: ObjectKey, left_out: dict[str, None]) -> dict[Family, NodeService]:
         service = self.services.get(*key)
@@ -153,14 +155,17 @@ class NodeCache(NodeWatchedStores):
             return {}
         self._needs_all_slices.add(key)
         slices = self._slices_of.keys(key)
-        found = self._select_from(service, self._slices(slices, everything=False), left_out)
+        services = self._select_from(service, self._slices(slices, everything=False), left_out)
         others = {self._compressed[slice_][0].address_type for slice_ in slices if slice_ in self._compressed}
-        if others and self._needs_other_zones(service, found):
+        if others and self._needs_other_zones(service, services):
             return self._select_from(service, self._slices(slices, everything=True), left_out)
         self._needs_all_slices.discard(key)
         if not others:
-            return found
-        return {family: _by_zone(each) if ADDRESS_TYPES[family] in others else each for family, each in found.items()}
+            return services
+        return {
+            family: _by_zone(served) if ADDRESS_TYPES[family] in others else served
+            for family, served in services.items()
+        }
 
     def _select_from(
         self, service: Service, slices: Iterable[EndpointSlice], left_out: dict[str, None]
@@ -188,13 +193,13 @@ class NodeCache(NodeWatchedStores):
             del self.left_out_values[key]
         self._reporter.values_left_out(key, what)
 
-    def _needs_other_zones(self, service: Service, found: dict[Family, NodeService]) -> bool:
-        """Whether slices of other zones have to be looked into: local endpoints may lie there, or all that there are,
-        or one that a client of UDP is to keep."""
+    def _needs_other_zones(self, service: Service, services: dict[Family, NodeService]) -> bool:
+        """Whether the selection needs slices of other zones: they may have local endpoints, the only endpoints, or one
+        that a UDP client keeps."""
         return policies_of(service, self._gates).uses_local or any(
             not port.cluster_endpoints or port.selection_rule is SelectionRule.TERMINATING or port.protocol == "udp"
-            for each in found.values()
-            for port in each.ports
+            for served in services.values()
+            for port in served.ports
         )
 
     # --- slices -------------------------------------------------------------------------------------------------------
@@ -205,7 +210,7 @@ class NodeCache(NodeWatchedStores):
             if there is not None:
                 yield there
             else:
-                # Without its endpoints it still shows that there are slice groups.
+                # Even without its endpoints, the slice shows that slice groups exist.
                 empty, packed = self._compressed[key]
                 yield self._decompress(empty, packed) if everything else empty
 
@@ -217,12 +222,12 @@ class NodeCache(NodeWatchedStores):
             return empty
 
     def _decode(self, empty: EndpointSlice, endpoints: bytes | msgspec.Raw) -> EndpointSlice:
-        found = with_(empty, endpoints=_ENDPOINTS.decode(endpoints))
-        self._packing.intern_slice(found)
-        return found
+        slice_ = with_(empty, endpoints=_ENDPOINTS.decode(endpoints))
+        self._packing.intern_slice(slice_)
+        return slice_
 
     def _is_for_zone(self, slice_: EndpointSlice) -> bool:
-        """Whether a slice may be for this node; all are for one without a zone."""
+        """Whether a slice may be for this node. A node without a zone uses all slices."""
         zone = self.node.zone
         if zone is None or not self._gates.topology_aware_subsetting:
             return True
@@ -232,7 +237,7 @@ class NodeCache(NodeWatchedStores):
     def _slice_changes(self, key: ObjectKey, old: RawEndpointSlice | None, new: RawEndpointSlice | None) -> None:
         before_open, before = self._decoded_slices.pop(key, None), self._compressed.pop(key, None)
         if new is not None and not self._store_slice(key, new):
-            # What there was of it stays in force.
+            # The last readable version stays in force.
             if before is not None:
                 self._compressed[key] = before
             else:
@@ -248,9 +253,9 @@ class NodeCache(NodeWatchedStores):
         )
 
     def _store_slice(self, key: ObjectKey, slice_: RawEndpointSlice) -> bool:
-        """False where its endpoints cannot be read."""
+        """Store a slice. Returns False if its endpoints cannot be decoded."""
         metadata, raw = slice_.metadata, slice_.endpoints
-        # All the rest of the message would stay with them.
+        # The raw endpoints would keep the whole message in memory.
         force_setattr(slice_, "endpoints", _NOTHING)
         empty = EndpointSlice(
             metadata=ObjectMeta(
@@ -275,7 +280,7 @@ class NodeCache(NodeWatchedStores):
         return True
 
     def _zone_changes(self) -> None:
-        """Slices are opened and packed anew, each where it is for another zone now."""
+        """Decode the slices that are for this zone now, and compress those that no longer are."""
         for key, (empty, packed) in list(self._compressed.items()):
             if self._is_for_zone(empty):
                 del self._compressed[key]
@@ -283,30 +288,30 @@ class NodeCache(NodeWatchedStores):
         for key, slice_ in list(self._decoded_slices.items()):
             if not self._is_for_zone(slice_):
                 del self._decoded_slices[key]
-                # What was not decoded is not missed: nothing else reads it.
+                # Fields that `_Endpoint` skips are lost, but nothing reads them.
                 packed = zlib.compress(msgspec.json.encode(slice_.endpoints), _FAST)
                 self._compressed[key] = with_(slice_, endpoints=None), packed
 
     # --- what changes -------------------------------------------------------------------------------------------------
 
     def _service_changed(self, old: Service | None, new: Service | None) -> None:
-        some = new or old
-        assert some is not None
+        service = new or old
+        assert service is not None
         if old is not None and new is not None and _selected_by(old) == _selected_by(new):
-            # Its conditions, for instance, are written again and again.
+            # For example, its conditions are written often.
             return
-        self._on_service((some.metadata.namespace, some.metadata.name), None)
+        self._on_service((service.metadata.namespace, service.metadata.name), None)
 
     def _slice_changed(self, old: RawEndpointSlice | None, new: RawEndpointSlice | None) -> None:
         if self._is_irrelevant_slice:
-            # What is served was selected without it: nothing comes of it.
+            # No selection uses this slice.
             return
-        for each in (old, new):
-            if each is not None:
-                key = service_key_of(each)
-                is_last = each is new or new is None or service_key_of(new) != key
+        for version in (old, new):
+            if version is not None:
+                key = service_key_of(version)
+                is_last = version is new or new is None or service_key_of(new) != key
                 if is_last:
-                    trigger = (each.metadata.annotations or {}).get(TRIGGER_TIME) if each is new else None
+                    trigger = (version.metadata.annotations or {}).get(TRIGGER_TIME) if version is new else None
                     self._on_service(key, trigger)
 
     def _node_changed(self, _old: LiveNode | None, new: LiveNode | None) -> None:
@@ -321,7 +326,7 @@ class NodeCache(NodeWatchedStores):
 
 
 def _selected_by(service: Service) -> Service:
-    """A Service with only what a selection depends on."""
+    """The Service with only the fields that a selection depends on."""
     metadata, status = service.metadata, service.status or ServiceStatus()
     return Service(
         metadata=ObjectMeta(
@@ -336,7 +341,7 @@ def _selected_by(service: Service) -> Service:
 
 
 def _is_alike(one: EndpointSlice, other: EndpointSlice) -> bool:
-    """Whether a selection depends on nothing in which two versions of a slice differ."""
+    """Whether two versions of a slice are the same in all that a selection depends on."""
     return (
         one.address_type == other.address_type
         and one.ports == other.ports
@@ -350,14 +355,14 @@ def _annotations(slice_: EndpointSlice) -> dict[str, str]:
     return {name: value for name, value in (slice_.metadata.annotations or {}).items() if name != TRIGGER_TIME}
 
 
-def _by_zone(each: NodeService) -> NodeService:
-    """Endpoints of other zones were not even decoded: those that are left are not all."""
+def _by_zone(served: NodeService) -> NodeService:
+    """The Service with the rule ``zone-slices`` instead of ``all``: endpoints of other zones were not even decoded."""
     return replace(
-        each,
+        served,
         ports=tuple(
             replace(port, selection_rule=SelectionRule.ZONE_SLICES)
             if port.selection_rule is SelectionRule.ALL
             else port
-            for port in each.ports
+            for port in served.ports
         ),
     )

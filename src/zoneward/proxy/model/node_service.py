@@ -1,7 +1,7 @@
-"""What one node serves of a Service: the addresses that it takes traffic for, and the endpoints that it sends to.
+"""A Service as one node serves it: the addresses that it accepts traffic for, and the endpoints that it sends to.
 
-`zoneward.routing.selection.endpoint_selection` selects the endpoints. This module has the addresses and the policies
-beside them, in each family. KEP-2004 § Kube-Proxy; kube-proxy's ``BaseServicePortInfo``.
+`zoneward.routing.selection.endpoint_selection` selects the endpoints. This module adds the addresses and policies of
+each family. KEP-2004 § Kube-Proxy; kube-proxy's ``BaseServicePortInfo``.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -36,10 +36,10 @@ from zoneward.routing.selection.endpoint_selection import (
 ServiceKey = tuple[str, str]
 """A Service: its namespace and name."""
 DEFAULT_AFFINITY: Final = 10_800
-"""Seconds for which a client keeps its endpoint where a Service does not say."""
+"""The default for the seconds for which a client keeps its endpoint."""
 PROTOCOLS: Final = {"TCP": "tcp", "UDP": "udp", "SCTP": "sctp"}
 ServiceAddress = tuple[str, str, int]
-"""What traffic is for: address, protocol and port."""
+"""The destination of traffic: address, protocol and port."""
 OnLeftOut = Callable[[str], None]
 """Gets a value that is not programmed, and why, in a few words without a line break."""
 _EVERYBODY: Final[Mapping[Family, tuple[str, ...]]] = dict.fromkeys(FAMILIES, ())
@@ -60,10 +60,10 @@ class NodeServicePort:
     """One port of a Service in one family.
 
     ``cluster_endpoints`` serve traffic under the policy Cluster, ``local_endpoints`` under Local; empty where there are
-    none, or where no policy asks for them. ``weights`` are those of ``cluster_endpoints``, one by one, where they
-    differ. ``has_any_endpoints``: endpoints exist somewhere. ``affinity_seconds``: for so long a client keeps its
-    endpoint; None: it does not. ``serving_endpoints``, of UDP alone, are all endpoints that serve, selected or not:
-    clients that have one keep it.
+    none, or where no policy uses them. ``weights`` has the weight of each of ``cluster_endpoints``, where they differ.
+    ``has_any_endpoints``: endpoints exist on some node. ``affinity_seconds``: a client keeps its endpoint for this
+    time; None: no affinity. ``serving_endpoints``, only for UDP, are all endpoints that serve, selected or not: clients
+    that use one keep it.
     """
 
     name: str
@@ -87,10 +87,10 @@ class NodeServicePort:
 class NodeService:
     """A Service in one family, as one node serves it.
 
-    ``source_ranges``: who may use ``load_balancer_ips`` (empty: everybody). ``owned_by_others``: by external address,
-    the ports that other Services own (`zoneward.routing.selection.address_ownership`). ``creation_timestamp`` is empty
-    where it is not known. ``ready_local_endpoints`` is the number of addresses with ready endpoints on this node, over
-    all ports, for ``health_check_port``.
+    ``source_ranges``: the clients that may use ``load_balancer_ips`` (empty: all). ``owned_by_others``: by external
+    address, the ports that other Services own (`zoneward.routing.selection.address_ownership`). ``creation_timestamp``
+    is empty where it is not known. ``ready_local_endpoints`` is the number of addresses with ready endpoints on this
+    node, over all ports, for ``health_check_port``.
     """
 
     namespace: str
@@ -124,7 +124,7 @@ class NodeService:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProxyNode:
-    """The node of this proxy. ``zone`` None: it has none, and uses all endpoints."""
+    """The node of this proxy. ``zone`` None: the Node has no zone, and uses all endpoints."""
 
     name: str
     zone: str | None
@@ -144,14 +144,14 @@ def node_services(
     service_ranges: Sequence[str] = (),
     left_out: OnLeftOut = _nobody,
 ) -> Iterator[NodeService]:
-    """A Service in each of its families; nothing for one that proxies ignore. ``slices`` are all EndpointSlices of the
+    """The Service in each of its families; empty for one that proxies ignore. ``slices`` are all EndpointSlices of the
     Service.
 
     External IPs within ``service_ranges`` are left out: those are for cluster IPs, also of Services that this proxy
     does not serve.
 
-    Each text and number is parsed here, and an invalid one is left out and passed to ``left_out``: what is returned is
-    safe to write into commands of nft, but for names (`zoneward.proxy.ruleset.nft_commands`).
+    This parses every text and number, and passes each invalid one to ``left_out`` instead of returning it: all returned
+    values except names are safe in nft commands (`zoneward.proxy.ruleset.nft_commands`).
     """
     if not is_proxied(service) or not service.spec.cluster_ip:
         return
@@ -223,7 +223,7 @@ def node_services(
             family=family,
             cluster_ip=cluster_ip,
             external_ips=_of(family, external),
-            # Nobody may come from a range that cannot be read: where no other is left, nobody may come.
+            # An invalid range allows no client: without a valid one, no client may connect.
             load_balancer_ips=_of(family, balancers) if sources[family] is not None else (),
             source_ranges=sources[family] or (),
             internal_policy_local=policies.internal_local,
@@ -242,8 +242,8 @@ def family_of_address(address: str) -> Family:
     return "ip6" if ":" in address else "ip"
 
 
-def _is_port(number: int) -> bool:
-    return 0 < number <= _LAST_PORT
+def _is_port(port: int) -> bool:
+    return 0 < port <= _LAST_PORT
 
 
 def _is_usable(port: ServicePort, left_out: OnLeftOut) -> bool:
@@ -273,32 +273,32 @@ def _health_check_port(service: Service, left_out: OnLeftOut) -> int | None:
 
 
 def _cluster_ips(addresses: Iterable[str], left_out: OnLeftOut) -> dict[Family, str]:
-    """The first of each family."""
-    found: dict[Family, str] = {}
-    for each in addresses:
-        if each and each != HEADLESS:
-            address = parse_address(each)
+    """The first address of each family."""
+    cluster_ips: dict[Family, str] = {}
+    for text in addresses:
+        if text and text != HEADLESS:
+            address = parse_address(text)
             if address is None:
-                left_out(f"cluster IP {show(each)} is no IP address")
+                left_out(f"cluster IP {show(text)} is no IP address")
             else:
-                found.setdefault(family_of_address(address), address)
-    return {family: found[family] for family in FAMILIES if family in found}
+                cluster_ips.setdefault(family_of_address(address), address)
+    return {family: cluster_ips[family] for family in FAMILIES if family in cluster_ips}
 
 
 def _outer(kind: str, addresses: Iterable[str], service_ranges: Sequence[str], left_out: OnLeftOut) -> tuple[str, ...]:
-    """External addresses of all families, each once."""
-    found: dict[str, None] = {}
-    for each in filter(None, addresses):
-        address = parse_address(each)
+    """The valid external addresses of all families, deduplicated."""
+    external_ips: dict[str, None] = {}
+    for text in filter(None, addresses):
+        address = parse_address(text)
         if address is None:
-            left_out(f"{kind} {show(each)} is no IP address")
+            left_out(f"{kind} {show(text)} is no IP address")
         elif (why := special_use(address)) is not None:
             left_out(f"{kind} {address} is {why}")
-        elif any(is_in_cidr(address, some) for some in service_ranges):
+        elif any(is_in_cidr(address, range_) for range_ in service_ranges):
             left_out(f"{kind} {address} is in the range of cluster IPs")
         else:
-            found[address] = None
-    return tuple(found)
+            external_ips[address] = None
+    return tuple(external_ips)
 
 
 def _of(family: Family, addresses: Iterable[str]) -> tuple[str, ...]:
@@ -306,42 +306,42 @@ def _of(family: Family, addresses: Iterable[str]) -> tuple[str, ...]:
 
 
 def _sources(ranges: Sequence[str], left_out: OnLeftOut) -> Mapping[Family, tuple[str, ...] | None]:
-    """By family, the ranges of those who may come: empty, everybody; None, nobody.
+    """By family, the source ranges; empty: all clients are allowed; None: none is.
 
-    Blanks around a range were once allowed by mistake, and have to be, and so were empty ones; a range of everything
-    says nothing.
+    The API accepts blanks around a range, and empty ranges, for compatibility. A range of all addresses is the same as
+    no range.
     """
     if not ranges:
         return _EVERYBODY
-    found: dict[Family, dict[str, None]] = {family: {} for family in FAMILIES}
+    ranges_by_family: dict[Family, dict[str, None]] = {family: {} for family in FAMILIES}
     is_whole = True
-    for each in filter(None, map(str.strip, ranges)):
-        some = parse_cidr(each)
-        if some is None:
-            left_out(f"source range {show(each)} is no range of IP addresses")
+    for text in filter(None, map(str.strip, ranges)):
+        range_ = parse_cidr(text)
+        if range_ is None:
+            left_out(f"source range {show(text)} is no range of IP addresses")
             is_whole = False
         else:
-            found[family_of_address(some)][some] = None
+            ranges_by_family[family_of_address(range_)][range_] = None
     return {
-        family: () if any(each.endswith("/0") for each in some) else tuple(some) if some or is_whole else None
-        for family, some in found.items()
+        family: () if any(cidr.endswith("/0") for cidr in allowed) else tuple(allowed) if allowed or is_whole else None
+        for family, allowed in ranges_by_family.items()
     }
 
 
 _PortShape = tuple[tuple[int, int | None], ...]
-"""By slice of a port: the identity of its endpoints, and which of the port's numbers it has; None: none that is valid.
-Ports of one shape use the same endpoints."""
+"""For each slice of a port: the identity of its endpoints, and the index of its port number; None: the number is
+invalid. Ports of one shape use the same endpoints."""
 
 
 def _port_shape(slices: Iterable[EndpointSlice]) -> tuple[_PortShape, tuple[int, ...]]:
-    """The shape of a port of which these are the slices (`slices_by_port`), and its different numbers."""
-    places: dict[int, int] = {}
+    """The shape of a port with these slices (`slices_by_port`), and its distinct port numbers."""
+    indexes: dict[int, int] = {}
     shape: list[tuple[int, int | None]] = []
     for slice_ in slices:
         (port,) = slice_.ports or ()
         is_valid = port.port is not None and _is_port(port.port)
-        shape.append((id(slice_.endpoints), places.setdefault(port.port or 0, len(places)) if is_valid else None))
-    return tuple(shape), tuple(places)
+        shape.append((id(slice_.endpoints), indexes.setdefault(port.port or 0, len(indexes)) if is_valid else None))
+    return tuple(shape), tuple(indexes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -353,8 +353,8 @@ class _PortBackends:
 
 @dataclass(frozen=True, slots=True)
 class _Selection:
-    """What ports of one shape use. ``targets``: by the identity of an endpoint, its address, which of the port's
-    numbers it has, and whether it is on this node."""
+    """The selection for ports of one shape. ``targets``: by the identity of an endpoint, its address, the index of its
+    port number, and whether it is on this node."""
 
     endpoints: Sequence[Endpoint]
     targets: Mapping[int, tuple[str, int, bool]]
@@ -364,13 +364,13 @@ class _Selection:
         return self.targets[id(endpoint)]
 
     def backends(self, numbers: Sequence[int], *, is_udp: bool) -> _PortBackends:
-        """The endpoints of a port with these numbers."""
-        made: dict[int, Backend] = {}
-        for key, (address, place, is_local) in self.targets.items():
-            made[key] = Backend(address, numbers[place], is_local)
+        """The endpoints of a port with these port numbers."""
+        backends: dict[int, Backend] = {}
+        for key, (address, index, is_local) in self.targets.items():
+            backends[key] = Backend(address, numbers[index], is_local)
         return _PortBackends(
             *(
-                tuple(made[id(endpoint)] for endpoint in endpoints)
+                tuple(backends[id(endpoint)] for endpoint in endpoints)
                 for endpoints in (
                     self.chosen.cluster or (),
                     self.chosen.local or (),
@@ -390,16 +390,16 @@ def _targets(
     node: str,
     left_out: OnLeftOut,
 ) -> tuple[dict[int, tuple[str, int, bool]], list[Endpoint]]:
-    """The targets of a port as `_Selection` has them, and its endpoints, without those with an invalid address."""
+    """The targets of a port as in `_Selection`, and its endpoints, without those with an invalid address."""
     targets: dict[int, tuple[str, int, bool]] = {}
     usable: list[Endpoint] = []
     for text, endpoint in endpoints_of_port(slices, port.name, protocol=port.protocol, node=node).items():
-        written, _, number = text.rpartition(":")
+        written, _, port_text = text.rpartition(":")
         address = parse_address(written[1:-1] if written.startswith("[") else written)
         if address is None or family_of_address(address) != family:
             left_out(f"endpoint {show(text)} is no {ADDRESS_TYPES[family]} address with a port")
         else:
-            targets[id(endpoint)] = address, numbers.index(int(number)), endpoint.node_name == node
+            targets[id(endpoint)] = address, numbers.index(int(port_text)), endpoint.node_name == node
             usable.append(endpoint)
     return targets, usable
 
@@ -416,16 +416,16 @@ def _affinity(service: Service, left_out: OnLeftOut) -> int | None:
 
 
 def selection_document(node: ProxyNode, served: Iterable[NodeService]) -> dict[str, Any]:
-    """What a node serves, as JSON values, in the shape of ``zoneward route -o json``."""
+    """The Services of a node as JSON values, in the shape of ``zoneward route -o json``."""
     return {
         "node": node.name,
         "zone": node.zone,
-        "ports": [_port(each, port) for each in served for port in each.ports],
+        "ports": [_port(service, port) for service in served for port in service.ports],
     }
 
 
 def _port(served: NodeService, port: NodeServicePort) -> dict[str, Any]:
-    found: dict[str, Any] = {
+    document: dict[str, Any] = {
         "namespace": served.namespace,
         "service": served.name,
         "addressType": ADDRESS_TYPES[served.family],
@@ -440,8 +440,8 @@ def _port(served: NodeService, port: NodeServicePort) -> dict[str, Any]:
         "healthyLocal": served.ready_local_endpoints,
     }
     if port.weights is not None:
-        found["weights"] = list(port.weights)
-    return found
+        document["weights"] = list(port.weights)
+    return document
 
 
 def _uses_cluster(served: NodeService) -> bool:

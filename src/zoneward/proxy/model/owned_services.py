@@ -1,4 +1,4 @@
-"""Services as a node serves them once it is known which addresses they own.
+"""Services as a node serves them, with only the addresses that they own.
 
 `zoneward.routing.selection.address_ownership` has the rules; this module applies them to what the proxy programs.
 """
@@ -11,16 +11,16 @@ from zoneward.routing.selection.address_ownership import AddressKind, AddressOwn
 
 
 class OwnedServices:
-    """All Services of one family. `set_service` records what a Service requests, and returns every Service that is
-    served otherwise from then on."""
+    """All Services of one family. `set_service` records what a Service requests, and returns every Service that may
+    change because of it."""
 
     def __init__(self) -> None:
         self._requested: dict[ServiceKey, NodeService] = {}
         self._ownership = AddressOwnership()
 
     def set_service(self, service: ServiceKey, requested: NodeService | None) -> dict[ServiceKey, NodeService | None]:
-        """Record what a Service requests; None: it is gone. Returns all Services that may be served otherwise now, and
-        how."""
+        """Record what a Service requests; None: it was deleted. Returns all Services that may have changed, as they are
+        served now."""
         if requested is None:
             self._requested.pop(service, None)
         else:
@@ -30,20 +30,20 @@ class OwnedServices:
         return self._node_services(dict.fromkeys((service, *sorted(affected))))
 
     def set_node_addresses(self, addresses: frozenset[str]) -> dict[ServiceKey, NodeService | None]:
-        """Record the node's addresses that node ports are served on. Returns all Services that may be served otherwise
-        now, and how."""
+        """Record the node's addresses that serve node ports. Returns all Services that may have changed, as they are
+        served now."""
         return self._node_services(sorted(self._ownership.set_node_addresses(addresses)))
 
     def requested(self, service: ServiceKey) -> NodeService | None:
-        """A Service as it was last recorded."""
+        """The Service as it was last recorded."""
         return self._requested.get(service)
 
     def find(self, address: str, port: Port) -> tuple[ServiceKey, AddressKind] | None:
-        """The Service that is served at a port of an address, and the kind of the address."""
+        """The Service that owns a port of an address, and the kind of the address."""
         return self._ownership.find(address, port)
 
     def conflicts(self, service: ServiceKey) -> tuple[str, ...]:
-        """What a Service requests and other Services own, in words; the first few of it."""
+        """Descriptions of the first few requests of a Service that other Services own."""
         return self._ownership.conflicts(service)
 
     def _node_services(self, services: Iterable[ServiceKey]) -> dict[ServiceKey, NodeService | None]:
@@ -60,7 +60,7 @@ class OwnedServices:
         if not lost and own not in served.external_ips and own not in served.load_balancer_ips:
             return served
         every = {(port.protocol, port.port) for port in served.ports}
-        # An address without a port of its own needs no rules.
+        # An address at which the Service owns no port needs no rules.
         gone = {address for address, ports in lost.external.items() if len(ports) == len(every)} | {own}
         ports = served.ports
         if lost.node_ports:
@@ -78,7 +78,7 @@ class OwnedServices:
 
 
 def address_request(served: NodeService) -> AddressRequest:
-    """What a Service requests, in the form of the rules of ownership."""
+    """The request of a Service, as the ownership rules need it."""
     return AddressRequest(
         cluster_ip=served.cluster_ip,
         external=frozenset((*served.external_ips, *served.load_balancer_ips)) - {served.cluster_ip},
@@ -94,7 +94,8 @@ def resolve_ownership(
     node_addresses: frozenset[str] = frozenset(),
     on_conflict: Callable[[str], None],
 ) -> dict[ServiceKey, NodeService]:
-    """All Services of one family as they are served. ``on_conflict`` gets what they do not own, a line each."""
+    """All Services of one family as they are served. ``on_conflict`` gets a line for each request that is not
+    granted."""
     owned = OwnedServices()
     owned.set_node_addresses(node_addresses)
     services: dict[ServiceKey, NodeService | None] = {}

@@ -1,4 +1,4 @@
-"""The rules that all Services share: what is in a table with or without them, and chains known by their names.
+"""The rules that all Services share: the fixed part of a table, and the chains that are identified by their names.
 
 ==================  ==================================================================================
 ``services``        address, protocol, port -> chain; ``node-ports`` the same without the address
@@ -7,21 +7,21 @@
                     ports, and ``node-to-port`` their Service's port
 ``policy-cluster``  cluster address, protocol, port -> the chain for traffic that came to another address, by
                     its traffic policy; ``policy-local``
-``inside``          for the external policy Local: where traffic from this node and its Pods goes;
-                    ``outside``: all other traffic
-``refused``         what has no endpoint to serve it: rejected where no endpoint exists, else dropped
+``inside``          for the external policy Local: the chain for traffic from this node and its Pods;
+                    ``outside``: for all other traffic
+``refused``         destinations without an endpoint: rejected where no endpoint exists, else dropped
 ``guarded``         load balancers' addresses with ranges of sources
 ``cluster-ips``     all cluster addresses; ``hairpin``: endpoints of this node, which may call themselves
 ==================  ==================================================================================
 
-A chain does what its name says: who finds a table needs no more than the names to know what it does.
+The name of a chain determines its rules, so the names alone show what a table does.
 Chains: ``c-N`` and ``l-N`` send to one of N slots (cluster, local). ``external-cluster`` and ``external-local`` are the
 external policies, ``to-cluster`` and ``to-local`` lead on from them. With ``node-`` before it the same for node ports.
 
-Endpoints are there once for a Service's port, under its cluster address. The first packet of a connection to another
-address, or to a node port, has its destination rewritten to the cluster address before its endpoint is looked up: nft
-(1.0.6) has no other place for a value that one lookup finds and the next one needs. It is rewritten again at once, by
-the translation to the endpoint; connection tracking has kept the address that the client asked for.
+The maps hold the endpoints of a Service's port once, under its cluster address. The first packet of a connection to
+another address, or to a node port, has its destination rewritten to the cluster address before its endpoint is looked
+up: nft (1.0.6) cannot otherwise pass the result of one lookup to the next. The translation to the endpoint rewrites it
+again at once; connection tracking keeps the address that the client sent to.
 """
 
 import hashlib
@@ -36,23 +36,23 @@ from zoneward.proxy.ruleset.ruleset import ADDRESS, Chain, SetDeclaration
 
 TABLE: Final = "zoneward"
 LAYOUT_CHAIN: Final = "layout"
-"""The beginning of the name of a chain without rules, that stands for everything that no other name says."""
+"""The prefix of the name of a chain without rules. The rest is a digest of everything that no other name identifies."""
 _PORT: Final = "meta l4proto . th dport"
 _PROTOCOLS: Final = ("tcp", "udp", "sctp")
-"""In this order: the map's values have the port of TCP, and where a rule names no protocol, or the first rule of a
-transaction names another, nft (1.0.6) adds TCP to it by itself, or takes nothing."""
+"""TCP has to be first: the map's values have the type of a TCP port, and where a rule names no protocol, or the first
+rule of a transaction names another one, nft (1.0.6) adds TCP to the rule, or rejects it."""
 _LOOPBACK: Final[dict[Family, str]] = {"ip": "127.0.0.0/8", "ip6": "::1"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RulesetOptions:
-    """What the operator and the Node say about the rules, by family where it differs.
+    """Options of the rules from the settings and the Node, by family where they differ.
 
-    ``pod_cidrs`` or ``pod_interfaces`` say who is a Pod of this node: ranges of addresses, or the name of an interface,
-    or the beginning of such names with a ``*``. ``service_cidrs``: ranges whose unused addresses are dropped.
-    ``node_port_cidrs``: ranges of the node's addresses that node ports are served on; all of them where there are none
-    for a family, but never loopback. ``node_ips``: the node's own, which ranges of sources may have.
-    ``masquerade_mark``: the bit that says to masquerade.
+    ``pod_cidrs`` or ``pod_interfaces`` identify the Pods of this node: by CIDR, or by the name of an interface, or a
+    prefix of such names with a ``*``. Traffic to unused addresses in ``service_cidrs``
+    is dropped. ``node_port_cidrs``: CIDRs of the node's addresses that serve node ports; a family without any uses all
+    of them, except loopback. ``node_ips``: the node's addresses, which source ranges may contain.
+    ``masquerade_mark``: the mark bit of packets to masquerade.
     """
 
     pod_cidrs: Mapping[Family, str] | None = None
@@ -65,20 +65,20 @@ class RulesetOptions:
 
     @property
     def mark_statement(self) -> str:
-        """The statement that has a connection masqueraded."""
+        """The statement that marks a connection for masquerading."""
         return f"meta mark set meta mark | {self.masquerade_mark:#010x}"
 
 
 _SHARED: Final = ("c", "l")
-"""Kinds of chains that ports share, whichever Service they are of."""
+"""Kinds of chains that the ports of all Services share."""
 
 
 def base_sets(family: Family) -> dict[str, SetDeclaration]:
-    """Sets and maps of a table, without elements."""
+    """The sets and maps of a table, without elements."""
     address = ADDRESS[family]
     by_address, by_port = f"{address} . inet_proto . inet_service", "inet_proto . inet_service"
     drawn = "numgen random mod 65536"
-    found = {
+    sets = {
         "cluster-ips": SetDeclaration("set", f"type {address}"),
         "hairpin": SetDeclaration("set", f"type {address} . {address} . inet_proto . inet_service"),
         "to-cluster-ip": SetDeclaration("map", f"type {by_address} : {address}"),
@@ -86,33 +86,33 @@ def base_sets(family: Family) -> dict[str, SetDeclaration]:
         "node-to-port": SetDeclaration("map", f"type {by_port} : inet_service"),
     }
     for name in ("endpoints", "local-endpoints"):
-        found[name] = SetDeclaration("map", f"typeof {family} daddr . {_PORT} . {drawn} : {family} daddr . tcp dport")
+        sets[name] = SetDeclaration("map", f"typeof {family} daddr . {_PORT} . {drawn} : {family} daddr . tcp dport")
     for name in ("services", "inside", "outside", "refused", "guarded", "policy-cluster", "policy-local"):
-        found[name] = SetDeclaration("map", f"type {by_address} : verdict")
+        sets[name] = SetDeclaration("map", f"type {by_address} : verdict")
     for name in ("node-ports", "node-inside", "node-outside", "node-refused"):
-        found[name] = SetDeclaration("map", f"type {by_port} : verdict")
-    return found
+        sets[name] = SetDeclaration("map", f"type {by_port} : verdict")
+    return sets
 
 
 def base_chains(family: Family, options: RulesetOptions) -> dict[str, Chain]:
-    """Chains that are there with or without Services, those without a hook first."""
+    """The chains that do not depend on Services, those without a hook first."""
     key = f"{family} daddr . {_PORT}"
-    node, mark, ours = _to_node(family, options), options.mark_statement, _from_pods(family, options)
+    node, mark, from_pods = _to_node(family, options), options.mark_statement, _from_pods(family, options)
     services = []
     if options.masquerade_all:
         services.append(f"{family} daddr @cluster-ips {mark}")
-    elif ours is not None:
-        # Most of what comes is from Pods, and needs no look at the set.
-        services.append(f"{ours[1]} {family} daddr @cluster-ips {mark}")
+    elif from_pods is not None:
+        # Most traffic is from Pods, and skips the lookup in the set.
+        services.append(f"{from_pods[1]} {family} daddr @cluster-ips {mark}")
     services += [f"{key} vmap @services", f"{node} {_PORT} vmap @node-ports"]
-    # What is under way, and what was sent to an endpoint, has nothing to be refused.
+    # Established connections, and those already sent to an endpoint, are never refused.
     passing = ("ct state != new accept", "ct status dnat accept")
     unknown = [f"{family} daddr @cluster-ips goto nobody"]
-    unknown += [f"{family} daddr {each} drop" for each in (options.service_cidrs or {}).get(family, ())]
+    unknown += [f"{family} daddr {cidr} drop" for cidr in (options.service_cidrs or {}).get(family, ())]
     refused = [f"{key} vmap @refused", f"{node} {_PORT} vmap @node-refused"]
 
     def local(prefix: str, lookup: str) -> Chain:
-        rules = [] if ours is None else [f"{ours[0]} {lookup} vmap @{prefix}inside"]
+        rules = [] if from_pods is None else [f"{from_pods[0]} {lookup} vmap @{prefix}inside"]
         rules += [f"fib saddr type local {mark}", f"fib saddr type local {lookup} vmap @{prefix}inside"]
         return Chain((*rules, f"{lookup} vmap @{prefix}outside"))
 
@@ -120,7 +120,7 @@ def base_chains(family: Family, options: RulesetOptions) -> dict[str, Chain]:
     bit = f"{options.masquerade_mark:#010x}"
     masquerade = f"meta mark & {bit} != 0x00000000 meta mark set meta mark ^ {bit}"
     chains = {
-        # The kernel sends few ICMP messages in a second; a TCP connection is refused without one.
+        # The kernel limits the rate of ICMP messages, so TCP connections are reset instead.
         "nobody": Chain(("meta l4proto tcp reject with tcp reset", "reject")),
         "to-cluster": _onward(family, "cluster", rewritten),
         "to-local": _onward(family, "local", rewritten),
@@ -146,8 +146,8 @@ def base_chains(family: Family, options: RulesetOptions) -> dict[str, Chain]:
             Hook("nat", "postrouting", 100),
         ),
     }
-    # What was written by other options, or another version, is known by it.
-    content = base_sets(family), chains, [shared_chain(f"{each}-2", family) for each in _SHARED]
+    # The digest identifies a table that was written with other options, or by another version.
+    content = base_sets(family), chains, [shared_chain(f"{kind}-2", family) for kind in _SHARED]
     # A table that an older version wrote stays in service only if its layout has the same name: so does its text.
     text = repr(content).replace("SetDeclaration(", "Declared(")
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -155,29 +155,30 @@ def base_chains(family: Family, options: RulesetOptions) -> dict[str, Chain]:
 
 
 def shared_chain(name: str, family: Family) -> Chain:
-    """A chain by its name: ``c-3``, ``l-3``."""
-    kind, _, number = name.partition("-")
+    """The chain with this name: ``c-3``, ``l-3``."""
+    kind, _, slot_count = name.partition("-")
     endpoints = "local-endpoints" if kind == "l" else "endpoints"
-    # A packet that came here just before the last slot went draws one that is not there. The first always is.
-    numbers = (number,) if number == "1" else (number, "1")
+    # A packet that is here while the last slot is deleted may draw that slot; the first slot always exists.
+    moduli = (slot_count,) if slot_count == "1" else (slot_count, "1")
     return Chain(
         tuple(
             f"meta l4proto {protocol} dnat {family} addr . port to {family} daddr . {_PORT} . "
-            f"numgen random mod {each} map @{endpoints}"
+            f"numgen random mod {modulus} map @{endpoints}"
             for protocol in _PROTOCOLS
-            for each in numbers
+            for modulus in moduli
         )
     )
 
 
 def _onward(family: Family, kind: str, rewritten: Sequence[str]) -> Chain:
-    """To a Service's endpoints by way of its cluster IP, to which the rules ``rewritten`` change the packet's
-    destination."""
+    """The chain to a Service's endpoints through its cluster IP. The rules ``rewritten`` change the packet's
+    destination to that address."""
     return Chain((*rewritten, f"{family} daddr . {_PORT} vmap @policy-{kind}"))
 
 
 def _from_node_port(family: Family) -> tuple[str, ...]:
-    """A datagram without a checksum stays without one: nft would add the difference to the 0 that says so."""
+    """The rules that rewrite a packet to a node port. A UDP datagram without a checksum keeps 0: nft would add the
+    difference to it."""
     port = f"dport set {_PORT} map @node-to-port"
     return (
         f"{family} daddr set {_PORT} map @node-to-cluster-ip",
@@ -189,7 +190,7 @@ def _from_node_port(family: Family) -> tuple[str, ...]:
 
 
 def _to_node(family: Family, options: RulesetOptions) -> str:
-    """What matches traffic to the addresses that node ports are served on."""
+    """The match for traffic to the addresses that serve node ports."""
     rule = f"fib daddr type local {family} daddr != {_LOOPBACK[family]}"
     ranges = (options.node_port_cidrs or {}).get(family, ())
     if not ranges or any(range_.endswith("/0") for range_ in ranges):
@@ -198,9 +199,9 @@ def _to_node(family: Family, options: RulesetOptions) -> str:
 
 
 def _from_pods(family: Family, options: RulesetOptions) -> tuple[str, str] | None:
-    """What matches traffic of this node's Pods, and what all other; None where the options do not say."""
+    """The matches for traffic from this node's Pods, and for all other traffic; None where the options do not say."""
     if options.pod_interfaces is not None:
         name = quote(options.pod_interfaces)
         return f"iifname {name}", f"iifname != {name}"
-    found = (options.pod_cidrs or {}).get(family)
-    return None if found is None else (f"{family} saddr {found}", f"{family} saddr != {found}")
+    pod_cidr = (options.pod_cidrs or {}).get(family)
+    return None if pod_cidr is None else (f"{family} saddr {pod_cidr}", f"{family} saddr != {pod_cidr}")

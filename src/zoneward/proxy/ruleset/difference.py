@@ -1,4 +1,4 @@
-"""From one ruleset to another: what is added, what is deleted, and what gets another value."""
+"""The difference between two rulesets: what is added, deleted, or gets another value."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -11,10 +11,10 @@ T = TypeVar("T")
 
 
 def diff_rulesets(old: Ruleset | None, new: Ruleset) -> RulesetChanges:
-    """What makes ``new`` out of ``old``; None: there is no such table yet.
+    """The changes that turn ``old`` into ``new``. ``old`` None: the table does not exist yet.
 
-    A chain does what its name says (`zoneward.proxy.ruleset.base_rules`), so only the names are compared, and where the
-    kernel enters chains. A table of another layout is replaced as a whole, in the same moment.
+    The name of a chain determines its rules (`zoneward.proxy.ruleset.base_rules`), so only names and hooks are
+    compared. A table with another layout is replaced as a whole, atomically.
     """
     if old is None or _layout(old) != _layout(new) or _entered_elsewhere(old, new):
         return RulesetChanges(
@@ -49,7 +49,7 @@ def _entered_elsewhere(old: Ruleset, new: Ruleset) -> bool:
 
 
 def merge_changes(changes: Sequence[RulesetChanges]) -> RulesetChanges:
-    """Changes that follow each other, as one: what one of them makes and a later one deletes is left out."""
+    """Consecutive changes as one. It leaves out what one of them creates and a later one deletes."""
     if len(changes) == 1:
         return changes[0]
     sets: dict[str, SetDeclaration] = {}
@@ -81,7 +81,7 @@ def merge_changes(changes: Sequence[RulesetChanges]) -> RulesetChanges:
         sets=sets,
         chains=chains,
         rewritten_chains=rewritten,
-        # Elements of a set that goes go with it.
+        # Deleting a set deletes its elements.
         removed_elements={name: elements for name, elements in removed.items() if elements and name not in gone_sets},
         added_elements={name: elements for name, elements in added.items() if elements and name not in gone_sets},
         deleted_chains=frozenset(gone_chains),
@@ -90,12 +90,12 @@ def merge_changes(changes: Sequence[RulesetChanges]) -> RulesetChanges:
 
 
 def split_changes(changes: RulesetChanges) -> tuple[RulesetChanges, RulesetChanges, RulesetChanges]:
-    """Changes as three transactions: new chains, what leads there and everything else, and deleted chains. Each may be
+    """Changes as three transactions: new chains; references to them and everything else; deleted chains. Each may be
     empty.
 
-    A packet that is in the rules while a transaction ends finds its elements, but keeps to the old rules: of a chain
-    that comes with it, to none. So it would be lost. And kernels before 6.2 take a chain for one in use as long as the
-    transaction lasts that deletes the last element that leads there.
+    A packet that traverses the rules while a transaction commits sees the new elements, but the old rules: a chain that
+    the same transaction adds has none for it, so the packet would be lost. And kernels before 6.2 count a chain as in
+    use until the end of the transaction that deletes the last reference to it.
     """
     nothing = RulesetChanges(family=changes.family, table=changes.table)
     if changes.creates_table:
@@ -107,12 +107,12 @@ def split_changes(changes: RulesetChanges) -> tuple[RulesetChanges, RulesetChang
 
 
 def _come(here: dict[str, T], gone: set[str], come: Mapping[str, T]) -> None:
-    for name, each in come.items():
+    for name, definition in come.items():
         if name in gone:
-            # It is still there; its name says what it is.
+            # It still exists, and its name determines its content.
             gone.remove(name)
         else:
-            here[name] = each
+            here[name] = definition
 
 
 def _go(here: dict[str, T], gone: set[str], go: frozenset[str]) -> None:
@@ -122,26 +122,26 @@ def _go(here: dict[str, T], gone: set[str], go: frozenset[str]) -> None:
 
 
 def count_differences(there: Ruleset, wanted: Ruleset) -> dict[str, int] | None:
-    """How many ``chains``, ``sets`` and ``elements`` are wrong, without those that are none; None: it is another table.
+    """The number of wrong ``chains``, ``sets`` and ``elements``, without zeros; None: the layout differs.
 
-    Rules are not compared.
+    It does not compare rules.
     """
     if _layout(there) != _layout(wanted) or _entered_elsewhere(there, wanted):
         return None
     removed, added = diff_elements(there.elements, wanted.elements)
-    found = {
+    counts = {
         "chains": len(there.chains.keys() ^ wanted.chains.keys()),
         "sets": len(there.sets.keys() ^ wanted.sets.keys()),
-        # One that gets another value is one.
+        # An element that gets another value counts once.
         "elements": len(
             {(name, key) for side in (removed, added) for name, elements in side.items() for key in elements}
         ),
     }
-    return {what: number for what, number in found.items() if number}
+    return {what: count for what, count in counts.items() if count}
 
 
 def diff_elements(old: Elements, new: Elements) -> tuple[dict[str, dict[str, str]], dict[str, dict[str, str]]]:
-    """What is removed and what is added; an element with another value is both."""
+    """The elements to remove and to add; an element with another value is in both."""
     removed: dict[str, dict[str, str]] = {}
     added: dict[str, dict[str, str]] = {}
     nothing: Mapping[str, str] = {}

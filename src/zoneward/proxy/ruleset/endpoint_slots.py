@@ -1,7 +1,7 @@
-"""Which endpoint is in which slot of a port: the kernel draws a slot at random and sends to the endpoint in it.
+"""Assigns endpoints to the slots of a port: the kernel draws a slot at random and sends to the endpoint in it.
 
-Endpoints keep their slots: where one goes the last slot's endpoint takes its place, and one that comes takes a new slot
-at the end. So a change of one endpoint changes at most two slots, however many there are.
+Endpoints keep their slots. The endpoint in the last slot replaces one that is removed, and a new endpoint gets a new
+slot at the end. So a change of one endpoint changes at most two slots.
 """
 
 from collections import Counter
@@ -11,79 +11,79 @@ from typing import Final, TypeVar
 
 E = TypeVar("E", bound=Hashable)
 MOST_PER_ENDPOINT: Final = 256
-"""Slots that one endpoint may have on average; beyond, weights are as near as that allows."""
+"""The maximum number of slots per endpoint, on average; it limits how exactly weights are met."""
 _MOST_OF_ONE: Final = 100
-"""Slots of one endpoint with the smallest weight, at which rounding is within half a percent."""
+"""The maximum number of slots of an endpoint with the smallest weight: rounding is then within half a percent."""
 _TOLERANCE: Final = 0.01
-"""Of the share that a weight asks for."""
+"""The accepted relative difference from the share that a weight requests."""
 
 
 def place_in_slots(wanted: Iterable[E], before: Sequence[E] = ()) -> tuple[E, ...]:
-    """The slots for endpoints, of which one may be wanted several times, changed as little as possible.
+    """The endpoint in each slot, with minimal changes. An endpoint may be wanted several times.
 
-    ``before`` are the slots as they were. New endpoints come in the order in which they are wanted.
+    ``before`` are the previous slots. New endpoints are added in the order of ``wanted``.
     """
     missing = Counter(wanted)
     if not before:
         return tuple(missing.elements())
     total = missing.total()
-    found: list[E | None] = []
-    for each in before:
-        if missing[each] > 0:
-            missing[each] -= 1
-            found.append(each)
+    slots: list[E | None] = []
+    for endpoint in before:
+        if missing[endpoint] > 0:
+            missing[endpoint] -= 1
+            slots.append(endpoint)
         else:
-            found.append(None)
-    new = [each for each, number in missing.items() for _ in range(number)]
+            slots.append(None)
+    new = [endpoint for endpoint, count in missing.items() for _ in range(count)]
     new.reverse()
-    for place, there in enumerate(found):
-        if there is None and new:
-            found[place] = new.pop()
+    for index, occupant in enumerate(slots):
+        if occupant is None and new:
+            slots[index] = new.pop()
     new.reverse()
-    found += new
-    _close(found, total)
-    return tuple(each for each in found if each is not None)
+    slots += new
+    _close(slots, total)
+    return tuple(endpoint for endpoint in slots if endpoint is not None)
 
 
-def _close(found: "list[E | None]", total: int) -> None:
+def _close(slots: "list[E | None]", total: int) -> None:
     """Move slots from the end into the holes, until ``total`` are left and none is empty."""
-    holes = [place for place, there in enumerate(found[:total]) if there is None]
-    for place in holes:
-        while found[-1] is None:
-            found.pop()
-        found[place] = found.pop()
-    del found[total:]
+    holes = [index for index, occupant in enumerate(slots[:total]) if occupant is None]
+    for index in holes:
+        while slots[-1] is None:
+            slots.pop()
+        slots[index] = slots.pop()
+    del slots[total:]
 
 
 @lru_cache(maxsize=1024)
 def slots_per_endpoint(weights: tuple[float, ...]) -> tuple[int, ...]:
-    """How many slots each endpoint gets, at least one, so that its share is within 1 % of what its weight asks for.
+    """The number of slots of each endpoint, at least one, so that its share is within 1 % of what its weight requests.
 
-    It is as few slots as suffice, and at most 256 for each endpoint on average: beyond, the nearest that this allows.
-    Weights are above 0.
+    It uses as few slots as suffice. Where 256 slots per endpoint on average do not, it returns the nearest counts
+    within that limit. Weights are above 0.
     """
     kinds = Counter(weights)
-    total = sum(each * number for each, number in kinds.items())
+    total = sum(weight * count for weight, count in kinds.items())
     best: list[int] = []
     least = float("inf")
-    for given in _candidates(kinds, total):
-        fair = total / sum(each * number for each, number in zip(given, kinds.values(), strict=True))
-        worst = max(abs(each * fair / weight - 1) for each, weight in zip(given, kinds, strict=True))
+    for slot_counts in _candidates(kinds, total):
+        fair = total / sum(slot_count * count for slot_count, count in zip(slot_counts, kinds.values(), strict=True))
+        worst = max(abs(slot_count * fair / weight - 1) for slot_count, weight in zip(slot_counts, kinds, strict=True))
         if worst < least:
-            best, least = given, worst
+            best, least = slot_counts, worst
         if worst <= _TOLERANCE:
             break
-    found = dict(zip(kinds, best, strict=True))
-    return tuple(found[weight] for weight in weights)
+    slots_by_weight = dict(zip(kinds, best, strict=True))
+    return tuple(slots_by_weight[weight] for weight in weights)
 
 
 def _candidates(kinds: Counter[float], total: float) -> Iterator[list[int]]:
-    """Numbers of slots by weight, near what these ask for, with few slots first."""
+    """Slot counts by weight, near the requested shares, fewest slots first."""
     if not kinds:
         return
     most = MOST_PER_ENDPOINT * kinds.total()
-    for scale in sorted({number / kind for kind in kinds for number in range(1, _MOST_OF_ONE + 1)}):
+    for scale in sorted({slot_count / weight for weight in kinds for slot_count in range(1, _MOST_OF_ONE + 1)}):
         if scale * total > most:
             break
-        yield [max(1, round(kind * scale)) for kind in kinds]
-    yield [max(1, round(kind * most / total)) for kind in kinds]
+        yield [max(1, round(weight * scale)) for weight in kinds]
+    yield [max(1, round(weight * most / total)) for weight in kinds]

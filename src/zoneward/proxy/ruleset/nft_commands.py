@@ -1,7 +1,7 @@
-"""Changes of a table as commands that ``nft -f`` takes: one transaction, all or nothing.
+"""Renders changes of a table as commands for ``nft -f``: one transaction, all or nothing.
 
-nft knows no escape within quotes, so text of others that it would take for the end of a word or a line is replaced or
-refused (`safe_name`, `quote`). Everything else in a command is a value that was parsed, or our own words.
+nft has no escapes within quotes, so characters of external text that would end a word or a line are replaced or
+rejected (`safe_name`, `quote`). Everything else in a command is a parsed value or a constant.
 """
 
 import re
@@ -16,14 +16,14 @@ _AT_ONCE: Final = 500
 
 
 def render_commands(changes: RulesetChanges) -> str:
-    """The commands in the order that they need: none uses what is not there, none deletes what is in use."""
+    """The commands in dependency order: none uses an object before it exists or deletes one that is in use."""
     return "".join(f"{line}\n" for line in command_lines(changes))
 
 
 def command_lines(changes: RulesetChanges) -> Iterator[str]:
     where = f"{changes.family} {changes.table}"
     if changes.replaces_table:
-        # Added first, for one that is not there cannot be deleted.
+        # Deleting a table that does not exist is an error, so it is added first.
         yield f"add table {where}"
         yield f"delete table {where}"
     if changes.creates_table:
@@ -40,8 +40,8 @@ def command_lines(changes: RulesetChanges) -> Iterator[str]:
     for name, keys in changes.removed_elements.items():
         if keys:
             yield from _commands(f"delete element {where} {name}", keys)
-    for name, some in changes.added_elements.items():
-        yield from _commands(f"add element {where} {name}", _pairs(some))
+    for name, elements in changes.added_elements.items():
+        yield from _commands(f"add element {where} {name}", _pairs(elements))
     for name in sorted(changes.deleted_chains):
         yield f"flush chain {where} {name}"
     for name in sorted(changes.deleted_chains):
@@ -55,19 +55,19 @@ def _hook(chain: Chain) -> str:
     return "" if hook is None else f" {{ type {hook.type} hook {hook.name} priority {hook.priority}; }}"
 
 
-def _pairs(some: Mapping[str, str]) -> Iterable[str]:
-    return (f"{key} : {value}" if value else key for key, value in some.items())
+def _pairs(elements: Mapping[str, str]) -> Iterable[str]:
+    return (f"{key} : {value}" if value else key for key, value in elements.items())
 
 
 def _commands(command: str, elements: Iterable[str]) -> Iterator[str]:
-    some: list[str] = []
+    batch: list[str] = []
     for element in elements:
-        some.append(element)
-        if len(some) == _AT_ONCE:
-            yield f"{command} {{ {', '.join(some)} }}"
-            some = []
-    if some:
-        yield f"{command} {{ {', '.join(some)} }}"
+        batch.append(element)
+        if len(batch) == _AT_ONCE:
+            yield f"{command} {{ {', '.join(batch)} }}"
+            batch = []
+    if batch:
+        yield f"{command} {{ {', '.join(batch)} }}"
 
 
 _NO_NAME: Final = re.compile(r"[^A-Za-z0-9/_.-]")
@@ -76,20 +76,20 @@ _STRING: Final = re.compile(r"[!#-\[\]-~]+")
 
 
 def safe_name(text: str) -> str:
-    """A part of the name of a chain or a set, after a letter: what no name can have becomes a dot.
+    """A part of the name of a chain or a set, after a letter. Characters that a name cannot contain become dots.
 
-    Two texts may become the same one: who needs a name of its own adds a digest.
+    Two texts may become the same name: a caller that needs a unique one adds a digest.
     """
     return _NO_NAME.sub(".", text)
 
 
 def quote(text: str) -> str:
-    """A text within quotes. Raises ValueError for one that cannot be."""
+    """The text in quotes. Raises ValueError for one that cannot be quoted."""
     if not _STRING.fullmatch(text):
         raise ValueError(f"expected printable characters without blanks, quotes and backslashes, got {text!r}")
     return f'"{text}"'
 
 
 def comment_line(text: str) -> str:
-    """A line that nft skips."""
+    """The text as a comment line, which nft ignores."""
     return f"# {printable(text)}"

@@ -1,6 +1,6 @@
-"""What the kernel holds, as values: tables, chains with their rules, sets and maps with their elements.
+"""The kernel's rulesets as values: tables, chains with their rules, sets and maps with their elements.
 
-Rules, keys and values are words as ``nft`` reads and writes them, so that what was read compares with what is wanted.
+Rules, keys and values are text in nft's format, so that a table read from the kernel compares with the wanted one.
 """
 
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ class Chain:
 
 @dataclass(frozen=True, slots=True)
 class SetDeclaration:
-    """A set or a map without its elements. ``spec`` is what nft has between the braces."""
+    """A set or a map without its elements. ``spec`` is the part between the braces in nft's syntax."""
 
     kind: str
     spec: str
@@ -31,8 +31,8 @@ class SetDeclaration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceRuleset:
-    """What one Service adds to a table. ``shared_chains`` names chains that many Services use; ``chains`` and ``sets``
-    are its own."""
+    """The part of a table that one Service needs. ``shared_chains`` names chains that many Services use; no other
+    Service uses its ``chains`` and ``sets``."""
 
     elements: Elements = field(default_factory=dict)
     shared_chains: frozenset[str] = frozenset()
@@ -56,11 +56,11 @@ class Ruleset:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RulesetChanges:
-    """From one state of a table to another, all at once. An element in ``removed_elements`` and ``added_elements`` gets
-    another value.
+    """The changes from one state of a table to another, in one transaction. An element in both ``removed_elements`` and
+    ``added_elements`` gets another value.
 
-    ``replaces_table``: the table that is there is deleted as a whole; ``creates_table``: the table has to be made.
-    ``rewritten_chains`` are there, and get other rules.
+    ``replaces_table``: the existing table is deleted as a whole; ``creates_table``: the table is created.
+    ``rewritten_chains`` exist, and get other rules.
     """
 
     family: Family
@@ -83,5 +83,5 @@ class RulesetChanges:
 
     @property
     def element_count(self) -> int:
-        """How many elements come or go."""
-        return sum(len(each) for some in (self.removed_elements, self.added_elements) for each in some.values())
+        """The number of elements that are added or removed."""
+        return sum(len(elements) for side in (self.removed_elements, self.added_elements) for elements in side.values())

@@ -1,4 +1,4 @@
-"""From the proxy's settings and the Node's addresses to the options of its rules."""
+"""Builds the options of the rules from the proxy's settings and the Node's addresses."""
 
 from collections.abc import Callable, Sequence
 from ipaddress import ip_address
@@ -21,38 +21,40 @@ def _nobody(_address: str) -> None:
 def all_node_addresses(
     node: Node | None, *, left_out: Callable[[str], None] = _nobody
 ) -> dict[Family, tuple[str, ...]]:
-    """The addresses of a Node, internal ones first. ``left_out`` gets what is no IP address, as it stands there."""
-    status = (node.status.addresses if node is not None and node.status is not None else None) or ()
-    found: dict[Family, dict[str, None]] = {}
+    """The addresses of a Node, internal ones first. ``left_out`` gets each invalid one, unchanged."""
+    reported = (node.status.addresses if node is not None and node.status is not None else None) or ()
+    addresses_by_family: dict[Family, dict[str, None]] = {}
     for kind in _KINDS:
-        for statu in status:
-            if statu.type == kind and statu.address:
-                address = parse_address(statu.address)
+        for entry in reported:
+            if entry.type == kind and entry.address:
+                address = parse_address(entry.address)
                 if address is None:
-                    left_out(statu.address)
+                    left_out(entry.address)
                 else:
-                    found.setdefault(family_of_address(address), {})[address] = None
-    return {family: tuple(some) for family, some in found.items()}
+                    addresses_by_family.setdefault(family_of_address(address), {})[address] = None
+    return {family: tuple(addresses) for family, addresses in addresses_by_family.items()}
 
 
 def node_addresses(node: Node | None) -> dict[Family, str]:
     """The address of each family that identifies a Node: the first internal one, else the first external one."""
-    return {family: some[0] for family, some in all_node_addresses(node).items()}
+    return {family: addresses[0] for family, addresses in all_node_addresses(node).items()}
 
 
 def node_port_addresses(options: RulesetOptions, node: Node | None) -> dict[Family, frozenset[str]]:
-    """The Node's addresses that node ports are served on."""
+    """The Node's addresses that serve node ports."""
     ranges = options.node_port_cidrs or {}
     return {
         family: frozenset(
-            each for each in some if family not in ranges or any(is_in_cidr(each, one) for one in ranges[family])
+            address
+            for address in addresses
+            if family not in ranges or any(is_in_cidr(address, range_) for range_ in ranges[family])
         )
-        for family, some in all_node_addresses(node).items()
+        for family, addresses in all_node_addresses(node).items()
     }
 
 
 def ruleset_options(settings: ProxyConfiguration, node: Node | None) -> RulesetOptions:
-    """The options; where the Node reports no address, node ports are served on all of its addresses."""
+    """The options of the rules. If the Node reports no address, all of its addresses serve node ports."""
     own = node_addresses(node)
     ranges: dict[Family, Sequence[str]]
     if settings.node_port_addresses == (PRIMARY,):
@@ -71,11 +73,13 @@ def ruleset_options(settings: ProxyConfiguration, node: Node | None) -> RulesetO
 
 
 def is_node_port_address(options: RulesetOptions, family: Family, address: bytes) -> bool:
-    """Whether node ports are served on an address, given by its bytes, as far as ranges decide that."""
+    """Whether the options allow node ports on an address, given by its bytes."""
     ranges = (options.node_port_cidrs or {}).get(family, ())
     return not ranges or any(is_in_cidr(str(ip_address(address)), range_) for range_ in ranges)
 
 
 def _of_families(ranges: Sequence[str]) -> dict[Family, Sequence[str]]:
-    found = {family: tuple(range_ for range_ in ranges if family_of_address(range_) == family) for family in FAMILIES}
-    return {family: some for family, some in found.items() if some}
+    ranges_by_family = {
+        family: tuple(range_ for range_ in ranges if family_of_address(range_) == family) for family in FAMILIES
+    }
+    return {family: family_ranges for family, family_ranges in ranges_by_family.items() if family_ranges}

@@ -1,11 +1,11 @@
-"""The rules of one table as they are programmed: a Service that changes costs what it changes.
+"""The programmed rules of one table. The cost of a change is proportional to the rules that it changes.
 
-Two Services may ask for the same element: endpoints that both have, or, for a moment, an address that one of them
-releases (`zoneward.proxy.model.owned_services`). The first by name has it, and the other gets it when the first one
-goes.
+Two Services may request the same element: endpoints that both have, or, for a moment, an address that one of them
+releases (`zoneward.proxy.model.owned_services`). The first by name owns it, and the other one gets it when the first is
+removed.
 
-A table that is found in the kernel is taken over as it is: Services are set as if it were empty, and what is there
-already is not written again. What no Service asks for is removed when all Services were set. So traffic flows
+A table that exists in the kernel is taken over: Services are set as if it were empty, but existing elements are not
+written again. Elements that no Service requests are removed after all Services were set, so that traffic continues
 meanwhile.
 """
 
@@ -31,11 +31,11 @@ from zoneward.proxy.ruleset.service_rules import assign_slots, service_rules
 
 
 class RulesetState:
-    """`start`, `set_service` each Service, `remove_leftovers`; then `set_service` those that change. The changes that
-    each of them returns have to be applied in turn.
+    """Call `start`, `set_service` for each Service, `remove_leftovers`; then `set_service` for each one that changes.
+    The caller applies the returned changes in the same order.
 
-    ``present``: the table as it is in the kernel; None: there is none. `start` takes over its elements, and they
-    become fewer as Services ask for them: two copies of a large table would not fit into memory.
+    ``present``: the table in the kernel; None: it does not exist. `start` takes its elements over without a copy, and
+    each Service claims its own from them: two copies of a large table would not fit into memory.
     """
 
     def __init__(self, family: Family, table: str, options: RulesetOptions, *, present: Ruleset | None = None) -> None:
@@ -45,24 +45,24 @@ class RulesetState:
         self._services: dict[ServiceKey, ServiceRuleset] = {}
         self._shared: Counter[str] = Counter()
         self._owners: dict[str, dict[str, ServiceKey]] = {}
-        """By set or map, and key: the Service whose value the kernel has. No tuple for each element: there may be
-        hundreds of thousands."""
+        """By set or map, then by key: the Service whose value the kernel has. Nested, because tuples for hundreds of
+        thousands of elements take too much memory."""
         self._contenders: dict[tuple[str, str], dict[ServiceKey, str]] = {}
-        """All who ask for an element that several ask for, with the value that each wants."""
+        """For each element that several Services request: those Services and their values."""
         self._present = present
         self._leftovers: dict[str, dict[str, str]] = {}
-        """Elements of the kernel that no Service has asked for yet."""
+        """Elements in the kernel that no Service has requested yet."""
         self._leftover_chains: set[str] = set()
         self._leftover_sets: set[str] = set()
         self._savepoint: list[tuple[ServiceKey, ServiceRuleset]] = []
         self._leftovers_before: list[tuple[str, str, str]] = []
 
     def set_savepoint(self) -> None:
-        """`roll_back` takes back what is set from here on."""
+        """Mark the state that `roll_back` restores."""
         self._savepoint, self._leftovers_before = [], []
 
     def roll_back(self) -> None:
-        """The kernel took nothing since `set_savepoint`: everything is as it was then."""
+        """Restore the state at `set_savepoint`, because the kernel accepted nothing since then."""
         stray, self._leftovers = self._leftovers, {}
         before, self._savepoint = self._savepoint, []
         for service, rules in reversed(before):
@@ -79,7 +79,7 @@ class RulesetState:
         return frozenset((*self._base_chains, *self._shared, *own))
 
     def start(self) -> RulesetChanges:
-        """What is there with or without Services."""
+        """Take over the existing elements, and return the changes that create the fixed part of the table."""
         base = Ruleset(
             family=self._family,
             table=self._table,
@@ -87,31 +87,32 @@ class RulesetState:
             chains=self._base_chains,
             elements={},
         )
-        found, self._present = self._present, None
-        changes = diff_rulesets(found, base)
-        if found is not None and not changes.creates_table:
+        present, self._present = self._present, None
+        changes = diff_rulesets(present, base)
+        if present is not None and not changes.creates_table:
             self._leftovers = {
-                name: some if isinstance(some, dict) else dict(some) for name, some in found.elements.items()
+                name: elements if isinstance(elements, dict) else dict(elements)
+                for name, elements in present.elements.items()
             }
-            self._leftover_chains = set(found.chains) - set(self._base_chains)
-            self._leftover_sets = set(found.sets) - set(self._base_sets)
+            self._leftover_chains = set(present.chains) - set(self._base_chains)
+            self._leftover_sets = set(present.sets) - set(self._base_sets)
             nothing: frozenset[str] = frozenset()
             changes = replace(changes, removed_elements={}, deleted_chains=nothing, deleted_sets=nothing)
         return changes
 
     def remove_leftovers(self) -> RulesetChanges:
-        """All Services were set: what the kernel has besides is removed."""
+        """The changes that remove what no Service requests. Call it after all Services were set."""
         wanted = {name for rules in self._services.values() for name in (*rules.chains, *rules.sets)}
         wanted |= self._shared.keys()
         chains, sets = frozenset(self._leftover_chains - wanted), frozenset(self._leftover_sets - wanted)
-        removed = {name: some for name, some in self._leftovers.items() if some and name not in sets}
+        removed = {name: elements for name, elements in self._leftovers.items() if elements and name not in sets}
         self._leftovers, self._leftover_chains, self._leftover_sets = {}, set(), set()
         return RulesetChanges(
             family=self._family, table=self._table, removed_elements=removed, deleted_chains=chains, deleted_sets=sets
         )
 
     def set_service(self, service: ServiceKey, rules: ServiceRuleset) -> RulesetChanges:
-        """Set the rules of a Service; `NO_RULES` for one that is gone. Returns what that changes."""
+        """Set the rules of a Service; `NO_RULES` for a deleted one. Returns the changes."""
         old = self._services.get(service, NO_RULES)
         self._savepoint.append((service, old))
         if rules is NO_RULES:
@@ -128,12 +129,12 @@ class RulesetState:
             del self._shared[name]
         chains = self._chains(sorted(new_shared))
         chains |= {name: chain for name, chain in rules.chains.items() if name not in old.chains}
-        sets = {name: each for name, each in rules.sets.items() if name not in old.sets}
+        sets = {name: declared for name, declared in rules.sets.items() if name not in old.sets}
         return RulesetChanges(
             family=self._family,
             table=self._table,
-            sets={name: each for name, each in sets.items() if name not in self._leftover_sets},
-            chains={name: each for name, each in chains.items() if name not in self._leftover_chains},
+            sets={name: declared for name, declared in sets.items() if name not in self._leftover_sets},
+            chains={name: chain for name, chain in chains.items() if name not in self._leftover_chains},
             removed_elements=removed,
             added_elements=added,
             deleted_chains=self._deletable(
@@ -143,7 +144,7 @@ class RulesetState:
         )
 
     def _deletable(self, names: Iterable[str], there: set[str]) -> frozenset[str]:
-        """Names that are no longer needed; those of the kernel as it was found may still be in use there."""
+        """The names without leftovers: those may still be in use in the kernel."""
         return frozenset(name for name in names if name not in there)
 
     def declarations(self) -> Ruleset:
@@ -156,14 +157,14 @@ class RulesetState:
         return Ruleset(family=self._family, table=self._table, sets=sets, chains=chains, elements={})
 
     def full_ruleset(self) -> Ruleset:
-        """The whole table, as it would be loaded into a kernel that has none."""
+        """The whole table with its elements."""
         elements: dict[str, dict[str, str]] = {}
         for service in sorted(self._services):
-            for name, some in self._services[service].elements.items():
-                kept = elements.setdefault(name, {})
-                for key, value in some.items():
-                    # The first by name has it.
-                    kept.setdefault(key, value)
+            for name, requested in self._services[service].elements.items():
+                merged = elements.setdefault(name, {})
+                for key, value in requested.items():
+                    # The first Service by name owns it.
+                    merged.setdefault(key, value)
         return replace(self.declarations(), elements=elements)
 
     def _chains(self, names: list[str]) -> dict[str, Chain]:
@@ -172,36 +173,36 @@ class RulesetState:
     def _assign_elements(
         self, service: ServiceKey, less: Elements, more: Elements
     ) -> tuple[dict[str, dict[str, str]], dict[str, dict[str, str]]]:
-        """What becomes of the kernel's elements when a Service no longer asks for some, and asks for others."""
+        """The removed and added elements when a Service releases those in ``less`` and claims those in ``more``."""
         removed: dict[str, dict[str, str]] = {}
         added: dict[str, dict[str, str]] = {}
-        for name, some in less.items():
+        for name, elements in less.items():
             owners, again = self._owners[name], more.get(name, {})
-            for key, value in some.items():
+            for key, value in elements.items():
                 if owners[key] == service:
                     removed.setdefault(name, {})[key] = value
                 if key not in again:
                     self._release(service, (name, key), added)
-        for name, some in more.items():
-            for key, value in some.items():
+        for name, elements in more.items():
+            for key, value in elements.items():
                 self._claim(service, (name, key), value, removed, added)
         if self._leftovers:
             self._skip_existing(removed, added)
         return removed, added
 
     def _skip_existing(self, removed: dict[str, dict[str, str]], added: dict[str, dict[str, str]]) -> None:
-        """Of what has to be added, leave out what is there, and take away what is there with another value."""
-        for name, some in list(added.items()):
+        """Do not add elements that exist already, and remove those that exist with another value."""
+        for name, elements in list(added.items()):
             stray = self._leftovers.get(name, {})
-            for key in list(some):
+            for key in list(elements):
                 there = stray.pop(key, None)
                 if there is not None:
                     self._leftovers_before.append((name, key, there))
-                if there == some[key]:
-                    del some[key]
+                if there == elements[key]:
+                    del elements[key]
                 elif there is not None:
                     removed.setdefault(name, {})[key] = there
-            if not some:
+            if not elements:
                 del added[name]
 
     def _release(self, service: ServiceKey, element: tuple[str, str], added: dict[str, dict[str, str]]) -> None:
@@ -248,7 +249,7 @@ class RulesetState:
 def full_ruleset(
     family: Family, services: Mapping[ServiceKey, NodeService], *, table: str = TABLE, options: RulesetOptions
 ) -> Ruleset:
-    """The table that a kernel without one would get."""
+    """The whole table that serves these Services."""
     state = RulesetState(family, table, options)
     state.start()
     for service in sorted(services):

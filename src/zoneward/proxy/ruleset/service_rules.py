@@ -1,10 +1,9 @@
-"""From a Service as a node serves it to the rules that it adds to its table.
+"""Builds the rules that a Service adds to a node's table.
 
-One verdict map leads from the destination of a packet to a chain that all ports with as many slots share, and this one
-looks the endpoint up in one big map, by the cluster IP and a slot drawn at random
-(`zoneward.proxy.ruleset.base_rules`). So an endpoint that changes is one element, however many addresses there are.
-Chains are made for a Service only for what chains alone can do: clients that keep their endpoint, and ranges of
-sources.
+One verdict map sends a packet by its destination to a chain that all ports with the same number of slots share. That
+chain looks the endpoint up in one big map, by the cluster IP and a random slot (`zoneward.proxy.ruleset.base_rules`).
+So an endpoint is one element, independent of the number of addresses. Only session affinity and source ranges need
+chains for a single Service.
 """
 
 import base64
@@ -21,38 +20,38 @@ from zoneward.proxy.ruleset.ruleset import ADDRESS, NO_RULES, Chain, ServiceRule
 from zoneward.proxy.ruleset.service_size import ServiceParts
 
 _MOST_KEPT: Final = 1 << 20
-"""Clients that a port remembers, each with its endpoint. Where there are more, new ones are not kept."""
+"""The maximum number of clients with affinity, per port. Beyond it, new clients have none."""
 EndpointSlots = Mapping[tuple[str, str, str], Sequence[Backend]]
 """By the port's name and protocol, and ``cluster`` or ``local``: the endpoint in each slot."""
 
 
 def assign_slots(parts: ServiceParts, before: EndpointSlots) -> dict[tuple[str, str, str], tuple[Backend, ...]]:
-    """The endpoint in each slot of each port, changed as little as possible from what was there ``before``."""
-    found = {}
+    """The endpoint in each slot of each port, with minimal changes from ``before``."""
+    slots = {}
     for port in (port for part in parts for port in part.ports):
         for kind, targets in (("cluster", _repeated(port)), ("local", port.local_endpoints)):
             key = port.name, port.protocol, kind
             if targets:
-                found[key] = place_in_slots(targets, before.get(key, ()))
-    return found
+                slots[key] = place_in_slots(targets, before.get(key, ()))
+    return slots
 
 
 def service_rules(parts: ServiceParts, there: EndpointSlots, options: RulesetOptions) -> ServiceRuleset:
-    """What a Service adds to its table. ``there``: the endpoints in its slots (`assign_slots`)."""
+    """The rules that a Service adds to its table. ``there``: the endpoints in its slots (`assign_slots`)."""
     built = [_ServiceRulesBuilder(part, options).build(there) for part in parts]
     if len(built) <= 1:
         return built[0] if built else NO_RULES
     elements: dict[str, dict[str, str]] = {}
     chains: dict[str, Chain] = {}
     sets: dict[str, SetDeclaration] = {}
-    for each in built:
-        for name, some in each.elements.items():
-            elements.setdefault(name, {}).update(some)
-        chains |= each.chains
-        sets |= each.sets
+    for rules in built:
+        for name, own_elements in rules.elements.items():
+            elements.setdefault(name, {}).update(own_elements)
+        chains |= rules.chains
+        sets |= rules.sets
     return ServiceRuleset(
         elements=elements,
-        shared_chains=frozenset[str]().union(*(each.shared_chains for each in built)),
+        shared_chains=frozenset[str]().union(*(rules.shared_chains for rules in built)),
         chains=chains,
         sets=sets,
     )
@@ -97,8 +96,8 @@ class _ServiceRulesBuilder:
             self._add_external(prefix, key, chains_to, port)
         if outer and port.has_any_endpoints:
             kinds = {"cluster", "local"} if served.external_policy_local else {"cluster"}
-            for each in sorted(kinds & chains_to.keys()):
-                self._add_verdict(f"policy-{each}", inner, chains_to[each])
+            for policy_kind in sorted(kinds & chains_to.keys()):
+                self._add_verdict(f"policy-{policy_kind}", inner, chains_to[policy_kind])
             used |= kinds
         if port.affinity_seconds is None:
             for kind in sorted(used & chains_to.keys()):
@@ -132,7 +131,7 @@ class _ServiceRulesBuilder:
         self._elements.setdefault(name, {})[key] = f"goto {chain}"
 
     def _add_refusal(self, name: str, key: str, port: NodeServicePort) -> None:
-        """Without any endpoint the client is refused at once; where others have some, it may try again elsewhere."""
+        """Reject the client where no endpoint exists; else drop its packets, so that it may try another node."""
         self._elements.setdefault(name, {})[key] = "drop" if port.has_any_endpoints else "goto nobody"
 
     def _add_source_ranges(self) -> None:
@@ -142,7 +141,7 @@ class _ServiceRulesBuilder:
         sources = served.source_ranges
         own = (self._options.node_ips or {}).get(self._family)
         if own is not None and any(is_in_cidr(own, source) for source in sources):
-            # Where a balancer's address is on the node, the node itself calls from that one.
+            # If the load balancer's address is on the node, the node's own connections use it as their source.
             sources = (*sources, *served.load_balancer_ips)
         name = self._chain("guard", "", f"{self._family} saddr != {{ {', '.join(sources)} }} drop")
         for port in served.ports:
@@ -155,50 +154,55 @@ class _ServiceRulesBuilder:
     def _endpoint_chains(
         self, port: NodeServicePort, cluster: Sequence[Backend], local: Sequence[Backend]
     ) -> dict[str, str]:
-        """The chain that sends to endpoints, by the policy; none for one that has no endpoints.
+        """The chain to the endpoints, by policy, without policies that have no endpoints.
 
-        A slot is drawn anew for each connection; where a client keeps its endpoint, chains of the Service's own lead
-        there.
+        Without affinity the shared chains draw a slot for each connection; with affinity the Service has separate
+        chains.
         """
         if port.affinity_seconds is None:
-            return {kind: f"{kind[0]}-{len(some)}" for kind, some in (("cluster", cluster), ("local", local)) if some}
+            return {
+                kind: f"{kind[0]}-{len(endpoints)}"
+                for kind, endpoints in (("cluster", cluster), ("local", local))
+                if endpoints
+            }
         family, address, about = self._family, ADDRESS[self._family], f"{port.protocol}/{port.name}"
         spec = (
             f"type {address} . {address} . inet_service; flags dynamic,timeout; timeout {port.affinity_seconds}s; "
             f"size {_MOST_KEPT}"
         )
-        kept = _own_name("kept", self._served, about, spec)
+        affinity_set = _own_name("kept", self._served, about, spec)
         leads = {}
         for target in port.all_reachable_endpoints:
             to = f"[{target.address}]:{target.port}" if family == "ip6" else f"{target.address}:{target.port}"
             leads[target] = self._chain(
                 "endpoint",
                 f"{about}/{target.address}/{target.port}",
-                f"update @{kept} {{ {family} saddr . {target.address} . {target.port} }}",
+                f"update @{affinity_set} {{ {family} saddr . {target.address} . {target.port} }}",
                 f"meta l4proto {port.protocol} dnat {family} to {to}",
             )
-        found = {}
+        chains = {}
         for kind, name, targets in (("cluster", "keep", cluster), ("local", "keep-local", local)):
             if targets:
-                self._sets[kept] = SetDeclaration("set", spec)
-                # Which slot is whose says nothing here, and may not change the chain.
+                self._sets[affinity_set] = SetDeclaration("set", spec)
+                # The order of slots has no meaning here, and must not change the chain's digest.
                 targets = sorted(targets, key=lambda target: (target.address, target.port))
                 again = [
-                    f"{self._match_kept(target)} @{kept} goto {leads[target]}" for target in dict.fromkeys(targets)
+                    f"{self._match_kept(target)} @{affinity_set} goto {leads[target]}"
+                    for target in dict.fromkeys(targets)
                 ]
-                drawn = ", ".join(f"{slot} : goto {leads[each]}" for slot, each in enumerate(targets))
+                drawn = ", ".join(f"{slot} : goto {leads[target]}" for slot, target in enumerate(targets))
                 draw = f"numgen random mod {len(targets)} vmap {{ {drawn} }}"
-                # Just when the chain goes its map may be empty: a packet that is here then must not fall out.
-                found[kind] = self._chain(name, about, *again, draw, f"goto {leads[targets[0]]}")
-        return found
+                # While the chain is deleted its map may be empty: a packet that is here must still reach an endpoint.
+                chains[kind] = self._chain(name, about, *again, draw, f"goto {leads[targets[0]]}")
+        return chains
 
     def _match_kept(self, target: Backend) -> str:
-        """A client and an endpoint, as a key: nft (1.0.6) takes no constant there, but what is made of one."""
+        """The key for a client and an endpoint. nft (1.0.6) accepts no constant in a key, only an expression of one."""
         family, zero = self._family, "0.0.0.0" if self._family == "ip" else "::"
         return f"{family} saddr . {family} daddr & {zero} | {target.address} . th dport & 0 | {target.port}"
 
     def _chain(self, kind: str, rest: str, *rules: str) -> str:
-        """A chain of the Service's own. Its name has a digest of its rules: if these change it is another one."""
+        """Add a chain for this Service, and return its name, which has a digest of the rules."""
         name = _own_name(kind, self._served, rest, "\n".join(rules))
         self._chains[name] = Chain(rules)
         return name
@@ -208,14 +212,14 @@ def _repeated(port: NodeServicePort) -> Iterable[Backend]:
     if port.weights is None:
         return port.cluster_endpoints
     return [
-        each
-        for each, number in zip(port.cluster_endpoints, slots_per_endpoint(port.weights), strict=True)
-        for _ in range(number)
+        endpoint
+        for endpoint, count in zip(port.cluster_endpoints, slots_per_endpoint(port.weights), strict=True)
+        for _ in range(count)
     ]
 
 
 def _own_name(kind: str, served: NodeService, rest: str, content: str) -> str:
-    """A name that no other has, and that says whose it is, as far as the kernel's 128 bytes allow."""
+    """A unique name that includes the Service, as far as the kernel's 128 bytes allow."""
     whose = f"{served.namespace}/{served.name}/{rest}".rstrip("/").replace(":", ".")
     digest = hashlib.sha256(f"{whose}\n{content}".encode(errors="surrogatepass")).digest()
     return f"{kind}-{base64.b32encode(digest).decode()[:12]}-{safe_name(whose)}"[:120]

@@ -1,5 +1,5 @@
-"""How large a Service is in a table, whether it may be, and how it is programmed where it is too large for one
-transaction: some of its ports at a time, each port as a whole."""
+"""Counts the entries of a Service, enforces their limit, and splits a Service that is too large for one transaction:
+some of its ports at a time, each port as a whole."""
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -29,16 +29,16 @@ from zoneward.routing.selection.endpoint_selection import (
 from zoneward.routing.selection.entry_budget import EntryBudget
 
 MAX_SERVICE_ENTRIES: Final = 250_000
-"""By default: 50 ports with 5,000 endpoints."""
+"""The default limit: 50 ports with 5,000 endpoints."""
 _OF_A_CHAIN: Final = 20
-"""Entries that the kernel takes in the time of one chain with its rules."""
+"""One chain with its rules takes the kernel as long as this number of entries."""
 ServiceParts = tuple[NodeService, ...]
-"""A Service as it is between two versions: each port once, with the addresses and policies that it has. One part alone
-is the Service itself; none: it is not there."""
+"""A Service between two versions: each port once, with its addresses and policies. A single part is the whole Service;
+no part: the Service does not exist."""
 
 
 class ServiceTooLarge(Exception):  # noqa: N818 -- it is a fact about a Service
-    """A Service has more entries in one family than it may have. ``addresses`` are those of its endpoints."""
+    """A Service exceeds its limit of entries in one family. ``addresses`` are those of its endpoints."""
 
     def __init__(self, family: Family, entries: int, most: int, addresses: Collection[str] = ()) -> None:
         super().__init__(
@@ -60,14 +60,14 @@ def node_services_within(
     service_ranges: Sequence[str],
     left_out: OnLeftOut,
 ) -> dict[Family, NodeService]:
-    """As `node_services`, by family, of a Service that has at most ``most`` entries in each. Raises ServiceTooLarge.
+    """The result of `node_services` by family, with at most ``most`` entries in each. Raises ServiceTooLarge.
 
-    Weights of zones are not used where they take too many slots: with hints the Service may be small enough.
+    Weights of zones are ignored where they take too many slots: with hints the Service may be small enough.
     """
     check_requested_entries(service, slices, most=most)
 
     def selected(consumer: Consumer) -> dict[Family, NodeService]:
-        every = node_services(
+        services = node_services(
             service,
             slices,
             node=node,
@@ -76,15 +76,15 @@ def node_services_within(
             service_ranges=service_ranges,
             left_out=left_out,
         )
-        return {each.family: each for each in every}
+        return {served.family: served for served in services}
 
-    found = selected(consumer)
-    if any(_has_zone_weights(each) and count_entries(each) > most for each in found.values()):
+    services = selected(consumer)
+    if any(_has_zone_weights(served) and count_entries(served) > most for served in services.values()):
         left_out("weights of zones take too many entries (--max-service-entries)")
-        found = selected(replace(consumer, zone_weights=False))
-    for each in found.values():
-        _check_size(each, slices, most=most)
-    return found
+        services = selected(replace(consumer, zone_weights=False))
+    for served in services.values():
+        _check_size(served, slices, most=most)
+    return services
 
 
 def _has_zone_weights(served: NodeService) -> bool:
@@ -92,20 +92,20 @@ def _has_zone_weights(served: NodeService) -> bool:
 
 
 def check_requested_entries(service: Service, slices: Sequence[EndpointSlice], *, most: int) -> None:
-    """Check the endpoints of all ports, ready or not, the external addresses and the source ranges, before any are
+    """Check the number of endpoints of all ports, ready or not, external addresses and source ranges, before any is
     selected or parsed. Raises ServiceTooLarge."""
     spec = service.spec
     ports = [(port.name, port.protocol) for port in spec.ports or ()]
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for text in (*(spec.external_ips or ()), *load_balancer_addresses(service)):
-        found[ADDRESS_TYPES[family_of_address(text)]] += len(ports)
+        counts[ADDRESS_TYPES[family_of_address(text)]] += len(ports)
     for text in spec.load_balancer_source_ranges or ():
-        found[ADDRESS_TYPES[family_of_address(text)]] += 1
+        counts[ADDRESS_TYPES[family_of_address(text)]] += 1
     for slice_ in slices:
         there = Counter(map(port_key, slice_.ports or ()))
-        found[slice_.address_type] += sum(there[port] for port in ports) * len(slice_.endpoints or ())
+        counts[slice_.address_type] += sum(there[port] for port in ports) * len(slice_.endpoints or ())
     for family in FAMILIES:
-        if (entries := found[ADDRESS_TYPES[family]]) > most:
+        if (entries := counts[ADDRESS_TYPES[family]]) > most:
             raise ServiceTooLarge(family, entries, most, _addresses(slices))
 
 
@@ -121,28 +121,30 @@ def _addresses(slices: Sequence[EndpointSlice]) -> Collection[str]:
 
 
 def keep_endpoints(service: NodeService, addresses: Collection[str]) -> NodeService:
-    """A Service without endpoints that have none of these addresses."""
+    """The Service with only the endpoints that have one of these addresses."""
     return replace(service, ports=tuple(_with_endpoints(port, addresses) for port in service.ports))
 
 
 def _with_endpoints(port: NodeServicePort, addresses: Collection[str]) -> NodeServicePort:
     cluster, local, serving = (
-        tuple(each for each in some if each.address in addresses)
-        for some in (port.cluster_endpoints, port.local_endpoints, port.serving_endpoints)
+        tuple(endpoint for endpoint in endpoints if endpoint.address in addresses)
+        for endpoints in (port.cluster_endpoints, port.local_endpoints, port.serving_endpoints)
     )
     weights = port.weights
     if weights is not None:
         weights = tuple(
-            weight for each, weight in zip(port.cluster_endpoints, weights, strict=True) if each.address in addresses
+            weight
+            for endpoint, weight in zip(port.cluster_endpoints, weights, strict=True)
+            if endpoint.address in addresses
         )
     return replace(port, cluster_endpoints=cluster, local_endpoints=local, serving_endpoints=serving, weights=weights)
 
 
 def count_entries(service: NodeService) -> int:
-    """The entries of a Service in one family: for each port its addresses, its node port and its endpoints; and its
-    source ranges, with which each load balancer IP counts twice.
+    """The number of entries of a Service in one family: for each port its addresses, its node port and its endpoints;
+    and its source ranges, with which each load balancer IP counts twice.
 
-    With weights, an endpoint counts as many times as it has slots; with affinity it has a chain, which counts as 20.
+    With weights, an endpoint counts once per slot; with affinity it has a chain, which counts as 20 entries.
     """
     addresses = 1 + len(service.external_ips) + len(service.load_balancer_ips)
     if service.source_ranges:
@@ -151,8 +153,8 @@ def count_entries(service: NodeService) -> int:
 
 
 def set_entries(budget: EntryBudget, service: ServiceKey, families: Mapping[Family, NodeService]) -> set[ServiceKey]:
-    """Record the entries of a Service in all its families; none: it is gone. Returns the Services that are set aside
-    from now on, or no longer are."""
+    """Record the entries of a Service in all its families; no family: it was deleted. Returns the Services that are
+    newly set aside, or no longer are."""
     entries = sum(map(count_entries, families.values())) if families else None
     creation_timestamp = next((family.creation_timestamp for family in families.values()), "")
     return budget.set_entries(service, entries, creation_timestamp=creation_timestamp)
@@ -165,31 +167,31 @@ def _size(port: NodeServicePort) -> int:
 
 
 def next_parts(there: ServiceParts, wanted: ServiceParts, *, most: int) -> ServiceParts:
-    """What to program next on the way from what is there: all that is wanted, where that changes at most ``most``
-    entries, else as many ports as that allows, and at least one.
+    """The parts to program next: all of ``wanted`` where that changes at most ``most`` entries, else as many ports as
+    that allows, and at least one.
 
-    Every step costs as much as the whole Service: one that is large and of which little changes takes one.
+    Each step costs as much as the whole Service, so a small change of a large Service takes one step.
     """
     if sum(map(count_entries, (*there, *wanted))) <= most:
         return wanted
     now, then = _by_port(there), _by_port(wanted)
-    found, room = dict(now), most
+    parts, room = dict(now), most
     for port in {**then, **now}:
         before, after = now.get(port), then.get(port)
         if before == after:
             continue
         if room <= 0:
-            return tuple(found.values())
+            return tuple(parts.values())
         room -= _changed_entries(before, after)
         if after is None:
-            del found[port]
+            del parts[port]
         else:
-            found[port] = after
+            parts[port] = after
     return wanted
 
 
 def _changed_entries(before: NodeService | None, after: NodeService | None) -> int:
-    """The entries of one port that change; all of them where more than its endpoints does."""
+    """The number of entries of one port that change: all of them where more than its endpoints changes."""
     if before is not None and after is not None:
         (old,), (new,) = before.ports, after.ports
         is_plain = new.weights is None and new.affinity_seconds is None
@@ -207,11 +209,11 @@ def _changed_entries(before: NodeService | None, after: NodeService | None) -> i
                     (old.local_endpoints, new.local_endpoints),
                 )
             )
-    return max(count_entries(each) for each in (before, after) if each is not None)
+    return max(count_entries(part) for part in (before, after) if part is not None)
 
 
 def _by_port(parts: Sequence[NodeService]) -> Mapping[tuple[str, str], NodeService]:
-    """Each port as a Service of its own, without what no rule depends on."""
+    """Each port as a separate Service, without the fields that no rule depends on."""
     return {
         (port.name, port.protocol): replace(part, ports=(port,), ready_local_endpoints=0, health_check_port=None)
         for part in parts
