@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Final, Protocol, TypeVar
 
-from zoneward.report.html import Content, Markup, joined, name, page, table, tag
+from zoneward.report.html import DARK_STYLE, Content, Markup, joined, name, page, table, tag
 from zoneward.report.simulation_report import encodings_of, find_best, has_gaps
 from zoneward.routing.simulation_results import (
     BOUND,
@@ -61,6 +61,16 @@ _ENCODINGS: Final = {
 _GAP: Final = "gap"
 _NOTHING: Final = "-"
 
+_STYLE: Final = """
+@media screen and (prefers-color-scheme: dark) {
+  /* Plots have dark ink: they stay on white. */
+  figure svg { background: #fff; border-radius: 6px; }
+  td.more { background: #12324f; }
+  td.less { background: #4a2f14; }
+  .partial { background: #3b1216; color: #ffc9c5; border-color: #ff8e86; }
+}
+"""
+
 
 def simulation_page(simulation: Simulation, *, command: str = "") -> str:
     """The page. ``command`` is the command that created it, if known."""
@@ -83,6 +93,7 @@ def simulation_page(simulation: Simulation, *, command: str = "") -> str:
             tag("code", "-o csv"),
             ".",
         ),
+        style=f"{DARK_STYLE}{_STYLE}",
     )
 
 
