@@ -117,3 +117,10 @@ def test_no_terminal_is_too_narrow_for_a_reason(
     text = " ".join(" ".join(narrow).split())
     assert len(reasons) > 8
     assert [reason for reason in reasons if reason not in text] == []
+
+
+@pytest.mark.parametrize("command", ["advise", "compare", "plan"])
+def test_a_legend_explains_colours_where_there_are_some(zoneward: Commands, command: str) -> None:
+    legend = "Colours: IN ZONE green from 90%, yellow from 50%"
+    assert legend in zoneward(command, "-q", "--sample", "--color", "always").out
+    assert legend not in zoneward(command, "-q", "--sample").out

@@ -9,7 +9,7 @@ import click
 from zoneward.cli.cluster_completion import complete_approaches
 from zoneward.cli.grouped_help import GroupedCommand
 from zoneward.cli.options import Options, planning_options, row_options
-from zoneward.cli.output import print_line, print_notes, print_table
+from zoneward.cli.output import print_line, print_notes, print_table, wants_color
 from zoneward.kube.gc_tuning import without_gc
 
 if TYPE_CHECKING:
@@ -108,6 +108,7 @@ def command(
             has_details=details or bool(options.services),
             has_score=score,
             has_slices=request.writes_slices,
+            has_colors=output == "html" or wants_color(options),
         )
         if output == "html":
             from zoneward.cli.page_source import page_source

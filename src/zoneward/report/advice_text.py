@@ -9,7 +9,15 @@ from zoneward.advice.dropped_traffic import format_dropped
 from zoneward.advice.prices import BYTES_IN_GB
 from zoneward.kube.safe_text import printable
 from zoneward.report.table_parts import Table
-from zoneward.report.terminal_text import StyledText, Text, join_lines, join_wrapped, render_text, share_style
+from zoneward.report.terminal_text import (
+    SHARE_COLORS,
+    StyledText,
+    Text,
+    join_lines,
+    join_wrapped,
+    render_text,
+    share_style,
+)
 from zoneward.report.traffic_table import format_number
 from zoneward.routing.phrases import counted, listed
 
@@ -42,6 +50,10 @@ def advice_text(advice: Advice, *, top: int, width: int, color: bool) -> str:
             text += f"\n{NOTHING_TO_DO}\n"
         return text
     below = ["zoneward advise NUMBER: its commands and Services"]
+    if color:
+        below.append(
+            f"Colours: {SHARE_COLORS}; WORST yellow above {WITHOUT_RISK:.0%}, red above {float(ACCEPTABLE):.0%}."
+        )
     return text + "\n" + _render([line for part in below for line in _wrapped(part, width, style="dim")], width, color)
 
 

@@ -23,7 +23,7 @@ from zoneward.kube.safe_text import safe_csv_cell
 from zoneward.report.html import Markup, fact
 from zoneward.report.plan_table import CLUSTER_WIDE, short_reason
 from zoneward.report.table_parts import TableParts
-from zoneward.report.terminal_text import StyledText, Text, join_wrapped, share_style, whole_percent
+from zoneward.report.terminal_text import SHARE_COLORS, StyledText, Text, join_wrapped, share_style, whole_percent
 from zoneward.routing.phrases import counted
 from zoneward.routing.request.what_if import NO_APPROACH
 
@@ -118,13 +118,15 @@ def comparison_parts(
     has_details: bool = True,
     has_score: bool = True,
     has_slices: bool = True,
+    has_colors: bool = False,
 ) -> TableParts:
     """Totals, and then a line for each of the ``comparisons``: now and with the best setting. ``has_details``: instead
     some lines for each: what is in force, each approach that would be active, and one for those that would not.
 
     ``has_slices``: with the columns about slices, which say nothing where Kubernetes writes them. ``proxies`` counts
     the nodes by their kind of proxy. ``is_changed``: options change the input, and loads are shown against those
-    before. It reads the ``totals`` after all ``comparisons``, whose iteration may add them up.
+    before. ``has_colors``: the legend explains them. It reads the ``totals`` after all ``comparisons``, whose
+    iteration may add them up.
     """
     has_slices = has_slices and has_details
     cells = _Cells(is_changed=is_changed, has_score=has_score, has_details=has_details, has_slices=has_slices)
@@ -149,6 +151,8 @@ def comparison_parts(
         "TOTAL: means over all endpoints; an approach that is not active counts as cluster-wide.",
         f"More: {more}{', ' if more else ''}-o json (reasons, moved endpoints), -o csv, --only, --sort gain.",
     ]
+    if has_colors:
+        legend.insert(0, f"Colours: {SHARE_COLORS}.")
     if is_changed:
         legend.insert(
             0, "LOAD: the busiest endpoint's load against the busiest one's before the change of the cluster."

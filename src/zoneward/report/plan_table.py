@@ -16,7 +16,7 @@ from zoneward.kube.objects import ObjectKey
 from zoneward.report.html import Markup, fact
 from zoneward.report.slice_manifests import deleted_slices
 from zoneward.report.table_parts import TableParts
-from zoneward.report.terminal_text import StyledText, Text, join_wrapped, share_style, whole_percent
+from zoneward.report.terminal_text import SHARE_COLORS, StyledText, Text, join_wrapped, share_style, whole_percent
 from zoneward.routing.algorithms.heuristics import HEURISTICS
 from zoneward.routing.allocation import Allocation
 from zoneward.routing.configuration import Configuration
@@ -36,7 +36,7 @@ CLUSTER_WIDE = "cluster-wide"
 _MOST_ZONE_COLUMNS = 6
 _CHANGE: Final = ">"
 _DROPS: Final = "drops"
-_COLORS: Final = "Colours: IN ZONE green from 90%, yellow from 50%; WORST green below {}, red from {}."
+_COLORS: Final = f"Colours: {SHARE_COLORS}; WORST green below {{}}, red from {{}}."
 _NOTHING_KNOWN: Final[Mapping[ObjectKey, Mapping[str, CurrentTraffic]]] = MappingProxyType({})
 _DESTINATIONS = {
     "ProportionalZoneCPU": "zones by their CPU",

@@ -51,6 +51,10 @@ def whole_percent(share: float, *, plus: bool = True) -> str:
     return f"{round(share, 2) + 0.0:{'+' if plus else ''}.0%}"
 
 
+SHARE_COLORS: Final = f"IN ZONE green from {MOST_IN_ZONE:.0%}, yellow from {HALF_IN_ZONE:.0%}"
+"""What `share_style` means, for a legend."""
+
+
 def share_style(share: float | None) -> str:
     """Of a share of traffic that stays in its zone."""
     if share is None:
