@@ -65,7 +65,6 @@ NOT_YET: Final = (
     "tests/cli/",
     "tests/controller/",
     "tests/docs/",
-    "tests/meter/",
     "tests/netlink/",
     "tests/properties/",
     "tests/proxy/",
