@@ -65,7 +65,6 @@ NOT_YET: Final = (
     "tests/cli/",
     "tests/controller/",
     "tests/docs/",
-    "tests/netlink/",
     "tests/properties/",
     "tests/proxy/",
     "tests/report/test_flow_picture.py",
