@@ -66,7 +66,6 @@ NOT_YET: Final = (
     "tests/controller/",
     "tests/docs/",
     "tests/properties/",
-    "tests/proxy/",
     "tests/report/test_flow_picture.py",
     "tests/routing/",
     "tests/scenarios/",
