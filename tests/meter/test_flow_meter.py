@@ -1,4 +1,4 @@
-"""A flow is counted for the Service that was asked for, by where it started and who replies."""
+"""The meter counts a flow for the requested Service, by where it started and which endpoint replies."""
 
 import socket
 from collections.abc import Iterator
@@ -68,11 +68,11 @@ class Site:
         return self.now
 
     async def ends(self, *flows: FlowMessage) -> ServiceTraffic:
-        """What is counted of the Service after these ended."""
+        """What the meter counts for the Service after these flows ended."""
         await self.meter.poll()
         self.kernel.announced += [flow.but(ended=True).message() for flow in flows]
-        (found,) = (await self.document()).services
-        return found
+        (traffic,) = (await self.document()).services
+        return traffic
 
     async def document(self) -> MeasuredTraffic:
         return msgspec.json.decode(await self.meter.document(), type=MeasuredTraffic)
@@ -87,7 +87,7 @@ def to(destination: bytes, port: int, *, source: bytes = POD, endpoint: bytes = 
     ("flow", "from_outside"),
     [
         (to(VIP, 80), False),
-        # By its own address nobody else asks a Service.
+        # A cluster IP is not reachable from outside.
         (to(VIP, 80, source=STRANGER), False),
         (to(BALANCER, 80), False),
         (to(BALANCER, 80, source=STRANGER), True),
@@ -96,16 +96,19 @@ def to(destination: bytes, port: int, *, source: bytes = POD, endpoint: bytes = 
     ],
 )
 async def test_traffic_starts_on_the_node_or_outside(flow: FlowMessage, from_outside: bool) -> None:
-    found = await Site().ends(flow)
-    assert (found.zones, found.external) == (({}, {"b": 1}) if from_outside else ({"b": 1}, {}))
+    traffic = await Site().ends(flow)
+    assert (traffic.zones, traffic.external) == (({}, {"b": 1}) if from_outside else ({"b": 1}, {}))
 
 
 async def test_traffic_goes_to_the_zone_of_the_endpoint_as_far_as_it_is_known() -> None:
-    some = (to(VIP, 80, endpoint=each, identity=each) for each in (NEAR, FAR, socket.inet_aton("10.1.0.3"), UNKNOWN))
-    found = await Site().ends(*some)
-    assert found.zones == {"a": 1, "b": 1, "": 2}
-    assert not isinstance(found.bytes, msgspec.UnsetType)
-    assert {zone: (each.request, each.response) for zone, each in found.bytes.items()} == {
+    flows = (
+        to(VIP, 80, endpoint=endpoint, identity=endpoint)
+        for endpoint in (NEAR, FAR, socket.inet_aton("10.1.0.3"), UNKNOWN)
+    )
+    traffic = await Site().ends(*flows)
+    assert traffic.zones == {"a": 1, "b": 1, "": 2}
+    assert not isinstance(traffic.bytes, msgspec.UnsetType)
+    assert {zone: (byte_counts.request, byte_counts.response) for zone, byte_counts in traffic.bytes.items()} == {
         "a": (100, 1000),
         "b": (100, 1000),
         "": (200, 2000),
@@ -132,8 +135,8 @@ async def test_flows_after_a_change_of_a_slice_or_of_the_node_are_counted_by_wha
 async def test_what_somebody_else_translates_is_not_counted() -> None:
     site = Site()
     await site.meter.poll()
-    for each in (to(NODE, 30_080, endpoint=UNKNOWN), to(VIP, 81), to(VIP, 80, protocol=socket.IPPROTO_UDP)):
-        site.kernel.announced.append(each.but(ended=True).message())
+    for flow in (to(NODE, 30_080, endpoint=UNKNOWN), to(VIP, 81), to(VIP, 80, protocol=socket.IPPROTO_UDP)):
+        site.kernel.announced.append(flow.but(ended=True).message())
     assert not (await site.document()).services
 
 
@@ -141,7 +144,7 @@ async def test_a_document_says_when_something_is_missing() -> None:
     site = Site()
     await site.meter.poll()
     site.kernel.live = [to(VIP, 80, counts=None).message()]
-    assert (await site.document()).complete, "no bytes at all are no gap"
+    assert (await site.document()).complete, "a flow without counters is not a gap"
     site.kernel.live += [to(VIP, 80, identity=b"two_").message()]
     assert not (await site.document()).complete
     site = Site()
@@ -158,5 +161,5 @@ async def test_a_kernel_that_refuses_a_dump_is_asked_again_and_nothing_is_lost()
     with pytest.raises(ConntrackUnavailable, match="no memory"):
         await site.meter.poll()
     site.kernel.refuses = ""
-    (found,) = (await site.document()).services
-    assert found.zones == {"b": 1}
+    (traffic,) = (await site.document()).services
+    assert traffic.zones == {"b": 1}

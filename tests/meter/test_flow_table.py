@@ -1,4 +1,4 @@
-"""Whatever flows do between dumps and during them, each connection and each byte is counted once."""
+"""The meter counts each connection and each byte once, for any flows between dumps and during them."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -14,14 +14,14 @@ from zoneward.netlink.conntrack import Flow, read_flows
 
 @dataclass(slots=True)
 class LiveFlow:
-    number: int
+    identity: int
     sent: int = 0
     counts: bool = True
 
-    def as_told(self) -> Flow:
+    def as_reported(self) -> Flow:
         counts = (self.sent, 2 * self.sent) if self.counts else None
-        (found,) = read_flows(FlowMessage(identity=self.number.to_bytes(4), counts=counts).message())
-        return found
+        (flow,) = read_flows(FlowMessage(identity=self.identity.to_bytes(4), counts=counts).message())
+        return flow
 
 
 class Kernel:
@@ -36,26 +36,26 @@ class Kernel:
 
     def begin(self, sent: int = 0, *, counts: bool = True) -> LiveFlow:
         self._next += 1
-        found = self.live[self._next] = LiveFlow(self._next, sent, counts)
-        return found
+        flow = self.live[self._next] = LiveFlow(self._next, sent, counts)
+        return flow
 
     def end(self, flow: LiveFlow, *, announced: bool = True) -> None:
-        del self.live[flow.number]
+        del self.live[flow.identity]
         if announced:
-            self.table.add_ended(flow.as_told())
+            self.table.add_ended(flow.as_reported())
 
     def dump(self) -> None:
         self.begin_dump()
         self.end_dump()
 
     def begin_dump(self) -> None:
-        """The kernel writes all of it; it is read at the end."""
+        """The kernel writes the whole dump now; the meter reads it at the end."""
         self.table.begin_dump()
-        self._written = [each.as_told() for each in self.live.values()]
+        self._written = [flow.as_reported() for flow in self.live.values()]
 
     def end_dump(self) -> None:
-        for each in self._written:
-            self.table.add_dumped(each)
+        for flow in self._written:
+            self.table.add_dumped(flow)
         self.table.end_dump()
 
     @property
@@ -74,19 +74,19 @@ def test_every_connection_and_byte_after_the_first_dump_is_counted_once(
     steps: list[tuple[str, int]], before: int
 ) -> None:
     kernel = Kernel()
-    for number in range(before):
-        kernel.begin(sent=1000 * number)
+    for index in range(before):
+        kernel.begin(sent=1000 * index)
     kernel.dump()
     connections = sent = 0
     is_dumping = False
-    for step, number in steps:
+    for step, amount in steps:
         flows = list(kernel.live.values())
         if step == "begin":
-            kernel.begin(sent=number)
-            connections, sent = connections + 1, sent + number
+            kernel.begin(sent=amount)
+            connections, sent = connections + 1, sent + amount
         elif step in ("send", "end") and flows:
-            flow = flows[number % len(flows)]
-            flow.sent, sent = flow.sent + number, sent + number
+            flow = flows[amount % len(flows)]
+            flow.sent, sent = flow.sent + amount, sent + amount
             if step == "end":
                 kernel.end(flow)
         elif step == "begin dump" and not is_dumping:

@@ -1,4 +1,4 @@
-"""What a meter watches becomes what it looks flows up by; what cannot be read is set aside, and nothing else is."""
+"""A meter indexes the objects that it watches, and sets aside only those that it cannot read."""
 
 import asyncio
 from typing import Any
@@ -17,15 +17,15 @@ ENDPOINT = packed("10.1.0.1") or b""
 
 
 class Watched:
-    """A cache, and the objects that it was given."""
+    """A cache, and the objects that it could not read."""
 
     def __init__(self) -> None:
         self.unreadable: list[UnreadableObject] = []
         self.now = 0.0
         self.cache = MeterCache("n1", on_unreadable=self.unreadable.append, clock=lambda: self.now)
 
-    def put(self, resource: WatchedResource[WatchedT], thing: dict[str, Any]) -> None:
-        self.cache.store(resource).put(msgspec.json.decode(msgspec.json.encode(thing), type=resource.struct))
+    def put(self, resource: WatchedResource[WatchedT], document: dict[str, Any]) -> None:
+        self.cache.store(resource).put(msgspec.json.decode(msgspec.json.encode(document), type=resource.struct))
 
     @property
     def zone(self) -> str | None:
@@ -61,9 +61,12 @@ async def test_a_slice_that_cannot_be_read_keeps_what_was_known_and_is_reported(
     watched.put(RAW_SLICES, a_cart_slice(1))
     watched.put(RAW_SLICES, a_cart_slice(2) | {"endpoints": [{"addresses": 7}]})
     assert watched.zone == "a"
-    (found,) = watched.unreadable
-    assert (found.name, found.problem) == ("cart-1", "endpoints: [0].addresses: expected a list, got an integer")
-    assert watched.cache.unreadable == (found,)
+    (unreadable,) = watched.unreadable
+    assert (unreadable.name, unreadable.problem) == (
+        "cart-1",
+        "endpoints: [0].addresses: expected a list, got an integer",
+    )
+    assert watched.cache.unreadable == (unreadable,)
     watched.put(RAW_SLICES, a_cart_slice(3, zone="b"))
     assert watched.zone == "b"
     assert not watched.cache.unreadable

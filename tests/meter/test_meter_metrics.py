@@ -1,4 +1,4 @@
-"""The documentation has what is on the page of a meter's metrics."""
+"""The documentation lists every metric of the meter."""
 
 import asyncio
 import re
@@ -19,7 +19,7 @@ DOCS: Final = (Path(__file__).parents[2] / "docs" / "metrics-and-events.md").rea
 
 
 def shown() -> dict[str, set[str]]:
-    """Each metric of the page, with its labels, once there was traffic, and each trouble."""
+    """Each metric of the page with its labels, after traffic and a failed watch."""
     totals = TrafficTotals(since=datetime.now(UTC))
     totals.total(TrafficRoute(("shop", "cart"), "ip", "a", "b")).has_bytes = True
     meter: Any = SimpleNamespace(totals=totals, flows=FlowTable(lambda _: None), lost=0, dump_seconds=0.0)
@@ -27,12 +27,12 @@ def shown() -> dict[str, set[str]]:
     metrics = MeterMetrics()
     metrics.declare_state(program)
     metrics.watches.errors.labels("services").inc()
-    found: dict[str, set[str]] = {}
+    labels_by_name: dict[str, set[str]] = {}
     text = asyncio.run(MetricsPage(metrics.registry).text()).decode()
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
-            found.setdefault(sample.name.removesuffix("_created"), set()).update(sample.labels)
-    return {name: labels for name, labels in found.items() if name.startswith(PREFIX)}
+            labels_by_name.setdefault(sample.name.removesuffix("_created"), set()).update(sample.labels)
+    return {name: labels for name, labels in labels_by_name.items() if name.startswith(PREFIX)}
 
 
 def test_the_documentation_has_every_metric_with_its_labels_and_no_other() -> None:

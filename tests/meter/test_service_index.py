@@ -1,4 +1,4 @@
-"""Flows are looked up as a packet has them: the Service that was asked for, and the zone of who replies."""
+"""A packet's addresses are enough to look up the requested Service and the zone of the replying endpoint."""
 
 import socket
 import tracemalloc
@@ -29,9 +29,9 @@ def decoded(**spec: Any) -> Service:
 
 
 def address(text: str) -> bytes:
-    found = packed(text)
-    assert found is not None
-    return found
+    packed_address = packed(text)
+    assert packed_address is not None
+    return packed_address
 
 
 def test_a_service_is_found_by_each_address_that_proxies_translate() -> None:
@@ -48,7 +48,7 @@ def test_a_service_is_found_by_each_address_that_proxies_translate() -> None:
     index.set_service(
         CART, msgspec.convert(msgspec.to_builtins(service) | {"status": {"loadBalancer": balancer}}, Service)
     )
-    for text, protocol, number, expected in (
+    for text, protocol, port_number, expected in (
         ("10.96.0.1", TCP, 80, "cluster IP"),
         ("fd00:96::1", TCP, 80, "cluster IP"),
         ("10.96.0.1", UDP, 53, "cluster IP"),
@@ -56,10 +56,10 @@ def test_a_service_is_found_by_each_address_that_proxies_translate() -> None:
         ("198.51.100.1", TCP, 80, "external address"),
         ("203.0.113.1", TCP, 30_080, "node port"),
     ):
-        assert index.find(address(text), protocol, number.to_bytes(2)) == (CART, expected), text
+        assert index.find(address(text), protocol, port_number.to_bytes(2)) == (CART, expected), text
     # A load balancer with this mode sends to node ports.
-    for text, protocol, number in (("198.51.100.2", TCP, 80), ("10.96.0.1", UDP, 80), ("10.96.0.1", TCP, 81)):
-        assert index.find(address(text), protocol, number.to_bytes(2)) is None, text
+    for text, protocol, port_number in (("198.51.100.2", TCP, 80), ("10.96.0.1", UDP, 80), ("10.96.0.1", TCP, 81)):
+        assert index.find(address(text), protocol, port_number.to_bytes(2)) is None, text
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_an_external_address_belongs_to_the_oldest_service_until_it_is_gone() ->
     assert index.find(*asked) is None
 
 
-def test_no_service_takes_over_another_ones_cluster_ip_whatever_comes_first() -> None:
+def test_no_service_takes_over_another_ones_cluster_ip_in_any_order() -> None:
     victim = requesting("cart", "10.96.0.1")
     thief = requesting("thief", "10.96.0.2", "10.96.0.1", created="2020-01-01T00:00:00Z")
     for order in ((("a", "thief"), CART), (CART, ("a", "thief"))):
@@ -112,42 +112,44 @@ def test_on_the_nodes_own_address_a_node_port_wins() -> None:
     index.set_node_addresses(["192.0.2.1", "worker-1"])
     port = {"name": "http", "port": 80, "protocol": "TCP", "nodePort": 30_080}
     index.set_service(CART, decoded(clusterIP="10.96.0.1", ports=[port]))
-    ports = [{"name": "http", "port": number, "protocol": "TCP"} for number in (30_080, 30_081)]
+    ports = [{"name": "http", "port": external_port, "protocol": "TCP"} for external_port in (30_080, 30_081)]
     thief = decoded(clusterIP="10.96.0.2", externalIPs=["192.0.2.1", "192.0.2.9"], ports=ports)
     index.set_service(("a", "thief"), thief)
-    for text, number, owner in (
+    for text, port_number, owner in (
         ("192.0.2.1", 30_080, (CART, "node port")),
         ("192.0.2.1", 30_081, (("a", "thief"), "external address")),
         ("192.0.2.9", 30_080, (("a", "thief"), "external address")),
     ):
-        assert index.find(address(text), TCP, number.to_bytes(2)) == owner, text
+        assert index.find(address(text), TCP, port_number.to_bytes(2)) == owner, text
 
 
 def test_services_that_exceed_the_budget_are_not_found_and_reported_once() -> None:
-    told: list[ObjectKey] = []
-    index = ServiceIndex(EntryBudget(most=10, most_of_namespace=3), on_set_aside=lambda key, _why: told.append(key))
-    outer = [f"198.51.100.{number}" for number in range(3)]
+    set_aside: list[ObjectKey] = []
+    index = ServiceIndex(
+        EntryBudget(most=10, most_of_namespace=3), on_set_aside=lambda key, _why: set_aside.append(key)
+    )
+    outer = [f"198.51.100.{host}" for host in range(3)]
     index.set_service(("a", "large"), requesting("large", "10.96.0.2", *outer))
     index.set_service(CART, requesting("cart", "10.96.0.1"))
     assert index.find(address(outer[0]), TCP, (80).to_bytes(2)) is None
     assert index.find(address("10.96.0.1"), TCP, (80).to_bytes(2)) == (CART, "cluster IP")
     index.set_service(("a", "large"), requesting("large", "10.96.0.2", *outer))
-    assert told == [("a", "large")]
+    assert set_aside == [("a", "large")]
     index.set_service(("a", "large"), requesting("large", "10.96.0.2", outer[0]))
     assert index.find(address(outer[0]), TCP, (80).to_bytes(2)) == (("a", "large"), "external address")
 
 
 def test_many_addresses_times_many_ports_take_no_memory_for_each_pair() -> None:
     index = ServiceIndex()
-    outer = [f"198.51.{number}.1" for number in range(100)]
-    ports = [{"name": f"p{number}", "port": number, "protocol": "TCP"} for number in range(1, 101)]
-    services = [decoded(clusterIP=f"10.96.0.{number}", externalIPs=outer, ports=ports) for number in range(1, 31)]
+    outer = [f"198.51.{octet}.1" for octet in range(100)]
+    ports = [{"name": f"p{port_number}", "port": port_number, "protocol": "TCP"} for port_number in range(1, 101)]
+    services = [decoded(clusterIP=f"10.96.0.{host}", externalIPs=outer, ports=ports) for host in range(1, 31)]
     tracemalloc.start()
-    for number, service in enumerate(services):
-        index.set_service(("a", f"s{number}"), service)
+    for service_index, service in enumerate(services):
+        index.set_service(("a", f"s{service_index}"), service)
     current, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    # Of 300,000 pairs: only the owners of the 10,000 that several Services request are kept.
+    # Of 300,000 pairs, the index stores only the owners of the 10,000 that several Services request.
     assert current < 10 << 20
 
 
@@ -155,7 +157,7 @@ def test_the_zone_of_an_endpoint_is_known_for_a_while_after_it_is_gone() -> None
     zones = EndpointZones()
     zones.set_slice(("shop", "one"), CART, [("10.1.0.1", "a"), ("10.1.0.2", None), ("no address", "a")], now=0.0)
     zones.set_slice(("shop", "two"), CART, [("10.1.0.2", "b")], now=0.0)
-    assert [zones.zone(CART, address(f"10.1.0.{each}")) for each in (1, 2, 3)] == ["a", "b", None]
+    assert [zones.zone(CART, address(f"10.1.0.{host}")) for host in (1, 2, 3)] == ["a", "b", None]
     assert zones.zone(("shop", "other"), address("10.1.0.1")) is None
     zones.remove_slice(("shop", "two"), now=5.0)
     assert zones.zone(CART, address("10.1.0.2")) == ""
@@ -167,7 +169,7 @@ def test_the_zone_of_an_endpoint_is_known_for_a_while_after_it_is_gone() -> None
     assert zones.zone(CART, address("10.1.0.9")) == "c"
 
 
-def test_a_slice_that_goes_over_to_another_service_takes_its_endpoints_along() -> None:
+def test_a_slice_that_moves_to_another_service_takes_its_endpoints_along() -> None:
     zones = EndpointZones()
     zones.set_slice(("shop", "one"), CART, [("10.1.0.1", "a")], now=0.0)
     zones.set_slice(("shop", "one"), ("shop", "mail"), [("10.1.0.1", "a")], now=1.0)
@@ -178,16 +180,16 @@ def test_a_slice_that_goes_over_to_another_service_takes_its_endpoints_along() -
 
 def test_endpoints_that_are_gone_take_bounded_memory() -> None:
     zones = EndpointZones()
-    for number in range(MAX_GONE_ENDPOINTS // 1000 + 2):
+    for batch in range(MAX_GONE_ENDPOINTS // 1000 + 2):
         zones.set_slice(
-            ("shop", "one"), CART, [(f"10.{number}.{index >> 8}.{index & 255}", "a") for index in range(1000)], now=0.0
+            ("shop", "one"), CART, [(f"10.{batch}.{index >> 8}.{index & 255}", "a") for index in range(1000)], now=0.0
         )
     assert zones.zone(CART, address("10.0.0.1")) is None
-    assert zones.zone(CART, address(f"10.{number}.0.1")) == "a"
-    assert zones.zone(CART, address(f"10.{number - 2}.0.1")) == "a"
+    assert zones.zone(CART, address(f"10.{batch}.0.1")) == "a"
+    assert zones.zone(CART, address(f"10.{batch - 2}.0.1")) == "a"
 
 
-def test_traffic_of_a_node_is_told_from_that_of_others() -> None:
+def test_traffic_of_a_node_is_distinguished_from_that_of_others() -> None:
     node = MeteredNode.of(
         zone="a",
         addresses=["192.0.2.1", "worker-1", "2001:db8::1"],

@@ -16,26 +16,26 @@ def document(totals: TrafficTotals, *, complete: bool = True) -> MeasuredTraffic
     return totals.document(node="n1", zone="a", until=SINCE + timedelta(hours=1), complete=complete)
 
 
-def test_a_document_tells_what_started_on_the_node_from_what_came_from_outside() -> None:
+def test_a_document_separates_traffic_from_the_node_and_from_outside() -> None:
     totals = TrafficTotals(since=SINCE)
     for from_zone, to_zone, connections in (("a", "a", 7), ("a", "b", 2), (EXTERNAL, "b", 3), ("", "b", 1)):
         total = totals.total(CART._replace(from_zone=from_zone, to_zone=to_zone))
         total.connections, total.request, total.response = connections, 10 * connections, 100 * connections
         total.has_bytes = True
-    found = document(totals)
-    assert found.services == (
+    traffic = document(totals)
+    assert traffic.services == (
         ServiceTraffic(
             namespace="shop",
             service="cart",
             address_type="IPv4",
-            # What started before the Node had a zone started on this node, too.
+            # Flows from before the Node had a zone started on this node, too.
             zones={"a": 7, "b": 3},
             external={"b": 3},
             bytes={"a": TrafficBytes(70, 700), "b": TrafficBytes(30, 300)},
             external_bytes={"b": TrafficBytes(30, 300)},
         ),
     )
-    assert msgspec.json.decode(msgspec.json.encode(found), type=MeasuredTraffic) == found
+    assert msgspec.json.decode(msgspec.json.encode(traffic), type=MeasuredTraffic) == traffic
 
 
 def test_without_counters_a_document_says_nothing_about_bytes() -> None:
@@ -48,8 +48,8 @@ def test_without_counters_a_document_says_nothing_about_bytes() -> None:
 
 def test_beyond_the_limit_everything_goes_to_one_total_and_the_document_is_incomplete() -> None:
     totals = TrafficTotals(since=SINCE, limit=2)
-    for number in range(5):
-        totals.total(CART._replace(service=("spam", f"s{number}"))).connections += 1
+    for index in range(5):
+        totals.total(CART._replace(service=("spam", f"s{index}"))).connections += 1
     assert len(totals) == 2
     assert totals.unlisted.connections == 3
     assert document(TrafficTotals(since=SINCE)).complete
@@ -58,8 +58,8 @@ def test_beyond_the_limit_everything_goes_to_one_total_and_the_document_is_incom
 
 def test_a_service_whose_endpoints_name_many_zones_takes_no_room_from_others() -> None:
     totals = TrafficTotals(since=SINCE)
-    for number in range(1000):
-        totals.total(CART._replace(to_zone=f"zone-{number}")).connections += 1
+    for index in range(1000):
+        totals.total(CART._replace(to_zone=f"zone-{index}")).connections += 1
     totals.total(CART._replace(service=("shop", "mail"))).connections += 1
     (cart, mail) = document(totals).services
     assert (len(cart.zones), sum(cart.zones.values())) == (MAX_TOTALS_OF_SERVICE + 1, 1000)
@@ -78,7 +78,7 @@ def test_totals_of_a_service_stay_for_a_while_after_it_is_gone() -> None:
     totals.total(CART).connections = 1
     totals.forget_services(lambda _: True, now=100.0)
     totals.forget_services(lambda _: False, now=200.0)
-    # It was back in between: its time begins anew.
+    # The Service came back in between, so its time starts again.
     totals.forget_services(lambda _: True, now=300.0)
     totals.forget_services(lambda _: True, now=299.0 + GONE_SERVICE_AGE)
     assert len(totals) == 1

@@ -13,7 +13,7 @@ _FAMILIES = {"ip": socket.AF_INET, "ip6": socket.AF_INET6}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowMessage:
-    """Of a dump, or of the end of a flow. ``reverses``: the attributes within a direction come in reverse order."""
+    """A message of a dump, or of the end of a flow. ``reverses``: attributes in each direction are in reverse order."""
 
     family: Family = "ip"
     protocol: int = socket.IPPROTO_TCP
@@ -51,19 +51,22 @@ class FlowMessage:
         body = GENERIC.pack(_FAMILIES[self.family], 0, 0)
         body += self._direction(1, self.source, self.destination, *self.ports)
         body += self._direction(2, self.endpoint, self.source, self.endpoint_port, self.ports[0])
-        body += b"".join(parts[each] for each in self.order)
+        body += b"".join(parts[name] for name in self.order)
         return HEADER.pack(HEADER.size + len(body), 1 << 8 | 2 * self.ended, 2, 1, 0) + body
 
     def _direction(self, kind: int, source: bytes, destination: bytes, *ports: bytes) -> bytes:
-        ends = [attribute(number, each) for number, each in zip(_ENDS[self.family], (source, destination), strict=True)]
+        ends = [
+            attribute(attribute_type, address)
+            for attribute_type, address in zip(_ENDS[self.family], (source, destination), strict=True)
+        ]
         protocol = [attribute(1, bytes([self.protocol]))]
         if self.protocol != socket.IPPROTO_ICMP:
-            protocol += [attribute(number, each) for number, each in zip((2, 3), ports, strict=True)]
+            protocol += [attribute(attribute_type, port) for attribute_type, port in zip((2, 3), ports, strict=True)]
         if self.reverses:
             ends.reverse()
             protocol.reverse()
         return nested(kind, [nested(1, ends), nested(2, protocol)])
 
     @staticmethod
-    def _counters(kind: int, number: int) -> bytes:
-        return nested(kind, [attribute(1, bytes(8)), attribute(2, number.to_bytes(8))])
+    def _counters(kind: int, count: int) -> bytes:
+        return nested(kind, [attribute(1, bytes(8)), attribute(2, count.to_bytes(8))])

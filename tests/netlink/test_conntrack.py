@@ -1,4 +1,4 @@
-"""Flows are read from messages as kernels write them, in whatever order their attributes come."""
+"""Flows are read from messages as kernels write them, with their attributes in any order."""
 
 import socket
 from itertools import permutations
@@ -36,20 +36,20 @@ def flow_messages(draw: st.DrawFn) -> FlowMessage:
 
 
 @given(st.lists(flow_messages(), max_size=6))
-def test_all_translated_flows_of_a_datagram_are_read_and_no_others(some: list[FlowMessage]) -> None:
-    found = list(read_flows(b"".join(each.message() for each in some), only_translated=True))
-    expected = [each for each in some if each.is_translated and each.protocol in PROTOCOLS]
-    assert [_told(each) for each in found] == [
+def test_all_translated_flows_of_a_datagram_are_read_and_no_others(messages: list[FlowMessage]) -> None:
+    flows = list(read_flows(b"".join(message.message() for message in messages), only_translated=True))
+    expected = [message for message in messages if message.is_translated and message.protocol in PROTOCOLS]
+    assert [_fields(flow) for flow in flows] == [
         (
-            each.family,
-            each.protocol,
-            each.source,
-            each.destination,
-            each.ports[1],
-            each.endpoint,
-            *(each.counts or (-1, -1)),
+            message.family,
+            message.protocol,
+            message.source,
+            message.destination,
+            message.ports[1],
+            message.endpoint,
+            *(message.counts or (-1, -1)),
         )
-        for each in expected
+        for message in expected
     ]
 
 
@@ -72,11 +72,13 @@ def test_all_messages_about_a_flow_have_its_key_and_those_about_another_have_ano
 
 @pytest.mark.parametrize("family", ["ip", "ip6"])
 def test_directions_whose_attributes_come_in_another_order_are_read(family: Family) -> None:
-    (usual,), (unusual,) = (read_flows(FlowMessage.of(family).but(reverses=each).message()) for each in (False, True))
-    assert _told(usual) == _told(unusual)
+    (usual,), (unusual,) = (
+        read_flows(FlowMessage.of(family).but(reverses=reverses).message()) for reverses in (False, True)
+    )
+    assert _fields(usual) == _fields(unusual)
 
 
-def _told(flow: Flow) -> tuple[object, ...]:
+def _fields(flow: Flow) -> tuple[object, ...]:
     return (
         flow.family,
         flow.protocol,

@@ -1,4 +1,4 @@
-"""Elements written in the kernel's words are read as they were, and what was cut short is not taken for all."""
+"""Elements in the kernel's format are read as they were written, and an interrupted dump is an error."""
 
 import struct
 
@@ -35,15 +35,19 @@ def of(family: Family, parts: FieldTypes) -> st.SearchStrategy[str]:
 @settings(max_examples=50)
 @given(data=st.data(), family=st.sampled_from(FAMILIES))
 def test_elements_of_each_set_are_read_as_they_were_written(data: st.DataObject, family: Family) -> None:
-    known = {name: found for name, each in base_sets(family).items() if (found := parse_field_types(each.spec))}
+    known = {
+        name: field_types
+        for name, declaration in base_sets(family).items()
+        if (field_types := parse_field_types(declaration.spec))
+    }
     parts = known[data.draw(st.sampled_from(sorted(known)))]
-    some = data.draw(st.dictionaries(of(family, parts[0]), of(family, parts[1]), max_size=5))
+    elements = data.draw(st.dictionaries(of(family, parts[0]), of(family, parts[1]), max_size=5))
     writer, reader = ElementWriter(family, parts), ElementReader(family, parts)
-    written = [each for key, value in some.items() for _, each in attributes(writer.write(key, value))]
-    assert reader.read(written) == some
+    written = [element for key, value in elements.items() for _, element in attributes(writer.write(key, value))]
+    assert reader.read(written) == elements
 
 
-def test_a_set_that_the_kernel_fills_is_not_ours_to_read() -> None:
+def test_a_set_that_the_kernel_fills_is_not_read() -> None:
     assert parse_field_types("type ipv4_addr; flags dynamic,timeout; timeout 60s") is None
 
 
@@ -53,7 +57,7 @@ def test_elements_that_changed_during_a_dump_interrupt_it() -> None:
 
 
 def test_the_error_in_an_answer_is_found_wherever_it_is() -> None:
-    done, wrong = (HEADER.pack(20, 2, 0, 1, 0) + struct.pack("=i", number) for number in (0, -17))
+    done, wrong = (HEADER.pack(20, 2, 0, 1, 0) + struct.pack("=i", code) for code in (0, -17))
     assert error_number(done) == 0
     assert error_number(done + wrong + done) == 17
 

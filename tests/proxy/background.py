@@ -1,4 +1,4 @@
-"""Work that goes on beside a test."""
+"""Work in the background of a test."""
 
 import asyncio
 from collections.abc import AsyncIterator, Coroutine
@@ -8,7 +8,7 @@ from typing import Any
 
 @asynccontextmanager
 async def in_background(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """Until the end of a test, which fails if the work ends before."""
+    """Run ``work`` until the end of the block, which fails if the work ends earlier."""
     task = asyncio.create_task(work)
     try:
         yield

@@ -11,37 +11,37 @@ from zoneward.proxy.model.node_service import Backend, NodeService, NodeServiceP
 _SMALL = st.integers(1, 6)
 
 
-def _address(family: Family, number: int) -> str:
-    return f"10.0.0.{number}" if family == "ip" else f"fd00::{number:x}"
+def _address(family: Family, host: int) -> str:
+    return f"10.0.0.{host}" if family == "ip" else f"fd00::{host:x}"
 
 
-# What is drawn from again and again is made once: that takes longer than drawing.
-_NODE_PORT = st.none() | _SMALL.map(lambda number: 30_000 + number)
+# These strategies are built once: building one takes longer than drawing from it.
+_NODE_PORT = st.none() | _SMALL.map(lambda offset: 30_000 + offset)
 _AFFINITY = st.none() | st.just(60)
 
 
 @cache
 def targets(family: Family) -> st.SearchStrategy[tuple[Backend, ...]]:
-    """A few of a few endpoints; the first two are on this node."""
+    """Some of six endpoints; the first two are on this node."""
 
-    def some(numbers: list[int]) -> tuple[Backend, ...]:
-        return tuple(Backend(_address(family, number), 8080, number <= 2) for number in numbers)
+    def backends(hosts: list[int]) -> tuple[Backend, ...]:
+        return tuple(Backend(_address(family, host), 8080, host <= 2) for host in hosts)
 
-    return st.lists(_SMALL, max_size=6, unique=True).map(some)
+    return st.lists(_SMALL, max_size=6, unique=True).map(backends)
 
 
 @cache
 def _outer(family: Family) -> st.SearchStrategy[tuple[str, ...]]:
-    def some(numbers: list[int]) -> tuple[str, ...]:
-        return tuple(_address(family, 200 + number) for number in numbers)
+    def addresses(hosts: list[int]) -> tuple[str, ...]:
+        return tuple(_address(family, 200 + host) for host in hosts)
 
-    return st.lists(_SMALL, max_size=2, unique=True).map(some)
+    return st.lists(_SMALL, max_size=2, unique=True).map(addresses)
 
 
 @st.composite
 def served_ports(draw: st.DrawFn, family: Family, *, name: str) -> NodeServicePort:
     cluster = draw(targets(family))
-    weights = draw(st.none() | st.just(tuple(1.0 + 0.5 * (place % 3) for place in range(len(cluster)))))
+    weights = draw(st.none() | st.just(tuple(1.0 + 0.5 * (index % 3) for index in range(len(cluster)))))
     local = draw(targets(family))
     return NodeServicePort(
         name=name,
@@ -74,7 +74,7 @@ def services(draw: st.DrawFn, family: Family, *, name: str) -> NodeService:
 
 
 def changes(family: Family) -> st.SearchStrategy[list[tuple[str, NodeService | None]]]:
-    """Services that come, change and go, by their names."""
+    """Services that are added, changed and deleted, by name."""
 
     def one(name: str) -> st.SearchStrategy[tuple[str, NodeService | None]]:
         return st.tuples(st.just(name), st.none() | services(family, name=name))

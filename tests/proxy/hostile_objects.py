@@ -30,25 +30,25 @@ _PORTS: Final = [
 ]
 
 
-def _service(name: str, number: int, **spec: Any) -> dict[str, Any]:
+def _service(name: str, host: int, **spec: Any) -> dict[str, Any]:
     given = {
         "type": "LoadBalancer",
-        "clusterIP": f"10.96.0.{number}",
-        "clusterIPs": [f"10.96.0.{number}", f"fd00:96::{number}"],
-        "externalIPs": [f"198.51.100.{number}", f"2001:db8::{number}"],
+        "clusterIP": f"10.96.0.{host}",
+        "clusterIPs": [f"10.96.0.{host}", f"fd00:96::{host}"],
+        "externalIPs": [f"198.51.100.{host}", f"2001:db8::{host}"],
         "loadBalancerSourceRanges": ["203.0.113.0/24", "2001:db8:1::/48"],
         "ports": _PORTS,
         "internalTrafficPolicy": "Cluster",
         "externalTrafficPolicy": "Cluster",
     }
-    ingress = [{"ip": f"192.0.2.{number}", "ipMode": "VIP"}, {"ip": "2001:db8:2::1"}]
-    found = objects.a_service(name, namespace="shop", **given | spec)
-    found["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
-    return found | {"status": {"loadBalancer": {"ingress": ingress}}}
+    ingress = [{"ip": f"192.0.2.{host}", "ipMode": "VIP"}, {"ip": "2001:db8:2::1"}]
+    document = objects.a_service(name, namespace="shop", **given | spec)
+    document["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
+    return document | {"status": {"loadBalancer": {"ingress": ingress}}}
 
 
 def _slice(service: str, kind: str, *addresses: str) -> dict[str, Any]:
-    found = objects.a_slice(
+    document = objects.a_slice(
         f"{service}-{kind}",
         service=service,
         addresses=addresses,
@@ -57,12 +57,12 @@ def _slice(service: str, kind: str, *addresses: str) -> dict[str, Any]:
         zone="a",
         labels={ZONE_LABEL: "a"},
     )
-    found["metadata"]["annotations"] = {
+    document["metadata"]["annotations"] = {
         ZONES_ANNOTATION: "a=0.75,b=0.25",
         ZONE_WEIGHTS_ANNOTATION: '{"counts":{"a":1},"shares":{"a":{"a":1.0}}}',
     }
     ports = [{"name": port["name"], "protocol": port["protocol"], "port": 8080} for port in _PORTS]
-    return found | {"addressType": kind, "ports": ports}
+    return document | {"addressType": kind, "ports": ports}
 
 
 DOCUMENT: Final[Mapping[str, Any]] = {
@@ -96,19 +96,19 @@ DOCUMENT: Final[Mapping[str, Any]] = {
 }
 
 
-def _places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+def _paths(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     match value:
         case dict() | list():
-            for key, each in value.items() if isinstance(value, dict) else enumerate(value):
-                yield from _places(each, (*path, key))
+            for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+                yield from _paths(item, (*path, key))
         case bool():
             return
         case _:
             yield path
 
 
-PLACES: Final = tuple(_places(DOCUMENT))
-"""Where a text or a number stands."""
+PATHS: Final = tuple(_paths(DOCUMENT))
+"""Paths of all texts and numbers."""
 INJECTED: Final = "add table inet X"
 TEXTS: Final = (
     f"10.96.0.1 }}\n{INJECTED}\n",
@@ -147,20 +147,20 @@ NUMBERS: Final = (-1, 0, 65_536, 1 << 31, 1 << 63, 80)
 @st.composite
 def documents(draw: st.DrawFn) -> dict[str, Any]:
     """A cluster of which some texts and numbers are hostile."""
-    found: dict[str, Any] = copy.deepcopy(dict(DOCUMENT))
-    for *path, last in draw(st.lists(st.sampled_from(PLACES), min_size=1, max_size=6, unique=True)):
-        inner: Any = found
+    document: dict[str, Any] = copy.deepcopy(dict(DOCUMENT))
+    for *path, last in draw(st.lists(st.sampled_from(PATHS), min_size=1, max_size=6, unique=True)):
+        inner: Any = document
         for key in path:
             inner = inner[key]
-        some = NUMBERS if isinstance(inner[last], int) else TEXTS
+        values = NUMBERS if isinstance(inner[last], int) else TEXTS
         inner[last] = draw(
-            st.sampled_from(some) if isinstance(inner[last], int) else st.sampled_from(TEXTS) | st.text()
+            st.sampled_from(values) if isinstance(inner[last], int) else st.sampled_from(TEXTS) | st.text()
         )
-    return found
+    return document
 
 
 def rulesets(document: Mapping[str, Any]) -> dict[Family, Ruleset]:
-    """What a node would program of it, family by family."""
+    """What a node would program for this cluster, by family."""
     node = msgspec.convert(document["node"], Node)
     options = ruleset_options(SETTINGS, node)
     asked: dict[Family, list[NodeService]] = {family: [] for family in FAMILIES}
@@ -171,22 +171,22 @@ def rulesets(document: Mapping[str, Any]) -> dict[Family, Ruleset]:
             for slice_ in slices
             if (slice_.metadata.labels or {}).get(SERVICE_NAME_LABEL) in (service.metadata.name, "cart")
         ]
-        for each in node_services(
+        for served in node_services(
             service, own, node=ProxyNode(name="n1", zone="a"), consumer=ZONEWARD, gates=FeatureGates()
         ):
-            asked[each.family].append(each)
-    return {family: _whole(family, some, options, node) for family, some in asked.items()}
+            asked[served.family].append(served)
+    return {family: _whole(family, services, options, node) for family, services in asked.items()}
 
 
 def _readable(documents: Iterable[Mapping[str, Any]], kind: type[T]) -> Iterator[T]:
-    """All but those that a watch sets aside."""
+    """The objects that a watch can decode."""
     for document in documents:
         with suppress(msgspec.ValidationError):
             yield msgspec.convert(document, kind)
 
 
-def _whole(family: Family, some: list[NodeService], options: RulesetOptions, node: Node) -> Ruleset:
+def _whole(family: Family, services: list[NodeService], options: RulesetOptions, node: Node) -> Ruleset:
     own = node_port_addresses(options, node).get(family, frozenset())
     return full_ruleset(
-        family, resolve_ownership(some, node_addresses=own, on_conflict=lambda _what: None), options=options
+        family, resolve_ownership(services, node_addresses=own, on_conflict=lambda _what: None), options=options
     )

@@ -1,4 +1,4 @@
-"""A table of one family on a kernel in memory, and all that is told of it."""
+"""A table of one family on a kernel in memory, and everything that it reports."""
 
 import asyncio
 import re
@@ -21,18 +21,18 @@ from zoneward.proxy.ruleset.ruleset_state import full_ruleset
 
 OPTIONS: Final = RulesetOptions(pod_cidrs={"ip": "10.0.0.0/24", "ip6": "fd00::/64"})
 SOON: Final = 0.005
-"""Seconds between looks at the kernel."""
+"""Seconds between checks of the kernel."""
 
 
-def a_service(number: int, *endpoints: int, **more: Any) -> NodeService:
+def a_service(index: int, *endpoints: int, **more: Any) -> NodeService:
     """A Service with endpoints on port 8080."""
     targets = tuple(Backend(f"10.0.1.{endpoint}", 8080) for endpoint in endpoints)
     ports = more.pop("ports", (one_port(*targets),))
-    return node_service(*ports, name=f"s{number}", cluster_ip=f"10.96.{number // 256}.{number % 256}", **more)
+    return node_service(*ports, name=f"s{index}", cluster_ip=f"10.96.{index // 256}.{index % 256}", **more)
 
 
 class Proxy(Reporter):
-    """A table on a kernel in memory, and all that was told of it."""
+    """A table on a kernel in memory, and everything that it reported."""
 
     def __init__(
         self,
@@ -80,8 +80,8 @@ class Proxy(Reporter):
                 await asyncio.sleep(SOON)
 
     def has(self, *every: NodeService, options: RulesetOptions = OPTIONS) -> bool:
-        """Whether the kernel has what these Services need, and nothing else; in whichever slots."""
-        wanted = full_ruleset("ip", {key(each): each for each in every}, options=options)
+        """Whether the kernel has exactly what these Services need, in any slots."""
+        wanted = full_ruleset("ip", {key(served): served for served in every}, options=options)
         kernel = self.kernel
         if ("ip", TABLE) not in kernel.tables or ("ip", scratch_table(TABLE)) in kernel.tables:
             return False
@@ -97,22 +97,22 @@ class Proxy(Reporter):
         )
 
     def written(self) -> list[str]:
-        """Transactions that the kernel took, but for those of a table made to compare with."""
+        """Transactions that the kernel accepted, except those of the scratch table."""
         return [
             transaction for transaction in self.kernel.transactions if f" {scratch_table(TABLE)}" not in transaction
         ]
 
 
 def unslotted(elements: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:
-    """Which endpoint stands in which slot is history; how many times each stands there is not."""
-    found: dict[str, Any] = {}
-    for name, some in elements.items():
+    """Elements without the order of slots, which depends on history; the number of slots of an endpoint does not."""
+    comparable: dict[str, Any] = {}
+    for name, entries in elements.items():
         if name.endswith("endpoints"):
-            found[name] = Counter((key.rpartition(" . ")[0], value) for key, value in some.items())
+            comparable[name] = Counter((key.rpartition(" . ")[0], value) for key, value in entries.items())
         else:
             # Chains of affinity are named by what is in them, which has the order of slots.
-            found[name] = {key: re.sub("-[A-Z2-7]{12}-.*", "", value) for key, value in some.items()}
-    return {name: some for name, some in found.items() if some}
+            comparable[name] = {key: re.sub("-[A-Z2-7]{12}-.*", "", value) for key, value in entries.items()}
+    return {name: content for name, content in comparable.items() if content}
 
 
 @asynccontextmanager
@@ -122,7 +122,7 @@ async def running(proxy: Proxy) -> AsyncIterator[Proxy]:
 
 
 def a_proxy(**more: Any) -> AbstractAsyncContextManager[Proxy]:
-    """A table that runs, on a kernel that has nothing."""
+    """A running table on an empty kernel."""
     return running(Proxy(FakeKernel(), **more))
 
 

@@ -1,4 +1,4 @@
-"""The Lease of a node says what is programmed, and is written as seldom as it may."""
+"""The Lease of a node says what is programmed, and is written as rarely as possible."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -28,8 +28,8 @@ NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
 @dataclass
-class Place:
-    """A node whose time passes only while a test lets it."""
+class Scene:
+    """A node with a clock that only the test advances."""
 
     registry: Registry
     writer: Writer
@@ -52,7 +52,7 @@ class Place:
         await self.wakes[1]
 
     async def past(self, seconds: float) -> None:
-        """Until so much time has gone, and all that is done meanwhile is done."""
+        """Advance the clock by this time, and finish the work that is due by then."""
         end = self.seconds + seconds
         while True:
             await self.asleep.wait()
@@ -70,36 +70,36 @@ class Place:
 
 
 @asynccontextmanager
-async def a_running_lease(*faults: str, **options: Any) -> AsyncIterator[Place]:
+async def a_running_lease(*faults: str, **options: Any) -> AsyncIterator[Scene]:
     registry = new_registry()
-    found = FaultInjector([parse_fault(fault) for fault in faults], seed=1) if faults else None
-    async with SandboxServer(registry, faults=found) as server, transport(access_to(server.address)) as link:
-        place = Place(registry, Writer(link))
-        registry.store.listeners.append(place.note)
+    injector = FaultInjector([parse_fault(fault) for fault in faults], seed=1) if faults else None
+    async with SandboxServer(registry, faults=injector) as server, transport(access_to(server.address)) as link:
+        scene = Scene(registry, Writer(link))
+        registry.store.listeners.append(scene.note)
         lease = NodeLease(
             link,
             LeaseIdentity(NAMESPACE, "n1"),
-            programmed=lambda: place.programmed,
-            on_trouble=place.troubles.append,
-            clock=lambda: place.seconds,
-            now=lambda: NOON + timedelta(seconds=place.seconds),
-            sleep=place.sleep,
+            programmed=lambda: scene.programmed,
+            on_trouble=scene.troubles.append,
+            clock=lambda: scene.seconds,
+            now=lambda: NOON + timedelta(seconds=scene.seconds),
+            sleep=scene.sleep,
             chance=lambda: 0.5,
             **options,
         )
         async with in_background(lease.run()):
-            yield place
+            yield scene
 
 
 async def test_the_lease_is_written_as_soon_as_there_is_something_to_report() -> None:
-    async with a_running_lease(owner=lambda: OWNER) as place:
-        await place.past(100)
-        assert not place.writes
-        place.programmed = ProgrammedReport(10, 20, (("shop", "cart"),))
-        await place.past(2 * WRITE_PERIOD)
-        ((_, lease),) = place.writes
+    async with a_running_lease(owner=lambda: OWNER) as scene:
+        await scene.past(100)
+        assert not scene.writes
+        scene.programmed = ProgrammedReport(10, 20, (("shop", "cart"),))
+        await scene.past(2 * WRITE_PERIOD)
+        ((_, lease),) = scene.writes
         assert parse_proxy_lease(lease).node == "n1"
-        assert parse_proxy_lease(lease).programmed == place.programmed
+        assert parse_proxy_lease(lease).programmed == scene.programmed
         assert lease.metadata.labels == {"app.kubernetes.io/component": "zoneward-proxy"}
         assert lease.metadata.owner_references == (OWNER,)
         assert lease.spec.lease_duration_seconds == LEASE_DURATION
@@ -109,51 +109,51 @@ OWNER = OwnerReference(api_version="v1", kind="Node", name="n1", uid="u-1")
 
 
 async def test_the_lease_is_renewed_once_a_minute_without_changes() -> None:
-    async with a_running_lease() as place:
-        place.programmed = ProgrammedReport(10, 20)
-        await place.past(1000)
-        times = [at for at, _ in place.writes]
+    async with a_running_lease() as scene:
+        scene.programmed = ProgrammedReport(10, 20)
+        await scene.past(1000)
+        times = [at for at, _ in scene.writes]
         pauses = [later - earlier for earlier, later in pairwise(times)]
         assert len(pauses) > 10
         assert all(RENEW_INTERVAL - WRITE_PERIOD <= pause <= 1.1 * RENEW_INTERVAL for pause in pauses)
-        assert len({lease.spec.renew_time for _, lease in place.writes}) == len(times)
+        assert len({lease.spec.renew_time for _, lease in scene.writes}) == len(times)
 
 
 async def test_frequent_changes_are_written_once_in_ten_seconds() -> None:
-    async with a_running_lease() as place:
-        place.programmed = ProgrammedReport(0, 0)
-        end = place.seconds + 300
-        while place.seconds < end:
-            place.programmed = ProgrammedReport(place.programmed.services + 1, 0)
-            await place.past(1)
-        times = [at for at, _ in place.writes]
+    async with a_running_lease() as scene:
+        scene.programmed = ProgrammedReport(0, 0)
+        end = scene.seconds + 300
+        while scene.seconds < end:
+            scene.programmed = ProgrammedReport(scene.programmed.services + 1, 0)
+            await scene.past(1)
+        times = [at for at, _ in scene.writes]
         assert 25 <= len(times) <= 30
         assert min(later - earlier for earlier, later in pairwise(times)) >= WRITE_PERIOD
 
 
 async def test_a_lease_that_somebody_deletes_or_writes_is_written_again() -> None:
-    async with a_running_lease() as place:
-        place.programmed = ProgrammedReport(1, 1)
-        await place.past(WRITE_PERIOD)
-        place.registry.delete(place.registry.kinds["leases.coordination.k8s.io"], NAMESPACE, NAME, Deletion())
-        place.programmed = ProgrammedReport(2, 2)
-        await place.past(3 * WRITE_PERIOD)
-        place.troubles.clear()
-        there = await place.lease()
-        assert parse_proxy_lease(there).programmed == ProgrammedReport(2, 2)
-        # As a proxy that is replaced by this one might, at its end.
-        await place.writer.update(LEASES, there)
-        place.programmed = ProgrammedReport(3, 3)
-        await place.past(3 * WRITE_PERIOD)
-        assert parse_proxy_lease(await place.lease()).programmed == ProgrammedReport(3, 3)
-        assert not place.troubles
+    async with a_running_lease() as scene:
+        scene.programmed = ProgrammedReport(1, 1)
+        await scene.past(WRITE_PERIOD)
+        scene.registry.delete(scene.registry.kinds["leases.coordination.k8s.io"], NAMESPACE, NAME, Deletion())
+        scene.programmed = ProgrammedReport(2, 2)
+        await scene.past(3 * WRITE_PERIOD)
+        scene.troubles.clear()
+        lease = await scene.lease()
+        assert parse_proxy_lease(lease).programmed == ProgrammedReport(2, 2)
+        # As the proxy that this one replaces might do while it shuts down.
+        await scene.writer.update(LEASES, lease)
+        scene.programmed = ProgrammedReport(3, 3)
+        await scene.past(3 * WRITE_PERIOD)
+        assert parse_proxy_lease(await scene.lease()).programmed == ProgrammedReport(3, 3)
+        assert not scene.troubles
 
 
 async def test_a_failed_write_is_reported_and_tried_again() -> None:
-    async with a_running_lease("503@0.5") as place:
-        place.programmed = ProgrammedReport(1, 1)
+    async with a_running_lease("503@0.5") as scene:
+        scene.programmed = ProgrammedReport(1, 1)
         for version in range(2, 30):
-            place.programmed = ProgrammedReport(version, 1)
-            await place.past(2 * WRITE_PERIOD)
-        assert place.troubles
-        assert len(place.writes) > 10
+            scene.programmed = ProgrammedReport(version, 1)
+            await scene.past(2 * WRITE_PERIOD)
+        assert scene.troubles
+        assert len(scene.writes) > 10

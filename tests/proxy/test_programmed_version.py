@@ -1,4 +1,4 @@
-"""A proxy claims a version only when all that came up to it is in the kernel."""
+"""A proxy claims a version only when the kernel has all changes up to it."""
 
 from collections.abc import Set
 
@@ -48,7 +48,7 @@ def test_what_concerns_no_service_moves_the_mark() -> None:
 
 def test_more_refused_services_than_can_be_named_hold_the_mark() -> None:
     mark = listed()
-    many = {("shop", f"s{number:03}") for number in range(MAX_NOT_PROGRAMMED + 1)}
+    many = {("shop", f"s{index:03}") for index in range(MAX_NOT_PROGRAMMED + 1)}
     assert claimed(mark, refused=many) == ProgrammedReport(10, 20, tuple(sorted(many)[:MAX_NOT_PROGRAMMED]))
     mark.mark_received(SERVICE, 50)
     assert claimed(mark, refused=many) == ProgrammedReport(10, 20, tuple(sorted(many)[:MAX_NOT_PROGRAMMED]))
@@ -80,12 +80,12 @@ def test_no_claim_says_more_than_the_kernel_has_and_all_is_claimed_in_the_end(
         return [event for event in events if event[2] == key][done.get(key, 0) :]
 
     def claim() -> ProgrammedReport:
-        found = claimed(mark, waits={key for key in _SERVICES if missing(key)} - refused, refused=refused)
-        assert found is not None
-        for key in set(_SERVICES) - set(found.excluded):
+        report = claimed(mark, waits={key for key in _SERVICES if missing(key)} - refused, refused=refused)
+        assert report is not None
+        for key in set(_SERVICES) - set(report.excluded):
             for kind, at, _ in missing(key):
-                assert at > (found.services if kind == SERVICE else found.slices)
-        return found
+                assert at > (report.services if kind == SERVICE else report.slices)
+        return report
 
     claim()
     for what, kind, key in steps:
@@ -105,5 +105,7 @@ def test_no_claim_says_more_than_the_kernel_has_and_all_is_claimed_in_the_end(
     for key in _SERVICES:
         done[key] = len(events)
     refused.clear()
-    newest = {kind: max((at for some, at, _ in events if some == kind), default=0) for kind in (SERVICE, SLICE)}
+    newest = {
+        kind: max((at for event_kind, at, _ in events if event_kind == kind), default=0) for kind in (SERVICE, SLICE)
+    }
     assert claim() == ProgrammedReport(max(10, newest[SERVICE]), max(20, newest[SLICE]))

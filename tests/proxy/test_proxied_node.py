@@ -1,4 +1,4 @@
-"""Whatever happens to a cluster, in whatever order, a node's kernel ends with what one that starts anew would have."""
+"""After any changes in any order, a node's kernel has what a freshly started node would program."""
 
 import asyncio
 from collections.abc import Iterator, Mapping
@@ -55,7 +55,7 @@ some_slices = st.fixed_dictionaries(
 )
 beginnings = st.tuples(
     *(st.tuples(st.just("service"), st.just(name), some_services) for name in NAMES),
-    *(st.tuples(st.just("slice"), st.just((name, each)), some_slices) for name in NAMES for each in "xy"),
+    *(st.tuples(st.just("slice"), st.just((name, suffix)), some_slices) for name in NAMES for suffix in "xy"),
 ).map(list)
 steps = st.lists(
     st.one_of(
@@ -71,9 +71,9 @@ steps = st.lists(
 
 
 def service(name: str, version: int, drawn: Mapping[str, Any]) -> Service:
-    number = drawn["number"]
-    addresses = [f"10.96.0.{number}" if family == "ip" else f"fd00:96::{number}" for family in drawn["families"]]
-    node_port = {"nodePort": 30_000 + number} if drawn["type"] == "NodePort" else {}
+    index = drawn["number"]
+    addresses = [f"10.96.0.{index}" if family == "ip" else f"fd00:96::{index}" for family in drawn["families"]]
+    node_port = {"nodePort": 30_000 + index} if drawn["type"] == "NodePort" else {}
     document = objects.a_service(
         name,
         namespace="shop",
@@ -100,13 +100,13 @@ def slice_(of: str, name: str, version: int, drawn: Mapping[str, Any]) -> RawEnd
     document["ports"] = [{"name": "web", "protocol": protocol, "port": 8080} for protocol in ("TCP", "UDP")]
     document["endpoints"] = [
         {
-            # An address stands in one slice: in two, which of them is believed depends on what was looked into.
-            "addresses": [f"{PREFIX[family]}{number}{'xyz'.index(name)}"],
-            "nodeName": "n1" if number == 1 else "n2",
-            "zone": "ab"[number % 2],
+            # An address is in one slice only: with two, the result depends on which one the node has unpacked.
+            "addresses": [f"{PREFIX[family]}{host}{'xyz'.index(name)}"],
+            "nodeName": "n1" if host == 1 else "n2",
+            "zone": "ab"[host % 2],
             "conditions": {"ready": ready, "serving": True, "terminating": not ready},
         }
-        for number, ready in drawn["endpoints"]
+        for host, ready in drawn["endpoints"]
     ]
     return msgspec.json.decode(msgspec.json.encode(document), type=RawEndpointSlice)
 
@@ -125,17 +125,19 @@ def _no_pauses() -> Iterator[None]:
 def fresh(
     family: Family, services: Mapping[str, Service], slices: Mapping[str, RawEndpointSlice], zone: str
 ) -> dict[tuple[str, str], NodeService]:
-    """What a node serves that sees all slices, and begins with them."""
-    found = []
+    """What a node serves that starts with all these slices."""
+    candidates = []
     for name, one in services.items():
-        some = [opened(each) for key, each in slices.items() if key.partition("-")[0] == name]
-        every = node_services(one, some, node=ProxyNode(name="n1", zone=zone), consumer=ZONEWARD, gates=FeatureGates())
-        found += [each for each in every if each.family == family]
-    return resolve_ownership(found, on_conflict=lambda _what: None)
+        own_slices = [opened(raw) for key, raw in slices.items() if key.partition("-")[0] == name]
+        served = node_services(
+            one, own_slices, node=ProxyNode(name="n1", zone=zone), consumer=ZONEWARD, gates=FeatureGates()
+        )
+        candidates += [node_service for node_service in served if node_service.family == family]
+    return resolve_ownership(candidates, on_conflict=lambda _what: None)
 
 
-def opened(each: RawEndpointSlice) -> EndpointSlice:
-    return msgspec.json.decode(msgspec.json.encode(each), type=EndpointSlice)
+def opened(raw: RawEndpointSlice) -> EndpointSlice:
+    return msgspec.json.decode(msgspec.json.encode(raw), type=EndpointSlice)
 
 
 @examples(40)
@@ -158,7 +160,7 @@ def test_any_changes_end_as_a_fresh_start_would(
         for store in (known.services, known.slices):
             store.retain_only(set())
         known.nodes.retain_only({("", "n1")})
-        running = [asyncio.create_task(each) for each in (loop.run(), *(table.run() for table in tables.values()))]
+        running = [asyncio.create_task(work) for work in (loop.run(), *(table.run() for table in tables.values()))]
         services: dict[str, Service] = {}
         slices: dict[str, RawEndpointSlice] = {}
         zone = "a"
@@ -192,7 +194,7 @@ def test_any_changes_end_as_a_fresh_start_would(
                     case "chain" if ("ip", TABLE) in kernel.tables:
                         kernel.load(f"flush chain ip {TABLE} output\n")
                     case _:
-                        # Long enough for the kernel to have most of it.
+                        # Long enough for the kernel to get most changes.
                         for _ in range(50):
                             await asyncio.sleep(0)
             kernel.faults.refused_words = set()
@@ -208,6 +210,6 @@ def test_any_changes_end_as_a_fresh_start_would(
             wanted = full_ruleset(family, fresh(family, services, slices, zone), options=OPTIONS)
             assert unslotted(kernel.elements(family, TABLE)) == unslotted(wanted.elements)
             chains = kernel.chains(family, TABLE)
-            assert all(chains[name] == each.rules for name, each in base_chains(family, OPTIONS).items())
+            assert all(chains[name] == chain.rules for name, chain in base_chains(family, OPTIONS).items())
 
     asyncio.run(run())

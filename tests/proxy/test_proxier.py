@@ -1,4 +1,4 @@
-"""What a node knows comes into its tables, and what waits for the kernel is told when the kernel has it."""
+"""Changes that a node sees reach its tables, and a Service is pending until the kernel has its latest change."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -31,7 +31,7 @@ NOW = datetime(2026, 11, 21, 12, 0, 10, tzinfo=UTC)
 
 
 class Table:
-    """Takes Services, and gives them to the kernel when it is told to."""
+    """Takes Services, and programs them when a test calls ``done``."""
 
     def __init__(self) -> None:
         self.waiting: dict[ObjectKey, NodeService | None] = {}
@@ -43,12 +43,12 @@ class Table:
         return service in self.waiting
 
     def done(self) -> ProgrammedTransaction:
-        some, self.waiting = self.waiting, {}
-        return ProgrammedTransaction(some, 1, 0.001)
+        services, self.waiting = self.waiting, {}
+        return ProgrammedTransaction(services, 1, 0.001)
 
 
 class Here(Reporter):
-    """A node's loop with tables of this kind."""
+    """A node's proxier with two such tables."""
 
     def __init__(self, budget: EntryBudget | None = None) -> None:
         self.time = 0.0
@@ -91,7 +91,7 @@ class Here(Reporter):
         self.left_out.append(service)
 
     def list(self) -> None:
-        """A Service, a slice and the Node, all that there is."""
+        """List everything: a Service, a slice and the Node."""
         self.known.services.put(service())
         self.known.slices.put(slice_("one", "10.0.0.1"))
         self.known.nodes.put(node("a"))
@@ -145,10 +145,10 @@ async def test_a_service_is_pending_until_the_kernel_has_its_latest_change() -> 
         assert not here.loop.is_pending(CART)
         assert here.loop.pending_since() is None
         assert histogram_totals(here.metrics.sync_duration)[1] == pytest.approx(2.0)
-        # What was there before is what the kernel had.
+        # The old value is what the kernel had.
         (_, none, one), (_, before, after) = here.after
         assert (none, before) == (None, one)
-        assert [len(each.ports[0].cluster_endpoints) for each in (one, after) if each] == [1, 2]
+        assert [len(served.ports[0].cluster_endpoints) for served in (one, after) if served] == [1, 2]
         # A change without effect on this node is not pending.
         here.known.slices.put(slice_("one", "10.0.0.1", "10.0.0.2", version=3))
         await turned()
@@ -187,12 +187,12 @@ async def test_each_family_is_pending_until_its_own_kernel_table_has_the_change(
 
 async def test_an_error_in_one_service_does_not_hold_up_others(monkeypatch: pytest.MonkeyPatch) -> None:
     async with running_proxier() as here:
-        found, mail = here.known.node_services, ("shop", "mail")
+        node_services, mail = here.known.node_services, ("shop", "mail")
 
         def served(key: ObjectKey) -> object:
             if key == mail:
                 raise ZeroDivisionError
-            return found(key)
+            return node_services(key)
 
         monkeypatch.setattr(here.known, "node_services", served)
         monkeypatch.setattr("zoneward.proxy.proxier.BACKOFF", Backoff(initial=20 * SOON, cap=300.0))
@@ -202,7 +202,7 @@ async def test_an_error_in_one_service_does_not_hold_up_others(monkeypatch: pyte
         assert not here.loop.is_pending(mail)
         assert here.loop.failed_selections == {mail}
         # It is tried again, though nothing changes.
-        monkeypatch.setattr(here.known, "node_services", found)
+        monkeypatch.setattr(here.known, "node_services", node_services)
         async with asyncio.timeout(10):
             while here.loop.failed_selections:
                 await asyncio.sleep(SOON)
@@ -233,16 +233,16 @@ async def test_an_address_of_another_service_is_programmed_once_that_one_is_gone
         here.list()
         here.known.services.put(replace(thief, metadata=replace(thief.metadata, namespace="a")))
         await turned()
-        found = {key: each and each.external_ips for key, each in here.table.waiting.items()}
-        assert found == {("a", "cart"): (), CART: ()}
+        external_ips = {key: served and served.external_ips for key, served in here.table.waiting.items()}
+        assert external_ips == {("a", "cart"): (), CART: ()}
         assert here.lost == [("ip", ("a", "cart"), ("10.96.0.1 of shop/cart",))]
         assert here.loop.conflicts["ip"] == {("a", "cart"): ("10.96.0.1 of shop/cart",)}
         here.time = 7.0
         here.loop.transaction_done("ip", here.table.done())
         here.known.services.retain_only({("a", "cart")})
         await turned()
-        found = {key: each and each.external_ips for key, each in here.table.waiting.items()}
-        assert found == {("a", "cart"): ("10.96.0.1",), CART: None}
+        external_ips = {key: served and served.external_ips for key, served in here.table.waiting.items()}
+        assert external_ips == {("a", "cart"): ("10.96.0.1",), CART: None}
         assert here.lost[1:] == [("ip", ("a", "cart"), ())]
         assert here.loop.conflicts["ip"] == {}
 
@@ -251,11 +251,11 @@ async def test_other_tasks_get_their_turn_while_many_services_are_selected(monke
     monkeypatch.setattr("zoneward.proxy.proxier._SLICE_SECONDS", 0.0)
     async with running_proxier() as here:
         await here.selected()
-        shared = [f"198.51.100.{number}" for number in range(10)]
-        for number in range(20):
-            address = f"10.96.1.{number}"
+        shared = [f"198.51.100.{host}" for host in range(10)]
+        for index in range(20):
+            address = f"10.96.1.{index}"
             one = service(clusterIP=address, clusterIPs=[address], externalIPs=shared)
-            here.known.services.put(replace(one, metadata=replace(one.metadata, name=f"s{number}")))
+            here.known.services.put(replace(one, metadata=replace(one.metadata, name=f"s{index}")))
         turns = 0
         while len(here.table.waiting) < 21:
             await asyncio.sleep(0)
@@ -266,11 +266,11 @@ async def test_other_tasks_get_their_turn_while_many_services_are_selected(monke
 # --- Services that are too large --------------------------------------------------------------------------------------
 
 
-async def test_a_service_that_grows_too_large_keeps_what_it_had_but_for_endpoints_that_are_gone() -> None:
+async def test_a_service_that_grows_too_large_keeps_what_it_had_except_endpoints_that_are_gone() -> None:
     async with running_proxier() as here:
 
         async def with_endpoints(version: int, *endpoints: str) -> list[str] | None:
-            """The endpoints that are put; None: nothing is."""
+            """The endpoints that are programmed, or None without a change."""
             here.known.slices.put(slice_("one", *endpoints, version=version))
             await turned()
             if not here.table.waiting:
@@ -283,7 +283,7 @@ async def test_a_service_that_grows_too_large_keeps_what_it_had_but_for_endpoint
 
         await here.programmed()
         assert await with_endpoints(2, "10.0.0.1", "10.0.0.2", "10.0.0.3")
-        many = [f"10.0.1.{number}" for number in range(MOST)]
+        many = [f"10.0.1.{host}" for host in range(MOST)]
         assert await with_endpoints(3, "10.0.0.1", "10.0.0.3", *many) == ["10.0.0.1", "10.0.0.3"]
         assert await with_endpoints(4, "10.0.0.1", "10.0.0.3", *many, "10.0.2.1") is None
         assert await with_endpoints(5, "10.0.0.3", *many) == ["10.0.0.3"]
@@ -321,9 +321,9 @@ async def test_a_namespace_whose_services_change_again_and_again_waits_and_other
 # --- Services that exceed a budget ------------------------------------------------------------------------------------
 
 
-def named(name: str, number: int, created: str, **spec: Any) -> Service:
+def named(name: str, host: int, created: str, **spec: Any) -> Service:
     """A Service without endpoints: 2 entries, and one for each external IP."""
-    address = f"10.96.1.{number}"
+    address = f"10.96.1.{host}"
     one = service(2 if spec else 1, clusterIP=address, clusterIPs=[address], **spec)
     return replace(one, metadata=replace(one.metadata, name=name, creation_timestamp=created))
 
@@ -335,7 +335,7 @@ async def test_the_youngest_services_beyond_a_budget_are_not_programmed_until_th
         here.known.services.put(young)
         here.known.services.put(old)
         await turned()
-        # CART does not say how old it is, so it is the youngest, and has 3 entries.
+        # CART has no creation time, so it is the youngest, and has 3 entries.
         assert {key: served is not None for key, served in here.table.done().services.items()} == {
             ("shop", "young"): True,
             ("shop", "old"): True,

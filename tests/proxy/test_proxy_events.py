@@ -1,4 +1,4 @@
-"""What a node cannot program is told once, as an Event of the Service, at a rate that nodes can afford together."""
+"""A node reports what it cannot program once, as an Event of the Service, at a rate that suits many nodes."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -27,7 +27,7 @@ NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
 
 class Scene:
-    """A recorder whose time only its pauses move."""
+    """A recorder with a clock that only its pauses advance."""
 
     def __init__(self, writer: Writer, registry: Registry) -> None:
         self.registry, self.log, self.seconds, self.pauses = registry, Lines(), 1000.0, list[float]()
@@ -46,7 +46,7 @@ class Scene:
         await asyncio.sleep(0)
 
     def events(self) -> list[Object]:
-        return [each.object() for _, each in self.registry.store.records(self.registry.kinds["events"])]
+        return [record.object() for _, record in self.registry.store.records(self.registry.kinds["events"])]
 
     async def until(self, holds: Callable[[], bool]) -> None:
         async with asyncio.timeout(10):
@@ -54,8 +54,8 @@ class Scene:
                 await asyncio.sleep(0.002)
 
 
-def a_service(number: int = 0) -> Service:
-    return replace(A_SERVICE, metadata=replace(A_SERVICE.metadata, name=f"cart-{number}", uid=f"u-{number}"))
+def a_service(index: int = 0) -> Service:
+    return replace(A_SERVICE, metadata=replace(A_SERVICE.metadata, name=f"cart-{index}", uid=f"u-{index}"))
 
 
 @asynccontextmanager
@@ -106,20 +106,20 @@ async def test_a_service_gets_one_event_for_each_reason_in_ten_minutes() -> None
 
 async def test_ten_events_are_written_at_once_and_ten_a_minute() -> None:
     async with a_running_recorder() as scene:
-        for number in range(MOST_WAITING + 20):
-            scene.recorder.record(a_service(number), NOT_PROGRAMMED, "no")
+        for index in range(MOST_WAITING + 20):
+            scene.recorder.record(a_service(index), NOT_PROGRAMMED, "no")
         await scene.until(lambda: len(scene.events()) == MOST_WAITING)
         assert len(scene.pauses) == MOST_WAITING - PER_MINUTE
         assert scene.seconds - 1000 == 60 * (MOST_WAITING - PER_MINUTE) / PER_MINUTE
-        # Those that were too many were not told, and may be told later.
+        # The Events beyond the limit were dropped, and can be recorded later.
         scene.recorder.record(a_service(MOST_WAITING + 1), NOT_PROGRAMMED, "no")
         await scene.until(lambda: len(scene.events()) == MOST_WAITING + 1)
 
 
 async def test_an_event_that_an_overloaded_server_rejects_is_logged_and_tried_again() -> None:
     async with a_running_recorder("500@0.8") as scene:
-        for number in range(6):
-            scene.recorder.record(a_service(number), NOT_PROGRAMMED, "no")
+        for index in range(6):
+            scene.recorder.record(a_service(index), NOT_PROGRAMMED, "no")
         await scene.until(lambda: len(scene.events()) == 6)
         assert set(scene.log.events) == {"an Event could not be written"}
 
@@ -135,7 +135,7 @@ async def test_an_event_that_the_server_refuses_is_logged_and_given_up() -> None
         assert (fields["service"], fields["is_given_up"]) == (f"{NAMESPACE}/No Name", True)
 
 
-async def test_a_clock_that_is_set_back_needs_no_right_to_change_events() -> None:
+async def test_a_clock_that_is_set_back_needs_no_permission_to_change_events() -> None:
     async with a_running_recorder() as scene:
         scene.recorder.record(a_service(), NOT_PROGRAMMED, "no")
         await scene.until(lambda: len(scene.events()) == 1)

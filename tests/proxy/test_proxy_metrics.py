@@ -1,4 +1,4 @@
-"""The page of a proxy's metrics is what Prometheus reads, and the documentation and the alerts have what is on it."""
+"""Prometheus can parse the metrics of a proxy, and the documentation and the alerts match them."""
 
 import asyncio
 import re
@@ -79,7 +79,7 @@ def busy() -> ProxyMetrics:
 
 
 def page(metrics: ProxyMetrics) -> str:
-    """Once for each: a program runs once."""
+    """The page of ``metrics``. To be called once for each, as a program runs once."""
     metrics.declare_state(a_program())
     return asyncio.run(MetricsPage(metrics.registry).text()).decode()
 
@@ -92,22 +92,27 @@ def samples(text: str) -> Iterator[tuple[str, dict[str, str], float]]:
 
 def shown() -> dict[str, set[str]]:
     """Each metric of the page, with its labels."""
-    found: dict[str, set[str]] = {}
+    labels_by_name: dict[str, set[str]] = {}
     for name, labels, _ in samples(page(busy())):
         bare = re.sub(r"_(bucket|count|sum|created)$", "", name)
-        found.setdefault(bare, set()).update(labels.keys() - {"le"})
-    return {name: labels for name, labels in found.items() if name.startswith((UPSTREAM, PREFIX))}
+        labels_by_name.setdefault(bare, set()).update(labels.keys() - {"le"})
+    return {name: labels for name, labels in labels_by_name.items() if name.startswith((UPSTREAM, PREFIX))}
 
 
 def test_a_service_has_its_endpoints_with_the_rule_that_chose_them_and_its_connections_by_zones_and_address() -> None:
-    told = list(samples(page(busy())))
-    ((labels, value),) = ((labels, value) for name, labels, value in told if name == f"{PREFIX}service_endpoints")
+    all_samples = list(samples(page(busy())))
+    ((labels, value),) = (
+        (labels, value) for name, labels, value in all_samples if name == f"{PREFIX}service_endpoints"
+    )
     assert [labels[name] for name in ("namespace", "service", "port", "rule")] == ["shop", "cart", "http", "zone-hints"]
     assert value == 2
-    sizes = {labels["direction"]: value for name, labels, value in told if "_bytes_" in name}
+    sizes = {labels["direction"]: value for name, labels, value in all_samples if "_bytes_" in name}
     assert sizes == {"request": 100, "response": 200}
-    connections = [(labels, value) for name, labels, value in told if "_connections_" in name]
-    assert [(each["from_zone"], each["to_zone"], each["asked"], value) for each, value in connections] == [
+    connections = [(labels, value) for name, labels, value in all_samples if "_connections_" in name]
+    assert [
+        (connection["from_zone"], connection["to_zone"], connection["asked"], value)
+        for connection, value in connections
+    ] == [
         ("a", "a", "cluster-ip", 5),
         ("a", "", "external", 2),
     ]
@@ -115,18 +120,18 @@ def test_a_service_has_its_endpoints_with_the_rule_that_chose_them_and_its_conne
 
 def test_repair_counters_begin_at_zero() -> None:
     """A series that begins above 0 has no rate, and no alert."""
-    told = {
+    repairs = {
         labels["what"]: value
         for name, labels, value in samples(page(ProxyMetrics()))
         if name == f"{PREFIX}repairs_total"
     }
-    assert told == dict.fromkeys(("table", "chains", "sets", "elements", "rules"), 0)
+    assert repairs == dict.fromkeys(("table", "chains", "sets", "elements", "rules"), 0)
 
 
 def test_the_documentation_has_every_metric_with_its_labels_and_no_other() -> None:
     rows = re.findall(r"^\| `(\w+)`[^|]*\|([^|]*)\|", DOCS, re.MULTILINE)
     documented = {name: set(re.findall(r"`(\w+)`", labels)) for name, labels in rows}
-    assert {name: each for name, each in documented.items() if name.startswith((UPSTREAM, PREFIX))} == shown()
+    assert {name: labels for name, labels in documented.items() if name.startswith((UPSTREAM, PREFIX))} == shown()
 
 
 def test_alert_rules_use_metrics_and_labels_that_exist() -> None:

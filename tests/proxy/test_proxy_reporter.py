@@ -1,4 +1,4 @@
-"""What happens to a node's proxy is counted, logged, and told to those whose Service it is."""
+"""The reporter counts and logs what happens to a proxy, and writes Events for the Services concerned."""
 
 from tests.controller.lines import Lines
 
@@ -10,7 +10,7 @@ from zoneward.proxy.ruleset.service_size import ServiceTooLarge
 
 
 class Scene:
-    """A reporter, and all that it tells."""
+    """A reporter, with its metrics, Events and log lines."""
 
     def __init__(self) -> None:
         self.metrics, self.events, self.log = ProxyMetrics(), list[tuple[str, str, str]](), Lines()
@@ -29,7 +29,7 @@ class Scene:
 def test_a_service_that_is_too_large_is_counted_logged_and_reported() -> None:
     scene = Scene()
     scene.reporter.service_too_large(("shop", "cart"), ServiceTooLarge("ip6", 300_000, 250_000))
-    assert {family: counter_total(each) for family, each in scene.metrics.refusals.items()} == {"ip": 0, "ip6": 1}
+    assert {family: counter_total(counter) for family, counter in scene.metrics.refusals.items()} == {"ip": 0, "ip6": 1}
     ((name, reason, note),) = scene.events
     assert (name, reason) == ("cart", "ServiceNotProgrammed")
     assert "300,000 entries in IPv6, expected at most 250,000 (--max-service-entries)" in note
@@ -45,7 +45,7 @@ def test_a_service_that_exceeds_a_budget_is_logged_and_reported() -> None:
     assert (event, fields["service"]) == ("a Service is not programmed", "shop/cart")
 
 
-def test_conflicts_and_omitted_values_are_logged_and_reported_until_all_is_well() -> None:
+def test_conflicts_and_omitted_values_are_logged_and_reported_until_they_are_resolved() -> None:
     scene, cart = Scene(), ("shop", "cart")
     scene.reporter.addresses_contested("ip", cart, ("10.96.0.10 of kube-system/kube-dns", "2 more"))
     scene.reporter.values_left_out(cart, ("external IP 127.0.0.1 is loopback", "endpoint 'x' is no IPv4 address"))

@@ -1,4 +1,4 @@
-"""What load balancers and kubelets ask of a node's proxy is answered as kube-proxy would."""
+"""Load balancers and kubelets get the answers of kube-proxy from a node's proxy."""
 
 import asyncio
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from zoneward.proxy.health.proxy_health import ProxyHealth, ProxyHealthServer, i
 
 
 def a_health(*, eligible: bool = True, waiting: Mapping[Family, float] | None = None) -> ProxyHealth:
-    """``waiting``: since when something has, in a family."""
+    """``waiting``: since when a change is pending, by family."""
     health = ProxyHealth(limit=60.0, waiting=(waiting or {}).get)
     health.set_node_eligible(eligible)
     return health
@@ -52,7 +52,7 @@ def test_a_node_that_is_being_removed_is_not_eligible(node: dict[str, Any] | Non
     assert is_node_eligible(None if node is None else msgspec.convert(node, Node)) == eligible
 
 
-# --- what is told -----------------------------------------------------------------------------------------------------
+# --- the server -------------------------------------------------------------------------------------------------------
 
 
 async def test_healthz_and_livez_are_served_and_nothing_else() -> None:

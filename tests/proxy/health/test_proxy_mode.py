@@ -1,4 +1,4 @@
-"""What scripts ask of kube-proxy on ``localhost:10249`` is answered over a socket as it answers it."""
+"""Scripts that query kube-proxy on ``localhost:10249`` get the same answers."""
 
 import asyncio
 import socket
@@ -24,21 +24,21 @@ async def test_the_mode_is_nftables_as_plain_text_and_nothing_else_is_there() ->
     port: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     server = ProxyModeServer(ListenAddress("127.0.0.1", 0), on_listening=port.set_result)
     async with in_background(server.run()):
-        number = await port
-        assert await asked(number) == (200, "text/plain; charset=utf-8", "nftables")
-        assert (await asked(number, "/metrics"))[0] == 404
+        bound_port = await port
+        assert await asked(bound_port) == (200, "text/plain; charset=utf-8", "nftables")
+        assert (await asked(bound_port, "/metrics"))[0] == 404
     with pytest.raises(aiohttp.ClientConnectionError):
-        await asked(number)
+        await asked(bound_port)
 
 
 async def test_a_taken_port_is_reported_once_and_tried_until_it_is_free() -> None:
     port: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-    told: list[str] = []
+    troubles: list[str] = []
     pauses: list[float] = []
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
-        number = other.getsockname()[1]
+        taken_port = other.getsockname()[1]
 
         async def sleep(seconds: float) -> None:
             pauses.append(seconds)
@@ -46,17 +46,17 @@ async def test_a_taken_port_is_reported_once_and_tried_until_it_is_free() -> Non
                 other.close()
 
         server = ProxyModeServer(
-            ListenAddress("127.0.0.1", number),
-            on_trouble=told.append,
+            ListenAddress("127.0.0.1", taken_port),
+            on_trouble=troubles.append,
             on_listening=port.set_result,
             again=7.0,
             sleep=sleep,
         )
         async with in_background(server.run()):
-            assert await port == number
-            assert (await asked(number))[2] == "nftables"
-    assert (pauses, len(told)) == ([7.0] * 3, 1)
-    assert "address already in use" in told[0].lower()
+            assert await port == taken_port
+            assert (await asked(taken_port))[2] == "nftables"
+    assert (pauses, len(troubles)) == ([7.0] * 3, 1)
+    assert "address already in use" in troubles[0].lower()
 
 
 @pytest.mark.parametrize(

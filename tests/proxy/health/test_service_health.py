@@ -29,15 +29,15 @@ async def served(ports: ServiceHealthServer) -> AsyncIterator[ServiceHealthServe
     assert not ports.open_ports
 
 
-# Not of those that the kernel gives to whoever asks for any, and each process begins elsewhere.
-_NUMBERS = iter(range(11_000 + os.getpid() % 200 * 40, 30_000))
+# Below the ephemeral ports of the kernel; each process starts at a different port.
+_PORTS = iter(range(11_000 + os.getpid() % 200 * 40, 30_000))
 
 
 def free_port() -> int:
-    """One that nobody has, in both families."""
-    for number in _NUMBERS:
-        with suppress(OSError), socket.create_server(("::", number), family=socket.AF_INET6, dualstack_ipv6=True):
-            return number
+    """A port that is free in both families."""
+    for port in _PORTS:
+        with suppress(OSError), socket.create_server(("::", port), family=socket.AF_INET6, dualstack_ipv6=True):
+            return port
     raise AssertionError("no port is free")
 
 
@@ -83,7 +83,7 @@ async def test_the_answer_has_the_number_of_local_endpoints_as_that_of_kube_prox
         }
 
 
-async def test_a_server_goes_with_its_service_and_moves_with_its_port() -> None:
+async def test_a_server_closes_with_its_service_and_moves_with_its_port() -> None:
     first, second = free_port(), free_port()
     async with served(ServiceHealthServer()) as ports:
         ports.set_service(CART, first, 1)

@@ -18,7 +18,7 @@ SETS: Final = {
 BEGIN: Final = "\n".join(
     (
         f"add table ip {TABLE}",
-        *(f"add {each.kind} ip {TABLE} {name} {{ {each.spec}; }}" for name, each in SETS.items()),
+        *(f"add {declaration.kind} ip {TABLE} {name} {{ {declaration.spec}; }}" for name, declaration in SETS.items()),
         f"add chain ip {TABLE} c-1",
         f"add chain ip {TABLE} c-2",
         f"add chain ip {TABLE} other",
@@ -33,18 +33,18 @@ BEGIN: Final = "\n".join(
 )
 IN: Final = f"ip {TABLE}"
 _FIRST, _NOBODYS = "10.9.0.1 . tcp . 80", "10.9.0.9 . tcp . 80"
-_FIRST_GOES: Final = f"delete element services {{ {_FIRST} : goto c-1 }}"
+_DELETE_FIRST: Final = f"delete element services {{ {_FIRST} : goto c-1 }}"
 _DONE: Final = {
     "an element that comes": ["add element services { 10.9.0.3 . sctp . 9 : goto c-2 }"],
     "an element that is there already, with the same value": [f"add element services {{ {_FIRST} : goto c-1 }}"],
-    "an element that gets another value": [_FIRST_GOES, f"add element services {{ {_FIRST} : goto c-2 }}"],
+    "an element that gets another value": [_DELETE_FIRST, f"add element services {{ {_FIRST} : goto c-2 }}"],
     "an endpoint that gets another value": [
         f"delete element endpoints {{ {_FIRST} . 0 : 10.0.0.1 . 8080 }}",
         f"add element endpoints {{ {_FIRST} . 0 : 10.0.0.2 . 8081 }}",
     ],
-    "an element goes": ["delete element cluster-ips { 10.9.0.1 }"],
-    "a chain goes with the element that led there": [_FIRST_GOES, "flush chain c-1", "delete chain c-1"],
-    "two chains go, one of which led to the other": [
+    "an element is deleted": ["delete element cluster-ips { 10.9.0.1 }"],
+    "a chain is deleted with the element that leads there": [_DELETE_FIRST, "flush chain c-1", "delete chain c-1"],
+    "two chains are deleted, one of which leads to the other": [
         *("flush chain c-2", "flush chain other"),
         *("delete chain c-2", "delete chain other"),
     ],
@@ -56,17 +56,17 @@ _DONE: Final = {
         *("add chain other", "add chain enters { type filter hook forward priority -5; }"),
     ],
     "rules are written again": ["flush chain other", "add rule other goto c-1", "add rule other drop"],
-    "a set that nobody asks goes, with its elements": ["delete set cluster-ips"],
-    "the table goes": [f"delete table {IN}"],
-    "the table goes and comes at once, with what is new alone": [
+    "a set that no rule uses is deleted, with its elements": ["delete set cluster-ips"],
+    "the table is deleted": [f"delete table {IN}"],
+    "the table is deleted and added at once, with new contents only": [
         *(f"add table {IN}", f"delete table {IN}", f"add table {IN}"),
         *("add set cluster-ips { type ipv4_addr; }", "add element cluster-ips { 10.9.0.5 }"),
     ],
 }
 _REFUSED: Final = {
     "No such file or directory": {
-        "an element that is not there goes": [f"delete element services {{ {_NOBODYS} : goto c-1 }}"],
-        "one of two elements is not there, and neither goes": [
+        "an element that is not there is deleted": [f"delete element services {{ {_NOBODYS} : goto c-1 }}"],
+        "one of two elements is not there, and neither is deleted": [
             f"delete element services {{ {_FIRST} : goto c-1, {_NOBODYS} : drop }}"
         ],
         "a later line is refused, and the first is not done": [
@@ -74,11 +74,11 @@ _REFUSED: Final = {
         ],
         "an element of a set that is not there": ["add element nobody { 10.9.0.1 }"],
         "an element that leads to a chain that is not there": [f"add element services {{ {_NOBODYS} : goto c-9 }}"],
-        "a chain that is not there goes": ["delete chain nobody"],
+        "a chain that is not there is deleted": ["delete chain nobody"],
         "a rule in a chain that is not there": ["add rule nobody drop"],
         "a rule that leads to a chain that is not there": ["add rule other goto nobody"],
         "a rule that asks a set that is not there": ["add rule other ip daddr @nobody drop"],
-        "a table that is not there goes": ["delete table ip nobody"],
+        "a table that is not there is deleted": ["delete table ip nobody"],
     },
     "File exists": {
         "an element that is there already, with another value": [f"add element services {{ {_FIRST} : goto c-2 }}"],
@@ -88,16 +88,16 @@ _REFUSED: Final = {
         "a set that is there comes with another type": ["add set cluster-ips { type inet_service; }"],
     },
     "Device or resource busy": {
-        "a chain that elements lead to goes": ["flush chain c-1", "delete chain c-1"],
-        "a chain that a rule leads to goes": ["flush chain c-2", "delete chain c-2"],
-        "a set that a rule asks goes": ["delete set services"],
+        "a chain that elements lead to is deleted": ["flush chain c-1", "delete chain c-1"],
+        "a chain that a rule leads to is deleted": ["flush chain c-2", "delete chain c-2"],
+        "a set that a rule uses is deleted": ["delete set services"],
     },
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A transaction, or part of the reason for which it is refused."""
+    """A transaction, with a part of the error if the kernel refuses it."""
 
     name: str
     commands: str
@@ -105,20 +105,20 @@ class Case:
 
 
 def _case(name: str, lines: list[str], refused: str | None = None) -> Case:
-    """Lines leave out the table where it is ours."""
+    """Lines do not name the table under test; it is inserted here."""
     commands = [re.sub(r"^(\w+ (?:element|chain|rule|set)) ", rf"\1 {IN} ", line) for line in lines]
     return Case(name, "\n".join((*commands, "")), refused)
 
 
 CASES: Final = (
     *(_case(*item) for item in _DONE.items()),
-    *(_case(*item, refused=why) for why, some in _REFUSED.items() for item in some.items()),
+    *(_case(*item, refused=why) for why, lines_by_name in _REFUSED.items() for item in lines_by_name.items()),
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """A transaction of elements alone, in the kernel's own words, or the number for which it is refused."""
+    """A transaction of elements alone, in the kernel's format, with the error number if the kernel refuses it."""
 
     name: str
     removed: Elements = field(default_factory=dict)
@@ -126,7 +126,7 @@ class Batch:
     refused: int | None = None
 
 
-_MANY: Final = {f"10.8.{number // 200}.{number % 200} . tcp . 80": "goto c-2" for number in range(3000)}
+_MANY: Final = {f"10.8.{index // 200}.{index % 200} . tcp . 80": "goto c-2" for index in range(3000)}
 _NEW: Final = {"services": {"10.9.0.3 . tcp . 80": "drop"}}
 BATCHES: Final = (
     Batch(name="elements that come", added={"services": {"10.9.0.3 . sctp . 9": "goto c-2", _NOBODYS: "drop"}}),
@@ -146,7 +146,7 @@ BATCHES: Final = (
         refused=errno.EEXIST,
     ),
     Batch(
-        name="an element that is not there goes, and others would have come",
+        name="an element that is not there is deleted, and others are added",
         removed={"services": {_NOBODYS: "drop"}},
         added=_NEW,
         refused=errno.ENOENT,

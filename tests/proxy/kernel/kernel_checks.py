@@ -29,34 +29,34 @@ async def check_batch(kernel: KernelClient, case: Batch) -> None:
     changes = RulesetChanges(family="ip", table=TABLE, removed_elements=case.removed, added_elements=case.added)
     batch = encode_transaction(changes, SETS | {"nobody": SETS["services"]})
     assert batch is not None
-    await _check(kernel, lambda each: each.send_batch(batch), refused=case.refused)
+    await _check(kernel, lambda client: client.send_batch(batch), refused=case.refused)
 
 
 async def check(kernel: KernelClient, case: Case) -> None:
-    """A kernel does with a transaction what the one in memory does, or nothing. The table is gone afterwards."""
-    await _check(kernel, lambda each: each.run_commands(case.commands), refused=case.refused)
+    """A kernel does with a transaction what the one in memory does, or nothing. Deletes the table."""
+    await _check(kernel, lambda client: client.run_commands(case.commands), refused=case.refused)
 
 
 async def _check(
     kernel: KernelClient, transact: Callable[[KernelClient], Awaitable[None]], *, refused: str | int | None
 ) -> None:
-    found: list[object] = []
-    for each in (FakeKernel(), kernel):
-        await each.run_commands(BEGIN)
-        before, begun = each.transactions_done, await _content(each)
+    contents: list[object] = []
+    for client in (FakeKernel(), kernel):
+        await client.run_commands(BEGIN)
+        before, begun = client.transactions_done, await _content(client)
         try:
             if refused is None:
-                await transact(each)
+                await transact(client)
             else:
                 with pytest.raises(KernelRefused) as error:
-                    await transact(each)
+                    await transact(client)
                 assert error.value.number == refused if isinstance(refused, int) else refused in str(error.value)
-                assert await _content(each) == begun
-            assert each.transactions_done == before + (refused is None)
-            found.append(await _content(each))
+                assert await _content(client) == begun
+            assert client.transactions_done == before + (refused is None)
+            contents.append(await _content(client))
         finally:
-            await each.run_commands(f"add table {IN}\ndelete table {IN}\n")
-    assert found[0] == found[1]
+            await client.run_commands(f"add table {IN}\ndelete table {IN}\n")
+    assert contents[0] == contents[1]
 
 
 async def _content(kernel: KernelClient) -> object:
@@ -66,11 +66,11 @@ async def _content(kernel: KernelClient) -> object:
         return None
     chains = {name: (chain.hook, len(rules.get(name, ()))) for name, chain in table.chains.items()}
     assert chains.get("enters", (_HOOK, 0))[0] == _HOOK
-    return {name: some for name, some in table.elements.items() if some}, set(table.sets), chains
+    return {name: elements for name, elements in table.elements.items() if elements}, set(table.sets), chains
 
 
 async def check_what_is_not_there(kernel: KernelClient) -> None:
-    """Asking for what is not there is refused with the number that says so, or answered with nothing."""
+    """A query for a missing table or set fails with its error number, and reading a missing table returns nothing."""
     for request in (table_request("ip", TABLE), elements_request("ip", TABLE, "services")):
         with pytest.raises(KernelRefused) as refused:
             await kernel.query(request)
@@ -88,21 +88,21 @@ async def check_what_is_not_there(kernel: KernelClient) -> None:
 async def check_changes(
     kernel: KernelClient, family: Family, steps: Iterable[tuple[str, NodeService | None]], *, at_once: int
 ) -> None:
-    """Changes, some of them in each transaction, come to what a fresh load comes to. The table is gone afterwards."""
-    kept = RulesetState(family, TABLE, OPTIONS)
+    """Changes, ``at_once`` in each transaction, have the same result as a fresh load. Deletes the table."""
+    state = RulesetState(family, TABLE, OPTIONS)
     there: dict[str, EndpointSlots] = {}
     every = list(steps)
     try:
-        await kernel.run_commands(render_commands(kept.start()))
+        await kernel.run_commands(render_commands(state.start()))
         for start in range(0, len(every), at_once):
-            changes = merge_changes([_put(kept, there, *each) for each in every[start : start + at_once]])
-            found = encode_transaction(changes, base_sets(family))
-            if found is not None:
-                await kernel.send_batch(found)
+            changes = merge_changes([_put(state, there, *step) for step in every[start : start + at_once]])
+            batch = encode_transaction(changes, base_sets(family))
+            if batch is not None:
+                await kernel.send_batch(batch)
             elif changes:
                 await kernel.run_commands(render_commands(changes))
-            await _has(kernel, kept.full_ruleset(), with_rules=False)
-        whole = kept.full_ruleset()
+            await _has(kernel, state.full_ruleset(), with_rules=False)
+        whole = state.full_ruleset()
         await _has(kernel, whole)
         await kernel.run_commands(
             render_commands(RulesetChanges(family=family, table=TABLE, creates_table=True, replaces_table=True))
@@ -113,23 +113,25 @@ async def check_changes(
         await kernel.run_commands(f"add table {family} {TABLE}\ndelete table {family} {TABLE}\n")
 
 
-def _put(kept: RulesetState, there: dict[str, EndpointSlots], name: str, service: NodeService | None) -> RulesetChanges:
+def _put(
+    state: RulesetState, there: dict[str, EndpointSlots], name: str, service: NodeService | None
+) -> RulesetChanges:
     if service is None:
         there.pop(name, None)
-        return kept.set_service(("shop", name), NO_RULES)
+        return state.set_service(("shop", name), NO_RULES)
     there[name] = assign_slots((service,), there.get(name, {}))
-    return kept.set_service(("shop", name), service_rules((service,), there[name], OPTIONS))
+    return state.set_service(("shop", name), service_rules((service,), there[name], OPTIONS))
 
 
 async def _has(kernel: KernelClient, whole: Ruleset, *, with_rules: bool = True) -> None:
-    """A kernel has what a ruleset says, and nothing else, and no rule that is written in other words."""
-    found = await read_table(kernel, whole.family, whole.table, base_sets(whole.family))
-    assert found is not None
-    assert {name: some for name, some in found.elements.items() if some} == {
-        name: some for name, some in whole.elements.items() if some
+    """A kernel has exactly what a ruleset says, with every rule in the same words."""
+    table = await read_table(kernel, whole.family, whole.table, base_sets(whole.family))
+    assert table is not None
+    assert {name: elements for name, elements in table.elements.items() if elements} == {
+        name: elements for name, elements in whole.elements.items() if elements
     }
-    assert found.sets.keys() == whole.sets.keys()
-    assert {name: chain.hook for name, chain in found.chains.items()} == {
+    assert table.sets.keys() == whole.sets.keys()
+    assert {name: chain.hook for name, chain in table.chains.items()} == {
         name: chain.hook for name, chain in whole.chains.items()
     }
     if not with_rules:

@@ -1,4 +1,4 @@
-"""Flows of UDP that go where nobody answers any more are forgotten, those of others never."""
+"""The cleaner deletes UDP flows to endpoints that no longer serve, and no others."""
 
 import asyncio
 import errno
@@ -26,7 +26,7 @@ from zoneward.proxy.kernel.nft_client import KernelOutcomeUnknown, KernelRefused
 from zoneward.proxy.model.node_service import Backend, NodeService
 from zoneward.proxy.reporter import Reporter
 
-A, B, C = (Backend(f"10.0.0.{number}", 8053) for number in (1, 2, 3))
+A, B, C = (Backend(f"10.0.0.{host}", 8053) for host in (1, 2, 3))
 
 
 def a_service(
@@ -48,7 +48,7 @@ def a_service(
     [
         pytest.param(None, a_service(A), True, id="new"),
         pytest.param(a_service(), a_service(A), True, id="first-endpoint"),
-        pytest.param(a_service(A, B), a_service(A), True, id="one-goes"),
+        pytest.param(a_service(A, B), a_service(A), True, id="one-fewer"),
         pytest.param(a_service(A), a_service(B), True, id="another"),
         pytest.param(a_service(A), replace(a_service(A), load_balancer_ips=("192.0.2.8",)), True, id="new-address"),
         pytest.param(a_service(A), a_service(A, node_port=30_053), True, id="new-node-port"),
@@ -120,39 +120,36 @@ def test_a_flow_to_an_endpoint_that_does_not_serve_is_stale(
     assert judge.is_stale(*flow) == stale
 
 
-# --- messages ---------------------------------------------------------------------------------------------------------
-
-# A kernel's own answer: one flow to a Service's address, with its endpoint, and one that goes to that itself.
 # --- the work ---------------------------------------------------------------------------------------------------------
 
 
 def taken_apart(request: bytes) -> Iterable[tuple[int, int, bytes]]:
-    place = 0
-    while place < len(request):
-        length, kind, flags, _, _ = HEADER.unpack_from(request, place)
-        yield kind, flags, request[place + HEADER.size : place + length]
-        place += (length + 3) & ~3
+    offset = 0
+    while offset < len(request):
+        length, kind, flags, _, _ = HEADER.unpack_from(request, offset)
+        yield kind, flags, request[offset + HEADER.size : offset + length]
+        offset += (length + 3) & ~3
 
 
 @dataclass(frozen=True)
 class Tracked:
-    """A flow as a kernel has it. ``number`` is its own."""
+    """A flow as a kernel has it. ``identity`` is the kernel's."""
 
     family: Family
     client: str
     to: tuple[str, int]
     answers: tuple[str, int]
-    number: int
+    identity: int
     protocol: int = socket.IPPROTO_UDP
 
     def tuples(self) -> tuple[bytes, bytes]:
         """Attributes of the original one and the reply, as the kernel writes them."""
-        client = (self.client, 4000 + self.number)
+        client = (self.client, 4000 + self.identity)
         return self._tuple(client, self.to), self._tuple(self.answers, client)
 
     def body(self) -> bytes:
         original, reply = self.tuples()
-        return nested(1, [original]) + nested(2, [reply]) + attribute(12, struct.pack(">I", self.number))
+        return nested(1, [original]) + nested(2, [reply]) + attribute(12, struct.pack(">I", self.identity))
 
     def _tuple(self, source: tuple[str, int], destination: tuple[str, int]) -> bytes:
         kinds = (1, 2) if self.family == "ip" else (3, 4)
@@ -163,7 +160,7 @@ class Tracked:
 
 
 class Kernel:
-    """Tracks flows, and tells all of a family whatever is asked for, as kernels before 5.8."""
+    """Tracks flows, and dumps all flows of a family for any filter, as kernels before 5.8 do."""
 
     def __init__(self, *flows: Tracked) -> None:
         self.flows = list(flows)
@@ -196,18 +193,20 @@ class Kernel:
 
     def _delete(self, family: Family, asked: dict[int, bytes]) -> bool:
         for flow in self.flows:
-            if flow.family == family and flow.tuples()[0] == asked[1] and struct.pack(">I", flow.number) == asked[12]:
+            if flow.family == family and flow.tuples()[0] == asked[1] and struct.pack(">I", flow.identity) == asked[12]:
                 self.flows.remove(flow)
                 return True
         return False
 
 
-def tracked(number: int, answers: Backend, *, to: tuple[str, int] = ("10.96.0.10", 53), protocol: int = 17) -> Tracked:
-    return Tracked("ip", "10.9.0.1", to, (answers.address, answers.port), number, protocol)
+def tracked(
+    identity: int, answers: Backend, *, to: tuple[str, int] = ("10.96.0.10", 53), protocol: int = 17
+) -> Tracked:
+    return Tracked("ip", "10.9.0.1", to, (answers.address, answers.port), identity, protocol)
 
 
 class Work(Reporter):
-    """A cleaner on a kernel with some flows, after B of A and B ceased to serve; all that it tells, and its pauses."""
+    """A cleaner on a kernel with some flows, after B stopped serving; with its reports and pauses."""
 
     def __init__(self, *flows: Tracked) -> None:
         self.kernel = Kernel(*flows)
@@ -231,14 +230,14 @@ class Work(Reporter):
         async with in_background(self.cleaner.run()):
             while not until():
                 await asyncio.sleep(0)
-            # Whatever would be done too much is done in this time.
+            # Any excess work would be done in this time.
             for _ in range(100):
                 await asyncio.sleep(0)
 
 
 @pytest.mark.parametrize("services", [1, 40], ids=["one-service", "many-services"])
 async def test_stale_flows_go_and_others_stay(services: int) -> None:
-    stale = [tracked(number, B) for number in range(1, 250)]
+    stale = [tracked(identity, B) for identity in range(1, 250)]
     others = [
         tracked(300, A),
         tracked(301, B, to=("203.0.113.9", 53)),
@@ -246,13 +245,13 @@ async def test_stale_flows_go_and_others_stay(services: int) -> None:
         replace(tracked(303, B), family="ip6", client="fd00::9", to=("fd00::10", 53), answers=("fd00::2", 8053)),
     ]
     work = Work(*stale, *others)
-    for number in range(1, services):
-        address = f"10.96.0.{10 + number}"
+    for index in range(1, services):
+        address = f"10.96.0.{10 + index}"
         work.cleaner.service_changed(a_service(A, B, address=address), a_service(A, address=address))
     await work.run(lambda: len(work.kernel.flows) == len(others))
     assert work.kernel.flows == others
     assert sum(work.removed) == len(stale)
-    # One look at each of the few fronts, or one at all: the external address is the same one.
+    # A dump for each of a few frontends, or one dump for many: all share the external address.
     assert work.kernel.asked.count(1) == (2 if services == 1 else 1)
 
 
@@ -278,7 +277,7 @@ async def test_an_endpoint_that_comes_while_the_kernel_answers_keeps_its_flow() 
     work = Work(tracked(1, B), tracked(2, C))
     work.kernel.on_dump = lambda: work.cleaner.service_changed(a_service(A), a_service(A, C))
     await work.run(lambda: len(work.kernel.flows) == 1)
-    assert [flow.number for flow in work.kernel.flows] == [2]
+    assert [flow.identity for flow in work.kernel.flows] == [2]
     assert work.removed == [1]
 
 

@@ -1,4 +1,4 @@
-"""The process that programs the kernel may die, hang or be missing; each is told, and it is started again."""
+"""The process that programs the kernel may die, hang or be missing; the client reports it, and starts it again."""
 
 import asyncio
 import errno
@@ -50,7 +50,7 @@ def command(*, script: str = PROCESS, asked: int = 0) -> tuple[str, ...]:
     return sys.executable, "-I", "-S", "-c", script.replace("ASKED", str(asked))
 
 
-async def test_a_refusal_names_the_element_and_the_process_goes_on() -> None:
+async def test_a_refusal_names_the_element_and_the_process_keeps_running() -> None:
     async with NftClient(command=command()) as process:
         pid = process.pid
         with pytest.raises(KernelRefused, match=r"File exists: 2 \(add element ip t s\)"):
@@ -60,8 +60,8 @@ async def test_a_refusal_names_the_element_and_the_process_goes_on() -> None:
 
 
 async def test_a_process_that_dies_is_started_again_and_reported() -> None:
-    told: list[str] = []
-    async with NftClient(command=command(), on_trouble=told.append) as process:
+    troubles: list[str] = []
+    async with NftClient(command=command(), on_trouble=troubles.append) as process:
         for how in ("by itself", "killed"):
             before = process.pid
             assert before is not None
@@ -72,15 +72,15 @@ async def test_a_process_that_dies_is_started_again_and_reported() -> None:
             await process.run_commands("take this")
             assert process.pid != before
         assert process.transactions_done == 2
-        assert any("no more" in each for each in told)
-        assert any("restarting" in each for each in told)
+        assert any("no more" in line for line in troubles)
+        assert any("restarting" in line for line in troubles)
 
 
 async def test_a_process_that_hangs_is_replaced_with_twice_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[str] = []
+    troubles: list[str] = []
     loop = asyncio.get_running_loop()
     call_later = loop.call_later
-    # Who hangs is not waited for so long; who does not, has all the time on a busy machine as well.
+    # A process that hangs gets a short limit; any other one gets enough time on a busy machine, too.
     pace = 1.0
 
     async def sleep(_: float) -> None:
@@ -88,7 +88,7 @@ async def test_a_process_that_hangs_is_replaced_with_twice_the_limit(monkeypatch
 
     monkeypatch.setattr(loop, "call_later", lambda delay, *work: call_later(delay * pace, *work))
     async with NftClient(
-        command=command(), limit=10.0, on_trouble=told.append, sleep=sleep, clock=lambda: 0.0
+        command=command(), limit=10.0, on_trouble=troubles.append, sleep=sleep, clock=lambda: 0.0
     ) as process:
         pace = 0.01
         for _ in range(3):
@@ -99,7 +99,7 @@ async def test_a_process_that_hangs_is_replaced_with_twice_the_limit(monkeypatch
         pace = 0.01
         with pytest.raises(KernelOutcomeUnknown):
             await process.run_commands("hang")
-        limits = [each for each in told if "within" in each]
+        limits = [line for line in troubles if "within" in line]
         assert [limit.split("within ")[1].split(" s")[0] for limit in limits] == ["10", "20", "40", "10"]
 
     assert MAX_REQUEST_LIMIT == 60
@@ -118,7 +118,7 @@ async def test_a_cancelled_request_does_not_take_the_answer_of_the_next() -> Non
 @pytest.mark.parametrize(
     ("asked", "script", "why"),
     [
-        pytest.param(-errno.EPERM, PROCESS, "CAP_NET_ADMIN", id="no right to"),
+        pytest.param(-errno.EPERM, PROCESS, "CAP_NET_ADMIN", id="no permission"),
         pytest.param(-errno.EPROTONOSUPPORT, PROCESS, "no nf_tables", id="no nf_tables"),
         pytest.param(
             0,

@@ -1,4 +1,4 @@
-"""What others change is found and mended, and a table that is found is taken over."""
+"""The proxy repairs what other programs change, and takes over an existing table."""
 
 from dataclasses import replace
 
@@ -71,7 +71,7 @@ async def test_audits_are_periodic() -> None:
 
 
 async def test_only_what_differs_is_written() -> None:
-    same = [a_service(number, 1, 2) for number in range(20)]
+    same = [a_service(index, 1, 2) for index in range(20)]
     proxy = await restarted(FakeKernel(), [*same, a_service(30, 1, 2)], [*same[1:], a_service(0, 2, 3)])
     assert proxy.has(*same[1:], a_service(0, 2, 3))
     words = " ".join(proxy.written())
@@ -82,25 +82,25 @@ async def test_only_what_differs_is_written() -> None:
 
 
 async def test_a_table_of_another_layout_is_replaced_with_all_services_in_the_same_moment() -> None:
-    every = [a_service(number, 1, 2) for number in range(MAX_SERVICES + 10)]
+    every = [a_service(index, 1, 2) for index in range(MAX_SERVICES + 10)]
     other = replace(OPTIONS, masquerade_all=True)
     proxy = await restarted(FakeKernel(), every, every, options=other)
     assert proxy.has(*every, options=other)
     assert len(proxy.written()) == 1
 
 
-async def test_a_service_that_goes_while_a_replacement_fails_is_reported() -> None:
+async def test_a_service_deleted_while_a_replacement_fails_is_reported() -> None:
     async with a_proxy() as proxy:
-        stays, goes = a_service(1, 1, 2), a_service(2, 3)
-        proxy.put(stays, goes)
+        remaining, deleted = a_service(1, 1, 2), a_service(2, 3)
+        proxy.put(remaining, deleted)
         await settled(proxy)
         proxy.kernel.faults.deaths = 1
-        proxy.table.set_service(key(goes), None)
+        proxy.table.set_service(key(deleted), None)
         proxy.table.options = other = replace(OPTIONS, masquerade_all=True)
         await settled(proxy)
         assert proxy.trouble
-        assert proxy.has(stays, options=other)
-        assert (key(goes), None) in [item for done in proxy.programmed for item in done.services.items()]
+        assert proxy.has(remaining, options=other)
+        assert (key(deleted), None) in [item for done in proxy.programmed for item in done.services.items()]
 
 
 async def test_options_may_change_until_the_last_moment_of_a_start() -> None:
@@ -119,7 +119,7 @@ async def test_options_may_change_until_the_last_moment_of_a_start() -> None:
         await proxy.until(lambda: proxy.has(*every, options=other))
 
 
-# --- what is told -----------------------------------------------------------------------------------------------------
+# --- cleanup ----------------------------------------------------------------------------------------------------------
 
 
 async def test_cleanup_removes_and_reports_our_tables_only() -> None:

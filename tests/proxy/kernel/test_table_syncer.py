@@ -1,4 +1,4 @@
-"""What is served ends in the kernel, whatever the kernel and the process before it do meanwhile."""
+"""Served Services reach the kernel, regardless of what the kernel and the process that programs it do."""
 
 import asyncio
 from typing import Any
@@ -21,15 +21,15 @@ from zoneward.proxy.ruleset.service_rules import service_rules
 
 async def test_no_transaction_has_more_than_500_services() -> None:
     async with a_proxy() as proxy:
-        every = [a_service(number, 1) for number in range(MAX_SERVICES + 200)]
+        every = [a_service(index, 1) for index in range(MAX_SERVICES + 200)]
         proxy.put(*every)
         await settled(proxy)
         assert proxy.has(*every)
-        assert [len(each.services) for each in proxy.programmed] == [MAX_SERVICES, 200]
-        assert sum(each.elements for each in proxy.programmed) == 3 * len(every)
+        assert [len(transaction.services) for transaction in proxy.programmed] == [MAX_SERVICES, 200]
+        assert sum(transaction.elements for transaction in proxy.programmed) == 3 * len(every)
 
 
-async def test_what_changes_during_a_transaction_goes_into_the_next_as_one() -> None:
+async def test_changes_during_a_transaction_are_merged_into_the_next() -> None:
     async with a_proxy() as proxy:
         proxy.put(a_service(1, 1))
         await settled(proxy)
@@ -43,7 +43,7 @@ async def test_what_changes_during_a_transaction_goes_into_the_next_as_one() -> 
         proxy.kernel.faults.hold_until.set()
         await settled(proxy)
         assert proxy.has(a_service(1, 5), a_service(2, 4))
-        assert [len(each.services) for each in proxy.programmed] == [1, 1, 2]
+        assert [len(transaction.services) for transaction in proxy.programmed] == [1, 1, 2]
 
 
 # --- refusals ---------------------------------------------------------------------------------------------------------
@@ -64,9 +64,9 @@ async def test_an_error_in_the_rules_of_one_service_is_reported_and_holds_up_no_
         proxy.put(*good, bad)
         await settled(proxy)
         assert proxy.has(*good)
-        (told,) = proxy.refused
-        assert told[0] == key(bad)
-        assert "internal error: LookupError: nobody thought of this (" in told[1]
+        (refusal,) = proxy.refused
+        assert refusal[0] == key(bad)
+        assert "internal error: LookupError: nobody thought of this (" in refusal[1]
 
 
 @pytest.mark.parametrize("how", ["when it changes", "at an audit"])
@@ -98,13 +98,13 @@ async def test_an_audit_requested_during_a_check_tries_a_refused_service_again()
         ask, audited = proxy.kernel.query, asyncio.Event()
 
         async def ask_and_audit(request: bytes) -> bytes:
-            found = await ask(request)
+            answer = await ask(request)
             if not audited.is_set():
                 audited.set()
                 proxy.table.request_audit()
-            return found
+            return answer
 
-        # Once all is settled, the first who asks the kernel is a look.
+        # Once all is settled, the first query of the kernel is a periodic check.
         proxy.kernel.query = ask_and_audit  # type: ignore[method-assign]
         await audited.wait()
         await settled(proxy)
@@ -116,10 +116,10 @@ async def test_an_audit_requested_during_a_check_tries_a_refused_service_again()
 
 
 def large(*, ports: int = 30, shift: int = 0, **more: Any) -> NodeService:
-    """Of more than two transactions, with 1,000 endpoints of each port."""
-    numbers = range(shift, 1000 + shift)
-    targets = tuple(Backend(f"10.2.{number // 250}.{number % 250}", 8080) for number in numbers)
-    every = (one_port(*targets, name=f"p{number}", port=1000 + number) for number in range(ports))
+    """A Service that takes more than two transactions, with 1,000 endpoints for each port."""
+    indexes = range(shift, 1000 + shift)
+    targets = tuple(Backend(f"10.2.{index // 250}.{index % 250}", 8080) for index in indexes)
+    every = (one_port(*targets, name=f"p{index}", port=1000 + index) for index in range(ports))
     return a_service(1, **{"ports": tuple(every)} | more)
 
 
@@ -136,8 +136,8 @@ async def test_a_large_service_is_programmed_some_ports_at_a_time_and_others_bet
         proxy.kernel.faults.hold_until.set()
         await settled(proxy)
         assert proxy.has(large(), a_service(2, 6), a_service(3, 7))
-        told = [list(each.services) for each in proxy.programmed]
-        assert told.index([("shop", "s2"), ("shop", "s3")]) < told.index([("shop", "s1")])
+        order = [list(transaction.services) for transaction in proxy.programmed]
+        assert order.index([("shop", "s2"), ("shop", "s3")]) < order.index([("shop", "s1")])
         for change in (large(shift=1), large(ports=3), large(external_ips=("198.51.100.1",))):
             proxy.put(change)
             await settled(proxy)
@@ -145,7 +145,7 @@ async def test_a_large_service_is_programmed_some_ports_at_a_time_and_others_bet
         proxy.table.set_service(("shop", "s1"), None)
         await settled(proxy)
         assert proxy.has(a_service(2, 6), a_service(3, 7))
-        assert max(each.elements for each in proxy.programmed) < 2.2 * MAX_ENTRIES
+        assert max(transaction.elements for transaction in proxy.programmed) < 2.2 * MAX_ENTRIES
 
 
 async def test_a_port_is_never_without_its_endpoints_while_a_large_service_comes() -> None:
@@ -163,7 +163,7 @@ async def test_a_port_is_never_without_its_endpoints_while_a_large_service_comes
 
 
 @pytest.mark.slow
-async def test_a_large_service_that_is_refused_half_way_is_as_it_was_before_and_others_go_on() -> None:
+async def test_a_large_service_that_is_refused_half_way_is_as_it_was_before_and_others_continue() -> None:
     async with a_proxy() as proxy:
         before, after = large(ports=3), large(external_ips=("198.51.100.1",))
         proxy.put(before)
@@ -194,7 +194,7 @@ async def test_a_service_that_takes_too_long_each_time_is_set_aside_with_what_wa
         assert list(proxy.table.refused_services) == [("shop", "s1")]
         assert [service for service, _ in proxy.refused] == [("shop", "s1")]
         assert len(proxy.trouble) == MAX_LOST_TRANSACTIONS
-        # It takes the time of all others: a change of it alone is told, and not tried.
+        # It delays all others, so a change of this Service alone is reported, but not tried.
         proxy.put(a_service(1, 66, 67), a_service(2, 8))
         await settled(proxy)
         assert proxy.has(a_service(1, 1, 2), a_service(2, 8), a_service(3, 7))
@@ -209,6 +209,3 @@ async def test_a_service_that_takes_too_long_each_time_is_set_aside_with_what_wa
         await settled(proxy)
         assert proxy.has(a_service(1, 66, 67), a_service(2, 8), a_service(3, 7))
         assert not proxy.table.refused_services
-
-
-# --- anything ---------------------------------------------------------------------------------------------------------

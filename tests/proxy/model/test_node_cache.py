@@ -1,4 +1,4 @@
-"""What a node knows: slices of other zones stay packed until they are needed, and whatever changes is told of."""
+"""Slices of other zones stay packed until a node needs them, and every change that matters is reported."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ def service(version: int = 1, **spec: Any) -> Service:
 def slice_(
     name: str, *addresses: str, zone: str | None = None, version: int = 1, node: str = "elsewhere", **conditions: bool
 ) -> RawEndpointSlice:
-    """A slice of one zone says so in a label."""
+    """A slice, with the label of ``zone`` if all its endpoints are there."""
     document = a_slice(
         name,
         service="cart",
@@ -45,12 +45,12 @@ def node(zone: str, version: int = 1) -> LiveNode:
     return msgspec.convert(a_node("n1", zone, version=version), LiveNode)
 
 
-def known(*, zone: str | None = "a", **told: Any) -> NodeCache:
-    return NodeCache("n1", zone=zone, gates=FeatureGates(), **told)
+def known(*, zone: str | None = "a", **options: Any) -> NodeCache:
+    return NodeCache("n1", zone=zone, gates=FeatureGates(), **options)
 
 
-def addresses(found: dict[Any, NodeService]) -> list[str]:
-    return sorted(endpoint.address for endpoint in found["ip"].ports[0].cluster_endpoints)
+def addresses(served: dict[Any, NodeService]) -> list[str]:
+    return sorted(endpoint.address for endpoint in served["ip"].ports[0].cluster_endpoints)
 
 
 def test_slices_of_other_zones_stay_packed() -> None:
@@ -65,29 +65,29 @@ def test_slices_of_other_zones_stay_packed() -> None:
 
 
 def test_changes_in_slices_of_other_zones_are_reported_only_where_they_are_used() -> None:
-    told: list[ObjectKey] = []
-    here = known(on_service=lambda key, _trigger: told.append(key))
+    changed: list[ObjectKey] = []
+    here = known(on_service=lambda key, _trigger: changed.append(key))
     here.services.put(service())
     here.slices.put(slice_("one", "10.0.0.1", zone="a", version=1))
     here.slices.put(slice_("two", "10.0.0.2", zone="b", version=2))
     here.node_services(CART)
-    told.clear()
+    changed.clear()
     here.slices.put(slice_("two", "10.0.0.3", zone="b", version=3))
-    assert told == []
+    assert changed == []
     here.slices.put(slice_("one", zone="a", version=4))
     assert addresses(here.node_services(CART)) == ["10.0.0.3"]
-    told.clear()
+    changed.clear()
     here.slices.put(slice_("two", "10.0.0.4", zone="b", version=5))
-    assert told == [CART]
+    assert changed == [CART]
     assert addresses(here.node_services(CART)) == ["10.0.0.4"]
 
 
 def test_what_is_written_again_without_a_change_that_matters_is_not_reported() -> None:
-    told: list[ObjectKey] = []
-    here = known(on_service=lambda key, _trigger: told.append(key))
+    changed: list[ObjectKey] = []
+    here = known(on_service=lambda key, _trigger: changed.append(key))
     here.services.put(service())
     here.slices.put(slice_("one", "10.0.0.1"))
-    told.clear()
+    changed.clear()
 
     def annotated(version: int, name: str) -> RawEndpointSlice:
         again = slice_("one", "10.0.0.1", version=version)
@@ -96,31 +96,31 @@ def test_what_is_written_again_without_a_change_that_matters_is_not_reported() -
     here.slices.put(annotated(2, TRIGGER_TIME))
     conditions = {"conditions": [{"type": "zoneward.dev/x", "status": "True"}]}
     here.services.put(msgspec.convert(msgspec.to_builtins(service(3)) | {"status": conditions}, Service))
-    assert told == []
+    assert changed == []
     here.slices.put(annotated(4, "other"))
     here.slices.put(slice_("one", "10.0.0.1", version=5, ready=False))
     here.services.put(service(6, externalIPs=["192.0.2.1"]))
-    assert told == [CART] * 3
+    assert changed == [CART] * 3
 
 
 def test_a_slice_that_moves_to_another_service_is_reported_for_both() -> None:
-    told: list[ObjectKey] = []
-    here = known(on_service=lambda key, _trigger: told.append(key))
+    changed: list[ObjectKey] = []
+    here = known(on_service=lambda key, _trigger: changed.append(key))
     here.slices.put(slice_("one", "10.0.0.1"))
     moved = slice_("one", "10.0.0.1", version=2)
     assert moved.metadata.labels is not None
     moved.metadata.labels[SERVICE_NAME_LABEL] = "mail"
-    told.clear()
+    changed.clear()
     here.slices.put(moved)
-    assert told == [CART, ("shop", "mail")]
+    assert changed == [CART, ("shop", "mail")]
 
 
 def test_omitted_values_of_a_service_are_reported_when_they_change() -> None:
-    told: list[tuple[ObjectKey, tuple[str, ...]]] = []
+    reported: list[tuple[ObjectKey, tuple[str, ...]]] = []
 
     class Recorder(Reporter):
         def values_left_out(self, service: ObjectKey, what: tuple[str, ...]) -> None:
-            told.append((service, what))
+            reported.append((service, what))
 
     here = known(reporter=Recorder())
     here.services.put(service(externalIPs=["127.0.0.1", "192.0.2.1"]))
@@ -129,12 +129,12 @@ def test_omitted_values_of_a_service_are_reported_when_they_change() -> None:
     what = ("external IP 127.0.0.1 is loopback", "endpoint 'garbage:8080' is no IPv4 address with a port")
     for _ in range(2):
         assert here.node_services(CART)["ip"].external_ips == ("192.0.2.1",)
-        assert told == [(CART, what)]
+        assert reported == [(CART, what)]
     assert here.left_out_values == {CART: what}
-    here.services.put(service(2, externalIPs=[f"127.0.0.{number}" for number in range(1, 20)]))
+    here.services.put(service(2, externalIPs=[f"127.0.0.{host}" for host in range(1, 20)]))
     here.node_services(CART)
-    assert told[-1] == (CART, (*(f"external IP 127.0.0.{number} is loopback" for number in range(1, 6)), "15 more"))
+    assert reported[-1] == (CART, (*(f"external IP 127.0.0.{host} is loopback" for host in range(1, 6)), "15 more"))
     here.services.retain_only(set())
     assert here.node_services(CART) == {}
-    assert told[-1] == (CART, ())
+    assert reported[-1] == (CART, ())
     assert here.left_out_values == {}

@@ -1,4 +1,4 @@
-"""What a node serves of a Service: its addresses in each family, and the policies beside whom it selects."""
+"""What a node serves of a Service: its addresses in each family, its policies and its endpoints."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -30,8 +30,8 @@ BOTH = ("10.96.0.1", "fd96::1")
 
 
 def a_service(*, ingress: Sequence[LoadBalancerIngress | str] = (), kind: str = "ClusterIP", **spec: Any) -> Service:
-    """``ingress``: of its load balancer."""
-    every = tuple(LoadBalancerIngress(ip=each) if isinstance(each, str) else each for each in ingress)
+    """``ingress``: the addresses of its load balancer."""
+    every = tuple(LoadBalancerIngress(ip=address) if isinstance(address, str) else address for address in ingress)
     status = ServiceStatus(load_balancer=LoadBalancerStatus(ingress=every))
     return structs.a_service(type_=kind, status=status, **{"ports": (HTTP,)} | spec)
 
@@ -53,8 +53,8 @@ def a_slice(
 def serve(
     service: Service, *slices: EndpointSlice, zone: str | None = "a", service_ranges: Sequence[str] = ()
 ) -> tuple[dict[str, NodeService], list[str]]:
-    """What is served in each family, and what is left out, each once."""
-    told: dict[str, None] = {}
+    """What is served in each family, and what is left out, without duplicates."""
+    left_out: dict[str, None] = {}
     every = node_services(
         service,
         slices,
@@ -62,9 +62,9 @@ def serve(
         consumer=ZONEWARD,
         gates=FeatureGates(),
         service_ranges=service_ranges,
-        left_out=lambda what: told.setdefault(what),
+        left_out=lambda what: left_out.setdefault(what),
     )
-    return {each.family: each for each in every}, list(told)
+    return {served.family: served for served in every}, list(left_out)
 
 
 def in_v4(service: Service, *slices: EndpointSlice) -> NodeService:
@@ -82,15 +82,20 @@ def test_a_service_is_served_in_each_of_its_families_with_canonical_addresses() 
         external_ips=("198.51.100.1", "2001:DB8::1", "2001:db8:0::1", "::ffff:192.0.2.1"),
         ingress=["2001:DB8::2"],
     )
-    found, told = serve(service, a_slice("10.0.0.1"), a_slice(an_endpoint("FD00::1", node="n2"), family="IPv6"))
+    served, left_out = serve(service, a_slice("10.0.0.1"), a_slice(an_endpoint("FD00::1", node="n2"), family="IPv6"))
     assert {
-        family: (each.cluster_ip, each.external_ips, each.load_balancer_ips, each.ports[0].cluster_endpoints)
-        for family, each in found.items()
+        family: (
+            node_service.cluster_ip,
+            node_service.external_ips,
+            node_service.load_balancer_ips,
+            node_service.ports[0].cluster_endpoints,
+        )
+        for family, node_service in served.items()
     } == {
         "ip": ("10.96.0.1", ("198.51.100.1", "192.0.2.1"), (), (Backend("10.0.0.1", 8080, is_local=True),)),
         "ip6": ("fd96::1", ("2001:db8::1",), ("2001:db8::2",), (Backend("fd00::1", 8080),)),
     }
-    assert told == []
+    assert left_out == []
 
 
 def test_a_load_balancers_address_that_is_a_proxys_is_left_out() -> None:
@@ -108,7 +113,7 @@ def test_a_load_balancers_address_that_is_a_proxys_is_left_out() -> None:
         (("10.0.0.0/8", "0.0.0.0/0"), (), True),
         (("10.0.0.0/8", "::/0"), ("10.0.0.0/8",), True),
         (("", " "), (), True),
-        # One that cannot be read lets nobody in: left out without more, it would let in everybody.
+        # An invalid range admits nobody: if it were only ignored, everybody would be admitted.
         (("nonsense/8",), (), False),
         (("10.0.0.0/8 }\nadd table inet X",), (), False),
         (("nonsense/8", "10.0.0.0/8"), ("10.0.0.0/8",), True),
@@ -120,9 +125,9 @@ def test_ranges_of_sources_are_those_of_the_family(
     ranges: tuple[str, ...], sources: tuple[str, ...], is_balanced: bool
 ) -> None:
     service = a_service(kind="LoadBalancer", load_balancer_source_ranges=ranges, ingress=["192.0.2.1"])
-    found, told = serve(service)
-    assert (found["ip"].source_ranges, bool(found["ip"].load_balancer_ips)) == (sources, is_balanced)
-    assert [each.partition(" '")[0] for each in told] == ["source range"] * (
+    served, left_out = serve(service)
+    assert (served["ip"].source_ranges, bool(served["ip"].load_balancer_ips)) == (sources, is_balanced)
+    assert [line.partition(" '")[0] for line in left_out] == ["source range"] * (
         "nonsense" in str(ranges) or "}" in str(ranges)
     )
 
@@ -140,20 +145,20 @@ def test_ranges_of_sources_are_those_of_the_family(
 def test_the_external_policy_counts_where_there_is_outer_traffic(
     spec: dict[str, Any], is_local: bool, health_port: int | None
 ) -> None:
-    """And health is asked of load balancers with the policy Local."""
+    """Load balancers with the policy Local also have a health check."""
     given: dict[str, Any] = {"external": "Local", "health_check_node_port": 32_000} | spec
-    found = in_v4(a_service(**given))
-    assert (found.external_policy_local, found.health_check_port) == (is_local, health_port)
+    served = in_v4(a_service(**given))
+    assert (served.external_policy_local, served.health_check_port) == (is_local, health_port)
 
 
 def test_healthy_are_the_addresses_on_this_node_over_all_ports() -> None:
     service = a_service(kind="LoadBalancer", external="Local", ports=(HTTP, HTTPS))
-    found = in_v4(
+    served = in_v4(
         service,
         a_slice("10.0.0.1", "10.0.0.2", an_endpoint("10.0.0.3", node="n2")),
         a_slice("10.0.0.2", "10.0.0.4", an_endpoint("10.0.0.5", node="n1", ready=False), port="https"),
     )
-    assert found.ready_local_endpoints == 3
+    assert served.ready_local_endpoints == 3
 
 
 @pytest.mark.parametrize(
@@ -170,21 +175,21 @@ def test_affinity_has_a_time(
     affinity: str | None, given: int | None, expected: int | None, left_out: list[str]
 ) -> None:
     config = None if given is None else SessionAffinityConfig(client_ip=ClientIPConfig(timeout_seconds=given))
-    found, told = serve(a_service(session_affinity=affinity, session_affinity_config=config))
-    assert (found["ip"].ports[0].affinity_seconds, told) == (expected, left_out)
+    served, reported = serve(a_service(session_affinity=affinity, session_affinity_config=config))
+    assert (served["ip"].ports[0].affinity_seconds, reported) == (expected, left_out)
 
 
 def test_a_port_is_served_by_endpoints_of_its_own_name_and_protocol() -> None:
     dns = ServicePort(name="http", protocol="UDP", port=53)
-    found = in_v4(a_service(ports=(HTTP, HTTPS, dns)), a_slice("10.0.0.1"), a_slice("10.0.0.2", port="https"))
-    served = [[endpoint.address for endpoint in port.cluster_endpoints] for port in found.ports]
+    node_service = in_v4(a_service(ports=(HTTP, HTTPS, dns)), a_slice("10.0.0.1"), a_slice("10.0.0.2", port="https"))
+    served = [[endpoint.address for endpoint in port.cluster_endpoints] for port in node_service.ports]
     assert served == [["10.0.0.1"], ["10.0.0.2"], []]
-    assert [port.has_any_endpoints for port in found.ports] == [True, True, False]
+    assert [port.has_any_endpoints for port in node_service.ports] == [True, True, False]
 
 
 def test_ports_with_the_same_slices_share_their_endpoints(monkeypatch: pytest.MonkeyPatch) -> None:
-    numbers = {"a": 8080, "b": 8080, "c": 9090, "d": None}
-    ports = tuple(EndpointPort(name=name, port=number) for name, number in numbers.items())
+    target_ports = {"a": 8080, "b": 8080, "c": 9090, "d": None}
+    ports = tuple(EndpointPort(name=name, port=target_port) for name, target_port in target_ports.items())
     slices = [structs.a_slice(name, an_endpoint(f"10.0.0.{name}"), ports=ports) for name in "12"]
     selections: list[int] = []
 
@@ -193,7 +198,7 @@ def test_ports_with_the_same_slices_share_their_endpoints(monkeypatch: pytest.Mo
         return select_endpoints(endpoints, **about)
 
     monkeypatch.setattr("zoneward.proxy.model.node_service.select_endpoints", select)
-    spec_ports = tuple(ServicePort(name=name, port=number) for number, name in enumerate(numbers, start=80))
+    spec_ports = tuple(ServicePort(name=name, port=port) for port, name in enumerate(target_ports, start=80))
     a, b, c, d = in_v4(a_service(ports=spec_ports), *slices).ports
     assert a.cluster_endpoints is b.cluster_endpoints
     assert [(endpoint.address, endpoint.port) for endpoint in a.cluster_endpoints] == [
@@ -249,12 +254,12 @@ IN_ZONES = (an_endpoint("10.0.0.1", "a"), an_endpoint("10.0.0.2", "a"), an_endpo
 
 
 def test_weights_of_zones_are_those_of_the_endpoints_there() -> None:
-    found, told = serve(a_service(), weighted(WEIGHTS, *IN_ZONES))
-    (port,) = found["ip"].ports
+    served, left_out = serve(a_service(), weighted(WEIGHTS, *IN_ZONES))
+    (port,) = served["ip"].ports
     weights = dict(zip((endpoint.address for endpoint in port.cluster_endpoints), port.weights or (), strict=True))
     assert weights == {"10.0.0.1": 0.3, "10.0.0.2": 0.3, "10.0.0.3": 0.4}
-    assert (port.selection_rule, told) == (SelectionRule.ZONE_WEIGHTS, [])
-    (printed,) = selection_document(ProxyNode(name="n1", zone="a"), found.values())["ports"]
+    assert (port.selection_rule, left_out) == (SelectionRule.ZONE_WEIGHTS, [])
+    (printed,) = selection_document(ProxyNode(name="n1", zone="a"), served.values())["ports"]
     assert (printed["rule"], printed["weights"]) == ("zone-weights", [0.3, 0.3, 0.4])
 
 
@@ -268,10 +273,10 @@ def test_an_endpoint_that_a_port_lacks_leaves_its_part_to_the_others_of_its_zone
 
 
 def test_weights_for_other_endpoints_are_not_used() -> None:
-    found, told = serve(a_service(), weighted(WEIGHTS.replace("2", "9"), *IN_ZONES))
-    (port,) = found["ip"].ports
+    served, left_out = serve(a_service(), weighted(WEIGHTS.replace("2", "9"), *IN_ZONES))
+    (port,) = served["ip"].ports
     assert (port.selection_rule, len(port.cluster_endpoints), port.weights) == (SelectionRule.ALL, 3, None)
-    assert told == []
+    assert left_out == []
 
 
 # --- what is left out -------------------------------------------------------------------------------------------------
@@ -289,7 +294,7 @@ def test_weights_for_other_endpoints_are_not_used() -> None:
         ("fe80::1", "is link-local"),
         ("ff02::1", "is multicast"),
         ("::", "is unspecified"),
-        # Who has one is not known where others' Services are not served.
+        # The owner is unknown to a proxy that does not serve all Services.
         ("10.96.0.10", "is in the range of cluster IPs"),
         ("fd96::a", "is in the range of cluster IPs"),
         ("192.0.2.9 }\nadd table inet X", "is no IP address"),
@@ -302,31 +307,31 @@ def test_an_address_that_no_service_can_have_is_left_out_and_the_rest_is_served(
         external_ips=(address, "192.0.2.1"),
         ingress=[address, "192.0.2.2"],
     )
-    found, told = serve(service, service_ranges=("10.96.0.0/12", "fd96::/108"))
-    assert (found["ip"].external_ips, found["ip"].load_balancer_ips) == (("192.0.2.1",), ("192.0.2.2",))
-    assert (found["ip6"].external_ips, found["ip6"].load_balancer_ips) == ((), ())
-    assert [each.partition(" IP ")[0] for each in told] == ["external", "load balancer"]
-    assert all(each.endswith(why) and each.isprintable() for each in told)
+    served, left_out = serve(service, service_ranges=("10.96.0.0/12", "fd96::/108"))
+    assert (served["ip"].external_ips, served["ip"].load_balancer_ips) == (("192.0.2.1",), ("192.0.2.2",))
+    assert (served["ip6"].external_ips, served["ip6"].load_balancer_ips) == ((), ())
+    assert [line.partition(" IP ")[0] for line in left_out] == ["external", "load balancer"]
+    assert all(line.endswith(why) and line.isprintable() for line in left_out)
 
 
 def test_invalid_weights_of_zones_are_left_out_in_one_line_and_all_endpoints_are_served() -> None:
-    found, told = serve(a_service(ports=(HTTP, HTTPS)), weighted("nonsense\nand more", *IN_ZONES))
-    assert len(found["ip"].ports[0].cluster_endpoints) == 3
-    assert told == ["weights of zones on EndpointSlice 'cart-x' are invalid"]
+    served, left_out = serve(a_service(ports=(HTTP, HTTPS)), weighted("nonsense\nand more", *IN_ZONES))
+    assert len(served["ip"].ports[0].cluster_endpoints) == 3
+    assert left_out == ["weights of zones on EndpointSlice 'cart-x' are invalid"]
 
 
 def test_invalid_cluster_ips_and_endpoints_are_left_out_and_reported_in_one_line_each() -> None:
     hostile = "192.0.2.9 }\nadd table inet X"
-    found, told = serve(a_service(cluster_ips=(hostile, "10.96.0.1")), a_slice(hostile, "fd00::1", "10.0.0.1"))
-    assert found["ip"].cluster_ip == "10.96.0.1"
-    assert found["ip"].ports[0].cluster_endpoints == (Backend("10.0.0.1", 8080, is_local=True),)
-    assert [each.partition("'")[0] for each in told] == ["cluster IP ", "endpoint ", "endpoint "]
-    assert all(each.isprintable() for each in told)
+    served, left_out = serve(a_service(cluster_ips=(hostile, "10.96.0.1")), a_slice(hostile, "fd00::1", "10.0.0.1"))
+    assert served["ip"].cluster_ip == "10.96.0.1"
+    assert served["ip"].ports[0].cluster_endpoints == (Backend("10.0.0.1", 8080, is_local=True),)
+    assert [line.partition("'")[0] for line in left_out] == ["cluster IP ", "endpoint ", "endpoint "]
+    assert all(line.isprintable() for line in left_out)
 
 
 def test_an_endpoint_that_is_no_address_does_not_keep_others_from_being_chosen() -> None:
-    found = in_v4(a_service(), a_slice("garbage"), a_slice(an_endpoint("10.0.0.1", ready=False)))
-    assert not found.ports[0].has_any_endpoints
+    served = in_v4(a_service(), a_slice("garbage"), a_slice(an_endpoint("10.0.0.1", ready=False)))
+    assert not served.ports[0].has_any_endpoints
 
 
 @pytest.mark.parametrize(
@@ -340,17 +345,17 @@ def test_an_endpoint_that_is_no_address_does_not_keep_others_from_being_chosen()
     ],
 )
 def test_an_invalid_port_is_left_out_and_the_others_are_served(port: ServicePort) -> None:
-    found, told = serve(a_service(ports=(port, HTTP)))
-    assert [each.name for each in found["ip"].ports] == ["http"]
-    (line,) = told
+    served, left_out = serve(a_service(ports=(port, HTTP)))
+    assert [served_port.name for served_port in served["ip"].ports] == ["http"]
+    (line,) = left_out
     assert line.startswith("port 'a': ")
 
 
 def test_an_invalid_node_port_or_health_check_port_is_left_out() -> None:
     ports = (ServicePort(name="http", port=80, node_port=70_000),)
-    found, told = serve(a_service(kind="LoadBalancer", external="Local", health_check_node_port=-1, ports=ports))
-    assert (found["ip"].ports[0].node_port, found["ip"].health_check_port) == (None, None)
-    assert sorted(told) == [
+    served, left_out = serve(a_service(kind="LoadBalancer", external="Local", health_check_node_port=-1, ports=ports))
+    assert (served["ip"].ports[0].node_port, served["ip"].health_check_port) == (None, None)
+    assert sorted(left_out) == [
         "health check node port -1 is no number of a port",
         "port 'http': node port 70000 is no number of a port",
     ]

@@ -1,4 +1,4 @@
-"""Of Services that ask for the same address, who has it does not depend on who was seen first."""
+"""Which of the Services that request an address gets it does not depend on their order."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -36,22 +36,22 @@ KUBE_DNS: Final = a_service("kube-system/kube-dns", DNS, 53, creation_timestamp=
 
 
 class Cluster:
-    """Services as they are served, while they come and go."""
+    """Served Services, while Services are added and deleted."""
 
     def __init__(self, *, node: frozenset[str] = frozenset()) -> None:
         self.claims = OwnedServices()
         self.claims.set_node_addresses(node)
         self.served: dict[ServiceKey, NodeService] = {}
 
-    def take(self, found: Mapping[ServiceKey, NodeService | None]) -> None:
-        for service, served in found.items():
+    def take(self, changes: Mapping[ServiceKey, NodeService | None]) -> None:
+        for service, served in changes.items():
             self.served.pop(service, None)
             if served is not None:
                 self.served[service] = served
 
     def put(self, *every: NodeService) -> "Cluster":
-        for each in every:
-            self.take(self.claims.set_service(key(each), each))
+        for served in every:
+            self.take(self.claims.set_service(key(served), served))
         return self
 
     def remove(self, served: NodeService) -> None:
@@ -59,10 +59,10 @@ class Cluster:
 
     def spots(self, served: NodeService) -> set[tuple[str, int]]:
         """Outer addresses and ports that a Service has."""
-        found = self.served.get(key(served))
+        current = self.served.get(key(served))
         return (
-            {(address, port.port) for port in found.ports for address in found.external_addresses(port)}
-            if found
+            {(address, port.port) for port in current.ports for address in current.external_addresses(port)}
+            if current
             else set()
         )
 
@@ -70,7 +70,7 @@ class Cluster:
         return self.claims.conflicts(key(served))
 
 
-def test_a_cluster_ip_wins_over_external_and_load_balancers_addresses_whoever_was_seen_first() -> None:
+def test_a_cluster_ip_wins_over_external_and_load_balancers_addresses_in_any_order() -> None:
     # Older, first by name, with another port and with ranges of sources: none of it helps.
     thief = a_service(
         "a/thief", "10.96.0.99", 53, 9153, creation_timestamp="2020-01-01T00:00:00Z", external_ips=(DNS, OUTER)
@@ -90,9 +90,12 @@ def test_a_cluster_ip_wins_over_external_and_load_balancers_addresses_whoever_wa
         assert here.served[key(other)].load_balancer_ips == ()
         assert here.lost(thief) == (f"{DNS} of kube-system/kube-dns",)
         elements = full_ruleset("ip", here.served, options=OPTIONS).elements
-        assert [each for some in elements.values() for each in some if DNS in each] == [DNS, f"{DNS} . udp . 53"]
+        assert [entry for entries in elements.values() for entry in entries if DNS in entry] == [
+            DNS,
+            f"{DNS} . udp . 53",
+        ]
         here.remove(KUBE_DNS)
-        # Of the two who are left, and as old as each other, the first by name has the port that both ask for.
+        # Of the remaining two, which are equally old, the first by name gets the port that both request.
         assert here.spots(thief) == {(OUTER, 53), (OUTER, 9153), (DNS, 9153)}
         assert here.spots(other) == {(DNS, 53)}
         assert here.lost(thief) == (f"{DNS} udp 53 of a/other",)
@@ -100,7 +103,7 @@ def test_a_cluster_ip_wins_over_external_and_load_balancers_addresses_whoever_wa
         assert here.spots(other) == set()
 
 
-def test_of_two_that_ask_for_an_external_address_the_older_has_the_port_and_hands_it_over_when_it_goes() -> None:
+def test_of_two_that_ask_for_an_external_address_the_older_has_the_port_until_it_is_deleted() -> None:
     old = a_service("z", "10.96.0.1", 80, 81, creation_timestamp="2025-01-01T00:00:00Z", external_ips=(OUTER,))
     new = a_service("a", "10.96.0.2", 80, 82, creation_timestamp="2025-01-02T00:00:00Z", external_ips=(OUTER,))
     for every in ((old, new), (new, old)):
@@ -154,13 +157,13 @@ ADDRESSES: Final = ("10.96.0.1", "10.96.0.2", "10.96.0.3", OUTER, NODE)
 def services(draw: st.DrawFn, name: str) -> NodeService:
     ports = draw(st.lists(st.sampled_from([80, 30_080, 30_081]), min_size=1, max_size=2, unique=True))
     node_ports = draw(st.lists(st.sampled_from([None, 30_080, 30_081]), min_size=2, max_size=2))
-    some = st.lists(st.sampled_from(ADDRESSES), max_size=3, unique=True).map(tuple)
+    addresses = st.lists(st.sampled_from(ADDRESSES), max_size=3, unique=True).map(tuple)
     return a_service(
         name,
         draw(st.sampled_from(ADDRESSES[:3])),
         creation_timestamp=draw(st.sampled_from(["", "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"])),
-        external_ips=draw(some),
-        load_balancer_ips=draw(some),
+        external_ips=draw(addresses),
+        load_balancer_ips=draw(addresses),
         ports=tuple(map(a_port, ports, node_ports)),
     )
 
@@ -189,13 +192,13 @@ def test_any_order_of_changes_ends_as_if_all_were_seen_at_once(
     assert (
         resolve_ownership((there[name] for name in order), node_addresses=node, on_conflict=lost.append) == here.served
     )
-    told = {
+    conflicts = {
         f"Service shop/{name}: it does not get {what}"
         for name in there
         for what in here.claims.conflicts(("shop", name))
     }
-    assert set(lost) == told
-    # Nobody has what is another's.
+    assert set(lost) == conflicts
+    # No two Services have the same address and port.
     taken = [
         (address, port.protocol, port.port)
         for one in here.served.values()

@@ -1,4 +1,4 @@
-"""Rules that all Services share follow the node's options, and a table tells by which it was made."""
+"""Rules that all Services share follow the node's options, and the layout chain of a table identifies them."""
 
 from itertools import pairwise
 from typing import Any
@@ -23,8 +23,8 @@ OTHERWISE: list[dict[str, Any]] = [
 def test_tables_with_different_options_have_different_layout_chains(family: Family) -> None:
     names = [
         name
-        for each in OTHERWISE
-        for name in base_chains(family, RulesetOptions(**each))
+        for fields in OTHERWISE
+        for name in base_chains(family, RulesetOptions(**fields))
         if name.startswith(f"{LAYOUT_CHAIN}-")
     ]
     assert len(set(names)) == len(names) == len(OTHERWISE)
@@ -32,8 +32,8 @@ def test_tables_with_different_options_have_different_layout_chains(family: Fami
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_rules_name_only_sets_and_chains_that_exist(family: Family) -> None:
-    for each in OTHERWISE:
-        options = RulesetOptions(**each)
+    for fields in OTHERWISE:
+        options = RulesetOptions(**fields)
         sets, chains = base_sets(family), base_chains(family, options)
         shared = {f"{kind}-3": shared_chain(f"{kind}-3", family) for kind in ("c", "l")}
         for chain in (*chains.values(), *shared.values()):

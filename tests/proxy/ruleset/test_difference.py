@@ -14,7 +14,7 @@ CHANGES = RulesetChanges(
 )
 
 
-def test_a_chain_is_there_before_anything_leads_to_it_and_goes_after_nothing_does() -> None:
+def test_a_chain_is_added_before_anything_leads_to_it_and_deleted_after_nothing_does() -> None:
     ahead, rest, behind = split_changes(CHANGES)
     assert (ahead.sets, ahead.chains) == (CHANGES.sets, CHANGES.chains)
     assert not any((ahead.added_elements, ahead.removed_elements, ahead.deleted_chains))

@@ -1,4 +1,4 @@
-"""Slots change as little as can be, and weights come out within 1 %."""
+"""Slots change as little as possible, and weights are correct within 1 %."""
 
 from collections import Counter
 
@@ -17,14 +17,14 @@ def test_slots_hold_what_is_wanted(wanted: list[int], before: list[int]) -> None
 
 
 @given(st.lists(st.integers(0, 1000), unique=True, min_size=1, max_size=60), st.data())
-def test_one_that_goes_changes_one_other_slot_at_most(before: list[int], data: st.DataObject) -> None:
+def test_a_deleted_endpoint_changes_at_most_one_other_slot(before: list[int], data: st.DataObject) -> None:
     gone = data.draw(st.sampled_from(before))
-    after = place_in_slots([each for each in before if each != gone], before)
+    after = place_in_slots([endpoint for endpoint in before if endpoint != gone], before)
     assert sum(one != other for one, other in zip(before, after, strict=False)) <= 1
 
 
 @given(st.lists(st.integers(0, 1000), unique=True, max_size=60))
-def test_one_that_comes_changes_no_slot(before: list[int]) -> None:
+def test_an_added_endpoint_changes_no_slot(before: list[int]) -> None:
     assert place_in_slots([*before, -1], before) == (*before, -1)
 
 
@@ -38,6 +38,6 @@ def test_as_few_slots_as_will_do(weights: tuple[float, ...], expected: tuple[int
 
 @given(st.lists(st.floats(0.2, 5), min_size=1, max_size=8))
 def test_shares_are_within_one_percent(weights: list[float]) -> None:
-    found = slots_per_endpoint(tuple(weights))
-    for number, weight in zip(found, weights, strict=True):
-        assert abs(number / sum(found) / (weight / sum(weights)) - 1) <= 0.010001
+    slots = slots_per_endpoint(tuple(weights))
+    for count, weight in zip(slots, weights, strict=True):
+        assert abs(count / sum(slots) / (weight / sum(weights)) - 1) <= 0.010001

@@ -1,4 +1,4 @@
-"""Whatever an API server says, what nft is told is made of values that were parsed, and of names that it can have."""
+"""For any objects of an API server, commands for nft consist of parsed values and of valid names."""
 
 import re
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import pytest
 from hypothesis import given, settings
-from tests.proxy.hostile_objects import DOCUMENT, INJECTED, PLACES, documents, rulesets
+from tests.proxy.hostile_objects import DOCUMENT, INJECTED, PATHS, documents, rulesets
 
 from zoneward.proxy.kernel.fake_kernel import FakeKernel
 from zoneward.proxy.kernel.table_writer import encode_transaction
@@ -33,19 +33,19 @@ def words(line: str) -> list[str]:
 
 @cache
 def vocabulary() -> frozenset[str]:
-    """nft's words and ours, which rules have without anybody's values."""
-    found = {
+    """Words of rules that are not values: those of nft and Zoneward's names."""
+    all_words = {
         word
         for ruleset in rulesets(DOCUMENT).values()
         for line in emitted(ruleset).splitlines()
         for word in words(line)
     }
-    return frozenset(each for each in found if not is_value(each))
+    return frozenset(word for word in all_words if not is_value(word))
 
 
 def is_value(word: str) -> bool:
-    """Whether a word is an address, a range, a number, or a name of ours."""
-    if any(each.fullmatch(word) for each in (_OWN_NAME, _SHARED_NAME, _NUMBER, _ENDPOINT)):
+    """Whether a word is an address, a range, a number, or a name that Zoneward built."""
+    if any(pattern.fullmatch(word) for pattern in (_OWN_NAME, _SHARED_NAME, _NUMBER, _ENDPOINT)):
         return True
     try:
         return str(ip_network(word)).removesuffix("/32").removesuffix("/128") == word and "%" not in word
@@ -60,14 +60,14 @@ def check(document: Mapping[str, Any]) -> None:
         assert lines.pop() == ""
         for line in lines:
             assert {word for word in words(line) if not is_value(word)} <= vocabulary(), line
-        # Each line is one of ours.
+        # Every line is one of Zoneward's commands.
         rules = sum(len(chain.rules) for chain in ruleset.chains.values())
-        elements = sum((len(some) + 499) // 500 for some in ruleset.elements.values())
+        elements = sum((len(entries) + 499) // 500 for entries in ruleset.elements.values())
         assert len(lines) == 3 + len(ruleset.sets) + len(ruleset.chains) + rules + elements
         kernel = FakeKernel()
         kernel.load(whole)
-        assert kernel.chains(family, ruleset.table) == {name: each.rules for name, each in ruleset.chains.items()}
-        # The kernel is told the same without nft's words.
+        assert kernel.chains(family, ruleset.table) == {name: chain.rules for name, chain in ruleset.chains.items()}
+        # The same elements can be sent to the kernel without nft.
         changes = RulesetChanges(family=family, table=ruleset.table, added_elements=ruleset.elements)
         assert (encode_transaction(changes, ruleset.sets) is not None) == any(ruleset.elements.values())
 
@@ -84,11 +84,11 @@ def test_a_cluster_without_hostile_texts_has_all_kinds_of_rules_there_are() -> N
     every = "".join(map(emitted, rulesets(DOCUMENT).values()))
     for name in ("guard-", "kept-", "keep-", "endpoint-", "hairpin", "node-ports", "198.51.100.1", "192.0.2.10"):
         assert name in every
-    assert len(PLACES) > 100
+    assert len(PATHS) > 100
 
 
 @pytest.mark.parametrize("word", ["a b", 'a"b', "a\nb", "a\\", "", "ä", "\x1b"])
-def test_what_cannot_stand_within_quotes_is_refused(word: str) -> None:
+def test_what_cannot_be_quoted_is_refused(word: str) -> None:
     with pytest.raises(ValueError, match="printable characters"):
         quote(word)
 

@@ -1,4 +1,4 @@
-"""What a Node says of its addresses is parsed before it becomes a part of rules."""
+"""A Node's addresses are parsed before they become a part of rules."""
 
 from tests.builders.structs import a_node
 
@@ -11,9 +11,9 @@ def test_an_invalid_node_address_is_reported_and_the_next_one_is_used() -> None:
     node = a_node(
         addresses=[("InternalIP", injected), ("InternalIP", "garbage"), ("ExternalIP", "192.0.2.1"), ("Hostname", "n1")]
     )
-    told: list[str] = []
-    assert all_node_addresses(node, left_out=told.append) == {"ip": ("192.0.2.1",)}
-    assert told == [injected, "garbage"]
+    left_out: list[str] = []
+    assert all_node_addresses(node, left_out=left_out.append) == {"ip": ("192.0.2.1",)}
+    assert left_out == [injected, "garbage"]
     options = ruleset_options(ProxyConfiguration(), node)
     assert (options.node_ips, options.node_port_cidrs) == ({"ip": "192.0.2.1"}, {"ip": ("192.0.2.1",)})
 
@@ -22,8 +22,8 @@ def test_addresses_of_node_ports_are_those_of_the_node_within_the_ranges() -> No
     node = a_node(addresses=[("InternalIP", "10.0.0.1"), ("ExternalIP", "192.0.2.1"), ("InternalIP", "fd00::1")])
     primary = node_port_addresses(ruleset_options(ProxyConfiguration(), node), node)
     assert primary == {"ip": frozenset({"10.0.0.1"}), "ip6": frozenset({"fd00::1"})}
-    some = ProxyConfiguration(node_port_addresses=("0.0.0.0/0",))
-    assert node_port_addresses(ruleset_options(some, node), node) == {
+    configuration = ProxyConfiguration(node_port_addresses=("0.0.0.0/0",))
+    assert node_port_addresses(ruleset_options(configuration, node), node) == {
         "ip": frozenset({"10.0.0.1", "192.0.2.1"}),
         "ip6": frozenset({"fd00::1"}),
     }

@@ -1,4 +1,4 @@
-"""Rules that are mended equal rules that are made anew, and a kernel takes every step."""
+"""Updated rules equal rules that are built from scratch, and a kernel accepts every step."""
 
 from collections.abc import Mapping
 
@@ -18,7 +18,7 @@ from zoneward.proxy.ruleset.service_rules import assign_slots, service_rules
 
 OPTIONS = RulesetOptions(pod_cidrs={"ip": "10.0.0.0/24", "ip6": "fd00::/64"})
 _HOWEVER_SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
-"""A busy machine is no fault of what is drawn."""
+"""A busy machine is not an error of the strategy."""
 
 
 def has(kernel: FakeKernel, ruleset: Ruleset) -> None:
@@ -36,34 +36,34 @@ def test_a_table_that_is_found_is_taken_over(family: Family, data: st.DataObject
     before, after = (dict(data.draw(changes(family))) for _ in range(2))
     kernel = FakeKernel()
     there = begun(kernel, family, before, present=None)
-    kept = begun(kernel, family, after, present=there.full_ruleset())
-    has(kernel, kept.full_ruleset())
+    state = begun(kernel, family, after, present=there.full_ruleset())
+    has(kernel, state.full_ruleset())
     assert not begun(
-        FakeKernel(), family, after, present=kept.full_ruleset(), only_what_is_needed=True
+        FakeKernel(), family, after, present=state.full_ruleset(), only_what_is_needed=True
     ).remove_leftovers()
 
 
 def begun(
     kernel: FakeKernel,
     family: Family,
-    found: Mapping[str, NodeService | None],
+    services: Mapping[str, NodeService | None],
     *,
     present: Ruleset | None,
     only_what_is_needed: bool = False,
 ) -> RulesetState:
     """A start with some Services, in a kernel that has a table or none."""
-    kept = RulesetState(family, "zoneward", OPTIONS, present=present)
-    steps = [kept.start()]
-    # By name, as the first one gets what two ask for.
-    for name, service in sorted(found.items()):
+    state = RulesetState(family, "zoneward", OPTIONS, present=present)
+    steps = [state.start()]
+    # By name, as the first one gets what two request.
+    for name, service in sorted(services.items()):
         if service is not None:
             steps.append(
-                kept.set_service(("shop", name), service_rules((service,), assign_slots((service,), {}), OPTIONS))
+                state.set_service(("shop", name), service_rules((service,), assign_slots((service,), {}), OPTIONS))
             )
-    steps.append(kept.remove_leftovers())
+    steps.append(state.remove_leftovers())
     for step in steps:
         if only_what_is_needed:
             assert not step
         else:
             kernel.load(render_commands(step))
-    return kept
+    return state

@@ -23,7 +23,7 @@ def a_portion(
     own: str | None = None,
     **about: Any,
 ) -> ServiceRuleset:
-    """Of a Service with one port, with an external address unless told otherwise."""
+    """The rules of a Service with one port, and with an external address by default."""
     names = ("node_port", "affinity_seconds", "has_any_endpoints", "weights")
     given = {"has_any_endpoints": bool(cluster or local)} | {name: about.pop(name) for name in names if name in about}
     port = one_port(*cluster, local_endpoints=local, **given)
@@ -37,8 +37,8 @@ INNER, OUTER, NODE = "10.96.0.1 . tcp . 80", "198.51.100.1 . tcp . 80", "tcp . 3
 
 def test_a_further_address_takes_as_much_with_a_hundred_endpoints_as_with_one() -> None:
     def size(addresses: int, endpoints: int) -> int:
-        external = tuple(f"198.51.100.{number}" for number in range(1, addresses + 1))
-        cluster = tuple(Backend(f"10.1.0.{number}", 8080) for number in range(1, endpoints + 1))
+        external = tuple(f"198.51.100.{host}" for host in range(1, addresses + 1))
+        cluster = tuple(Backend(f"10.1.0.{host}", 8080) for host in range(1, endpoints + 1))
         return sum(map(len, a_portion(external_ips=external, cluster=cluster).elements.values()))
 
     assert size(200, 100) - size(100, 100) == size(200, 1) - size(100, 1) == 200
@@ -52,43 +52,43 @@ def test_nobody_is_served_without_endpoints_or_from_outside_of_the_source_ranges
 
 
 def test_the_external_policy_local_parts_inside_and_outside() -> None:
-    found = a_portion(local=(HERE,), external_policy_local=True, node_port=30_080).elements
-    assert found["services"] == {INNER: "goto c-2", OUTER: "goto external-local"}
-    assert (found["inside"], found["outside"]) == ({OUTER: "goto to-cluster"}, {OUTER: "goto to-local"})
-    assert found["node-ports"] == {NODE: "goto node-external-local"}
-    assert (found["node-inside"], found["node-outside"]) == (
+    elements = a_portion(local=(HERE,), external_policy_local=True, node_port=30_080).elements
+    assert elements["services"] == {INNER: "goto c-2", OUTER: "goto external-local"}
+    assert (elements["inside"], elements["outside"]) == ({OUTER: "goto to-cluster"}, {OUTER: "goto to-local"})
+    assert elements["node-ports"] == {NODE: "goto node-external-local"}
+    assert (elements["node-inside"], elements["node-outside"]) == (
         {NODE: "goto node-to-cluster"},
         {NODE: "goto node-to-local"},
     )
-    assert (found["policy-cluster"], found["policy-local"]) == ({INNER: "goto c-2"}, {INNER: "goto l-1"})
-    assert found["local-endpoints"] == {f"{INNER} . 0": "10.1.0.1 . 8080"}
-    assert "refused" not in found
+    assert (elements["policy-cluster"], elements["policy-local"]) == ({INNER: "goto c-2"}, {INNER: "goto l-1"})
+    assert elements["local-endpoints"] == {f"{INNER} . 0": "10.1.0.1 . 8080"}
+    assert "refused" not in elements
 
 
 def test_the_policies_local_drop_where_others_have_endpoints() -> None:
-    found = a_portion(external_policy_local=True, internal_policy_local=True, node_port=30_080).elements
-    assert found["refused"] == {INNER: "drop", OUTER: "drop"}
-    assert found["node-refused"] == {NODE: "drop"}
-    # What starts here is served all the same.
-    assert (found["services"], found["inside"]) == ({OUTER: "goto external-local"}, {OUTER: "goto to-cluster"})
-    assert "outside" not in found
+    elements = a_portion(external_policy_local=True, internal_policy_local=True, node_port=30_080).elements
+    assert elements["refused"] == {INNER: "drop", OUTER: "drop"}
+    assert elements["node-refused"] == {NODE: "drop"}
+    # Traffic from this node is still served.
+    assert (elements["services"], elements["inside"]) == ({OUTER: "goto external-local"}, {OUTER: "goto to-cluster"})
+    assert "outside" not in elements
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 @settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_every_address_leads_somewhere_or_is_refused(family: Any, data: st.DataObject) -> None:
-    """And where slots are drawn, each of them is there."""
+    """Every slot that a rule can choose has an endpoint."""
     served = data.draw(services(family, name="1"))
-    found = service_rules((served,), assign_slots((served,), {}), RulesetOptions())
+    ruleset = service_rules((served,), assign_slots((served,), {}), RulesetOptions())
     addresses = (served.cluster_ip, *served.external_ips, *served.load_balancer_ips)
-    elements = found.elements
+    elements = ruleset.elements
     for port in served.ports:
         inner = f"{served.cluster_ip} . {port.protocol} . {port.port}"
         keys = [("services", "refused", f"{address} . {port.protocol} . {port.port}") for address in addresses]
-        # An API server gives no node port to two of them.
+        # An API server gives no node port to two ports.
         if port.node_port is not None and port.node_port not in {
-            each.node_port for each in served.ports if each is not port
+            other.node_port for other in served.ports if other is not port
         }:
             keys.append(("node-ports", "node-refused", f"{port.protocol} . {port.node_port}"))
         for leading, refused, key in keys:
@@ -102,14 +102,14 @@ def test_every_address_leads_somewhere_or_is_refused(family: Any, data: st.DataO
                 led = [
                     verdict for name in ("inside", "outside") if (verdict := elements.get(prefix + name, {}).get(key))
                 ]
-            for each in led:
+            for target in led:
                 assert elements[f"{prefix}to-cluster-ip"][key] == served.cluster_ip
                 assert not prefix or elements["node-to-port"][key] == str(port.port)
-                assert elements[f"policy-{each.rpartition('-')[2]}"][inner]
+                assert elements[f"policy-{target.rpartition('-')[2]}"][inner]
     for name in ("services", "policy-cluster", "policy-local"):
         for key, verdict in elements.get(name, {}).items():
-            kind, _, number = verdict.removeprefix("goto ").partition("-")
+            kind, _, count = verdict.removeprefix("goto ").partition("-")
             if kind in ("c", "l"):
-                assert verdict.removeprefix("goto ") in found.shared_chains
+                assert verdict.removeprefix("goto ") in ruleset.shared_chains
                 slots = "local-endpoints" if kind == "l" else "endpoints"
-                assert {f"{key} . {slot}" for slot in range(int(number))} <= elements[slots].keys()
+                assert {f"{key} . {slot}" for slot in range(int(count))} <= elements[slots].keys()

@@ -1,4 +1,4 @@
-"""How large a Service is, and how it gets into the kernel where it is too large for one transaction."""
+"""How many entries a Service has, and how one that is too large for one transaction is programmed."""
 
 from dataclasses import replace
 from typing import Any
@@ -27,10 +27,8 @@ from zoneward.routing.selection.endpoint_selection import ZONEWARD, SelectionRul
 
 
 def a_service(ports: int, *, endpoints: int = 2, **about: Any) -> NodeService:
-    targets = tuple(Backend(f"10.1.0.{number}", 8080) for number in range(1, endpoints + 1))
-    return node_service(
-        *(one_port(*targets, name=f"p{number}", port=number) for number in range(1, ports + 1)), **about
-    )
+    targets = tuple(Backend(f"10.1.0.{host}", 8080) for host in range(1, endpoints + 1))
+    return node_service(*(one_port(*targets, name=f"p{port}", port=port) for port in range(1, ports + 1)), **about)
 
 
 def test_entries_are_addresses_and_endpoints_of_each_port() -> None:
@@ -43,8 +41,8 @@ def test_entries_are_addresses_and_endpoints_of_each_port() -> None:
         2: {"weights": (1.0, 3.0)},
         40: {"affinity_seconds": 60},
     }
-    for number, fields in more.items():
-        assert count_entries(replace(one, ports=(replace(one.ports[0], **fields),))) == count_entries(one) + number
+    for extra, fields in more.items():
+        assert count_entries(replace(one, ports=(replace(one.ports[0], **fields),))) == count_entries(one) + extra
 
 
 def test_source_ranges_are_entries() -> None:
@@ -65,12 +63,12 @@ def test_addresses_and_source_ranges_are_counted_before_they_are_parsed() -> Non
 
 
 def way(there: ServiceParts, wanted: ServiceParts, *, most: int) -> list[ServiceParts]:
-    found = []
+    steps = []
     while there != wanted:
         there = next_parts(there, wanted, most=most)
-        found.append(there)
-        assert len(found) < 100
-    return found
+        steps.append(there)
+        assert len(steps) < 100
+    return steps
 
 
 def test_a_large_service_comes_changes_and_goes_some_ports_at_a_time() -> None:
@@ -99,22 +97,22 @@ def test_a_large_service_of_which_little_changes_takes_one_step() -> None:
 
 @given(old=st.none() | services("ip", name="1"), new=st.none() | services("ip", name="1"), most=st.integers(1, 30))
 def test_every_way_ends_where_it_should(old: NodeService | None, new: NodeService | None, most: int) -> None:
-    there, wanted = (() if each is None else (each,) for each in (old, new))
+    there, wanted = (() if service is None else (service,) for service in (old, new))
     assert way(there, wanted, most=most)[-1:] in ([], [wanted])
 
 
 @pytest.mark.parametrize(
-    ("most", "rule", "told"),
+    ("most", "rule", "expected"),
     [
         (200, SelectionRule.ZONE_WEIGHTS, []),
         (50, SelectionRule.ALL, ["weights of zones take too many entries (--max-service-entries)"]),
     ],
 )
 def test_where_weights_of_zones_take_too_many_slots_the_service_is_served_without(
-    most: int, rule: SelectionRule, told: list[str]
+    most: int, rule: SelectionRule, expected: list[str]
 ) -> None:
     text = '{"counts":{"a":1,"b":1},"shares":{"a":{"a":0.99,"b":0.01}}}'
-    endpoints = [an_endpoint(f"10.0.0.{number}", zone) for number, zone in enumerate("ab", start=1)]
+    endpoints = [an_endpoint(f"10.0.0.{host}", zone) for host, zone in enumerate("ab", start=1)]
     slice_ = structs.a_slice(
         "x",
         *endpoints,
@@ -122,7 +120,7 @@ def test_where_weights_of_zones_take_too_many_slots_the_service_is_served_withou
         annotations={names.ZONE_WEIGHTS_ANNOTATION: text},
     )
     left_out: list[str] = []
-    found = node_services_within(
+    served = node_services_within(
         most,
         structs.a_service(ports=(ServicePort(name="http", port=80),)),
         [slice_],
@@ -132,8 +130,8 @@ def test_where_weights_of_zones_take_too_many_slots_the_service_is_served_withou
         service_ranges=(),
         left_out=left_out.append,
     )
-    (port,) = found["ip"].ports
-    assert (port.selection_rule, len(port.cluster_endpoints), left_out) == (rule, 2, told)
+    (port,) = served["ip"].ports
+    assert (port.selection_rule, len(port.cluster_endpoints), left_out) == (rule, 2, expected)
 
 
 def test_endpoints_are_counted_for_each_port_that_their_slice_has() -> None:
