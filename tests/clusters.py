@@ -45,7 +45,7 @@ ALL_HINTS: Final = HonoredHints(zones=True, nodes=True)
 
 
 def demand_in(**weights: int) -> Demand:
-    """Demand of so many nodes in each zone, without the Nodes behind it."""
+    """Demand of this number of nodes in each zone, without the Nodes behind it."""
     zones = tuple(sorted(weights))
     return Demand(zones=zones, weights=tuple(weights[zone] for zone in zones), unit="nodes")
 
@@ -71,7 +71,7 @@ Weigh = Callable[[Mapping[str, int]], ZoneWeights | None]
 
 @contextmanager
 def decided_weights(weigh: Weigh) -> Iterator[None]:
-    """Decisions have these weights of zones, whatever else they say."""
+    """Decisions have these weights of zones; everything else in them stays."""
 
     def with_weights(service: Service, index: EndpointIndex, **more: Any) -> Decision:
         counts = Counter[str]()
@@ -98,7 +98,7 @@ class Cluster:
     pods_known: bool = True
 
     def __repr__(self) -> str:
-        """As short as a cluster can be told: fields at their default left out."""
+        """The shortest description of a cluster: fields at their default are left out."""
         objects = (self.service, *self.nodes, *self.pods, *self.slices)
         lines = (f"{type(object_).__name__} {msgspec.json.encode(object_).decode()}" for object_ in objects)
         return "\n".join(("Cluster:", *lines, repr(self.configuration), f"pods_known={self.pods_known}"))
@@ -127,10 +127,10 @@ class Cluster:
     def after(self, plan: ServicePlan) -> "Cluster":
         """The cluster in which a plan was carried out to the letter: what it does not speak of stays as it is."""
         changes = [family.changes for family in plan.families]
-        replaced = [each for family in plan.families for each in family.replaced]
-        gone = [*plan.surplus, *replaced, *(each for change in changes for each in change.delete)]
-        new = [each for change in changes for each in (*change.create, *change.update)]
-        spoken_of = {each.metadata.name for each in (*gone, *new)}
+        replaced = [slice_ for family in plan.families for slice_ in family.replaced]
+        gone = [*plan.surplus, *replaced, *(slice_ for change in changes for slice_ in change.delete)]
+        new = [slice_ for change in changes for slice_ in (*change.create, *change.update)]
+        spoken_of = {slice_.metadata.name for slice_ in (*gone, *new)}
         left = [slice_ for slice_ in self.slices if slice_.metadata.name not in spoken_of]
         return self.with_(service=told(self.service, plan), slices=(*left, *new))
 
@@ -184,9 +184,9 @@ def written(plan: ServicePlan) -> tuple[EndpointSlice, ...]:
     """Every slice that a plan creates, updates or deletes."""
     return (
         *(
-            each
+            slice_
             for family in plan.families
-            for each in (*family.changes.create, *family.changes.update, *family.changes.delete)
+            for slice_ in (*family.changes.create, *family.changes.update, *family.changes.delete)
         ),
         *plan.surplus,
     )
@@ -195,12 +195,12 @@ def written(plan: ServicePlan) -> tuple[EndpointSlice, ...]:
 def rounded(traffic: ExpectedTraffic) -> ExpectedTraffic:
     """Without what depends on the order of endpoints: sums of doubles differ by it in the last digits."""
 
-    def nearly(each: ExpectedTraffic | ExpectedZoneTraffic) -> dict[str, Any]:
-        values = msgspec.structs.asdict(each)
-        found: dict[str, Any] = {name: round(value, 9) for name, value in values.items() if isinstance(value, float)}
-        if isinstance(each, ExpectedZoneTraffic):
-            found["to"] = {zone: round(share, 9) for zone, share in each.to.items()}
-        return found
+    def nearly(figures: ExpectedTraffic | ExpectedZoneTraffic) -> dict[str, Any]:
+        values = msgspec.structs.asdict(figures)
+        result: dict[str, Any] = {name: round(value, 9) for name, value in values.items() if isinstance(value, float)}
+        if isinstance(figures, ExpectedZoneTraffic):
+            result["to"] = {zone: round(share, 9) for zone, share in figures.to.items()}
+        return result
 
     zones = {name: replace(zone, **nearly(zone)) for name, zone in traffic.zones.items()}
     load = tuple(sorted(round(share, 9) for share in traffic.load))
@@ -214,12 +214,12 @@ def endpoints_in(slices: Iterable[EndpointSlice]) -> list[Endpoint]:
 
 def hinted_zones(slices: Iterable[EndpointSlice]) -> dict[str, str]:
     """Pod (or address) to the one zone that its endpoint is hinted to; endpoints without such a hint are left out."""
-    found = {}
+    result = {}
     for endpoint in endpoints_in(slices):
         if endpoint.hints is not None and endpoint.hints.for_zones:
             (zone,) = endpoint.hints.for_zones
-            found[endpoint.target_ref.name if endpoint.target_ref else (endpoint.addresses or ("",))[0]] = zone.name
-    return found
+            result[endpoint.target_ref.name if endpoint.target_ref else (endpoint.addresses or ("",))[0]] = zone.name
+    return result
 
 
 def overload_threshold(cluster: Cluster, family: FamilyPlan) -> Fraction:
@@ -231,5 +231,5 @@ def overload_threshold(cluster: Cluster, family: FamilyPlan) -> Fraction:
         and (slice_.metadata.labels or {}).get(names.MANAGED_BY_LABEL) == names.MANAGER
         and slice_.endpoints
     }
-    kept = said == {f"{family.decision.approach}/{family.decision.heuristic}"}
-    return cluster.configuration.hints.keep_threshold if kept else cluster.configuration.hints.start_threshold
+    is_in_force = said == {f"{family.decision.approach}/{family.decision.heuristic}"}
+    return cluster.configuration.hints.keep_threshold if is_in_force else cluster.configuration.hints.start_threshold

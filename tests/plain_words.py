@@ -58,23 +58,11 @@ INSTEAD_IN_CODE: Final = INSTEAD | {
 NAMES: Final = {"each", "found", "number", "place", "kept", "some", "thing"}
 """Names that do not say what the value is."""
 NOT_YET: Final = (
-    "tests/advice/test_traffic_report.py",
-    "tests/advice/test_measured_flows.py",
-    "tests/advice/test_load_change.py",
-    "tests/builders/",
-    "tests/cli/",
-    "tests/controller/",
-    "tests/docs/",
     "tests/properties/",
-    "tests/report/test_flow_picture.py",
     "tests/routing/",
     "tests/scenarios/",
     "tests/slices/",
     "tests/vectors/",
-    "tests/clusters.py",
-    "tests/synthetic_cluster.py",
-    "tests/test_extras.py",
-    "tests/test_synthetic_cluster.py",
     "e2e/",
     "bench/",
 )

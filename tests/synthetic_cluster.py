@@ -1,7 +1,7 @@
 """Synthetic clusters: as many Kubernetes objects as wanted, made up from a seed, one at a time.
 
 The same arguments give the same objects. What a cluster is (zones, sizes, settings, who runs where, who is ready) and
-what only decorates it are drawn from streams of their own, so that ``realistic=False`` is the same cluster with fewer
+what only decorates it are drawn from separate streams, so that ``realistic=False`` is the same cluster with fewer
 fields: quick to make, to write and to read.
 
 Only a few numbers per Node and Service are held in memory; pods come one after the other, those of a Service together.
@@ -117,7 +117,7 @@ def _apportion(total: int, weights: Sequence[float], *, least: int) -> list[int]
     rest = total - least * len(weights)
     whole = sum(weights)
     exact = [rest * weight / whole for weight in weights]
-    parts = [int(each) for each in exact]
+    parts = [int(share) for share in exact]
     by_remainder = sorted(range(len(parts)), key=lambda i: parts[i] - exact[i])
     for i in by_remainder[: rest - sum(parts)]:
         parts[i] += 1
@@ -154,7 +154,7 @@ class _Fleet:
         self.hosts: list[_Host] = []
         self._workers: list[tuple[list[_Host], list[int]]] = []
         counts = _apportion(nodes, [chance.uniform(0.6, 1.4) for _ in range(zones)], least=1)
-        for number, (zone, count) in enumerate(zip(self.zones, counts, strict=True)):
+        for zone_index, (zone, count) in enumerate(zip(self.zones, counts, strict=True)):
             here = []
             for i in range(count):
                 instance, cores, allocatable = chance.choices(_SHAPES, (1, 4, 4, 2))[0]
@@ -165,7 +165,7 @@ class _Fleet:
                     instance=instance,
                     cores=cores,
                     allocatable=allocatable,
-                    is_control_plane=i == 0 and count > 3 and number < 3,
+                    is_control_plane=i == 0 and count > 3 and zone_index < 3,
                     is_ready=chance.random() > 0.01 or i == count - 1,
                 )
                 self.hosts.append(host)
@@ -183,7 +183,7 @@ class _Fleet:
     def place(self, zone: int, draw: float) -> tuple[_Host, list[str]]:
         """A worker in a zone, bigger ones more often, and the addresses of a pod there; ``draw`` is from [0, 1).
 
-        Where the worker has no address left, another one, in whatever zone.
+        Where the worker has no address left, another one, in any zone.
         """
         here, cores = self._workers[zone]
         host = here[bisect(cores, draw * cores[-1])]
@@ -242,7 +242,7 @@ class _Plan:
 def _plans(chance: Random, *, pods: int, services: int, zones: int) -> Iterator[_Plan]:
     weights = [chance.lognormvariate(0.0, 1.3) for _ in range(services)]
     if services > 1:
-        # The biggest share, 2 % of all, goes to one Service; with few Services 2 % is little, so up to half.
+        # One Service gets the biggest share, 2 % of all; with few Services 2 % is little, so up to half.
         share = min(0.5, max(0.02, 3 / services))
         limit = share * sum(weights)
         weights = [min(weight, limit) for weight in weights]
@@ -317,8 +317,8 @@ _LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
 """What Kubernetes makes names of."""
 
 
-def _letters(number: int, length: int) -> str:
-    return "".join(_LETTERS[(number := number // 27) % 27] for _ in range(length))
+def _letters(value: int, length: int) -> str:
+    return "".join(_LETTERS[(value := value // 27) % 27] for _ in range(length))
 
 
 def _pods(plan: _Plan, fleet: _Fleet, chance: Random) -> Iterator[Object]:

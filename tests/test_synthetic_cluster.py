@@ -18,10 +18,10 @@ ZONE = "topology.kubernetes.io/zone"
 @cache
 def cluster(*, seed: int = 7, realistic: bool = False) -> dict[str, list[Object]]:
     """Objects by kind of a cluster with 8,000 pods, big enough for shares to show."""
-    found: dict[str, list[Object]] = {}
-    for each in synthetic_cluster(seed=seed, pods=8_000, nodes=300, services=800, realistic=realistic):
-        found.setdefault(each["kind"], []).append(each)
-    return found
+    result: dict[str, list[Object]] = {}
+    for object_ in synthetic_cluster(seed=seed, pods=8_000, nodes=300, services=800, realistic=realistic):
+        result.setdefault(object_["kind"], []).append(object_)
+    return result
 
 
 def written(**arguments: Any) -> bytes:
@@ -49,16 +49,16 @@ def test_as_many_objects_come_as_were_asked_for(pods: int, nodes: int, services:
 @pytest.mark.parametrize("pods_per_node", [27, 400])
 def test_no_name_uid_or_address_is_given_twice(pods_per_node: int) -> None:
     names, uids, addresses = list[tuple[str, ...]](), list[str](), list[str]()
-    for each in synthetic_cluster(seed=2, pods=20 * pods_per_node, nodes=20, services=30, realistic=False):
-        metadata = each["metadata"]
-        names.append((each["kind"], metadata.get("namespace", ""), metadata["name"]))
+    for object_ in synthetic_cluster(seed=2, pods=20 * pods_per_node, nodes=20, services=30, realistic=False):
+        metadata = object_["metadata"]
+        names.append((object_["kind"], metadata.get("namespace", ""), metadata["name"]))
         uids += [metadata["uid"]] if "uid" in metadata else []
-        if each["kind"] == "Pod":
-            addresses += [item["ip"] for item in each["status"]["podIPs"]]
-        elif each["kind"] == "Service":
-            addresses += [ip for ip in each["spec"]["clusterIPs"] if ip != "None"]
-        elif each["kind"] == "Node":
-            addresses.append(each["status"]["addresses"][0]["address"])
+        if object_["kind"] == "Pod":
+            addresses += [item["ip"] for item in object_["status"]["podIPs"]]
+        elif object_["kind"] == "Service":
+            addresses += [ip for ip in object_["spec"]["clusterIPs"] if ip != "None"]
+        elif object_["kind"] == "Node":
+            addresses.append(object_["status"]["addresses"][0]["address"])
     for values in (names, uids, addresses):
         assert len(values) == len(set(values))
     assert [str(ip_address(address)) for address in addresses] == addresses

@@ -17,18 +17,18 @@ def _change(before: Cluster, after: Cluster) -> LoadChange | None:
 def test_the_busiest_endpoints_are_compared_and_each_endpoint_with_itself() -> None:
     before = Cluster(service=a_service("PreferZone"), nodes=NODES, pods=pods_in({"a": 1, "b": 5}))
     after = before.with_(pods=pods_in({"a": 2, "b": 4}))
-    found = _change(before, after)
-    assert found is not None
-    assert (found.before, found.after, found.change) == pytest.approx((0.5, 0.25, -0.5))
-    assert found.highest_rise == pytest.approx(5 / 4 - 1), "in zone b, where four endpoints do the work of five"
+    result = _change(before, after)
+    assert result is not None
+    assert (result.before, result.after, result.change) == pytest.approx((0.5, 0.25, -0.5))
+    assert result.highest_rise == pytest.approx(5 / 4 - 1), "in zone b, where four endpoints do the work of five"
 
 
 def test_with_fewer_pods_each_takes_more_though_none_is_above_fair() -> None:
     before = Cluster(service=a_service(), nodes=NODES, pods=pods_in({"a": 4, "b": 4}))
     after = before.with_(pods=pods_in({"a": 1, "b": 1}))
-    found = _change(before, after)
-    assert found is not None
-    assert found.change == pytest.approx(3)
+    result = _change(before, after)
+    assert result is not None
+    assert result.change == pytest.approx(3)
     (family,) = after.plan().families
     assert family.traffic is not None
     assert family.traffic.max_overload == 0
@@ -36,15 +36,15 @@ def test_with_fewer_pods_each_takes_more_though_none_is_above_fair() -> None:
 
 def test_where_no_endpoint_is_the_same_only_the_busiest_are_compared() -> None:
     before = Cluster(service=a_service(), nodes=NODES, pods=pods_in({"a": 1}))
-    found = _change(before, before.with_(pods=pods_in({"b": 2})))
-    assert found is not None
-    assert (found.change, found.highest_rise) == (-0.5, None)
+    result = _change(before, before.with_(pods=pods_in({"b": 2})))
+    assert result is not None
+    assert (result.change, result.highest_rise) == (-0.5, None)
 
 
 def test_without_endpoints_or_the_service_before_there_is_nothing_to_compare() -> None:
-    some = Cluster(service=a_service(), nodes=NODES, pods=pods_in({"a": 1}))
-    none = some.with_(pods=())
-    assert _change(none, some) is None
-    assert _change(some, none) is None
-    assert _change(some.with_(service=a_service(name="other")), some) is None
-    assert _change(some.with_(nodes=()), some) is None
+    cluster = Cluster(service=a_service(), nodes=NODES, pods=pods_in({"a": 1}))
+    none = cluster.with_(pods=())
+    assert _change(none, cluster) is None
+    assert _change(cluster, none) is None
+    assert _change(cluster.with_(service=a_service(name="other")), cluster) is None
+    assert _change(cluster.with_(nodes=()), cluster) is None

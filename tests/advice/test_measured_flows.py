@@ -35,42 +35,42 @@ def of_node(
 
 
 def together(*documents: MeasuredTraffic) -> MeasuredFlows:
-    found = measure_flows(documents)
-    assert found is not None
-    return found
+    flows = measure_flows(documents)
+    assert flows is not None
+    return flows
 
 
 def test_bytes_are_scaled_to_a_month_of_730_hours() -> None:
-    found = together(of_node("n1", "a", sent({"a": 5, "b": 3}, {"a": (10, 100), "b": (20, 200)})))
+    flows = together(of_node("n1", "a", sent({"a": 5, "b": 3}, {"a": (10, 100), "b": (20, 200)})))
     assert HOURS_IN_MONTH == 730
-    assert found.has_bytes
-    assert found.services[CART].flows == {("a", "a"): Flow(5, 100.0, 1000.0), ("a", "b"): Flow(3, 200.0, 2000.0)}
-    assert (found.shortest, found.longest) == (73.0, 73.0)
+    assert flows.has_bytes
+    assert flows.services[CART].flows == {("a", "a"): Flow(5, 100.0, 1000.0), ("a", "b"): Flow(3, 200.0, 2000.0)}
+    assert (flows.shortest, flows.longest) == (73.0, 73.0)
 
 
 def test_documents_of_one_node_are_one_after_the_other() -> None:
     later = START + timedelta(hours=73)
-    found = together(
+    flows = together(
         of_node("n1", "a", sent({"b": 1}, {"b": (10, 0)})),
         of_node("n1", "a", sent({"b": 2}, {"b": (30, 0)}), since=later),
     )
-    assert found.services[CART].flows == {("a", "b"): Flow(3, 200.0, 0.0)}
-    assert found.services[CART].connections == {"n1": {"b": 3}}
+    assert flows.services[CART].flows == {("a", "b"): Flow(3, 200.0, 0.0)}
+    assert flows.services[CART].connections == {"n1": {"b": 3}}
 
 
 def test_nodes_that_count_no_bytes_are_in_no_amount_beside_others_that_do() -> None:
-    found = together(of_node("n1", "a", sent({"b": 1}, {"b": (10, 0)})), of_node("n2", "a", sent({"b": 7})))
-    assert found.without_bytes == {"n2"}
-    assert found.services[CART].flows[("a", "b")].connections == 1
+    flows = together(of_node("n1", "a", sent({"b": 1}, {"b": (10, 0)})), of_node("n2", "a", sent({"b": 7})))
+    assert flows.without_bytes == {"n2"}
+    assert flows.services[CART].flows[("a", "b")].connections == 1
     alone = together(of_node("n2", "a", sent({"b": 7})))
     assert (alone.has_bytes, alone.without_bytes) == (False, frozenset())
     assert alone.services[CART].flows == {("a", "b"): Flow(7, 70.0, 0.0)}
 
 
 def test_a_document_of_no_time_is_named_and_left_out() -> None:
-    found = together(of_node("n1", "a", sent({"b": 1}, {"b": (10, 0)}), hours=0))
-    assert found.timeless == {"n1"}
-    assert not found.services
+    flows = together(of_node("n1", "a", sent({"b": 1}, {"b": (10, 0)}), hours=0))
+    assert flows.timeless == {"n1"}
+    assert not flows.services
     assert together(of_node("n1", "a", sent({"b": 1}), hours=-1)).timeless == {"n1"}
     assert measure_flows(()) is None
 
@@ -81,12 +81,12 @@ KEY = ("shop", "cart")
 
 
 def test_demand_is_where_connections_start_in_all_families() -> None:
-    found = together(
+    flows = together(
         of_node("node-a", "a", sent({"a": 5, "b": 3}), sent({"b": 2}, family="IPv6")),
         of_node("node-b", "b", sent({"a": 4})),
         of_node("node-x", None, sent({"a": 9})),
     )
-    assert found.demand_parts(DEMAND) == {KEY: {"a": Fraction(10), "b": Fraction(4)}}
+    assert flows.demand_parts(DEMAND) == {KEY: {"a": Fraction(10), "b": Fraction(4)}}
     # Connections that are older than the count have bytes alone.
     old = together(of_node("node-a", "a", sent({}, {"b": (10, 0)})), of_node("node-b", "b", sent({"a": 4}, {})))
     assert old.demand_parts(DEMAND) == {KEY: {"a": Fraction(1), "b": Fraction(4)}}
@@ -95,5 +95,5 @@ def test_demand_is_where_connections_start_in_all_families() -> None:
 def test_what_was_not_measured_is_expected_to_be_like_the_rest() -> None:
     """One of two nodes in a, and nothing in b, which has half the CPU."""
     more = compute_demand([*NODES, a_node("node-a2", "a", cpu=4)])
-    found = together(of_node("node-a", "a", sent({"a": 5, "b": 3})))
-    assert found.demand_parts(more) == {KEY: {"a": Fraction(16), "b": Fraction(4)}}
+    flows = together(of_node("node-a", "a", sent({"a": 5, "b": 3})))
+    assert flows.demand_parts(more) == {KEY: {"a": Fraction(16), "b": Fraction(4)}}

@@ -66,7 +66,7 @@ def reported(
         shortest=1.0,
         longest=1.0,
     )
-    (found,) = recommend(
+    (report,) = recommend(
         ServiceInput(
             cluster.service,
             cluster.nodes,
@@ -80,30 +80,30 @@ def reported(
     )
     return report_service(
         service,
-        found,
+        report,
         prices=None if charge is None else PairPrices(with_price(PRICES, None, charge), {}),
         keep_threshold=0.3,
     )
 
 
 def test_what_is_measured_is_what_left_its_zone_at_the_price_of_each_direction() -> None:
-    found = reported(a_cluster(a=4, b=4, c=4).settled(), SKEWED)
-    assert found.whole.value == 116 * GB
-    assert found.now.amount.value == 46 * GB
-    assert found.unknown == 6 * GB
-    assert found.in_zone == pytest.approx(70 / 116)
-    assert found.now.money is not None
+    report = reported(a_cluster(a=4, b=4, c=4).settled(), SKEWED)
+    assert report.whole.value == 116 * GB
+    assert report.now.amount.value == 46 * GB
+    assert report.unknown == 6 * GB
+    assert report.in_zone == pytest.approx(70 / 116)
+    assert report.now.money is not None
     # To the endpoint, and back.
     costs = (10 * 0.02 + 20 * 0.03, 2 * 0.03 + 8 * 0.02, 6 * 0.01)
-    assert found.now.money.value == pytest.approx(sum(costs))
+    assert report.now.money.value == pytest.approx(sum(costs))
     both = reported(a_cluster(a=4, b=4, c=4).settled(), SKEWED, charge="both")
     assert both.now.money is not None
     assert both.now.money.value == pytest.approx(2 * sum(costs))
 
 
 def test_same_zone_saves_everything_where_each_zone_has_endpoints_and_is_marked_where_it_overloads() -> None:
-    found = reported(a_cluster(a=4, b=4, c=4).settled(), SKEWED)
-    same = found.setting("PreferSameZone")
+    report = reported(a_cluster(a=4, b=4, c=4).settled(), SKEWED)
+    same = report.setting("PreferSameZone")
     assert same is not None
     assert same.crossing is not None
     assert same.saved is not None
@@ -112,7 +112,7 @@ def test_same_zone_saves_everything_where_each_zone_has_endpoints_and_is_marked_
     # 1000 of 1150 connections start in a, which has a third of the endpoints.
     assert same.max_overload == pytest.approx(1000 / 1150 * 3 - 1, abs=0.02)
     assert same.overloads
-    assert found.best != "PreferSameZone"
+    assert report.best != "PreferSameZone"
     fitting = reported(a_cluster(a=21, b=3, c=1).settled(), SKEWED)
     assert fitting.best == "PreferSameZone"
     assert not fitting.setting("PreferSameZone").overloads  # type: ignore[union-attr]
@@ -120,17 +120,17 @@ def test_same_zone_saves_everything_where_each_zone_has_endpoints_and_is_marked_
 
 def test_what_drops_traffic_is_never_the_best() -> None:
     """Zone c has no endpoint, and the traffic policy wants one on the node."""
-    found = reported(a_cluster(a_service(internal="Local"), a=9, b=2).settled(), SKEWED)
-    required = found.setting("PreferSameZone")
+    report = reported(a_cluster(a_service(internal="Local"), a=9, b=2).settled(), SKEWED)
+    required = report.setting("PreferSameZone")
     assert required is not None
     assert required.dropped == pytest.approx(6 / 116)
     assert (required.crossing, required.saved) == (None, None), "what is dropped is not saved"
-    assert (found.best, found.better) == (None, None)
+    assert (report.best, report.better) == (None, None)
 
 
 def test_the_best_needs_nothing_and_the_better_one_only_the_controller() -> None:
-    found = reported(a_cluster(a=8, b=4, c=1).settled(), SKEWED)
-    best, better = found.setting(found.best), found.setting(found.better)
+    report = reported(a_cluster(a=8, b=4, c=1).settled(), SKEWED)
+    best, better = report.setting(report.best), report.setting(report.better)
     assert best is not None
     assert better is not None
     assert (best.needs, better.needs) == (None, "controller")
@@ -144,21 +144,21 @@ def test_the_best_needs_nothing_and_the_better_one_only_the_controller() -> None
 def test_margins_are_those_of_samples() -> None:
     """Of connections alone the binomial error; of an amount the one of a compound Poisson sample."""
     flows = {("a", "a"): Flow(60, 600.0, 0.0), ("a", "b"): Flow(40, 400.0, 0.0)}
-    found = reported(a_cluster(a=4, b=4, c=4).settled(), flows, charge=None)
-    share = found.now.amount.share_of(found.whole, spread=1)
+    report = reported(a_cluster(a=4, b=4, c=4).settled(), flows, charge=None)
+    share = report.now.amount.share_of(report.whole, spread=1)
     assert share is not None
     assert share == pytest.approx((0.4, 1.96 * sqrt(0.4 * 0.6 / 100)))
-    assert found.now.amount.estimate(spread=2) == pytest.approx((400.0, 1.96 * sqrt(2 * 400.0**2 / 40)))
+    assert report.now.amount.estimate(spread=2) == pytest.approx((400.0, 1.96 * sqrt(2 * 400.0**2 / 40)))
     assert Figure().share_of(Figure(), spread=1) is None
-    assert found.now.money is None
+    assert report.now.money is None
 
 
 def test_outside_traffic_is_in_no_other_figure() -> None:
     external = {("a", "b"): Flow(9, 7.0 * GB, 2.0 * GB), ("a", "a"): Flow(9, 7.0 * GB, 2.0 * GB)}
     cluster = a_cluster(a=4, b=4, c=4).settled()
-    without, found = reported(cluster, SKEWED), reported(cluster, SKEWED, external=external)
-    assert found.external.amount.value == 9 * GB
-    assert dataclasses.replace(found, external=without.external) == without
+    without, report = reported(cluster, SKEWED), reported(cluster, SKEWED, external=external)
+    assert report.external.amount.value == 9 * GB
+    assert dataclasses.replace(report, external=without.external) == without
 
 
 AMOUNTS = st.floats(0, 1e15)
@@ -176,40 +176,42 @@ SETTINGS = st.sampled_from([a_service(), a_service(distribution="PreferClose"), 
 def test_bytes_are_conserved_and_saved_is_now_minus_predicted(
     services: list[tuple[Service, dict[str, int], dict[ZonePair, Flow]]], charge: Charge | None
 ) -> None:
-    totals, found = ReportTotals(), []
+    totals, reports = ReportTotals(), []
     for service, pods, flows in services:
-        each = reported(a_cluster(service, **pods).settled(), flows, charge=charge)
-        found.append(each)
-        totals.add(each)
+        report = reported(a_cluster(service, **pods).settled(), flows, charge=charge)
+        reports.append(report)
+        totals.add(report)
         everything = sum(flow.amount for flow in flows.values())
         near = 1e-6 * max(everything, 1.0)
-        assert each.whole.value + each.unknown == pytest.approx(everything, abs=near)
-        assert 0 <= each.now.amount.value <= each.whole.value + near
-        for setting in each.settings:
+        assert report.whole.value + report.unknown == pytest.approx(everything, abs=near)
+        assert 0 <= report.now.amount.value <= report.whole.value + near
+        for setting in report.settings:
             if setting.drops:
                 assert (setting.crossing, setting.saved) == (None, None)
                 continue
             assert setting.crossing is not None
             assert setting.saved is not None
-            assert -near <= setting.crossing.amount.value <= each.whole.value + near
+            assert -near <= setting.crossing.amount.value <= report.whole.value + near
             assert setting.saved.amount.value == pytest.approx(
-                each.now.amount.value - setting.crossing.amount.value, abs=near
+                report.now.amount.value - setting.crossing.amount.value, abs=near
             )
             assert (setting.saved.money is None) == (charge is None)
-            if setting.saved.money and setting.crossing.money and each.now.money:
+            if setting.saved.money and setting.crossing.money and report.now.money:
                 assert setting.saved.money.value == pytest.approx(
-                    each.now.money.value - setting.crossing.money.value, abs=near
+                    report.now.money.value - setting.crossing.money.value, abs=near
                 )
-            for crossing in (setting.crossing, setting.saved, each.now):
+            for crossing in (setting.crossing, setting.saved, report.now):
                 for figure in (crossing.amount, crossing.money or Figure()):
                     assert all(map(isfinite, figure.estimate(spread=2)))
-                    share = figure.share_of(each.whole, spread=2)
+                    share = figure.share_of(report.whole, spread=2)
                     assert share is None or all(map(isfinite, share))
-        assert each.gain >= 0
+        assert report.gain >= 0
     assert totals.whole.value == pytest.approx(sum(totals.flows.values()))
-    assert totals.best.saved.weight == pytest.approx(sum(each.gain for each in found), abs=1e-6 * totals.whole.value)
+    assert totals.best.saved.weight == pytest.approx(
+        sum(entry.gain for entry in reports), abs=1e-6 * totals.whole.value
+    )
     for total in totals.settings.values():
         assert total.saved.weight == pytest.approx(
             totals.now.weight - total.crossing.weight, abs=1e-6 * max(totals.whole.value, 1.0)
         )
-    assert [each.gain for each in ranked(found)] == sorted((each.gain for each in found), reverse=True)
+    assert [entry.gain for entry in ranked(reports)] == sorted((entry.gain for entry in reports), reverse=True)

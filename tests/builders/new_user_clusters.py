@@ -71,16 +71,16 @@ def eks_with_a_thin_zone() -> Iterator[Object]:
     cluster.add_service("logging", "log-agent", pods=agents, spec=local)
     cluster.add_service("logging", "log-buffer", pods=(1, 1, 1), spec=local)
     cluster.add_service("shop", "pay-old", pods=(0, 0, 0))
-    for number in range(1, 21):
-        cluster.add_service("shop", f"plain-{number:02}", pods=(1, 1, 1))
-    for number in range(1, 11):
+    for index in range(1, 21):
+        cluster.add_service("shop", f"plain-{index:02}", pods=(1, 1, 1))
+    for index in range(1, 11):
         cluster.add_service(
-            "shop", f"close-{number:02}", pods=(1, 1, 1), spec={"trafficDistribution": "PreferClose"}, hinted=True
+            "shop", f"close-{index:02}", pods=(1, 1, 1), spec={"trafficDistribution": "PreferClose"}, hinted=True
         )
-    for number in range(1, 6):
-        cluster.add_service("shop", f"fitting-{number}", pods=(5, 5, 1), annotations=_AUTO, hinted=True)
-    for number in range(1, 4):
-        cluster.add_service("shop", f"few-{number}", pods=(1, 1, 1), annotations=_AUTO)
+    for index in range(1, 6):
+        cluster.add_service("shop", f"fitting-{index}", pods=(5, 5, 1), annotations=_AUTO, hinted=True)
+    for index in range(1, 4):
+        cluster.add_service("shop", f"few-{index}", pods=(1, 1, 1), annotations=_AUTO)
     return cluster.objects()
 
 
@@ -137,11 +137,11 @@ def two_thousand_services() -> Iterator[Object]:
     cluster = _Cluster(version="v1.33.5-eks-113cf36", node_labels=_eks_labels, node_name=_eks_name)
     cluster.add_nodes({"eu-west-1a": 100, "eu-west-1b": 100, "eu-west-1c": 100})
     cluster.add_kube_proxy("602401143452.dkr.ecr.eu-west-1.amazonaws.com/eks/kube-proxy:v1.33.3-minimal-eksbuild.10")
-    for number in range(2_000):
-        asks = number % 2 == 1
+    for index in range(2_000):
+        asks = index % 2 == 1
         cluster.add_service(
-            f"team-{number // 50:02}",
-            f"service-{number:04}",
+            f"team-{index // 50:02}",
+            f"service-{index:04}",
             pods=(5, 5, 5),
             spec={"trafficDistribution": "PreferClose"} if asks else None,
             hinted=asks,
@@ -154,13 +154,13 @@ def two_thousand_services() -> Iterator[Object]:
 
 @dataclass(frozen=True, slots=True)
 class _Host:
-    number: int
+    index: int
     name: str
     zone: str
     address: str
 
 
-def _eks_name(number: int, address: str) -> str:  # noqa: ARG001 -- all providers alike
+def _eks_name(index: int, address: str) -> str:  # noqa: ARG001 -- all providers alike
     return f"ip-{address.replace('.', '-')}.ec2.internal"
 
 
@@ -179,8 +179,8 @@ def _eks_labels(zone: str) -> dict[str, str]:
     }
 
 
-def _gke_name(number: int, address: str) -> str:  # noqa: ARG001
-    return f"gke-prod-default-pool-{_digest('pool')[:8]}-{_letters(f'node {number}', 4)}"
+def _gke_name(index: int, address: str) -> str:  # noqa: ARG001
+    return f"gke-prod-default-pool-{_digest('pool')[:8]}-{_letters(f'node {index}', 4)}"
 
 
 def _gke_labels(zone: str) -> dict[str, str]:
@@ -196,8 +196,8 @@ def _gke_labels(zone: str) -> dict[str, str]:
     }
 
 
-def _plain_name(number: int, address: str) -> str:  # noqa: ARG001
-    return f"dev-{number}"
+def _plain_name(index: int, address: str) -> str:  # noqa: ARG001
+    return f"dev-{index}"
 
 
 def _plain_labels(zone: str) -> dict[str, str]:
@@ -231,9 +231,9 @@ class _Cluster:
     # --- nodes and what runs on each of them --------------------------------------------------------------------------
 
     def add_nodes(self, numbers: Mapping[str, int]) -> None:
-        for place, (zone, number) in enumerate(numbers.items()):
-            for index in range(number):
-                address = f"10.{place}.{index // 200}.{index % 200 + 10}"
+        for zone_index, (zone, node_count) in enumerate(numbers.items()):
+            for index in range(node_count):
+                address = f"10.{zone_index}.{index // 200}.{index % 200 + 10}"
                 host = _Host(len(self._hosts), self.node_name(len(self._hosts), address), zone, address)
                 self._hosts.append(host)
                 self._nodes.append(self._node(host))
@@ -257,7 +257,7 @@ class _Cluster:
                 "creationTimestamp": _TIME,
                 "labels": dict(sorted(labels.items())),
                 "name": host.name,
-                "resourceVersion": str(1_000 + host.number),
+                "resourceVersion": str(1_000 + host.index),
                 "uid": _uid(f"node {host.name}"),
             },
             "spec": {"providerID": f"aws:///{host.zone}/i-{_digest(host.name)[:17]}"},
@@ -362,7 +362,7 @@ class _Cluster:
         annotations: Mapping[str, str] | None = None,
         hinted: bool = False,
     ) -> None:
-        """A Service with new Pods, so many in each zone, or with those of a DaemonSet; and its slice.
+        """Add a Service with new Pods, this number in each zone, or with a DaemonSet's Pods; and its slice.
 
         ``hinted``: each endpoint has a hint for its own zone.
         """
@@ -436,17 +436,17 @@ class _Cluster:
         )
 
     def _deployment(self, namespace: str, name: str, numbers: Sequence[int]) -> Iterator[Object]:
-        """Pods of its ReplicaSet, so many in each zone, on one node after the other."""
+        """Pods of its ReplicaSet, this number in each zone, on one node after the other."""
         revision = _letters(f"revision {namespace} {name}", 10)
         zones = dict.fromkeys(host.zone for host in self._hosts)
-        for zone, number in zip(zones, numbers, strict=True):
+        for zone, pod_count in zip(zones, numbers, strict=True):
             hosts = [host for host in self._hosts if host.zone == zone]
-            for _ in range(number):
+            for _ in range(pod_count):
                 turn = self._next_host.get(zone, 0)
                 self._next_host[zone] = turn + 1
-                place = next(self._pod_ips)
+                ip_index = next(self._pod_ips)
                 yield self._pod(
-                    f"{name}-{revision}-{_letters(f'{namespace} {name} {place}', 5)}",
+                    f"{name}-{revision}-{_letters(f'{namespace} {name} {ip_index}', 5)}",
                     namespace,
                     hosts[turn % len(hosts)],
                     labels={"app": name, "pod-template-hash": revision},
@@ -454,7 +454,7 @@ class _Cluster:
                     container=name,
                     image=f"registry.example.com/{namespace}/{name}:2.7.0",
                     port=8080,
-                    place=place,
+                    ip_index=ip_index,
                 )
 
     def _add_service(
@@ -468,8 +468,8 @@ class _Cluster:
         spec: Mapping[str, Any],
         annotations: Mapping[str, str],
     ) -> None:
-        place = next(self._cluster_ips)
-        address = f"172.20.{place // 250}.{place % 250 + 1}"
+        ip_index = next(self._cluster_ips)
+        address = f"172.20.{ip_index // 250}.{ip_index % 250 + 1}"
         self._services.append(
             {
                 "apiVersion": "v1",
@@ -480,7 +480,7 @@ class _Cluster:
                     "labels": {"app": name},
                     "name": name,
                     "namespace": namespace,
-                    "resourceVersion": str(5_000 + place),
+                    "resourceVersion": str(5_000 + ip_index),
                     "uid": _uid(f"service {namespace} {name}"),
                 },
                 "spec": {
@@ -518,13 +518,13 @@ class _Cluster:
         image: str,
         host_network: bool = False,
         port: int | None = None,
-        place: int | None = None,
+        ip_index: int | None = None,
     ) -> Object:
         if host_network:
             address = host.address
         else:
-            place = next(self._pod_ips) if place is None else place
-            address = f"10.{100 + place // 65_000}.{place % 65_000 // 250}.{place % 250 + 1}"
+            ip_index = next(self._pod_ips) if ip_index is None else ip_index
+            address = f"10.{100 + ip_index // 65_000}.{ip_index % 65_000 // 250}.{ip_index % 250 + 1}"
         kind, owner_name = owner
         ports = [{"containerPort": port, "name": "http", "protocol": "TCP"}] if port else []
         status = [{"lastTransitionTime": _TIME, "status": "True", "type": "Ready"}]

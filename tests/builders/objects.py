@@ -147,24 +147,24 @@ def a_slice(
     }
 
 
-def with_field(thing: Object, path: str, value: object) -> Object:
-    """``thing`` itself, where the field at ``spec.ports[0].port`` now has that value; ABSENT takes it away.
+def with_field(object_: Object, path: str, value: object) -> Object:
+    """``object_`` itself, where the field at ``spec.ports[0].port`` now has that value; ABSENT takes it away.
 
     What is not there on the way is made, and an item that follows the last one is appended.
     """
     keys = [int(key) if key.isdigit() else key for key in re.findall(r"[^.\[\]]+", path)]
-    place: Any = thing
+    parent: Any = object_
     for key, following in pairwise(keys):
-        if isinstance(place, dict):
-            place.setdefault(key, [] if isinstance(following, int) else {})
-        place = place[key]
+        if isinstance(parent, dict):
+            parent.setdefault(key, [] if isinstance(following, int) else {})
+        parent = parent[key]
     if value is ABSENT:
-        del place[keys[-1]]
-    elif isinstance(place, list) and keys[-1] == len(place):
-        place.append(value)
+        del parent[keys[-1]]
+    elif isinstance(parent, list) and keys[-1] == len(parent):
+        parent.append(value)
     else:
-        place[keys[-1]] = value
-    return thing
+        parent[keys[-1]] = value
+    return object_
 
 
 def some_endpoints(name: str, *, namespace: str, address: str = "10.0.0.1") -> Object:

@@ -69,7 +69,7 @@ def a_node(
         status=NodeStatus(
             allocatable=Allocatable(cpu=cpu) if cpu is not None else None,
             conditions=conditions if ready is not None else (),
-            addresses=tuple(NodeAddress(type=kind, address=each) for kind, each in addresses) or None,
+            addresses=tuple(NodeAddress(type=kind, address=address) for kind, address in addresses) or None,
             node_info=NodeInfo(kubelet_version=kubelet) if kubelet is not None else None,
         ),
     )
@@ -122,14 +122,14 @@ def a_pod(
 
 
 def pods_in(numbers: Mapping[str, int], *, dual_stack: bool = False) -> tuple[Pod, ...]:
-    """So many ready Pods on ``node-<zone>`` of each zone, named ``<zone>-0000`` and so on, each with its own address.
+    """Ready Pods in each zone, on ``node-<zone>`` and named ``<zone>-0000`` and so on, each with its own address.
 
-    A Pod's name and address depend on nothing but its zone and number, so that a larger cluster holds the same Pods.
+    A Pod's name and address depend on nothing but its zone and index, so that a larger cluster holds the same Pods.
     """
     return tuple(
-        a_pod(f"{zone}-{number:04}", f"node-{zone}", ips=_ips(ord(zone[-1]), number, dual_stack=dual_stack))
+        a_pod(f"{zone}-{index:04}", f"node-{zone}", ips=_ips(ord(zone[-1]), index, dual_stack=dual_stack))
         for zone, count in numbers.items()
-        for number in range(count)
+        for index in range(count)
     )
 
 
@@ -274,8 +274,8 @@ def a_slice(
     )
 
 
-def _ips(block: int, number: int, *, dual_stack: bool) -> tuple[str, ...]:
-    high, low = divmod(number, 250)
+def _ips(block: int, index: int, *, dual_stack: bool) -> tuple[str, ...]:
+    high, low = divmod(index, 250)
     ips = (f"10.{block}.{high}.{low + 1}", f"fd00::{block:x}:{high:x}:{low + 1:x}")
     return ips if dual_stack else ips[:1]
 

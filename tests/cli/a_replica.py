@@ -1,4 +1,4 @@
-"""``zoneward controller`` as a process of its own, on a sandbox in this one."""
+"""``zoneward controller`` as a separate process, on a sandbox in this one."""
 
 import asyncio
 import json
@@ -30,21 +30,21 @@ class Replica:
     def lines(self, event: str) -> list[dict[str, Any]]:
         return [line for line in self.log if line["event"] == event]
 
-    async def line(self, event: str, number: int = 1) -> dict[str, Any]:
+    async def line(self, event: str, count: int = 1) -> dict[str, Any]:
         """The first line about an event, or a later one, once it is there."""
         async with asyncio.timeout(LIMIT):
-            while len(self.lines(event)) < number:
+            while len(self.lines(event)) < count:
                 self._more.clear()
                 await self._more.wait()
-        return self.lines(event)[number - 1]
+        return self.lines(event)[count - 1]
 
     async def get(self, path: str) -> tuple[int, str]:
         port = (await self.line("status server listens"))["port"]
         async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{port}{path}") as response:
             return response.status, await response.text()
 
-    def end(self, number: int = signal.SIGTERM) -> None:
-        self.process.send_signal(number)
+    def end(self, signal_number: int = signal.SIGTERM) -> None:
+        self.process.send_signal(signal_number)
 
     async def ended(self) -> int:
         async with asyncio.timeout(LIMIT):

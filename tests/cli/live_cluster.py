@@ -1,4 +1,4 @@
-"""The sample cluster on an API server in a thread of its own."""
+"""The sample cluster on an API server in a separate thread."""
 
 import asyncio
 import json
@@ -70,14 +70,14 @@ class Cluster:
         return sorted(name for _, name in self.server.objects["pods"] if name.startswith(f"{app}-"))
 
     def put(self, plural: str, name: str, namespace: str, change: Callable[[Any], Any]) -> None:
-        thing = json.loads(json.dumps(self.server.objects[plural][namespace, name]))
-        change(thing)
-        rest = {key: value for key, value in thing.items() if key not in ("apiVersion", "kind")}
+        object_ = json.loads(json.dumps(self.server.objects[plural][namespace, name]))
+        change(object_)
+        rest = {key: value for key, value in object_.items() if key not in ("apiVersion", "kind")}
         self.do(lambda server: server.put(plural, name, namespace, **rest))
 
     def make_ready(self, pod: str, ready: bool, namespace: str = "shop") -> None:
-        def change(thing: Any) -> None:
-            for condition in thing["status"]["conditions"]:
+        def change(object_: Any) -> None:
+            for condition in object_["status"]["conditions"]:
                 if condition["type"] == "Ready":
                     condition["status"] = str(ready)
 
@@ -106,7 +106,7 @@ def a_live_cluster(folder: Path) -> Iterator[Cluster]:
 
 
 async def ended(server: Server) -> None:
-    """Watches that nobody hears any more go with it."""
+    """Stops the server, and cancels watches that no client reads any more."""
     await server.__aexit__(None, None, None)
     rest = asyncio.all_tasks() - {asyncio.current_task()}
     for task in rest:

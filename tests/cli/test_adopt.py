@@ -37,7 +37,7 @@ WARNINGS = (
 
 @dataclass
 class Cluster:
-    """A sandbox with a built-in controller, in a thread of its own."""
+    """A sandbox with a built-in controller, in a separate thread."""
 
     shop: Shop
     loop: asyncio.AbstractEventLoop
@@ -115,7 +115,7 @@ def test_a_dry_run_shows_every_step_and_object_and_writes_nothing(zoneward: Comm
     steps = [line for line in shown.out.splitlines() if line.startswith("# ") and line[2].isdigit()]
     assert [step.split(". ")[0] for step in steps] == ["# 1", "# 2", "# 3", "# 4", "# 5"]
     assert shown.out.count("kubectl -n default patch --type=merge -- service cart with:") == 2
-    label, move, slice_ = (each for each in yaml.safe_load_all(shown.out) if each)
+    label, move, slice_ = (document for document in yaml.safe_load_all(shown.out) if document)
     assert label["metadata"]["labels"] == {"endpointslice.kubernetes.io/skip-mirror": "true"}
     assert move == {"metadata": {"annotations": {SELECTOR_ANNOTATION: '{"app":"cart"}'}}, "spec": {"selector": None}}
     assert slice_["kind"] == "EndpointSlice"

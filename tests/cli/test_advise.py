@@ -128,8 +128,8 @@ def test_without_a_cluster_of_36_zoneward_needs_its_controller(zoneward: Command
         document = json.loads(zoneward("advise", "-q", "-f", file, "-o", "json").out)
         of_zoneward = [action for action in document["actions"] if action["view"] == "zoneward"]
         assert {action["needs"] for action in of_zoneward} == {needs, "meter"}
-        number = str(of_zoneward[0]["rank"])
-        text = zoneward("advise", "-q", "-f", file, number).out
+        rank = str(of_zoneward[0]["rank"])
+        text = zoneward("advise", "-q", "-f", file, rank).out
         assert ("zoneward adopt -- " in text) == (needs == "controller")
 
 

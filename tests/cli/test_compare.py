@@ -23,32 +23,33 @@ from zoneward.report.comparison_report import csv_lines
 def document(zoneward: Commands, *arguments: str) -> dict[str, Any]:
     result = zoneward("compare", "--sample", *arguments, "-o", "json")
     assert result.status == 0, result.err
-    found = json.loads(result.out)
-    assert isinstance(found, dict)
-    return found
+    comparison = json.loads(result.out)
+    assert isinstance(comparison, dict)
+    return comparison
 
 
 def test_json_has_every_approach_for_every_service(zoneward: Commands) -> None:
-    found = document(zoneward)
-    assert found.keys() == {"apiVersion", "kind", "services", "total", "now", "best", "proxies"}
+    comparison = document(zoneward)
+    assert comparison.keys() == {"apiVersion", "kind", "services", "total", "now", "best", "proxies"}
     assert all(
-        tuple(approach["approach"] for approach in service["approaches"]) == COMPARED for service in found["services"]
+        tuple(approach["approach"] for approach in service["approaches"]) == COMPARED
+        for service in comparison["services"]
     )
-    assert [each["approach"] for each in found["total"]] == ["today", *COMPARED]
-    cart = next(service for service in found["services"] if service["service"] == "cart")
+    assert [row["approach"] for row in comparison["total"]] == ["today", *COMPARED]
+    cart = next(service for service in comparison["services"] if service["service"] == "cart")
     assert (cart["namespace"], cart["addressType"], cart["asksFor"]) == ("shop", "IPv4", "PreferSameZone")
 
 
 def test_the_total_is_the_mean_over_endpoints(zoneward: Commands) -> None:
-    found = document(zoneward, "shop/cart", "shop/catalog", "--only", "local", "--proxy", "zoneward")
-    parts = [(service["endpoints"], service["approaches"][0]) for service in found["services"]]
+    comparison = document(zoneward, "shop/cart", "shop/catalog", "--only", "local", "--proxy", "zoneward")
+    parts = [(service["endpoints"], service["approaches"][0]) for service in comparison["services"]]
     weight = sum(endpoints for endpoints, _ in parts)
-    total = found["total"][1]
+    total = comparison["total"][1]
     for field in ("inZoneTraffic", "meanOverload", "score"):
-        assert total[field] == pytest.approx(sum(n * each[field] for n, each in parts) / weight, abs=1e-5)
-    assert total["maxOverload"] == max(each["maxOverload"] for _, each in parts)
-    assert total["slices"] == sum(each["slices"] for _, each in parts)
-    assert total["changes"] == sum(each["create"] + each["update"] + each["delete"] for _, each in parts)
+        assert total[field] == pytest.approx(sum(n * row[field] for n, row in parts) / weight, abs=1e-5)
+    assert total["maxOverload"] == max(row["maxOverload"] for _, row in parts)
+    assert total["slices"] == sum(row["slices"] for _, row in parts)
+    assert total["changes"] == sum(row["create"] + row["update"] + row["delete"] for _, row in parts)
     assert (total["active"], total["best"], total["better"]) == (2, 0, 2)
     assert total["needs"] == "controller"
 
@@ -71,30 +72,30 @@ def test_what_is_compared_is_what_plan_shows(
     compared = json.loads(zoneward("compare", "-q", *arguments, "--only", approach, "-o", "json").out)["services"]
     fields = ("active", "inZoneTraffic", "maxOverload", "meanOverload", "moved", "reason", "reasonCode")
 
-    def shown(each: dict[str, Any], changes: dict[str, int]) -> tuple[object, ...]:
+    def shown(decision: dict[str, Any], changes: dict[str, int]) -> tuple[object, ...]:
         counts = [changes[name] for name in ("create", "update", "delete")]
-        return (*(each[name] for name in fields), *counts)
+        return (*(decision[name] for name in fields), *counts)
 
-    assert [shown(each, each["slices"]) for each in planned] == [
+    assert [shown(decision, decision["slices"]) for decision in planned] == [
         shown(candidate, candidate) for service in compared for candidate in service["approaches"]
     ]
     if approach == "local-opt":
-        assert any(each["moved"] for each in planned)
+        assert any(decision["moved"] for decision in planned)
 
 
 def test_compared_as_kubernetes_decides_auto_is_active_and_best_is_best(zoneward: Commands) -> None:
-    found = document(zoneward, "--compat", "upstream")
-    auto = next(each for each in found["total"] if each["approach"] == "ProportionalZoneCPU")
+    comparison = document(zoneward, "--compat", "upstream")
+    auto = next(row for row in comparison["total"] if row["approach"] == "ProportionalZoneCPU")
     assert auto["active"] > 0
     assert auto["best"] > 0
-    asked_for_auto = [service for service in found["services"] if service["asksFor"] == "ProportionalZoneCPU"]
+    asked_for_auto = [service for service in comparison["services"] if service["asksFor"] == "ProportionalZoneCPU"]
     assert asked_for_auto
     for service in asked_for_auto:
         candidate = next(
             approach for approach in service["approaches"] if approach["approach"] == "ProportionalZoneCPU"
         )
         assert candidate == service["today"]
-    assert found["best"]["score"] >= found["total"][0]["score"]
+    assert comparison["best"]["score"] >= comparison["total"][0]["score"]
 
 
 def test_csv_has_a_line_for_each_service_and_approach(zoneward: Commands) -> None:
@@ -126,7 +127,7 @@ def test_the_table_has_totals_first_and_marks_the_best_and_what_is_asked_for(
     assert proxies == "Proxies: zoneward on 22 nodes"
     assert head.split() == ["SERVICE", "APPROACH", "IN", "ZONE", "WORST", "MEAN", "SLICES", "CHANGES", "SCORE"]
     assert lines[0].startswith("TOTAL")
-    (start,) = (number for number, line in enumerate(lines) if line.startswith("shop/cart"))
+    (start,) = (index for index, line in enumerate(lines) if line.startswith("shop/cart"))
     blocks = lines[start:]
     assert next(line for line in blocks if " PreferSameZone " in line).endswith("asked for")
     service = document(zoneward, "--proxy", "zoneward", "-n", "shop", "cart")["services"][0]
@@ -141,8 +142,8 @@ def test_now_is_a_row_and_a_field_where_there_are_slices(zoneward: Commands, tmp
     slices = tmp_path / "slices.yaml"
     slices.write_text(zoneward("plan", "-q", "--sample", "--what-if", "none", "-o", "yaml", "shop/cart").out)
     arguments = ("compare", "-q", "--score", "-f", str(SAMPLE), "-f", str(slices), "shop/cart")
-    found = json.loads(zoneward(*arguments, "-o", "json").out)
-    (cart,) = found["services"]
+    comparison = json.loads(zoneward(*arguments, "-o", "json").out)
+    (cart,) = comparison["services"]
     assert cart["now"] == {
         **{
             name: cart["approaches"][0][name]
@@ -151,8 +152,8 @@ def test_now_is_a_row_and_a_field_where_there_are_slices(zoneward: Commands, tmp
         "slices": 1,
     }
     assert cart["today"]["inZoneTraffic"] == 1
-    assert found["now"]["inZoneTraffic"] == cart["now"]["inZoneTraffic"]
-    assert found["best"]["score"] == max(c["score"] for c in cart["approaches"] if c["approach"] == cart["best"])
+    assert comparison["now"]["inZoneTraffic"] == cart["now"]["inZoneTraffic"]
+    assert comparison["best"]["score"] == max(c["score"] for c in cart["approaches"] if c["approach"] == cart["best"])
     lines = zoneward(*arguments).out.splitlines()
     assert [line.split()[:2] for line in lines if " now " in line] == [["TOTAL", "now"], ["shop/cart", "now"]]
     rows = list(csv.DictReader(StringIO(zoneward(*arguments, "-o", "csv").out)))
@@ -180,8 +181,8 @@ def test_a_negative_top_is_refused(zoneward: Commands) -> None:
 
 
 def test_only_takes_names_with_commas_and_again(zoneward: Commands) -> None:
-    found = document(zoneward, "shop/cart", "--only", "PreferSameZone,local", "--only", "none")
-    assert [approach["approach"] for approach in found["services"][0]["approaches"]] == [
+    comparison = document(zoneward, "shop/cart", "--only", "PreferSameZone,local", "--only", "none")
+    assert [approach["approach"] for approach in comparison["services"][0]["approaches"]] == [
         "none",
         "PreferSameZone",
         "local",
@@ -191,22 +192,23 @@ def test_only_takes_names_with_commas_and_again(zoneward: Commands) -> None:
 @pytest.mark.parametrize(
     ("sort", "of"),
     [
-        ("score", lambda each: max(c["score"] for c in each["approaches"] if c["approach"] == each["best"])),
-        ("overload", lambda each: each["today"]["maxOverload"]),
-        ("in-zone", lambda each: -each["today"]["inZoneTraffic"]),
+        ("score", lambda service: max(c["score"] for c in service["approaches"] if c["approach"] == service["best"])),
+        ("overload", lambda service: service["today"]["maxOverload"]),
+        ("in-zone", lambda service: -service["today"]["inZoneTraffic"]),
         (
             "gain",
-            lambda each: (
-                max(c["score"] for c in each["approaches"] if c["approach"] == each["best"]) - each["today"]["score"]
+            lambda service: (
+                max(c["score"] for c in service["approaches"] if c["approach"] == service["best"])
+                - service["today"]["score"]
             ),
         ),
     ],
 )
 def test_services_are_sorted_the_largest_first(zoneward: Commands, sort: str, of: Any) -> None:
-    found = document(zoneward, "--sort", sort)["services"]
-    known = [each for each in found if each["best"] is not None]
-    assert found[: len(known)] == known, "those of which nothing is known come last"
-    values = [of(each) for each in known]
+    services = document(zoneward, "--sort", sort)["services"]
+    known = [service for service in services if service["best"] is not None]
+    assert services[: len(known)] == known, "those of which nothing is known come last"
+    values = [of(service) for service in known]
     assert values == sorted(values, reverse=True)
 
 
@@ -254,13 +256,13 @@ def test_a_killed_process_is_reported(sample: ComparisonRequest) -> None:
 
 
 def test_a_page_has_every_service_or_the_top(zoneward: Commands) -> None:
-    for top, number in ((0, 16), (3, 3)):
+    for top, count in ((0, 16), (3, 3)):
         result = zoneward("compare", "-q", "--sample", "--details", "-o", "html", "--top", str(top))
         assert result.status == 0
         _, _, rest = result.out.partition("\n")
         groups = list(ElementTree.fromstring(rest).iter("tbody"))
         assert next("".join(next(group.iter("th")).itertext()) for group in groups) == "TOTAL"
-        assert len(groups) == 1 + number
+        assert len(groups) == 1 + count
 
 
 def test_a_service_is_one_line_unless_details_are_wanted(zoneward: Commands) -> None:

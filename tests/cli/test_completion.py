@@ -35,9 +35,9 @@ def in_bash(folder: Path, line: str, *, at: int | None = None, **environment: st
         words, env={**os.environ, **environment}, capture_output=True, text=True, check=True, timeout=60
     )
     assert done.stderr == ""
-    *found, registered = done.stdout.splitlines()
+    *completions, registered = done.stdout.splitlines()
     assert registered == "complete -o nosort -F _zoneward_completion zoneward"
-    return [each for each in found if each]
+    return [completion for completion in completions if completion]
 
 
 @pytest.mark.parametrize(
@@ -78,10 +78,10 @@ def test_other_shells_have_a_script_that_asks_for_their_own_form(zoneward: Comma
 
 
 def names(*words: str) -> list[str]:
-    """The candidates for kubectl, which is told to complete no files."""
-    *found, directive = candidates(words).splitlines()
+    """The candidates for kubectl, with the directive to complete no files."""
+    *matches, directive = candidates(words).splitlines()
     assert directive == ":4"
-    return found
+    return matches
 
 
 FROM_FILES = [
@@ -90,7 +90,7 @@ FROM_FILES = [
     (("plan", "--sample", "shop/ca"), ["shop/cart", "shop/catalog"]),
     (("plan", "--sample", "pay"), ["payments/api", "payments/bank-gateway", "payments/ledger"]),
     (("plan", "--sample", "-n", "shop", "cart", "ca"), ["cart", "catalog"]),
-    (("route", "--sample", "--node", "worker-b"), [f"worker-b{number}" for number in range(1, 9)]),
+    (("route", "--sample", "--node", "worker-b"), [f"worker-b{index}" for index in range(1, 9)]),
     (("compare", "--only", "none,local-s"), ["none,local-shared"]),
     (("compare", "--sort", "g"), ["gain"]),
     (("completion", "z"), ["zsh"]),
@@ -107,7 +107,7 @@ LIVE = [
     (("plan", "--context", "there", ""), ["api", "bank-gateway", "ledger"]),
     (("adopt", "-n", "payments", "a"), ["api"]),
     (("adopt", "shop/ca"), ["shop/cart", "shop/catalog"]),
-    (("route", "--node", "worker-b"), [f"worker-b{number}" for number in range(1, 9)]),
+    (("route", "--node", "worker-b"), [f"worker-b{index}" for index in range(1, 9)]),
 ]
 
 
@@ -131,7 +131,7 @@ def test_files_are_left_to_the_shell(option: str) -> None:
     assert candidates(("plan", option, "clus")) == ":0\n"
 
 
-# --- nothing goes wrong aloud -----------------------------------------------------------------------------------------
+# --- no error is printed ----------------------------------------------------------------------------------------------
 
 
 def test_errors_offer_nothing_and_say_nothing(

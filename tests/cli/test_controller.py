@@ -1,4 +1,4 @@
-"""``zoneward controller`` as a process: what it writes and tells, how it ends, and who goes on when it is killed."""
+"""``zoneward controller`` as a process: what it writes and reports, how it ends, and who takes over after a kill."""
 
 import asyncio
 import json
@@ -48,7 +48,7 @@ QUICK = (
 class Site:
     """``written``: the kinds that were written by controllers, in their order."""
 
-    place: Place
+    sandbox: Place
     kubeconfig: Path
     written: list[str] = field(default_factory=list)
 
@@ -58,7 +58,7 @@ class Site:
 
     @property
     def lease(self) -> Any:
-        return next((object_["spec"] for object_ in self.place.objects(LEASES)), {})
+        return next((object_["spec"] for object_ in self.sandbox.objects(LEASES)), {})
 
 
 @asynccontextmanager
@@ -70,7 +70,7 @@ async def a_site(directory: Path, *, sample: bool = False) -> AsyncIterator[Site
         site = Site(Place(registry, link), kubeconfig_of(server, directory))
         registry.store.listeners.append(site.note)
         if not sample:
-            fill(site.place)
+            fill(site.sandbox)
         yield site
 
 
@@ -96,7 +96,7 @@ async def idle(replica: Replica) -> None:
     raise AssertionError(f"never idle: {queue}")
 
 
-# --- what it does and tells -------------------------------------------------------------------------------------------
+# --- what it does and reports -----------------------------------------------------------------------------------------
 
 
 async def test_the_sample_cluster_gets_all_slices_and_every_page_tells_of_them(tmp_path: Path) -> None:
@@ -118,8 +118,10 @@ async def test_the_sample_cluster_gets_all_slices_and_every_page_tells_of_them(t
         )
         decisions = json.loads(planned)["decisions"]
         assert len(decisions) > 15
-        for each in decisions:
-            assert {each["slices"][what] for what in ("create", "update", "delete")} == {0}, each["service"]
+        for planned_decision in decisions:
+            assert {planned_decision["slices"][what] for what in ("create", "update", "delete")} == {0}, (
+                planned_decision["service"]
+            )
         status, page = await one.get("/debug/decisions/shop/cart")
         # What slices do now is for those who ask what would change.
         (expected,) = json.loads(cart)["decisions"]
@@ -129,10 +131,10 @@ async def test_the_sample_cluster_gets_all_slices_and_every_page_tells_of_them(t
         assert await one.get("/readyz") == (200, "ok")
         metrics = {family.name: family for family in text_string_to_metric_families((await one.get("/metrics"))[1])}
         assert metrics["zoneward_controller_leader"].samples[0].value == 1
-        kept = sum(decision["slices"]["unchanged"] for decision in decisions)
-        assert metrics["endpoint_slice_controller_num_endpoint_slices"].samples[0].value == kept
+        unchanged = sum(decision["slices"]["unchanged"] for decision in decisions)
+        assert metrics["endpoint_slice_controller_num_endpoint_slices"].samples[0].value == unchanged
         assert "zoneward_controller_service_in_zone_traffic" in metrics
-        reporters = {object_["reportingController"] for object_ in site.place.objects("events.events.k8s.io")}
+        reporters = {object_["reportingController"] for object_ in site.sandbox.objects("events.events.k8s.io")}
         assert reporters <= {"zoneward.dev/endpointslice-controller"}
 
 
@@ -141,10 +143,10 @@ async def test_the_sample_cluster_gets_all_slices_and_every_page_tells_of_them(t
 
 async def test_after_sigterm_the_lease_is_let_go_and_nothing_is_written_after_it(tmp_path: Path) -> None:
     async with a_site(tmp_path) as site, a_replica(site.kubeconfig) as one:
-        await until(lambda: site.place.listed() == addresses(*range(9)))
+        await until(lambda: site.sandbox.listed() == addresses(*range(9)))
         assert site.lease["holderIdentity"]
-        for number in range(9):
-            site.place.make_ready(number, False)
+        for index in range(9):
+            site.sandbox.make_ready(index, False)
             await asyncio.sleep(0.01)
         one.end()
         assert await one.ended() == 0
@@ -208,9 +210,9 @@ async def test_when_the_leader_is_killed_another_goes_on_and_a_standby_may_end(
     async with a_site(tmp_path) as site, a_replica(site.kubeconfig, *QUICK) as first:
         await first.line("became leader")
         async with a_replica(site.kubeconfig, *QUICK) as second, a_replica(site.kubeconfig, *QUICK) as third:
-            for each in (second, third):
-                await each.line("cache synced")
-                assert await each.get("/readyz") == (200, "ok")
+            for candidate in (second, third):
+                await candidate.line("cache synced")
+                assert await candidate.get("/readyz") == (200, "ok")
             replicas = (first, second, third)
             await until(lambda: sum(_leads(replica) for replica in replicas) == 1)
             leader = next(replica for replica in replicas if _leads(replica))
@@ -218,11 +220,11 @@ async def test_when_the_leader_is_killed_another_goes_on_and_a_standby_may_end(
             standby.end()
             assert await standby.ended() == 0
             assert not standby.lines("released the Lease")
-            await until(lambda: site.place.listed() == addresses(*range(9)))
+            await until(lambda: site.sandbox.listed() == addresses(*range(9)))
             leader.process.kill()
-            site.place.make_ready(0, False)
+            site.sandbox.make_ready(0, False)
             await heir.line("became leader")
-            await until(lambda: site.place.listed() == addresses(*range(1, 9)))
+            await until(lambda: site.sandbox.listed() == addresses(*range(1, 9)))
 
 
 def _leads(replica: Replica) -> bool:
@@ -374,9 +376,9 @@ def test_plan_shows_the_label_that_the_controller_would_write(zoneward: Commands
     file.write_text(head + "controller: {mode: take-over, keepBuiltInLabel: true}\n")
     built_in = zoneward("plan", "--sample", "-q", "-o", "yaml", "--compat=upstream", "payments/ledger").out
     upstream.write_text(SAMPLE.read_text() + "---\n" + built_in)
-    kept = zoneward("plan", "-f", upstream, "-q", "--config", file, "payments/ledger")
-    assert "replaced" not in kept.out
-    assert " =1 " in kept.out
+    keeping = zoneward("plan", "-f", upstream, "-q", "--config", file, "payments/ledger")
+    assert "replaced" not in keeping.out
+    assert " =1 " in keeping.out
     replaced = zoneward("plan", "-f", upstream, "-q", "--with", "controller", "payments/ledger").out
     assert "1 slice of the built-in controller would be replaced" in replaced
     shown = zoneward("plan", "-f", upstream, "-q", "-o", "yaml", "--config", file, "payments/ledger").out

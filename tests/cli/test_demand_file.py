@@ -39,8 +39,8 @@ def document(zone: str | None, services: list[Any], *, node: str = "", **more: A
     return {**head, "zone": zone, **times, "services": services, **more}
 
 
-def traffic(number: int, service: str = "search", *, family: str = "IPv4", external: int = 0) -> dict[str, Any]:
-    to = {"zones": {A: number}, "external": {B: external}} if external else {"zones": {A: number}}
+def traffic(connections: int, service: str = "search", *, family: str = "IPv4", external: int = 0) -> dict[str, Any]:
+    to = {"zones": {A: connections}, "external": {B: external}} if external else {"zones": {A: connections}}
     return {"namespace": "shop", "service": service, "addressType": family, **to}
 
 
@@ -67,37 +67,37 @@ def decisions(zoneward: Commands, *arguments: str | Path) -> tuple[dict[str, Any
 
 
 def demand_of(decision: Mapping[str, Any]) -> dict[str, float]:
-    return {zone: each["demand"] for zone, each in decision["zones"].items()}
+    return {zone: figures["demand"] for zone, figures in decision["zones"].items()}
 
 
 @pytest.mark.parametrize("name", FORMS)
 def test_a_file_has_figures_of_single_services(zoneward: Commands, tmp_path: Path, name: str) -> None:
     file, content = tmp_path / name, FORMS[name]
     file.write_bytes(content if isinstance(content, bytes) else content.encode())
-    found, said = decisions(zoneward, "--demand", file)
+    planned, said = decisions(zoneward, "--demand", file)
     usual, _ = decisions(zoneward)
-    assert demand_of(found["search"]) == pytest.approx(SHARES)
-    assert found["catalog"] == usual["catalog"], "the others get theirs by CPU"
+    assert demand_of(planned["search"]) == pytest.approx(SHARES)
+    assert planned["catalog"] == usual["catalog"], "the others get their demand by CPU"
     assert f"zoneward: demand of 1 of 16 Services from {file}; by CPU for the others\n" in said
     told = f"zoneward: {file}: the amounts of 1 Service do not add up to 1, and count in proportion\n"
     assert (told in said) == (name in ("d.csv", "other.CSV", "d.json"))
-    rule = next(rule for rule in found["search"]["rules"] if rule["rule"] == "demand-figures")
+    rule = next(rule for rule in planned["search"]["rules"] if rule["rule"] == "demand-figures")
     assert rule["detail"] == f"by figures of this Service, traffic starts in {A} 70%, {B} 20%, {C} 10%"
-    assert all(rule["rule"] != "demand-figures" for rule in found["catalog"]["rules"])
+    assert all(rule["rule"] != "demand-figures" for rule in planned["catalog"]["rules"])
 
 
 def test_a_directory_of_documents_is_one_source(zoneward: Commands, tmp_path: Path) -> None:
-    for number, each in enumerate(MEASURED):
-        (tmp_path / f"{number}.json").write_text(json.dumps(each))
-    found, _ = decisions(zoneward, "--demand", tmp_path)
-    assert demand_of(found["search"]) == pytest.approx(SHARES)
+    for index, content in enumerate(MEASURED):
+        (tmp_path / f"{index}.json").write_text(json.dumps(content))
+    planned, _ = decisions(zoneward, "--demand", tmp_path)
+    assert demand_of(planned["search"]) == pytest.approx(SHARES)
 
 
 def test_what_documents_do_not_tell_is_told(zoneward: Commands, tmp_path: Path) -> None:
     file = tmp_path / "m.json"
     file.write_text("\n".join(map(json.dumps, [*MEASURED, document(None, [traffic(3)], complete=False)])))
-    found, said = decisions(zoneward, "--demand", file)
-    assert demand_of(found["search"]) == pytest.approx(SHARES)
+    planned, said = decisions(zoneward, "--demand", file)
+    assert demand_of(planned["search"]) == pytest.approx(SHARES)
     assert "zoneward: 3 connections from nodes without a zone count for nothing\n" in said
     assert "zoneward: 1 node had no room for all counters\n" in said
 
@@ -108,9 +108,9 @@ def test_the_configuration_names_a_file_beside_it(zoneward: Commands, tmp_path: 
     head = "apiVersion: zoneward.dev/v1alpha1\nkind: ZonewardConfiguration\n"
     file = tmp_path / "c.yaml"
     file.write_text(head + f"demand: {{source: file, file: d.csv, zones: {{{A}: 1}}}}\n")
-    found, said = decisions(zoneward, "--config", file)
-    assert demand_of(found["search"]) == pytest.approx(SHARES)
-    assert found["catalog"]["zones"][A]["demand"] == 1, "the zones are for the others"
+    planned, said = decisions(zoneward, "--config", file)
+    assert demand_of(planned["search"]) == pytest.approx(SHARES)
+    assert planned["catalog"]["zones"][A]["demand"] == 1, "the zones are for the others"
     assert "; as it was set for the others\n" in said
     file.write_text(head + "demand: {file: zones.csv}\n")
     assert demand_of(decisions(zoneward, "--config", file)[0]["search"])[A] < 0.5, "it is not chosen"
@@ -126,8 +126,8 @@ def test_the_configuration_names_a_file_beside_it(zoneward: Commands, tmp_path: 
 def test_unknown_services_are_counted_and_skipped(zoneward: Commands, tmp_path: Path) -> None:
     file = tmp_path / "d.csv"
     file.write_text(f"{FORMS['d.csv']!s}shop,gone,{A},5\nelsewhere,search,{A},5\n")
-    found, said = decisions(zoneward, "--demand", file)
-    assert demand_of(found["search"]) == pytest.approx(SHARES)
+    planned, said = decisions(zoneward, "--demand", file)
+    assert demand_of(planned["search"]) == pytest.approx(SHARES)
     assert f"zoneward: {file}: 2 Services were skipped that are not in the cluster as it was read (" in said
     assert "(elsewhere/search, shop/gone)\n" in said
 
@@ -135,8 +135,8 @@ def test_unknown_services_are_counted_and_skipped(zoneward: Commands, tmp_path: 
 def test_a_zone_that_fails_sends_nothing(zoneward: Commands, tmp_path: Path) -> None:
     file = tmp_path / "d.csv"
     file.write_text(str(FORMS["d.csv"]))
-    found, _ = decisions(zoneward, "--demand", file, "--without-zone", A)
-    assert {zone: each for zone, each in demand_of(found["search"]).items() if each} == pytest.approx(
+    planned, _ = decisions(zoneward, "--demand", file, "--without-zone", A)
+    assert {zone: amount for zone, amount in demand_of(planned["search"]).items() if amount} == pytest.approx(
         {B: 2 / 3, C: 1 / 3}
     )
 

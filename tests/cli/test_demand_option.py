@@ -20,11 +20,11 @@ def cluster_with_demand(folder: Path) -> Path:
     """The sample cluster, in which shop/search says where its traffic starts."""
     written = ",".join(f"{zone}={part:.0%}" for zone, part in PARTS.items())
     text = SAMPLE.read_text()
-    place = text.index("\n  name: search\n")
-    head, found, rest = text[:place].rpartition("topology-mode: Auto}")
-    assert found
+    position = text.index("\n  name: search\n")
+    head, matched, rest = text[:position].rpartition("topology-mode: Auto}")
+    assert matched
     file = folder / "cluster.yaml"
-    file.write_text(f"{head}topology-mode: Auto, zoneward.dev/demand: '{written}'}}{rest}{text[place:]}")
+    file.write_text(f"{head}topology-mode: Auto, zoneward.dev/demand: '{written}'}}{rest}{text[position:]}")
     return file
 
 
@@ -32,7 +32,7 @@ def demand_of(zoneward: Commands, *arguments: str | Path) -> dict[str, float]:
     result = zoneward("plan", "--sample", "shop/search", "-o", "json", *arguments)
     assert result.status == 0, result.err
     (decision,) = json.loads(result.out)["decisions"]
-    return {zone: each["demand"] for zone, each in decision["zones"].items()}
+    return {zone: figures["demand"] for zone, figures in decision["zones"].items()}
 
 
 @pytest.mark.parametrize("name", FORMS)
@@ -135,12 +135,12 @@ def test_what_a_service_says_wins(zoneward: Commands, tmp_path: Path) -> None:
     file = cluster_with_demand(tmp_path)
     for options in ((), ("--demand", "even")):
         result = zoneward("plan", "-q", "-f", file, "shop/search", "shop/catalog", "-o", "json", *options)
-        found, other = json.loads(result.out)["decisions"]
-        assert {zone: each["demand"] for zone, each in found["zones"].items()} == pytest.approx(PARTS)
+        annotated, other = json.loads(result.out)["decisions"]
+        assert {zone: figures["demand"] for zone, figures in annotated["zones"].items()} == pytest.approx(PARTS)
         assert other["zones"]["eu-central-1a"]["demand"] < 0.5
         assert {
             key: value
-            for rule in found["rules"]
+            for rule in annotated["rules"]
             if rule["rule"] == "demand-annotation"
             for key, value in rule.items()
             if key != "detail"
@@ -153,7 +153,7 @@ def test_what_a_service_says_wins(zoneward: Commands, tmp_path: Path) -> None:
     assert decision["allocation"] == by_cpu["allocation"], "Kubernetes does not read it"
     assert decision["maxOverload"] > by_cpu["maxOverload"]
     (explained,) = json.loads(zoneward("explain", "-q", "-f", file, "shop/search", "-o", "json").out)["families"]
-    assert {zone: each["demand"] for zone, each in explained["planned"]["zones"].items()} == pytest.approx(PARTS)
+    assert {zone: figures["demand"] for zone, figures in explained["planned"]["zones"].items()} == pytest.approx(PARTS)
     (compared,) = json.loads(zoneward("compare", "-q", "-f", file, "shop/search", "-o", "json").out)["services"]
     own_zone = next(approach for approach in compared["approaches"] if approach["approach"] == "PreferSameZone")
     assert own_zone["maxOverload"] == pytest.approx(0, abs=1e-6)
@@ -164,9 +164,9 @@ def test_check_finds_what_cannot_be_read(zoneward: Commands, tmp_path: Path, val
     file = tmp_path / "cluster.yaml"
     file.write_text(re.sub(r"(topology-mode: Auto)\}", rf"\1, zoneward.dev/demand: {value}}}", SAMPLE.read_text()))
     findings = json.loads(zoneward("check", "-q", "-f", file, "-o", "json").out)["findings"]
-    found = [finding["message"] for finding in findings if "zoneward.dev/demand" in finding["message"]]
-    assert all(problem in each for each in found) if problem else not found
-    assert bool(found) == (problem is not None)
+    messages = [finding["message"] for finding in findings if "zoneward.dev/demand" in finding["message"]]
+    assert all(problem in message for message in messages) if problem else not messages
+    assert bool(messages) == (problem is not None)
 
 
 def test_an_anonymized_snapshot_has_the_same_demand(zoneward: Commands, tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ def demand_of(zoneward: Commands, *arguments: str | Path) -> tuple[dict[str, flo
     result = zoneward("plan", "--sample", "shop/search", "-o", "json", *arguments)
     assert result.status == 0, result.err
     (decision,) = json.loads(result.out)["decisions"]
-    return {zone: each["demand"] for zone, each in decision["zones"].items() if each["demand"]}, result.err
+    return {zone: figures["demand"] for zone, figures in decision["zones"].items() if figures["demand"]}, result.err
 
 
 def test_a_prometheus_is_asked_and_named(zoneward: Commands) -> None:
@@ -95,9 +95,9 @@ def test_a_command_that_asks_before_it_reads_the_cluster_lists_the_nodes(cluster
     access = load_client_config(kubeconfig=str(cluster.kubeconfig), environment={})
     with answering(*SEARCH, nodes=("worker-a1", "ghost")) as server:
         demand = DemandSettings(source="prometheus", prometheus=PrometheusSettings(url=server.url))
-        found = find_cluster_demand(Configuration(demand=demand), access)
-    assert found.figures is not None
-    assert found.figures.notes == ("not counted: programs of nodes that are not in the cluster (ghost)",)
+        result = find_cluster_demand(Configuration(demand=demand), access)
+    assert result.figures is not None
+    assert result.figures.notes == ("not counted: programs of nodes that are not in the cluster (ghost)",)
     assert 'node!~"ghost"' in server.asked[1]
     cluster.server.refusals["nodes"] = 403
     with pytest.raises(InputError):

@@ -1,4 +1,4 @@
-"""Whatever names, zones and messages hold, what a person's terminal gets is text in its lines, and nothing more."""
+"""With any names, zones and messages, a person's terminal gets text in its lines, and nothing more."""
 
 import json
 import re
@@ -64,17 +64,17 @@ def with_ends(value: Any, end: str, *, annotations: bool, key: str = "") -> Any:
             for name, held in value.items()
         }
     if isinstance(value, list):
-        return [with_ends(each, end, annotations=annotations, key=key) for each in value]
+        return [with_ends(item, end, annotations=annotations, key=key) for item in value]
     return value + end if isinstance(value, str) else value
 
 
 @cache
 def sample() -> tuple[dict[str, Any], ...]:
-    return tuple(each for each in yaml.load_all(SAMPLE.read_bytes(), Loader=yaml.CSafeLoader) if each)
+    return tuple(document for document in yaml.load_all(SAMPLE.read_bytes(), Loader=yaml.CSafeLoader) if document)
 
 
 def cluster(folder: Path, end: str, *, annotations: bool) -> Path:
-    documents = [with_ends(each, end, annotations=annotations) for each in sample()]
+    documents = [with_ends(document, end, annotations=annotations) for document in sample()]
     documents.append({"apiVersion": "v1", "kind": f"Odd{end}"})
     file = folder / f"cluster-{len(end)}.json"
     file.write_text("\n".join(map(json.dumps, documents)))
@@ -99,7 +99,7 @@ def test_a_table_shows_question_marks_and_is_the_same_otherwise(
 ) -> None:
     def shown(end: str) -> str:
         file = cluster(tmp_path, end, annotations=annotations)
-        arguments = [with_end(each, end) for each in COMMANDS[command]]
+        arguments = [with_end(argument, end) for argument in COMMANDS[command]]
         done = zoneward(*arguments, "-f", file, "-v")
         assert done.status == 0, done.err
         assert is_clean(done.out)

@@ -38,8 +38,8 @@ def serving(status: int, body: bytes) -> Iterator[str]:
 def decision(zoneward: Commands, service: str, *arguments: str | Path) -> dict[str, Any]:
     result = zoneward("plan", "-q", "-f", SAMPLE, service, "-o", "json", *arguments)
     assert result.status == 0, result.err
-    found: dict[str, Any] = json.loads(result.out)["decisions"][0]
-    return found
+    planned: dict[str, Any] = json.loads(result.out)["decisions"][0]
+    return planned
 
 
 def test_the_measured_share_stands_beside_the_predicted_one(zoneward: Commands) -> None:
@@ -69,11 +69,11 @@ def test_json_has_the_numbers_of_each_zone_and_where_they_come_from(zoneward: Co
 
 def test_documents_come_from_files_directories_and_addresses(zoneward: Commands, tmp_path: Path) -> None:
     lines = EXAMPLE.read_bytes().splitlines()
-    for number, line in enumerate(lines):
-        (tmp_path / f"{number}.json").write_bytes(line)
+    for index, line in enumerate(lines):
+        (tmp_path / f"{index}.json").write_bytes(line)
     with serving(200, lines[0]) as url:
         for given in ((tmp_path,), (tmp_path / "0.json", tmp_path / "1.json"), (url, tmp_path / "1.json")):
-            arguments = [each for place in given for each in ("--measured", place)]
+            arguments = [argument for source in given for argument in ("--measured", source)]
             assert decision(zoneward, "shop/search", *arguments)["measured"]["connections"] == 19_437
 
 
@@ -82,7 +82,7 @@ def test_a_mistake_is_one_line(zoneward: Commands, tmp_path: Path) -> None:
     (tmp_path / "b.json").write_text('{"kind": "List", "items": []}')
     with serving(404, b"") as url:
         hidden = url.replace("//", "//me:secret@")
-        for place, expected in (
+        for source, expected in (
             (tmp_path / "a.json", "a.json: kind: expected MeasuredTraffic, got Service"),
             (tmp_path / "b.json", "b.json: expected a document of kind MeasuredTraffic, got none"),
             (tmp_path / "c.json", "c.json: no such file or directory"),
@@ -90,7 +90,7 @@ def test_a_mistake_is_one_line(zoneward: Commands, tmp_path: Path) -> None:
             (hidden, f"{url}: "),
             ("http://127.0.0.1:1/a.json", "http://127.0.0.1:1/a.json: expected an answer, got"),
         ):
-            result = zoneward("plan", "-f", SAMPLE, "--measured", place)
+            result = zoneward("plan", "-f", SAMPLE, "--measured", source)
             assert (result.status, result.out, result.err.count("\n")) == (2, "", 1)
             assert expected in result.err
             assert "secret" not in result.err

@@ -1,4 +1,4 @@
-"""``--measured`` with a Prometheus: what it is asked for, what is told of it, and mistakes."""
+"""``--measured`` with a Prometheus: what it is asked for, what is reported of it, and mistakes."""
 
 import json
 from collections.abc import Callable
@@ -38,14 +38,14 @@ def test_what_it_counted_stands_beside_the_prediction(zoneward: Commands, tmp_pa
             "apiVersion: zoneward.dev/v1alpha1\nkind: ZonewardConfiguration\n"
             f"demand: {{prometheus: {{url: {server.url}, window: 10m}}}}\n"
         )
-        for place, window, seconds, said in (
+        for source, window, seconds, said in (
             ((f"prometheus+http://me:secret@127.0.0.1:{server.server_port}/"), (), 3600, "1 h"),
             (f"prometheus+{server.url}", ("--window", "24h"), 86400, "24 h"),
             (server.url, ("--window", "2h"), 7200, "2 h"),
             ("prometheus", ("--config", file), 600, "10 min"),
             ("prometheus", ("--config", file, "--window", "90s"), 90, "90 s"),
         ):
-            done = zoneward("plan", "--sample", "shop/search", "-o", "json", "--measured", place, *window)
+            done = zoneward("plan", "--sample", "shop/search", "-o", "json", "--measured", source, *window)
             assert done.status == 0, done.err
             assert json.loads(done.out)["decisions"][0]["measured"]["inZone"] == 0.75
             assert f"zoneward: measured traffic of 1 node from {server.url}, the last {said}\n" in done.err
@@ -55,9 +55,9 @@ def test_what_it_counted_stands_beside_the_prediction(zoneward: Commands, tmp_pa
 
 def test_hostile_names_do_not_reach_the_terminal(zoneward: Commands) -> None:
     with a_prometheus(counted("worker-a1\x1b[2J", "b\n\x1b[1m")) as server:
-        place = f"prometheus+{server.url}"
+        source = f"prometheus+{server.url}"
         for command in ("plan", "report"):
-            done = zoneward(command, "--sample", "shop/search", "--measured", place, "-v")
+            done = zoneward(command, "--sample", "shop/search", "--measured", source, "-v")
             assert (done.out + done.err).replace("\n", "").isprintable()
     assert done.status == 2, "no node of it is one of the cluster"
 

@@ -1,4 +1,4 @@
-"""``zoneward meter``: mistakes are told before anything runs; what it counts is tried on real kernels (``e2e``)."""
+"""``zoneward meter``: mistakes are reported before anything runs; what it counts is tried on real kernels (``e2e``)."""
 
 import pytest
 from tests.cli.running import Commands

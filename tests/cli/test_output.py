@@ -33,21 +33,21 @@ def mode(path: Path) -> int:
 
 
 def test_no_link_beside_it_is_followed_whatever_it_is_called(tmp_path: Path) -> None:
-    (tmp_path / "theirs").write_text("theirs")
-    (tmp_path / "out.making").symlink_to(tmp_path / "theirs")
+    (tmp_path / "foreign").write_text("foreign")
+    (tmp_path / "out.making").symlink_to(tmp_path / "foreign")
     write(tmp_path / "out")
-    assert (tmp_path / "theirs").read_text() == "theirs"
+    assert (tmp_path / "foreign").read_text() == "foreign"
     assert (tmp_path / "out").read_text() == "new"
-    assert {path.name for path in tmp_path.iterdir()} == {"out", "out.making", "theirs"}
+    assert {path.name for path in tmp_path.iterdir()} == {"out", "out.making", "foreign"}
 
 
 def test_a_name_that_is_taken_is_not_written_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(secrets, "token_hex", lambda _bytes: "known")
-    (tmp_path / "theirs").write_text("theirs")
-    (tmp_path / "out.known.making").symlink_to(tmp_path / "theirs")
+    (tmp_path / "foreign").write_text("foreign")
+    (tmp_path / "out.known.making").symlink_to(tmp_path / "foreign")
     with pytest.raises(InputError, match="expected a file that can be written: File exists"):
         write(tmp_path / "out")
-    assert (tmp_path / "theirs").read_text() == "theirs"
+    assert (tmp_path / "foreign").read_text() == "foreign"
     assert (tmp_path / "out.known.making").is_symlink()
 
 

@@ -123,7 +123,7 @@ def test_without_its_gate_hints_of_traffic_distribution_have_no_effect(zoneward:
     ids=["usual", "ranges", "interfaces", "node-ports"],
 )
 def test_nft_takes_what_is_printed(zoneward: Commands, flags: tuple[str, ...]) -> None:
-    """In a network namespace of its own, which goes with the command."""
+    """In a separate network namespace, which is deleted with the command."""
     printed = zoneward(*PRINTED, *flags)
     assert printed.status == 0
     command = ["unshare", "--net", "--", "nft", "--check", "--file", "-"]
@@ -172,7 +172,7 @@ def test_hostile_values_are_told_and_printed_in_no_rule(zoneward: Commands, tmp_
         "status": {"addresses": [{"type": "InternalIP", "address": f"192.168.77.1 {injected}"}]},
     }
     kinds = {"Service": (cart, dns), "Node": (node,)}
-    items = [{"apiVersion": "v1", "kind": kind} | each for kind, some in kinds.items() for each in some]
+    items = [{"apiVersion": "v1", "kind": kind} | object_ for kind, of_kind in kinds.items() for object_ in of_kind]
     file = tmp_path / "cluster.json"
     file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
     result = zoneward("proxy", "--node", "n1", "-f", file, "--print")

@@ -38,46 +38,46 @@ def slices(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def document(zoneward: Commands, *arguments: str | Path, measured: Path = BYTES) -> dict[str, Any]:
     done = zoneward("report", "-q", "-f", SAMPLE, "--measured", measured, *arguments, "-o", "json")
     assert done.status == 0, done.err
-    found: dict[str, Any] = json.loads(done.out)
-    return found
+    report: dict[str, Any] = json.loads(done.out)
+    return report
 
 
 def test_json_has_now_each_setting_and_what_it_saves(zoneward: Commands, slices: Path) -> None:
-    found = document(zoneward, "-f", slices, *FEW, *PRICE)
-    assert (found["currency"], found["charge"], found["measured"]["measuredNodes"]) == ("USD", "one", 22)
-    assert [service["service"] for service in found["services"]] == ["inventory", "search", "api"]
-    inventory = found["services"][0]
+    report = document(zoneward, "-f", slices, *FEW, *PRICE)
+    assert (report["currency"], report["charge"], report["measured"]["measuredNodes"]) == ("USD", "one", 22)
+    assert [service["service"] for service in report["services"]] == ["inventory", "search", "api"]
+    inventory = report["services"][0]
     now = inventory["now"]["crossing"]
     assert now["money"] == pytest.approx(now["gb"] / 100, abs=1e-5)
-    assert now["gb"] + sum(flow["gb"] for flow in found["flows"] if flow["fromZone"] == flow["toZone"]) > 0
+    assert now["gb"] + sum(flow["gb"] for flow in report["flows"] if flow["fromZone"] == flow["toZone"]) > 0
     same = next(setting for setting in inventory["settings"] if setting["approach"] == "PreferSameZone")
     assert same["crossing"]["gb"] == 0
     assert same["saved"]["money"] == pytest.approx(now["money"])
     assert same["overloads"]
     assert same["maxOverload"] > 0.3
     assert inventory["best"] == "Balanced"
-    assert found["total"]["now"]["gb"] == pytest.approx(
-        sum(service["now"]["crossing"]["gb"] for service in found["services"]), abs=1e-4
+    assert report["total"]["now"]["gb"] == pytest.approx(
+        sum(service["now"]["crossing"]["gb"] for service in report["services"]), abs=1e-4
     )
-    assert found["total"]["best"]["saved"]["money"] == pytest.approx(
+    assert report["total"]["best"]["saved"]["money"] == pytest.approx(
         sum(
             setting["saved"]["money"]
-            for service in found["services"]
+            for service in report["services"]
             for setting in service["settings"]
             if setting["approach"] == service["best"]
         ),
         abs=1e-4,
     )
     both = document(zoneward, "-f", slices, *FEW, *PRICE, "--charge", "both")
-    assert both["total"]["now"]["money"] == pytest.approx(2 * found["total"]["now"]["money"])
+    assert both["total"]["now"]["money"] == pytest.approx(2 * report["total"]["now"]["money"])
 
 
 def test_a_node_that_ignores_hints_is_named(zoneward: Commands, slices: Path) -> None:
-    found = document(zoneward, "-f", slices, *FEW)
-    (node,) = found["deviatingNodes"]
+    report = document(zoneward, "-f", slices, *FEW)
+    (node,) = report["deviatingNodes"]
     assert (node["node"], node["zone"]) == ("worker-b2", "eu-central-1b")
     assert {service["service"] for service in node["services"]} == {"search", "api"}
-    search = next(service for service in found["services"] if service["service"] == "search")
+    search = next(service for service in report["services"] if service["service"] == "search")
     assert [node["node"] for node in search["nodes"] if node["deviates"]] == ["worker-b2"]
     assert search["now"]["inZone"] < search["now"]["predictedInZone"]
     lines = zoneward("report", "-q", "-f", SAMPLE, "-f", slices, "--measured", BYTES, *FEW).out
@@ -91,9 +91,9 @@ def test_prices_of_pairs_come_from_the_configuration(zoneward: Commands, tmp_pat
     file.write_text(
         f"{head}prices: {{perGB: 0.01USD, charge: both, regions: {{eu-central-1: {{eu-central-1: 0USD}}}}}}\n"
     )
-    found = document(zoneward, "-f", slices, *FEW, "--config", file)
-    assert (found["charge"], found["total"]["now"]["money"]) == ("both", 0)
-    assert found["total"]["now"]["gb"] > 0
+    report = document(zoneward, "-f", slices, *FEW, "--config", file)
+    assert (report["charge"], report["total"]["now"]["money"]) == ("both", 0)
+    assert report["total"]["now"]["gb"] > 0
     for prices, expected in (
         ("{zones: {eu-central-1a: {eu-central-1x: 1USD}}}", "zoneward.yaml: prices.zones: expected zones of Nodes"),
         ("{regions: {eu-central-1: {us: 1USD}}}", "prices.regions: expected regions of Nodes (eu-central-1), got 'us'"),
@@ -129,8 +129,8 @@ def test_a_mistake_is_one_line(zoneward: Commands, arguments: tuple[str, ...], e
 AUTO: Final = ("shop/search", "--only", "Auto,Balanced")
 
 
-def settings_of(found: dict[str, Any]) -> dict[str, Any]:
-    (service,) = found["services"]
+def settings_of(report: dict[str, Any]) -> dict[str, Any]:
+    (service,) = report["services"]
     return {setting["approach"]: setting for setting in service["settings"]}
 
 
@@ -142,7 +142,7 @@ def far(tmp_path: Path) -> Path:
     for line in lines:
         factor = 20 if line["zone"] == "eu-central-1c" else 1
         line["services"] = [
-            {**service, "zones": {zone: number * factor for zone, number in service["zones"].items()}}
+            {**service, "zones": {zone: amount * factor for zone, amount in service["zones"].items()}}
             for service in line["services"]
             if service["service"] == "search"
         ]
@@ -166,18 +166,18 @@ def test_the_demand_that_is_chosen_decides_and_the_measured_one_weighs(zoneward:
         document(zoneward, *AUTO, *more, measured=far) for more in ((), ("--demand", "cpu"), ("--demand", "even"))
     )
     assert measured["total"]["now"] == cpu["total"]["now"] == even["total"]["now"]
-    found = [settings_of(each) for each in (measured, cpu, even)]
-    auto = [each["ProportionalZoneCPU"] for each in found]
+    settings = [settings_of(report) for report in (measured, cpu, even)]
+    auto = [by_approach["ProportionalZoneCPU"] for by_approach in settings]
     assert auto[0] == auto[1] == auto[2], "the built-in controller knows no demand but CPU"
-    balanced = [each["Balanced"] for each in found]
+    balanced = [by_approach["Balanced"] for by_approach in settings]
     assert balanced[0]["maxOverload"] < min(balanced[1]["maxOverload"], balanced[2]["maxOverload"])
     by_cpu, evenly = (document(zoneward, *FEW, "--demand", demand)["services"] for demand in ("cpu", "even"))
     assert by_cpu != evenly
 
 
 def test_reported_as_kubernetes_decides_auto_is_active(zoneward: Commands) -> None:
-    found = document(zoneward, "shop/search", "--compat", "upstream", "--only", "Auto")
-    (setting,) = found["services"][0]["settings"]
+    report = document(zoneward, "shop/search", "--compat", "upstream", "--only", "Auto")
+    (setting,) = report["services"][0]["settings"]
     assert (setting["approach"], setting["active"]) == ("ProportionalZoneCPU", True)
 
 
@@ -185,10 +185,10 @@ def test_the_sample_has_measurements_and_a_price(zoneward: Commands) -> None:
     done = zoneward("report", "--sample", "-o", "json")
     assert done.status == 0, done.err
     assert "zoneward: an example price of 0.01USD a GB (override with --price-per-gb)\n" in done.err
-    found = json.loads(done.out)
-    assert found == document(zoneward, *PRICE)
-    assert found["total"]["now"]["gb"] > 1000
-    assert found["total"]["now"]["money"] == pytest.approx(found["total"]["now"]["gb"] / 100, abs=1e-4)
+    report = json.loads(done.out)
+    assert report == document(zoneward, *PRICE)
+    assert report["total"]["now"]["gb"] > 1000
+    assert report["total"]["now"]["money"] == pytest.approx(report["total"]["now"]["gb"] / 100, abs=1e-4)
     euros = zoneward("report", "--sample", "--price-per-gb", "0.02EUR", "-o", "json")
     assert json.loads(euros.out)["currency"] == "EUR"
     assert "example price" not in euros.err
@@ -209,12 +209,12 @@ def test_documents_are_needed_and_of_this_cluster(zoneward: Commands, tmp_path: 
 
 
 def test_without_bytes_there_are_shares_and_no_money(zoneward: Commands) -> None:
-    found = document(zoneward, *PRICE, measured=CONNECTIONS)
-    assert found["currency"] is None
-    assert found["total"]["now"].keys() >= {"gb", "money", "share"}
-    assert (found["total"]["now"]["gb"], found["total"]["now"]["money"]) == (None, None)
-    assert found["total"]["now"]["share"] == pytest.approx(4402 / 27537, abs=1e-6)
-    assert found["measured"]["missingZones"] == ["eu-central-1c"]
+    report = document(zoneward, *PRICE, measured=CONNECTIONS)
+    assert report["currency"] is None
+    assert report["total"]["now"].keys() >= {"gb", "money", "share"}
+    assert (report["total"]["now"]["gb"], report["total"]["now"]["money"]) == (None, None)
+    assert report["total"]["now"]["share"] == pytest.approx(4402 / 27537, abs=1e-6)
+    assert report["measured"]["missingZones"] == ["eu-central-1c"]
     done = zoneward("report", "-f", SAMPLE, "--measured", CONNECTIONS, *PRICE)
     assert "No document has bytes: shares of connections, and no money." in done.out
     assert "CROSS" in done.out
@@ -261,7 +261,7 @@ def test_the_page_is_well_formed_and_its_script_is_the_only_one_that_may_run(zon
     _, first, *_ = root.iter("strong")
     assert "".join(first.itertext()) == "shop/inventory"
     assert len(list(root.iter("script"))) == 1
-    (policy,) = (each.get("content", "") for each in root.iter("meta") if each.get("http-equiv"))
+    (policy,) = (element.get("content", "") for element in root.iter("meta") if element.get("http-equiv"))
     script = next(root.iter("script")).text or ""
     digest = b64encode(sha256(script.encode()).digest()).decode()
     assert policy.endswith(f"; script-src 'sha256-{digest}'")
@@ -278,7 +278,7 @@ def test_what_a_document_says_steers_no_terminal(zoneward: Commands, tmp_path: P
         assert done.status == 0, done.err
         assert "\x1b" not in done.out
         if output != "html":
-            assert all(each.isprintable() for line in (done.out + done.err).split("\n") for each in line)
+            assert all(character.isprintable() for line in (done.out + done.err).split("\n") for character in line)
 
 
 def test_a_live_cluster_is_reported_as_others_are(zoneward: Commands, cluster: Cluster) -> None:
@@ -300,7 +300,7 @@ def test_the_example_is_what_its_maker_makes() -> None:
     spec.loader.exec_module(maker)
     import msgspec
 
-    made = b"".join(msgspec.json.encode(each) + b"\n" for each in maker.documents())
+    made = b"".join(msgspec.json.encode(content) + b"\n" for content in maker.documents())
     assert made == BYTES.read_bytes() == sample.measured().read_bytes()
 
 

@@ -44,8 +44,8 @@ class Running:
         with build_opener(ProxyHandler({})).open(request, timeout=10) as answer:
             return json.loads(answer.read())
 
-    def end(self, number: int = signal.SIGTERM) -> None:
-        self.process.send_signal(number)
+    def end(self, signal_number: int = signal.SIGTERM) -> None:
+        self.process.send_signal(signal_number)
         self.process.wait(timeout=10)
 
 
@@ -120,13 +120,13 @@ def test_it_listens_on_loopback_only(sample: Running) -> None:
         other.bind(("127.0.0.2", int(sample.address.split(":")[2].split("/")[0])))
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
-def test_it_ends_at_once_and_takes_its_kubeconfig_along(tmp_path: Path, number: int) -> None:
+@pytest.mark.parametrize("signal_number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
+def test_it_ends_at_once_and_takes_its_kubeconfig_along(tmp_path: Path, signal_number: int) -> None:
     with a_sandbox(tmp_path) as running:
         watch = build_opener(ProxyHandler({})).open(f"{running.address}/api/v1/services?watch=1", timeout=10)
         with watch:
             assert json.loads(watch.readline())["type"] == "ADDED"
-            running.end(number)
+            running.end(signal_number)
         assert running.process.returncode == 0
         assert not running.kubeconfig.exists()
         assert running.process.stdout is not None
@@ -136,12 +136,12 @@ def test_it_ends_at_once_and_takes_its_kubeconfig_along(tmp_path: Path, number: 
 
 @pytest.mark.parametrize("name", ["kept.json", "kept.json.gz"])
 def test_what_is_saved_is_there_again(tmp_path: Path, name: str) -> None:
-    kept = tmp_path / name
-    with a_sandbox(tmp_path, "--save", str(kept)) as running:
+    file = tmp_path / name
+    with a_sandbox(tmp_path, "--save", str(file)) as running:
         made = running.ask("POST", "/api/v1/namespaces/default/services", a_service("cart"))
         running.ask("POST", "/api/v1/namespaces", {"metadata": {"name": "shop"}})
         running.end()
-    with a_sandbox(tmp_path, "-f", str(kept)) as running:
+    with a_sandbox(tmp_path, "-f", str(file)) as running:
         again = running.ask("GET", "/api/v1/namespaces/default/services/cart")
         assert again["metadata"].pop("resourceVersion")
         del made["metadata"]["resourceVersion"]
@@ -200,10 +200,10 @@ def test_with_a_gate_off_it_drops_hints_that_a_slice_has_none_of(tmp_path: Path)
     file.write_text(json.dumps({"kind": "List", "items": items}))
     gate = "PreferSameTrafficDistribution=false"
     with a_sandbox(tmp_path, "-f", str(file), "--feature-gates", gate, "-q") as running:
-        for name, kept in (("plain", {"forZones": hints["forZones"]}), ("hinted", hints)):
+        for name, expected in (("plain", {"forZones": hints["forZones"]}), ("hinted", hints)):
             stored = running.ask("GET", f"{path}/{name}")
             stored["endpoints"][0]["hints"] = hints
-            assert running.ask("PUT", f"{path}/{name}", stored)["endpoints"][0]["hints"] == kept
+            assert running.ask("PUT", f"{path}/{name}", stored)["endpoints"][0]["hints"] == expected
 
 
 def test_kinds_that_it_has_not_are_counted(tmp_path: Path) -> None:

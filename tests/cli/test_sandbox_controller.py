@@ -32,11 +32,11 @@ def _slices(running: Running, service: str) -> dict[str, set[str]]:
     path = (
         f"/apis/discovery.k8s.io/v1/namespaces/shop/endpointslices?labelSelector=kubernetes.io/service-name={service}"
     )
-    found: dict[str, set[str]] = {}
+    pods_by_manager: dict[str, set[str]] = {}
     for item in running.ask("GET", path)["items"]:
-        pods = found.setdefault(item["metadata"]["labels"][MANAGED_BY_LABEL], set())
+        pods = pods_by_manager.setdefault(item["metadata"]["labels"][MANAGED_BY_LABEL], set())
         pods.update(endpoint["targetRef"]["name"] for endpoint in item.get("endpoints") or ())
-    return found
+    return pods_by_manager
 
 
 def _wait_for(condition: Callable[[], Any]) -> None:
@@ -83,7 +83,7 @@ def test_a_service_is_adopted_and_released_as_beside_the_built_in_controller(tmp
 
 
 async def test_its_controller_reaches_a_sandbox_that_serves_over_tls() -> None:
-    """Whoever issued the certificate, and for whatever name."""
+    """The controller accepts any issuer of the certificate, and any name in it."""
     trust = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     trustme.CA().issue_cert("sandbox.example.com").configure_cert(trust)
     registry = new_registry()

@@ -20,14 +20,14 @@ async def test_the_file_follows_what_changes(tmp_path: Path, monkeypatch: pytest
 
     def saved() -> set[str]:
         data = file.read_bytes()
-        things = json.loads(gzip.decompress(data) if name.endswith(".gz") else data)["items"]
-        return {thing["metadata"]["name"] for thing in things}
+        items = json.loads(gzip.decompress(data) if name.endswith(".gz") else data)["items"]
+        return {item["metadata"]["name"] for item in items}
 
     async with asyncio.timeout(30), asyncio.TaskGroup() as group:
         group.create_task(sandbox_run._until(end, registry, file))
-        for number in range(3):
-            inside.create(kind, "", {"metadata": {"name": f"shop-{number}"}})
-            while not file.exists() or f"shop-{number}" not in saved():
+        for index in range(3):
+            inside.create(kind, "", {"metadata": {"name": f"shop-{index}"}})
+            while not file.exists() or f"shop-{index}" not in saved():
                 await asyncio.sleep(0.001)
         end.set()
     assert [path.name for path in tmp_path.iterdir()] == [name]

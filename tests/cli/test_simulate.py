@@ -39,8 +39,8 @@ def run_file(directory: Path, text: str) -> tuple[str, str]:
     return "--run", str(directory / "run.yaml")
 
 
-def means_of(found: Any) -> dict[str, dict[str, Any]]:
-    return {mean["algorithm"]: mean for mean in found["means"]}
+def means_of(output: Any) -> dict[str, dict[str, Any]]:
+    return {mean["algorithm"]: mean for mean in output["means"]}
 
 
 # --- what it says -----------------------------------------------------------------------------------------------------
@@ -81,14 +81,14 @@ def test_csv_says_the_same_as_json(zoneward: Commands) -> None:
 
 def test_output_has_all_requested_tables(zoneward: Commands, tmp_path: Path) -> None:
     asked = ("--by", "endpoints", "--bounds", *run_file(tmp_path, EVERYTHING))
-    found = document(zoneward, "-a", "local,local-opt", *asked)
-    assert [(mean["algorithm"], mean["encoding"]) for mean in found["means"]] == [
+    output = document(zoneward, "-a", "local,local-opt", *asked)
+    assert [(mean["algorithm"], mean["encoding"]) for mean in output["means"]] == [
         (name, encoding) for encoding in ("slice-groups", "hints") for name in ("local", "local-opt", "bound")
     ]
-    assert sum(band["rows"] for band in found["bands"]) == found["rows"] == 3000
-    assert [list(quantile["below"]) for quantile in found["quantiles"]] == [["0.05", "0.5"]] * 3
-    assert [each["algorithm"] for each in found["worst"]] == ["local"] * 3 + ["local-opt"] * 3 + ["local"] * 3
-    assert [(difference["algorithm"], difference["other"]) for difference in found["differences"]] == [
+    assert sum(band["rows"] for band in output["bands"]) == output["rows"] == 3000
+    assert [list(quantile["below"]) for quantile in output["quantiles"]] == [["0.05", "0.5"]] * 3
+    assert [row["algorithm"] for row in output["worst"]] == ["local"] * 3 + ["local-opt"] * 3 + ["local"] * 3
+    assert [(difference["algorithm"], difference["other"]) for difference in output["differences"]] == [
         ("local", "local-opt")
     ]
     table = zoneward(*SMALL, "-a", "local,local-opt", *asked).out
@@ -107,12 +107,12 @@ def quick_balanced(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("quick_balanced")
 def test_weights_are_for_balanced_alone_and_reach_the_bound(zoneward: Commands) -> None:
     asked = ("-a", "local,Balanced", "--encoding", "weights", "--encoding", "hints", "--bounds", "--by", "endpoints")
-    found = document(zoneward, *asked)
-    assert [(mean["algorithm"], mean["encoding"]) for mean in found["means"]] == [
+    output = document(zoneward, *asked)
+    assert [(mean["algorithm"], mean["encoding"]) for mean in output["means"]] == [
         *(("Balanced", "weights"), ("bound", "weights")),
         *(("local", "hints"), ("Balanced", "hints"), ("bound", "hints")),
     ]
-    for means in (found["means"], *(band["means"] for band in found["bands"])):
+    for means in (output["means"], *(band["means"] for band in output["bands"])):
         weights, bound, local, hints, _ = means
         assert (weights["total"], weights["gapToBound"], bound["gapToBound"]) == (bound["total"], 0, None)
         assert local["gapToBound"] == pytest.approx(bound["total"] - local["total"], abs=2e-6)
@@ -125,10 +125,10 @@ def test_weights_are_for_balanced_alone_and_reach_the_bound(zoneward: Commands) 
 
 def test_a_sweep_has_a_line_for_each_value(zoneward: Commands, tmp_path: Path) -> None:
     sweep = run_file(tmp_path, "sweep: {startingThreshold: [1, 3]}")
-    found = means_of(document(zoneward, "-a", "local,random", *sweep))
-    assert list(found) == ["local:startingThreshold=1", "local:startingThreshold=3", "random"]
+    means = means_of(document(zoneward, "-a", "local,random", *sweep))
+    assert list(means) == ["local:startingThreshold=1", "local:startingThreshold=3", "random"]
     plain = means_of(document(zoneward, "-a", "local"))["local"]
-    assert found["local:startingThreshold=3"]["total"] == plain["total"] != found["local:startingThreshold=1"]["total"]
+    assert means["local:startingThreshold=3"]["total"] == plain["total"] != means["local:startingThreshold=1"]["total"]
 
 
 # --- always the same --------------------------------------------------------------------------------------------------
@@ -149,9 +149,9 @@ def test_the_number_of_jobs_changes_nothing(zoneward: Commands, tmp_path: Path) 
 @pytest.mark.parametrize("chosen", [("--sample",), ("-f", SAMPLE), ("-d", "cluster", "--sample")])
 def test_the_services_of_a_cluster_are_inputs(zoneward: Commands, tmp_path: Path, chosen: Sequence[str | Path]) -> None:
     result = zoneward("simulate", *chosen, "-a", "local", *run_file(tmp_path, "worst: 1"), "-o", "json")
-    found = json.loads(result.out)
-    assert (result.status, found["dataset"], found["rows"]) == (0, "cluster", 15)
-    assert "/" in found["worst"][0]["name"]
+    output = json.loads(result.out)
+    assert (result.status, output["dataset"], output["rows"]) == (0, "cluster", 15)
+    assert "/" in output["worst"][0]["name"]
 
 
 def test_a_csv_file_is_a_dataset_and_invalid_rows_may_be_left_out(zoneward: Commands, tmp_path: Path) -> None:
@@ -165,16 +165,16 @@ def test_a_csv_file_is_a_dataset_and_invalid_rows_may_be_left_out(zoneward: Comm
     assert f"zoneward: {path}: skipped 1 row that can't be read\n" in skipped.err
 
 
-# --- rules of one's own -----------------------------------------------------------------------------------------------
+# --- custom rules -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
 def test_a_rule_of_one_s_own_stands_beside_the_others_and_can_be_swept(zoneward: Commands, tmp_path: Path) -> None:
     (tmp_path / "my.py").write_text(SAME_ZONE)
     mine = ("--algorithm-file", f"{tmp_path / 'my.py'}:own_zone")
-    found = means_of(document(zoneward, *mine, "-a", "PreferSameZone"))
-    assert list(found) == ["PreferSameZone", "own-zone"]
-    assert {**found["own-zone"], "algorithm": "PreferSameZone"} == found["PreferSameZone"]
+    means = means_of(document(zoneward, *mine, "-a", "PreferSameZone"))
+    assert list(means) == ["PreferSameZone", "own-zone"]
+    assert {**means["own-zone"], "algorithm": "PreferSameZone"} == means["PreferSameZone"]
     swept = means_of(document(zoneward, *mine, *run_file(tmp_path, "sweep: {startingThreshold: [1, 9]}")))
     assert list(swept) == ["own-zone:startingThreshold=1", "own-zone:startingThreshold=9"]
 
@@ -189,7 +189,7 @@ def test_a_rule_that_can_t_be_compiled_runs_with_a_warning(zoneward: Commands, t
     assert result.out.splitlines()[3].startswith("own-zone")
 
 
-# --- where it goes ----------------------------------------------------------------------------------------------------
+# --- where output is written ------------------------------------------------------------------------------------------
 
 
 def test_bad_input_leaves_the_file_that_was_there(zoneward: Commands, tmp_path: Path) -> None:

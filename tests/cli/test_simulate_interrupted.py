@@ -34,7 +34,7 @@ import pathlib
 
 calls = []
 
-def told(demand, supply, parameters, previous, composition, weights, scratch, reals):
+def noted(demand, supply, parameters, previous, composition, weights, scratch, reals):
     zones = len(demand)
     if zones == 2 and max(supply) == 999:
         calls.append(1)
@@ -83,13 +83,13 @@ def test_ctrl_c_gives_what_is_known_marked_as_partial(tmp_path: Path) -> None:
     begun = tmp_path / "out.*.making" / "part-00000.parquet"
     status, printed, err = interrupted([*HUGE, "-o", "parquet", "--to", out], begun=begun)
     assert (status, printed) == (130, "")
-    told = (out / "PARTIAL.txt").read_text()
+    message = (out / "PARTIAL.txt").read_text()
     with duckdb.connect() as connection:
         query = f"select count(*), count(distinct input), max(input) + 1 from '{out}/*.parquet'"
         count, distinct, end = connection.execute(query).fetchall()[0]
     assert count == distinct == end > 0
-    assert told.startswith(f"PARTIAL, stopped early: the first {count:,} of 1,000,000,000,000 inputs of uniform")
-    assert err.splitlines()[-1] == f"zoneward: {told.strip()}"
+    assert message.startswith(f"PARTIAL, stopped early: the first {count:,} of 1,000,000,000,000 inputs of uniform")
+    assert err.splitlines()[-1] == f"zoneward: {message.strip()}"
     assert {path.name for path in tmp_path.iterdir()} == {"out"}
 
 
@@ -97,13 +97,13 @@ def test_a_document_says_that_it_is_partial(tmp_path: Path) -> None:
     begun = tmp_path / "begun"
     (tmp_path / "my.py").write_text(TELLS.format(begun=str(begun)))
     (tmp_path / "run.yaml").write_text("jobs: 1")
-    mine = ("--algorithm-file", f"{tmp_path / 'my.py'}:told", "--run", tmp_path / "run.yaml", "-o", "json", "-q")
+    mine = ("--algorithm-file", f"{tmp_path / 'my.py'}:noted", "--run", tmp_path / "run.yaml", "-o", "json", "-q")
     dataset = "uniform:zones=2,endpoints=999,inputs=10000000"
     status, printed, err = interrupted(["simulate", "-d", dataset, *mine], begun=begun)
     assert (status, err) == (130, "")
-    found = json.loads(printed)
-    assert found["partial"] is True
-    assert found["rows"] < found["of"]
+    output = json.loads(printed)
+    assert output["partial"] is True
+    assert output["rows"] < output["of"]
 
 
 def test_a_second_ctrl_c_ends_it_at_once_and_leaves_nothing(tmp_path: Path) -> None:

@@ -115,16 +115,16 @@ def test_every_option_is_in_the_table_of_wrong_usage_or_a_flag_that_can_t_be_wro
 # --- without the lab --------------------------------------------------------------------------------------------------
 
 
-def without(module: str, place: Path) -> dict[str, str]:
-    """An environment in which everything that is installed here is, but for a module."""
+def without(module: str, folder: Path) -> dict[str, str]:
+    """An environment with everything that is installed here, except a module."""
     import numpy as np
 
-    place.mkdir()
+    folder.mkdir()
     for entry in Path(np.__file__).parents[1].iterdir():
         if not entry.name.startswith((module, f"_{module}", "__editable__", "_zoneward")):
-            (place / entry.name).symlink_to(entry)
+            (folder / entry.name).symlink_to(entry)
     source = Path(__file__).parents[2] / "src"
-    return {**os.environ, "PYTHONPATH": f"{source}{os.pathsep}{place}"}
+    return {**os.environ, "PYTHONPATH": f"{source}{os.pathsep}{folder}"}
 
 
 @pytest.mark.parametrize(

@@ -55,8 +55,8 @@ def test_what_is_saved_reads_back_as_it_was(zoneward: Commands, tmp_path: Path, 
 def test_every_command_says_the_same_of_a_snapshot(
     zoneward: Commands, tmp_path: Path, taken: Path, command: tuple[str, ...]
 ) -> None:
-    for number, original in enumerate((SAMPLE, taken)):
-        path = tmp_path / f"again-{number}.yaml.gz"
+    for index, original in enumerate((SAMPLE, taken)):
+        path = tmp_path / f"again-{index}.yaml.gz"
         assert zoneward("snapshot", "-q", "-f", original, "--file", path).status == 0
         assert zoneward(*command, "-q", "-f", path) == zoneward(*command, "-q", "-f", original)
 
@@ -77,13 +77,13 @@ def test_only_what_zoneward_reads_is_saved(zoneward: Commands) -> None:
             return set(value) | {field for item in value.values() for field in fields(item)}
         return set()
 
-    kept = fields(json.loads(zoneward("snapshot", "--sample").out))
-    assert {"selector", "podIPs", "allocatable", "zone"} <= kept
-    assert {"nodeInfo", "kubeletVersion", "image"} <= kept, "they say which proxies run on the nodes"
+    saved_fields = fields(json.loads(zoneward("snapshot", "--sample").out))
+    assert {"selector", "podIPs", "allocatable", "zone"} <= saved_fields
+    assert {"nodeInfo", "kubeletVersion", "image"} <= saved_fields, "they say which proxies run on the nodes"
     unread = {"volumes", "osImage", "managedFields", "tolerations", "memory", "matchLabels"}
-    assert not unread & kept
+    assert not unread & saved_fields
     saved = json.loads(zoneward("snapshot", "--sample").out)["items"]
-    assert [each["kind"] for each in saved if "image" in fields(each)] == ["DaemonSet"]
+    assert [object_["kind"] for object_ in saved if "image" in fields(object_)] == ["DaemonSet"]
 
 
 # --- a part of it -----------------------------------------------------------------------------------------------------
@@ -108,7 +108,7 @@ def test_services_that_are_chosen_come_with_all_that_their_plans_need(
     assert 0 < len(saved.services) < len(whole.services)
     assert len(saved.pods) < len(whole.pods)
     everything = json.loads(zoneward("plan", "-q", "-f", taken, "-o", "json", *chosen).out)
-    # Without names: the order in which they are given is theirs, not the snapshot's.
+    # Sorted: the order of the output follows the names on the command line, not the snapshot.
     of_part = json.loads(zoneward("plan", "-q", "-f", path, "-o", "json").out)
     for kind in ("decisions", "skipped"):
         assert sorted(map(repr, of_part[kind])) == sorted(map(repr, everything[kind]))
@@ -153,18 +153,18 @@ def test_an_anonymized_snapshot_gets_the_same_decisions_in_the_same_order(
 
 
 def decisions(zoneward: Commands, path: Path, *options: str) -> list[object]:
-    """Decisions without what names something or is told in words."""
-    found = json.loads(zoneward("plan", "-q", "-f", path, "-o", "json", *options).out)["decisions"]
-    for decision in found:
+    """Decisions without names and texts."""
+    result = json.loads(zoneward("plan", "-q", "-f", path, "-o", "json", *options).out)["decisions"]
+    for decision in result:
         for field in ("namespace", "service", "reason"):
             del decision[field]
         for field in ("replacedSlices", "otherSlices"):
             decision[field] = len(decision[field])
         for field in ("rules", "events", "conditions"):
-            for each in decision[field]:
-                each.pop("detail", None)
-                each.pop("message", None)
-    return list(found)
+            for entry in decision[field]:
+                entry.pop("detail", None)
+                entry.pop("message", None)
+    return list(result)
 
 
 def test_an_anonymized_snapshot_names_nobody(zoneward: Commands, tmp_path: Path, taken: Path) -> None:

@@ -65,7 +65,7 @@ def test_compare_has_no_score_and_no_best(zoneward: Commands, file: Path) -> Non
     (cart,) = document["services"]
     assert (cart["best"], cart["now"]["inZoneTraffic"], cart["now"]["score"]) == (None, None, None)
     assert {approach["inZoneTraffic"] for approach in cart["approaches"]} == {None}
-    assert {each["inZoneTraffic"] for each in document["total"]} == {None}
+    assert {row["inZoneTraffic"] for row in document["total"]} == {None}
     text = zoneward("compare", "-q", "-f", file).out
     assert "IN ZONE is unknown" in text
     assert "0%" not in [word for line in text.splitlines() if "cart" in line for word in line.split()[2:3]]

@@ -89,22 +89,22 @@ class Shop(SandboxObjects):
         def objects(resource: str) -> list[Object]:
             return [self._service()] if resource == "services" else self.objects(resource)
 
-        def written(each: EndpointSlice) -> Object:
-            object_: Object = msgspec.json.decode(encode_object(SLICES, each))
+        def written(slice_: EndpointSlice) -> Object:
+            object_: Object = msgspec.json.decode(encode_object(SLICES, slice_))
             return object_
 
         kind, key = self.registry.kinds[KEPT], KEY[0]
         for plan in plans_of(objects, Configuration().as_upstream()):
             for family in plan.families:
-                for each in family.changes.create:
-                    self.store.create(kind, key, written(each))
-                for each in family.changes.update:
-                    self.store.update(kind, key, each.metadata.name, lambda _old, each=each: written(each))  # type: ignore[misc]
-                for each in family.changes.delete:
-                    self.store.delete(kind, key, each.metadata.name)
+                for changed in family.changes.create:
+                    self.store.create(kind, key, written(changed))
+                for changed in family.changes.update:
+                    self.store.update(kind, key, changed.metadata.name, lambda _old, changed=changed: written(changed))  # type: ignore[misc]
+                for changed in family.changes.delete:
+                    self.store.delete(kind, key, changed.metadata.name)
 
     def _service(self) -> Object:
-        """As the stand-in sees it: it may go on with one whose selector is gone."""
+        """The Service as the stand-in controller sees it. It may keep syncing a Service whose selector was removed."""
         result = self.registry.find("services", *KEY) or {"metadata": {}, "spec": {}}
         return result if self.lets_go else result | {"spec": {"selector": LABELS} | result["spec"]}
 

@@ -114,14 +114,14 @@ class Place(SandboxObjects):
 
     def slices(self, service: str = "cart") -> list[EndpointSlice]:
         result = msgspec.convert(self.objects(KEPT), list[EndpointSlice])
-        return [each for each in result if (each.metadata.labels or {}).get(names.SERVICE_NAME_LABEL) == service]
+        return [slice_ for slice_ in result if (slice_.metadata.labels or {}).get(names.SERVICE_NAME_LABEL) == service]
 
     def note(self, kind: Kind, _change: StoredChange) -> None:
         if kind.resource == "pods":
             self._note_pods()
         elif kind.resource == KEPT:
             listed, now = self.listed(), time.monotonic()
-            gone = {each for each in self._listed - listed if now - self._ready_since.get(each, now) > _LAG}
+            gone = {address for address in self._listed - listed if now - self._ready_since.get(address, now) > _LAG}
             if gone:
                 self.missing.append(gone)
             self._listed = listed
@@ -174,7 +174,7 @@ async def at_work(
     arguments."""
     given: Object = {"configuration": Configuration(), "writer": Writer(sandbox.link), "back_off": HASTE} | options
     of_context, of_options = (
-        {each.name: given.pop(each.name) for each in fields(kind) if each.name in given}
+        {option.name: given.pop(option.name) for option in fields(kind) if option.name in given}
         for kind in (ControllerContext, ControllerOptions)
     )
     context = ControllerContext(connection=sandbox.link, mode=mode, **of_context)
@@ -210,7 +210,7 @@ def has_seen(registry: Registry, cache: InformerCache) -> bool:
     for resource in CACHED_RESOURCES:
         kind = registry.kinds[f"{resource.plural}.{resource.group}" if resource.group else resource.plural]
         held: Iterable[Any] = cache.store(resource)
-        versions = {int(each.metadata.resource_version) for each in held}
+        versions = {int(object_.metadata.resource_version) for object_ in held}
         if {record.version for _, record in registry.store.records(kind)} != versions:
             return False
     return True

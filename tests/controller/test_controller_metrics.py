@@ -49,8 +49,8 @@ KEY = ("shop", "cart")
 
 def hinted(plan: ServicePlan) -> Iterator[bool]:
     for family in plan.families:
-        for each in family.changes.after:
-            for endpoint in each.endpoints or ():
+        for slice_ in family.changes.after:
+            for endpoint in slice_.endpoints or ():
                 yield bool(endpoint.hints and (endpoint.hints.for_zones or endpoint.hints.for_nodes))
 
 
@@ -60,11 +60,13 @@ def test_totals_count_the_slices_of_a_plan(cluster: Cluster, as_upstream: bool) 
     cluster = cluster.with_(configuration=msgspec.structs.replace(cluster.configuration, upstream=as_upstream))
     metrics, plan = ControllerMetrics(max_endpoints=cluster.configuration.max_endpoints_per_slice), cluster.plan()
     metrics.record_sync(plan)
-    found = list(hinted(plan))
-    assert metrics.totals.endpoints == len(found)
-    assert sum(metrics.totals.hinted.values()) == sum(found)
+    are_hinted = list(hinted(plan))
+    assert metrics.totals.endpoints == len(are_hinted)
+    assert sum(metrics.totals.hinted.values()) == sum(are_hinted)
     assert metrics.totals.slices == sum(len(family.changes.after) for family in plan.families)
-    added, removed, moved = (histogram_totals(each) for each in (metrics.added, metrics.removed, metrics.reallocated))
+    added, removed, moved = (
+        histogram_totals(histogram) for histogram in (metrics.added, metrics.removed, metrics.reallocated)
+    )
     assert added[0] == len(plan.families)
     assert added[1] == sum(family.changes.added for family in plan.families)
     assert removed[1] == sum(family.changes.removed for family in plan.families)
@@ -139,7 +141,7 @@ def samples(text: str) -> dict[str, float]:
 
 
 def test_a_page_has_counters_and_current_values() -> None:
-    found = samples(page(busy()))
+    values = samples(page(busy()))
     changed = f"{UPSTREAM}endpointslices_changed_per_sync_count"
     auto = 'approach="auto",feature="TopologyAwareHints",topology="Auto",traffic_distribution=""'
     close = (
@@ -164,7 +166,7 @@ def test_a_page_has_counters_and_current_values() -> None:
         f'{ZONEWARD}unreadable_objects{{kind="Service"}}': 2,
         f'{ZONEWARD}unreadable_objects{{kind="Pod"}}': 0,
     }
-    assert {name: found[name] for name in expected} == expected
+    assert {name: values[name] for name in expected} == expected
 
 
 def test_series_of_services_need_predictions_and_end_with_the_service() -> None:
@@ -173,9 +175,9 @@ def test_series_of_services_need_predictions_and_end_with_the_service() -> None:
     assert metrics.predictions is not None
     metrics.predictions._made[KEY] = {"IPv4": Prediction(0.75, 0.5)}
     labels = '{address_type="IPv4",namespace="shop",service="cart"}'
-    found = samples(page(metrics))
-    assert found[f"{ZONEWARD}service_in_zone_traffic{labels}"] == 0.75
-    assert found[f"{ZONEWARD}service_max_overload{labels}"] == 0.5
+    values = samples(page(metrics))
+    assert values[f"{ZONEWARD}service_in_zone_traffic{labels}"] == 0.75
+    assert values[f"{ZONEWARD}service_max_overload{labels}"] == 0.5
     metrics.forget_service(KEY)
     assert 'service="cart"' not in asyncio.run(MetricsPage(metrics.registry).text()).decode()
 
@@ -186,9 +188,9 @@ def test_an_unknown_share_has_no_sample() -> None:
     assert metrics.predictions is not None
     metrics.predictions._made[KEY] = {"IPv4": Prediction(None, 0.5)}
     labels = '{address_type="IPv4",namespace="shop",service="cart"}'
-    found = samples(page(metrics))
-    assert f"{ZONEWARD}service_in_zone_traffic{labels}" not in found
-    assert found[f"{ZONEWARD}service_max_overload{labels}"] == 0.5
+    values = samples(page(metrics))
+    assert f"{ZONEWARD}service_in_zone_traffic{labels}" not in values
+    assert values[f"{ZONEWARD}service_max_overload{labels}"] == 0.5
 
 
 async def test_other_tasks_run_while_a_page_is_made() -> None:
@@ -220,12 +222,12 @@ def shown() -> dict[str, set[str]]:
     metrics = busy()
     assert metrics.predictions is not None
     metrics.predictions._made[KEY] = {"IPv4": Prediction(1, 0)}
-    found: dict[str, set[str]] = {}
+    labels_by_name: dict[str, set[str]] = {}
     for name in samples(page(metrics)):
         bare, _, labels = name.partition("{")
         bare = re.sub(r"_(bucket|count|sum)$", "", bare)
-        found.setdefault(bare, set()).update(set(re.findall(r'(\w+)="', labels)) - {"le"})
-    return {name: labels for name, labels in found.items() if name.startswith((UPSTREAM, ZONEWARD))}
+        labels_by_name.setdefault(bare, set()).update(set(re.findall(r'(\w+)="', labels)) - {"le"})
+    return {name: labels for name, labels in labels_by_name.items() if name.startswith((UPSTREAM, ZONEWARD))}
 
 
 def test_the_documentation_has_every_metric_with_its_labels_and_no_other() -> None:
@@ -268,7 +270,7 @@ def test_every_alert_is_documented() -> None:
     assert sorted(rows) == sorted(alerts)
 
 
-# --- The labels of a sync, and totals that are the same as if all Services were counted anew --------------------------
+# --- The labels of a sync, and totals that are the same as if all Services were counted again -------------------------
 
 
 NODES = nodes_in({"a": 4, "b": 4, "c": 4})
@@ -294,17 +296,20 @@ NO_LABELS = None
             )
             for distribution in names.TRAFFIC_DISTRIBUTIONS
         ),
-        # A Service can make no label of its own.
-        *((a_service(distribution=each), EVEN, NO_LABELS) for each in ("zoneward.dev/local", "", "x" * 300)),
+        # A Service cannot create a custom label.
+        *(
+            (a_service(distribution=distribution), EVEN, NO_LABELS)
+            for distribution in ("zoneward.dev/local", "", "x" * 300)
+        ),
     ],
 )
 def test_labels_have_the_request_and_whether_it_is_in_force(
     service: Service, pods: dict[str, int], labels: SyncLabels | None
 ) -> None:
     (family,) = Cluster(service=service, nodes=NODES, pods=pods_in(pods)).plan().families
-    found = sync_labels(service, family.decision)
-    assert found == labels if labels is not None else found.traffic_distribution == ""
-    assert traffic_distribution(service, family.decision) == (found.traffic_distribution or None)
+    result = sync_labels(service, family.decision)
+    assert result == labels if labels is not None else result.traffic_distribution == ""
+    assert traffic_distribution(service, family.decision) == (result.traffic_distribution or None)
 
 
 HINTED = {
@@ -365,7 +370,9 @@ def test_totals_are_the_sums_over_the_remaining_services(
     for by in HintedBy:
         assert accounts.hinted[by] == sum(count.hinted for count in counts if count.hinted_by is by)
     for asked in TrafficDistribution:
-        assert accounts.by_traffic_distribution[asked] == sum(each is asked for _, each in left.values())
+        assert accounts.by_traffic_distribution[asked] == sum(
+            distribution is asked for _, distribution in left.values()
+        )
     assert {name for _, name in accounts} == left.keys()
 
 

@@ -1,4 +1,4 @@
-"""One replica in this process: what it tells, and in which order it ends, whatever state it is in."""
+"""One replica in this process: what it reports, and in which order it ends, in any state."""
 
 import asyncio
 import gc
@@ -95,7 +95,7 @@ async def over(run: Run) -> None:
 
 @contextmanager
 def held_writes() -> Iterator[tuple[asyncio.Event, asyncio.Event]]:
-    """Whether a write of a slice has begun, and whether it goes on."""
+    """Whether a write of a slice has begun, and whether it may continue."""
     begun, goes_on, send = asyncio.Event(), asyncio.Event(), Transport.send
 
     async def held(self: Transport, method: str, path: str, body: bytes, **options: Any) -> bytes:
@@ -149,7 +149,7 @@ async def test_a_failing_part_ends_the_program_and_releases_the_lease() -> None:
         assert await run.replica.controller.wait_until_idle(LIMIT)
         assert await run.replica._status_writer.wait_until_written(LIMIT)
         run.replica.controller.cache.services.subscribe(fail)
-        # One that is none of ours, so that no write is under way.
+        # A Service that Zoneward does not manage, so that no write is in flight.
         sandbox.service("other", selector={})
         with pytest.raises(RuntimeError, match="a bug"):
             await asyncio.wait_for(run.task, LIMIT)
@@ -245,7 +245,7 @@ async def test_an_event_in_a_terminating_namespace_is_not_a_missing_permission()
         errors = run.replica.controller.metrics.api_errors
         for outcome in (WriteOutcome.TERMINATING, WriteOutcome.REFUSED):
             assert counter_total(errors, resource="events", kind=outcome.value) == 1
-        # What is refused for every Service is told in one line, and what fails in one each.
+        # A refusal that applies to every Service is logged in one line, other failures in one line each.
         run.log.told.clear()
         for index in range(20):
             path = f"/api/v1/namespaces/shop/services/s{index}/status"

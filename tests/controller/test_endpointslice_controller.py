@@ -228,8 +228,8 @@ async def test_changing_the_manager_label_moves_no_endpoint_and_misses_none() ->
             served.append(
                 {
                     address: of_slice[names.ZONE_LABEL]
-                    for of_slice, each in zip(labels, sandbox.slices(), strict=True)
-                    for one in each.endpoints or ()
+                    for of_slice, slice_ in zip(labels, sandbox.slices(), strict=True)
+                    for one in slice_.endpoints or ()
                     for address in one.addresses or ()
                 }
             )
@@ -238,7 +238,7 @@ async def test_changing_the_manager_label_moves_no_endpoint_and_misses_none() ->
         assert sandbox.missing == []
 
 
-# --- what goes wrong --------------------------------------------------------------------------------------------------
+# --- failures ---------------------------------------------------------------------------------------------------------
 
 
 async def test_an_exception_in_a_plan_is_logged_once_and_ends_no_worker() -> None:
@@ -300,9 +300,9 @@ async def test_the_resync_repairs_a_wrong_state_and_writes_nothing_else(
 ) -> None:
     version = sandbox.registry.store.version
     # What is kept of a Service, spoilt.
-    kept = controller._states._states[KEY]
-    kept.service.update_pod(("default", "cart-1"), None)
-    await until(lambda: controller._states._states.get(KEY, kept) is not kept)
+    state = controller._states._states[KEY]
+    state.service.update_pod(("default", "cart-1"), None)
+    await until(lambda: controller._states._states.get(KEY, state) is not state)
     assert sandbox.registry.store.version == version
     sandbox.make_ready(2, False)
     await settle(sandbox, controller)
@@ -314,7 +314,7 @@ async def test_the_resync_repairs_a_wrong_state_and_writes_nothing_else(
 async def test_a_service_that_is_missing_only_in_the_cache_keeps_its_slices(
     sandbox: Place, controller: EndpointSliceController
 ) -> None:
-    """As where the watch of Services has broken off, and another controller's slices are heard of before."""
+    """As after the watch of Services has broken off, when another controller's slices are seen before the Service."""
     service = controller.cache.services.get(*KEY)
     assert service is not None
     controller.cache.services.delete(service)

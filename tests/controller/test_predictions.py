@@ -50,7 +50,7 @@ async def test_a_failing_prediction_has_no_series_and_stops_nothing() -> None:
         if service == CART:
             raise ValueError("no")
         if service == MAIL:
-            # It goes while it is looked at.
+            # It is deleted while its prediction is made.
             predictions.drop(service)
         return fair(service)
 

@@ -20,7 +20,7 @@ AGAIN = "run: python docs/pictures/make_demo.py"
 def lines() -> list[str]:
     """The words of each line, parted by one space."""
     picture = ElementTree.fromstring((PICTURES / "demo.svg").read_text())
-    return [" ".join(" ".join(each.itertext()).split()) for each in picture.iter(f"{SVG}g")]
+    return [" ".join(" ".join(group.itertext()).split()) for group in picture.iter(f"{SVG}g")]
 
 
 @pytest.fixture(scope="module")

@@ -107,7 +107,7 @@ def replayed(page: Path) -> str:
     """The page with what its commands really print, where that is not what it shows already.
 
     All commands of a page run in one directory, in order. It has the sample cluster as ``cluster.yaml`` and the
-    project's ``examples``. A line ``...`` of a page stands for any number of lines.
+    project's ``examples``. A line ``...`` of a page matches any number of lines.
     """
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
@@ -207,7 +207,7 @@ def test_every_command_prints_what_the_page_shows(page: Path) -> None:
 
 
 def listed(page: str) -> list[str]:
-    """What stands as code in the first cell of any table row of a page."""
+    """The code in the first cell of any table row of a page."""
     return [code for row in re.findall(r"^\| ([^|]*)", text_of(page), re.MULTILINE) for code in codes(row)]
 
 
@@ -217,7 +217,7 @@ def codes(text: str) -> list[str]:
 
 def rule_names() -> set[str]:
     """Every name that the code gives to a rule, found where rules are recorded."""
-    found = set()
+    names = set()
     for path in SOURCE.rglob("*.py"):
         text = path.read_text()
         if not re.search(r"\b(?:record|require|decide|_passes|Rule|NumberAnnotation)\(", text):
@@ -228,14 +228,14 @@ def rule_names() -> set[str]:
             called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
             first = node.args[0]
             if called in ("record", "require", "decide", "_passes", "Rule") and isinstance(first, ast.Constant):
-                found.add(str(first.value))
+                names.add(str(first.value))
             elif called in ("record", "require", "decide", "_passes", "Rule") and isinstance(first, ast.JoinedStr):
                 assert ast.unparse(first) == "f'gate-{rule}'", "a new kind of rule name: teach this test to find it"
             elif called == "NumberAnnotation":
-                found.add(str(ast.literal_eval(node.args[1])))
+                names.add(str(ast.literal_eval(node.args[1])))
     source = Path(approach.__file__).read_text()
     gates = (name.replace("_", "-") for name in FeatureGates.__struct_fields__)
-    return found | {f"gate-{gate}" for gate in gates if f'"{gate}"' in source}
+    return names | {f"gate-{gate}" for gate in gates if f'"{gate}"' in source}
 
 
 def test_the_rules_page_lists_every_rule_reason_and_message() -> None:
@@ -342,7 +342,7 @@ def test_the_table_of_minimums_in_the_rules_is_what_the_algorithm_computes() -> 
     assert len(rows) > 5
     for endpoints, told, total, possible in rows:
         needed = [least_endpoints(int(endpoints), weight, demand.total, 1, 5) for weight in demand.weights]
-        assert told.split(" + ") == [str(each) for each in needed], endpoints
+        assert told.split(" + ") == [str(count) for count in needed], endpoints
         assert (int(total), possible) == (sum(needed), "yes" if sum(needed) <= int(endpoints) else "no"), endpoints
 
 
@@ -477,5 +477,5 @@ def test_every_page_can_be_reached_from_the_readme() -> None:
 if __name__ == "__main__":
     if sys.argv[1:] != ["--update"]:
         sys.exit(f"usage: python {sys.argv[0]} --update")
-    for each in PAGES:
-        each.write_text(replayed(each))
+    for page in PAGES:
+        page.write_text(replayed(page))

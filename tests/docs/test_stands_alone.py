@@ -1,4 +1,4 @@
-"""The repository stands alone: nothing in it reads or names what lies outside of it."""
+"""The repository is self-contained: nothing in it reads or names what lies outside of it."""
 
 import os
 import re
@@ -52,7 +52,7 @@ _URL = re.compile(r"\b(?:https?|ftp|git|oci|ssh)://([\w.-]*[\w-])")
 
 
 def hosts_of_this_machine() -> set[str]:
-    """Proxies and package registries that this machine was told to use, by the environment."""
+    """Proxies and package registries that the environment of this machine names."""
     told = (value for name, value in os.environ.items() if re.search("proxy|index|registry|url", name, re.IGNORECASE))
     hosts = {host for value in told for host in _URL.findall(value) if "." in host} - PUBLIC_HOSTS
     # Numbers alone are no sign: tests are full of addresses of pods.

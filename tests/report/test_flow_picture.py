@@ -15,12 +15,12 @@ FLOWS = st.dictionaries(st.tuples(ZONES, ZONES), st.floats(0, 1e18), max_size=40
 @given(FLOWS, st.integers(2, 9))
 @examples(30)
 def test_many_zones_are_taken_together_and_nothing_is_lost(flows: dict[tuple[str, str], float], most: int) -> None:
-    found = largest_flows(flows, most)
-    assert len({zone for pair in found for zone in pair}) <= most
+    result = largest_flows(flows, most)
+    assert len({zone for pair in result for zone in pair}) <= most
     whole = sum(flows.values())
-    assert abs(sum(found.values()) - whole) <= 1e-9 * whole
+    assert abs(sum(result.values()) - whole) <= 1e-9 * whole
     if len({zone for pair in flows for zone in pair}) <= most:
-        assert found == {pair: amount for pair, amount in flows.items() if amount}
+        assert result == {pair: amount for pair, amount in flows.items() if amount}
 
 
 def test_lines_fit_their_boxes_and_those_that_stay_are_below() -> None:

@@ -88,7 +88,7 @@ class MeasuredService:
         assert self.plan is not None
         now = {zone: self.starts(zone, self.cluster.now) for zone in self.cluster.zones}
         whole = sum(now.values())
-        parts = {zone: Fraction(each / whole).limit_denominator(10**6) for zone, each in now.items()}
+        parts = {zone: Fraction(amount / whole).limit_denominator(10**6) for zone, amount in now.items()}
         state = dataclasses.replace(self.cluster.states.cluster_state, service_parts={self.key: parts})
         result = dataclasses.replace(self.plan.families[0], cluster_state=state.for_service(self.service)).traffic
         assert result is not None
@@ -119,7 +119,7 @@ class MeasuredCluster:
         self.start()
 
     def start(self) -> None:
-        """Start the controller, anew."""
+        """Start the controller, or restart it."""
         self.states = ServiceStates(self.cache, configuration=self.configuration)
         self.metrics = ControllerMetrics()
 
@@ -142,8 +142,8 @@ class MeasuredCluster:
             self.states.node_changed(None, node)
         for service in self.cache.services:
             self.follower.service_changed(None, service)
-        for each in self.services.values():
-            self._write(each)
+        for measured in self.services.values():
+            self._write(measured)
 
     def add(self, name: str, approach: str, starts: Shares) -> MeasuredService:
         service = as_if_requested(a_service(name=name, uid=f"uid-of-{name}"), approach, Configuration())
@@ -152,7 +152,7 @@ class MeasuredCluster:
             live = self._live(pod, LivePod)
             address = live.status.pod_ip.replace("10.", f"1{index}.", 1)
             meta = replace(live.metadata, name=f"{name}-{live.metadata.name}", labels={"app": name})
-            ips = tuple(replace(each, ip=address) for each in live.status.pod_ips or ())
+            ips = tuple(replace(pod_ip, ip=address) for pod_ip in live.status.pod_ips or ())
             self.cache.pods.put(replace(live, metadata=meta, status=replace(live.status, pod_ip=address, pod_ips=ips)))
         self._put(service)
         self.follower.service_changed(None, service)
@@ -184,25 +184,25 @@ class MeasuredCluster:
             self._count(service)
         await self.follower.refresh()
         self.states.refresh_nodes()
-        for each in self.services.values():
-            self._write(each)
-            traffic = each.traffic_now()
-            each.worst = max(each.worst, traffic.max_overload)
+        for measured in self.services.values():
+            self._write(measured)
+            traffic = measured.traffic_now()
+            measured.worst = max(measured.worst, traffic.max_overload)
             assert traffic.in_zone is not None
-            each.in_zone.append(traffic.in_zone)
+            measured.in_zone.append(traffic.in_zone)
         self.now += STEP
 
-    def _count(self, each: MeasuredService) -> None:
-        starts = {zone: each.starts(zone, self.now) for zone in self.zones}
+    def _count(self, service: MeasuredService) -> None:
+        starts = {zone: service.starts(zone, self.now) for zone in self.zones}
         noise = (1 + self._random.uniform(-self._noise, self._noise) for _ in starts)
-        each.window.append(
+        service.window.append(
             {zone: 1000 * start * more for (zone, start), more in zip(starts.items(), noise, strict=True)}
         )
 
-    def _write(self, each: MeasuredService) -> None:
+    def _write(self, service: MeasuredService) -> None:
         """Plan a Service, and write all that differs."""
         self.states.refresh_nodes()
-        plan = each.plan = self.states.plan(each.key, each.service, taken=())
+        plan = service.plan = self.states.plan(service.key, service.service, taken=())
         changes = plan.families[0].changes
         for slice_ in (*changes.create, *changes.update):
             self.version += 1
@@ -213,10 +213,10 @@ class MeasuredCluster:
         for slice_ in changes.delete:
             self.cache.slices.delete(slice_)
             self.states.slice_changed(slice_, None)
-        each.writes += bool(changes.create or changes.update or changes.delete)
-        condition = self.follower.condition(each.service)
+        service.writes += bool(changes.create or changes.update or changes.delete)
+        condition = self.follower.condition(service.service)
         own = (*plan.conditions, *([] if condition is None else [condition]))
-        self._put(with_own_conditions(each.service, own))
+        self._put(with_own_conditions(service.service, own))
 
     def _put(self, service: Service) -> None:
         self.version += 1

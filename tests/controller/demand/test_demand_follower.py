@@ -1,4 +1,4 @@
-"""In virtual time, decisions by measured demand are stable, follow the sun, and survive whatever figures do."""
+"""In virtual time, decisions by measured demand are stable, follow the sun, and survive unusable figures."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -39,7 +39,7 @@ def metric(cluster: MeasuredCluster, name: str, **labels: str) -> float:
 
 
 def lines(cluster: MeasuredCluster, event: str) -> int:
-    return sum(event == each for each, _ in cluster.log.lines)
+    return sum(event == logged for logged, _ in cluster.log.lines)
 
 
 # --- stable -----------------------------------------------------------------------------------------------------------
@@ -93,7 +93,7 @@ def arriving(upstream: MeasuredService) -> Shares:
 
     def starts(zone: str, _now: float) -> float:
         zones = upstream.traffic_now().zones
-        return sum(each.demand * each.to.get(zone, 0.0) for each in zones.values()) + 1e-6
+        return sum(traffic.demand * traffic.to.get(zone, 0.0) for traffic in zones.values()) + 1e-6
 
     return starts
 
@@ -110,14 +110,14 @@ def retried(service: list[MeasuredService], starts: Shares) -> Shares:
     loads: dict[tuple[int, str], float] = {}
 
     def observed(zone: str, now: float) -> float:
-        found = more(zone, now)
+        amount = more(zone, now)
         if service and service[0].plan is not None:
             allocation = service[0].plan.families[0].decision.allocation
             if allocation is not None:
-                number = sum(allocation.counts.values())
+                count = sum(allocation.counts.values())
                 consumed = allocation.size((zone,))
-                loads[service[0].writes, zone] = starts(zone, now) * number / consumed - 1 if consumed else 0.0
-        return found
+                loads[service[0].writes, zone] = starts(zone, now) * count / consumed - 1 if consumed else 0.0
+        return amount
 
     return observed
 
@@ -133,12 +133,12 @@ async def test_a_chain_of_three_services_settles(approach: str) -> None:
     chain = (front, middle, back)
     assert front.writes == 1
     # Each step of the chain follows the one before, whose figures reach it over a window.
-    assert all(each.writes <= 10 for each in chain)
-    for each in chain:
-        each.writes, each.worst = 0, 0.0
+    assert all(service.writes <= 10 for service in chain)
+    for chained_service in chain:
+        chained_service.writes, chained_service.worst = 0, 0.0
     await cluster.run(4 * HOUR)
-    assert [each.writes for each in chain] == [0, 0, 0]
-    assert all(each.worst < each.limit for each in chain)
+    assert [service.writes for service in chain] == [0, 0, 0]
+    assert all(service.worst < service.limit for service in chain)
 
 
 async def test_demand_settles_with_clients_that_retry_on_overload() -> None:
@@ -161,8 +161,8 @@ async def test_services_with_their_own_demand_or_without_need_of_it_are_not_chan
     annotations = {**(meta.annotations or {}), DEMAND_ANNOTATION: "a=1,b=1,c=1"}
     cluster._put(replace(own.service, metadata=replace(meta, annotations=annotations)))
     await cluster.run(HOUR)
-    assert [each.parts for each in (near, own, none)] == [None] * 3
-    assert [each.condition for each in (near, own, none)] == [("", "")] * 3
+    assert [service.parts for service in (near, own, none)] == [None] * 3
+    assert [service.condition for service in (near, own, none)] == [("", "")] * 3
     assert near.writes == own.writes == none.writes == 0
 
 
@@ -206,12 +206,12 @@ async def test_unusable_figures_affect_only_their_service(amounts: Mapping[str, 
     new = cluster.add("new", "ProportionalZoneCPU", SKEWED)
 
     def figures() -> DemandFigures:
-        found = dict(cluster.figures().amounts)
-        for each in (cart, new) if cluster.now >= HOUR else (new,):
-            del found[each.key]
+        by_service = dict(cluster.figures().amounts)
+        for service in (cart, new) if cluster.now >= HOUR else (new,):
+            del by_service[service.key]
             if amounts is not None:
-                found[each.key] = amounts
-        return DemandFigures(found, ("1 series without a zone",))
+                by_service[service.key] = amounts
+        return DemandFigures(by_service, ("1 series without a zone",))
 
     cluster.source = figures
     await cluster.run(HOUR)
@@ -233,7 +233,7 @@ async def test_the_number_of_changes_an_hour_is_limited_and_the_worst_are_first(
         cluster.add(name, "ProportionalZoneCPU", steady(a=part, b=1 - part - 0.1, c=0.1))
     # What was counted before the first read.
     await cluster.run(HOUR - 1)
-    measured = {name for name, each in cluster.services.items() if each.parts is not None}
+    measured = {name for name, service in cluster.services.items() if service.parts is not None}
     assert measured == {"worse", "worst"}
     assert metric(cluster, "waiting_services") == 2
     assert lines(cluster, "changes of demand are waiting for the hourly limit") == 1

@@ -43,7 +43,7 @@ PATH = "/api/v1/namespaces/default/endpoints"
 
 @dataclass
 class Server:
-    """What is asked about Endpoints, and what is there. ``refuses``: the status of answers to writes."""
+    """Records requests for Endpoints objects, and holds those objects. ``refuses``: the status that answers writes."""
 
     sandbox: Place
     calls: list[str] = field(default_factory=list)
@@ -99,7 +99,7 @@ async def kept(
 
 async def test_endpoints_follow_pods_with_one_write_each() -> None:
     async with kept(Mode.TAKE_OVER) as (sandbox, server, controller):
-        # Those of a Service with a selector are the built-in controller's, which goes on with them.
+        # The built-in controller manages the Endpoints objects of Services with a selector.
         sandbox.service("other")
         await settle(sandbox, controller)
         assert set(server.objects) == {"cart"}
@@ -115,7 +115,7 @@ async def test_endpoints_follow_pods_with_one_write_each() -> None:
         sandbox.annotate("cart", MARKS | {"note": "b"})
         await settle(sandbox, controller)
         assert server.calls == ["GET", "POST", "PUT"]
-        # With the Service it goes.
+        # It is deleted with its Service.
         sandbox.store.delete(sandbox.registry.kinds["services"], "default", "cart")
         await settle(sandbox, controller)
         assert server.objects == {}
@@ -181,7 +181,7 @@ async def test_an_exception_while_writing_endpoints_is_logged_once_and_retried(m
         await until(lambda: len(server.calls) > 2)
         broken = False
         await until(lambda: server.listed() == (addresses(*range(PODS)), set()))
-    ((_, fields),) = [(event, each) for event, each in log.told if "Endpoints" in event]
+    ((_, fields),) = [(event, logged) for event, logged in log.told if "Endpoints" in event]
     assert fields["error"] == "RuntimeError: a bug"
 
 
@@ -213,11 +213,11 @@ def subsets(service: Service, *pods: Pod) -> list[tuple[list[str], list[str], li
     """Addresses that are ready, that are not, and names and numbers of ports."""
     return [
         (
-            [address.ip for address in each.addresses or ()],
-            [address.ip for address in each.not_ready_addresses or ()],
-            [(port.name, port.port) for port in each.ports or ()],
+            [address.ip for address in subset.addresses or ()],
+            [address.ip for address in subset.not_ready_addresses or ()],
+            [(port.name, port.port) for port in subset.ports or ()],
         )
-        for each in subsets_of(service, pods)
+        for subset in subsets_of(service, pods)
     ]
 
 

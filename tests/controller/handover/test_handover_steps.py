@@ -1,4 +1,4 @@
-"""Which step comes next, from whatever is there; and that no order of steps loses an endpoint."""
+"""Which step comes next from any state; and that no order of steps loses an endpoint."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -69,8 +69,8 @@ def of_manager(slice_: EndpointSlice, manager: str, name: str) -> EndpointSlice:
 
 
 def built_in_slices(pods: Sequence[Pod]) -> tuple[EndpointSlice, ...]:
-    made = (each for family in planned(pods)(BARE).families for each in family.changes.create)
-    return tuple(of_manager(each, names.BUILT_IN_MANAGER, f"cart-in-tree-{n}") for n, each in enumerate(made))
+    made = (slice_ for family in planned(pods)(BARE).families for slice_ in family.changes.create)
+    return tuple(of_manager(slice_, names.BUILT_IN_MANAGER, f"cart-in-tree-{n}") for n, slice_ in enumerate(made))
 
 
 PODS = [cart(index) for index in range(1, 7)]
@@ -97,7 +97,7 @@ def releasing(pods: Sequence[Pod] = PODS) -> Callable[[HandoverState], HandoverS
 def walked(
     there: HandoverState, following: Callable[[HandoverState], HandoverStep]
 ) -> tuple[list[HandoverStep], list[HandoverState]]:
-    """All steps to the end, and what is there before the first and after each."""
+    """All steps to the end, and the states before the first step and after each one."""
     result, places = list(all_steps(there, following)), [there]
     for step in result:
         places.append(state_after(places[-1], step))
@@ -185,12 +185,12 @@ def test_no_interrupted_handover_loses_a_ready_endpoint(
     ready: list[bool], then: list[bool], ways: list[tuple[str, int]]
 ) -> None:
     """Pods change once, after the first way."""
-    before = [cart(index, ready=each) for index, each in enumerate(ready, 1)]
+    before = [cart(index, ready=pod_ready) for index, pod_ready in enumerate(ready, 1)]
     there = replace(BEGUN, slices=built_in_slices(before))
     both = enumerate(zip(ready, then, strict=True), 1)
     steady = {f"10.0.0.{index}" for index, (one, other) in both if one and other}
     for index, (way, most) in enumerate(ways):
-        pods = before if index == 0 else [cart(sandbox, ready=each) for sandbox, each in enumerate(then, 1)]
+        pods = before if index == 0 else [cart(sandbox, ready=pod_ready) for sandbox, pod_ready in enumerate(then, 1)]
         following = releasing(pods) if way == "back" else adoption(way, pods)  # type: ignore[arg-type]
         for _ in range(most):
             there = state_after(there, following(there))
@@ -223,7 +223,7 @@ def test_a_service_whose_selector_was_restored_is_released_with_that_selector() 
     ],
 )
 def test_zoneward_slices_stay_until_the_built_in_slices_list_the_same_endpoints(change: dict[str, Any]) -> None:
-    theirs = [structs.replace(each, **change) for each in BUILT_IN]
+    theirs = [structs.replace(slice_, **change) for slice_ in BUILT_IN]
     there = replace(ADOPTED, service=a_service(), slices=(*ADOPTED.slices, *theirs))
     assert isinstance(releasing()(there), WaitForOthers)
 
@@ -241,7 +241,7 @@ def test_releasing_waits_for_a_built_in_slice_even_without_ready_endpoints() -> 
     following = releasing([])
     there = replace(ADOPTED, service=a_service())
     assert isinstance(following(there), WaitForOthers)
-    empty = tuple(structs.replace(each, endpoints=()) for each in BUILT_IN)
+    empty = tuple(structs.replace(slice_, endpoints=()) for slice_ in BUILT_IN)
     assert isinstance(following(replace(there, slices=(*there.slices, *empty))), DeleteSlices)
 
 

@@ -1,4 +1,4 @@
-"""Services handed over and back on a sandbox: as they were, whatever cuts it off; and several beside each other."""
+"""Handing Services over and back on a sandbox restores them, also after an interruption; several run concurrently."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -25,7 +25,7 @@ from zoneward.sandbox.server.versioned_store import StoredChange
 
 
 class Failing(Writer):
-    """The first so many patches fail."""
+    """The first ``times`` patches fail."""
 
     def __init__(self, transport: WriteTransport, error: Exception, *, times: int) -> None:
         super().__init__(transport)
@@ -54,10 +54,12 @@ async def test_adopt_and_release_restores_the_service() -> None:
         assert await shop.adopting().adopt(endpoints_policy="keep") == "done: managed by Zoneward, with 1 EndpointSlice"
         assert is_ours(shop)
         assert shop.words()[1][SELECTOR_ANNOTATION] == '{"app":"cart"}'
-        assert len(shop.told) == 4, "label, selector, our slice, theirs"
+        assert len(shop.told) == 4, "label, selector, Zoneward's slice, the built-in controller's slice"
         assert await shop.adopting(still=100.0).release() == "done: managed by the built-in controller"
         assert shop.words() == before
-        assert not shop.slices(names.MANAGER), "ours go at once, however long theirs have to rest"
+        assert not shop.slices(names.MANAGER), (
+            "Zoneward's slices are deleted at once, however long the others must be unchanged"
+        )
         await shop.quiet()
         assert shop.listed() == shop.steady
 
@@ -128,7 +130,7 @@ async def test_a_selector_that_changes_during_the_handover_is_kept() -> None:
 
 
 async def test_a_slice_of_the_built_in_controller_is_deleted_once_it_is_unchanged_for_a_second() -> None:
-    """On a clock that only goes while it is slept; theirs changes twice meanwhile."""
+    """On a clock that only advances during sleeps; the built-in slice changes twice meanwhile."""
     now, changed, gone = 0.0, [0.0], list[float]()
     async with a_shop() as shop:
 
@@ -152,7 +154,7 @@ async def test_a_slice_of_the_built_in_controller_is_deleted_once_it_is_unchange
 
 
 async def test_the_mirroring_controller_has_time_between_label_and_selector() -> None:
-    """On a clock that only goes while it is slept. In the first rest somebody takes the label away."""
+    """On a clock that only advances during sleeps. During the first pause, another client removes the label."""
     now, seen = 0.0, list[tuple[float, bool, bool]]()
     async with a_shop() as shop:
 
@@ -184,7 +186,7 @@ async def test_the_mirroring_controller_has_time_between_label_and_selector() ->
 
 
 async def test_adopting_waits_for_recreated_slices_and_not_for_a_flipping_pod() -> None:
-    """On a clock that only goes while it is slept, and a Pod that is found in another state after each sleep."""
+    """On a clock that only advances during sleeps, with a Pod that is in another state after each sleep."""
     now, came_back, states = 0.0, list[float](), cycle((False, True))
     async with a_shop() as shop:
         shop.runs = False
@@ -292,7 +294,7 @@ async def test_four_releases_run_at_a_time(monkeypatch: pytest.MonkeyPatch) -> N
 async def test_a_failing_release_is_retried_with_backoff_up_to_a_minute(
     error: Exception, pauses: list[float], words: list[str]
 ) -> None:
-    """A mistake in the program is told once, with its place."""
+    """A bug in the program is logged once, with its location."""
     async with a_shop() as shop:
         site = await Site(shop).begin()
         releases = site.releases(Failing(shop.link, error, times=len(pauses)))

@@ -1,4 +1,4 @@
-"""Of several candidates at most one may write, whatever happens; and soon one does."""
+"""At most one of several candidates may write at any time; and soon one does."""
 
 import asyncio
 import math
@@ -51,7 +51,7 @@ BAD = Weather(delay=1.0, lost=0.1, unanswered=0.15, fault_before=0.07, fault_aft
 
 
 class Host:
-    """A machine with one elector, and clocks of its own: ``rate`` seconds pass on it in one."""
+    """A machine with one elector and separate clocks, which advance ``rate`` seconds in one second."""
 
     def __init__(
         self, election: "Place", name: str, *, rate: float = 1.0, skew: timedelta = timedelta(0), is_stuck: bool = False
@@ -60,7 +60,7 @@ class Host:
         self._network, self._rate, self._is_stuck = election.network, rate, is_stuck
         self._start = election.chance.uniform(0, 1e6)
         self.told: list[tuple[float, bool]] = []
-        """When leadership was told to begin or to end, by the clock of all."""
+        """When leadership was reported to begin or to end, by the shared clock."""
         self.troubles: list[Exception] = []
         self.elector = LeaderElector(
             Link(election.network, name),
@@ -230,7 +230,7 @@ async def test_after_a_release_another_replica_leads_at_its_next_read() -> None:
         election.host("third")
         await asyncio.sleep(20)
         await first.kill()
-        assert first.told[-1] == (seconds(), False), "told at once"
+        assert first.told[-1] == (seconds(), False), "reported at once"
         await first.elector.release()
         spec = election.lease()["spec"]
         assert (spec["holderIdentity"], spec["leaseDurationSeconds"]) == ("", 1)
@@ -266,7 +266,7 @@ async def test_without_a_server_leadership_ends_at_the_deadline_and_returns_with
             assert began + 8 <= ended <= began + 10 + 0.1
             (_, (expired, nobody)) = election.leaders[-2:]
             assert nobody == ""
-            assert ended - 0.1 <= expired <= ended + 0.1, "told when it happens"
+            assert ended - 0.1 <= expired <= ended + 0.1, "reported when it happens"
             election.network.weather = CALM
             await election.until_somebody_leads(within=33 if gone.hang else 2)
             assert [leads for _, leads in host.told] == [True, False, True]
@@ -332,8 +332,8 @@ async def any_schedule(
             await happen(election, what, index % len(hosts), pause, standing)
             await asyncio.sleep(pause)
         election.network.weather = CALM
-        for each in standing:
-            await each
+        for task in standing:
+            await task
         election.host("the last")
         # A write may still hang, a clock run slow, and what was taken a moment ago is waited for.
         await election.until_somebody_leads(within=30 + 17 / 0.9)
@@ -478,7 +478,7 @@ def test_a_lease_of_another_holder_is_respected_for_its_duration() -> None:
     assert decided(known, now=100.0) == LeaseWait(15.0)
     assert decided(known, now=114.5) == LeaseWait(0.5)
     assert claimed(known, now=115.0).spec.lease_transitions == 4
-    # Its duration is the holder's, or ours where it says none.
+    # The holder's duration counts; without one, the candidate's own.
     for duration, waited in ((60, 60.0), (None, 15.0)):
         assert decided(seen(a_lease("other", lease_duration_seconds=duration))) == LeaseWait(waited)
 
@@ -500,7 +500,7 @@ def test_only_the_own_lease_is_released_as_client_go_does() -> None:
     )
     others = seen(a_lease("other"))
     gone = seen(None, before=seen(a_lease("me")), at=101.0)
-    assert [released_lease(each, identity="me", stamp=STAMP) for each in (others, gone)] == [None, None]
+    assert [released_lease(observed, identity="me", stamp=STAMP) for observed in (others, gone)] == [None, None]
 
 
 TIMES = st.text(max_size=3)

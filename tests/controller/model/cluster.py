@@ -1,4 +1,4 @@
-"""A cluster that others change: a kubelet, people, whoever writes to slices that are not theirs. And what has to be
+"""A cluster that others change: a kubelet, people, programs that write to slices of another manager. And what has to be
 listed for its Pods, counted without any of the code that plans."""
 
 from collections import defaultdict
@@ -74,7 +74,7 @@ class Cluster:
         self._garbage = GarbageCollector(registry) if collects_garbage else None
         self._lives = 0
 
-    # --- what is there ------------------------------------------------------------------------------------------------
+    # --- objects ------------------------------------------------------------------------------------------------------
 
     def kind(self, resource: str) -> Kind:
         return self.registry.kinds[resource]
@@ -121,7 +121,7 @@ class Cluster:
         return result
 
     def listed(self, service: str) -> Iterator[tuple[str, Listed]]:
-        """By address, each as often as it is listed, in slices of ours."""
+        """Addresses with what is listed for them, once per listing, in Zoneward's slices."""
         for slice_ in self.slices():
             if not is_own(slice_, service):
                 continue
@@ -185,7 +185,7 @@ class Cluster:
         self._change_status("pods", _pod(index), flipped)
 
     def readdress(self, index: int) -> None:
-        """Its sandbox was made anew."""
+        """Its sandbox was created again."""
         ips = self._addresses(index % MOST_PODS)
         status = {"podIP": ips[0], "podIPs": [{"ip": ip} for ip in ips]}
         self._change_status("pods", _pod(index), lambda _pod: status)
@@ -282,10 +282,15 @@ class Cluster:
         """One slice for each Service, family and set of ports."""
         for service in self.services():
             groups: defaultdict[tuple[str, Ports], list[Object]] = defaultdict(list)
-            for address, each in self.expected(service).items():
-                conditions = {"ready": each.ready, "serving": each.serving, "terminating": each.terminating}
-                endpoint = {"addresses": [address], "conditions": conditions, "nodeName": each.node, "zone": each.zone}
-                groups["IPv6" if ":" in address else "IPv4", each.ports].append(endpoint)
+            for address, listing in self.expected(service).items():
+                conditions = {"ready": listing.ready, "serving": listing.serving, "terminating": listing.terminating}
+                endpoint = {
+                    "addresses": [address],
+                    "conditions": conditions,
+                    "nodeName": listing.node,
+                    "zone": listing.zone,
+                }
+                groups["IPv6" if ":" in address else "IPv4", listing.ports].append(endpoint)
             for (family, ports), endpoints in groups.items():
                 name = service["metadata"]["name"]
                 labels = {SERVICE_NAME: name, names.MANAGED_BY_LABEL: names.BUILT_IN_MANAGER}
@@ -307,7 +312,7 @@ class Cluster:
         slice_ = result[index % len(result)]
         metadata, endpoints = slice_["metadata"], slice_.get("endpoints") or []
         name, labels = metadata["name"], metadata["labels"]
-        some = what // 16
+        choice = what // 16
 
         def put(**fields: Any) -> None:
             self._change(SLICES, name, lambda old: old | fields)
@@ -331,13 +336,13 @@ class Cluster:
             case 6:
                 mark(labels=labels | {names.MANAGED_BY_LABEL: "example.com"})
             case 7:
-                mark(labels=labels | {SERVICE_NAME: SERVICES[some % len(SERVICES)]})
+                mark(labels=labels | {SERVICE_NAME: SERVICES[choice % len(SERVICES)]})
             case 8:
                 mark(labels={label: labels[label] for label in labels if label != SERVICE_NAME})
             case 9:
-                mark(labels=labels | {"x": str(some)})
+                mark(labels=labels | {"x": str(choice)})
             case 10:
-                mark(annotations=({}, {"x": "y"}, {names.APPROACH_ANNOTATION: "?"})[some % 3])
+                mark(annotations=({}, {"x": "y"}, {names.APPROACH_ANNOTATION: "?"})[choice % 3])
             case 11:
                 foreign = {"addresses": ["fd00::1:1" if slice_["addressType"] == "IPv6" else "10.9.9.9"]}
                 put(endpoints=[*endpoints, foreign])
@@ -350,13 +355,15 @@ class Cluster:
                     ]
                 )
             case 14:
-                mark(labels=labels | {names.ZONE_LABEL: "abcd"[some % 4]})
+                mark(labels=labels | {names.ZONE_LABEL: "abcd"[choice % 4]})
             case 15:
                 put(ports=[{"name": "http", "port": 8081, "protocol": "TCP"}])
 
     def _copy(self, slice_: Object, name: str, labels: Object) -> None:
-        kept = {key: value for key, value in slice_["metadata"].items() if key in ("annotations", "ownerReferences")}
-        copy = slice_ | {"metadata": kept | {"name": name, "namespace": NAMESPACE, "labels": labels}}
+        metadata = {
+            key: value for key, value in slice_["metadata"].items() if key in ("annotations", "ownerReferences")
+        }
+        copy = slice_ | {"metadata": metadata | {"name": name, "namespace": NAMESPACE, "labels": labels}}
         try:
             self._store.create(self.kind(SLICES), NAMESPACE, copy)
         except StatusError as refusal:

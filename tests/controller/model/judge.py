@@ -40,7 +40,7 @@ class Judge:
         self.current: Sent | None = None
         self.faults: list[str] = []
         self.plans: dict[asyncio.Task[Any] | None, Planned] = {}
-        """By the worker that goes by it."""
+        """By the worker that follows the plan."""
         self.deadlines: dict[str, Callable[[], float]] = {}
         """Until when a replica's writes have to be done at the latest, of replicas that need to lead."""
         self.renewed: dict[str, float] = {}
@@ -48,14 +48,14 @@ class Judge:
         self.holder = ""
         """Of the Lease, as the server has it."""
         self.log: list[tuple[str, str, str]] = []
-        """What was done, but for the Lease: how, the kind, and the name."""
+        """All changes except those of the Lease: type, kind and name."""
         self.by: Counter[str] = Counter()
         self._listed: dict[str, tuple[str, frozenset[str]]] = {}
         """Of each slice, its Service and its ready addresses."""
         self._taken: defaultdict[Address, list[tuple[str, int, str]]] = defaultdict(list)
         """The slice from which an address was taken, at which version, and by whom."""
         self._written: dict[str, Planned | None] = {}
-        """By what plan of ours a slice is as it is."""
+        """The plan by which a slice was last written, if any."""
         cluster.registry.store.listeners.append(self._note)
 
     def planned(self, service: ObjectKey, ready: frozenset[str], slices: Mapping[str, int]) -> None:
@@ -65,7 +65,7 @@ class Judge:
     # --- writes -------------------------------------------------------------------------------------------------------
 
     def leaves(self, link: Link, method: str, route: ResourcePath) -> Sent:
-        """Whoever writes may."""
+        """Returns the write that leaves, and notes a fault if its replica does not lead."""
         plural, now = route.kind.plural, seconds()
         deadline = self.deadlines.get(link.name)
         if deadline is not None and plural != "leases" and now > deadline() + 1e-6:
@@ -128,7 +128,7 @@ class Judge:
         for address in sorted(known):
             if address not in expected or not expected[address].ready:
                 continue
-            # It went by slices that somebody else had changed, or has since: no write of ours could know.
+            # The plan used slices that another client had changed, or has changed since: the writer could not know.
             if any(
                 planned.slices.get(slice_, planned.version) < version and by != sent.sender
                 for slice_, version, by in self._taken[service, address]

@@ -84,8 +84,8 @@ def seconds() -> float:
 class Weather:
     """``delay``: the most seconds that anything takes one way; the others are probabilities, of single requests.
 
-    ``hang``: arrives, but up to 20 s late. ``lost``: never arrives. ``unanswered``: a write that is done, and nobody is
-    told. ``conflict``: a write that is refused as if another one had come before.
+    ``hang``: arrives, but up to 20 s late. ``lost``: never arrives. ``unanswered``: a write that is done, but not
+    answered. ``conflict``: a write that is refused as if another one had come before.
     """
 
     delay: float = 0.002
@@ -113,7 +113,7 @@ class Sent:
 
 
 class WriteObserver(Protocol):
-    """Is told of every write that leaves, and may add what it was planned from; and says whose write is being done."""
+    """Sees every write that leaves, may add what it was planned from, and says whose write is being done."""
 
     current: Sent | None
 
@@ -262,7 +262,7 @@ class Link:
 
     async def _call(self, done: Callable[[], bytes], sent: Sent | None) -> bytes:
         network = self._network
-        # On its own: what has left arrives, whatever becomes of its sender.
+        # In a separate task: what has left arrives, even if its sender ends.
         arriving = asyncio.ensure_future(self._arrive(done, network.now_weather(), is_write=sent is not None))
         for flights in (network.in_flight, network.writes_in_flight)[: 2 if sent and sent.plural != "leases" else 1]:
             flights.add(arriving)

@@ -26,13 +26,13 @@ _CALM: Final = 3.0
 _FAILURES: Final = {
     name
     for module in (api_errors, writing, list_pager)
-    for name, each in vars(module).items()
-    if isinstance(each, type)
+    for name, value in vars(module).items()
+    if isinstance(value, type)
 }
 
 
 class Notes:
-    """A log that tells the judge of what went wrong in us rather than around us."""
+    """A log that reports failures of the replica itself, and not of its surroundings, to the judge."""
 
     def __init__(self, judge: Judge, name: str) -> None:
         self._judge, self._name = judge, name
@@ -53,7 +53,7 @@ class Notes:
 
 
 class _Telling(StatusWriter):
-    """It is asked what was told of a Service immediately before each plan: the judge learns what is known then."""
+    """Gives the judge the replica's knowledge before each plan, which asks for the reported status first."""
 
     def watched_by(self, replica: "Replica") -> None:
         self._replica = replica
@@ -143,7 +143,7 @@ class Replica:
 
     @property
     def is_idle(self) -> bool:
-        """Whether it has seen everything, written and told what comes of it, and the server has nothing newer."""
+        """Whether it has seen everything, written and reported the results, and the server has nothing newer."""
         return (
             self.controller.is_idle
             and not len(self.status_writer)
@@ -156,14 +156,14 @@ class Replica:
         nodes = {node.metadata.name for node in cache.nodes}
         publishes = service.spec.publish_not_ready_addresses is True
         return frozenset(
-            each.ip
+            pod_ip.ip
             for pod in cache.pods
             if selector <= (pod.metadata.labels or {}).items()
             and (publishes or (pod.spec.node_name in nodes and has_ready_condition(pod.status.conditions)))
             and (publishes or pod.metadata.deletion_timestamp is None)
             and pod.status.phase not in ("Failed", "Succeeded")
-            for each in pod.status.pod_ips or ()
-            if ("IPv6" if ":" in each.ip else "IPv4") in (service.spec.ip_families or ())
+            for pod_ip in pod.status.pod_ips or ()
+            if ("IPv6" if ":" in pod_ip.ip else "IPv4") in (service.spec.ip_families or ())
         )
 
     def check(self) -> None:

@@ -99,7 +99,7 @@ def made(head: bytes, steps: tuple[bytes, ...]) -> Schedule:
         begins_settled=others // 32 % 4 != 3,
         # Leases are renewed all the time, which takes a while also where time does not pass.
         quiet=10.0 if elects else 3600.0 if seed[0] % 32 == 31 else 60.0,
-        steps=tuple(step for each in steps if (step := _step(each)).name != "nothing"),
+        steps=tuple(step for encoded in steps if (step := _step(encoded)).name != "nothing"),
     )
 
 

@@ -1,8 +1,8 @@
-"""Random schedules: whatever happens, and whatever fails meanwhile, the cluster comes to what is planned, and stays so.
+"""Random schedules: after any changes and failures, the cluster reaches the planned state, and stays in it.
 
-After each one slices list exactly what Pods there are, a plan would write and tell nothing, and nothing is written, nor
-when all replicas begin anew. At no moment does a write of ours take a ready endpoint out of the last slice that lists
-it, or leave from a replica that does not lead.
+After each schedule, slices list exactly the Pods that exist, a plan would write and report nothing, and nothing is
+written, even after all replicas restart. No write of Zoneward ever takes a ready endpoint out of the last slice that
+lists it, or leaves from a replica that does not lead.
 """
 
 from collections import Counter
@@ -33,15 +33,15 @@ ONCE_FAILED: Final = {
         Step("kill", 0, 0, 1.0),
         Step("meddle", 0, 3, 1.0),
     ),
-    "a-service-is-replaced-before-all-of-it-is-told": calm(
+    "a-service-is-replaced-before-all-of-it-is-reported": calm(
         Step("ask", 0, 1, 0.002),
         Step("replace_service", 0, 0, 0.0),
     ),
-    "a-service-is-replaced-while-the-one-before-is-told-in-vain": calm(
+    "a-service-is-replaced-while-the-one-before-is-reported-in-vain": calm(
         Step("replace_service", 20, 4, 0.0),
         Step("replace_service", 20, 4, 0.0),
     ),
-    "what-a-plan-would-have-told-that-was-not-written": calm(
+    "what-a-plan-would-have-reported-that-was-not-written": calm(
         Step("ask", 0, 6, 1.0),
         Step("meddle_before_next_write", 3, 9, 0.0),
         Step("node", 0, 4, 0.002),
@@ -61,7 +61,7 @@ def play(schedule: Schedule) -> Counter[str]:
 def test_after_any_schedule_the_slices_are_as_planned(case: int, pytestconfig: pytest.Config) -> None:
     met = Counter[str]()
 
-    # Each case has schedules of its own, other ones with each seed of a search.
+    # Each case has its own schedules, and other ones with each seed of a search.
     @seed(f"{pytestconfig.getoption('--hypothesis-seed') or 0} {case}")
     @settings(examples(SCHEDULES // CASES), database=None, print_blob=False, phases=(Phase.generate, Phase.shrink))
     @given(schedules())
@@ -91,11 +91,11 @@ def test_past_failures_do_not_return(name: str) -> None:
 )
 @in_virtual_time
 async def test_the_judge_detects_a_deleted_only_slice(knows: bool, saw: bool, leads: bool, faults: list[str]) -> None:
-    """``knows``: whoever does it knows that all Pods are ready; ``saw``: and has seen this version of the slice."""
+    """``knows``: the writer knows that all Pods are ready; ``saw``: it has also seen this version of the slice."""
     world = World(calm())
     world.cluster.write_as_built_in()
     if not leads:
-        world.judge.deadlines["ours"] = lambda: -1.0
+        world.judge.deadlines["zoneward"] = lambda: -1.0
     (slice_,) = (
         msgspec.convert(slice_, EndpointSlice)
         for slice_ in world.cluster.slices()
@@ -104,7 +104,7 @@ async def test_the_judge_detects_a_deleted_only_slice(knows: bool, saw: bool, le
     ready = frozenset(address for endpoint in slice_.endpoints or () for address in endpoint.addresses or ())
     versions = {slice_.metadata.name: int(slice_.metadata.resource_version or 0)}
     world.judge.planned((NAMESPACE, "cart"), ready if knows else frozenset(), versions if saw else {})
-    await Writer(Link(world.network, "ours", world.judge)).delete(SLICES, slice_)
+    await Writer(Link(world.network, "zoneward", world.judge)).delete(SLICES, slice_)
     result = world.judge.faults
     assert len(result) == len(faults)
-    assert all(words in each for words, each in zip(faults, result, strict=True))
+    assert all(words in fault for words, fault in zip(faults, result, strict=True))

@@ -25,7 +25,7 @@ from zoneward.sandbox.server.persistence import new_registry
 QUIET_WITHIN: Final = 200.0
 """Seconds after which all must be written once nothing happens any more: pauses after failures grow to a minute."""
 _ARRIVES: Final = 1.0
-"""Seconds in which every event arrives once the network is well."""
+"""Seconds in which every event arrives once the network has no faults."""
 _LOOK: Final = 0.25
 _KINDS: Final = ("pods", "endpointslices", "services", "nodes")
 _STALLS: Final = (0.02, 0.1, 0.5, 2.0, 8.0, 20.0)
@@ -105,7 +105,7 @@ class World:
         self.replicas.append(self._new())
 
     def _end(self, index: int, how: Callable[[Replica], Any]) -> None:
-        """One goes, and another one comes in its place: where nobody has to lead, once it is gone."""
+        """Ends one replica and starts another; without leader election, only after the first has ended."""
         if not self.replicas:
             return
         replica = self.replicas.pop(index % len(self.replicas))
@@ -180,7 +180,7 @@ class World:
             self.check()
             self.cluster.collect()
             writing = [replica for replica in self.replicas if replica.writes]
-            if writing and not self._is_busy() and all(each.is_idle for each in writing):
+            if writing and not self._is_busy() and all(replica.is_idle for replica in writing):
                 # A Pod that came and went leaves nothing to see but the events, which may still be on their way.
                 if looked == (looked := len(self.judge.log)):
                     return
@@ -202,7 +202,7 @@ class World:
             await self.settle(when)
         await asyncio.sleep(for_seconds)
         self.check()
-        written = [each for each in self.judge.log[before:] if not begins or each[1:] not in self._reworded]
+        written = [write for write in self.judge.log[before:] if not begins or write[1:] not in self._reworded]
         assert not written, f"{when}: written though nothing happened: {written}"
 
     def _check_slices(self) -> None:
@@ -215,7 +215,11 @@ class World:
                 left = [slice_["metadata"]["name"] for slice_ in cluster.slices() if is_own(slice_, name)]
                 assert not left, f"{name} is gone, and its slices are not: {left}"
                 continue
-            twice = [address for address, index in Counter(each for each, _ in listed).items() if index > 1]
+            twice = [
+                address
+                for address, index in Counter(listed_address for listed_address, _ in listed).items()
+                if index > 1
+            ]
             assert not twice, f"{name} lists {twice} twice"
             expected = cluster.expected(services[name])
             assert dict(listed) == expected, f"{name}: listed {dict(listed)}, expected {expected}"
@@ -235,17 +239,19 @@ class World:
             name = service.metadata.name
             assert not left, f"{name}: a plan would write {left}"
             assert not plan.surplus, f"{name}: a plan would delete {plan.surplus}"
-            told = own_conditions(service)
-            assert _states(told) == _states(plan.conditions), f"{name}: told {told}, a plan says {plan.conditions}"
-            if not are_equal(told, plan.conditions):
+            reported = own_conditions(service)
+            assert _states(reported) == _states(plan.conditions), (
+                f"{name}: reported {reported}, a plan says {plan.conditions}"
+            )
+            if not are_equal(reported, plan.conditions):
                 self._reworded.add(("services", name))
-            assert not plan.events, f"{name}: a plan would tell {plan.events}"
+            assert not plan.events, f"{name}: a plan would report {plan.events}"
             self._check_events(service)
 
     def _check_events(self, service: Service) -> None:
         """The last Event says what the condition says."""
         if self.schedule.elects or self._ends:
-            # Whoever ends between the two has told one without the other.
+            # A replica that ends between the two has reported one without the other.
             return
         programmed = next(
             (condition for condition in own_conditions(service) if condition.type == names.PROGRAMMED_CONDITION), None
@@ -255,9 +261,9 @@ class World:
         uid = service.metadata.uid
         records = (record for _, record in self.cluster.registry.store.records(self.cluster.kind("events")))
         result = sorted((record.version, record.object()) for record in records)
-        told = [each["reason"] for _, each in result if each["involvedObject"]["uid"] == uid]
+        reported = [event["reason"] for _, event in result if event["involvedObject"]["uid"] == uid]
         expected = ENABLED if programmed.status == "True" else DISABLED
-        assert told[-1:] == [expected], f"{service.metadata.name}: told {told}, and it is {programmed}"
+        assert reported[-1:] == [expected], f"{service.metadata.name}: reported {reported}, and it is {programmed}"
 
 
 def _states(conditions: Iterable[Condition]) -> set[tuple[object, ...]]:

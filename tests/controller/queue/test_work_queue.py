@@ -21,7 +21,7 @@ from zoneward.controller.queue.work_queue import (
     WorkQueue,
 )
 
-# --- No Service is lost, none is worked on twice at once, and the more urgent goes first without starving the rest ---
+# --- No Service is lost, none is worked on twice at once, and the more urgent comes first without starving the rest ---
 
 
 BATCHING = Batching(period=1.0, writes_per_second=4, burst=2, longest=2.0)
@@ -252,7 +252,7 @@ class AnyOrder(RuleBasedStateMachine):
         assert (due is not None) == bool(depth.waiting)
 
     def teardown(self) -> None:
-        """Whatever happened, every change is given out once somebody works, and then nothing is remembered."""
+        """After any steps, every change is handed out once a worker asks, and then nothing is remembered."""
         for key in list(self.working):
             self.schedule.done(key, now=self.now, writes=0)
         self.working.clear()
@@ -295,7 +295,7 @@ def gives(changes: list[float], batching: Batching, *, writes: int = 1) -> list[
     return given
 
 
-CHANGES = st.lists(st.integers(0, 6000).map(lambda each: each / 8), max_size=60)
+CHANGES = st.lists(st.integers(0, 6000).map(lambda eighths: eighths / 8), max_size=60)
 
 
 @given(CHANGES, st.sampled_from((0.0, 0.5, 4.0)), st.integers(1, 40))
@@ -317,12 +317,12 @@ def test_two_writes_are_never_closer_than_the_period(changes: list[float], perio
 
 @pytest.mark.parametrize(
     ("pods_a_second", "most_writes"),
-    [pytest.param(650, 125, id="as-fast-as-the-api-goes"), pytest.param(50, 481, id="50-pods-a-second")],
+    [pytest.param(650, 125, id="as-fast-as-the-api-allows"), pytest.param(50, 481, id="50-pods-a-second")],
 )
 def test_a_rollout_of_1000_pods_costs_no_more_writes_than_upstream_and_none_is_late(
     pods_a_second: int, most_writes: int
 ) -> None:
-    """Upstream's figures on a real cluster are the limits. Ten slices: each Pod that comes or goes touches any one."""
+    """Upstream's figures on a real cluster are the limits. Ten slices: each added or deleted Pod touches any one."""
     chance, batching = Random(1), Batching()
     changes = [index / pods_a_second + moved for index in range(1000) for moved in (0.0, 0.05)]
     rest = [(changed, chance.randrange(10)) for changed in sorted(changes)]
@@ -332,7 +332,7 @@ def test_a_rollout_of_1000_pods_costs_no_more_writes_than_upstream_and_none_is_l
         due = batching.due(first, pace)
         assert due - first < 1.0
         touched = {slice_ for changed, slice_ in rest if changed <= due}
-        rest = [each for each in rest if each[0] > due]
+        rest = [change for change in rest if change[0] > due]
         writes += len(touched)
         pace = batching.after(pace, taken=due, writes=len(touched))
     assert writes <= most_writes

@@ -1,4 +1,4 @@
-"""In which words it is told whether a Service's traffic distribution is honored, and of what it is told."""
+"""How the condition says whether a Service's traffic distribution is honored, and for which Services."""
 
 import asyncio
 from typing import Any, Final, cast
@@ -154,7 +154,7 @@ def test_met_services_are_exactly_those_of_a_full_search(steps: list[tuple[str, 
         assert len(needs) == len(all_of_them)
 
 
-# --- Whatever happens: nothing is said to be honored that a node which lives does not have ----------------------------
+# --- Nothing is ever reported as honored that a live node does not have -----------------------------------------------
 
 
 NODES: Final = ("n1", "n2", "n3")
@@ -256,7 +256,7 @@ class World:
         self.proxies.leases.put(replace(lease, metadata=replace(lease.metadata, resource_version=str(self.version))))
 
     def wait(self, node: str, seconds: int) -> None:
-        """Time goes, in which one proxy is heard of, where it runs."""
+        """Advance the clock; the node's proxy renews its Lease if it runs."""
         for _ in range(seconds // 30):
             self.now += 30
             if node in self.claims:

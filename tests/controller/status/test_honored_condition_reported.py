@@ -1,4 +1,4 @@
-"""That nodes honor what a Service asks for is told once all of them have it, and then stays told."""
+"""The condition says that nodes honor what a Service asks for once all of them have it, and then stays."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -37,7 +37,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Scene:
-    """A cluster with a proxy of ours on some nodes, and what was told of the Service ``cart`` in turn."""
+    """A cluster with Zoneward's proxy on some nodes, and what was reported of the Service ``cart`` in turn."""
 
     def __init__(self, sandbox: Place) -> None:
         self.sandbox, self.renewals = sandbox, 0
@@ -49,7 +49,7 @@ class Scene:
         return self.sandbox.registry.store.version
 
     def renew(self, *nodes: str, at: int | None = None, but: tuple[ObjectKey, ...] = (), proxy_name: str = "") -> None:
-        """Proxies renew their Leases, and have all there is up to a version: all there is now, unless told."""
+        """Renew the Leases of proxies that have everything up to a version, by default the current one."""
         version = self.version if at is None else at
         for node in nodes:
             self.renewals += 1
@@ -219,7 +219,7 @@ async def test_services_with_a_proxy_name_count_the_proxies_of_that_name() -> No
 
 
 async def test_deletions_of_slices_are_waited_for() -> None:
-    """With groups of slices for each zone taken back, a node that has not heard of the deletions uses them still."""
+    """After groups of slices for each zone are deleted, a node that has not seen the deletions still uses them."""
     groups = {names.SUBSETTING_ANNOTATION: "Auto"}
     async with a_scene(distribution=None, annotations=groups) as scene:
         for index in range(PODS, 15):

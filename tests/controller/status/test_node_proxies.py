@@ -1,4 +1,4 @@
-"""Which proxies live, and what all of them have: by renewals that are seen, and by no clock but ours."""
+"""Which proxies live, and what all of them have: by observed renewals and the controller's clock only."""
 
 from msgspec.structs import replace
 
@@ -40,12 +40,12 @@ class Place:
         return result.presence if result is not None else None
 
     def past(self, seconds: float, *renewing: str) -> None:
-        """So much time goes, in which these renew every minute."""
+        """Advance the clock by this time; these nodes renew every minute."""
         end = self.now + seconds
         while self.now < end:
             self.now = min(end, self.now + 30)
-            for each in renewing:
-                self.renew(each)
+            for node in renewing:
+                self.renew(node)
             self.proxies.groups()
 
 
@@ -129,7 +129,7 @@ def test_leases_without_renewals_do_not_count_in_the_end() -> None:
         assert scene.presence() is presence
     scene.renew("n1")
     assert scene.presence() is Presence.PRESENT
-    # Where the last node goes, its proxy may come back.
+    # When the last node is deleted, its proxy may come back.
     scene.nodes.clear()
     assert scene.presence() is Presence.UNKNOWN
     scene.past(ABSENT_AFTER - 30)

@@ -1,4 +1,4 @@
-"""What is told of Services arrives at an API server once, in order, beside what others write, and hinders nobody."""
+"""What is reported of Services arrives at an API server once and in order, beside writes of other clients."""
 
 import asyncio
 import json
@@ -64,7 +64,7 @@ OFF = programmed("Hints/Auto: 1 zone", status="False", reason="OneZone")
 TURNED_ON = (ServiceEvent("Normal", ENABLED, "Topology Aware Routing has been enabled"),)
 TURNED_OFF = (ServiceEvent("Warning", DISABLED, "Nodes only ready in 1 zone"),)
 STAMP = "2026-01-01T00:00:00Z"
-THEIRS = {"type": "their.org/Thing", "status": "True", "lastTransitionTime": STAMP, "reason": "Theirs", "message": ""}
+THEIRS = {"type": "their.org/Thing", "status": "True", "lastTransitionTime": STAMP, "reason": "Foreign", "message": ""}
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 QUICK = RequeueDelay(backoff=Backoff(initial=0.01, cap=0.05, jitter=0.5), with_news=0.01)
 
@@ -109,14 +109,17 @@ class Scene:
     def conditions(self) -> dict[str, tuple[str, str, str]]:
         """Status, reason and time by type."""
         result = self.stored()["status"].get("conditions") or ()
-        return {each["type"]: (each["status"], each["reason"], each["lastTransitionTime"]) for each in result}
+        return {
+            condition["type"]: (condition["status"], condition["reason"], condition["lastTransitionTime"])
+            for condition in result
+        }
 
     def events(self) -> list[tuple[str, str, int]]:
         """Reason, note, and how often, as they were made."""
         kind = self.registry.kinds["events"]
         result = [record.object() for _, record in self.registry.store.records(kind)]
-        result.sort(key=lambda each: int(each["metadata"]["name"].rpartition(".")[2], 16))
-        return [(each["reason"], each["message"], (each.get("series") or {}).get("count", 1)) for each in result]
+        result.sort(key=lambda event: int(event["metadata"]["name"].rpartition(".")[2], 16))
+        return [(event["reason"], event["message"], (event.get("series") or {}).get("count", 1)) for event in result]
 
     def change_status(self, change: Callable[[Object], Object]) -> None:
         """As somebody else does, who replaces all conditions."""
@@ -148,21 +151,21 @@ async def test_events_and_conditions_keep_those_of_other_writers() -> None:
         await scene.tell(ON, TURNED_ON)
         assert scene.events() == [(ENABLED, "Topology Aware Routing has been enabled", 1)]
         assert scene.conditions() == {
-            "their.org/Thing": ("True", "Theirs", STAMP),
+            "their.org/Thing": ("True", "Foreign", STAMP),
             ACCEPTED_CONDITION: ("True", "Accepted", "2026-11-21T12:00:00Z"),
             PROGRAMMED_CONDITION: ("True", "Enabled", "2026-11-21T12:00:00Z"),
         }
         before = scene.stored()
         scene.noon += timedelta(hours=1)
         await scene.tell(ON)
-        assert scene.stored() == before, "it is told already"
+        assert scene.stored() == before, "it is reported already"
         scene.change_status(lambda old: old | {"loadBalancer": ingress})
         # One that is refused is given up, and holds up nothing.
         await scene.tell(OFF, (ServiceEvent("Warning", "", "without a reason"), *TURNED_OFF))
         assert scene.stored()["status"]["loadBalancer"] == ingress
-        assert scene.conditions()["their.org/Thing"] == ("True", "Theirs", STAMP)
+        assert scene.conditions()["their.org/Thing"] == ("True", "Foreign", STAMP)
         await scene.tell(())
-        assert scene.conditions() == {"their.org/Thing": ("True", "Theirs", STAMP)}
+        assert scene.conditions() == {"their.org/Thing": ("True", "Foreign", STAMP)}
         assert [event[0] for event in scene.events()] == [ENABLED, DISABLED]
         assert [key for key, _ in scene.troubles] == [KEY]
         assert scene.status_writer.dropped == 1
@@ -195,8 +198,8 @@ async def test_with_network_faults_events_are_written_once_in_order_and_the_last
     async with a_scene("latency=1ms-10ms", "conflict@0.2", "lost-answer@0.2", "500@0.2", "503@0.2") as scene:
         service = msgspec.convert(scene.stored(), Service)
         expected = []
-        for number in range(6):
-            event = ServiceEvent("Warning", DISABLED, f"Insufficient number of Endpoints ({number})")
+        for index in range(6):
+            event = ServiceEvent("Warning", DISABLED, f"Insufficient number of Endpoints ({index})")
             scene.status_writer.report(service, conditions=programmed(event.message), events=(event,))
             expected.append((event.reason, event.message, 1))
             await asyncio.sleep(0.01)
@@ -207,7 +210,7 @@ async def test_with_network_faults_events_are_written_once_in_order_and_the_last
 
 
 async def test_removed_conditions_are_restored_with_backoff() -> None:
-    """Somebody writes the whole status whenever it changes; ours come back once, and then more and more seldom."""
+    """Another client replaces the whole status after each change; Zoneward's conditions return ever more seldom."""
     seconds = 1000.0
     async with a_scene(clock=lambda: seconds) as scene:
 
@@ -216,13 +219,13 @@ async def test_removed_conditions_are_restored_with_backoff() -> None:
             scene.status_writer.report(await scene.service(), conditions=ON)
             if written:
                 await until(lambda: len(scene.conditions()) == 2)
-                scene.change_status(lambda old: {name: each for name, each in old.items() if name != "conditions"})
+                scene.change_status(lambda old: {name: value for name, value in old.items() if name != "conditions"})
             else:
                 await scene.status_writer.wait_until_written(0.02)
                 assert scene.conditions() == {}
             told = scene.status_writer.as_reported(await scene.service()).status
             assert told
-            assert len(told.conditions or ()) == 2, "what was told is known all the same"
+            assert len(told.conditions or ()) == 2, "what was reported is known all the same"
 
         for written in (True, True, False):
             await round_of_both(written=written)
@@ -240,8 +243,10 @@ async def test_removed_conditions_are_restored_with_backoff() -> None:
 async def test_the_waiting_events_of_a_service_are_limited() -> None:
     async with a_scene() as scene:
         service = await scene.service()
-        for number in range(BURST + 5):
-            scene.status_writer.report(service, conditions=ON, events=(ServiceEvent("Warning", DISABLED, str(number)),))
+        for event_index in range(BURST + 5):
+            scene.status_writer.report(
+                service, conditions=ON, events=(ServiceEvent("Warning", DISABLED, str(event_index)),)
+            )
         assert await scene.status_writer.wait_until_written(LIMIT)
         assert [event[1] for event in scene.events()] == [
             str(index) for index in range(BURST - MAX_WAITING_EVENTS, BURST)
@@ -263,8 +268,8 @@ async def test_a_namespace_does_not_delay_others() -> None:
     async with a_writer() as (writer, _):
         noting = Noting(writer._transport)
         status_writer = StatusWriter(noting, instance="a", rate=StatusWriteRate(per_second=20, burst=1), sleep=sleep)
-        for number in range(100):
-            metadata = replace(A_SERVICE.metadata, name=f"s{number}", namespace="flood", uid=f"u{number}")
+        for index in range(100):
+            metadata = replace(A_SERVICE.metadata, name=f"s{index}", namespace="flood", uid=f"u{index}")
             status_writer.report(replace(A_SERVICE, metadata=metadata), conditions=ON)
         metadata = replace(A_SERVICE.metadata, name="cart", namespace="other", uid="u")
         status_writer.report(replace(A_SERVICE, metadata=metadata), conditions=ON)
@@ -281,7 +286,7 @@ async def test_the_rate_of_all_writes_is_limited() -> None:
         service = await scene.service()
         loop = asyncio.get_running_loop()
         start = loop.time()
-        events = tuple(ServiceEvent("Warning", DISABLED, str(number)) for number in range(9))
+        events = tuple(ServiceEvent("Warning", DISABLED, str(index)) for index in range(9))
         scene.status_writer.report(service, conditions=ON, events=events)
         assert await scene.status_writer.wait_until_written(LIMIT)
         # Ten writes, of which five are free.

@@ -36,7 +36,9 @@ Object = dict[str, Any]
     ],
 )
 def test_stored_hints_are_compared_with_sent_hints(sent: Hints | None, stored: Hints | None, expected: str) -> None:
-    one, other = (a_slice("s", an_endpoint(hinted=each), an_endpoint("10.0.0.2")) for each in (sent, stored))
+    one, other = (
+        a_slice("s", an_endpoint(hinted=endpoint_hints), an_endpoint("10.0.0.2")) for endpoint_hints in (sent, stored)
+    )
     assert stored_hints(one, other) == expected
 
 
@@ -52,7 +54,7 @@ def dropping(sandbox: Place, kind: Literal["hints", "forNodes"]) -> Iterator[set
             if "hints" in dropped_kinds:
                 endpoint.pop("hints", None)
             elif dropped_kinds and endpoint.get("hints"):
-                endpoint["hints"] = {name: each for name, each in endpoint["hints"].items() if name != kind}
+                endpoint["hints"] = {name: value for name, value in endpoint["hints"].items() if name != kind}
 
     def prepare_create(new: Object, objects: Any) -> None:
         create(new, objects)
@@ -136,7 +138,10 @@ async def test_hints_for_zones_stay_where_those_for_nodes_are_dropped() -> None:
                 await settle(sandbox, controller)
                 await until(lambda: programmed(sandbox) == ("False", "HintsNotStored"))
                 await settle(sandbox, controller)
-                assert all(each and each.for_zones and not each.for_nodes for each in hinted(sandbox))
+                assert all(
+                    endpoint_hints and endpoint_hints.for_zones and not endpoint_hints.for_nodes
+                    for endpoint_hints in hinted(sandbox)
+                )
                 version = sandbox.registry.store.version
                 controller.queue.add(("default", "cart"))
                 await settle(sandbox, controller)

@@ -1,4 +1,4 @@
-"""A cache that has not seen our own writes is told from one that has."""
+"""The tracker distinguishes a cache that has not seen its own writes from one that has."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -83,7 +83,7 @@ def test_after_a_read_from_the_server_the_cache_has_to_catch_up() -> None:
     assert not tracker.is_stale(SERVICE, [leaving])
 
 
-# --- a server, a cache that lags, and whoever else writes -------------------------------------------------------------
+# --- a server, a cache that lags, and another writer ------------------------------------------------------------------
 
 
 @dataclass
@@ -178,7 +178,7 @@ def test_an_event_before_the_answer_is_news_only_for_another_writer(later: str |
     tracker.write_started(before)
     assert not tracker.observe(before, own).is_news
     if later is not None:
-        assert not tracker.observe(own, a_slice(version=later)).is_news, "not told yet"
+        assert not tracker.observe(own, a_slice(version=later)).is_news, "not known yet"
     tracker.written(own, replaced="11")
     assert tracker.write_answered(before) == ({SERVICE} if later else set())
     assert tracker.observe(own, a_slice(version="14")).is_news

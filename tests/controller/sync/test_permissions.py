@@ -1,4 +1,4 @@
-"""Rights are asked for before the first write, and a server that cannot be asked is not in the way."""
+"""Permissions are checked before the first write, and a server that cannot be asked does not block it."""
 
 import json
 from datetime import UTC, datetime
@@ -30,7 +30,7 @@ ASKED = [
 
 
 async def asked(*, denied: str = "", status: int = 201) -> tuple[list[list[str]], CallFailed | None, str]:
-    """What a server was asked for, what came of it, and how that is told."""
+    """The permissions that a server was asked for, the failure, and the message about it."""
     seen: list[list[str]] = []
 
     async def review(request: web.BaseRequest) -> web.Response:

@@ -23,7 +23,7 @@ def test_a_new_service_has_its_creation_as_trigger_time_and_a_restart_has_none()
     assert known(created=at(3), has_slices=False, p1=at(5)).time(SERVICE) == at(3)
     times = known(p1=at(5), p2=at(6))
     assert times.time(SERVICE) is None
-    # A Pod that goes is no change with a time.
+    # The deletion of a Pod is no change with a time.
     times.changed(SERVICE, created=at(0), pods={"p2": None})
     assert times.time(SERVICE) is None
     times.changed(SERVICE, created=at(0), pods={"p1": at(9)})
@@ -32,7 +32,7 @@ def test_a_new_service_has_its_creation_as_trigger_time_and_a_restart_has_none()
     assert (len(times), times.time(SERVICE)) == (0, None)
     times = known()
     times.changed(SERVICE, created=at(30), pods={})
-    assert times.time(SERVICE) == at(30), "it was made anew"
+    assert times.time(SERVICE) == at(30), "it was created again"
 
 
 def test_a_trigger_time_stays_until_it_is_written() -> None:

@@ -33,7 +33,7 @@ async def test_the_tracker_expects_every_write() -> None:
         slice_writer = SliceWriter(writer, tracker=tracker, metrics=metrics)
 
         async def write(operation: Operation, *slices: EndpointSlice) -> EndpointSlice | None:
-            """What is there afterwards."""
+            """Returns the stored slice afterwards."""
             result = await slice_writer.write(KEY, [SliceWrite(operation, slice_) for slice_ in slices])
             assert (result.outcome, result.writes) == (SyncOutcome.WRITTEN, len(slices))
             if operation is Operation.DELETE:
@@ -44,12 +44,14 @@ async def test_the_tracker_expects_every_write() -> None:
         assert created is not None
         assert (tracker.is_stale(KEY, []), tracker.is_stale(KEY, [created])) == (True, False)
         # Twice in one sync, the second time on what the first led to.
-        updated = await write(Operation.UPDATE, *(replace(created, endpoints=each) for each in (SLICE.endpoints, ())))
+        updated = await write(
+            Operation.UPDATE, *(replace(created, endpoints=endpoints) for endpoints in (SLICE.endpoints, ()))
+        )
         assert updated is not None
         assert tracker.is_stale(KEY, [created])
         await write(Operation.DELETE, updated)
         assert (tracker.is_stale(KEY, [updated]), tracker.is_stale(KEY, [])) == (True, False)
-    assert [counter_total(metrics.writes, operation=each.value) for each in Operation] == [1, 2, 1]
+    assert [counter_total(metrics.writes, operation=operation.value) for operation in Operation] == [1, 2, 1]
 
 
 @pytest.mark.parametrize(
@@ -112,25 +114,25 @@ def slices(places: Places, *, ports: tuple[EndpointPort, ...] = OLD) -> dict[str
 
 def steps(before: Mapping[str, EndpointSlice], after: Mapping[str, EndpointSlice]) -> tuple[SliceWrite, ...]:
     changes = SliceChanges(
-        create=tuple(each for name, each in after.items() if name not in before),
-        update=tuple(each for name, each in after.items() if name in before and each != before[name]),
-        delete=tuple(each for name, each in before.items() if name not in after),
+        create=tuple(slice_ for name, slice_ in after.items() if name not in before),
+        update=tuple(slice_ for name, slice_ in after.items() if name in before and slice_ != before[name]),
+        delete=tuple(slice_ for name, slice_ in before.items() if name not in after),
     )
     family = FamilyPlan(SERVICE, "IPv4", DECISION, changes, (), (), CLUSTER_STATE)
     return ordered_writes(ServicePlan(SERVICE, (family,), (), ()), previous=before)
 
 
 def addresses(there: Mapping[str, EndpointSlice]) -> set[str]:
-    return {address for each in there.values() for one in each.endpoints or () for address in one.addresses or ()}
+    return {address for slice_ in there.values() for one in slice_.endpoints or () for address in one.addresses or ()}
 
 
 def grouped(there: Mapping[str, EndpointSlice]) -> list[list[str]]:
-    """What is together in a slice, whatever its name."""
-    return sorted(sorted(addresses({name: each})) for name, each in there.items())
+    """The addresses of each slice, regardless of its name."""
+    return sorted(sorted(addresses({name: slice_})) for name, slice_ in there.items())
 
 
 def replay(before: Mapping[str, EndpointSlice], after: Mapping[str, EndpointSlice]) -> dict[str, EndpointSlice]:
-    """What is there in the end; what is before and after never goes in between, and no slice is too large."""
+    """Returns the slices after all steps. Endpoints of both states always stay listed, and no slice is too large."""
     there, steady = dict(before), addresses(before) & addresses(after)
     for step in steps(before, after):
         name = step.slice.metadata.name
@@ -140,7 +142,7 @@ def replay(before: Mapping[str, EndpointSlice], after: Mapping[str, EndpointSlic
             assert (name in there) == (step.operation is Operation.UPDATE)
             there[name] = step.slice
         assert steady <= addresses(there)
-        assert all(len(each.endpoints or ()) <= MAX_ENDPOINTS for each in there.values())
+        assert all(len(slice_.endpoints or ()) <= MAX_ENDPOINTS for slice_ in there.values())
     return there
 
 
@@ -152,7 +154,7 @@ def test_a_moving_endpoint_is_always_listed(before: Places, after: Places, new_p
     wanted = slices(after, ports=NEW if new_ports else OLD)
     there = replay(slices(before), wanted)
     assert grouped(there) == grouped(wanted)
-    assert {each.ports for each in there.values()} == {each.ports for each in wanted.values()}
+    assert {slice_.ports for slice_ in there.values()} == {slice_.ports for slice_ in wanted.values()}
 
 
 def test_slices_that_exchange_endpoints_cost_one_more_write() -> None:
@@ -167,5 +169,5 @@ def test_full_slices_that_exchange_endpoints_use_a_new_slice() -> None:
     there = replay(before, after)
     assert len(there) == len(after)
     assert addresses(there) == addresses(after)
-    fresh = next(each for name, each in there.items() if name not in before)
+    fresh = next(slice_ for name, slice_ in there.items() if name not in before)
     assert replace(fresh.metadata, name="") == ObjectMeta(namespace="shop")
