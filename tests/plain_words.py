@@ -71,7 +71,6 @@ NOT_YET: Final = (
     "tests/proxy/",
     "tests/report/test_flow_picture.py",
     "tests/scenarios/",
-    "tests/slices/",
     "tests/vectors/",
     "tests/clusters.py",
     "tests/synthetic_cluster.py",
