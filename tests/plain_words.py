@@ -70,7 +70,6 @@ NOT_YET: Final = (
     "tests/properties/",
     "tests/proxy/",
     "tests/report/test_flow_picture.py",
-    "tests/vectors/",
     "tests/clusters.py",
     "tests/synthetic_cluster.py",
     "tests/test_extras.py",
