@@ -67,7 +67,6 @@ NOT_YET: Final = (
     "tests/docs/",
     "tests/meter/",
     "tests/netlink/",
-    "tests/properties/",
     "tests/proxy/",
     "tests/report/test_flow_picture.py",
     "tests/clusters.py",
