@@ -58,11 +58,6 @@ INSTEAD_IN_CODE: Final = INSTEAD | {
 NAMES: Final = {"each", "found", "number", "place", "kept", "some", "thing"}
 """Names that do not say what the value is."""
 NOT_YET: Final = (
-    "tests/properties/",
-    "tests/routing/",
-    "tests/scenarios/",
-    "tests/slices/",
-    "tests/vectors/",
     "e2e/",
     "bench/",
 )

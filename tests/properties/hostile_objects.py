@@ -54,7 +54,7 @@ ANNOTATIONS: Final = (
 )
 
 
-def written(thing: Any) -> bytes:
+def written(document: Any) -> bytes:
     raw: list[str] = []
 
     def put(value: Any) -> Any:
@@ -62,12 +62,12 @@ def written(thing: Any) -> bytes:
             raw.append(value)
             return f"\0raw{len(raw) - 1}\0"
         if isinstance(value, dict):
-            return {key: put(each) for key, each in value.items()}
-        return [put(each) for each in value] if isinstance(value, list) else value
+            return {key: put(member) for key, member in value.items()}
+        return [put(item) for item in value] if isinstance(value, list) else value
 
-    text = json.dumps(put(thing), ensure_ascii=False)
-    for index, each in enumerate(raw):
-        text = text.replace(f'"\\u0000raw{index}\\u0000"', each)
+    text = json.dumps(put(document), ensure_ascii=False)
+    for index, literal in enumerate(raw):
+        text = text.replace(f'"\\u0000raw{index}\\u0000"', literal)
     return text.encode(errors="surrogateescape")
 
 
@@ -188,13 +188,15 @@ def an_object(plural: str, name: str) -> Object:
 
 
 def an_adopted_service(name: str) -> Object:
-    """With an Endpoints object that is ours to keep."""
+    """A Service whose Endpoints object Zoneward maintains."""
     marks = {SELECTOR_ANNOTATION: json.dumps({"app": name}), ENDPOINTS_ANNOTATION: "keep"}
     return a_service(name, selector=None, annotations=marks)
 
 
-def places(thing: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    pairs = thing.items() if isinstance(thing, dict) else enumerate(thing) if isinstance(thing, list) else ()
+def places(document: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    pairs = (
+        document.items() if isinstance(document, dict) else enumerate(document) if isinstance(document, list) else ()
+    )
     for key, value in pairs:
         yield (*path, key)
         yield from places(value, (*path, key))
@@ -205,19 +207,19 @@ KINDS: Final = tuple(resource.plural for resource in CACHED_RESOURCES)
 _KEPT: Final = {("metadata", "name"), ("metadata", "namespace"), ("metadata",)}
 
 
-def changed(thing: Object, path: tuple[Any, ...], value: Any) -> Object:
+def changed(document: Object, path: tuple[Any, ...], value: Any) -> Object:
     """A copy with another value there; all else is shared with the object."""
-    found = copy(thing)
-    holder: Any = found
+    result = copy(document)
+    holder: Any = result
     for key in path[:-1]:
         holder[key] = copy(holder[key])
         holder = holder[key]
     holder[path[-1]] = value
-    return found
+    return result
 
 
 def hostile(plural: str, *, numbers: random.Random | None = None, count: int = 0) -> Iterator[Object]:
-    """Objects of a kind, each with one hostile field: every field with every value; or so many with two to four."""
+    """Objects of a kind with one hostile field each, every field with every value; or ``count`` with two to four."""
     plain = an_object(plural, "bad")
     paths = [path for path in places(plain) if path not in _KEPT]
     if numbers is None:
@@ -228,9 +230,9 @@ def hostile(plural: str, *, numbers: random.Random | None = None, count: int = 0
             for _ in range(count)
         ]
     for index, wanted in enumerate(wishes):
-        thing = an_object(plural, f"bad-{index}")
+        document = an_object(plural, f"bad-{index}")
         for path, value in wanted:
             with suppress(KeyError, IndexError, TypeError):
                 # A field may be in what another one replaced.
-                thing = changed(thing, path, value)
-        yield thing
+                document = changed(document, path, value)
+        yield document

@@ -29,11 +29,11 @@ from zoneward.routing.configuration import (
 )
 
 
-def examples(number: int) -> settings:
-    """So many; of the profile ``quick``, which halves what is usual, half of them."""
+def examples(count: int) -> settings:
+    """Settings for ``count`` examples; half of them with the profile ``quick``, which halves the usual number."""
     usual = settings.get_profile("fixed").max_examples
     return settings(
-        max_examples=number * settings().max_examples // usual,
+        max_examples=count * settings().max_examples // usual,
         deadline=None,
         print_blob=True,
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
@@ -163,15 +163,15 @@ def nodes_of(draw: st.DrawFn, *, zones: int, kinds: Sequence[str]) -> tuple[Node
         _random_node(
             index,
             index if index < zones else placed[index] % zones,
-            CPUS[each % len(CPUS)],
-            kinds[each // len(CPUS) % len(kinds)],
+            CPUS[choice % len(CPUS)],
+            kinds[choice // len(CPUS) % len(kinds)],
         )
-        for index, each in enumerate(made)
+        for index, choice in enumerate(made)
     )
 
 
-def _random_node(number: int, zone: int, cpu: Number, kind: str) -> Node:
-    name, zone_name = f"node-{number:02}", f"zone-{zone + 1}"
+def _random_node(index: int, zone: int, cpu: Number, kind: str) -> Node:
+    name, zone_name = f"node-{index:02}", f"zone-{zone + 1}"
     if kind == "no status":
         return Node(metadata=NodeMeta(name=name, labels={names.ZONE_LABEL: zone_name}))
     return a_node(
@@ -189,14 +189,14 @@ def pods_of(draw: st.DrawFn, *, nodes: int, most: int, kinds: Sequence[str], fir
     least = draw(st.sampled_from((0, most // 4, most // 2)))
     chosen = draw(st.binary(min_size=least, max_size=most))
     return tuple(
-        _random_pod(index, each % 16 % nodes, kinds[each // 16 % len(kinds)])
-        for index, each in enumerate(chosen, start=first)
+        _random_pod(index, choice % 16 % nodes, kinds[choice // 16 % len(kinds)])
+        for index, choice in enumerate(chosen, start=first)
     )
 
 
-def _random_pod(number: int, node: int, kind: str) -> Pod:
-    name, on = f"pod-{number:02}", f"node-{node:02}"
-    ips: tuple[str, ...] = (f"10.0.0.{number + 1}", f"fd00::{number + 1:x}")
+def _random_pod(index: int, node: int, kind: str) -> Pod:
+    name, on = f"pod-{index:02}", f"node-{node:02}"
+    ips: tuple[str, ...] = (f"10.0.0.{index + 1}", f"fd00::{index + 1:x}")
     if kind.startswith("host"):
         ips = (f"10.1.0.{node + 1}", f"fd01::{node + 1:x}")
     ports = [ContainerPort(name="web", container_port=9090 if kind == "other port" else PORT)]
@@ -307,11 +307,11 @@ def clusters(
 ) -> Cluster:
     """A cluster at any moment of its life.
 
-    ``history``: slices of earlier moments may be there, ours and the built-in controller's. ``others``: and slices of
-    somebody else. ``tidy``: Nodes have zones and CPU, endpoints zones and addresses of their own, policies are the
-    default: nothing stands against hints but numbers.
+    ``history``: slices of earlier moments may exist, Zoneward's and the built-in controller's. ``others``: and slices
+    of another manager. ``tidy``: Nodes have zones and CPU, endpoints have zones and unique addresses, policies are the
+    default: nothing but numbers prevents hints.
     """
-    zones = draw(st.sampled_from([number for number in _ZONES if number <= most_zones]))
+    zones = draw(st.sampled_from([count for count in _ZONES if count <= most_zones]))
     kinds = draw(st.sampled_from((_FINE, _IDLE) if tidy else _NODE_KINDS))
     nodes = draw(nodes_of(zones=zones, kinds=kinds))
     kinds = draw(st.sampled_from((_READY, _MIXED) if tidy else (_READY, _MIXED, _HOST, _STRANGE)))
@@ -345,8 +345,8 @@ def _with_history(draw: st.DrawFn, now: Cluster) -> Cluster:
         before = before.with_(configuration=before.configuration.as_upstream())
         slices = tuple(
             # It has the API server make up its names.
-            replace(each, metadata=replace(each.metadata, name=f"{each.metadata.name[:5]}bltn{index}"))
-            for index, each in enumerate(slices_after(before.plan()))
+            replace(slice_, metadata=replace(slice_.metadata, name=f"{slice_.metadata.name[:5]}bltn{index}"))
+            for index, slice_ in enumerate(slices_after(before.plan()))
         )
     if who.startswith("us") or who == "both":
         before = draw(_before(now)).settled()
@@ -391,16 +391,19 @@ _WRITTEN_AS_ZONES: Final = (
 @st.composite
 def _meddled(draw: st.DrawFn, slices: tuple[EndpointSlice, ...]) -> tuple[EndpointSlice, ...]:
     result = []
-    for index, each in enumerate(slices):
-        annotations, endpoints = each.metadata.annotations, each.endpoints or ()
+    for index, slice_ in enumerate(slices):
+        annotations, endpoints = slice_.metadata.annotations, slice_.endpoints or ()
         what = ("as it was", "annotation", "hints", "no hints", "twice", "empty", "labels", "zone", "zones")
         match draw(st.sampled_from(what)):
             case "annotation":
                 said = ("Hints/ProportionalZoneCPU", "Subsetting/local", "?")
                 annotations = {names.APPROACH_ANNOTATION: draw(st.sampled_from(said))}
             case "zone":
-                labels = {**(each.metadata.labels or {}), names.ZONE_LABEL: draw(st.sampled_from(("zone-1", "zone-8")))}
-                each = replace(each, metadata=replace(each.metadata, labels=labels))
+                labels = {
+                    **(slice_.metadata.labels or {}),
+                    names.ZONE_LABEL: draw(st.sampled_from(("zone-1", "zone-8"))),
+                }
+                slice_ = replace(slice_, metadata=replace(slice_.metadata, labels=labels))
             case "zones":
                 annotations = {**(annotations or {}), names.ZONES_ANNOTATION: draw(st.sampled_from(_WRITTEN_AS_ZONES))}
             case "hints":
@@ -412,24 +415,24 @@ def _meddled(draw: st.DrawFn, slices: tuple[EndpointSlice, ...]) -> tuple[Endpoi
             case "empty":
                 endpoints = ()
             case "labels":
-                each = replace(
-                    each, metadata=replace(each.metadata, labels={names.MANAGED_BY_LABEL: names.MANAGER, "x": "y"})
+                slice_ = replace(
+                    slice_, metadata=replace(slice_.metadata, labels={names.MANAGED_BY_LABEL: names.MANAGER, "x": "y"})
                 )
-        result.append(replace(each, metadata=replace(each.metadata, annotations=annotations), endpoints=endpoints))
+        result.append(replace(slice_, metadata=replace(slice_.metadata, annotations=annotations), endpoints=endpoints))
     return tuple(result)
 
 
 @st.composite
 def _slices_of_others(draw: st.DrawFn, zones: int) -> tuple[EndpointSlice, ...]:
-    some = st.tuples(st.integers(1, zones), st.sampled_from((None, None, 1, zones)), st.integers(0, 8))
+    endpoint_parts = st.tuples(st.integers(1, zones), st.sampled_from((None, None, 1, zones)), st.integers(0, 8))
     endpoints = [
         an_endpoint(
-            f"10.{2 if number else 0}.0.{number + 1}",
+            f"10.{2 if index else 0}.0.{index + 1}",
             f"zone-{zone}",
             hinted=hints(f"zone-{hinted}") if hinted is not None else None,
-            ready=number != 7,
+            ready=index != 7,
         )
-        for zone, hinted, number in draw(st.lists(some, max_size=3, unique_by=lambda one: one[2]))
+        for zone, hinted, index in draw(st.lists(endpoint_parts, max_size=3, unique_by=lambda one: one[2]))
     ]
     manager = draw(st.sampled_from(("endpointslicemirroring-controller.k8s.io", "example.com", None)))
     labels = draw(st.sampled_from((None, None, None, {names.ZONE_LABEL: "zone-1"}, {names.ZONE_LABEL: "zone-8"})))

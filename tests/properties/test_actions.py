@@ -140,10 +140,10 @@ def with_pods(
     for zone, change in changes.items():
         hosts = [node.metadata.name for node in nodes if node_zone(node) == zone and node.metadata.name in ready]
         for _ in range(change):
-            number = next(numbers)
+            index = next(numbers)
             ports = (ContainerPort(name="web", container_port=PORT),)
-            ips = (f"10.9.0.{number}", f"fd09::{number:x}")
-            changed.append(a_pod(f"more-{number}", hosts[0], ips=ips, ports=ports))
+            ips = (f"10.9.0.{index}", f"fd09::{index:x}")
+            changed.append(a_pod(f"more-{index}", hosts[0], ips=ips, ports=ports))
         running = [pod for pod in changed if is_running(pod) and state.node_zones.get(pod.spec.node_name) == zone]
         running.sort(key=lambda pod: pod.metadata.name, reverse=True)
         # A ReplicaSet also removes those first that are not ready.

@@ -44,8 +44,8 @@ def with_objects(cluster: Cluster, snapshot: Snapshot) -> Cluster:
     return cluster.with_(service=service, nodes=snapshot.nodes, pods=pods, slices=slices)
 
 
-def ports_of(thing: Service | EndpointSlice) -> tuple[ServicePort | EndpointPort, ...]:
-    return (thing.spec.ports if isinstance(thing, Service) else thing.ports) or ()
+def ports_of(service_or_slice: Service | EndpointSlice) -> tuple[ServicePort | EndpointPort, ...]:
+    return (service_or_slice.spec.ports if isinstance(service_or_slice, Service) else service_or_slice.ports) or ()
 
 
 def approach_said(slice_: EndpointSlice) -> str:
@@ -53,12 +53,12 @@ def approach_said(slice_: EndpointSlice) -> str:
 
 
 def other_names(before: Snapshot, after: Snapshot) -> dict[str, str]:
-    """What stands for the addresses, Pods, Nodes and slices of one snapshot in another with the same objects."""
+    """What replaces the addresses, Pods, Nodes and slices of one snapshot in another with the same objects."""
     pairs: list[tuple[str, str]] = []
-    for each, now in zip(before.slices, after.slices, strict=True):
-        pairs.append((each.metadata.name, now.metadata.name))
-        pairs.append((approach_said(each), approach_said(now)))
-        for endpoint, there in zip(each.endpoints or (), now.endpoints or (), strict=True):
+    for slice_, now in zip(before.slices, after.slices, strict=True):
+        pairs.append((slice_.metadata.name, now.metadata.name))
+        pairs.append((approach_said(slice_), approach_said(now)))
+        for endpoint, there in zip(slice_.endpoints or (), now.endpoints or (), strict=True):
             pairs += zip(endpoint.addresses or (), there.addresses or (), strict=True)
             pairs.append((endpoint.node_name or "", there.node_name or ""))
             if endpoint.target_ref and there.target_ref:
@@ -68,11 +68,11 @@ def other_names(before: Snapshot, after: Snapshot) -> dict[str, str]:
         pairs += zip(
             (ip.ip for ip in pod.status.pod_ips or ()), (ip.ip for ip in same.status.pod_ips or ()), strict=True
         )
-    things: tuple[Service | EndpointSlice, ...] = (*before.services, *before.slices)
-    same_things: tuple[Service | EndpointSlice, ...] = (*after.services, *after.slices)
-    for thing, same_thing in zip(things, same_things, strict=True):
-        pairs += zip(thing.metadata.labels or (), same_thing.metadata.labels or (), strict=True)
-        for port, same_port in zip(ports_of(thing), ports_of(same_thing), strict=True):
+    originals: tuple[Service | EndpointSlice, ...] = (*before.services, *before.slices)
+    counterparts: tuple[Service | EndpointSlice, ...] = (*after.services, *after.slices)
+    for original, counterpart in zip(originals, counterparts, strict=True):
+        pairs += zip(original.metadata.labels or (), counterpart.metadata.labels or (), strict=True)
+        for port, same_port in zip(ports_of(original), ports_of(counterpart), strict=True):
             pairs.append((port.name or "", same_port.name or ""))
             pairs.append((port.app_protocol or "", same_port.app_protocol or ""))
     pairs += ((node.metadata.name, same.metadata.name) for node, same in zip(before.nodes, after.nodes, strict=True))
@@ -140,7 +140,7 @@ def family_told(family: FamilyPlan, names: dict[str, str]) -> list[object]:
 def plan_told(plan: ServicePlan, names: dict[str, str]) -> list[object]:
     return [
         *(family_told(family, names) for family in plan.families),
-        # Whether a misspelt value was told before is read_objects from a message, and an anonymized snapshot has none.
+        # Whether a misspelt value was reported before is read from a message, and an anonymized snapshot has none.
         [(event.type, event.reason) for event in plan.events if event.reason != NOT_ACCEPTED],
         [(condition.type, condition.status, condition.reason) for condition in plan.conditions],
         slices_told(plan.surplus, names, named=True),
@@ -154,7 +154,7 @@ def one_zone_for_five() -> Cluster:
 
 
 def unknown_approach_in_force() -> Cluster:
-    """Under the rules of the built-in controller a slice of ours is another's, and keeps its annotation."""
+    """Under the rules of the built-in controller a slice of Zoneward has another manager, and keeps its annotation."""
     slices = (a_slice("cart-1", in_force="?"),)
     return Cluster(service=a_service(mode="Auto"), nodes=nodes_in({"a": 4}), slices=slices)
 
@@ -180,7 +180,7 @@ def plain(value: object) -> str:
     """As text that is the same for equal values."""
     match value:
         case Counter():
-            return repr(sorted((plain(each), number) for each, number in value.items()))
+            return repr(sorted((plain(key), count) for key, count in value.items()))
         case list() | tuple():
             return f"[{', '.join(map(plain, value))}]"
         case _:
@@ -211,8 +211,8 @@ def test_so_it_is_where_zones_and_settings_are_nobody_s_and_the_service_is_adopt
 
 def in_order(form: str, text: str) -> str:
     """With the place among all in place of each name with a number."""
-    found = sorted(set(re.findall(rf"\b{form}-\d+", text)))
-    return re.sub(rf"\b{form}-\d+", lambda match: f"<{found.index(match[0])}>", text)
+    all_names = sorted(set(re.findall(rf"\b{form}-\d+", text)))
+    return re.sub(rf"\b{form}-\d+", lambda match: f"<{all_names.index(match[0])}>", text)
 
 
 def as_adopted(service: Service) -> Service:

@@ -1,4 +1,4 @@
-"""Where upstream's hints fall short, measured on random clusters, ours must not."""
+"""Where upstream's hints fall short, measured on random clusters, Zoneward's must not."""
 
 from fractions import Fraction
 from typing import Final
@@ -83,7 +83,7 @@ def test_hints_are_on_in_all_slices_or_off_in_all(cluster: Cluster) -> None:
 @given(clusters(setting=BALANCED | SUBSETTING, others=False))
 def test_every_endpoint_serves_a_zone_with_demand(cluster: Cluster) -> None:
     demand = cluster.cluster_state.demand
-    # Whatever is on although a Node has no CPU counts Nodes, whether hints would or not.
+    # An approach that is on although a Node has no CPU counts Nodes, whether hints would or not.
     zones = set((demand.by_count if demand.without_cpu else demand).zones)
     for family in cluster.plan().families:
         if not family.decision.active or family.decision.heuristic == REQUIRE_ZONE.name:
@@ -96,14 +96,14 @@ def test_every_endpoint_serves_a_zone_with_demand(cluster: Cluster) -> None:
                     assert {zone.name for zone in endpoint.hints.for_zones or ()} <= zones
 
 
-def content(each: EndpointSlice) -> tuple[object, ...]:
-    annotations = dict(each.metadata.annotations or {})
+def content(slice_: EndpointSlice) -> tuple[object, ...]:
+    annotations = dict(slice_.metadata.annotations or {})
     annotations.pop(names.TRIGGER_TIME_ANNOTATION, None)
     return (
-        replace(each.metadata, annotations=annotations, labels=each.metadata.labels or {}),
-        each.address_type,
-        each.endpoints or (),
-        each.ports or (),
+        replace(slice_.metadata, annotations=annotations, labels=slice_.metadata.labels or {}),
+        slice_.address_type,
+        slice_.endpoints or (),
+        slice_.ports or (),
     )
 
 
@@ -140,7 +140,7 @@ def test_from_prefer_same_zone_to_auto_no_zone_stays_at_51_percent() -> None:
 @examples(50)
 @given(clusters(), clusters(history=False, others=False))
 def test_an_event_is_told_only_when_something_changed(cluster: Cluster, other: Cluster) -> None:
-    """Whatever the cluster changes into: where conditions and what is in force stay as they were, nothing is told."""
+    """After any change of the cluster: no event while conditions and the approach in force stay the same."""
     before = cluster.settled()
     now = before.with_(
         pods=other.pods,

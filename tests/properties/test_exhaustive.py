@@ -25,12 +25,12 @@ MOST_ENDPOINTS = 8
 def least_overload(demand: Mapping[str, int], endpoints: int) -> Fraction | None:
     """The least that the worst zone can be overloaded by, over all assignments; None where a zone must get nothing."""
     total = sum(demand.values())
-    found = [
+    overloads = [
         max(Fraction(endpoints * weight, total * assigned.count(zone)) - 1 for zone, weight in demand.items())
         for assigned in combinations_with_replacement(demand, endpoints)
         if set(assigned) == set(demand)
     ]
-    return min(found, default=None)
+    return min(overloads, default=None)
 
 
 def every_demand() -> Iterator[tuple[int, ...]]:
@@ -57,7 +57,7 @@ def test_the_heuristic_allocates_wherever_an_assignment_exists(endpoints: int) -
 @examples(75)
 @given(clusters(setting=BALANCED, most_zones=4, most_pods=MOST_ENDPOINTS, tidy=True, others=False))
 def test_hints_are_on_exactly_where_an_assignment_exists(cluster: Cluster) -> None:
-    """At any moment of a cluster's life, where nothing but numbers stands against hints."""
+    """At any moment of a cluster's life, where nothing but numbers prevents hints."""
     demand = cluster.cluster_state.demand
     for family in cluster.plan().families:
         if len(demand.zones) < 2:
@@ -88,6 +88,6 @@ def test_thirteen_endpoints_in_ten_equal_zones_are_exactly_at_30_percent_and_so_
     before = Cluster(
         service=a_service("Auto"), nodes=nodes_in(dict.fromkeys(zones, 2)), pods=pods_in(dict.fromkeys(zones, 1))
     ).settled()
-    for more, kept in ((1, True), (2, True), (3, False)):
+    for more, active in ((1, True), (2, True), (3, False)):
         pods = pods_in({**dict.fromkeys(zones, 1), "a": 1 + more})
-        assert only_family(before.with_(pods=pods).plan()).decision.active == kept
+        assert only_family(before.with_(pods=pods).plan()).decision.active == active

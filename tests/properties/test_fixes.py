@@ -46,7 +46,7 @@ def meets(aim: Aim, given_: ServiceInput, change: Change, address_type: str) -> 
 
 def check_promises(cluster: Cluster) -> int:
     """Apply every fix of every address family; how many there are."""
-    given_, number = input_of(cluster), 0
+    given_, count = input_of(cluster), 0
     for family in given_.plan.families:
         address_type, aim = family.address_type, aim_of(family)
         fixes = find_fixes(given_, address_type)
@@ -54,7 +54,7 @@ def check_promises(cluster: Cluster) -> int:
         for fix in fixes:
             assert aim is not None
             assert not aim.is_met(family), "a fix where nothing is to be fixed"
-            number += 1
+            count += 1
             after = planned(given_.changed(fix.change, address_type=address_type), address_type)
             assert after is not None
             assert after.decision == fix.family.decision
@@ -64,7 +64,7 @@ def check_promises(cluster: Cluster) -> int:
             assert rounded(after.traffic) == rounded(fix.family.traffic)
             assert aim.is_met(after)
             check_commands(fix, given_, address_type)
-    return number
+    return count
 
 
 def check_commands(fix: Fix, given_: ServiceInput, address_type: str) -> None:
@@ -158,15 +158,15 @@ def placements(zones: tuple[str, ...], size: int) -> Iterator[Counter[str]]:
 def smaller(kind: str, zones: tuple[str, ...], fewer_than: int) -> Iterator[Mapping[str, int]]:
     """Every change of a kind that is smaller."""
     for size in range(1, fewer_than):
-        for some in placements(zones, size):
+        for pods in placements(zones, size):
             if kind == "add-pods":
-                yield some
+                yield pods
             elif kind == "remove-pods":
-                yield {zone: -number for zone, number in some.items()}
+                yield {zone: -count for zone, count in pods.items()}
             else:
                 for others in placements(zones, size):
-                    if not some.keys() & others.keys():
-                        yield {**{zone: -number for zone, number in some.items()}, **others}
+                    if not pods.keys() & others.keys():
+                        yield {**{zone: -count for zone, count in pods.items()}, **others}
 
 
 @examples(25)
@@ -175,22 +175,22 @@ def test_no_smaller_change_of_the_same_kind_suffices(cluster: Cluster) -> None:
     given_ = input_of(cluster)
     (family,) = given_.plan.families
     aim, zones = aim_of(family), tuple(node.metadata.name[-1] for node in cluster.nodes)
-    found = {fix.kind: fix for fix in find_fixes(given_, "IPv4")}
-    if aim is None or ("setting" in found and found["setting"].change.pods):
+    fixes = {fix.kind: fix for fix in find_fixes(given_, "IPv4")}
+    if aim is None or ("setting" in fixes and fixes["setting"].change.pods):
         return
     for kind in ("add-pods", "remove-pods", "move-pods"):
-        spread = found.get("spread")
-        if kind not in found and spread is not None and kind != "remove-pods":
+        spread = fixes.get("spread")
+        if kind not in fixes and spread is not None and kind != "remove-pods":
             # An even spread that takes no more Pods takes its place.
             limit = min(3, spread.pods) if kind == "add-pods" else 1
-        elif kind in found:
-            limit = min(4, found[kind].change.moved_pods or found[kind].pods)
+        elif kind in fixes:
+            limit = min(4, fixes[kind].change.moved_pods or fixes[kind].pods)
         else:
             limit = 3
         for pods in smaller(kind, zones, limit):
             if kind == "remove-pods" and sum(pods.values()) <= -len(cluster.pods):
                 continue
-            assert not meets(aim, given_, Change(pods=pods), "IPv4"), (kind, found.get(kind), pods)
+            assert not meets(aim, given_, Change(pods=pods), "IPv4"), (kind, fixes.get(kind), pods)
 
 
 @examples(10)

@@ -44,10 +44,10 @@ class Kept:
         self.wrote: dict[str, Object] = {}
 
     async def get(self, path: str, query: Mapping[str, str] = {}, *, timeout: float | None = None) -> bytes:  # noqa: ARG002
-        place, name = path.split("/")[-2:]
+        plural, name = path.split("/")[-2:]
         if name == "endpointslices":
             return b'{"items":[]}'
-        if place == "services":
+        if plural == "services":
             return written(an_adopted_service(name))
         self.read.add(name)
         if name not in self.bodies:
@@ -55,14 +55,14 @@ class Kept:
         return self.bodies[name]
 
     async def send(self, method: str, path: str, body: bytes, **_: Any) -> bytes:  # noqa: ARG002
-        thing = msgspec.json.decode(body)
+        document = msgspec.json.decode(body)
         for field, valid in _NUMBERS.items():
-            if (number := thing.get("spec", {}).get(field)) is not None and number not in valid:
+            if (value := document.get("spec", {}).get(field)) is not None and value not in valid:
                 raise _error(422)
-        self.wrote[thing["metadata"]["name"]] = thing
-        thing["metadata"]["resourceVersion"] = "8"
-        answer = msgspec.json.encode(thing)
-        self.bodies[thing["metadata"]["name"]] = answer
+        self.wrote[document["metadata"]["name"]] = document
+        document["metadata"]["resourceVersion"] = "8"
+        answer = msgspec.json.encode(document)
+        self.bodies[document["metadata"]["name"]] = answer
         return answer
 
     def stream(self, *_: Any, **__: Any) -> Any:
@@ -73,8 +73,8 @@ def _error(status: int) -> ApiError:
     return api_error(status, msgspec.json.encode({"kind": "Status"}))
 
 
-def name(thing: Object) -> str:
-    return cast(str, cast(Object, thing["metadata"])["name"])
+def name(document: Object) -> str:
+    return cast(str, cast(Object, document["metadata"])["name"])
 
 
 def a_cache(names: Iterable[str]) -> InformerCache:
@@ -89,13 +89,13 @@ def a_cache(names: Iterable[str]) -> InformerCache:
 
 
 async def keep(bad: Iterable[Object]) -> None:
-    server, log = Kept({name(each): written(each) for each in bad}), Lines()
+    server, log = Kept({name(document): written(document) for document in bad}), Lines()
     every = {*server.bodies, GOOD[1]}
     keeper = EndpointsObjectWriter(
         a_cache(every), Writer(server), leading=always_leading(), metrics=ControllerMetrics(), log=log
     )
-    for each in sorted(every):
-        keeper.add((NAMESPACE, each))
+    for service_name in sorted(every):
+        keeper.add((NAMESPACE, service_name))
     task = asyncio.create_task(keeper.run())
     try:
         async with asyncio.timeout(60):
@@ -105,7 +105,7 @@ async def keep(bad: Iterable[Object]) -> None:
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-    assert not [each for each in log.told if "mistake" in each[0]]
+    assert not [line for line in log.told if "mistake" in line[0]]
 
 
 @pytest.fixture(autouse=True)
@@ -120,13 +120,13 @@ def test_hostile_endpoints_of_a_service_keep_no_other_endpoints_from_being_writt
 
 def test_a_release_beside_hostile_endpoints_goes_on_or_fails_as_a_call_does() -> None:
     async def look() -> None:
-        for each in hostile(ENDPOINTS.plural):
-            server = Kept({name(each): written(each)})
-            key = NAMESPACE, name(each)
+        for document in hostile(ENDPOINTS.plural):
+            server = Kept({name(document): written(document)})
+            key = NAMESPACE, name(document)
             adopting = ServiceHandover(server, key, configuration=Configuration(), report=lambda _line: None)
             with suppress(CallFailed):
                 await adopting.read_state(needs_plan=lambda _service: False)
-            assert name(each) in server.read
+            assert name(document) in server.read
 
     asyncio.run(look())
 
@@ -136,7 +136,7 @@ class Enough(Exception):  # noqa: N818 -- it ends what has no end
 
 
 async def elect(bad: Object) -> None:
-    """An elector beside a hostile Lease, which somebody mends after 40 s where nobody leads by then."""
+    """Run an elector beside a hostile Lease, which is repaired after 40 s if there is no leader by then."""
     server, seconds = Kept({name(bad): written(bad)}), 0.0
     elector: LeaderElector
 
@@ -162,8 +162,8 @@ def test_a_hostile_lease_ends_no_candidate_and_once_it_is_mended_somebody_leads(
     async def run() -> None:
         endless = changed(an_object(LEASES.plural, "bad"), ("spec", "leaseDurationSeconds"), Raw("9" * 400))
         for bad in ([endless], *hostile_sets(LEASES.plural)):
-            for each in bad:
-                await elect(each)
+            for lease in bad:
+                await elect(lease)
 
     asyncio.run(run())
 
@@ -184,12 +184,12 @@ class Leases:
 def test_a_hostile_lease_of_a_node_hides_no_other_and_is_told_where_it_cannot_be_read() -> None:
     async def run(bad: list[Object]) -> Leases:
         leases = Leases()
-        await follow(server_with(LEASES.plural, [encoded(each) for each in bad]), cast(Any, leases), leases.resources)
+        await follow(server_with(LEASES.plural, [encoded(lease) for lease in bad]), cast(Any, leases), leases.resources)
         seen = leases.proxies.groups()
         assert seen[""].nodes[GOOD[1]] == ProgrammedReport(10, 20, (("default", "x"), ("default", "y")))
-        for each in seen.values():
-            each.behind(GOOD, 10, 20)
-        assert {found.key for found in leases.unreadable} == leases.proxies.leases.unreadable.keys()
+        for group in seen.values():
+            group.behind(GOOD, 10, 20)
+        assert {lease.key for lease in leases.unreadable} == leases.proxies.leases.unreadable.keys()
         return leases
 
     assert any(asyncio.run(run(bad)).unreadable for bad in hostile_sets(LEASES.plural))

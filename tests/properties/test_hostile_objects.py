@@ -51,25 +51,25 @@ class Server:
 
     @asynccontextmanager
     async def stream(self, path: str, query: Mapping[str, str], *, idle: float) -> AsyncIterator[AsyncIterator[bytes]]:  # noqa: ARG002
-        async def each() -> AsyncIterator[bytes]:
+        async def lines() -> AsyncIterator[bytes]:
             for line in self._events[path.rpartition("/")[2]]:
                 yield line
             await asyncio.Event().wait()
 
-        yield each()
+        yield lines()
 
     async def send(self, *_: Any, **__: Any) -> bytes:
         raise AssertionError("nothing is written")
 
 
-def encoded(thing: Object) -> bytes:
-    metadata = thing.get("metadata")
+def encoded(document: Object) -> bytes:
+    metadata = document.get("metadata")
     assert isinstance(metadata, dict)
-    return written(thing | {"metadata": metadata | {"resourceVersion": _VERSION}})
+    return written(document | {"metadata": metadata | {"resourceVersion": _VERSION}})
 
 
-def at(thing: bytes, version: int) -> bytes:
-    return thing.replace(f'"{_VERSION}"'.encode(), f'"{version}"'.encode())
+def at(document: bytes, version: int) -> bytes:
+    return document.replace(f'"{_VERSION}"'.encode(), f'"{version}"'.encode())
 
 
 def server_with(plural: str, bad: Sequence[bytes]) -> Server:
@@ -79,8 +79,10 @@ def server_with(plural: str, bad: Sequence[bytes]) -> Server:
         items = [at(encoded(an_object(resource.plural, GOOD[1])), 10 + index)]
         changes: list[bytes] = []
         if resource.plural == plural:
-            items += [at(each, LISTED + place) for place, each in enumerate(bad)]
-            changes = [b'{"type":"MODIFIED","object":%b}' % at(each, CHANGED + place) for place, each in enumerate(bad)]
+            items += [at(body, LISTED + position) for position, body in enumerate(bad)]
+            changes = [
+                b'{"type":"MODIFIED","object":%b}' % at(body, CHANGED + position) for position, body in enumerate(bad)
+            ]
         mark = {"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": str(LAST)}}}
         head = b'{"metadata":{"resourceVersion":"%d"},"items":[' % (CHANGED - 1)
         pages[resource.plural] = head + b",".join(items) + b"]}"
@@ -106,7 +108,7 @@ async def follow(server: Server, cache: InformerTarget, resources: Sequence[AnyW
         )
 
     tasks = [asyncio.create_task(reflector(resource).run()) for resource in resources]
-    all_heard = asyncio.create_task(asyncio.wait_for(asyncio.gather(*(each.wait() for each in heard.values())), 60))
+    all_heard = asyncio.create_task(asyncio.wait_for(asyncio.gather(*(event.wait() for event in heard.values())), 60))
     try:
         done, _ = await asyncio.wait([all_heard, *tasks], return_when=asyncio.FIRST_COMPLETED)
         for task in done:
@@ -128,7 +130,7 @@ def hostile_sets(plural: str) -> list[list[Object]]:
 
 @cache
 def encoded_sets(plural: str) -> list[list[bytes]]:
-    return [[encoded(each) for each in bad] for bad in hostile_sets(plural)]
+    return [[encoded(document) for document in bad] for bad in hostile_sets(plural)]
 
 
 async def controlled(plural: str, bad: Sequence[bytes]) -> None:
@@ -164,15 +166,15 @@ async def proxied(plural: str, bad: Sequence[bytes]) -> None:
     server = server_with(plural, bad)
     known = NodeCache("good", zone="a", gates=FeatureGates())
     await follow(server, known, known.resources)
-    found: dict[Family, dict[ObjectKey, NodeService]] = {family: {} for family in FAMILIES}
+    node_services: dict[Family, dict[ObjectKey, NodeService]] = {family: {} for family in FAMILIES}
     for key in list(known.service_keys()):
         for family, served in known.node_services(key).items():
-            found[family][key] = served
-    assert [endpoint.address for endpoint in found["ip"][GOOD].ports[0].cluster_endpoints] == ["10.1.0.9"]
+            node_services[family][key] = served
+    assert [endpoint.address for endpoint in node_services["ip"][GOOD].ports[0].cluster_endpoints] == ["10.1.0.9"]
     for node in known.nodes:
         ruleset_options(ProxyConfiguration(), node)
     for family in FAMILIES:
-        full_ruleset(family, found[family], options=RulesetOptions())
+        full_ruleset(family, node_services[family], options=RulesetOptions())
 
 
 @pytest.mark.parametrize("plural", KINDS)

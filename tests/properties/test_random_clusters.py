@@ -53,7 +53,7 @@ def test_every_outcome_is_reached() -> None:
             fates["others"] += len(family.others)
             fates["moved"] += family.decision.moved
         fates["events"] += len(plan.events)
-    assert all(number >= 5 for number in fates.values()), fates
+    assert all(count >= 5 for count in fates.values()), fates
     assert len(fates) == 8
 
 
@@ -66,9 +66,9 @@ def test_hints_are_on_often_enough_where_only_numbers_stand_against_them() -> No
             seen["all"] += 1
             seen["on"] += family.decision.active
             details = {rule.rule: rule.detail for rule in family.decision.rules}
-            kept = details.get("threshold-in-force", "").startswith("in force already")
-            seen["kept"] += kept and family.decision.active
-            seen["lost"] += kept and not family.decision.active
+            was_in_force = details.get("threshold-in-force", "").startswith("in force already")
+            seen["kept"] += was_in_force and family.decision.active
+            seen["lost"] += was_in_force and not family.decision.active
             seen["lent"] += bool(family.decision.allocation) and ", 0 another" not in details["placement"]
 
     half = settings(FIXED, max_examples=300)
@@ -80,9 +80,9 @@ def test_hints_are_on_often_enough_where_only_numbers_stand_against_them() -> No
 
 
 def drawn() -> list[int]:
-    found: list[int] = []
-    given(st.integers())(lambda number: found.append(number))()
-    return found
+    integers: list[int] = []
+    given(st.integers())(lambda integer: integers.append(integer))()
+    return integers
 
 
 def test_a_module_that_is_loaded_meanwhile_changes_no_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

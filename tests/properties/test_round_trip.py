@@ -50,9 +50,9 @@ def used_in(
     groups: Mapping[int, ZoneGroup] = MappingProxyType({}),
 ) -> tuple[Sequence[Endpoint], SelectionRule, Sequence[float] | None]:
     """What a proxy there uses, by which rule, with which weights."""
-    found = select_endpoints(endpoints, policies=CLUSTER, honored=ALL_HINTS, node=node, zone=zone, groups=groups)
-    assert found.cluster is not None
-    return found.cluster, found.rule, found.weights
+    selection = select_endpoints(endpoints, policies=CLUSTER, honored=ALL_HINTS, node=node, zone=zone, groups=groups)
+    assert selection.cluster is not None
+    return selection.cluster, selection.rule, selection.weights
 
 
 def located(endpoints: Sequence[Endpoint]) -> Counter[str | None]:
@@ -95,7 +95,7 @@ def test_each_zone_selects_the_endpoints_of_the_groups_that_it_consumes(cluster:
         groups = slice_groups(family.slices, ZONEWARD, FeatureGates())
         assert not (as_hints and groups)
         if family.decision.has_slice_groups:
-            # A kube-proxy reads no slice groups, whatever its age: it uses all endpoints of them.
+            # A kube-proxy of any version reads no slice groups: it uses all endpoints of them.
             assert not any(one.hints for one in endpoints_in(family.slices))
             assert slice_groups(family.slices, CONSUMERS["current"], FeatureGates()) == {}
             assert {id(one) for one in used_in("zone-1", everything)[0]} >= {id(one) for one in ready}
@@ -141,7 +141,7 @@ def in_group(allocation: Allocation, consumers: Zones) -> Counter[str | None]:
 @examples(50)
 @given(clusters(setting=SUBSETTING, tidy=True, others=False))
 def test_no_endpoint_is_overloaded_by_the_threshold_where_the_algorithm_heeds_one(cluster: Cluster) -> None:
-    """local-opt heeds none, and local-shared does not ask a group of zones without endpoints."""
+    """local-opt honors no threshold, and local-shared does not check the group of zones without endpoints."""
     threshold = cluster.configuration.subsetting.overload_threshold
     for family in cluster.plan().families:
         decision, traffic = family.decision, family.traffic

@@ -1,4 +1,4 @@
-"""Whatever the order of the input, the plan is the same; and one that was carried out leaves nothing to do."""
+"""The order of the input does not change the plan, and a plan that was carried out leaves nothing to do."""
 
 import dataclasses
 import re
@@ -40,7 +40,7 @@ def decided(plan: ServicePlan) -> list[tuple[object, ...]]:
 
 
 def beside_replaced(cluster: Cluster, plan: ServicePlan) -> Cluster:
-    """The cluster while a plan is being carried out: the built-in controller's slices go only after ours stand."""
+    """The cluster while a plan is carried out: the built-in controller's slices are deleted after Zoneward's exist."""
     replaced = tuple(slice_ for family in plan.families for slice_ in family.replaced)
     return cluster.with_(service=told(cluster.service, plan), slices=(*slices_after(plan), *replaced))
 
@@ -61,7 +61,7 @@ def from_a_file(cluster: Cluster) -> Cluster:
 
 
 def subsetting(algorithm: str) -> Configuration:
-    """Settings with which a few endpoints are enough to start, and an update is made whatever it costs."""
+    """Settings with which a few endpoints are enough to start, and an update is made at any cost."""
     settings = SubsettingSettings(
         algorithm=algorithm, starting_threshold=Fraction(1), padding=0, in_zone_tolerance=Fraction(1)
     )
@@ -93,7 +93,7 @@ def shared_groups_in_no_order() -> Cluster:
 
 
 @pytest.mark.parametrize(
-    ("moment", "settle", "number"),
+    ("moment", "settle", "count"),
     [
         pytest.param(Cluster.with_, Cluster.after, 150, id="as it is"),
         pytest.param(Cluster.with_, beside_replaced, 80, id="beside replaced slices"),
@@ -103,11 +103,11 @@ def shared_groups_in_no_order() -> Cluster:
     ],
 )
 def test_planning_again_changes_nothing_and_tells_nothing(
-    moment: Callable[[Cluster], Cluster], settle: Callable[[Cluster, ServicePlan], Cluster], number: int
+    moment: Callable[[Cluster], Cluster], settle: Callable[[Cluster, ServicePlan], Cluster], count: int
 ) -> None:
-    """No write, nobody moved, no event and the same decision, once the plan was carried out; whatever the time."""
+    """No write, no endpoint moved, no event and the same decision, once the plan was carried out, at any time."""
 
-    @examples(number)
+    @examples(count)
     @given(clusters())
     @example(one_group_beside_an_own_one())
     @example(left_with_a_shared_group())
@@ -147,8 +147,8 @@ def test_nodes_that_change_within_the_threshold_write_nothing(cluster: Cluster, 
     before = cluster.settled()
     status = [node.status or NodeStatus() for node in cluster.nodes]
     nodes = tuple(
-        replace(node, status=replace(each, allocatable=Allocatable(cpu=CPUS[number % len(CPUS)])))
-        for node, each, number in zip(cluster.nodes, status, drawn, strict=False)
+        replace(node, status=replace(node_status, allocatable=Allocatable(cpu=CPUS[index % len(CPUS)])))
+        for node, node_status, index in zip(cluster.nodes, status, drawn, strict=False)
     )
     now = before.with_(nodes=nodes)
     plan = now.plan()
@@ -225,9 +225,9 @@ def renamed(text: str) -> str:
 def without_new_names(plan: ServicePlan) -> ServicePlan:
     """The same plan with new slices called after what is in them."""
 
-    def named_by_content(each: EndpointSlice) -> EndpointSlice:
-        name = repr((each.ports, [endpoint.addresses for endpoint in each.endpoints or ()]))
-        return replace(each, metadata=replace(each.metadata, name=name))
+    def named_by_content(slice_: EndpointSlice) -> EndpointSlice:
+        name = repr((slice_.ports, [endpoint.addresses for endpoint in slice_.endpoints or ()]))
+        return replace(slice_, metadata=replace(slice_.metadata, name=name))
 
     def without(family: FamilyPlan) -> FamilyPlan:
         created = tuple(map(named_by_content, family.changes.create))

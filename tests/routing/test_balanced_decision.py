@@ -96,7 +96,8 @@ def test_an_endpoint_may_serve_several_zones_and_counts_for_each() -> None:
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.sampled_from("abc"), min_size=1, max_size=12), st.data())
 def test_what_proxies_do_is_what_the_decision_measured(located: list[str], data: st.DataObject) -> None:
-    """kube-proxy, which reads hints, and ours, which reads weights, stay within the limit, ours in more of its zone."""
+    """kube-proxy, which reads hints, and Zoneward's proxy, which reads weights, stay within the limit; the latter sends
+    more traffic in its zone."""
     cpu = {zone: data.draw(st.integers(1, 8)) for zone in "abc"}
     cluster = a_cluster({zone: located.count(zone) for zone in sorted(set(located))}, cpu)
     hinted, weighed = traffic_of(cluster, "current"), traffic_of(cluster, "zoneward")
@@ -129,8 +130,8 @@ def test_the_annotation_says_how_much_overload_is_too_much(most: str, zones: dic
     configuration = Configuration(balanced=BalancedSettings(objective="locality"))
     service = a_service(BALANCED, max_overload=most)
     plan = a_cluster({"a": 1, "b": 1}, {"a": 9, "b": 1}, service=service, configuration=configuration).plan()
-    found = zones_by_pod(plan)
-    assert {pod[0]: found.get(pod, "") for pod in ("a-0000", "b-0000")} == zones
+    by_pod = zones_by_pod(plan)
+    assert {pod[0]: by_pod.get(pod, "") for pod in ("a-0000", "b-0000")} == zones
 
 
 def test_locality_stays_in_the_zone_and_spills_just_enough() -> None:
@@ -260,12 +261,12 @@ class Churn:
     without_hints: int = 0
 
 
-def rolling_update(cluster: Cluster, number: int, *, spread: bool = False) -> Churn:
-    """Replace all Pods one by one, with one more for a moment, as a Deployment does. New ones land by chance, or
+def rolling_update(cluster: Cluster, seed: int, *, spread: bool = False) -> Churn:
+    """Replace all Pods one by one, with one more for a moment, as a Deployment does. New ones land at random, or with
     ``spread`` where the fewest are, which is what the scheduler prefers."""
     churn = Churn()
     cluster = cluster.settled()
-    chance = random.Random(number)
+    chance = random.Random(seed)
     pods = list(cluster.pods)
     for count, old in enumerate(cluster.pods):
         located = Counter(pod.spec.node_name for pod in pods)
@@ -283,20 +284,20 @@ def rolling_update(cluster: Cluster, number: int, *, spread: bool = False) -> Ch
 
 
 @pytest.mark.parametrize(
-    ("number", "spread"), [(2, False), (3, False), (5, False), (8, False), (20, False), (120, True)]
+    ("pod_count", "spread"), [(2, False), (3, False), (5, False), (8, False), (20, False), (120, True)]
 )
-def test_hints_stay_in_a_rolling_update_and_cost_hardly_a_write(number: int, spread: bool) -> None:
+def test_hints_stay_in_a_rolling_update_and_cost_hardly_a_write(pod_count: int, spread: bool) -> None:
     """120 Pods have two slices: what changes in one may be a reason to write the other."""
-    located = {"a": (number + 2) // 3, "b": (number + 1) // 3, "c": number // 3}
+    located = {"a": (pod_count + 2) // 3, "b": (pod_count + 1) // 3, "c": pod_count // 3}
     located = {zone: count for zone, count in located.items() if count}
-    hinted = rolling_update(a_cluster(located), number, spread=spread)
-    plain = rolling_update(a_cluster(located, service=a_service()), number, spread=spread)
+    hinted = rolling_update(a_cluster(located), pod_count, spread=spread)
+    plain = rolling_update(a_cluster(located, service=a_service()), pod_count, spread=spread)
     assert hinted.without_hints == 0
     assert hinted.writes <= 1.1 * plain.writes
 
 
 def random_history(cluster: Cluster, steps: int) -> Iterator[tuple[Cluster, Decision]]:
-    """Pods come and go by chance, one at a time."""
+    """Pods are added and removed at random, one at a time."""
     chance = random.Random(7)
     least = len(cluster.pods) // 2
     cluster = cluster.settled()
@@ -318,9 +319,9 @@ def test_sets_in_force_move_fewer_endpoints_than_the_best_sets_would(monkeypatch
         history = random_history(a_cluster({"a": 16, "b": 14, "c": 10}), 60)
         return sum(decision.moved for _, decision in history)
 
-    kept = moves()
+    moved = moves()
     monkeypatch.setattr(balanced_decision, "keep_sets", lambda *_: None)
-    assert kept < moves() / 2
+    assert moved < moves() / 2
 
 
 def zones_of_endpoints(cluster: Cluster) -> dict[str, str]:
@@ -337,11 +338,11 @@ def zones_of_endpoints(cluster: Cluster) -> dict[str, str]:
 def test_over_a_random_history_fewer_endpoints_change_zones_than_with_local() -> None:
     def changes(service: Service) -> int:
         before: dict[str, str] = {}
-        found = 0
+        changed = 0
         for cluster, _ in random_history(a_cluster({"a": 20, "b": 20, "c": 20}, service=service), 120):
             now = zones_of_endpoints(cluster)
-            found += sum(zones != before.get(address, zones) for address, zones in now.items())
+            changed += sum(zones != before.get(address, zones) for address, zones in now.items())
             before = now
-        return found
+        return changed
 
     assert 0 < changes(a_service(BALANCED)) < changes(a_service(subsetting="Auto", algorithm="local"))

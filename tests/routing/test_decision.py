@@ -182,7 +182,8 @@ def test_hints_to_the_own_zone_ask_no_node_and_count_no_endpoint(setting: str) -
 
 
 def test_an_endpoint_without_a_zone_voids_hints_for_zones() -> None:
-    """In a traffic distribution the others keep theirs: no slice is rewritten when it is gone. Hints for nodes stay."""
+    """In a traffic distribution the others keep their hints: no slice is rewritten after it is removed. Hints for nodes
+    stay."""
     for service, without_hint in (
         (a_service("Auto"), 5),
         (a_service("PreferZone"), 5),
@@ -246,7 +247,7 @@ def test_a_service_between_the_thresholds_gets_its_hints_back_after_a_node_witho
 
 
 def test_endpoints_that_are_not_ready_are_not_counted_and_have_the_hint_of_their_zone() -> None:
-    unready = tuple(a_pod(f"unready-{number}", "node-a", ips=(f"10.8.0.{number}",), ready=False) for number in (1, 2))
+    unready = tuple(a_pod(f"unready-{index}", "node-a", ips=(f"10.8.0.{index}",), ready=False) for index in (1, 2))
     cluster = AUTO.with_(pods=(*AUTO.pods, *unready))
     decision = decided(cluster)
     assert (decision.endpoints, decision.active) == (4, True)
@@ -265,7 +266,7 @@ def test_an_endpoint_that_is_not_ready_has_no_hint_for_a_zone_without_ready_endp
 
 
 def test_an_address_counts_once_and_all_who_share_it_get_the_same_hint() -> None:
-    shared = tuple(a_pod(f"host-{number}", "node-a", ips=("10.1.0.1",)) for number in (1, 2, 3))
+    shared = tuple(a_pod(f"host-{index}", "node-a", ips=("10.1.0.1",)) for index in (1, 2, 3))
     cluster = AUTO.with_(pods=(*pods_in({"a": 2, "b": 1}), *shared))
     decision = decided(cluster)
     assert decision.allocation is not None

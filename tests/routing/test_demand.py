@@ -43,7 +43,7 @@ UNUSED: Final = {
     "without conditions": Node(metadata=NodeMeta(name="n9", labels={names.ZONE_LABEL: "z"}), status=NodeStatus()),
     "without status": Node(metadata=NodeMeta(name="n9", labels={names.ZONE_LABEL: "z"})),
     "control plane": a_node("n9", "z", labels={"node-role.kubernetes.io/control-plane": ""}),
-    "control plane, whatever the value": a_node("n9", "z", labels={"node-role.kubernetes.io/control-plane": "false"}),
+    "control plane, any value": a_node("n9", "z", labels={"node-role.kubernetes.io/control-plane": "false"}),
     "master": a_node("n9", "z", labels={"node-role.kubernetes.io/master": "true"}),
 }
 
@@ -275,6 +275,6 @@ def test_nodes_share_exactly_what_their_zone_has(parts: dict[str, Fraction], siz
     assert all(node.weight >= 0 for node in demand.nodes)
     assert not set(demand.zones) & set(demand.idle_zones)
     if demand.unit == "parts":
-        whole = sum(part for zone, part in settings.zones if any(zone == each for each, _ in sizes))
+        whole = sum(part for zone, part in settings.zones if any(zone == sized_zone for sized_zone, _ in sizes))
         for zone in demand.zones:
             assert demand.share(zone) == pytest.approx(float(dict(settings.zones)[zone] / whole), abs=1e-8)

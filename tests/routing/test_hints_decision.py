@@ -139,15 +139,15 @@ def updates(draw: st.DrawFn) -> Cluster:
         pods=tuple(pods),
         configuration=configured(draw(st.sampled_from((Fraction(0), TOLERANCE, TOLERANCE, Fraction(1))))),
     )
-    number = 0
+    created = 0
     for _ in range(draw(st.integers(1, 4))):
         cluster = cluster.settled()
         for index in sorted(draw(st.sets(st.integers(0, max(len(pods) - 1, 0)), max_size=5)), reverse=True):
             if index < len(pods):
                 del pods[index]
         for zone in draw(st.lists(st.sampled_from(zones), max_size=5)):
-            number += 1
-            pods.append(a_pod(f"new-{number:02}", f"node-{zone}", ips=(f"10.200.0.{number}",)))
+            created += 1
+            pods.append(a_pod(f"new-{created:02}", f"node-{zone}", ips=(f"10.200.0.{created}",)))
         cluster = cluster.with_(pods=tuple(pods), nodes=nodes_in({zone: draw(st.integers(1, 5)) for zone in zones}))
     return cluster
 

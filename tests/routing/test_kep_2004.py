@@ -49,9 +49,9 @@ Groups = dict[str, dict[str, int]]
 """Endpoints by the zones that consume them, as slices say it (``""`` for all), and by the zone where they are."""
 
 
-def evenly(number: int, zones: str = "abc") -> dict[str, int]:
-    """So many Pods, spread over the zones as evenly as it can be."""
-    return {zone: (number + len(zones) - 1 - index) // len(zones) for index, zone in enumerate(zones)}
+def evenly(total: int, zones: str = "abc") -> dict[str, int]:
+    """``total`` Pods, spread over the zones as evenly as possible."""
+    return {zone: (total + len(zones) - 1 - index) // len(zones) for index, zone in enumerate(zones)}
 
 
 def a_cluster(
@@ -71,18 +71,18 @@ def a_cluster(
     )
 
 
-def consumers(each: EndpointSlice) -> str:
+def consumers(slice_: EndpointSlice) -> str:
     """The zones of a slice, by nothing but the text of its annotation or label."""
-    annotation = (each.metadata.annotations or {}).get(names.ZONES_ANNOTATION)
-    return annotation or (each.metadata.labels or {}).get(names.ZONE_LABEL, "")
+    annotation = (slice_.metadata.annotations or {}).get(names.ZONES_ANNOTATION)
+    return annotation or (slice_.metadata.labels or {}).get(names.ZONE_LABEL, "")
 
 
 def groups_in(slices: Sequence[EndpointSlice]) -> Groups:
-    found: dict[str, Counter[str]] = {}
+    groups: dict[str, Counter[str]] = {}
     for slice_ in slices:
         for endpoint in slice_.endpoints or ():
-            found.setdefault(consumers(slice_), Counter())[endpoint.zone or ""] += 1
-    return {zones: dict(located) for zones, located in sorted(found.items())}
+            groups.setdefault(consumers(slice_), Counter())[endpoint.zone or ""] += 1
+    return {zones: dict(located) for zones, located in sorted(groups.items())}
 
 
 def groups_of(plan: ServicePlan) -> Groups:
@@ -114,11 +114,11 @@ def conditions(plan: ServicePlan) -> dict[str, Condition]:
 def by_the_rules(nodes: Mapping[str, int], pods: Mapping[str, int], algorithm: str = "local") -> Groups | None:
     """What the independent implementation makes of the numbers; None where its rules end in random."""
     zones = sorted(nodes)
-    found = kep_2004.allocate(algorithm, [nodes[zone] for zone in zones], [pods.get(zone, 0) for zone in zones])
-    if found is None:
+    allocated = kep_2004.allocate(algorithm, [nodes[zone] for zone in zones], [pods.get(zone, 0) for zone in zones])
+    if allocated is None:
         return None
     groups: Groups = {}
-    for group in found:
+    for group in allocated:
         # Only own groups and those that all zones consume alike are asked for here.
         consuming = [zone for zone, weight in zip(zones, group.weights, strict=True) if weight]
         key = "" if len(consuming) == len(zones) else ",".join(consuming)
@@ -130,9 +130,9 @@ def by_the_rules(nodes: Mapping[str, int], pods: Mapping[str, int], algorithm: s
 
 
 def expect_approaches(words: Words, pods: Mapping[str, int], auto: Groups, *, cpu: Mapping[str, Number]) -> None:
-    """All three approaches in one cluster: groups as told, each endpoint in its own zone's, and one group for all."""
+    """All three approaches in one cluster: groups as given, each endpoint in its own zone's, and one group for all."""
     expect_groups(a_cluster(words.auto, pods, cpu=cpu).plan(), auto)
-    own = {zone: {zone: number} for zone, number in sorted(pods.items()) if number}
+    own = {zone: {zone: count} for zone, count in sorted(pods.items()) if count}
     expect_groups(a_cluster(words.require, pods, cpu=cpu).plan(), own)
     expect_one_for_all(a_cluster(words.disabled, pods, cpu=cpu).plan(), {k: v for k, v in pods.items() if v})
 
@@ -141,8 +141,8 @@ def small_or_large_number_of_nodes(words: Words) -> None:
     """One Node a zone, or hundreds: only the zones' shares of them count."""
     even = {"a": {"a": 4}, "b": {"b": 4}, "c": {"c": 4}}
     expect_approaches(words, evenly(12), even, cpu=THREE_ZONES)
-    for number in (2, 300):
-        nodes = tuple(a_node(f"node-{zone}-{index}", zone) for zone in "abc" for index in range(number))
+    for nodes_per_zone in (2, 300):
+        nodes = tuple(a_node(f"node-{zone}-{index}", zone) for zone in "abc" for index in range(nodes_per_zone))
         cluster = a_cluster(words.auto, evenly(12))
         expect_groups(cluster.with_(nodes=(*cluster.nodes, *nodes)).plan(), even)
     # 401, 251 and 51 Nodes; the Pods are all on three of them.
@@ -157,7 +157,7 @@ def small_or_large_number_of_nodes(words: Words) -> None:
 
 
 def random_or_imbalanced_endpoints(words: Words) -> None:
-    """All in one zone, most in one zone, and forty spreads by chance, which the rules decide."""
+    """All in one zone, most in one zone, and forty random spreads, which the rules decide."""
     expect_approaches(words, {"a": 12}, {"a": {"a": 4}, "b": {"a": 4}, "c": {"a": 4}}, cpu=THREE_ZONES)
     expect_approaches(
         words, {"a": 10, "b": 1, "c": 1}, {"a": {"a": 4}, "b": {"a": 3, "b": 1}, "c": {"a": 3, "c": 1}}, cpu=THREE_ZONES
@@ -170,7 +170,7 @@ def random_or_imbalanced_endpoints(words: Words) -> None:
         plan = a_cluster(words.auto, pods, cpu=nodes).plan()
         expected = by_the_rules(nodes, pods) if sum(pods.values()) >= 15 else None
         if expected is None:
-            expect_one_for_all(plan, {zone: number for zone, number in pods.items() if number})
+            expect_one_for_all(plan, {zone: count for zone, count in pods.items() if count})
         else:
             expect_groups(plan, expected)
             active += 1
@@ -202,7 +202,7 @@ def used(cluster: Cluster, zone: str) -> dict[str, int]:
 
 
 def invalid_annotation(words: Words) -> None:
-    """It is as Disabled, and the condition Accepted says why; what was in force before goes."""
+    """It is as Disabled, and the condition Accepted says why; what was in force before is removed."""
     settled = a_cluster(words.auto, evenly(30)).settled()
     assert len(settled.slices) == 3
     for value in ("disable", "AUTO", " Auto", "prefer", "require", "RequireZone", "local", "true", "Banana"):
@@ -220,7 +220,7 @@ def invalid_annotation(words: Words) -> None:
 def invalid_starting_threshold(words: Words) -> None:
     """Three endpoints a zone again, with a rule and a condition that say so; it starts where that condition is met."""
     for value in ("", "0", "-1", "banana", "1001"):
-        below, enough = (a_cluster(words.auto, evenly(number), starting=value).plan() for number in (11, 12))
+        below, enough = (a_cluster(words.auto, evenly(total), starting=value).plan() for total in (11, 12))
         expect_one_for_all(below, evenly(11))
         assert reason(below) is Reason.BELOW_STARTING_THRESHOLD
         expect_groups(enough, {"a": {"a": 4}, "b": {"b": 4}, "c": {"c": 4}})
@@ -243,8 +243,8 @@ def auto_endpoints_below_starting_threshold_plus_padding(words: Words) -> None:
 
 
 def auto_endpoints_above_starting_threshold_plus_padding(words: Words) -> None:
-    for number in (12, 13, 14, 50, 101, 400):
-        pods = evenly(number)
+    for total in (12, 13, 14, 50, 101, 400):
+        pods = evenly(total)
         expect_groups(a_cluster(words.auto, pods).plan(), {zone: {zone: count} for zone, count in pods.items()})
 
 
@@ -254,32 +254,32 @@ def auto_endpoints_above_starting_threshold_plus_padding(words: Words) -> None:
 def increase_to_between_starting_threshold_and_padding(words: Words) -> None:
     """9, 10 and 11 are not enough for what is off; the update writes the one slice there is."""
     for before in (3, 8):
-        for number in (9, 10, 11):
-            cluster = a_cluster(words.auto, evenly(before)).settled().with_(pods=pods_in(evenly(number)))
+        for total in (9, 10, 11):
+            cluster = a_cluster(words.auto, evenly(before)).settled().with_(pods=pods_in(evenly(total)))
             plan = cluster.plan()
-            expect_one_for_all(plan, evenly(number))
+            expect_one_for_all(plan, evenly(total))
             assert reason(plan) is Reason.BELOW_STARTING_THRESHOLD
             assert len(written(plan)) == 1
 
 
 def increase_to_above_starting_threshold_plus_padding(words: Words) -> None:
     """From one slice for all to one a zone; at 12 already. Nobody else writes anything after that."""
-    for number in (12, 13, 30):
+    for total in (12, 13, 30):
         before = a_cluster(words.auto, evenly(11)).settled()
         expect_one_for_all(a_cluster(words.auto, evenly(11)).plan(), evenly(11))
-        plan = before.with_(pods=pods_in(evenly(number))).plan()
-        expect_groups(plan, {zone: {zone: count} for zone, count in evenly(number).items()})
+        plan = before.with_(pods=pods_in(evenly(total))).plan()
+        expect_groups(plan, {zone: {zone: count} for zone, count in evenly(total).items()})
         assert len(only_family(plan).changes.after) == 3
-        assert not written(before.with_(pods=pods_in(evenly(number))).after(plan).plan())
+        assert not written(before.with_(pods=pods_in(evenly(total))).after(plan).plan())
 
 
 def decrease_to_between_starting_threshold_and_padding(words: Words) -> None:
     """What is on stays on, one endpoint after the other, down to 7; each step writes only the slice that loses one."""
     cluster = a_cluster(words.auto, evenly(12)).settled()
-    for number in (11, 10, 9, 8, 7):
-        cluster = cluster.with_(pods=pods_in(evenly(number)))
+    for total in (11, 10, 9, 8, 7):
+        cluster = cluster.with_(pods=pods_in(evenly(total)))
         plan = cluster.plan()
-        expect_groups(plan, {zone: {zone: count} for zone, count in evenly(number).items()})
+        expect_groups(plan, {zone: {zone: count} for zone, count in evenly(total).items()})
         assert len(written(plan)) == 1
         cluster = cluster.after(plan)
     # And in one go.
@@ -292,12 +292,12 @@ def decrease_to_between_starting_threshold_and_padding(words: Words) -> None:
 def decrease_to_below_starting_threshold_minus_padding(words: Words) -> None:
     """At 6 already it is off, and back in one slice for all."""
     settled = a_cluster(words.auto, evenly(12)).settled()
-    for number in (6, 5, 1):
-        plan = settled.with_(pods=pods_in(evenly(number))).plan()
-        expect_one_for_all(plan, {zone: count for zone, count in evenly(number).items() if count})
+    for total in (6, 5, 1):
+        plan = settled.with_(pods=pods_in(evenly(total))).plan()
+        expect_one_for_all(plan, {zone: count for zone, count in evenly(total).items() if count})
         assert reason(plan) is Reason.BELOW_STARTING_THRESHOLD
         # Once off, it takes 12 again.
-        off = settled.with_(pods=pods_in(evenly(number))).after(plan)
+        off = settled.with_(pods=pods_in(evenly(total))).after(plan)
         expect_one_for_all(off.with_(pods=pods_in(evenly(11))).plan(), evenly(11))
 
 
@@ -366,12 +366,12 @@ def test_row(row: str, words: Words) -> None:
 # --- exact bounds -----------------------------------------------------------------------------------------------------
 
 
-def started(zones: str, number: int, settings: SubsettingSettings, *, before: int | None = None) -> bool:
-    """Whether subsetting is on with so many Pods, alone or after a settled cluster of ``before`` Pods."""
+def started(zones: str, total: int, settings: SubsettingSettings, *, before: int | None = None) -> bool:
+    """Whether subsetting is on with ``total`` Pods, alone or after a settled cluster of ``before`` Pods."""
     cpu = dict.fromkeys(zones, 4)
-    cluster = a_cluster("Auto", evenly(number if before is None else before, zones), cpu=cpu, settings=settings)
+    cluster = a_cluster("Auto", evenly(total if before is None else before, zones), cpu=cpu, settings=settings)
     if before is not None:
-        cluster = cluster.settled().with_(pods=pods_in(evenly(number, zones)))
+        cluster = cluster.settled().with_(pods=pods_in(evenly(total, zones)))
     return only_family(cluster.plan()).decision.active
 
 
@@ -395,14 +395,14 @@ def test_it_starts_and_stops_exactly_at_the_bounds(zones: str, threshold: str, p
             assert not started(zones, index, settings, before=index - 1)
             assert started(zones, index, settings, before=many)
     else:
-        # What starts at n = 3 x zones does not stop there, or it would go on and off with every look.
+        # What starts at n = 3 x zones does not stop there, or it would switch on and off with every plan.
         assert not started(zones, stop - 1, settings, before=many)
         assert started(zones, start, settings, before=start)
 
 
 def test_the_threshold_of_the_service_counts_instead_of_the_controller_s() -> None:
-    for number, active in ((8, False), (9, True)):
-        assert only_family(a_cluster("Auto", evenly(number), starting="2").plan()).decision.active is active
+    for total, active in ((8, False), (9, True)):
+        assert only_family(a_cluster("Auto", evenly(total), starting="2").plan()).decision.active is active
 
 
 def test_only_ready_endpoints_count_for_the_threshold() -> None:
@@ -411,10 +411,10 @@ def test_only_ready_endpoints_count_for_the_threshold() -> None:
     almost = a_cluster("Auto", {}).with_(pods=(not_ready(twelve[0]), *twelve[1:]))
     assert reason(almost.plan()) is Reason.BELOW_STARTING_THRESHOLD
     settled = a_cluster("Auto", evenly(12)).settled()
-    for number, active in ((5, True), (6, False)):
+    for unready_count, active in ((5, True), (6, False)):
         # One of each zone in turn, so that nobody is overloaded by it.
         leaving = {f"{zone}-{index:04}" for index in range(2) for zone in "abc"}
-        chosen = sorted(leaving, key=lambda name: name[::-1])[:number]
+        chosen = sorted(leaving, key=lambda name: name[::-1])[:unready_count]
         pods = tuple(not_ready(pod) if pod.metadata.name in chosen else pod for pod in twelve)
         assert only_family(settled.with_(pods=pods).plan()).decision.active is active
 
@@ -423,12 +423,12 @@ def not_ready(pod: Pod) -> Pod:
     return a_pod(pod.metadata.name, pod.spec.node_name, ips=[ip.ip for ip in pod.status.pod_ips or ()], ready=False)
 
 
-@pytest.mark.parametrize("number", [7, 11])
-def test_what_was_required_is_nothing_that_stays_on_under_auto(number: int) -> None:
-    settled = a_cluster("Require", evenly(number)).settled()
+@pytest.mark.parametrize("total", [7, 11])
+def test_what_was_required_is_nothing_that_stays_on_under_auto(total: int) -> None:
+    settled = a_cluster("Require", evenly(total)).settled()
     assert set(groups_in(settled.slices)) == {"a", "b", "c"}
     plan = settled.with_(service=a_service(subsetting="Auto")).plan()
-    expect_one_for_all(plan, evenly(number))
+    expect_one_for_all(plan, evenly(total))
     assert reason(plan) is Reason.BELOW_STARTING_THRESHOLD
 
 
@@ -438,8 +438,8 @@ def test_between_the_bounds_hints_stay_on_as_groups_do() -> None:
     assert not only_family(a_cluster("Auto", evenly(11), settings=settings).plan()).decision.active
     settled = a_cluster("Auto", evenly(12), settings=settings).settled()
     assert len(settled.slices) == 1
-    for number, active in ((11, True), (7, True), (6, False)):
-        plan = settled.with_(pods=pods_in(evenly(number))).plan()
+    for total, active in ((11, True), (7, True), (6, False)):
+        plan = settled.with_(pods=pods_in(evenly(total))).plan()
         assert only_family(plan).decision.active is active
         hinted = {endpoint.hints is not None for endpoint in endpoints_in(only_family(plan).slices)}
         assert hinted == {active}

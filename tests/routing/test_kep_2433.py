@@ -78,7 +78,7 @@ def four_hundred_endpoints_slightly_different_cores(value: str) -> None:
     cpu: dict[str, Number] = {"a": "3920m", "b": "3.93", "c": "3940m", "d": 4}
     plan = a_cluster(value, cpu, dict.fromkeys("abcd", 100)).plan()
     assert sum(consumed(plan).values()) == 400
-    assert [number >= 97 for number in consumed(plan).values()] == [True] * 4
+    assert [count >= 97 for count in consumed(plan).values()] == [True] * 4
     assert only_family(plan).decision.active
 
 
@@ -106,7 +106,7 @@ def node_removal_across_the_threshold(value: str) -> None:
 
 
 def node_without_cores(value: str) -> None:
-    """The Node with 64 cores counts as one of four, like the one that tells none."""
+    """The Node with 64 cores counts as one of four, like the one that reports none."""
     nodes = (
         *(a_node("node-a", "a", cpu=64), a_node("node-a2", "a", cpu=1)),
         *(a_node("node-b", "b", cpu=None), a_node("node-b2", "b", cpu=4)),
@@ -173,7 +173,7 @@ def proxy_feature_on() -> None:
 
 
 def proxy_external_policy_local() -> None:
-    """Traffic from outside goes to every endpoint of the node, hinted to its zone or not (§ Interoperability)."""
+    """Traffic from outside is sent to every endpoint of the node, hinted to its zone or not (§ Interoperability)."""
     service = a_service("Auto", external="Local", type_="LoadBalancer", node_port=30080)
     honored = honored_hints(service, CURRENT, FeatureGates())
     selection = select_endpoints(ENDPOINTS, policies=policies_of(service), honored=honored, node="node-a", zone="a")

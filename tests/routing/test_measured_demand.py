@@ -16,7 +16,9 @@ SETTINGS = AdoptionSettings()
 
 
 @given(
-    st.dictionaries(st.sampled_from("abcd"), st.floats(0, 1e6), min_size=1).filter(lambda each: sum(each.values()) > 0),
+    st.dictionaries(st.sampled_from("abcd"), st.floats(0, 1e6), min_size=1).filter(
+        lambda by_zone: sum(by_zone.values()) > 0
+    ),
     st.fractions(0, 1, max_denominator=100),
 )
 def test_parts_add_up_to_one_and_keep_to_the_floor(amounts: dict[str, float], floor: Fraction) -> None:

@@ -39,11 +39,11 @@ Input = tuple[list[int], list[int], list[int]]
 """Demand, supply, and a previous composition of own groups."""
 
 
-def drawn(number: int) -> Iterator[Input]:
+def drawn(count: int) -> Iterator[Input]:
     """Random inputs of two to eight zones: with ties, empty zones and nothing at all. Every zone has demand: so it is
     in decisions, and so no rule divides by zero."""
     rng = random.Random(20040)
-    for _ in range(number):
+    for _ in range(count):
         zones = rng.randint(2, 8)
         demand = [rng.choice((1, 1, 3, rng.randint(1, 9000))) for _ in range(zones)]
         most = rng.choice((0, 1, 3, 40))
@@ -65,29 +65,29 @@ def every_result(door: Callable[[Any], Callable[..., Any]], arrays: Arrays, draw
     flat_demand, flat_supply = arrays(demand), arrays(supply)
     costs = cost_table(ZoneCosts(), [str(zone) for zone in range(zones)], {})
     parameters = arrays((1, 2, 1, 5, 0, *costs))
-    found: dict[str, list[Any]] = {}
+    results: dict[str, list[Any]] = {}
     for heuristic in (*HEURISTICS.values(), LOCAL_KEP_TOOL):
         composition, weights = arrays([0] * (max_groups(zones) * zones)), arrays([0.0] * (max_groups(zones) * zones))
         room = arrays([7] * scratch_length(zones)), arrays([7.0] * reals_length(zones))
         rule = door(heuristic.allocate)
         groups = rule(flat_demand, flat_supply, parameters, arrays(previous), composition, weights, *room)
         if groups == IMPOSSIBLE or not any(supply):
-            found[heuristic.name] = [int(groups)]
+            results[heuristic.name] = [int(groups)]
             continue
         measures = arrays([7.0] * MEASURES)
         door(measure)(flat_demand, groups, composition, weights, 100, measures, arrays([7.0] * zones))
-        found[heuristic.name] = [int(groups), *map(int, composition), *map(float, weights), *map(float, measures)]
+        results[heuristic.name] = [int(groups), *map(int, composition), *map(float, weights), *map(float, measures)]
     composition = arrays(previous)
     own = arrays([1.0 if group == zone else 0.0 for group in range(zones) for zone in range(zones)])
     room = arrays([7] * zones), arrays([7.0] * (2 * zones))
     groups = door(rebalance_lazily)(flat_demand, flat_supply, parameters, zones, composition, own, *room)
-    found["lazy"] = [int(groups), *map(int, composition)]
-    return found
+    results["lazy"] = [int(groups), *map(int, composition)]
+    return results
 
 
 def uncompiled(function: Any) -> Callable[..., Any]:
-    found: Callable[..., Any] = function
-    return found
+    python_function: Callable[..., Any] = function
+    return python_function
 
 
 def test_without_numba_a_function_is_itself(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,7 +105,7 @@ def test_numba_is_available_where_it_could_be_imported(monkeypatch: pytest.Monke
 
 
 class Taken(list[Any]):
-    """The functions that numba was given, and what it was told of each."""
+    """The functions that numba was given, with the options of each."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -151,7 +151,7 @@ def test_each_function_is_compiled_once_with_all_that_it_calls(taken: Taken) -> 
     names = [function.__name__ for function in taken]
     # ProportionalZoneCPU is compiled for itself, and as a part of Balanced, which replaces fewer calls.
     times = Counter((function.__code__.co_filename, function.__name__) for function in taken)
-    assert {Path(path).stem for (path, _), number in times.items() if number > 1} == {"proportional_zone_cpu"}
+    assert {Path(path).stem for (path, _), count in times.items() if count > 1} == {"proportional_zone_cpu"}
     assert max(times.values()) == 2
     assert {"local_shared", "local", "push", "pop", "heapify", "_sift_down", "move_endpoint", "measure", "_load"} <= {
         *names
@@ -160,12 +160,14 @@ def test_each_function_is_compiled_once_with_all_that_it_calls(taken: Taken) -> 
         called = [
             global_ for global_ in function.__globals__.values() if callable(global_) and hasattr(global_, "__code__")
         ]
-        assert all(any(each is one for one in taken) for each in called), function.__name__
+        assert all(any(callee is one for one in taken) for callee in called), function.__name__
 
 
 def test_what_is_compiled_has_every_name_that_it_looks_up(taken: Taken) -> None:
-    for each in drawn(100):
-        assert every_result(compile_function, plain, each) == every_result(uncompiled, plain, each), each
+    for drawn_input in drawn(100):
+        assert every_result(compile_function, plain, drawn_input) == every_result(uncompiled, plain, drawn_input), (
+            drawn_input
+        )
     assert taken
 
 
@@ -187,21 +189,21 @@ assert not {"numba", "numpy"} & {*sys.modules}
     assert ran.returncode == 0, ran.stderr
 
 
-def step(number: int) -> int:
-    return number + 1
+def step(value: int) -> int:
+    return value + 1
 
 
-def two_steps(number: int) -> int:
-    return number + 2
+def two_steps(value: int) -> int:
+    return value + 2
 
 
-def stepped(number: int) -> int:
-    return step(number) * 10
+def stepped(value: int) -> int:
+    return step(value) * 10
 
 
 def repeated(action: Callable[[int], int]) -> Callable[[int], int]:
-    def repeat(number: int) -> int:
-        return action(action(number))
+    def repeat(value: int) -> int:
+        return action(action(value))
 
     return repeat
 
@@ -213,9 +215,9 @@ def test_closure_is_compiled_with_the_function_that_it_closes_over(taken: Taken)
 
 
 def test_only_what_has_a_name_to_be_kept_as_is_kept(taken: Taken) -> None:
-    kept = compile_function(stepped, cache_dir="/somewhere", cache_name="stepped_by_one")
-    assert kept(1) == 20
-    assert (kept.__name__, kept.__qualname__, kept.__code__.co_name) == ("stepped_by_one",) * 3
+    compiled = compile_function(stepped, cache_dir="/somewhere", cache_name="stepped_by_one")
+    assert compiled(1) == 20
+    assert (compiled.__name__, compiled.__qualname__, compiled.__code__.co_name) == ("stepped_by_one",) * 3
     assert vars(taken.config) == {"CACHE_DIR": "/somewhere"}
     assert taken.told["stepped_by_one"].get("cache")
     assert not taken.told["step"].get("cache")

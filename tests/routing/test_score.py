@@ -16,7 +16,7 @@ Groups = Sequence[tuple[Sequence[int], Sequence[float]]]
 def measured(demand: Sequence[int], groups: Groups, per_slice: int = PER_SLICE) -> list[float]:
     """In-zone share, worst and mean overload, slices. The room is full of sevens: nothing may be read that was not
     written."""
-    composition = [number for located, _ in groups for number in located]
+    composition = [count for located, _ in groups for count in located]
     weights = [weight for _, row in groups for weight in row]
     measures = [7.0] * MEASURES
     measure(demand, len(groups), composition, weights, per_slice, measures, [7.0] * len(demand))
@@ -25,7 +25,7 @@ def measured(demand: Sequence[int], groups: Groups, per_slice: int = PER_SLICE) 
 
 def score(demand: Sequence[int], groups: Groups) -> float:
     measures = measured(demand, groups)
-    endpoints = sum(number for located, _ in groups for number in located)
+    endpoints = sum(count for located, _ in groups for count in located)
     return total(
         in_zone=measures[IN_ZONE],
         max_overload=measures[MAX_OVERLOAD],
@@ -49,7 +49,7 @@ def test_weights_divide_the_traffic_of_a_zone() -> None:
 
 
 def test_a_zone_without_endpoints_sends_its_traffic_to_all() -> None:
-    """Zone B's half goes to the two of zone A, who get theirs as well: nobody gets more than a fair part."""
+    """Zone B's half is sent to the two of zone A, which get zone A's half as well: none gets more than a fair part."""
     assert measured([1, 1], [((2, 0), (1.0, 0.0)), ((0, 0), (0.0, 1.0))]) == pytest.approx([0.5, 0, 0, 1])
 
 

@@ -65,14 +65,14 @@ CASES: Final[Mapping[str, tuple[Cluster, Reported]]] = {
 def test_conditions_say_what_was_understood_and_what_was_done(what: str) -> None:
     cluster, (accepted, programmed) = CASES[what]
     expected = [
-        Condition(type=type_, status=each[0], reason=each[1], message=each[2])
-        for type_, each in ((ACCEPTED, accepted), (PROGRAMMED, programmed))
+        Condition(type=type_, status=content[0], reason=content[1], message=content[2])
+        for type_, content in ((ACCEPTED, accepted), (PROGRAMMED, programmed))
     ]
     assert list(cluster.plan().conditions) == expected
 
 
 def test_a_service_that_asks_for_nothing_of_ours_has_no_conditions() -> None:
-    """Nor does one that has no slices of ours."""
+    """Nor does one that has no slices of Zoneward."""
     nothing = (a_service(), a_service("Disabled"), a_service(keys=("*",)))
     for service in (*nothing, a_service("Auto", type_="ExternalName"), a_service("Auto", selects=False)):
         assert a_cluster(service).plan().conditions == ()

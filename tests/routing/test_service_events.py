@@ -1,4 +1,4 @@
-"""KEP-2433 § Events: its six and subsetting's, each provoked by a change, told once, by the worse address family."""
+"""KEP-2433 § Events: its six and subsetting's, each provoked by a change, written once, by the worse address family."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -117,7 +117,7 @@ def test_a_change_and_the_change_back_are_told_once(row: str) -> None:
     assert becomes(changed, before).plan().events == ({ENABLED: REMOVED, REMOVED: ENABLED}.get(event, ENABLED),)
 
 
-# --- what is told beside the six --------------------------------------------------------------------------------------
+# --- other events than the six ----------------------------------------------------------------------------------------
 
 MISSPELT: Final = "service.kubernetes.io/topology-mode: 'Atuo' is not a known value"
 SUBSETTING_MISSPELT: Final = "endpointslice.kubernetes.io/subsetting: 'Atuo' is not a known value"
@@ -179,7 +179,7 @@ CHANGES: Final[Mapping[str, Change]] = {
         FOUR_IN_THREE.with_(pods=PODS[:2]),
         FOUR_IN_THREE.with_(pods=PODS[:1]),
     ),
-    # What stops hints while the annotation is there is told, and no removal; otherwise it is one.
+    # What stops hints while the annotation is set is reported, and no removal; otherwise it is a removal.
     "the gate of hints is off": (
         AUTO,
         AUTO.with_(configuration=off(topology_aware_hints=False)),
@@ -353,7 +353,7 @@ def test_an_earlier_service_of_the_same_name_told_nothing_about_this_one() -> No
 
 @pytest.mark.parametrize("cluster", [AUTO, NONE], ids=["one family", "two families"])
 def test_what_is_in_force_counts_where_conditions_are_lost(cluster: Cluster) -> None:
-    """Slices alone keep an event from being told twice: conditions may be wiped by whoever writes the status."""
+    """Slices alone keep an event from being written twice: another client may remove conditions from the status."""
     cluster = cluster.settled()
     assert cluster.service.status is not None
     status = replace(cluster.service.status, conditions=None)

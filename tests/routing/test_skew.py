@@ -56,7 +56,7 @@ def used_on_node_a(cluster: Cluster, proxy: str) -> Used:
         node="node-a",
         zone="a",
     )
-    return {each.target_ref.name for each in selection.cluster or () if each.target_ref}, selection.rule
+    return {endpoint.target_ref.name for endpoint in selection.cluster or () if endpoint.target_ref}, selection.rule
 
 
 def slices_of(cluster: Cluster) -> tuple[EndpointSlice, ...]:
@@ -104,7 +104,7 @@ def test_with_a_new_api_server_alone_the_field_is_as_if_it_were_not_there() -> N
 
 
 def old_controller_new_values() -> None:
-    """The new values are not recognized: no hints, and the conditions say why. The old value goes on working."""
+    """The new values are not recognized: no hints, and the conditions say why. The old value still works."""
     for service in (SAME_ZONE, SAME_NODE):
         cluster = a_cluster(service, BEFORE_3015)
         assert not has_hints(cluster)

@@ -49,8 +49,8 @@ def test_the_largest_cost_of_the_settings_is_the_unit_wherever_it_holds() -> Non
 @given(st.integers(1, 10**9), st.integers(0, 50), st.integers(1, 50), st.integers(0, 50))
 def test_only_the_ratios_of_costs_matter(factor: int, near: int, far: int, pair: int) -> None:
     one, other = (
-        ZoneCosts(Fraction(near) * each, Fraction(far) * each, (("a", "c", Fraction(pair) * each),))
-        for each in (1, Fraction(factor, 100))
+        ZoneCosts(Fraction(near) * scale, Fraction(far) * scale, (("a", "c", Fraction(pair) * scale),))
+        for scale in (1, Fraction(factor, 100))
     )
     assert rows(one) == rows(other)
 

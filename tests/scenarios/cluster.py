@@ -16,7 +16,7 @@ from zoneward.kube.names import APPROACH_ANNOTATION, ZONES_ANNOTATION
 
 PER_SLICE: Final = 100
 OTHER: Final = "somebody.example"
-"""Manager of slices that are neither ours nor the built-in controller's."""
+"""Manager of slices that are neither Zoneward's nor the built-in controller's."""
 
 
 @dataclass
@@ -37,8 +37,13 @@ class Cluster:
         for name, change in changes.items():
             if change is None:
                 del self.zones[name]
-                # Pods on a node that is gone are on their way, whatever they say.
-                alone = [pod for each in self.pods.values() for pod in each if pod["spec"]["nodeName"] == name]
+                # Pods on a deleted node are leaving, even if their status says ready.
+                alone = [
+                    pod
+                    for workload_pods in self.pods.values()
+                    for pod in workload_pods
+                    if pod["spec"]["nodeName"] == name
+                ]
                 self.history.excuse(address for pod in alone for address in addresses_of(pod))
                 self.api.delete(_node(name))
                 continue
@@ -64,54 +69,56 @@ class Cluster:
 
     def make_zone_ready(self, zone: str, *, ready: bool) -> None:
         """Of one that is not, nothing is heard; its Pods stay."""
-        nodes = {name for name, place in self.zones.items() if place == zone}
+        nodes = {name for name, zone_of_node in self.zones.items() if zone_of_node == zone}
         self._silent = self._silent - nodes if ready else self._silent | nodes
-        pods = [pod for each in self.pods.values() for pod in each if pod["spec"]["nodeName"] in nodes]
+        pods = [
+            pod for workload_pods in self.pods.values() for pod in workload_pods if pod["spec"]["nodeName"] in nodes
+        ]
         self._patch_status([*map(_node, sorted(nodes)), *pods], {"conditions": [_ready(ready)]})
 
-    def _patch(self, thing: Object, change: Object) -> None:
-        self.api.patch(thing, change, content_type=MERGE_PATCH)
+    def _patch(self, document: Object, change: Object) -> None:
+        self.api.patch(document, change, content_type=MERGE_PATCH)
 
     def _patch_status(self, things: list[Object], status: Object) -> None:
-        in_threads(lambda thing: self.api.patch(thing, {"status": status}, subresource="status"), things)
+        in_threads(lambda document: self.api.patch(document, {"status": status}, subresource="status"), things)
 
     def change_services(self, changes: Mapping[str, ServiceChange | None]) -> None:
         for name, change in changes.items():
-            thing = a_service(name, namespace=self.namespace, selector={APP: name})
+            service = a_service(name, namespace=self.namespace, selector={APP: name})
             if change is None:
                 self.services.discard(name)
                 self.history.deleted.add(name)
-                self.api.delete(thing)
+                self.api.delete(service)
             elif name in self.services:
-                self._patch(thing, {"metadata": {"annotations": annotations_of(change)}, "spec": change.spec})
+                self._patch(service, {"metadata": {"annotations": annotations_of(change)}, "spec": change.spec})
             else:
                 self.services.add(name)
-                thing["metadata"]["annotations"] = annotations_of(change)
-                thing["spec"] |= change.spec
-                self.api.create(thing)
+                service["metadata"]["annotations"] = annotations_of(change)
+                service["spec"] |= change.spec
+                self.api.create(service)
 
     def scale(self, workload: str, counts: Counts) -> None:
-        """To so many Pods in a zone or on a node; the newest go first."""
+        """Scale to these numbers of Pods by zone or node; the newest are deleted first."""
         new, gone = list[Object](), list[Object]()
-        for place, wanted in counts.items():
-            there = self._there(workload, place)
+        for location, wanted in counts.items():
+            there = self._there(workload, location)
             gone += there[wanted:]
-            new += [self._pod(workload, place, index) for index in range(len(there), wanted)]
+            new += [self._pod(workload, location, index) for index in range(len(there), wanted)]
         self._replace(workload, gone, new)
         self.api.create_all(new)
         in_threads(self.api.delete, gone)
 
     def make_ready(self, workload: str, unready: Counts) -> None:
-        """So many Pods of a zone or node, the oldest, are not ready; all others of it are."""
-        for place, number in unready.items():
-            there = self._there(workload, place)
-            for pods, ready in ((there[:number], False), (there[number:], True)):
+        """Make this number of Pods of a zone or node not ready, the oldest first, and all others of it ready."""
+        for location, unready_count in unready.items():
+            there = self._there(workload, location)
+            for pods, ready in ((there[:unready_count], False), (there[unready_count:], True)):
                 self._patch_status(pods, {"conditions": [_ready(ready)]})
 
     def roll(self, workload: str, how: Roll) -> None:
         old = list(self.pods[workload])
         to = how.to or Counter(self.zones[pod["spec"]["nodeName"]] or pod["spec"]["nodeName"] for pod in old)
-        new = [self._pod(workload, place, index) for place, wanted in to.items() for index in range(wanted)]
+        new = [self._pod(workload, location, index) for location, wanted in to.items() for index in range(wanted)]
         if how.deletes_first and how.at_once < len(old):
             # In turn from all zones, as a Deployment's are.
             old.sort(key=lambda pod: pod["metadata"]["name"][::-1])
@@ -124,16 +131,18 @@ class Cluster:
             if not how.deletes_first:
                 in_threads(self.api.delete, old[begin:end])
 
-    def _there(self, workload: str, place: str) -> list[Object]:
+    def _there(self, workload: str, location: str) -> list[Object]:
         """Its Pods of a zone or node."""
-        nodes = {place, *(name for name, zone in self.zones.items() if zone == place)}
+        nodes = {location, *(name for name, zone in self.zones.items() if zone == location)}
         return [pod for pod in self.pods[workload] if pod["spec"]["nodeName"] in nodes]
 
-    def _pod(self, workload: str, place: str, number: int) -> Object:
-        nodes = [name for name, zone in self.zones.items() if zone == place and name not in self._silent] or [place]
+    def _pod(self, workload: str, location: str, index: int) -> Object:
+        nodes = [name for name, zone in self.zones.items() if zone == location and name not in self._silent] or [
+            location
+        ]
         unique = next(self._numbers)
         address = f"10.{unique // 62500 + 1}.{unique // 250 % 250}.{unique % 250 + 1}"
-        name, node = f"{workload}-{place}-{unique}", nodes[number % len(nodes)]
+        name, node = f"{workload}-{location}-{unique}", nodes[index % len(nodes)]
         pod = a_pod(name, node=node, ips=[address], namespace=self.namespace, labels={APP: workload})
         if self.ipv6:
             pod["status"]["podIPs"].append({"ip": f"fd00:1::{unique:x}"})
@@ -144,8 +153,8 @@ class Cluster:
         self.pods[workload] = [pod for pod in self.pods[workload] if pod["metadata"]["name"] not in names] + new
 
     def rewrite(self, service: str, how: Rewriting) -> None:
-        found = self.api.get(path_in(self.namespace, SLICES))["items"]
-        slices = [_whole(each) for each in found if service_of(each) == service]
+        items = self.api.get(path_in(self.namespace, SLICES))["items"]
+        slices = [_whole(item) for item in items if service_of(item) == service]
         if how.beside is not None:
             addresses = [f"10.200.0.{index}" for index in range(1, how.beside + 1)]
             name = f"{service}-other"
@@ -161,25 +170,25 @@ class Cluster:
         else:
             for slice_ in slices[: how.only]:
                 changed = self.api.replace(_rewritten(slice_, how))
-                self.history.ours.add(changed["metadata"]["resourceVersion"])
+                self.history.own_versions.add(changed["metadata"]["resourceVersion"])
 
     def _replaced_by(self, manager: str, service: str, slices: list[Object], how: Rewriting) -> None:
         endpoints = [endpoint for slice_ in slices for endpoint in slice_.get("endpoints") or ()]
-        kept = {name: slices[0]["metadata"][name] for name in ("namespace", "ownerReferences")}
-        kept["labels"] = {SERVICE_NAME: service, MANAGED_BY: manager}
+        metadata = {name: slices[0]["metadata"][name] for name in ("namespace", "ownerReferences")}
+        metadata["labels"] = {SERVICE_NAME: service, MANAGED_BY: manager}
         parts = range(0, max(len(endpoints), 1), PER_SLICE)
         new = [
             slices[0]
-            | {"metadata": kept | {"name": f"{service}-{letter}7k2p"}, "endpoints": endpoints[at : at + PER_SLICE]}
+            | {"metadata": metadata | {"name": f"{service}-{letter}7k2p"}, "endpoints": endpoints[at : at + PER_SLICE]}
             for letter, at in zip("xyz", parts, strict=False)
         ]
-        self.api.create_all(_rewritten(each, how) for each in new)
+        self.api.create_all(_rewritten(slice_, how) for slice_ in new)
         in_threads(self.api.delete, slices)
 
     def end(self) -> None:
         """All that others would notice."""
         services = [a_service(name, namespace=self.namespace) for name in self.services]
-        pods = [pod for each in self.pods.values() for pod in each]
+        pods = [pod for workload_pods in self.pods.values() for pod in workload_pods]
         in_threads(self.api.delete, [*services, *pods])
         slices = self.api.get(path_in(self.namespace, SLICES))["items"]
         in_threads(self.api.delete, [*map(_whole, slices), *map(_node, self.zones), a_namespace(self.namespace)])

@@ -31,14 +31,14 @@ def path_in(namespace: str, plural: str) -> str:
 
 
 def versions(things: Iterable[Object]) -> dict[str, str]:
-    return {thing["metadata"]["name"]: thing["metadata"]["resourceVersion"] for thing in things}
+    return {document["metadata"]["name"]: document["metadata"]["resourceVersion"] for document in things}
 
 
 @dataclass
 class History:
-    """Both kinds are followed from the beginning. ``ours`` are versions of slices that the scenario itself wrote."""
+    """Both kinds are followed from the beginning. ``own_versions``: of slices that the scenario itself wrote."""
 
-    ours: set[str] = field(default_factory=set)
+    own_versions: set[str] = field(default_factory=set)
     missing: list[str] = field(default_factory=list)
     writes: Counter[str] = field(default_factory=Counter)
     """Writes of slices that were not the scenario's, by Service."""
@@ -58,23 +58,23 @@ class History:
                 loop.call_soon_threadsafe(self._see, plural, watch.next())
 
     def _see(self, plural: str, event: Object) -> None:
-        kind, thing = event["type"], event["object"]
-        _follow(self._now[plural], kind, thing)
-        self._waiting.append((int(thing["metadata"]["resourceVersion"]), plural, kind, thing))
+        kind, document = event["type"], event["object"]
+        _follow(self._now[plural], kind, document)
+        self._waiting.append((int(document["metadata"]["resourceVersion"]), plural, kind, document))
         self._news.set()
 
     async def caught_up(self, *, pods: Iterable[Object], slices: Iterable[Object]) -> None:
-        """Until the watches have told of all that the lists have."""
+        """Wait until the watches have reported all that the lists have."""
         there = {PODS: versions(pods), SLICES: versions(slices)}
         async with asyncio.timeout(_LIMIT):
             while {plural: versions(known.values()) for plural, known in self._now.items()} != there:
                 self._news.clear()
                 await self._news.wait()
         self._look_through()
-        # From here on whoever is ready and listed has no excuse to go.
+        # From here on an address that is ready and listed has no excuse to disappear.
         self._excused -= self._ready()
-        orphaned = (each for each in self._looked_at[SLICES].values() if service_of(each) in self.deleted)
-        self._orphaned.update(each["metadata"]["uid"] for each in orphaned)
+        orphaned = (slice_ for slice_ in self._looked_at[SLICES].values() if service_of(slice_) in self.deleted)
+        self._orphaned.update(slice_["metadata"]["uid"] for slice_ in orphaned)
         self.deleted.clear()
 
     def excuse(self, addresses: Iterable[str]) -> None:
@@ -82,18 +82,18 @@ class History:
         self._excused.update(addresses)
 
     def _look_through(self) -> None:
-        for version, plural, kind, thing in sorted(self._waiting, key=lambda each: each[0]):
-            service = service_of(thing)
+        for version, plural, kind, document in sorted(self._waiting, key=lambda entry: entry[0]):
+            service = service_of(document)
             before = self._listed(service)
-            _follow(self._looked_at[plural], kind, thing)
+            _follow(self._looked_at[plural], kind, document)
             if plural == SLICES:
                 self._compare(str(version), service, before)
-            elif kind == "DELETED" or not is_ready(thing):
-                self.excuse(addresses_of(thing))
+            elif kind == "DELETED" or not is_ready(document):
+                self.excuse(addresses_of(document))
         self._waiting.clear()
 
     def _compare(self, version: str, service: str, before: set[str]) -> None:
-        self.writes[service] += version not in self.ours
+        self.writes[service] += version not in self.own_versions
         after = self._listed(service)
         if service not in self.deleted:
             gone = sorted(before - after - self._excused)
@@ -102,7 +102,9 @@ class History:
 
     def _listed(self, service: str) -> set[str]:
         slices = self._looked_at[SLICES].items()
-        return listed({name: each for name, each in slices if each["metadata"]["uid"] not in self._orphaned}, service)
+        return listed(
+            {name: slice_ for name, slice_ in slices if slice_["metadata"]["uid"] not in self._orphaned}, service
+        )
 
     def _ready(self) -> set[str]:
         return {address for pod in self._looked_at[PODS].values() if is_ready(pod) for address in addresses_of(pod)}
@@ -125,11 +127,11 @@ async def following(api: Api, namespace: str) -> AsyncIterator[History]:
         yield history
 
 
-def _follow(things: dict[str, Object], kind: str, thing: Object) -> None:
+def _follow(things: dict[str, Object], kind: str, document: Object) -> None:
     if kind == "DELETED":
-        things.pop(thing["metadata"]["name"], None)
+        things.pop(document["metadata"]["name"], None)
     else:
-        things[thing["metadata"]["name"]] = thing
+        things[document["metadata"]["name"]] = document
 
 
 def is_ready(pod: Object) -> bool:
@@ -151,6 +153,6 @@ def service_of(slice_: Object) -> str:
 def listed(slices: Mapping[str, Object], service: str) -> set[str]:
     """Ready addresses of a Service."""
     of_service = (slice_ for slice_ in slices.values() if service_of(slice_) == service)
-    endpoints = (endpoint for each in of_service for endpoint in each.get("endpoints") or ())
+    endpoints = (endpoint for slice_ in of_service for endpoint in slice_.get("endpoints") or ())
     ready = (endpoint for endpoint in endpoints if endpoint["conditions"].get("ready") is not False)
-    return {address for each in ready for address in each["addresses"]}
+    return {address for endpoint in ready for address in endpoint["addresses"]}

@@ -1,4 +1,4 @@
-"""What is there when all is quiet, beside what a step expects; and what holds after every step of every scenario."""
+"""The state of an idle cluster, compared with what a step expects and with what holds after every step."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -69,13 +69,13 @@ class Observed:
         )
 
     def told(self) -> Counter[tuple[str, str]]:
-        """How often we told each thing, by Service and ``<type> <reason>: <note>``."""
-        found: Counter[tuple[str, str]] = Counter()
+        """How often the controller wrote each event, by Service and ``<type> <reason>: <note>``."""
+        counts: Counter[tuple[str, str]] = Counter()
         for event in self.lists.events:
             if event.get("reportingController") == CONTROLLER:
                 what = f"{event['type']} {event['reason']}: {event.get('note', '')}"
-                found[event["regarding"]["name"], what] += (event.get("series") or {}).get("count", 1)
-        return found
+                counts[event["regarding"]["name"], what] += (event.get("series") or {}).get("count", 1)
+        return counts
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class Found:
 
     @cached_property
     def plan(self) -> ServicePlan:
-        """What it would come to now, planned anew from what the server has."""
+        """The plan that the server's present objects give."""
         return plan_service(
             self.service,
             pods=self.observed.snapshot.pods_of(self.service),
@@ -110,14 +110,14 @@ class Found:
     @cached_property
     def serves(self) -> dict[str, tuple[str, ...]]:
         """By address, the zones that use an endpoint; none where that is not said."""
-        found = {}
+        zones_by_address = {}
         for slice_, one in self.ready:
             group = group_of_slice(slice_)
             hinted = tuple(zone.name for zone in (one.hints.for_zones if one.hints is not None else None) or ())
-            found[(one.addresses or ("",))[0]] = hinted or (group.zones if group is not None else ())
-        return found
+            zones_by_address[(one.addresses or ("",))[0]] = hinted or (group.zones if group is not None else ())
+        return zones_by_address
 
-    def route(self, consumer: str, place: str, gates: FeatureGates) -> PortRoute:
+    def route(self, consumer: str, location: str, gates: FeatureGates) -> PortRoute:
         """What `zoneward route --as-is` says of the only port, on a node or the first node of a zone."""
         observed = self.observed
         configuration = structs.replace(observed.configuration, gates=gates)
@@ -126,7 +126,7 @@ class Found:
         planned = PlannedServices(observed.snapshot, cluster_state, proxies, (self.service,), {}, (), (self.plan,))
         # Of several families the first: IPv4.
         node = min(
-            node.metadata.name for node in observed.snapshot.nodes if place in (node.metadata.name, node_zone(node))
+            node.metadata.name for node in observed.snapshot.nodes if location in (node.metadata.name, node_zone(node))
         )
         return node_routes(planned, node=node, as_is=True).ports[0]
 
@@ -153,12 +153,12 @@ class Found:
 
     def _hinted(self, field: str) -> object:
         hints = (one.hints for _, one in self.ready if one.hints is not None)
-        return _counted(each.name for hint in hints for each in getattr(hint, field) or ())
+        return _counted(target.name for hint in hints for target in getattr(hint, field) or ())
 
     @property
     def groups(self) -> object:
         """By the zones of a group, ``a+b`` for one of two."""
-        groups = (group_of_slice(each) for each, _ in self.ready)
+        groups = (group_of_slice(slice_) for slice_, _ in self.ready)
         return _counted("+".join(group.zones) for group in groups if group is not None)
 
     @property
@@ -202,25 +202,25 @@ def _counted(texts: Iterable[str]) -> object:
 # --- checks -----------------------------------------------------------------------------------------------------------
 
 
-def check(found: Found, step: Step, where: str, *, at_work: bool) -> None:
-    where = f"{where}, {found.service.metadata.name}"
-    expected = step.expect.get(found.service.metadata.name, Expectation())
+def check(outcome: Found, step: Step, where: str, *, at_work: bool) -> None:
+    where = f"{where}, {outcome.service.metadata.name}"
+    expected = step.expect.get(outcome.service.metadata.name, Expectation())
     changed = {_GATES[name.lower()]: on for name, on in step.proxy_gates.items()}
-    gates = structs.replace(found.observed.configuration.gates, **changed)
+    gates = structs.replace(outcome.observed.configuration.gates, **changed)
     if at_work:
-        _check_rest(found, where)
-    _check_proxies(found, gates, where)
+        _check_rest(outcome, where)
+    _check_proxies(outcome, gates, where)
     named = {name: getattr(expected, name) for name in expected.__struct_fields__ if name not in ("events", "route")}
     wrong = {
-        name: f"{getattr(found, name)!r}, expected {wanted!r}"
+        name: f"{getattr(outcome, name)!r}, expected {wanted!r}"
         for name, wanted in named.items()
-        if wanted is not UNSET and not _agree(name, getattr(found, name), wanted)
+        if wanted is not UNSET and not _agree(name, getattr(outcome, name), wanted)
     }
-    assert not wrong, f"{where}: {wrong}, events {found.events}"
-    _check_events(found.events, expected, where)
+    assert not wrong, f"{where}: {wrong}, events {outcome.events}"
+    _check_events(outcome.events, expected, where)
     for consumer, places in expected.route.items():
-        for place, seen in places.items():
-            _check_route(found.route(consumer, place, gates), seen, f"{where}: {consumer} in {place}")
+        for location, seen in places.items():
+            _check_route(outcome.route(consumer, location, gates), seen, f"{where}: {consumer} in {location}")
 
 
 def _agree(name: str, got: Any, wanted: Any) -> bool:
@@ -228,7 +228,7 @@ def _agree(name: str, got: Any, wanted: Any) -> bool:
         return bool(got <= wanted)
     if not (isinstance(got, dict) and isinstance(wanted, dict)):
         return bool(got == wanted)
-    return got.keys() == wanted.keys() and all(number in _range(wanted[place]) for place, number in got.items())
+    return got.keys() == wanted.keys() and all(figure in _range(wanted[key]) for key, figure in got.items())
 
 
 def _range(figure: int | str) -> range:
@@ -237,9 +237,9 @@ def _range(figure: int | str) -> range:
 
 
 def _check_events(got: list[str], expected: Expectation, where: str) -> None:
-    """Each that is named is the beginning of one that was told, and no other was.
+    """Each expected event is the beginning of one that was written, and no other was.
 
-    With a star it may be told more than once, with a question mark any number of times.
+    With a star it may occur more than once, with a question mark any number of times.
     """
     rest = list(got)
     for wanted in expected.events:
@@ -258,13 +258,13 @@ def _check_route(route: PortRoute, seen: int | Seen, where: str) -> None:
         assert getattr(wanted, name) in (UNSET, value), f"{where}: {name} {value!r}, expected {wanted!r}"
 
 
-def _check_rest(found: Found, where: str) -> None:
-    """Every ready Pod is listed once, by slices that a plan made anew would leave as they are."""
-    observed, service = found.observed, found.service
+def _check_rest(outcome: Found, where: str) -> None:
+    """Every ready Pod is listed once, by slices that a new plan would not change."""
+    observed, service = outcome.observed, outcome.service
     addresses = Counter(
         (one.addresses or ("",))[0]
-        for each, one in found.ready
-        if (each.metadata.labels or {}).get(names.MANAGED_BY_LABEL) != OTHER
+        for slice_, one in outcome.ready
+        if (slice_.metadata.labels or {}).get(names.MANAGED_BY_LABEL) != OTHER
     )
     pods = {
         address
@@ -276,18 +276,18 @@ def _check_rest(found: Found, where: str) -> None:
         and ("IPv6" if ":" in address else "IPv4") in (service.spec.ip_families or ())
     }
     assert set(addresses.values()) <= {1}, f"{where}: listed twice {addresses.most_common(3)}"
-    for family in found.plan.families:
+    for family in outcome.plan.families:
         changes = family.changes
         left = len(changes.create), len(changes.update), len(changes.delete)
         assert left == (0, 0, 0), f"{where}: a new plan would create, update and delete {left}"
     assert addresses.keys() == pods, f"{where}: listed {sorted(addresses)}, ready {sorted(pods)}"
 
 
-def _check_proxies(found: Found, gates: FeatureGates, where: str) -> None:
+def _check_proxies(outcome: Found, gates: FeatureGates, where: str) -> None:
     """No proxy of any age is left with nothing while there is a ready endpoint."""
-    nodes = found.observed.snapshot.nodes
-    # One node stands for all of its zone.
+    nodes = outcome.observed.snapshot.nodes
+    # One node represents all of its zone.
     places = {node_zone(node) or node.metadata.name: node.metadata.name for node in nodes}
-    for consumer, place in product(CONSUMERS, places.values() if found.ready else ()):
-        route = found.route(consumer, place, gates)
-        assert route.cluster or route.cluster is None, f"{where}: {consumer} on {place} has no endpoint"
+    for consumer, node_name in product(CONSUMERS, places.values() if outcome.ready else ()):
+        route = outcome.route(consumer, node_name, gates)
+        assert route.cluster or route.cluster is None, f"{where}: {consumer} on {node_name} has no endpoint"

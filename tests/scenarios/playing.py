@@ -141,13 +141,13 @@ class Play:
         for service in sorted(observed.snapshot.services, key=lambda service: service.metadata.name):
             name = service.metadata.name
             of_service = [what for about, what in events if about == name]
-            found = Found(observed, service, self._served.get(name, {}), of_service, writes[name])
-            check(found, step, where, at_work=at_work)
-            self._served[name] = found.serves
+            outcome = Found(observed, service, self._served.get(name, {}), of_service, writes[name])
+            check(outcome, step, where, at_work=at_work)
+            self._served[name] = outcome.serves
         self._told = told
 
     async def _settled(self) -> Lists:
-        """What is there once the controller knows of everything, and all that it leads to is written and told."""
+        """All objects once the controller has seen everything, and all writes and events that follow are done."""
         controller, status_writer = self.controller, self.status_writer
         assert controller is not None
         assert status_writer is not None
@@ -165,7 +165,7 @@ class Play:
         cache, places = controller.cache, ("", self.cluster.namespace)
         stores: tuple[ObjectStore[Any], ...] = (cache.nodes, cache.services, cache.pods, cache.slices)
         known = (
-            {each.metadata.name: each.metadata.resource_version for each in store if each.metadata.namespace in places}
+            {item.metadata.name: item.metadata.resource_version for item in store if item.metadata.namespace in places}
             for store in stores
         )
         return list(map(versions, lists[:4])) == list(known)
@@ -181,7 +181,7 @@ class Play:
 async def play(scenario: Scenario, api: Api, access: ClientConfig, *, is_shared: bool) -> None:
     """Raises AssertionError with the step at which something else was there than what the scenario expects.
 
-    A server that is shared goes on, so that what a scenario made has to go.
+    A shared server keeps running, so the objects of a scenario have to be deleted.
     """
     namespace = f"scenario-{os.getpid()}-{next(_NUMBERS)}"
     batching = _PROMPT

@@ -23,7 +23,7 @@ SHORT: Final = {
     "subsetting-algorithm": names.SUBSETTING_ALGORITHM_ANNOTATION,
     "starting-threshold": names.STARTING_THRESHOLD_ANNOTATION,
 }
-"""Annotations of a Service that go by short names here."""
+"""Annotations of a Service that have short names here."""
 Counts = dict[str, int]
 """By zone or node."""
 Figures = dict[str, int | str]
@@ -45,7 +45,7 @@ class NodeChange(_Part, frozen=True, kw_only=True):
 
 
 class ServiceChange(_Part, frozen=True, kw_only=True):
-    """A merge patch in two parts: what is null goes away."""
+    """A merge patch in two parts: what is null is removed."""
 
     annotations: dict[str, str | None] = {}
     spec: dict[str, Any] = {}
@@ -80,7 +80,7 @@ class Seen(_Part, frozen=True, kw_only=True):
 
 
 class Expectation(_Part, frozen=True, kw_only=True):
-    """Of one Service. What is not said is not looked at, but for events: there are none that are not named."""
+    """Expected of one Service. Only the given fields are checked, except events: there are none but those named."""
 
     approach: str | UnsetType | None = UNSET
     reason: str | UnsetType = UNSET

@@ -21,7 +21,7 @@ SCENARIOS = scenarios()
 
 @pytest.fixture(scope="session")
 def kubeconfig(request: pytest.FixtureRequest) -> Iterator[Path | None]:
-    """With ``--server=real`` one control plane for all; None: each scenario has a sandbox of its own."""
+    """With ``--server=real`` one control plane for all; None: each scenario has its own sandbox."""
     chosen = str(request.config.getoption("--server", default="sandbox"))
     if chosen == "sandbox":
         yield None

@@ -36,23 +36,23 @@ def decision(service: Service, pods: dict[str, int], state: ClusterState) -> Dec
 @pytest.mark.parametrize(("service", "hints"), [(AUTO, HINTS), (FIELD, DISTRIBUTION)])
 @pytest.mark.parametrize("pods", [MANY, FEW])
 def test_hints_stay_where_no_proxy_reads_slice_groups(service: Service, hints: str, pods: dict[str, int]) -> None:
-    found = decision(service, pods, kube_proxies())
-    assert (found.in_force, found.accepted) == (hints, True)
-    assert "slice-groups" in {rule.rule for rule in found.rules if not rule.passed}
+    decided = decision(service, pods, kube_proxies())
+    assert (decided.in_force, decided.accepted) == (hints, True)
+    assert "slice-groups" in {rule.rule for rule in decided.rules if not rule.passed}
 
 
 @pytest.mark.parametrize(("service", "hints"), [(AUTO, HINTS), (FIELD, DISTRIBUTION)])
 def test_hints_stay_while_subsetting_is_not_active(service: Service, hints: str) -> None:
     assert decision(service, MANY, cluster_state(NODES)).in_force == SUBSETTING
-    found = decision(service, FEW, cluster_state(NODES))
-    assert (found.in_force, found.beside_subsetting) == (hints, True)
-    (rule,) = (rule for rule in found.rules if rule.rule == "hints-instead")
+    decided = decision(service, FEW, cluster_state(NODES))
+    assert (decided.in_force, decided.beside_subsetting) == (hints, True)
+    (rule,) = (rule for rule in decided.rules if rule.rule == "hints-instead")
     assert "9 endpoints, starts at 3 x 3 zones + 3 = 12" in rule.detail
 
 
 def test_the_reason_is_that_of_the_hints_where_these_are_refused_too() -> None:
-    found = decision(AUTO, {"a": 1}, cluster_state(NODES))
-    assert (found.approach.value, found.active, found.reason) == ("Hints", False, Reason.TOO_FEW_ENDPOINTS)
+    decided = decision(AUTO, {"a": 1}, cluster_state(NODES))
+    assert (decided.approach.value, decided.active, decided.reason) == ("Hints", False, Reason.TOO_FEW_ENDPOINTS)
 
 
 def test_one_node_with_a_proxy_that_reads_slice_groups_is_enough() -> None:
@@ -87,5 +87,5 @@ def test_while_the_proxies_are_not_known_what_is_in_force_stays() -> None:
 
 
 def test_kubernetes_does_not_know_subsetting() -> None:
-    found = decision(AUTO, MANY, cluster_state(NODES, Configuration().as_upstream()))
-    assert not {"slice-groups", "hints-instead"} & {rule.rule for rule in found.rules}
+    decided = decision(AUTO, MANY, cluster_state(NODES, Configuration().as_upstream()))
+    assert not {"slice-groups", "hints-instead"} & {rule.rule for rule in decided.rules}

@@ -26,7 +26,7 @@ def desired_by_pod(
     mode: str | None = None, *, distribution: str | None = None, subsetting: str | None = None
 ) -> tuple[dict[str, Endpoint], dict[str, ZoneGroup | None]]:
     """The endpoints that slices get and their slice groups, by Pod."""
-    found = ServiceEndpoints(
+    service_endpoints = ServiceEndpoints(
         "IPv4",
         EndpointBuilder(SERVICE, node_zones={"node-a": "a", "node-b": "b"}),
         merge_addresses=True,
@@ -34,20 +34,20 @@ def desired_by_pod(
     )
     for index, (zone, port, ready) in enumerate(PLACES):
         ports = [ContainerPort(name="web", container_port=port)]
-        found.add_pod(
+        service_endpoints.add_pod(
             a_pod(f"p{index}", f"node-{zone}", ips=(f"10.0.0.{index}",), ready=ready, ports=ports), lambda _: None
         )
     decision = decide(
         a_service(mode, distribution=distribution, subsetting=subsetting),
-        found.index,
+        service_endpoints.index,
         demand=compute_demand(nodes_in({"a": 1, "b": 2})),
         in_force=None,
         configuration=SMALL,
     )
     assert decision.targets is not None
-    slices = desired(TEMPLATE, decision.targets, found, found.by_identity.values())
+    slices = desired(TEMPLATE, decision.targets, service_endpoints, service_endpoints.by_identity.values())
     endpoints = {identity[2]: endpoint for slice_ in slices.values() for identity, endpoint in slice_.endpoints.items()}
-    zones = {identity[2]: key[1] for key, each in slices.items() for identity in each.endpoints}
+    zones = {identity[2]: key[1] for key, slice_ in slices.items() for identity in slice_.endpoints}
     return endpoints, {pod: own_group(*group) if group else None for pod, group in zones.items()}
 
 
@@ -100,9 +100,9 @@ def test_a_headless_service_marks_its_slices(cluster_ip: str | None, headless: b
 
 @pytest.mark.parametrize("label", names.RESERVED_SLICE_LABELS)
 def test_a_reserved_label_on_the_service_is_not_mirrored(label: str) -> None:
-    service = a_service(labels={label: "theirs", "team": "web"})
+    service = a_service(labels={label: "other", "team": "web"})
     assert slice_labels(service, manager="us") == {"team": "web", **OURS}
-    assert mirrored_labels({label: "theirs", "team": "web"}) == {"team": "web"}
+    assert mirrored_labels({label: "other", "team": "web"}) == {"team": "web"}
 
 
 @pytest.mark.parametrize("cluster_ip", ["None", "", None])

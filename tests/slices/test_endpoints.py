@@ -23,15 +23,15 @@ def endpoints(
     builder = EndpointBuilder(
         service or a_service(), node_zones=NODE_ZONES if nodes is None else nodes, keep_without_node=keep
     )
-    found = ServiceEndpoints(family, builder, merge_addresses=True, count_without_ports=True)
+    service_endpoints = ServiceEndpoints(family, builder, merge_addresses=True, count_without_ports=True)
     for pod in pods:
-        found.add_pod(pod, lambda _: None)
-    return found
+        service_endpoints.add_pod(pod, lambda _: None)
+    return service_endpoints
 
 
-def names_and_gone(found: ServiceEndpoints) -> tuple[list[str], set[str]]:
+def names_and_gone(service_endpoints: ServiceEndpoints) -> tuple[list[str], set[str]]:
     """The Pods that have an endpoint, and those that are left out because their Node is gone."""
-    return sorted(each.name for each in found.by_identity.values()), found.node_gone
+    return sorted(member.name for member in service_endpoints.by_identity.values()), service_endpoints.node_gone
 
 
 @pytest.mark.parametrize(
@@ -50,19 +50,19 @@ def test_a_service_as_people_write_it_has_the_first_family_of_its_pods(
     cluster_ip: str | None, ips: list[tuple[str, ...]], expected: Sequence[str]
 ) -> None:
     """It has no cluster IP yet; an API server would give it one of the cluster's first family."""
-    pods = [a_pod(f"p{index}", ips=each) for index, each in enumerate(ips)]
+    pods = [a_pod(f"p{index}", ips=addresses) for index, addresses in enumerate(ips)]
     assert address_types(a_service(families=None, cluster_ip=cluster_ip), pods) == tuple(expected)
 
 
 def test_a_pod_whose_node_is_gone_is_left_out_and_named() -> None:
     """Unless its Service publishes what is not ready, or no Nodes are known."""
-    found = endpoints(a_pod("p"), a_pod("z", "node-gone"), a_pod("y", "node-gone"))
-    assert names_and_gone(found) == (["p"], {"y", "z"})
-    for found in (
+    service_endpoints = endpoints(a_pod("p"), a_pod("z", "node-gone"), a_pod("y", "node-gone"))
+    assert names_and_gone(service_endpoints) == (["p"], {"y", "z"})
+    for service_endpoints in (
         endpoints(a_pod("p", "node-gone"), service=a_service(publish_not_ready=True)),
         endpoints(a_pod("p", "node-gone"), nodes={}, keep=True),
     ):
-        assert names_and_gone(found) == (["p"], set())
+        assert names_and_gone(service_endpoints) == (["p"], set())
 
 
 def test_every_field_of_a_port_tells_groups_apart() -> None:
@@ -80,8 +80,8 @@ def test_pods_that_resolve_a_named_port_otherwise_are_groups_of_their_own() -> N
         for index, port in enumerate((8080, 9090, 8080))
     ]
     bare = a_pod("bare", ips=("10.0.0.9",))
-    found = endpoints(*pods, bare, service=service)
-    assert {group.ports: group.size for group in found.port_groups.values()} == {
+    service_endpoints = endpoints(*pods, bare, service=service)
+    assert {group.ports: group.size for group in service_endpoints.port_groups.values()} == {
         (EndpointPort(name="http", protocol="TCP", port=8080),): 2,
         (EndpointPort(name="http", protocol="TCP", port=9090),): 1,
         (): 1,
@@ -90,8 +90,8 @@ def test_pods_that_resolve_a_named_port_otherwise_are_groups_of_their_own() -> N
 
 def test_endpoints_of_slices_are_added_once_without_hints_and_with_their_ports() -> None:
     one, ports = an_endpoint("10.0.0.1", hinted=hints("a"), pod="p"), (EndpointPort(name="http", port=9090),)
-    found = endpoints()
-    found.add_from_slices(
+    service_endpoints = endpoints()
+    service_endpoints.add_from_slices(
         [
             a_slice("s1", one),
             a_slice("s2", one, an_endpoint("10.0.0.2")),
@@ -100,5 +100,8 @@ def test_endpoints_of_slices_are_added_once_without_hints_and_with_their_ports()
         lambda _: None,
     )
     expected = [without_hints(one), an_endpoint("10.0.0.2"), an_endpoint("10.0.0.3")]
-    assert [each.endpoint for each in found.by_identity.values()] == expected
-    assert [(group.size, group.ports == ports) for group in found.port_groups.values()] == [(2, False), (1, True)]
+    assert [member.endpoint for member in service_endpoints.by_identity.values()] == expected
+    assert [(group.size, group.ports == ports) for group in service_endpoints.port_groups.values()] == [
+        (2, False),
+        (1, True),
+    ]

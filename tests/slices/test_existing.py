@@ -51,17 +51,17 @@ def test_what_was_in_force_is_what_all_slices_with_endpoints_say(
 
 def test_slices_of_the_controller_that_is_replaced_say_nothing() -> None:
     """Their hints give placement only, and the start threshold holds. A zone label there is the Service's own."""
-    found = existing([], [a_slice("s1", ONE), a_slice("s2", BARE, labels={names.ZONE_LABEL: "c"})])
-    assert found.in_force is None
-    assert found.previous_groups() == {identity(ONE): own_group("b")}
+    slices = existing([], [a_slice("s1", ONE), a_slice("s2", BARE, labels={names.ZONE_LABEL: "c"})])
+    assert slices.in_force is None
+    assert slices.previous_groups() == {identity(ONE): own_group("b")}
 
 
 def test_slices_that_we_wrote_under_another_label_say_what_they_were_written_for() -> None:
     """Whether our slices carry the built-in controller's label changes nothing about what is in force."""
     there = [a_slice("s1", ONE, in_force=AUTO), a_slice("s2", BARE, in_force=AUTO, labels={names.ZONE_LABEL: "c"})]
-    found = existing([], there)
-    assert found.in_force == AUTO
-    assert found.previous_groups() == {identity(ONE): own_group("b"), identity(BARE): own_group("c")}
+    slices = existing([], there)
+    assert slices.in_force == AUTO
+    assert slices.previous_groups() == {identity(ONE): own_group("b"), identity(BARE): own_group("c")}
 
 
 def test_what_the_built_in_controller_wrote_takes_nothing_from_what_ours_say() -> None:
@@ -91,20 +91,20 @@ def test_the_hint_of_an_endpoint_that_is_not_ready_is_no_placement() -> None:
 
 
 def test_placement_is_the_group_of_the_slice_that_an_endpoint_was_in() -> None:
-    """Whatever hints are there besides; slices for all zones say nothing."""
+    """Hints beside it do not matter; slices for all zones say nothing."""
     shared = a_slice("s2", TWO, labels={names.ZONE_LABEL: "a"})
     annotations = {names.ZONES_ANNOTATION: "a=0.75,c=0.25"}
     shared = replace(shared, metadata=replace(shared.metadata, annotations=annotations))
-    found = existing([a_slice("s1", ONE, labels={names.ZONE_LABEL: "c"}), shared, a_slice("s3", BARE)])
-    assert found.previous_groups() == {
+    slices = existing([a_slice("s1", ONE, labels={names.ZONE_LABEL: "c"}), shared, a_slice("s3", BARE)])
+    assert slices.previous_groups() == {
         identity(ONE): own_group("c"),
         identity(TWO): ZoneGroup(("a", "c"), (0.75, 0.25)),
     }
 
 
 def test_a_slice_group_without_a_label_is_that_of_every_zone() -> None:
-    found = existing([a_slice("s1", BARE, in_force="Subsetting/random")])
-    assert found.previous_groups() == {identity(BARE): EVERY_ZONE}
+    slices = existing([a_slice("s1", BARE, in_force="Subsetting/random")])
+    assert slices.previous_groups() == {identity(BARE): EVERY_ZONE}
     assert existing([a_slice("s1", ONE, BARE, in_force="Subsetting/local")]).previous_groups().keys() == {identity(ONE)}
     assert existing([a_slice("s1", BARE, in_force=AUTO)]).previous_groups() == {}
 

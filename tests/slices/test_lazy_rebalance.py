@@ -59,16 +59,16 @@ def full(cluster: Cluster) -> FamilyPlan:
 
 def changed(family: FamilyPlan, before: Iterable[EndpointSlice]) -> int:
     """Slices that are created, deleted, or differ in more than that annotation."""
-    there = {each.metadata.name: each for each in stripped(before)}
-    updated = sum(1 for each in stripped(family.changes.update) if each != there[each.metadata.name])
+    there = {slice_.metadata.name: slice_ for slice_ in stripped(before)}
+    updated = sum(1 for slice_ in stripped(family.changes.update) if slice_ != there[slice_.metadata.name])
     return updated + len(family.changes.create) + len(family.changes.delete)
 
 
-def zones_of(each: EndpointSlice) -> Zones:
-    annotation = (each.metadata.annotations or {}).get(names.ZONES_ANNOTATION)
+def zones_of(slice_: EndpointSlice) -> Zones:
+    annotation = (slice_.metadata.annotations or {}).get(names.ZONES_ANNOTATION)
     if annotation:
         return tuple(part.partition("=")[0] for part in annotation.split(","))
-    label = (each.metadata.labels or {}).get(names.ZONE_LABEL)
+    label = (slice_.metadata.labels or {}).get(names.ZONE_LABEL)
     return (label,) if label else ()
 
 
@@ -137,9 +137,10 @@ class Churn:
 
 
 def rolling_update(pods: Mapping[str, int], *, lazy: bool, any_zone: bool) -> Churn:
-    """Every Pod is replaced, one at a time, in an order (and, in any zone, to places) by chance but always the same.
+    """Every Pod is replaced, one at a time, in a random order that is always the same; with ``any_zone``, the new Pod
+    lands in a random zone.
 
-    The controller looks after every Pod that comes or goes."""
+    The controller syncs after every Pod that is added or removed."""
     chance = Random(2004)
     old = list(pods_in(pods))
     chance.shuffle(old)
@@ -245,15 +246,15 @@ def updates(draw: st.DrawFn, *, most: int = 10, algorithms: Sequence[str] = ALGO
         pods=tuple(pods),
         configuration=Configuration(subsetting=settings),
     )
-    number = 0
+    created = 0
     for _ in range(draw(st.integers(1, 3))):
         cluster = cluster.settled()
         for index in sorted(draw(st.sets(st.integers(0, max(len(pods) - 1, 0)), max_size=4)), reverse=True):
             if index < len(pods):
                 del pods[index]
         for zone in draw(st.lists(st.sampled_from(zones), max_size=4)):
-            number += 1
-            pods.append(a_pod(f"new-{number:02}", f"node-{zone}", ips=(f"10.200.0.{number}",)))
+            created += 1
+            pods.append(a_pod(f"new-{created:02}", f"node-{zone}", ips=(f"10.200.0.{created}",)))
         cluster = cluster.with_(pods=tuple(pods))
     return cluster
 
@@ -261,7 +262,7 @@ def updates(draw: st.DrawFn, *, most: int = 10, algorithms: Sequence[str] = ALGO
 @examples(40)
 @given(updates())
 def test_a_lazy_update_moves_and_overloads_nobody_and_writes_only_where_somebody_came_or_went(cluster: Cluster) -> None:
-    """And whoever came is in one of the groups that there were, or in one that a zone needs for itself."""
+    """And every new endpoint is in one of the groups that existed before, or in one that a zone needs for itself."""
     plan = cluster.plan()
     family = only_family(plan)
     event(f"lazy: {laziness(family)}")
@@ -300,10 +301,10 @@ def test_laziness_moves_less_than_a_full_rebalance_and_costs_no_more_than_the_to
 @given(updates(), st.sampled_from(ALGORITHMS))
 def test_moved_is_the_number_of_endpoints_whose_group_changed(cluster: Cluster, algorithm: str) -> None:
     """Counted from slices before and after; half of the updates come with another algorithm."""
-    for each in (cluster, cluster.with_(service=a_service(subsetting="Auto", algorithm=algorithm))):
-        family = only_family(each.plan())
+    for variant in (cluster, cluster.with_(service=a_service(subsetting="Auto", algorithm=algorithm))):
+        family = only_family(variant.plan())
         if family.decision.active:
-            assert family.decision.moved == len(moved_by(family, each))
+            assert family.decision.moved == len(moved_by(family, variant))
 
 
 def fewest_moves(before: Mapping[str, Zones], after: Mapping[str, Zones], *, starts: bool) -> int:
@@ -341,7 +342,7 @@ def small_updates(draw: st.DrawFn) -> Cluster:
 
     def some_pods() -> tuple[Pod, ...]:
         everybody = pods_in(dict.fromkeys(zones, 8))
-        chosen = {f"{zone}-{number:04}" for zone in zones for number in draw(numbers)}
+        chosen = {f"{zone}-{index:04}" for zone in zones for index in draw(numbers)}
         return tuple(pod for pod in everybody if pod.metadata.name in chosen)
 
     algorithm = draw(st.sampled_from(ALGORITHMS))

@@ -66,7 +66,7 @@ def test_a_service_without_slices_gets_ours() -> None:
 
 
 def test_slices_of_the_built_in_controller_are_replaced_and_never_relabelled() -> None:
-    """Ours are created beside them; which would have to go is said, and no address counts twice."""
+    """Zoneward's are created beside them; the plan names those to delete, and no address counts twice."""
     family = only_family(CLUSTER.with_(slices=BUILT_IN).plan())
     assert family.replaced == BUILT_IN
     assert family.slices == family.changes.after
@@ -74,7 +74,7 @@ def test_slices_of_the_built_in_controller_are_replaced_and_never_relabelled() -
     changes = family.changes
     assert (len(changes.create), changes.update, changes.unchanged, changes.delete) == (1, (), (), ())
     assert (changes.create[0].metadata.labels or {})[names.MANAGED_BY_LABEL] == names.MANAGER
-    assert changes.create[0].metadata.name not in {each.metadata.name for each in BUILT_IN}
+    assert changes.create[0].metadata.name not in {slice_.metadata.name for slice_ in BUILT_IN}
 
 
 def test_deciding_as_kubernetes_does_replaces_what_we_made_otherwise() -> None:
@@ -87,7 +87,7 @@ def test_deciding_as_kubernetes_does_replaces_what_we_made_otherwise() -> None:
 
 
 def test_their_hints_keep_endpoints_in_place_but_the_start_threshold_holds() -> None:
-    """Pod b-0001 serves zone a there; it goes on doing so, though nobody lives near."""
+    """Pod b-0001 serves zone a there; it continues to, although its own zone is b."""
     swapped = {"a-0000": "b", "a-0001": "a", "b-0000": "b", "b-0001": "a"}
     (given,) = BUILT_IN
     endpoints = tuple(
@@ -103,7 +103,7 @@ def test_their_hints_keep_endpoints_in_place_but_the_start_threshold_holds() -> 
 
 
 def others(*endpoints: Endpoint, manager: str | None = "example.com") -> Cluster:
-    return CLUSTER.with_(slices=(a_slice("theirs", *endpoints, manager=manager, owner=None),))
+    return CLUSTER.with_(slices=(a_slice("foreign", *endpoints, manager=manager, owner=None),))
 
 
 @pytest.mark.parametrize("manager", ["example.com", "endpointslicemirroring-controller.k8s.io", None])
@@ -114,7 +114,7 @@ def test_slices_of_others_are_untouched_and_named(manager: str | None) -> None:
     assert family.others == cluster.slices
     assert cluster.slices[0] not in written(plan)
     (rule,) = rules_named("slices-of-others", plan)
-    assert rule.detail.startswith(f"theirs managed by {manager or 'nobody named'}")
+    assert rule.detail.startswith(f"foreign managed by {manager or 'nobody named'}")
 
 
 VOIDING: Final[Mapping[str, tuple[Cluster, bool]]] = {
@@ -126,7 +126,7 @@ VOIDING: Final[Mapping[str, tuple[Cluster, bool]]] = {
         False,
     ),
     "one without a hint that is not ready": (others(an_endpoint("10.9.9.9", ready=False)), True),
-    "hints for nodes beside ours for zones": (
+    "hints for nodes beside Zoneward's for zones": (
         others(an_endpoint("10.9.9.9", hinted=hints(nodes=["node-a"]))),
         False,
     ),

@@ -1,4 +1,4 @@
-"""A planner comes to the same plan as `plan_service` for the same objects, whatever happened before."""
+"""A planner makes the same plan as `plan_service` for the same objects, after any history."""
 
 from collections.abc import Iterable, Mapping
 from itertools import permutations
@@ -52,7 +52,7 @@ STRANGER: Final = (*STRANGE, "gone", "host", "host", "host leaving", "other port
 
 
 class Pair:
-    """A planner, and the objects that it was told of."""
+    """A planner, and the objects that it has received."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
@@ -88,7 +88,7 @@ class Pair:
         self.planner.update_cluster(self.cluster.cluster_state)
 
     def plan(self) -> ServicePlan:
-        """The plan, which must be that of the same objects planned anew."""
+        """The plan, which must equal a new plan of the same objects."""
         plan = self.planner.plan(trigger_time="now")
         anew = plan_service(
             self.cluster.service,
@@ -111,10 +111,10 @@ class Pair:
         new = [slice_ for family in plan.families for slice_ in (*family.changes.create, *family.changes.update)]
         replaced = [slice_ for family in plan.families for slice_ in family.replaced]
         gone = [*plan.surplus, *replaced, *(slice_ for family in plan.families for slice_ in family.changes.delete)]
-        for each in new[:most]:
-            self.slice(each.metadata.name, each)
-        for each in gone[: max(most - len(new), 0)]:
-            self.slice(each.metadata.name, None)
+        for endpoint_slice in new[:most]:
+            self.slice(endpoint_slice.metadata.name, endpoint_slice)
+        for endpoint_slice in gone[: max(most - len(new), 0)]:
+            self.slice(endpoint_slice.metadata.name, None)
         if most >= len(new):
             self.service(told(self.cluster.service, plan))
 
@@ -142,15 +142,15 @@ def changes(draw: st.DrawFn, pair: Pair) -> None:
 
 @st.composite
 def pod_changes(draw: st.DrawFn, pair: Pair) -> None:
-    number = draw(st.integers(0, 39))
-    name = f"pod-{number:02}"
+    index = draw(st.integers(0, 39))
+    name = f"pod-{index:02}"
     if draw(st.sampled_from((False, False, False, True))):
         pair.pod(name, None)
         return
     kinds = draw(st.sampled_from((("ready",), STRANGE, STRANGER)))
     there = pair.pods.get(name)
     nodes = len(pair.cluster.nodes)
-    made = draw(pods_of(nodes=nodes, most=4, kinds=kinds, first=number))
+    made = draw(pods_of(nodes=nodes, most=4, kinds=kinds, first=index))
     for pod in made[:1]:
         if there is not None and draw(st.booleans()):
             # The same Pod in another state: its Node is the one it has.
@@ -165,8 +165,8 @@ def pod_changes(draw: st.DrawFn, pair: Pair) -> None:
 def slice_changes(draw: st.DrawFn, pair: Pair) -> None:
     if not pair.slices:
         return
-    each = pair.slices[draw(st.sampled_from(sorted(pair.slices)))]
-    endpoints, meta = each.endpoints or (), each.metadata
+    slice_ = pair.slices[draw(st.sampled_from(sorted(pair.slices)))]
+    endpoints, meta = slice_.endpoints or (), slice_.metadata
     endpoints_of = ("delete", "as it is", "hints", "no hints", "twice", "empty", "fewer")
     metadata_of = ("label", "approach", "weights", "other", "owner")
     match draw(st.sampled_from((*endpoints_of, *metadata_of))):
@@ -174,11 +174,12 @@ def slice_changes(draw: st.DrawFn, pair: Pair) -> None:
             pair.slice(meta.name, None)
             return
         case "hints":
-            some = draw(st.integers(0, len(endpoints)))
+            hinted_count = draw(st.integers(0, len(endpoints)))
             hinted = (
-                replace(one, hints=hints(draw(st.sampled_from(("zone-1", "zone-2"))))) for one in endpoints[:some]
+                replace(one, hints=hints(draw(st.sampled_from(("zone-1", "zone-2")))))
+                for one in endpoints[:hinted_count]
             )
-            endpoints = (*hinted, *endpoints[some:])
+            endpoints = (*hinted, *endpoints[hinted_count:])
         case "no hints":
             endpoints = tuple(replace(one, hints=None) for one in endpoints)
         case "twice":
@@ -202,14 +203,14 @@ def slice_changes(draw: st.DrawFn, pair: Pair) -> None:
             meta = replace(meta, labels={**(meta.labels or {}), names.MANAGED_BY_LABEL: manager})
         case "owner":
             meta = replace(meta, owner_references=a_slice("of-before", owner="uid-of-before").metadata.owner_references)
-    pair.slice(meta.name, replace(each, metadata=meta, endpoints=endpoints))
+    pair.slice(meta.name, replace(slice_, metadata=meta, endpoints=endpoints))
 
 
 @st.composite
 def node_changes(draw: st.DrawFn, pair: Pair) -> None:
     nodes = {node.metadata.name: node for node in pair.cluster.nodes}
-    number = draw(st.integers(0, len(nodes)))
-    name = f"node-{number:02}"
+    index = draw(st.integers(0, len(nodes)))
+    name = f"node-{index:02}"
     if name in nodes and draw(st.booleans()):
         # Demand alone: it starts elsewhere, or no more.
         status = a_node(name, cpu=draw(st.sampled_from((1, 4, 16))), ready=draw(st.booleans())).status
@@ -260,9 +261,9 @@ def rare_changes(draw: st.DrawFn, pair: Pair) -> None:
         case "built-in":
             as_upstream = pair.cluster.configuration.as_upstream()
             cluster = pair.cluster.with_(pods=tuple(pair.pods.values()), configuration=as_upstream)
-            for index, each in enumerate(slices_after(cluster.with_(slices=()).plan())):
+            for index, slice_ in enumerate(slices_after(cluster.with_(slices=()).plan())):
                 name = f"cart-bltn{index}"
-                pair.slice(name, replace(each, metadata=replace(each.metadata, name=name)))
+                pair.slice(name, replace(slice_, metadata=replace(slice_.metadata, name=name)))
         case "deleted":
             deleted = draw(st.sampled_from(("2026-11-21T08:00:00Z", None)))
             pair.service(replace(service, metadata=replace(service.metadata, deletion_timestamp=deleted)))
@@ -380,7 +381,7 @@ def test_a_node_that_changes_its_zone_opens_the_slices_of_its_pods() -> None:
 @pytest.mark.parametrize("order", list(permutations(range(3))))
 def test_who_stands_for_an_address_may_go(order: tuple[int, ...]) -> None:
     """Three Pods with one address in three zones have the hint of the first by name, then that of the next."""
-    pods = [a_pod(f"pod-{number}", f"node-{'abc'[number]}") for number in order]
+    pods = [a_pod(f"pod-{pod_index}", f"node-{'abc'[pod_index]}") for pod_index in order]
     pair = settled(SETTINGS["PreferSameZone"], pods)
     for index in range(2):
         pair.pod(f"pod-{index}", None)

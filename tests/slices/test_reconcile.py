@@ -20,7 +20,7 @@ EARLIER, NOW = "2026-11-21T08:00:00Z", "2026-11-21T09:00:00Z"
 
 
 def some(*numbers: int) -> list[Endpoint]:
-    return [an_endpoint(f"10.0.0.{number}") for number in numbers]
+    return [an_endpoint(f"10.0.0.{octet}") for octet in numbers]
 
 
 def reconciled(

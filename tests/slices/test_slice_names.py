@@ -64,11 +64,11 @@ def test_all_that_tells_slices_apart_is_in_the_hash(other: str) -> None:
 
 
 def test_a_taken_name_gives_way_to_the_next_free_one() -> None:
-    found: list[str] = []
+    taken: list[str] = []
     for _ in range(5):
-        found.append(name(taken=tuple(found)))
-    assert len(set(found)) == 5
-    assert name(taken=tuple(found[1:])) == found[0]
+        taken.append(name(taken=tuple(taken)))
+    assert len(set(taken)) == 5
+    assert name(taken=tuple(taken[1:])) == taken[0]
 
 
 def test_a_long_name_is_cut_to_what_an_object_may_be_called() -> None:
@@ -90,11 +90,13 @@ def test_a_name_comes_after_another_one_by_the_first_number_that_does() -> None:
     for _ in range(20):
         free.append(name(taken=tuple(free)))
     middle = sorted(free)[10]
-    found = name(after=middle)
-    assert found > middle
-    assert found == next(each for each in free if each > middle)
+    next_name = name(after=middle)
+    assert next_name > middle
+    assert next_name == next(candidate for candidate in free if candidate > middle)
     assert name(after="cart-0") == name()
-    assert name(after=middle, taken=(found,)) == next(each for each in free if each > middle and each != found)
+    assert name(after=middle, taken=(next_name,)) == next(
+        candidate for candidate in free if candidate > middle and candidate != next_name
+    )
 
 
 def test_where_no_name_comes_after_another_one_it_is_as_without_it() -> None:
@@ -137,9 +139,9 @@ def weights_on(cluster: Cluster) -> dict[str, ZoneWeights | None]:
 
 
 def with_annotation(cluster: Cluster, name_: str, text: str) -> Cluster:
-    def annotated(each: EndpointSlice) -> EndpointSlice:
-        annotations = {**(each.metadata.annotations or {}), names.ZONE_WEIGHTS_ANNOTATION: text}
-        return replace(each, metadata=replace(each.metadata, annotations=annotations))
+    def annotated(slice_: EndpointSlice) -> EndpointSlice:
+        annotations = {**(slice_.metadata.annotations or {}), names.ZONE_WEIGHTS_ANNOTATION: text}
+        return replace(slice_, metadata=replace(slice_.metadata, annotations=annotations))
 
     return cluster.with_(
         slices=tuple(annotated(slice_) if slice_.metadata.name == name_ else slice_ for slice_ in cluster.slices)
@@ -249,8 +251,8 @@ def test_weights_move_to_the_next_slice_when_theirs_goes() -> None:
     cluster = weighted(a_cluster())
     (carrier,) = weights_on(cluster)
     left = cluster.with_(slices=tuple(slice_ for slice_ in cluster.slices if slice_.metadata.name != carrier))
-    kept = {one.target_ref.name for slice_ in left.slices for one in slice_.endpoints or () if one.target_ref}
-    left = left.with_(pods=tuple(pod for pod in left.pods if pod.metadata.name in kept))
+    remaining = {one.target_ref.name for slice_ in left.slices for one in slice_.endpoints or () if one.target_ref}
+    left = left.with_(pods=tuple(pod for pod in left.pods if pod.metadata.name in remaining))
     plan = planned(left, weights())
     assert len(written(plan)) == 1
     assert [*weights_on(left.after(plan))] == slice_names(left)[:1]

@@ -65,9 +65,9 @@ def a_cluster(
     )
 
 
-def label_of(each: EndpointSlice) -> Label:
-    annotations = each.metadata.annotations or {}
-    return (each.metadata.labels or {}).get(names.ZONE_LABEL), annotations.get(names.ZONES_ANNOTATION)
+def label_of(slice_: EndpointSlice) -> Label:
+    annotations = slice_.metadata.annotations or {}
+    return (slice_.metadata.labels or {}).get(names.ZONE_LABEL), annotations.get(names.ZONES_ANNOTATION)
 
 
 def labels_in(slices: Iterable[EndpointSlice]) -> dict[str, Label]:
@@ -101,37 +101,37 @@ def use(family: FamilyPlan, consumer: str, zone: str) -> tuple[SelectionRule, Us
     )
     chosen = selection.cluster or ()
     pairs = zip(chosen, selection.weights or (1.0,) * len(chosen), strict=True)
-    return selection.rule, dict(Counter((each.zone or "", weight) for each, weight in pairs))
+    return selection.rule, dict(Counter((endpoint.zone or "", weight) for endpoint, weight in pairs))
 
 
 def decided_for(decision: Decision, zone: str) -> Used:
     """What a decision has for a zone; everything where that is nothing."""
     assert decision.allocation is not None
     allocation = decision.allocation
-    found: Counter[tuple[str, float]] = Counter()
+    used: Counter[tuple[str, float]] = Counter()
     everything: Counter[tuple[str, float]] = Counter()
     for (consumers, located), count in allocation.counts.items():
         weight = allocation.group(consumers).weight(zone)
         everything[located, 1.0] += count
         if weight:
-            found[located, weight] += count
-    if not found:
+            used[located, weight] += count
+    if not used:
         return dict(everything)
-    if len({weight for _, weight in found}) == 1:
-        return {(located, 1.0): count for (located, _), count in found.items()}
-    return dict(found)
+    if len({weight for _, weight in used}) == 1:
+        return {(located, 1.0): count for (located, _), count in used.items()}
+    return dict(used)
 
 
 def traffic(cluster: Cluster, consumer: str) -> ExpectedTraffic:
     family = only_family(cluster.plan())
     groups = slice_groups(family.slices, CONSUMERS[consumer], cluster.configuration.gates)
-    found = predict_traffic(
+    predicted = predict_traffic(
         endpoints_of_all_ports(family.slices),
         readings=[SliceReading(cluster.cluster_state.demand, ALL_HINTS, groups)],
         policies=CLUSTER,
     )
-    assert found is not None
-    return found
+    assert predicted is not None
+    return predicted
 
 
 GROUPS: Final[Mapping[str, dict[Label, dict[str, int]]]] = {
@@ -163,9 +163,9 @@ GROUPS: Final[Mapping[str, dict[Label, dict[str, int]]]] = {
 def test_own_groups_carry_a_label_and_shared_ones_an_annotation_as_well(approach: str) -> None:
     cluster = a_cluster(approach, FOUR, {"a": 11, "b": 8})
     slices = only_family(cluster.plan()).changes.after
-    found = {label_of(slice_): dict(Counter(end.zone or "" for end in slice_.endpoints or ())) for slice_ in slices}
-    assert found == GROUPS[approach]
-    assert len(slices) == len(found)
+    by_label = {label_of(slice_): dict(Counter(end.zone or "" for end in slice_.endpoints or ())) for slice_ in slices}
+    assert by_label == GROUPS[approach]
+    assert len(slices) == len(by_label)
     in_force = f"Subsetting/{'RequireZone' if approach == REQUIRE else approach}"
     assert {(slice_.metadata.annotations or {})[names.APPROACH_ANNOTATION] for slice_ in slices} == {in_force}
 
@@ -179,8 +179,8 @@ def test_many_zones_with_long_names_fit_into_labels(approach: str) -> None:
     assert family.decision.active
     for slice_ in family.changes.after:
         assert validate_endpoint_slice(msgspec.convert(slice_document(slice_), EndpointSlice)) == ()
-    found = Counter(map(name_of, endpoints_in(family.changes.after)))
-    assert found == Counter(pod.metadata.name for pod in cluster.pods)
+    counts = Counter(map(name_of, endpoints_in(family.changes.after)))
+    assert counts == Counter(pod.metadata.name for pod in cluster.pods)
     for zone in zones:
         assert use(family, "zoneward", zone)[1] == decided_for(family.decision, zone)
     if approach not in ("local", "random", REQUIRE):
@@ -192,7 +192,7 @@ def test_many_zones_with_long_names_fit_into_labels(approach: str) -> None:
 def test_a_zone_s_own_group_is_labelled_where_it_is_the_only_zone() -> None:
     cluster = a_cluster(REQUIRE, {"a": 4}, {"a": 3})
     assert set(labels_in(cluster.settled().slices).values()) == {own("a")}
-    # A second zone has Pods of its own, and nobody moves.
+    # A second zone has its own Pods, and no endpoint moves.
     wider = cluster.settled().with_(nodes=nodes_in({"a": 4, "b": 4}), pods=pods_in({"a": 3, "b": 2}))
     family = only_family(wider.plan())
     assert Counter(labels_in(family.slices).values()) == {own("a"): 3, own("b"): 2}
@@ -234,7 +234,7 @@ SEEN: Final[Mapping[str, Seen]] = {
         Fraction(4, 5),
         Fraction(19) * (Fraction(4, 70) + Fraction(1, 190)) - 1,
     ),
-    # Whoever is on the label gets the endpoint whole: zone c one, zone d two.
+    # The zone on the label gets the whole endpoint: zone c one, zone d two.
     "local-weighted": Seen(({"a": 8}, {"b": 8}, {"a": 1}, {"a": 2}), Fraction(4, 5), Fraction(9, 10)),
     # The shared group is zone a's alone.
     "local-opt": Seen(
@@ -256,8 +256,8 @@ def test_what_a_proxy_that_knows_the_label_alone_sends(approach: str) -> None:
     family = only_family(cluster.plan())
     expected = SEEN[approach]
     for zone, uses in zip(FOUR, expected.uses, strict=True):
-        rule, found = use(family, "zone-slices", zone)
-        assert found == {(located, 1.0): count for located, count in uses.items()}, zone
+        rule, used = use(family, "zone-slices", zone)
+        assert used == {(located, 1.0): count for located, count in uses.items()}, zone
         assert rule is (SelectionRule.ALL if uses == _ALL else SelectionRule.ZONE_SLICES)
     sent = traffic(cluster, "zone-slices")
     assert sent.in_zone == pytest.approx(float(expected.in_zone))
@@ -307,10 +307,10 @@ def test_from_one_encoding_to_the_other_nobody_moves(approach: str) -> None:
         assert labels_in(family.slices) == labels_in(only_family(after.plan()).slices)
 
 
-def not_ready(pods: Iterable[Pod], *some: str) -> tuple[Pod, ...]:
+def not_ready(pods: Iterable[Pod], *pod_names: str) -> tuple[Pod, ...]:
     return tuple(
         a_pod(pod.metadata.name, pod.spec.node_name, ips=[ip.ip for ip in pod.status.pod_ips or ()], ready=False)
-        if pod.metadata.name in some
+        if pod.metadata.name in pod_names
         else pod
         for pod in pods
     )
@@ -332,7 +332,7 @@ def test_an_endpoint_that_is_not_ready_keeps_its_group(approach: str) -> None:
 
 @pytest.mark.parametrize("encoding", ["slice-groups", "hints"])
 def test_pods_that_share_an_address_share_a_group(encoding: Encoding) -> None:
-    """On the host's network: a proxy sees the address once, whoever it takes it for."""
+    """On the host's network: a proxy sees the address once, for either Pod."""
     twin = a_pod("a-twin", "node-a", ips=("10.97.0.1",))
     pods = (*pods_in({"a": 5, "b": 5, "c": 5}), twin)
     cluster = a_cluster("local", EVEN, {"a": 5, "b": 5, "c": 5}, encoding=encoding).with_(pods=pods)
@@ -357,7 +357,7 @@ def with_strangers(where: str, pods: Mapping[str, int], approach: str = "local")
 
 @pytest.mark.parametrize("where", PLACES)
 def test_pods_without_a_zone_go_where_the_need_is_greatest(where: str) -> None:
-    """Five expected in each zone, 5, 4 and 3 located: the first goes to zone c, and in a tie the next to zone b."""
+    """Five expected in each zone, 5, 4 and 3 located: zone c gets the first, and in a tie zone b the next."""
     cluster = with_strangers(where, {"a": 5, "b": 4, "c": 3, "x": 3})
     labels = labels_in(cluster.settled().slices)
     assert (labels["x-0000"], labels["x-0001"], labels["x-0002"]) == (own("c"), own("b"), own("c"))
@@ -369,7 +369,7 @@ def test_pods_without_a_zone_go_where_the_need_is_greatest(where: str) -> None:
 
 @pytest.mark.parametrize("where", PLACES)
 def test_a_ready_pod_without_a_zone_chooses_before_one_that_is_not_ready(where: str) -> None:
-    """Whatever their names: the first gets zone c, which needs it most, and the other what is needed after that."""
+    """Independent of their names: the first gets zone c, which needs it most, the other the zone with the next need."""
     cluster = with_strangers(where, {"a": 5, "b": 4, "c": 3, "x": 2})
     labels = labels_in(cluster.with_(pods=not_ready(cluster.pods, "x-0000")).settled().slices)
     assert (labels["x-0000"], labels["x-0001"]) == (own("b"), own("c"))
@@ -425,13 +425,13 @@ def test_several_port_groups_share_one_allocation(approach: str) -> None:
 def test_the_number_of_slices_per_size_of_a_service() -> None:
     """KEP-2004 § Scalability, three equal zones: one slice below 12 endpoints, three to 100, three to five to 300, then
     about as many: the last slice of each zone may be all but empty."""
-    for number in (1, 11, 12, 15, 50, *range(97, 107), *range(295, 310), 399, 600, 1000, 1500, 3000):
-        pods = {zone: (number + 2 - index) // 3 for index, zone in enumerate("abc")}
+    for total in (1, 11, 12, 15, 50, *range(97, 107), *range(295, 310), 399, 600, 1000, 1500, 3000):
+        pods = {zone: (total + 2 - index) // 3 for index, zone in enumerate("abc")}
         cluster = a_cluster("local", EVEN, pods)
         slices = len(only_family(cluster.plan()).changes.after)
         without = len(only_family(cluster.with_(service=a_service()).plan()).changes.after)
-        assert without == ceil(number / 100)
+        assert without == ceil(total / 100)
         least, most = (
-            (1, 1) if number < 12 else (3, 3) if number <= 100 else (3, 5) if number <= 300 else (without, without + 3)
+            (1, 1) if total < 12 else (3, 3) if total <= 100 else (3, 5) if total <= 300 else (without, without + 3)
         )
-        assert least <= slices <= most, number
+        assert least <= slices <= most, total

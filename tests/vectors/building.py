@@ -175,16 +175,16 @@ def plan(
     nodes: Sequence[Node],
     pods: Iterable[Pod],
     slices: Iterable[EndpointSlice] = (),
-    told: tuple[Condition, ...] = (),
+    conditions: tuple[Condition, ...] = (),
     configuration: Configuration = UPSTREAM,
     trigger_time: str | None = None,
 ) -> ServicePlan:
-    """``told`` are the conditions that the plan before left: upstream remembers in memory that a Service has hints."""
+    """``conditions`` are those that the previous plan left: upstream remembers in memory that a Service has hints."""
     cluster_state = ClusterState(
         upstream_demand(nodes), {node.metadata.name: node_zone(node) for node in nodes}, configuration
     )
     return plan_service(
-        replace(service, status=ServiceStatus(conditions=told)),
+        replace(service, status=ServiceStatus(conditions=conditions)),
         pods=pods,
         slices=slices,
         cluster_state=cluster_state,
@@ -199,7 +199,7 @@ class Hinted:
     packed: SliceChanges
     decision: Decision
     events: tuple[ServiceEvent, ...]
-    told: tuple[Condition, ...]
+    conditions: tuple[Condition, ...]
 
 
 def packed_from(slices: Mapping[str, list[Case]], service: Service) -> SliceChanges:
@@ -219,15 +219,15 @@ def set_hints(
     *,
     nodes: Iterable[Node],
     address_type: str = "IPv4",
-    told: tuple[Condition, ...] = (),
+    conditions: tuple[Condition, ...] = (),
 ) -> Hinted:
     decision = decision_for(service, packed, nodes=nodes)
     decisions = {address_type: decision}
     return Hinted(
         packed=set_hints_as_upstream(packed, decision),
         decision=decision,
-        events=upstream_events_of(decisions, conditions=told),
-        told=conditions_of(decisions),
+        events=upstream_events_of(decisions, conditions=conditions),
+        conditions=conditions_of(decisions),
     )
 
 

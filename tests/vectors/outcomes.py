@@ -88,7 +88,7 @@ def cross_zone_hints(slices: Iterable[EndpointSlice]) -> int:
 
 
 def events_meant(expected: Sequence[Case], *, address_type: str = "IPv4") -> tuple[ServiceEvent, ...]:
-    return tuple(event_meant(each, address_type=address_type) for each in expected)
+    return tuple(event_meant(event, address_type=address_type) for event in expected)
 
 
 def event_meant(expected: Case, *, address_type: str = "IPv4") -> ServiceEvent:

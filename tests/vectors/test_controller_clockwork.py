@@ -57,12 +57,12 @@ def tracker(case: Case) -> None:
 
 
 def _stale(given: Case, *, has_version: bool) -> dict[str, object]:
-    found = EndpointSliceTracker()
+    slice_tracker = EndpointSliceTracker()
     for uid, generation in (given["tracked"] or {}).items():
         if generation == "deleted":
-            found.deletion_expected(a_slice(uid, 1, has_version=has_version))
+            slice_tracker.deletion_expected(a_slice(uid, 1, has_version=has_version))
         else:
-            found.written(a_slice(uid, generation, has_version=has_version))
+            slice_tracker.written(a_slice(uid, generation, has_version=has_version))
     cached = [
         a_slice(
             slice_["uid"],
@@ -72,7 +72,7 @@ def _stale(given: Case, *, has_version: bool) -> dict[str, object]:
         )
         for slice_ in given["cached_slices"]
     ]
-    return {"stale": found.is_stale(SERVICE, cached)}
+    return {"stale": slice_tracker.is_stale(SERVICE, cached)}
 
 
 def _handled(given: Case, *, has_version: bool) -> dict[str, object]:
@@ -80,25 +80,28 @@ def _handled(given: Case, *, has_version: bool) -> dict[str, object]:
         namespace, name, uid, generation = given[field]
         return a_slice(uid, generation, owner=(namespace, name), has_version=has_version)
 
-    found = EndpointSliceTracker()
-    found.written(the("recorded"))
+    slice_tracker = EndpointSliceTracker()
+    slice_tracker.written(the("recorded"))
     if "deletion_expected_for" in given:
-        found.deletion_expected(the("deletion_expected_for"))
+        slice_tracker.deletion_expected(the("deletion_expected_for"))
     if "service_deleted" in given:
         namespace, name = given["service_deleted"]
-        found.forget((namespace, name))
-    got: dict[str, object] = {"has": found.has(the("asked")), "should_sync": found.is_news(the("asked"))}
+        slice_tracker.forget((namespace, name))
+    got: dict[str, object] = {
+        "has": slice_tracker.has(the("asked")),
+        "should_sync": slice_tracker.is_news(the("asked")),
+    }
     if "deleted" in given:
-        got["deletion_was_expected"] = found.deleted(the("deleted"))
-        got["has_recorded_after"] = found.has(the("recorded"))
+        got["deletion_was_expected"] = slice_tracker.deleted(the("deleted"))
+        got["has_recorded_after"] = slice_tracker.has(the("recorded"))
     return got
 
 
 def stale_sync(case: Case) -> None:
-    given, found = case["input"], EndpointSliceTracker()
-    found.written(a_slice("u1", given["tracked_generation"], has_version=False))
+    given, slice_tracker = case["input"], EndpointSliceTracker()
+    slice_tracker.written(a_slice("u1", given["tracked_generation"], has_version=False))
     cached = [a_slice("u1", given["cached_generation"], has_version=False)]
-    check({"sync_fails_as_stale": found.is_stale(SERVICE, cached)}, case["expected"])
+    check({"sync_fails_as_stale": slice_tracker.is_stale(SERVICE, cached)}, case["expected"])
 
 
 def trigger_time(case: Case) -> None:
@@ -111,12 +114,12 @@ def trigger_time(case: Case) -> None:
             times.observe(SERVICE, created=second(step["service_created"]), pods=pods)
         got.append(times.time(SERVICE))
         times.written(SERVICE)
-    expected = [None if each is None else second(each) for each in case["expected"]["trigger_time_per_step"]]
+    expected = [None if seconds is None else second(seconds) for seconds in case["expected"]["trigger_time_per_step"]]
     assert got == expected
 
 
-def second(number: int) -> str:
-    return f"2026-11-21T08:00:{number:02}Z"
+def second(seconds: int) -> str:
+    return f"2026-11-21T08:00:{seconds:02}Z"
 
 
 ONE_MORE: Final = {f"pack-batch-{operation}-02" for operation in ("add", "update", "delete")}
@@ -181,7 +184,7 @@ CHANGES: Final[Mapping[str, Callable[[LivePod], LivePod]]] = {
     "deletion_timestamp": lambda pod: replace(pod, metadata=replace(pod.metadata, deletion_timestamp=SOME_TIME)),
 }
 NODE_COUNTS: Final = "node_name"
-"""The endpoint says its Node and takes its zone: a change is told, though a Pod has its Node before its address."""
+"""The endpoint says its Node and takes its zone: a change is reported, though a Pod has its Node before its address."""
 
 
 def pod_change(case: Case) -> None:
@@ -246,7 +249,7 @@ def node_change_requeue(case: Case) -> None:
         for index in range(hints)
     ]
     configuration = Configuration()
-    old, new = (compute_demand(each, missing_cpu=configuration.hints.missing_cpu) for each in (fair, nodes))
+    old, new = (compute_demand(node_list, missing_cpu=configuration.hints.missing_cpu) for node_list in (fair, nodes))
     assert sum(is_on and lacks_minimum(hints, upstream_demand(nodes)) for hints in services) == expected
     requeued = sum(is_on and is_affected(hints, old=old, new=new) for hints in services)
     assert requeued == (0 if case["id"] in KEPT else expected)
@@ -276,14 +279,14 @@ def node_update_sequence(case: Case) -> None:
     given = case["input"]
     service, (first, second_) = asking_service(given["service"]), given["steps"]
     before = {node["name"]: node for node in first["nodes"]}
-    after = {name: {**each, **second_["node_update"].get(name, {})} for name, each in before.items()}
+    after = {name: {**node, **second_["node_update"].get(name, {})} for name, node in before.items()}
     packed = packed_from(given["slices"], service)
     old, new = (decision_for(service, packed, nodes=map(a_node, nodes.values())) for nodes in (before, after))
     assert not old.has_same_outcome(new)
 
 
 def node_update_trigger(case: Case) -> None:
-    """Ours also looks again where CPU changes or a Node begins or ceases to count: both change demand."""
+    """Zoneward also plans again where CPU changes or a Node begins or ceases to count: both change demand."""
     node = structs.a_node("n", "zone-a")
     states: Mapping[str, tuple[Node | None, Node | None]] = {
         "add": (None, node),
@@ -296,7 +299,7 @@ def node_update_trigger(case: Case) -> None:
     }
     assert list(states) == case["input"]["node_events"]
     ours = {"allocatable_cpu_changed", "control_plane_label_changed"}
-    got = {event: changes_demand(*each) for event, each in states.items()}
+    got = {event: changes_demand(*pair) for event, pair in states.items()}
     assert got == {event: refresh or event in ours for event, refresh in case["expected"]["refresh"].items()}
 
 

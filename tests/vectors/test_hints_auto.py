@@ -52,8 +52,12 @@ def allocations(case: Case) -> None:
     decision = decision_for(a_service(annotations=AUTO), packed, nodes=map(a_node, case["input"]["nodes"]))
     told = [event for event in upstream_events_of({"IPv4": decision}, conditions=()) if event.type == "Warning"]
     got = {
-        zone: {"minimum": each.minimum, "maximum": each.maximum, "desired": pytest.approx(each.desired, abs=1e-9)}
-        for zone, each in (decision.ranges or {}).items()
+        zone: {
+            "minimum": zone_range.minimum,
+            "maximum": zone_range.maximum,
+            "desired": pytest.approx(zone_range.desired, abs=1e-9),
+        }
+        for zone, zone_range in (decision.ranges or {}).items()
     }
     expected = case["expected"]
     meant = [outcomes.event_meant(expected["event"])] if expected["event"] else []
@@ -73,8 +77,8 @@ def ready_total(case: Case) -> None:
 
 def readiness_only(shapes: list[Case]) -> SliceChanges:
     ready, unready = (
-        replace(structs.an_endpoint(zone="zone-a", ready=each, serving=each, terminating=False), addresses=None)
-        for each in (True, False)
+        replace(structs.an_endpoint(zone="zone-a", ready=value, serving=value, terminating=False), addresses=None)
+        for value in (True, False)
     )
     service = a_service()
     return SliceChanges(
@@ -97,7 +101,7 @@ def redistribute(case: Case) -> None:
     share_out(slices, dict(case["input"]["giving"]), dict(case["input"]["receiving"]))
     after = outcomes.hints_per_zone(an_existing_slice("s", endpoints, service=a_service()) for endpoints in slices)
     change = {zone: after.get(zone, 0) - before.get(zone, 0) for zone in {**before, **after}}
-    assert {zone: number for zone, number in change.items() if number} == case["expected"]["net_change_by_zone"]
+    assert {zone: delta for zone, delta in change.items() if delta} == case["expected"]["net_change_by_zone"]
 
 
 def existing_hints_check(case: Case) -> None:
@@ -179,7 +183,7 @@ def reconcile_topology(case: Case) -> None:
 
 def event_sequence(case: Case) -> None:
     nodes = [a_node(node) for node in case["input"]["nodes"]]
-    told: tuple[Condition, ...] = ()
+    conditions: tuple[Condition, ...] = ()
     got = []
     for step in case["input"]["steps"]:
         value = step["annotation_value"]
@@ -188,8 +192,8 @@ def event_sequence(case: Case) -> None:
         for family, endpoints in step["endpoints_by_family"].items():
             slices = {"to_create": [{"id": "s1", "endpoints": endpoints}], "to_update": [], "unchanged": []}
             decisions[family] = decision_for(service, packed_from(slices, service), nodes=nodes)
-        got.append(upstream_events_of(decisions, conditions=told))
-        told = conditions_of(decisions)
+        got.append(upstream_events_of(decisions, conditions=conditions))
+        conditions = conditions_of(decisions)
     assert got == [outcomes.events_meant(step) for step in case["expected"]["events_per_step"]]
 
 
@@ -197,7 +201,7 @@ def node_update_sequence(case: Case) -> None:
     given = case["input"]
     service = asking_service(given["service"])
     nodes: dict[str, Case] = {}
-    told: tuple[Condition, ...] = ()
+    conditions: tuple[Condition, ...] = ()
     events, hints = [], []
     for step in given["steps"]:
         assert step["then"] == "sync"
@@ -209,13 +213,14 @@ def node_update_sequence(case: Case) -> None:
             packed_from(given["slices"], service),
             nodes=map(a_node, nodes.values()),
             address_type=given["address_type"],
-            told=told,
+            conditions=conditions,
         )
-        told = hinted.told
+        conditions = hinted.conditions
         events.append(hinted.events)
         hints.append(outcomes.hints_per_zone((*hinted.packed.create, *hinted.packed.update)) or None)
     meant = [
-        outcomes.events_meant(each, address_type=given["address_type"]) for each in case["expected"]["events_per_step"]
+        outcomes.events_meant(step_events, address_type=given["address_type"])
+        for step_events in case["expected"]["events_per_step"]
     ]
     check({"events_per_step": events, "hints_per_zone_per_step": hints}, {**case["expected"], "events_per_step": meant})
 
@@ -226,7 +231,7 @@ RUN: Final = by_name(
 )
 CONTROLLER: Final = RunIn("test_controller_clockwork")
 """Which Services a change of Nodes puts into the queue."""
-LEFT_OUT: Final = {f"auto-nodechange-{number:02}": CONTROLLER for number in (*range(1, 12), 13)}
+LEFT_OUT: Final = {f"auto-nodechange-{index:02}": CONTROLLER for index in (*range(1, 12), 13)}
 CASES: Final = load("hints_auto.json")
 
 

@@ -26,7 +26,7 @@ PER_SLICE: Final = 100
 def reconcile(case: Case) -> None:
     configuration = Configuration(max_endpoints_per_slice=case.get("max_endpoints_per_slice", PER_SLICE)).as_upstream()
     slices: list[EndpointSlice] = []
-    told: tuple[Condition, ...] = ()
+    conditions: tuple[Condition, ...] = ()
     for index, step in enumerate(case["steps"]):
         objects = by_kind(step["objects"])
         (service,) = objects["Service"]
@@ -35,10 +35,10 @@ def reconcile(case: Case) -> None:
             nodes=objects["Node"],
             pods=objects["Pod"],
             slices=objects["EndpointSlice"] or slices,
-            told=told,
+            conditions=conditions,
             configuration=configuration,
         )
-        slices, told = outcomes.slices_after(planned), planned.conditions
+        slices, conditions = outcomes.slices_after(planned), planned.conditions
         expected = step["expected"]
         with_ports = any("ports" in endpoint for endpoint in expected.get("endpoints", ()))
         got = came_out(planned, with_ports=with_ports)

@@ -197,8 +197,8 @@ def pods_of(shape: Case, service: Service) -> list[Pod]:
 def containers_of(shape: Case, index: int) -> list[Case]:
     if "container_port" not in shape:
         return []
-    number = RULES[shape["container_port"]](index)
-    port = {"name": shape["container_port_name"], "port": number, "protocol": "TCP"}
+    port_number = RULES[shape["container_port"]](index)
+    port = {"name": shape["container_port_name"], "port": port_number, "protocol": "TCP"}
     return [{"type": "container", "ports": [port]}]
 
 
@@ -211,8 +211,8 @@ def pod_name(index: int) -> str:
 
 
 def address_of(name: str) -> str:
-    number = int(name.removeprefix("pod-"))
-    return f"10.0.{number // 250}.{number % 250 + 1}"
+    index = int(name.removeprefix("pod-"))
+    return f"10.0.{index // 250}.{index % 250 + 1}"
 
 
 def existing_slices(
@@ -370,7 +370,7 @@ def trigger_annotation(case: Case) -> None:
         finalize(packed, {"s1": before}, service=service, taken=("s1",), trigger_time=time)
         for time in given["trigger_time"]
     ]
-    # The time comes as text and stays as it is: whoever reads the clock writes it.
+    # The time is text and is not changed: the caller that reads the clock formats it.
     got = {"annotation_after": [annotation_of(slice_, key) for slice_ in after]}
     check(got, expected, skipped=("annotation_key", "format"))
 
@@ -466,8 +466,8 @@ def slice_ports(case: Case) -> None:
     ports = tuple(ServicePort(port=1, **port) for port in case["input"]["service_ports"])
     pod = a_pod("pod-1", ips=["10.0.0.1"], containers=case["input"]["containers"])
     got = [
-        {"name": each.name, "port": each.port, "protocol": each.protocol, "app_protocol": each.app_protocol}
-        for each in ports_of(a_service(ports=ports), pod)
+        {"name": port.name, "port": port.port, "protocol": port.protocol, "app_protocol": port.app_protocol}
+        for port in ports_of(a_service(ports=ports), pod)
     ]
     check({"slice_ports": got}, case["expected"])
 

@@ -81,7 +81,7 @@ def reconcile_service(case: Case) -> None:
 def services_counted(planned: ServicePlan) -> dict[str, int]:
     metrics = ControllerMetrics()
     metrics.record_sync(planned)
-    return {asked.value: number for asked, number in metrics.totals.by_traffic_distribution.items()}
+    return {asked.value: count for asked, count in metrics.totals.by_traffic_distribution.items()}
 
 
 def service_transition(case: Case) -> None:
@@ -93,12 +93,14 @@ def service_transition(case: Case) -> None:
     pods = [pod_behind(endpoint, namespace="ns") for endpoint in case["input"]["endpoints"]]
     configuration = Configuration(max_endpoints_per_slice=case["input"]["max_endpoints_per_slice"]).as_upstream()
     slices: list[EndpointSlice] = []
-    told: tuple[Condition, ...] = ()
+    conditions: tuple[Condition, ...] = ()
     hints = []
     for step in steps:
         service = asking_service(step)
-        planned = plan(service, nodes=nodes, pods=pods, slices=slices, told=told, configuration=configuration)
-        slices, told = outcomes.slices_after(planned), planned.conditions
+        planned = plan(
+            service, nodes=nodes, pods=pods, slices=slices, conditions=conditions, configuration=configuration
+        )
+        slices, conditions = outcomes.slices_after(planned), planned.conditions
         hints.append({outcomes.name_of(endpoint): outcomes.hints_of(endpoint) for endpoint in endpoints_in(slices)})
     check({"hints_per_step": hints}, case["expected"], skipped=(WAITED,))
 
@@ -145,7 +147,7 @@ def routing(case: Case) -> None:
             node=client["node"],
             zone=client["zone"],
         )
-        reached[client["id"]] = sorted(outcomes.name_of(each) for each in selection.cluster or ())
+        reached[client["id"]] = sorted(outcomes.name_of(endpoint) for endpoint in selection.cluster or ())
     # How many requests upstream's test sends says nothing here.
     check({"reached_servers_by_client": reached}, case["expected"], skipped=("minimum_consecutive_good_requests",))
 

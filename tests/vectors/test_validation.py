@@ -58,7 +58,7 @@ def annotation(case: Case) -> None:
 
 
 def precedence(case: Case) -> None:
-    """Which setting hints come from, or whose endpoints traffic goes to, from inside and outside the cluster."""
+    """Which setting hints come from, or which endpoints get traffic, from inside and outside the cluster."""
     if "hint_source" in case["expected"]:
         check({"hint_source": hint_source(case["input"])}, case["expected"])
     else:

@@ -78,10 +78,10 @@ def service_update_with_switch_off(case: Case, sandboxes: Sandboxes) -> None:
 def limits(case: Case, sandboxes: Sandboxes) -> None:
     sandbox, expected = sandboxes(CURRENT), case["expected"]
     shapes: dict[str, Callable[[int], Object]] = {
-        "max_endpoints_per_slice": lambda number: shaped(endpoints=number),
-        "max_addresses_per_endpoint": lambda number: shaped(addresses=number),
-        "max_ports_per_slice": lambda number: shaped(ports=number),
-        "max_zone_hints": lambda number: a_hinted_slice({"for_zones": [f"zone-{index}" for index in range(number)]}),
+        "max_endpoints_per_slice": lambda count: shaped(endpoints=count),
+        "max_addresses_per_endpoint": lambda count: shaped(addresses=count),
+        "max_ports_per_slice": lambda count: shaped(ports=count),
+        "max_zone_hints": lambda count: a_hinted_slice({"for_zones": [f"zone-{index}" for index in range(count)]}),
     }
     for limit, shape in shapes.items():
         assert not wrong(sent(sandbox, SLICES, shape(expected[limit]))), limit
@@ -142,8 +142,8 @@ def feature_switch_stages(case: Case, sandboxes: Sandboxes) -> None:
 
 
 RUN: Final[Mapping[str, Callable[[Case, Sandboxes], None]]] = {
-    each.__name__: each
-    for each in (
+    function.__name__: function
+    for function in (
         *(slice_hints, slice_shape, service_traffic_distribution, service_traffic_distribution_scope),
         *(service_update_with_switch_off, limits, drop_disabled_fields, generation, feature_switch_stages),
     )
@@ -168,12 +168,12 @@ def test_every_case_is_run_here_or_cannot_be() -> None:
 @pytest.fixture(scope="module")
 def sandboxes() -> Iterator[Sandboxes]:
     with ExitStack() as stack:
-        found: dict[ServerGates, RunningSandbox] = {}
+        running: dict[ServerGates, RunningSandbox] = {}
 
         def sandbox(gates: ServerGates) -> RunningSandbox:
-            if gates not in found:
-                found[gates] = stack.enter_context(run_sandbox(new_registry(gates=gates)))
-            return found[gates]
+            if gates not in running:
+                running[gates] = stack.enter_context(run_sandbox(new_registry(gates=gates)))
+            return running[gates]
 
         yield sandbox
 
@@ -183,19 +183,19 @@ def test_the_sandbox_is_as_upstream(case: Case, sandboxes: Sandboxes) -> None:
     RUN[case["kind"]](case, sandboxes)
 
 
-def sent(sandbox: RunningSandbox, path: str, thing: Object) -> Answer:
-    answer = sandbox.api.send("POST", path, thing)
+def sent(sandbox: RunningSandbox, path: str, document: Object) -> Answer:
+    answer = sandbox.api.send("POST", path, document)
     assert answer.code in (201, 422), answer.object
     if answer.code == 201:
-        sandbox.api.request("DELETE", f"{path}/{thing['metadata']['name']}")
+        sandbox.api.request("DELETE", f"{path}/{document['metadata']['name']}")
     return answer
 
 
-def restored(sandbox: RunningSandbox, resource: str, thing: Object) -> Object:
+def restored(sandbox: RunningSandbox, resource: str, document: Object) -> Object:
     """As if it had been stored before a gate was switched off; in place of the last one."""
-    thing = thing | {"metadata": thing["metadata"] | {"name": "stored"}}
-    sandbox.inside(lambda registry: registry.restore(registry.kinds[resource], thing))
-    return sandbox.api.read(thing)
+    document = document | {"metadata": document["metadata"] | {"name": "stored"}}
+    sandbox.inside(lambda registry: registry.restore(registry.kinds[resource], document))
+    return sandbox.api.read(document)
 
 
 def wrong(answer: Answer) -> list[tuple[str, str]]:
@@ -207,7 +207,7 @@ def of(switches: Mapping[str, bool]) -> ServerGates:
 
 
 def names(hints: Object, field: str) -> list[str]:
-    return [each["name"] for each in hints.get(field, ())]
+    return [hint["name"] for hint in hints.get(field, ())]
 
 
 def a_hinted_slice(hints: Case | None) -> Object:

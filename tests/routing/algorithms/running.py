@@ -131,7 +131,7 @@ def difference(
         wanted = sorted((group.located, group.weights) for group in groups)
         if result.used != wanted:
             return f"{case}: the product has {result.used}, the reference {wanted}"
-    found = score_of(result, demand, supply)
-    if any(abs(getattr(found, column) - getattr(score, column)) > 1e-9 for column in found.__dataclass_fields__):
-        return f"{case}: the product scores {found}, the reference {score}"
+    measured = score_of(result, demand, supply)
+    if any(abs(getattr(measured, column) - getattr(score, column)) > 1e-9 for column in measured.__dataclass_fields__):
+        return f"{case}: the product scores {measured}, the reference {score}"
     return ""

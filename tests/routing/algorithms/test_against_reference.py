@@ -1,4 +1,4 @@
-"""The product beside the reference, which shares no line with it, on 20,000 inputs drawn by chance."""
+"""The product beside the reference, which shares no line with it, on 20,000 inputs drawn at random."""
 
 import random
 from collections.abc import Iterator
@@ -52,7 +52,9 @@ def _any(rng: random.Random) -> Input:
             lambda: [rng.randint(1, most) * rng.randint(0, 1) for _ in range(zones)],  # empty zones
             lambda: [most] * zones,
             lambda: [rng.choice((0, 1, 1, 2, most)) for _ in range(zones)],
-            lambda: [max(0, zones * most * each // sum(demand) + rng.randint(-2, 1)) for each in demand],  # nearly fair
+            lambda: [
+                max(0, zones * most * weight // sum(demand) + rng.randint(-2, 1)) for weight in demand
+            ],  # nearly fair
         )
     )()
     return demand, supply

@@ -42,8 +42,8 @@ class Case:
 
     @property
     def parameters(self) -> tuple[int, ...]:
-        number = self.zones
-        plain = tuple(COST_UNIT * (start != end) for start in range(number) for end in range(number))
+        zone_count = self.zones
+        plain = tuple(COST_UNIT * (start != end) for start in range(zone_count) for end in range(zone_count))
         return (*self.limit.as_integer_ratio() * 2, self.objective, *(self.costs or plain))
 
     def cost(self, start: int, end: int) -> float:
@@ -73,7 +73,7 @@ def outcome_of(case: Case, sets: Sets) -> Outcome:
 
 def everybody(case: Case) -> Sets:
     consumers = frozenset(zone for zone, weight in enumerate(case.demand) if weight)
-    return [(consumers, located) for located, number in enumerate(case.supply) for _ in range(number)]
+    return [(consumers, located) for located, count in enumerate(case.supply) for _ in range(count)]
 
 
 def sets_of(case: Case, heuristic: str = "Balanced", parameters: Sequence[int] = ()) -> Sets | None:
@@ -96,18 +96,18 @@ def sets_of(case: Case, heuristic: str = "Balanced", parameters: Sequence[int] =
     if groups == IMPOSSIBLE:
         return None
     assert 0 <= groups <= max_groups(zones)
-    found = []
+    sets = []
     for group in range(groups):
         members = frozenset(zone for zone in range(zones) if weights[group * zones + zone] and case.demand[zone])
         for located in range(zones):
             assert composition[group * zones + located] >= 0
-            found += [(members, located)] * composition[group * zones + located]
-    return found
+            sets += [(members, located)] * composition[group * zones + located]
+    return sets
 
 
 def decided(case: Case) -> Sets:
-    found = sets_of(case)
-    return everybody(case) if found is None else found
+    sets = sets_of(case)
+    return everybody(case) if sets is None else sets
 
 
 def best_by_enumeration(case: Case) -> Outcome:
@@ -115,7 +115,7 @@ def best_by_enumeration(case: Case) -> Outcome:
     consumers = [zone for zone, weight in enumerate(case.demand) if weight]
     shares = np.array([case.demand[zone] / sum(case.demand) for zone in consumers])
     total = sum(case.supply)
-    kinds = np.array([[number >> bit & 1 for bit in range(len(consumers))] for number in range(1, 1 << len(consumers))])
+    kinds = np.array([[kind >> bit & 1 for bit in range(len(consumers))] for kind in range(1, 1 << len(consumers))])
     # A row a way: how many endpoints each consumer uses, what they cost it, and how many there are of each kind.
     rows = np.zeros((1, 2 * len(consumers) + len(kinds)))
     for located in range(case.zones):
@@ -135,18 +135,18 @@ def best_by_enumeration(case: Case) -> Outcome:
         ranked = [45 * cost + 20 * worst[within] + 20 * mean]
     if len(cost):
         first = np.lexsort(ranked)[0]
-        found = Outcome(float(cost[first]), float(worst[within][first]), float(mean[first]))
-        best = found if is_better(case, found, best) else best
+        optimum = Outcome(float(cost[first]), float(worst[within][first]), float(mean[first]))
+        best = optimum if is_better(case, optimum, best) else best
     return best
 
 
 def _ways(case: Case, located: int, consumers: Sequence[int], kinds: NDArray[np.int64]) -> NDArray[np.float64]:
-    found = []
+    rows = []
     for chosen in combinations_with_replacement(range(len(kinds)), case.supply[located]):
         numbers = np.bincount(chosen, minlength=len(kinds)) if chosen else np.zeros(len(kinds))
         used = numbers @ kinds
-        found.append(np.concatenate([used, used * [case.cost(zone, located) for zone in consumers], numbers]))
-    return np.array(found)
+        rows.append(np.concatenate([used, used * [case.cost(zone, located) for zone in consumers], numbers]))
+    return np.array(rows)
 
 
 def is_better(case: Case, one: Outcome, other: Outcome) -> bool:
@@ -160,8 +160,8 @@ def is_better(case: Case, one: Outcome, other: Outcome) -> bool:
 
 def assert_valid(case: Case, sets: Sets) -> None:
     """Every endpoint is where it is, in 1 to 8 sets, and every zone with demand has an endpoint."""
-    for located, number in enumerate(case.supply):
-        assert sum(where == located for _, where in sets) == number
+    for located, count in enumerate(case.supply):
+        assert sum(where == located for _, where in sets) == count
     if sets != everybody(case):
         assert all(1 <= len(members) <= MAX_ZONE_HINTS for members, _ in sets)
     used = frozenset().union(*(members for members, _ in sets))
@@ -172,7 +172,7 @@ def assert_valid(case: Case, sets: Sets) -> None:
 
 DEMANDS: Final = st.integers(0, 6)
 LIMITS: Final = st.sampled_from([Fraction(0), Fraction(1, 10), FIFTH, Fraction(1, 2), Fraction(10)])
-COSTS: Final = st.integers(0, 4).map(lambda number: number * COST_UNIT // 4)
+COSTS: Final = st.integers(0, 4).map(lambda quarters: quarters * COST_UNIT // 4)
 
 
 @st.composite
@@ -182,7 +182,7 @@ def small_cases(draw: st.DrawFn, zones: int, most: int) -> Case:
     costs = None
     if draw(st.booleans()):
         table = draw(st.lists(COSTS, min_size=zones**2, max_size=zones**2))
-        costs = tuple(each * (cell % (zones + 1) != 0) for cell, each in enumerate(table))
+        costs = tuple(cost * (cell % (zones + 1) != 0) for cell, cost in enumerate(table))
     return Case(
         tuple(demand),
         tuple(located.count(zone) for zone in range(zones)),
@@ -192,9 +192,9 @@ def small_cases(draw: st.DrawFn, zones: int, most: int) -> Case:
     )
 
 
-@pytest.mark.parametrize(("zones", "most", "number"), [(2, 12, 60), (3, 6, 60), (3, 8, 12)])
-def test_it_finds_the_optimum_of_small_services(zones: int, most: int, number: int) -> None:
-    @settings(max_examples=number, deadline=None)
+@pytest.mark.parametrize(("zones", "most", "max_examples"), [(2, 12, 60), (3, 6, 60), (3, 8, 12)])
+def test_it_finds_the_optimum_of_small_services(zones: int, most: int, max_examples: int) -> None:
+    @settings(max_examples=max_examples, deadline=None)
     @given(small_cases(zones, most))
     def check(case: Case) -> None:
         assert_best(case)
@@ -215,9 +215,9 @@ def test_it_finds_the_optimum_of_eight_endpoints_in_three_zones(
 def assert_best(case: Case) -> None:
     sets = decided(case)
     assert_valid(case, sets)
-    found, best = outcome_of(case, sets), best_by_enumeration(case)
-    assert found.worst <= case.limit + NOISE
-    assert not is_better(case, best, Outcome(found.cost - NOISE, found.worst - NOISE, found.mean - NOISE)), best
+    outcome, best = outcome_of(case, sets), best_by_enumeration(case)
+    assert outcome.worst <= case.limit + NOISE
+    assert not is_better(case, best, Outcome(outcome.cost - NOISE, outcome.worst - NOISE, outcome.mean - NOISE)), best
 
 
 # --- what always holds ------------------------------------------------------------------------------------------------
@@ -245,8 +245,8 @@ def test_overload_is_within_the_limit_and_no_zone_or_endpoint_is_left_out(case: 
 def test_no_other_approach_scores_more_within_the_limit(case: Case) -> None:
     if not any(case.supply) or case.objective != SCORE:
         return
-    found = outcome_of(case, decided(case)).score
-    assert found >= outcome_of(case, everybody(case)).score - NOISE
+    score = outcome_of(case, decided(case)).score
+    assert score >= outcome_of(case, everybody(case)).score - NOISE
     for heuristic in ("ProportionalZoneCPU", "PreferSameZone", "local"):
         if not case.limit and heuristic != "PreferSameZone":
             continue
@@ -255,7 +255,7 @@ def test_no_other_approach_scores_more_within_the_limit(case: Case) -> None:
             continue
         other = outcome_of(case, sets)
         if other.worst <= case.limit:
-            assert found >= other.score - NOISE, heuristic
+            assert score >= other.score - NOISE, heuristic
 
 
 @settings(max_examples=30, deadline=None)
@@ -269,8 +269,8 @@ def test_the_order_of_zones_changes_neither_score_nor_overload(case: Case, rando
         case.limit,
         case.objective,
     )
-    found = outcome_of(other, decided(other))
-    assert (found.score, found.worst) == pytest.approx((first.score, first.worst))
+    outcome = outcome_of(other, decided(other))
+    assert (outcome.score, outcome.worst) == pytest.approx((first.score, first.worst))
 
 
 def test_equal_inputs_give_equal_answers() -> None:
@@ -318,13 +318,13 @@ def test_weights_reach_the_bound_without_overload(case: Case) -> None:
     total, everything = sum(case.supply), sum(case.demand)
     shares = [weight / everything for weight in case.demand]
     stays = sum(share * row[zone] for zone, (share, row) in enumerate(zip(shares, rows, strict=True)))
-    bound = sum(min(share, number / total) for share, number in zip(shares, case.supply, strict=True))
+    bound = sum(min(share, supplied / total) for share, supplied in zip(shares, case.supply, strict=True))
     assert stays >= bound - 1e-9
     for row in rows:
         assert sum(row) == pytest.approx(1)
-    for located, number in enumerate(case.supply):
+    for located, count in enumerate(case.supply):
         load = sum(share * row[located] for share, row in zip(shares, rows, strict=True))
-        assert load <= number / total + 1e-9
+        assert load <= count / total + 1e-9
 
 
 def test_weights_for_locality_overload_no_more_than_they_have_to() -> None:

@@ -37,7 +37,7 @@ def updated(
     of sevens: nothing may be read that was not written."""
     zones, groups = len(demand), len(staying)
     assert groups == zones + len(shared)
-    composition = [number for row in staying for number in row]
+    composition = [count for row in staying for count in row]
     result = rebalance_lazily(
         demand,
         supply,
@@ -113,7 +113,7 @@ def test_where_a_new_endpoint_goes_among_shared_groups(
 
 
 def test_an_empty_shared_group_gets_nothing() -> None:
-    """Whoever shared it has lost all: their own groups take what comes."""
+    """The zones that shared it have lost all endpoints: their own groups take new ones."""
     assert updated([1, 1, 1], [4, 1, 1], [[2, 0, 0], [0, 0, 0], [0, 0, 0], [0, 0, 0]], shared=BOTH_LAST) == Updated(
         True, [[2, 0, 0], [1, 1, 0], [1, 0, 1], [0, 0, 0]]
     )
@@ -147,8 +147,8 @@ def updates(draw: st.DrawFn) -> Update:
         demand[0] = 1
     part = st.sampled_from((0.0, 0.0, 1.0, 1.0, 0.5, 0.25, 1 / 3))
     shared = draw(st.lists(st.lists(part, min_size=zones, max_size=zones), max_size=3))
-    number = st.one_of(st.just(0), st.integers(0, 3), st.integers(0, 40))
-    row = st.lists(number, min_size=zones, max_size=zones)
+    count = st.one_of(st.just(0), st.integers(0, 3), st.integers(0, 40))
+    row = st.lists(count, min_size=zones, max_size=zones)
     staying = draw(st.lists(row, min_size=zones + len(shared), max_size=zones + len(shared)))
     new = draw(st.lists(st.integers(0, 6), min_size=zones, max_size=zones))
     supply = [sum(column) + more for column, more in zip(zip(*staying, strict=True), new, strict=True)]
@@ -176,7 +176,7 @@ def test_only_the_unplaced_endpoints_of_each_zone_are_added(drawn: Update) -> No
 def test_it_is_refused_exactly_where_somebody_reaches_the_threshold_or_a_zone_has_nothing(drawn: Update) -> None:
     demand, supply, staying, shared, threshold = drawn
     result = updated(demand, supply, staying, shared=shared, threshold=threshold)
-    composition = [number for row in result.located for number in row]
+    composition = [count for row in result.located for count in row]
     weights = flat_weights(len(demand), shared)
     measures = [0.0] * MEASURES
     measure(demand, len(staying), composition, weights, PER_SLICE, measures, [0.0] * len(demand))

@@ -26,9 +26,9 @@ def inputs(draw: st.DrawFn) -> Input:
     zones = draw(st.integers(2, 8))
     # One kind for all zones of an input: mixed, small ones would be lost beside large ones.
     weight = draw(st.sampled_from((st.integers(1, 3), st.integers(1, 10), st.integers(1, 10**5))))
-    number = draw(st.sampled_from((st.integers(0, 2), st.integers(0, 9), st.integers(0, 100))))
+    count = draw(st.sampled_from((st.integers(0, 2), st.integers(0, 9), st.integers(0, 100))))
     demand = draw(st.lists(weight, min_size=zones, max_size=zones))
-    supply = draw(st.lists(st.one_of(number, st.just(0)), min_size=zones, max_size=zones))
+    supply = draw(st.lists(st.one_of(count, st.just(0)), min_size=zones, max_size=zones))
     if draw(st.booleans()) or not any(supply):
         supply[draw(st.integers(0, zones - 1))] += draw(st.integers(1, 40))
     return demand, supply
@@ -45,7 +45,7 @@ def test_every_endpoint_is_in_exactly_one_group_and_every_zone_has_one_that_serv
     if result is None:
         assert algorithm in ("local", "local-kep-tool", "local-shared")
         return
-    assert all(number >= 0 for number in result.composition)
+    assert all(count >= 0 for count in result.composition)
     assert [sum(column) for column in zip(*result.located, strict=True)] == supply
     assert all(weight >= 0 and isfinite(weight) for weight in result.weights)
     assert all(any(weights[zone] > 0 for _, weights in result.used) for zone in range(len(demand)))
@@ -102,7 +102,7 @@ def test_local_ends_with_the_floor_everywhere_or_with_nobody_who_can_give(drawn:
     result = run(rule_of("local"), *drawn, threshold)
     if result is None:
         return
-    expected = [Fraction(sum(result.sizes) * each, sum(demand)) for each in demand]
+    expected = [Fraction(sum(result.sizes) * weight, sum(demand)) for weight in demand]
     lacking = [count < floor(fair) for count, fair in zip(result.sizes, expected, strict=True)]
     giving = [
         # As doubles have it, somebody may be just at the threshold who is not.
@@ -126,8 +126,8 @@ def test_local_shared_is_below_a_threshold_of_a_half_or_more_or_impossible(drawn
 @given(inputs())
 @example(([2, 1], [0, 2]))
 def test_local_shared_below_a_half_only_rounds_what_zones_without_endpoints_get(drawn: Input) -> None:
-    """The group that they share gets what it expects, rounded, whatever the threshold: at a quarter, one endpoint for
-    1.25 to 1.49 is too much. Every other group is below."""
+    """The group that they share gets what it expects, rounded, at any threshold: at a quarter, one endpoint for 1.25 to
+    1.49 is too much. Every other group is below."""
     threshold = Fraction(1, 4)
     result = run(rule_of("local-shared"), *drawn, threshold)
     if result is None:
@@ -138,7 +138,7 @@ def test_local_shared_below_a_half_only_rounds_what_zones_without_endpoints_get(
         event("the merged group is not below")
         assert result.sizes[merged] == 1
         assert overloads[merged] < HALF
-        assert max(each for group, each in enumerate(overloads) if group != merged) <= threshold
+        assert max(overload for group, overload in enumerate(overloads) if group != merged) <= threshold
     else:
         check_below(result, overloads, threshold)
 
@@ -163,8 +163,8 @@ Ordered = tuple[list[int], list[int], list[int]]
 def ordered(draw: st.DrawFn, most_zones: int, *, most_empty: int) -> Ordered:
     zones = draw(st.integers(2, most_zones))
     demand = draw(st.permutations(UNEQUAL))[:zones]
-    number = st.integers(1, draw(st.sampled_from((3, 10, 99))))
-    supply = draw(st.lists(number, min_size=zones, max_size=zones))
+    count = st.integers(1, draw(st.sampled_from((3, 10, 99))))
+    supply = draw(st.lists(count, min_size=zones, max_size=zones))
     for zone in draw(st.lists(st.integers(0, zones - 1), max_size=min(most_empty, zones - 1))):
         supply[zone] = 0
     return demand, supply, draw(st.permutations(range(zones)))
@@ -212,5 +212,5 @@ def test_the_order_of_zones_decides_at_most_where_endpoints_come_from(drawn: Inp
     first, other = in_both_orders("local-opt", (*drawn, order))
     assert first is not None
     assert other is not None
-    sizes, other_sizes = (sorted((weights, sum(located)) for located, weights in each) for each in (first, other))
+    sizes, other_sizes = (sorted((weights, sum(located)) for located, weights in groups) for groups in (first, other))
     assert sizes == other_sizes

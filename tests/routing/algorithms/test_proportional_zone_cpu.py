@@ -99,7 +99,7 @@ def test_what_is_kept_at_the_higher_threshold_is_balanced_for_the_lower_where_it
 
 
 def test_guests_go_home_before_others_move() -> None:
-    """Zone c has nothing, and zone a one guest too many: that of zone c goes, though zone b's comes first."""
+    """Zone c has no endpoint and zone a one guest too many: zone c gets its guest back, though zone b's is first."""
     assert run([2, 3, 3], [1, 1, 1], [[0, 1, 0], [1, 0, 0], [1, 0, 0]], threshold=KEEP) == [
         [0, 1, 0],
         [1, 0, 0],
@@ -108,7 +108,7 @@ def test_guests_go_home_before_others_move() -> None:
 
 
 def test_a_zone_with_more_than_its_fair_part_keeps_it_while_new_endpoints_will_do() -> None:
-    """Zone b is short, zone a has a new endpoint and zone c one to spare that was placed before: the new one goes."""
+    """Zone b is short, zone a has a new endpoint and zone c can spare one placed before: the new one is used."""
     assert run([1, 1, 1], [5, 3, 6], [[4, 0, 0], [0, 3, 0], [0, 0, 6]], threshold=KEEP) == [
         [4, 1, 0],
         [0, 3, 0],
@@ -149,11 +149,11 @@ def test_no_zone_is_at_the_threshold_and_it_is_impossible_only_where_minimums_do
     total, endpoints = sum(demand), sum(supply)
     if rows is None:
         fair = [Fraction(endpoints * weight, total) for weight in demand if weight] if total else []
-        least = [next(n for n in range(1, endpoints + 2) if each / n - 1 < threshold) for each in fair]
+        least = [next(n for n in range(1, endpoints + 2) if expected / n - 1 < threshold) for expected in fair]
         assert not fair or not endpoints or sum(least) > endpoints
         return
     assert [sum(row) for row in rows] == supply
-    assert all(number >= 0 for row in rows for number in row)
+    assert all(count >= 0 for row in rows for count in row)
     assert all(row[zone] == 0 for row in rows for zone, weight in enumerate(demand) if weight == 0)
     for zone, weight in enumerate(demand):
         if weight:
@@ -170,8 +170,8 @@ def test_nobody_moves_where_nobody_has_to(drawn: Inputs) -> None:
     assume(endpoints and total)
     consumed = [sum(column) for column in zip(*previous, strict=True)]
     below = all(
-        number and Fraction(endpoints * weight, total) / number - 1 < threshold
-        for number, weight in zip(consumed, demand, strict=True)
+        count and Fraction(endpoints * weight, total) / count - 1 < threshold
+        for count, weight in zip(consumed, demand, strict=True)
         if weight
     )
     if below:

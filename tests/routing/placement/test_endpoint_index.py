@@ -88,7 +88,7 @@ def shape(endpoint_index: EndpointIndex) -> tuple[object, ...]:
             bucket.zone,
             bucket.previous_group.zones if bucket.previous_group else (),
             bucket.ready,
-            [each.identity for each in bucket.in_order()],
+            [member.identity for member in bucket.in_order()],
         )
         for bucket in (*endpoint_index.ready_buckets(), *endpoint_index.unready_buckets())
     ]
@@ -104,28 +104,28 @@ def shape(endpoint_index: EndpointIndex) -> tuple[object, ...]:
 
 
 GROUPS: tuple[ZoneGroup | None, ...] = (None, own_group("a"), own_group("b"))
-some = st.tuples(st.integers(0, 9), st.sampled_from("ab"), st.booleans(), st.integers(0, 3), st.sampled_from(GROUPS))
+change = st.tuples(st.integers(0, 9), st.sampled_from("ab"), st.booleans(), st.integers(0, 3), st.sampled_from(GROUPS))
 
 
 @examples(50)
-@given(st.lists(some, max_size=25), st.booleans())
+@given(st.lists(change, max_size=25), st.booleans())
 def test_an_updated_index_is_the_same_as_a_new_one(
     changes: list[tuple[int, str, bool, int, ZoneGroup | None]], merge_addresses: bool
 ) -> None:
     endpoint_index = EndpointIndex(merge_addresses=merge_addresses)
     there: dict[int, IndexedEndpoint] = {}
-    for number, zone, ready, address, before in changes:
+    for index, zone, ready, address, before in changes:
         shape(endpoint_index)
-        old = there.pop(number, None)
+        old = there.pop(index, None)
         if old is not None:
             endpoint_index.remove(old)
         if address:
             endpoint: Endpoint = an_endpoint(
-                f"10.0.0.{address}", zone, pod=f"pod-{number}", ready=ready, node="n" if number % 2 else None
+                f"10.0.0.{address}", zone, pod=f"pod-{index}", ready=ready, node="n" if index % 2 else None
             )
-            there[number] = IndexedEndpoint(endpoint, identity(endpoint), before)
-            endpoint_index.add(there[number])
+            there[index] = IndexedEndpoint(endpoint, identity(endpoint), before)
+            endpoint_index.add(there[index])
     was = {member.identity: member.previous_group for member in there.values()}
     assert shape(endpoint_index) == shape(
-        index_endpoints((each.endpoint for each in there.values()), was.get, merge_addresses=merge_addresses)
+        index_endpoints((member.endpoint for member in there.values()), was.get, merge_addresses=merge_addresses)
     )

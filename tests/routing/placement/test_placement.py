@@ -1,4 +1,4 @@
-"""Which endpoints go into which group: as many as allocated, as few moved as possible, whatever the order."""
+"""Which endpoints each group gets: as many as allocated, as few moved as possible, in any order of the input."""
 
 from collections import Counter
 from itertools import permutations
@@ -92,12 +92,12 @@ def test_the_order_of_endpoints_does_not_matter(endpoints: list[tuple[int, int, 
     order = random.sample(range(len(endpoints)), len(endpoints))
     straight = place([endpoint[0] for endpoint in endpoints], [endpoint[1] for endpoint in endpoints], names, counts)
     shuffled = place(
-        [endpoints[each][0] for each in order],
-        [endpoints[each][1] for each in order],
-        [names[each] for each in order],
+        [endpoints[index][0] for index in order],
+        [endpoints[index][1] for index in order],
+        [names[index] for index in order],
         counts,
     )
-    assert [straight[each] for each in order] == shuffled
+    assert [straight[index] for index in order] == shuffled
 
 
 @st.composite
@@ -120,21 +120,21 @@ def all_with_the_same_guests(counts: list[int], zones: int) -> list[list[int]]:
     buckets = [bucket for bucket in range(zones * zones) if bucket % zones != bucket // zones]
     lends = [sum(counts[bucket] for bucket in buckets if bucket % zones == zone) for zone in range(zones)]
     borrows = [sum(counts[bucket] for bucket in buckets if bucket // zones == zone) for zone in range(zones)]
-    found = [list(counts)]
+    allocations = [list(counts)]
     for bucket in buckets:
-        found[0][bucket] = 0
+        allocations[0][bucket] = 0
     for bucket in buckets:
         home, zone = bucket % zones, bucket // zones
         grown = []
-        for each in found:
-            lent_out = sum(each[other] for other in buckets if other % zones == home)
-            borrowed = sum(each[other] for other in buckets if other // zones == zone)
+        for allocation in allocations:
+            lent_out = sum(allocation[other] for other in buckets if other % zones == home)
+            borrowed = sum(allocation[other] for other in buckets if other // zones == zone)
             for index in range(min(lends[home] - lent_out, borrows[zone] - borrowed) + 1):
-                more = list(each)
+                more = list(allocation)
                 more[bucket] = index
                 grown.append(more)
-        found = grown
-    return [each for each in found if sum(each) == sum(counts)]
+        allocations = grown
+    return [candidate for candidate in allocations if sum(candidate) == sum(counts)]
 
 
 @settings(max_examples=75)
@@ -148,8 +148,8 @@ def test_as_many_guests_as_possible_stay(lending: tuple[list[int], list[int], in
         return sum(map(min, allocation, before))
 
     allocation = allocation_of(zones, dict(zip(keys, counts, strict=True)))
-    kept = with_guests_kept(allocation, dict(zip(keys, before, strict=True))).counts
-    result = [kept.get(key, 0) for key in keys]
+    new_counts = with_guests_kept(allocation, dict(zip(keys, before, strict=True))).counts
+    result = [new_counts.get(key, 0) for key in keys]
     ways = all_with_the_same_guests(counts, size)
     assert result in ways
     assert stay(result) == max(map(stay, ways))

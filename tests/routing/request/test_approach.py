@@ -53,18 +53,18 @@ def recorded(service: Service, configuration: Configuration | None = None) -> tu
 
 def outcome(service: Service, configuration: Configuration | None = None) -> str:
     """``<approach>/<heuristic>``, or the reason of a refusal, or ``nothing``."""
-    found = asked(service, configuration)
-    if found.heuristic is not None:
-        return f"{found.approach}/{found.heuristic.name}"
-    assert found.approach is Approach.CLUSTER_WIDE
-    return found.refusal.value if found.refusal is not None else "nothing"
+    requested = asked(service, configuration)
+    if requested.heuristic is not None:
+        return f"{requested.approach}/{requested.heuristic.name}"
+    assert requested.approach is Approach.CLUSTER_WIDE
+    return requested.refusal.value if requested.refusal is not None else "nothing"
 
 
 # --- values -----------------------------------------------------------------------------------------------------------
 
 
 class Values(NamedTuple):
-    """What one value comes to where it stands alone: in the new annotation, in the old one, in the field, in the
+    """The outcome of one value that is the only setting: in the new annotation, in the old one, in the field, in the
     annotation for subsetting, and as its algorithm beside ``Auto`` there."""
 
     new: str = "UnknownValue"
@@ -229,9 +229,12 @@ AUTO_SETTINGS: Final = (a_service("Auto"), a_service("auto"), a_service(old="Aut
 def test_auto_means_what_is_configured_in_both_annotations_and_nowhere_else(heuristic: AutoHeuristic) -> None:
     configuration = Configuration(hints=HintsSettings(auto=heuristic))
     for service in AUTO_SETTINGS:
-        found = asked(service, configuration)
-        assert (outcome(service, configuration), found.accepted) == (f"Hints/{heuristic}", True)
-        assert (found.hints is None, found.balanced is None) == (heuristic == "Balanced", heuristic != "Balanced")
+        requested = asked(service, configuration)
+        assert (outcome(service, configuration), requested.accepted) == (f"Hints/{heuristic}", True)
+        assert (requested.hints is None, requested.balanced is None) == (
+            heuristic == "Balanced",
+            heuristic != "Balanced",
+        )
     for value, expected in VALUES.items():
         if value not in names.AUTO_VALUES:
             assert (outcome(a_service(value), configuration), outcome(a_service(old=value), configuration)) == (
@@ -361,10 +364,10 @@ ACCEPTED: Final[Mapping[str, tuple[Service, bool | None, str]]] = {
 @pytest.mark.parametrize("what", ACCEPTED)
 def test_acceptance_says_which_value_was_understood_or_not(what: str) -> None:
     service, accepted, detail = ACCEPTED[what]
-    found = asked(service)
-    assert (found.accepted, found.accepted_detail) == (accepted, detail)
+    requested = asked(service)
+    assert (requested.accepted, requested.accepted_detail) == (accepted, detail)
     reason = Reason.TOPOLOGY_KEYS if "topologyKeys" in detail else Reason.UNKNOWN_VALUE
-    assert found.accepted_reason is (Reason.ACCEPTED if accepted is not False else reason) or accepted is None
+    assert requested.accepted_reason is (Reason.ACCEPTED if accepted is not False else reason) or accepted is None
 
 
 # --- a Service's own threshold ----------------------------------------------------------------------------------------
@@ -381,9 +384,9 @@ def test_a_service_has_its_own_threshold_and_is_kept_as_much_longer_as_configure
     if service == "field":
         given = a_service(distribution="zoneward.dev/ProportionalZoneCPU", threshold=own)
     configuration = Configuration(hints=HintsSettings(start_threshold=Fraction(1, 10), missing_cpu="disable"))
-    found = asked(given, configuration)
+    requested = asked(given, configuration)
     expected = HintsSettings(start_threshold=Fraction(start), keep_threshold=Fraction(keep), missing_cpu="disable")
-    assert (found.hints, found.accepted) == (expected, True)
+    assert (requested.hints, requested.accepted) == (expected, True)
     assert ("hints-threshold-annotation", True) in rules(given, configuration)
 
 
@@ -427,9 +430,9 @@ def test_a_service_has_its_own_highest_overload(how: str, own: str, most: str) -
     costs = ZoneCosts(other_region=Fraction(2))
     balanced = BalancedSettings(max_overload=Fraction(3), objective="locality", costs=costs)
     configuration = structs.replace(configuration, balanced=balanced)
-    found = asked(service, configuration)
-    assert found.balanced == BalancedSettings(max_overload=Fraction(most), objective="locality", costs=costs)
-    assert (found.hints, found.accepted) == (None, None if how == "default" else True)
+    requested = asked(service, configuration)
+    assert requested.balanced == BalancedSettings(max_overload=Fraction(most), objective="locality", costs=costs)
+    assert (requested.hints, requested.accepted) == (None, None if how == "default" else True)
     assert Rule("max-overload-annotation", True, f"{MAX_OVERLOAD}: {own!r}") in recorded(service, configuration)
 
 
@@ -438,12 +441,12 @@ def test_a_service_has_its_own_highest_overload(how: str, own: str, most: str) -
 def test_without_a_valid_overload_the_configured_one_holds(how: str, own: str) -> None:
     service, configuration = ASKS_FOR_BALANCED[how](own)
     configuration = structs.replace(configuration, balanced=BalancedSettings(max_overload=Fraction(1, 4)))
-    found, log = asked(service, configuration), recorded(service, configuration)
-    assert (found.balanced, found.accepted) == (configuration.balanced, False)
-    assert found.accepted_reason is Reason.UNKNOWN_VALUE
-    assert found.accepted_detail.endswith(f"is not {MAX_OVERLOAD_EXPECTED}, so 0.25 is used")
-    assert Rule("max-overload-annotation", False, found.accepted_detail) in log
-    assert len(found.accepted_detail) < 250
+    requested, log = asked(service, configuration), recorded(service, configuration)
+    assert (requested.balanced, requested.accepted) == (configuration.balanced, False)
+    assert requested.accepted_reason is Reason.UNKNOWN_VALUE
+    assert requested.accepted_detail.endswith(f"is not {MAX_OVERLOAD_EXPECTED}, so 0.25 is used")
+    assert Rule("max-overload-annotation", False, requested.accepted_detail) in log
+    assert len(requested.accepted_detail) < 250
     without, _ = ASKS_FOR_BALANCED[how](None)
     assert asked(without, configuration).balanced == configuration.balanced
 
@@ -505,9 +508,13 @@ def test_a_valid_starting_threshold_counts(value: str) -> None:
 def test_an_invalid_starting_threshold_is_the_controller_s(value: str) -> None:
     configuration = Configuration(subsetting=SubsettingSettings(starting_threshold=Fraction(9, 2)))
     service = a_service(subsetting="Auto", starting=value)
-    found, rule = asked(service, configuration), recorded(service, configuration)[0]
-    assert (found.starting_threshold, found.accepted, outcome(service, configuration)) == (Fraction(9, 2), False, LOCAL)
-    assert (rule.rule, rule.passed, rule.detail) == ("starting-threshold-annotation", False, found.accepted_detail)
+    requested, rule = asked(service, configuration), recorded(service, configuration)[0]
+    assert (requested.starting_threshold, requested.accepted, outcome(service, configuration)) == (
+        Fraction(9, 2),
+        False,
+        LOCAL,
+    )
+    assert (rule.rule, rule.passed, rule.detail) == ("starting-threshold-annotation", False, requested.accepted_detail)
     assert rule.detail.endswith("is not a number above 0 (3 is three endpoints a zone), at most 1000, so 4.5 is used")
     assert len(rule.detail) < 200
 
@@ -541,7 +548,7 @@ GATED: Final[Mapping[str, tuple[Service, set[str]]]] = {
     "field: PreferSameZone": (a_service(distribution="PreferSameZone"), FIELD | {"PreferSameTrafficDistribution"}),
     "field: PreferSameNode": (a_service(distribution="PreferSameNode"), FIELD | {"PreferSameTrafficDistribution"}),
     "field: Balanced": (a_service(distribution="zoneward.dev/Balanced"), FIELD),
-    "field: ours": (a_service(distribution="zoneward.dev/PreferZone"), FIELD),
+    "field: PreferZone": (a_service(distribution="zoneward.dev/PreferZone"), FIELD),
     "subsetting: Auto": (a_service(subsetting="Auto"), {"TopologyAwareSubsetting"}),
     "subsetting: Require": (a_service(subsetting="Require"), {"TopologyAwareSubsetting"}),
 }
@@ -553,13 +560,13 @@ def test_a_gate_refuses_its_own_settings_and_no_others(setting: str) -> None:
     service, refusing = GATED[setting]
     assert asked(service).accepted is True
     for gate, gates in GATES.items():
-        found = asked(service, Configuration(gates=gates))
+        requested = asked(service, Configuration(gates=gates))
         if gate in refusing:
-            assert (found.heuristic, found.refusal) == (None, Reason.FEATURE_GATE_OFF)
-            assert (found.accepted, found.accepted_detail) == (False, f"the feature gate {gate} is off")
-            assert found.accepted_reason is Reason.FEATURE_GATE_OFF
+            assert (requested.heuristic, requested.refusal) == (None, Reason.FEATURE_GATE_OFF)
+            assert (requested.accepted, requested.accepted_detail) == (False, f"the feature gate {gate} is off")
+            assert requested.accepted_reason is Reason.FEATURE_GATE_OFF
         else:
-            assert (found.heuristic is not None, found.accepted) == (True, True)
+            assert (requested.heuristic is not None, requested.accepted) == (True, True)
 
 
 @pytest.mark.parametrize("value", ["Auto", "Require"])
@@ -568,9 +575,9 @@ def test_subsetting_that_hints_encode_needs_the_gates_of_both(value: str, gate: 
     hints_on = gate != "TopologyAwareHints"
     off = FeatureGates(topology_aware_hints=hints_on, topology_aware_subsetting=not hints_on)
     configuration = Configuration(gates=off, subsetting=SubsettingSettings(encoding="hints"))
-    found = asked(a_service(subsetting=value), configuration)
-    assert (found.heuristic, found.refusal) == (None, Reason.FEATURE_GATE_OFF)
-    assert (found.accepted, found.accepted_detail) == (False, f"the feature gate {gate} is off")
+    requested = asked(a_service(subsetting=value), configuration)
+    assert (requested.heuristic, requested.refusal) == (None, Reason.FEATURE_GATE_OFF)
+    assert (requested.accepted, requested.accepted_detail) == (False, f"the feature gate {gate} is off")
 
 
 @pytest.mark.parametrize("default", ["Subsetting", "Balanced"])
@@ -580,8 +587,8 @@ def test_a_default_that_hints_encode_asks_for_nothing_while_their_gate_is_off(de
         default_approach=default,
         subsetting=SubsettingSettings(encoding="hints"),
     )
-    found = asked(a_service(), configuration)
-    assert (found.heuristic, found.refusal, found.accepted) == (None, None, None)
+    requested = asked(a_service(), configuration)
+    assert (requested.heuristic, requested.refusal, requested.accepted) == (None, None, None)
     assert ("gate-topology-aware-hints", False) in rules(a_service(), configuration)
 
 

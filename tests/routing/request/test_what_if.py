@@ -48,9 +48,11 @@ def test_what_if_asks_for_the_value_and_for_nothing_else(
 ) -> None:
     configuration = Configuration(default_approach=default)
     asking = as_if_requested(service, value, configuration)
-    found = asked(asking, configuration)
-    assert (f"{found.approach}/{found.heuristic.name}" if found.heuristic else found.approach) == WHAT_IF[value]
-    assert found.accepted is (None if value == "none" else True)
+    requested = asked(asking, configuration)
+    assert (
+        f"{requested.approach}/{requested.heuristic.name}" if requested.heuristic else requested.approach
+    ) == WHAT_IF[value]
+    assert requested.accepted is (None if value == "none" else True)
 
 
 def test_what_if_auto_asks_for_what_auto_is_configured_to_mean() -> None:
@@ -61,8 +63,10 @@ def test_what_if_auto_asks_for_what_auto_is_configured_to_mean() -> None:
 @pytest.mark.parametrize("value", ["Auto", "ProportionalZoneCPU", "PreferSameZone", "PreferSameNode", "none"])
 def test_what_if_uses_the_names_that_kubernetes_knows(value: str) -> None:
     configuration = Configuration(hints=HintsSettings(auto="Balanced")).as_upstream()
-    found = asked(as_if_requested(a_service("PreferZone"), value, configuration), configuration)
-    assert (f"{found.approach}/{found.heuristic.name}" if found.heuristic else found.approach) == WHAT_IF[value]
+    requested = asked(as_if_requested(a_service("PreferZone"), value, configuration), configuration)
+    assert (
+        f"{requested.approach}/{requested.heuristic.name}" if requested.heuristic else requested.approach
+    ) == WHAT_IF[value]
 
 
 def test_what_if_uses_the_older_name_where_the_gate_of_the_newer_one_is_off() -> None:

@@ -10,14 +10,14 @@ ADDRESSES: Final = frozenset(f"198.51.100.{index}" for index in range(70))
 PORTS: Final = frozenset(("tcp", index) for index in range(1, 71))
 
 
-def key(number: int) -> ObjectKey:
-    return "team", f"s{number}"
+def key(index: int) -> ObjectKey:
+    return "team", f"s{index}"
 
 
-def request(number: int, *, ports: frozenset[tuple[str, int]] = PORTS) -> AddressRequest:
-    time_of_day = f"{number // 60:02}:{number % 60:02}"
+def request(index: int, *, ports: frozenset[tuple[str, int]] = PORTS) -> AddressRequest:
+    time_of_day = f"{index // 60:02}:{index % 60:02}"
     return AddressRequest(
-        cluster_ip=f"10.96.0.{number}",
+        cluster_ip=f"10.96.0.{index}",
         external=ADDRESSES,
         ports=ports,
         creation_timestamp=f"2026-01-01T00:{time_of_day}Z",
@@ -26,8 +26,8 @@ def request(number: int, *, ports: frozenset[tuple[str, int]] = PORTS) -> Addres
 
 def shared_addresses(*, youngest_first: bool = False) -> AddressOwnership:
     ownership = AddressOwnership()
-    for number in sorted(range(SERVICES), reverse=youngest_first):
-        ownership.set_service(key(number), request(number))
+    for index in sorted(range(SERVICES), reverse=youngest_first):
+        ownership.set_service(key(index), request(index))
     return ownership
 
 

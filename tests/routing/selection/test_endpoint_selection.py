@@ -1,6 +1,6 @@
 """What the proxy of a node uses: hints for nodes, for zones, then all; traffic policies; proxies of every age.
 
-Upstream's own cases are in `tests.vectors.test_categorize_endpoints`; these are about what stands around them.
+Upstream's own cases are in `tests.vectors.test_categorize_endpoints`; these test the code around them.
 """
 
 from collections.abc import Mapping
@@ -61,8 +61,8 @@ def addresses(endpoints: tuple[Endpoint, ...] | None) -> set[str]:
     return {address for endpoint in endpoints for address in endpoint.addresses or ()}
 
 
-def hinted(*each: Hints | None) -> tuple[Endpoint, ...]:
-    return tuple(an_endpoint(f"10.0.0.{index}", hinted=one) for index, one in enumerate(each, start=1))
+def hinted(*endpoint_hints: Hints | None) -> tuple[Endpoint, ...]:
+    return tuple(an_endpoint(f"10.0.0.{index}", hinted=one) for index, one in enumerate(endpoint_hints, start=1))
 
 
 ALL: Final = {"10.0.0.1", "10.0.0.2"}
@@ -198,8 +198,8 @@ def test_without_its_gate_our_own_proxy_ignores_hints_of_traffic_distribution(
 
 def of_port(*slices: EndpointSlice, port: str = "http", node: str | None = None) -> dict[str, str | None]:
     """Node by address and port."""
-    found = endpoints_of_port(slices, port, node=node)
-    return {key: endpoint.node_name for key, endpoint in found.items()}
+    endpoints = endpoints_of_port(slices, port, node=node)
+    return {key: endpoint.node_name for key, endpoint in endpoints.items()}
 
 
 def test_an_address_is_written_with_its_port_and_of_ipv6_in_brackets() -> None:
@@ -231,8 +231,8 @@ def test_a_ready_endpoint_wins_its_address_wherever_it_stands() -> None:
     old = a_slice("s1", an_endpoint("10.0.0.1", node="n1", ready=False))
     new = a_slice("s2", an_endpoint("10.0.0.1", node="n1"))
     for slices in ([old, new], [new, old]):
-        (kept,) = endpoints_of_port(slices, "http", node="n1").values()
-        assert is_ready(kept)
+        (endpoint,) = endpoints_of_port(slices, "http", node="n1").values()
+        assert is_ready(endpoint)
         assert all(map(is_ready, endpoints_of_all_ports(slices)))
 
 
@@ -240,8 +240,11 @@ def test_endpoints_of_all_ports_stand_once_by_address() -> None:
     first = a_slice("s1", an_endpoint("10.0.0.1", node="n1"))
     second = a_slice("s2", an_endpoint("10.0.0.1", node="n2"), an_endpoint("10.0.0.2"))
     without_ports = a_slice("s3", an_endpoint("10.0.0.3"), ports=[])
-    found = endpoints_of_all_ports([without_ports, second, first])
-    assert [(each.addresses, each.node_name) for each in found] == [(("10.0.0.1",), "n1"), (("10.0.0.2",), None)]
+    endpoints = endpoints_of_all_ports([without_ports, second, first])
+    assert [(endpoint.addresses, endpoint.node_name) for endpoint in endpoints] == [
+        (("10.0.0.1",), "n1"),
+        (("10.0.0.2",), None),
+    ]
 
 
 def test_slices_by_port_have_that_port_alone_and_the_same_endpoints() -> None:
@@ -249,11 +252,11 @@ def test_slices_by_port_have_that_port_alone_and_the_same_endpoints() -> None:
     ports = tuple(EndpointPort(name=name, protocol="TCP", port=80) for name in ("a", "b"))
     two = EndpointSlice(endpoints=endpoints, ports=ports)
     one = EndpointSlice(endpoints=endpoints, ports=(EndpointPort(port=90),))
-    found = slices_by_port([two, one])
-    assert found.keys() == {("a", "TCP"), ("b", "TCP"), ("", "TCP")}
-    assert found["", "TCP"] == [one]
+    by_port = slices_by_port([two, one])
+    assert by_port.keys() == {("a", "TCP"), ("b", "TCP"), ("", "TCP")}
+    assert by_port["", "TCP"] == [one]
     for name in ("a", "b"):
-        (narrow,) = found[name, "TCP"]
+        (narrow,) = by_port[name, "TCP"]
         assert [port.name for port in narrow.ports or ()] == [name]
         assert endpoints_of_port([narrow], name) == endpoints_of_port([two, one], name)
 
@@ -265,8 +268,8 @@ WEIGHTS: Final = ZoneWeights({"a": {"a": 0.6, "b": 0.4}, "b": {"b": 1.0}}, {"a":
 
 
 def in_zones(**numbers: int) -> tuple[Endpoint, ...]:
-    """So many ready endpoints in each zone, with hints for zone z."""
-    every = [zone for zone, number in numbers.items() for _ in range(number)]
+    """This number of ready endpoints in each zone, with hints for zone z."""
+    every = [zone for zone, count in numbers.items() for _ in range(count)]
     return tuple(an_endpoint(f"10.0.0.{index}", zone, hinted=hints("z")) for index, zone in enumerate(every, start=1))
 
 
@@ -365,7 +368,7 @@ def test_the_first_valid_weights_by_slice_name_count_whoever_wrote_them() -> Non
     endpoints = in_zones(a=2, b=1)
     others = format_zone_weights(ZoneWeights({"a": {"b": 1.0}}, WEIGHTS.counts))
     invalid: list[str] = []
-    found = usable_zone_weights(
+    weights = usable_zone_weights(
         [
             annotated("d", others),
             annotated("c", TEXT, manager="example.com"),
@@ -375,15 +378,15 @@ def test_the_first_valid_weights_by_slice_name_count_whoever_wrote_them() -> Non
         READS_WEIGHTS,
         on_invalid=invalid.append,
     )
-    assert found == WEIGHTS
+    assert weights == WEIGHTS
     assert invalid == ["b"]
 
 
 def test_of_many_slices_with_invalid_weights_a_few_are_read() -> None:
     invalid: list[str] = []
     slices = [annotated(f"s{index:03}", "nonsense") for index in range(100)]
-    found = usable_zone_weights([*slices, annotated("t", TEXT)], READS_WEIGHTS, on_invalid=invalid.append)
-    assert found is None
+    weights = usable_zone_weights([*slices, annotated("t", TEXT)], READS_WEIGHTS, on_invalid=invalid.append)
+    assert weights is None
     assert invalid == ["s000", "s001", "s002", "s003"]
 
 

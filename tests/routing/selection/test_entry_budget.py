@@ -77,7 +77,7 @@ def test_any_order_of_changes_ends_alike_and_within_the_limits(
     assert set_aside(again) == aside
     fitting = {key: entries for key, (entries, _) in last.items() if key not in aside}
     assert budget.used == again.used == sum(fitting.values()) <= MOST
-    assert all(sum(each for key, each in fitting.items() if key[0] == of) <= OF_NAMESPACE for of in "abc")
+    assert all(sum(count for key, count in fitting.items() if key[0] == of) <= OF_NAMESPACE for of in "abc")
 
 
 def test_many_services_fit_as_if_they_were_counted_one_after_another() -> None:

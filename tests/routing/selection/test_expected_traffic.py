@@ -28,11 +28,11 @@ def predicted(
 
 
 def some(
-    number: int, zone: str | None, *, to: str | None = None, block: int = 0, node: str | None = None
+    count: int, zone: str | None, *, to: str | None = None, block: int = 0, node: str | None = None
 ) -> list[Endpoint]:
-    """So many ready endpoints in a zone, hinted to a zone or not."""
+    """``count`` ready endpoints in a zone, hinted to a zone or not."""
     hinted = hints(to) if to is not None else None
-    return [an_endpoint(f"10.{block}.0.{index}", zone, hinted=hinted, node=node) for index in range(number)]
+    return [an_endpoint(f"10.{block}.0.{index}", zone, hinted=hinted, node=node) for index in range(count)]
 
 
 def loads(*shares: float) -> object:
@@ -77,10 +77,10 @@ def test_a_zone_without_hinted_endpoints_falls_back_to_all() -> None:
     assert (b.located, b.consumed, b.expected, b.overload) == (0, 2, 1.0, -0.5)
 
 
-@pytest.mark.parametrize("number", range(1, 60))
-def test_all_is_exactly_all_and_nothing_exactly_nothing(number: int) -> None:
+@pytest.mark.parametrize("zone_count", range(1, 60))
+def test_all_is_exactly_all_and_nothing_exactly_nothing(zone_count: int) -> None:
     """Ten times 0.1 is not 1 in floats."""
-    demand = demand_in(**{f"zone{index}": 1 for index in range(number)})
+    demand = demand_in(**{f"zone{index}": 1 for index in range(zone_count)})
     traffic = predicted(demand=demand)
     assert (traffic.dropped, traffic.served) == (1.0, 0.0)
     assert {zone.dropped for zone in traffic.zones.values()} == {1.0}
@@ -97,8 +97,8 @@ def test_a_zone_with_endpoints_but_without_demand_has_no_overload() -> None:
     assert traffic.in_zone == 0.25
 
 
-def nodes(*each: tuple[str, str | None, int]) -> Sequence[Node]:
-    return [a_node(name, zone, cpu=cpu) for name, zone, cpu in each]
+def nodes(*specs: tuple[str, str | None, int]) -> Sequence[Node]:
+    return [a_node(name, zone, cpu=cpu) for name, zone, cpu in specs]
 
 
 def on_node(address: str, node: str, zone: str) -> Endpoint:
@@ -119,7 +119,7 @@ def test_nodes_of_a_zone_may_pick_differently() -> None:
 def test_with_the_internal_policy_local_nodes_without_an_endpoint_drop() -> None:
     """A quarter of the CPU is on a node without an endpoint."""
     demand = compute_demand(nodes(("n1", "a", 4), ("n2", "a", 4), ("n3", "b", 4), ("n4", "b", 4)))
-    endpoints = [an_endpoint(f"10.0.0.{each}", "a" if each < 3 else "b", node=f"n{each}") for each in (1, 2, 3)]
+    endpoints = [an_endpoint(f"10.0.0.{index}", "a" if index < 3 else "b", node=f"n{index}") for index in (1, 2, 3)]
     traffic = predicted(*endpoints, demand=demand, policies=INTERNAL_LOCAL)
     assert traffic.load == loads(0.25, 0.25, 0.25)
     assert (traffic.served, traffic.dropped, traffic.in_zone) == (0.75, 0.25, 0.75)
@@ -127,7 +127,7 @@ def test_with_the_internal_policy_local_nodes_without_an_endpoint_drop() -> None
 
 
 def test_traffic_from_nodes_without_a_zone_heeds_no_zone_hints_and_is_never_in_zone() -> None:
-    """A third of the CPU has no zone: it goes to all endpoints, also to those that have none."""
+    """A third of the CPU has no zone: its traffic is sent to all endpoints, also to those without a zone."""
     demand = compute_demand(nodes(("n1", "a", 1), ("n2", "b", 1), ("n3", None, 1)))
     traffic = predicted(*some(1, "a", to="a"), *some(1, "b", to="b", block=1), demand=demand)
     assert traffic.load == loads(0.5, 0.5)

@@ -32,13 +32,13 @@ LOCAL: Final = Policies(uses_cluster=False, uses_local=True, internal_local=True
 
 def labelled(label: str | None, annotation: str | None = None, *addresses: str, name: str = "s") -> EndpointSlice:
     """A slice with endpoints of these addresses; the last part of an address is of no meaning."""
-    each = a_slice(
+    slice_ = a_slice(
         name,
         *(an_endpoint(address, None) for address in addresses),
         labels={names.ZONE_LABEL: label} if label is not None else {},
     )
     annotations = {names.ZONES_ANNOTATION: annotation} if annotation is not None else None
-    return replace(each, metadata=replace(each.metadata, annotations=annotations))
+    return replace(slice_, metadata=replace(slice_.metadata, annotations=annotations))
 
 
 ZONES: Final = st.from_regex(r"[a-z0-9A-Z]([-_.a-z0-9A-Z]{0,8}[a-z0-9A-Z])?", fullmatch=True)
@@ -57,11 +57,11 @@ def groups(draw: st.DrawFn) -> ZoneGroup:
 @given(groups())
 def test_every_group_comes_back_from_its_label_and_annotation(group: ZoneGroup) -> None:
     """Weights to the last digit that groups have; a proxy that knows the label alone gets the one zone it names."""
-    each = labelled(group.label_zone, zones_annotation(group))
-    assert group_of_slice(each) == group
+    slice_ = labelled(group.label_zone, zones_annotation(group))
+    assert group_of_slice(slice_) == group
     assert group.label_zone in group.zones
-    assert group_of_slice(each, reads="labels") == own_group(group.label_zone)
-    assert group_of_slice(each, reads="ignored") is None
+    assert group_of_slice(slice_, reads="labels") == own_group(group.label_zone)
+    assert group_of_slice(slice_, reads="ignored") is None
 
 
 TEXTS: Final[Mapping[str, tuple[ZoneGroup, str, str | None]]] = {
@@ -159,7 +159,7 @@ def use(
 
 def ends(selection: EndpointSelection) -> list[int]:
     """The last numbers of the addresses that are used for cluster traffic."""
-    return sorted(int((each.addresses or ("",))[0].rsplit(".", 1)[1]) for each in selection.cluster or ())
+    return sorted(int((endpoint.addresses or ("",))[0].rsplit(".", 1)[1]) for endpoint in selection.cluster or ())
 
 
 ALL: Final = [1, 2, 3, 4, 5]
@@ -210,7 +210,7 @@ def test_with_none_but_endpoints_that_are_not_ready_in_its_group_a_zone_uses_all
     others = (labelled("b", None, "10.0.0.3", name="b"), labelled("c", None, "10.0.0.4", name="c"))
     selection = use((own, *others), "a", consumer)
     assert (ends(selection), selection.rule) == ([3, 4], SelectionRule.ALL)
-    # Nobody ready anywhere: those that are leaving, of whatever group.
+    # No endpoint is ready: those that are terminating, of any group.
     leaving = use((own,), "b", consumer)
     assert (ends(leaving), leaving.rule) == ([2], SelectionRule.TERMINATING)
 
@@ -230,7 +230,7 @@ def weights(zone: str | None) -> dict[int, float] | None:
     if selection.weights is None:
         return None
     pairs = zip(selection.cluster or (), selection.weights, strict=True)
-    return {int((each.addresses or ("",))[0].rsplit(".", 1)[1]): weight for each, weight in pairs}
+    return {int((endpoint.addresses or ("",))[0].rsplit(".", 1)[1]): weight for endpoint, weight in pairs}
 
 
 def test_hints_count_within_the_slices_of_the_zone() -> None:
@@ -271,7 +271,7 @@ def test_an_internal_policy_of_local_looks_at_all_slices(consumer: str) -> None:
     )
     selection = use(slices, "a", consumer, policies=LOCAL)
     assert selection.cluster is None
-    assert [each.addresses for each in selection.local or ()] == [("10.0.0.1",)]
+    assert [endpoint.addresses for endpoint in selection.local or ()] == [("10.0.0.1",)]
     assert selection.weights is None
 
 

@@ -35,17 +35,17 @@ def counted(
 
 
 def together(*documents: MeasuredTraffic) -> tuple[TrafficMeasurements, ServiceMeasurement]:
-    found = combine_measurements(documents)
-    assert found is not None
-    cart = found.of("shop", "cart", "IPv4")
+    measurements = combine_measurements(documents)
+    assert measurements is not None
+    cart = measurements.of("shop", "cart", "IPv4")
     assert cart is not None
-    return found, cart
+    return measurements, cart
 
 
 def test_the_share_is_of_connections_whichever_zone_they_come_from() -> None:
     _, cart = together(counted("n1", "a", {"a": 90, "b": 10}), counted("n2", "b", {"a": 5, "b": 5}))
     assert (cart.connections, cart.share) == (110, 95 / 110)
-    assert {zone: each.share for zone, each in cart.zones.items()} == {"a": 0.9, "b": 0.5}
+    assert {zone: measured.share for zone, measured in cart.zones.items()} == {"a": 0.9, "b": 0.5}
 
 
 def test_of_one_life_of_a_proxy_the_last_document_counts_and_several_lives_add_up() -> None:
@@ -66,10 +66,10 @@ def test_external_connections_are_in_no_share() -> None:
 
 
 def test_what_was_not_counted_is_told() -> None:
-    found, _ = together(counted("n1", "a", {}, complete=False), counted("n2", "b", {}))
-    assert found.missing(["a", "b", "c"]) == ("c",)
-    assert found.incomplete == {"n1"}
-    assert found.of("shop", "cart", "IPv6") is None
+    measurements, _ = together(counted("n1", "a", {}, complete=False), counted("n2", "b", {}))
+    assert measurements.missing(["a", "b", "c"]) == ("c",)
+    assert measurements.incomplete == {"n1"}
+    assert measurements.of("shop", "cart", "IPv6") is None
     assert combine_measurements([]) is None
 
 
