@@ -382,3 +382,10 @@ def test_a_pipe_gets_whole_names_and_a_line_for_each_service(
     narrow = zoneward(command, "-q", "-f", eks).out
     assert max(map(len, narrow.splitlines())) <= 80
     assert name not in narrow
+
+
+def test_what_kubernetes_does_has_no_condition_and_no_event_of_zoneward(zoneward: Commands, eks: Path) -> None:
+    by_service = decisions(zoneward, eks)
+    assert not [name for name, decision in by_service.items() if decision["conditions"] or decision["events"]]
+    own = document(zoneward, "plan", eks, "--with", "controller")["decisions"]
+    assert [decision for decision in own if decision["conditions"]]

@@ -117,3 +117,14 @@ def test_every_panel_has_a_description_and_a_position(name: str) -> None:
         beside = one["x"] + one["w"] <= other["x"] or other["x"] + other["w"] <= one["x"]
         assert beside or one["y"] + one["h"] <= other["y"] or other["y"] + other["h"] <= one["y"]
     assert all(panel["gridPos"]["x"] + panel["gridPos"]["w"] <= 24 for panel in dashboard["panels"])
+
+
+def test_every_alert_leads_to_its_row_in_the_page_about_alerts() -> None:
+    page = (ROOT / "docs" / "metrics-and-events.md").read_text()
+    alerts = [rule for rule in rules() if "alert" in rule]
+    assert alerts
+    for alert in alerts:
+        address, _, text = alert["annotations"]["runbook_url"].partition("#alerts:~:text=")
+        assert address == "https://github.com/zoneward/zoneward/blob/main/docs/metrics-and-events.md"
+        assert text == alert["alert"]
+        assert f"| `{text}` |" in page

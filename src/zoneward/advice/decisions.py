@@ -181,12 +181,14 @@ def decisions_document(
     measured: TrafficMeasurements | None = None,
     zones: Iterable[str] = (),
     before: PlansBefore | None = None,
+    is_kubernetes: bool = False,
 ) -> dict[str, Any]:
     """``{"decisions": [...], "skipped": [...]}``: an item per Service and address family, in the order of the plans.
 
     ``now`` has what slices in force do, by namespace and name of the Service and by address type. With ``measured``
     also ``"measured"``, which names its sources; ``zones`` are those of the cluster. ``before`` are the plans of the
-    unchanged cluster, where options change the input.
+    unchanged cluster, where options change the input. ``is_kubernetes``: the plans are what Kubernetes does, without
+    the conditions and Events of Zoneward.
     """
     decisions: list[DecisionDocument] = []
     skipped: list[SkippedService] = []
@@ -196,7 +198,8 @@ def decisions_document(
             skipped.append(SkippedService(meta.namespace, meta.name, f"{plan.service.spec.type}: it has no endpoints"))
         current = now.get((meta.namespace, meta.name), {})
         decisions.extend(
-            _decision(plan, family, current.get(family.address_type), measured, before) for family in plan.families
+            _decision(plan, family, current.get(family.address_type), measured, before, is_kubernetes=is_kubernetes)
+            for family in plan.families
         )
     document: dict[str, Any] = {"decisions": decisions, "skipped": skipped}
     return document if measured is None else {"measured": _measuring(measured, zones), **document}
@@ -228,6 +231,8 @@ def _decision(
     now: CurrentTraffic | None,
     measured: TrafficMeasurements | None,
     before: PlansBefore | None,
+    *,
+    is_kubernetes: bool,
 ) -> DecisionDocument:
     decision, traffic = family.decision, family.traffic
     meta = plan.service.metadata
@@ -255,8 +260,8 @@ def _decision(
         replaced_slices=tuple(slice_.metadata.name for slice_ in family.replaced),
         other_slices=tuple(other.metadata.name for other in family.others),
         rules=decision.rules,
-        events=plan.events if family.address_type == plan.worst_family else (),
-        conditions=plan.conditions,
+        events=plan.events if family.address_type == plan.worst_family and not is_kubernetes else (),
+        conditions=() if is_kubernetes else plan.conditions,
         measured=msgspec.UNSET if measured is None else _measured(plan, family, measured),
         before=msgspec.UNSET if before is None else _before(family, before),
         load=msgspec.UNSET if before is None else compared_load(load_change(family, before)),

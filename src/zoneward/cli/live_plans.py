@@ -209,7 +209,9 @@ class LivePlans:
             node_proxies=self.node_proxies,
             gates=self._configuration.gates,
         )
-        after = self._views[key] = tuple(decisions_document([plan], now=self.now)["decisions"])
+        after = self._views[key] = tuple(
+            decisions_document([plan], now=self.now, is_kubernetes=self.is_kubernetes)["decisions"]
+        )
         return _changes(before, after)
 
 

@@ -100,7 +100,9 @@ def command(
         from zoneward.advice.decisions import decisions_document
         from zoneward.advice.json_value import as_document, to_json
 
-        document = decisions_document(plans, now=now, measured=measured, zones=demand.zones, before=before)
+        document = decisions_document(
+            plans, now=now, measured=measured, zones=demand.zones, before=before, is_kubernetes=planned.is_kubernetes
+        )
         _write(to_json(as_document("Plan", document)))
     elif output in ("table", "wide", "html"):
         from zoneward.report.plan_table import plan_parts
