@@ -107,13 +107,14 @@ _FILE_ENDINGS: Final = (".yaml", ".yml", ".json", ".gz")
 _Decorate = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
-def planning_options(*, what_if: bool = True, fleet: bool = False) -> _Decorate:
+def planning_options(*, what_if: bool = True, changes: bool = True, fleet: bool = False) -> _Decorate:
     """Give a command all shared options; it receives them as one ``options``.
 
-    ``what_if`` is off for a command that plans every approach anyway. ``fleet``: it takes several contexts.
+    ``what_if`` is off for a command that plans every approach anyway, ``changes`` for one about a cluster as it is.
+    ``fleet``: it takes several contexts.
     """
-    asking = (_WHAT_IF,) if what_if else ()
-    every = (*_INPUT, *CHANGE_OPTIONS, *asking, *_PROXY, *_MODES, *_SETTINGS, *_NOTES, _SERVICES)
+    asking = (*(CHANGE_OPTIONS if changes else ()), *((_WHAT_IF,) if what_if else ()))
+    every = (*_INPUT, *asking, *_PROXY, *_MODES, *_SETTINGS, *_NOTES, _SERVICES)
     return _options(*every, fleet=fleet)
 
 

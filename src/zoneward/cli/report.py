@@ -33,7 +33,7 @@ _TOP_ON_TERMINAL: Final = 20
 
 
 @click.command("report", cls=GroupedCommand)
-@planning_options(what_if=False, fleet=True)
+@planning_options(what_if=False, changes=False, fleet=True)
 @measured_options("What nodes counted; with --sample by default what comes with it")
 @price_options
 @click.option(
@@ -85,7 +85,6 @@ def command(
     from zoneward.advice.traffic_report import ranked
     from zoneward.cli.compared_services import chosen_approaches
 
-    options.changes.refuse("expected a cluster as it is: traffic was measured in this one")
     if options.upstream and options.demand is not None:
         raise click.UsageError("--demand: expected none with --compat upstream: Kubernetes decides by CPU")
     if top is None:
