@@ -24,7 +24,7 @@ _COMMAND_INDENT: Final = "     "
 _LABEL: Final = 9
 """Columns of the label of a section, such as ``MEASURED``."""
 _NAMES: Final = 26
-"""Columns of the names of rules."""
+"""Columns of the names of rules, at least."""
 _LEAST_DETAIL: Final = 30
 _MOST_NODES: Final = 8
 """Nodes with measured traffic that have a line."""
@@ -231,12 +231,13 @@ def _verdict(node: NodeTraffic) -> Text:
 
 
 def _why(family: FamilyExplanation, width: int) -> Iterator[StyledText]:
+    names = max((_NAMES, *(len(rule.rule) + 1 for rule in family.rules)))
     for rule in family.rules:
         style = "bold" if rule.deciding else "default" if rule.passed else "yellow"
         mark = f"{'>' if rule.deciding else ' '} {'yes' if rule.passed else 'no '} "
-        indent = len(mark) + _NAMES
+        indent = len(mark) + names
         details = wrap(printable(rule.detail), max(width - indent, _LEAST_DETAIL)) or [""]
-        yield Text(f"{mark}{rule.rule.ljust(_NAMES - 1)} {details[0]}", style)
+        yield Text(f"{mark}{rule.rule.ljust(names - 1)} {details[0]}", style)
         yield from (Text(" " * indent + line, style) for line in details[1:])
     yield from _wrapped(f"so: {family.planned.reason}", width, 6, "bold")
     for line in describe_differences(family):
