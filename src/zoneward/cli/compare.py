@@ -108,6 +108,7 @@ def command(
             has_details=details or bool(options.services),
             has_score=score,
             has_slices=request.writes_slices,
+            is_page=output == "html",
             has_colors=output == "html" or wants_color(options),
         )
         if output == "html":

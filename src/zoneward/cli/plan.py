@@ -118,8 +118,7 @@ def command(
             measured=measured,
             before=before,
             shows_slices=not planned.is_kubernetes,
-            # A page has it as figures.
-            has_total=output != "html",
+            is_page=output == "html",
             has_colors=output == "html" or wants_color(options),
             every_plan=planned.plans,
         )

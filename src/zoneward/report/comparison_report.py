@@ -22,7 +22,7 @@ from zoneward.advice.dropped_traffic import format_dropped
 from zoneward.kube.safe_text import safe_csv_cell
 from zoneward.report.html import Markup, fact
 from zoneward.report.plan_table import CLUSTER_WIDE, short_reason
-from zoneward.report.table_parts import TableParts
+from zoneward.report.table_parts import TableParts, folded
 from zoneward.report.terminal_text import SHARE_COLORS, StyledText, Text, join_wrapped, share_style, whole_percent
 from zoneward.routing.phrases import counted
 from zoneward.routing.request.what_if import NO_APPROACH
@@ -119,18 +119,20 @@ def comparison_parts(
     has_score: bool = True,
     has_slices: bool = True,
     has_colors: bool = False,
+    is_page: bool = False,
 ) -> TableParts:
     """Totals, and then a line for each of the ``comparisons``: now and with the best setting. ``has_details``: instead
     some lines for each: what is in force, each approach that would be active, and one for those that would not.
 
     ``has_slices``: with the columns about slices, which say nothing where Kubernetes writes them. ``proxies`` counts
     the nodes by their kind of proxy. ``is_changed``: options change the input, and loads are shown against those
-    before. ``has_colors``: the legend explains them. It reads the ``totals`` after all ``comparisons``, whose
-    iteration may add them up.
+    before. ``has_colors``: the legend explains them. ``is_page``: all settings are folded in each row. It reads the
+    ``totals`` after all ``comparisons``, whose iteration may add them up.
     """
     has_slices = has_slices and has_details
     cells = _Cells(is_changed=is_changed, has_score=has_score, has_details=has_details, has_slices=has_slices)
     service_rows: list[_Row] = []
+    details: list[Markup | None] = []
     shown = 0
     for recommendation in comparisons:
         shown += 1
@@ -138,6 +140,8 @@ def comparison_parts(
             service_rows.extend(_service_rows(recommendation, abilities, cells))
         else:
             service_rows.append(_service_row(recommendation, abilities, cells))
+            if is_page:
+                details.append(folded("all settings", _describe_settings(recommendation.comparison, abilities)))
     total_rows = totals.rows(abilities)
     kinds = ", ".join(f"{title} on {counted(count, 'node')}" for title, count in proxies.items()) or "unknown"
     more = ", ".join(option for option, is_used in (("--details", has_details), ("--score", has_score)) if not is_used)
@@ -165,14 +169,32 @@ def comparison_parts(
         legend.insert(0, "IN ZONE is unknown: no node or no endpoint has a zone (zoneward check says more).")
     if shown < totals.services:
         legend.insert(0, f"{shown} of {totals.services:,} Services are shown; --top 0 shows all.")
+    first_rows = _total_rows(totals, total_rows, abilities, cells)
     return TableParts(
         above=(join_wrapped([f"Proxies: {kinds}"]),),
         columns=cells.columns,
-        rows=[*_total_rows(totals, total_rows, abilities, cells), *service_rows],
+        rows=[*first_rows, *service_rows],
+        details=[*(None for _ in first_rows), *details] if details else (),
         right=_RIGHT,
         below=join_wrapped(legend, "dim"),
         is_grouped=has_details,
     )
+
+
+def _describe_settings(comparison: ServiceComparison, abilities: ClusterAbilities) -> Iterator[str]:
+    """A line for each setting that would be active."""
+    for candidate in comparison.approaches:
+        if not (candidate.active or candidate.approach == NO_APPROACH):
+            continue
+        in_zone = "-" if candidate.in_zone_traffic is None else whole_percent(candidate.in_zone_traffic, plus=False)
+        overload = "-" if candidate.max_overload is None else whole_percent(candidate.max_overload)
+        needs = "" if candidate.needs is None else f", needs {candidate.needs}"
+        marks = "".join(
+            f", {words}"
+            for words, approach in (("best", comparison.best), ("asked for", comparison.asks_for))
+            if candidate.approach == approach
+        )
+        yield f"{_approach_name(candidate.approach, abilities)}: {in_zone} in its zone, worst {overload}{needs}{marks}"
 
 
 def comparison_facts(totals: ComparisonTotals, abilities: ClusterAbilities) -> list[Markup]:

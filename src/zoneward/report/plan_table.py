@@ -15,7 +15,7 @@ from zoneward.kube import names
 from zoneward.kube.objects import ObjectKey
 from zoneward.report.html import Markup, fact
 from zoneward.report.slice_manifests import deleted_slices
-from zoneward.report.table_parts import TableParts
+from zoneward.report.table_parts import TableParts, folded
 from zoneward.report.terminal_text import SHARE_COLORS, StyledText, Text, join_wrapped, share_style, whole_percent
 from zoneward.routing.algorithms.heuristics import HEURISTICS
 from zoneward.routing.allocation import Allocation
@@ -25,7 +25,7 @@ from zoneward.routing.demand import Demand
 from zoneward.routing.phrases import counted, listed
 from zoneward.routing.request.approach import Approach
 from zoneward.routing.request.what_if import known_name
-from zoneward.routing.rules import Reason
+from zoneward.routing.rules import Reason, Rule
 from zoneward.routing.selection.endpoint_selection import is_proxied
 from zoneward.routing.selection.expected_traffic import ExpectedTraffic, ExpectedZoneTraffic
 from zoneward.routing.selection.traffic_measurements import TrafficMeasurements, predicted_in_zone_share
@@ -90,7 +90,7 @@ def plan_parts(
     measured: TrafficMeasurements | None = None,
     before: PlansBefore | None = None,
     shows_slices: bool = True,
-    has_total: bool = True,
+    is_page: bool = False,
     has_colors: bool = False,
     every_plan: Sequence[ServicePlan] | None = None,
 ) -> TableParts:
@@ -101,7 +101,8 @@ def plan_parts(
     takes. ``known_zones`` have a column even where no traffic starts. ``measured`` figures stand beside the predicted
     ones. ``before`` are the plans of the unchanged cluster, where options change the input: loads are
     compared with their loads. Without ``shows_slices`` the plans are those of Kubernetes, and nobody has to write
-    anything. ``has_total``: the first line is about all of them. ``has_colors``: the legend explains them.
+    anything. ``is_page``: rules are folded in each row, and the first line is not about all Services. ``has_colors``:
+    the legend explains them.
     """
     every = tuple(sorted({*demand.zones, *known_zones}))
     zones = every if len(every) <= _MOST_ZONE_COLUMNS else ()
@@ -121,6 +122,7 @@ def plan_parts(
         position = columns.index("WORST") + 1
         columns[position:position] = ["LOAD", "RISE"] if wide else ["LOAD"]
     rows = []
+    details: list[Markup | None] = []
     has_now = has_unknown = drops = False
     for plan in plans:
         current = now.get((plan.service.metadata.namespace, plan.service.metadata.name), {})
@@ -151,9 +153,13 @@ def plan_parts(
                 cells.append(_changes(plan, family))
             goes_to = _goes_to(family, short_of, demand=demand, node_proxies=node_proxies, whole=wide)
             rows.append([*cells, goes_to])
+            if is_page:
+                details.append(folded("rules", map(_describe_rule, family.decision.rules)))
         if not plan.families:
             why = Text(f"nowhere: {plan.service.spec.type}", "dim")
             rows.append([Text(_name(plan)), *(Text() for _ in columns[1:]), why])
+            if is_page:
+                details.append(None)
     legend = _legend(
         plans,
         configuration,
@@ -177,14 +183,19 @@ def plan_parts(
                 node_proxies,
                 plans if every_plan is None else every_plan,
                 configuration,
-                has_total=has_total,
+                has_total=not is_page,
             ),
         ),
         columns=(*columns, "TRAFFIC SENT TO"),
         rows=rows,
         right=set(columns) - {"SERVICE", "APPROACH", "SLICES"},
         below=legend,
+        details=details,
     )
+
+
+def _describe_rule(rule: Rule) -> str:
+    return f"{rule.rule}: {'yes' if rule.passed else 'no'}, {rule.detail}"
 
 
 def plan_facts(plans: Sequence[ServicePlan], *, demand: Demand) -> list[Markup]:

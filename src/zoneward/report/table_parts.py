@@ -1,6 +1,6 @@
 """What a table shows, before it is laid out: for the columns of a terminal, or as a page."""
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
@@ -67,11 +67,16 @@ function rowsOf(table) {
 }
 const rows = tables.flatMap(rowsOf);
 const sizes = tables.map(function (table) { return rowsOf(table).length; });
+function textOf(cell) {
+  const shown = Array.from(cell.childNodes).filter(function (node) { return node.nodeName !== "DETAILS"; });
+  return shown.map(function (node) { return node.textContent; }).join("").trim();
+}
 function filter() {
   const words = field.value.toLowerCase().split(" ").filter(Boolean);
   let count = 0;
   for (const row of rows) {
-    const text = row.textContent.toLowerCase();
+    const cells = Array.from(row.rows).flatMap(function (line) { return Array.from(line.cells); });
+    const text = cells.map(textOf).join(" ").toLowerCase();
     row.hidden = !words.every(function (word) { return text.includes(word); });
     count += row.hidden ? 0 : 1;
   }
@@ -79,7 +84,7 @@ function filter() {
   found.textContent = count + " of " + rows.length;
 }
 function valueOf(row, column) {
-  const text = row.rows[0].cells[column].textContent.trim();
+  const text = textOf(row.rows[0].cells[column]);
   const number = parseFloat(text.split("\\u003e").pop().replace(/,/g, ""));
   return { text: text, number: Number.isNaN(number) ? null : number };
 }
@@ -122,6 +127,8 @@ filter();
 _STYLE: Final = """
 main { max-width: 1500px; }
 .parts tbody[hidden] { display: none; }
+.parts details { margin: 0; font-size: 14px; }
+.parts details ul { margin: .2rem 0 .4rem; padding-left: 1.1rem; }
 button.order { font: inherit; font-weight: 700; color: inherit; background: none; border: 0; padding: 0;
   cursor: pointer; text-align: inherit; }
 th[aria-sort=ascending] button::after { content: " \\25B4"; }
@@ -134,7 +141,7 @@ th[aria-sort=descending] button::after { content: " \\25BE"; }
 .part { content-visibility: auto; }
 ul.notes { margin: 1rem 0 0; padding-left: 1.2rem; max-width: 60rem; font-size: .92em; color: var(--soft); }
 """
-_ROWS: Final = 100
+_ROWS: Final = 90
 """Of one table of a page, or a few more where a group has them."""
 _ROW_HEIGHT: Final = 31
 """Pixels: what a row takes that nobody has seen yet."""
@@ -176,7 +183,8 @@ class Table:
 class TableParts:
     """A table with the lines above and below it. Columns of ``right`` hold numbers.
 
-    ``is_grouped``: a row without a name in the first column belongs to the last one that has one.
+    ``is_grouped``: a row without a name in the first column belongs to the last one that has one. ``details``: what a
+    page shows folded in each row, None for nothing; empty where no row has any.
     """
 
     above: tuple[StyledText, ...]
@@ -185,6 +193,7 @@ class TableParts:
     right: Collection[str]
     below: StyledText
     is_grouped: bool = False
+    details: Sequence[Markup | None] = ()
 
     def for_terminal(self, width: int) -> Group:
         """Laid out in ``width`` columns."""
@@ -259,10 +268,10 @@ class TableParts:
         if self.is_grouped:
             return list(self._grouped_rows())
         groups: list[list[Markup]] = []
-        for cells in self.rows:
+        for cells, details in zip(self.rows, self.details or [None] * len(self.rows), strict=True):
             if cells[0].plain or not groups:
                 groups.append([])
-            groups[-1].append(_row(cells))
+            groups[-1].append(_row(cells, details))
         return groups
 
     def _head(self) -> list[Markup]:
@@ -294,10 +303,16 @@ class TableParts:
             yield [tag("tr", title), *(_row(cells[1:]) for cells in members)]
 
 
-def _row(cells: Sequence[StyledText]) -> Markup:
-    first, *others = cells
+def folded(title: str, lines: Iterable[str]) -> Markup:
+    """Lines that a reader unfolds."""
+    return tag("details", tag("summary", title), tag("ul", *(tag("li", line) for line in lines)))
+
+
+def _row(cells: Sequence[StyledText], details: Markup | None = None) -> Markup:
+    first, *others, last = cells
     written = (tag("td", styled(other)) for other in others)
-    return tag("tr", tag("th", styled(first, as_content=name), scope="row"), *written)
+    more = () if details is None else (details,)
+    return tag("tr", tag("th", styled(first, as_content=name), scope="row"), *written, tag("td", styled(last), *more))
 
 
 def styled(text: StyledText, *, as_content: Callable[[str], Content] = str) -> Markup:
