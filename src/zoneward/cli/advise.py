@@ -3,11 +3,11 @@
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
-from zoneward.advice.json_value import as_document, to_json
+from zoneward.advice.json_value import as_document
 from zoneward.advice.prices import Charge
 from zoneward.cli.cluster_completion import complete_files
 from zoneward.cli.grouped_help import GroupedCommand
@@ -20,7 +20,7 @@ from zoneward.cli.measured_selection import (
     select_measured,
 )
 from zoneward.cli.options import Options, advising_options
-from zoneward.cli.output import Note, print_line, print_notes, print_table, table_width, wants_color
+from zoneward.cli.output import Note, print_document, print_line, print_notes, table_width, wants_color
 from zoneward.kube.input_error import InputError
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def command(
         assert to is not None
         _write_patches(advice, Path(to))
     elif output in ("json", "yaml"):
-        _print_document(as_document("Advice", advice), output)
+        print_document(as_document("Advice", advice), output)
     elif output == "html":
         from zoneward.cli.page_source import page_source
         from zoneward.report.advice_page import advice_page
@@ -152,20 +152,15 @@ def _advise_fleet(
     output: str,
 ) -> int:
     """Show a row for each context. Returns 2 if a cluster could not be read."""
-    from zoneward.cli.fleet import in_each_context
-    from zoneward.report.fleet_tables import advice_table, fleet_document
+    from zoneward.cli.fleet import exit_status, show_fleet
+    from zoneward.report.fleet_tables import advice_table
 
     def work(one: Options) -> "Advice":
         advice, notes = _advise(one, measured_in, window, price_per_gb, charge)
         print_notes(one, notes)
         return advice
 
-    results = in_each_context(options, work)
-    if output in ("json", "yaml"):
-        _print_document(fleet_document("Advice", results), output)
-    else:
-        print_table(options, advice_table(results))
-    return 2 if any(result.error for result in results) else 0
+    return exit_status(show_fleet(options, work, "Advice", output, table_of=advice_table))
 
 
 def _only(advice: "Advice", rank: int) -> "Advice":
@@ -278,21 +273,12 @@ def _show_changes(options: Options, manifests: tuple[str, ...], output: str) -> 
     print_notes(options, selected.notes)
     changes = ManifestChanges(tuple(changed), unchanged, tuple(unknown))
     if output in ("json", "yaml"):
-        _print_document(as_document("ManifestChanges", changes), output)
+        print_document(as_document("ManifestChanges", changes), output)
     elif output == "markdown":
         click.echo(changes_markdown(changes), nl=False)
     else:
         text = changes_text(changes, width=table_width(), color=wants_color(options))
         click.echo(text, nl=False, color=True)
-
-
-def _print_document(document: dict[str, Any], form: str) -> None:
-    if form == "json":
-        sys.stdout.buffer.write(to_json(document))
-    else:
-        from zoneward.report.slice_manifests import to_yaml
-
-        click.echo(to_yaml(document, ()), nl=False)
 
 
 def _write_patches(advice: "Advice", directory: Path) -> None:

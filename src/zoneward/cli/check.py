@@ -8,7 +8,7 @@ import click
 
 from zoneward.cli.grouped_help import GroupedCommand
 from zoneward.cli.options import Options, planning_options
-from zoneward.cli.output import print_notes, print_table, table_width, wants_color
+from zoneward.cli.output import print_notes, table_width, wants_color
 from zoneward.kube.input_error import InputError
 
 if TYPE_CHECKING:
@@ -103,19 +103,12 @@ def _check_fleet(
     """Show a row for each context. Returns 2 if a cluster could not be read."""
     if output not in ("table", "json"):
         raise click.UsageError("--context: expected -o table or json with several")
-    from zoneward.cli.fleet import in_each_context
-    from zoneward.report.fleet_tables import check_table, fleet_document
+    from zoneward.cli.fleet import exit_status, show_fleet
+    from zoneward.report.fleet_tables import check_table
 
-    results = in_each_context(options, work)
-    if output == "json":
-        from zoneward.advice.json_value import to_json
-
-        sys.stdout.buffer.write(to_json(fleet_document("Check", results)))
-    else:
-        print_table(options, check_table(results))
-    if any(result.error for result in results):
-        return 2
-    return int(fail_on is not None and any(result.result.has_at_least(fail_on) for result in results if result.result))
+    results = show_fleet(options, work, "Check", output, table_of=check_table)
+    fails = fail_on is not None and any(result.result.has_at_least(fail_on) for result in results if result.result)
+    return exit_status(results) or int(fails)
 
 
 def _ignored(text: str) -> "Ignored":

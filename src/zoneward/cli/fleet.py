@@ -1,22 +1,31 @@
 """Several clusters in one command: ``--context`` more than once."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import click
 
 from zoneward.cli.options import Options
-from zoneward.cli.output import Note, print_notes
+from zoneward.cli.output import Note, print_document, print_notes, print_table
 from zoneward.kube.input_error import InputError
-from zoneward.report.fleet_tables import ClusterResult
+from zoneward.report.fleet_tables import ClusterResult, fleet_document
+from zoneward.report.table_parts import Table
 
 T = TypeVar("T")
 
 
-def in_each_context(options: Options, work: Callable[[Options], T]) -> list[ClusterResult[T]]:
-    """The result of each context, in the order of the command line. A cluster that cannot be read has an error, and the
-    others are read all the same.
+def show_fleet(
+    options: Options,
+    work: Callable[[Options], T],
+    kind: str,
+    output: str,
+    *,
+    table_of: Callable[[Sequence[ClusterResult[T]]], Table],
+    fields_of: Callable[[T], Any] = lambda result: result,
+) -> list[ClusterResult[T]]:
+    """Print the result of each context, as a document of ``kind`` or as a row of a table, in the order of the command
+    line. A cluster that cannot be read has an error, and the others are read all the same.
     """
     if options.files or options.sample:
         raise click.UsageError("--context: expected neither -f nor --sample with it: they replace the cluster")
@@ -27,4 +36,13 @@ def in_each_context(options: Options, work: Callable[[Options], T]) -> list[Clus
             results.append(ClusterResult(context, work(replace(options, context=context, contexts=(context,)))))
         except InputError as error:
             results.append(ClusterResult(context, None, str(error)))
+    if output in ("json", "yaml"):
+        print_document(fleet_document(kind, results, fields_of), output)
+    else:
+        print_table(options, table_of(results))
     return results
+
+
+def exit_status(results: Sequence[ClusterResult[Any]]) -> int:
+    """2 if a cluster could not be read, as for any bad input."""
+    return 2 if any(result.error for result in results) else 0

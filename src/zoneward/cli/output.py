@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Final
+from typing import IO, TYPE_CHECKING, Any, Final
 
 import click
 
@@ -66,6 +66,18 @@ def print_table(options: "Options", parts: "TableParts | Table") -> None:
     width = row_width()
     table = render_text(parts.for_terminal(width), color=wants_color(options), width=width)
     click.echo(table, nl=False, color=True)
+
+
+def print_document(document: dict[str, Any], form: str) -> None:
+    """Print a document as ``json`` or ``yaml``."""
+    if form == "json":
+        from zoneward.advice.json_value import to_json
+
+        sys.stdout.buffer.write(to_json(document))
+    else:
+        from zoneward.report.slice_manifests import to_yaml
+
+        click.echo(to_yaml(document, ()), nl=False)
 
 
 def table_width() -> int:

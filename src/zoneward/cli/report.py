@@ -142,22 +142,16 @@ def _report_fleet(
     """Show a row for each context. Returns 2 if a cluster could not be read."""
     if output not in ("table", "json"):
         raise click.UsageError("--context: expected -o table or json with several")
-    from zoneward.cli.fleet import in_each_context
-    from zoneward.report.fleet_tables import fleet_document, report_table
+    from zoneward.cli.fleet import exit_status, show_fleet
+    from zoneward.report.fleet_tables import report_table
     from zoneward.report.traffic_json import report_document
 
     def work(one: Options) -> "TrafficReport":
         request, report = begin(one)
         return _complete(request, report, _services(request, report, one), chosen)
 
-    results = in_each_context(options, work)
-    if output == "json":
-        from zoneward.advice.json_value import to_json
-
-        sys.stdout.buffer.write(to_json(fleet_document("Report", results, report_document)))
-    else:
-        print_table(options, report_table(results))
-    return 2 if any(result.error for result in results) else 0
+    results = show_fleet(options, work, "Report", output, table_of=report_table, fields_of=report_document)
+    return exit_status(results)
 
 
 def _begin(

@@ -28,9 +28,7 @@ class ClusterResult(Generic[T]):
     error: str = ""
 
 
-def fleet_document(
-    kind: str, results: Sequence[ClusterResult[T]], fields_of: Callable[[T], Any] = lambda result: result
-) -> dict[str, Any]:
+def fleet_document(kind: str, results: Sequence[ClusterResult[T]], fields_of: Callable[[T], Any]) -> dict[str, Any]:
     """A list with the document of each cluster, and its ``context``; or with an ``error``."""
     items = [
         {"context": result.context, "error": result.error}
