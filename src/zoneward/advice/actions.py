@@ -460,6 +460,11 @@ class Action(JsonValue, frozen=True, gc=False):
         """Whether it changes the proxies of nodes; its Services are those that gain without another change."""
         return self.kind == "switch-proxies"
 
+    @property
+    def changes_traffic(self) -> bool:
+        """Whether it has an effect: the meter only counts."""
+        return self.kind != "measure"
+
 
 class OverloadedService(JsonValue, frozen=True, gc=False):
     namespace: str
@@ -653,7 +658,7 @@ def _switch_action(services: Sequence[ServiceAdvice], cluster: AdvisedCluster) -
 
 
 def _measure_action(services: Sequence[ServiceAdvice], rank: int) -> Action:
-    """What makes the order of all others one by traffic: it changes none."""
+    """The action of the meter, by whose counters the others are ranked; it changes no traffic."""
     return Action(
         rank=rank,
         kind="measure",

@@ -82,10 +82,9 @@ def _facts(advice: Advice) -> Iterator[Markup]:
 
 def _action(action: Action, unit: str | None) -> Markup:
     effect = action.effect
-    is_measuring = action.kind == "measure"
-    change = "" if is_measuring else f" {effect.in_zone_before:.0%} \N{RIGHTWARDS ARROW} {effect.in_zone_after:.0%}"
+    change = f" {effect.in_zone_before:.0%} \N{RIGHTWARDS ARROW} {effect.in_zone_after:.0%}"
     inside: list[Content] = [
-        *([] if is_measuring else [tag("p", f"{describe_effect(effect, unit)}.")]),
+        *([tag("p", f"{describe_effect(effect, unit)}.")] if action.changes_traffic else []),
         tag("p", f"Risk: {describe_risk(action)}."),
     ]
     if action.limited_by:
@@ -100,7 +99,7 @@ def _action(action: Action, unit: str | None) -> Markup:
         "details",
         tag(
             "summary",
-            tag("b", f"{action.rank}.{change}"),
+            tag("b", f"{action.rank}.{change if action.changes_traffic else ''}"),
             tag("span", describe_action(action)),
             tag("small", _aside(action, unit)),
         ),
@@ -112,7 +111,7 @@ def _action(action: Action, unit: str | None) -> Markup:
 def _aside(action: Action, unit: str | None) -> str:
     """What beside the share in its zone matters most."""
     saved = action.effect.saved_per_month
-    if action.kind == "measure":
+    if not action.changes_traffic:
         return f"{action.risk} risk"
     parts = [f"{action.risk} risk", f"busiest Pod +{action.effect.max_overload_after:.0%}"]
     return ", ".join(parts if saved is None else [f"saves {amount_text(saved, unit)}", *parts])

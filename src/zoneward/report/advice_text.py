@@ -39,7 +39,7 @@ def advice_text(advice: Advice, *, top: int, width: int, color: bool) -> str:
         if not actions:
             continue
         shown = actions[: most or None]
-        if actions[-1].kind == "measure" and shown[-1] is not actions[-1]:
+        if not actions[-1].changes_traffic and shown[-1] is not actions[-1]:
             shown.append(actions[-1])
         table = action_table(shown, action_heading(shown), unit=summary.unit)
         text += "\n" + render_text(table.for_terminal(width), color=color, width=width)
@@ -61,7 +61,7 @@ def action_text(advice: Advice, action: Action, *, width: int, color: bool) -> s
     """One action."""
     unit = advice.summary.unit
     lines: list[StyledText] = [Text(f"{action.rank}  {describe_action(action)}", "bold")]
-    details = [] if action.kind == "measure" else [describe_effect(action.effect, unit)]
+    details = [describe_effect(action.effect, unit)] if action.changes_traffic else []
     details.append(f"risk: {describe_risk(action)}")
     if action.after:
         details.append(f"only after action {listed(tuple(map(str, action.after)))}")
@@ -162,7 +162,7 @@ def describe_need(action: Action) -> str:
 
 def describe_action(action: Action) -> str:
     """``shop/cart: trafficDistribution: PreferClose``, ``23 Services: ...``."""
-    if action.switches_proxies or not action.services:
+    if action.switches_proxies or not action.changes_traffic:
         return action.title
     order = f" (after {', '.join(map(str, action.after))})" if action.after else ""
     if action.instead_of:
@@ -204,9 +204,10 @@ def action_table(actions: Sequence[Action], title: str, *, unit: str | None) -> 
     for action in actions:
         effect = action.effect
         row: list[StyledText] = [Text(str(action.rank))]
-        # What changes no traffic has no figures.
-        changes = bool(action.services) or action.switches_proxies
-        row += [share_change(effect), overload_change(effect)] if changes else [Text("-", "dim"), Text("-", "dim")]
+        if action.changes_traffic:
+            row += [share_change(effect), overload_change(effect)]
+        else:
+            row += [Text("-", "dim"), Text("-", "dim")]
         row.append(Text(action.risk, _COLORS[action.risk]))
         if unit is not None:
             row.append(_saved(effect, unit))
@@ -217,7 +218,7 @@ def action_table(actions: Sequence[Action], title: str, *, unit: str | None) -> 
 
 def _what_to_do(action: Action) -> StyledText:
     text = Text(describe_action(action))
-    if action.services and action.effect.dropped_before:
+    if action.changes_traffic and action.effect.dropped_before:
         text.append(f"; {format_dropped(action.effect.dropped_before)} of its traffic is dropped", "red")
     if action.pods and len(action.services) > 1:
         text.append(f"; {counted(action.pods, 'more Pod')}", "dim")
