@@ -155,7 +155,7 @@ small, figcaption, footer { color: var(--soft); }
 .partial strong { font-size: 1.15rem; display: block; letter-spacing: .02em; }
 .short { margin: .5rem 0 0; padding-left: 1.2rem; }
 .scroll { overflow-x: auto; margin: .5rem 0 1rem; }
-.scroll:focus-visible { outline: 2px solid #0a58a8; outline-offset: 2px; }
+:focus-visible { outline: 2px solid #0a58a8; outline-offset: 2px; }
 table { border-collapse: separate; border-spacing: 0; font-size: 15px; line-height: 22px;
   font-variant-numeric: tabular-nums; }
 th, td { padding: 4px 11px; text-align: right; vertical-align: top; white-space: nowrap; }
@@ -224,7 +224,7 @@ DARK_STYLE: Final = """
   :root { --ink: #e6edf3; --soft: #9aa4af; --line: #3d444d; --tint: #1c2128; }
   body, tr th:first-child { background: #0d1117; }
   a, summary { color: #6cb6ff; }
-  .scroll:focus-visible { outline-color: #6cb6ff; }
+  :focus-visible { outline-color: #6cb6ff; }
 }
 """
 """For pages that are readable in dark mode: they follow the preference of the reader."""

@@ -1,4 +1,4 @@
-"""Commands on a page: each in one line that scrolls, and a button that copies them."""
+"""Renders commands on a page: one line each, which scrolls, and a button that copies them."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -12,10 +12,6 @@ pre code { white-space: pre; overflow-wrap: normal; }
 button.copy { font: inherit; font-size: .85rem; color: var(--ink); background: var(--tint); border: 1px solid #768390;
   border-radius: 6px; padding: .2rem .7rem; cursor: pointer; }
 button.copy[hidden] { display: none; }
-button:focus-visible, summary:focus-visible { outline: 2px solid #0a58a8; outline-offset: 2px; }
-@media screen and (prefers-color-scheme: dark) {
-  button:focus-visible, summary:focus-visible { outline-color: #6cb6ff; }
-}
 """
 COMMANDS_SCRIPT: Final = """
 for (const button of document.querySelectorAll("button.copy")) {

@@ -39,27 +39,53 @@ p.search[hidden] { display: none; }
 input, select { font: inherit; color: var(--ink); background: var(--tint); border: 1px solid #768390;
   border-radius: 6px; padding: .3rem .6rem; max-width: 100%; }
 input { width: 22rem; }
-input:focus-visible, select:focus-visible,
-summary:focus-visible, button:focus-visible { outline: 2px solid #0a58a8; outline-offset: 2px; }
-@media screen and (prefers-color-scheme: dark) {
-  input:focus-visible, select:focus-visible, summary:focus-visible, button:focus-visible { outline-color: #6cb6ff; }
+"""
+"""Of `search_field`."""
+SEARCH_SCRIPT: Final = """
+function offerSearch(rows, textOf, what) {
+  const field = document.getElementById("search");
+  const others = document.querySelector("details.others");
+  function filter() {
+    const words = field.value.toLowerCase().split(" ").filter(Boolean);
+    let count = 0;
+    for (const row of rows) {
+      const text = textOf(row).toLowerCase();
+      row.hidden = !words.every(function (word) { return text.includes(word); });
+      count += row.hidden ? 0 : 1;
+    }
+    if (others) { others.open = words.length !== 0; }
+    document.getElementById("found").textContent = count + " of " + rows.length + what;
+  }
+  field.addEventListener("input", filter);
+  field.parentElement.hidden = false;
+  filter();
+}
+function arrange(sorted, parents, sizes) {
+  let next = 0;
+  parents.forEach(function (parent, index) {
+    parent.append.apply(parent, sorted.slice(next, next += sizes[index]));
+  });
 }
 """
-"""Of a field for search, and of what the keyboard reaches."""
-_SEARCH_FIELD: Final = tag(
-    "p",
-    tag("label", "Search", for_="search"),
-    tag("input", id="search", type="search"),
-    tag("small", id="found", role="status"),
-    class_="search",
-    hidden="hidden",
-)
+"""Hides the rows that do not match, and orders rows across several parents, which keep their sizes. For all pages."""
+
+
+def search_field(*more: Content, placeholder: str = "") -> Markup:
+    """A field that the script shows: without it there is no search. ``more`` is shown beside it."""
+    hint = {"placeholder": placeholder} if placeholder else {}
+    return tag(
+        "p",
+        tag("label", "Search", for_="search"),
+        tag("input", id="search", type="search", autocomplete="off", **hint),
+        *more,
+        tag("output", id="found", for_="search"),
+        class_="search",
+        hidden="hidden",
+    )
+
+
 # Bodies of tables are what is found and ordered: groups, or single rows, to which the rows of a total do not belong.
-# Rows are ordered across all tables, which keep their sizes.
 _SCRIPT: Final = """
-const field = document.getElementById("search");
-const found = document.getElementById("found");
-const others = document.querySelector("details.others");
 const tables = Array.from(document.querySelectorAll("table.parts"));
 const grouped = document.querySelector("table.parts th[colspan]") !== null;
 function rowsOf(table) {
@@ -71,17 +97,8 @@ function textOf(cell) {
   const shown = Array.from(cell.childNodes).filter(function (node) { return node.nodeName !== "DETAILS"; });
   return shown.map(function (node) { return node.textContent; }).join("").trim();
 }
-function filter() {
-  const words = field.value.toLowerCase().split(" ").filter(Boolean);
-  let count = 0;
-  for (const row of rows) {
-    const cells = Array.from(row.rows).flatMap(function (line) { return Array.from(line.cells); });
-    const text = cells.map(textOf).join(" ").toLowerCase();
-    row.hidden = !words.every(function (word) { return text.includes(word); });
-    count += row.hidden ? 0 : 1;
-  }
-  if (others) { others.open = words.length !== 0; }
-  found.textContent = count + " of " + rows.length;
+function textOfRow(row) {
+  return Array.from(row.rows).flatMap(function (line) { return Array.from(line.cells); }).map(textOf).join(" ");
 }
 function valueOf(row, column) {
   const text = textOf(row.rows[0].cells[column]);
@@ -97,10 +114,7 @@ function order(column, upwards) {
     }
     return upwards ? a.text.localeCompare(b.text) : b.text.localeCompare(a.text);
   });
-  let next = 0;
-  tables.forEach(function (table, index) {
-    table.append.apply(table, sorted.slice(next, next += sizes[index]));
-  });
+  arrange(sorted, tables, sizes);
 }
 if (!grouped) {
   for (const table of tables) {
@@ -113,16 +127,14 @@ if (!grouped) {
       cell.append(button);
       button.addEventListener("click", function () {
         const upwards = cell.getAttribute("aria-sort") !== "ascending";
-        for (const each of document.querySelectorAll("th[aria-sort]")) { each.removeAttribute("aria-sort"); }
+        for (const other of document.querySelectorAll("th[aria-sort]")) { other.removeAttribute("aria-sort"); }
         cell.setAttribute("aria-sort", upwards ? "ascending" : "descending");
         order(column, upwards);
       });
     });
   }
 }
-field.addEventListener("input", filter);
-field.parentElement.hidden = false;
-filter();
+offerSearch(rows, textOfRow, "");
 """
 _STYLE: Final = """
 main { max-width: 1500px; }
@@ -215,44 +227,38 @@ class TableParts:
             source.heading(),
             *([tag("dl", *facts, class_="facts large")] if facts else []),
             *(tag("p", styled(line)) for text in self.above for line in text.split("\n")),
-            *([_SEARCH_FIELD] if self.rows else []),
+            *([search_field()] if self.rows else []),
             *self._folded_tables(title),
             tag("ul", *(tag("li", styled(line)) for line in self.below.split("\n")), class_="notes"),
             tag("footer", "Made by ", tag("code", made_by), ". For programs: ", tag("code", "-o json"), "."),
             style=f"{DARK_STYLE}{TEXT_STYLE}{SEARCH_STYLE}{_STYLE}{left}",
-            script=_SCRIPT if self.rows else "",
+            script=SEARCH_SCRIPT + _SCRIPT if self.rows else "",
         )
 
     def _folded_tables(self, title: str) -> Iterator[Markup]:
         """The first table, and the others folded."""
-        first, *others = self._tables(title)
+        parts = self._parts()
+        first, *others = self._tables(title, parts)
         yield first
         if others:
-            left = sum(bool(cells[0].plain) for cells in self.rows) - self._first_part()
+            left = sum(map(len, parts[1:]))
             yield tag("details", tag("summary", f"{left:,} more"), *others, class_="others")
 
-    def _first_part(self) -> int:
-        """Rows with a name in the first table."""
-        count = rows = 0
-        for group in self._groups():
-            if rows >= _ROWS:
-                break
-            count += 1
-            rows += len(group)
-        return count
-
-    def _tables(self, title: str) -> Iterator[Markup]:
-        """One below the other: browsers lay out a long one for seconds, and of many only those that are in view."""
-        groups = self._groups()
+    def _parts(self) -> list[list[list[Markup]]]:
+        """The groups of rows of each table."""
         part: list[list[Markup]] = []
         parts = [part]
         rows = 0
-        for group in groups:
+        for group in self._groups():
             if rows >= _ROWS:
                 parts.append(part := [])
                 rows = 0
             part.append(group)
             rows += len(group)
+        return parts
+
+    def _tables(self, title: str, parts: Sequence[Sequence[list[Markup]]]) -> Iterator[Markup]:
+        """One below the other: browsers lay out a long one for seconds, and of many only those that are in view."""
         head = self._head()
         for index, part in enumerate(parts, start=1):
             label = title if len(parts) == 1 else f"{title}, part {index} of {len(parts)}"

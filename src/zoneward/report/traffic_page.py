@@ -13,7 +13,7 @@ from zoneward.advice.prices import BYTES_IN_GB
 from zoneward.advice.traffic_report import ServiceReport, SettingReport, SettingTotal, TrafficReport
 from zoneward.report.flow_picture import FLOW_STYLE, flow_picture, largest_flows
 from zoneward.report.html import DARK_STYLE, Content, Markup, Source, fact, name, page, table, tag
-from zoneward.report.table_parts import SEARCH_STYLE
+from zoneward.report.table_parts import SEARCH_SCRIPT, SEARCH_STYLE, search_field
 from zoneward.report.terminal_text import whole_percent
 from zoneward.report.traffic_table import (
     ReportNumbers,
@@ -74,24 +74,10 @@ ul.notes { margin: 1rem 0 0; padding-left: 1.2rem; max-width: 60rem; font-size: 
 @media (max-width: 700px) { details.service summary { grid-template-columns: 1fr 1fr; } }
 """
 _SCRIPT: Final = """
-const field = document.getElementById("search");
-const found = document.getElementById("found");
 const services = Array.from(document.querySelectorAll("details.service"));
-const others = document.querySelector("details.others");
-function filter() {
-  const words = field.value.toLowerCase().split(" ").filter(Boolean);
-  let number = 0;
-  for (const each of services) {
-    const text = each.firstElementChild.textContent.toLowerCase();
-    each.hidden = !words.every(function (word) { return text.includes(word); });
-    number += each.hidden ? 0 : 1;
-  }
-  if (others) { others.open = words.length !== 0; }
-  found.textContent = number + " of " + services.length + " Services";
-}
 const choice = document.getElementById("order");
-const places = Array.from(document.querySelectorAll("div.services"));
-const sizes = places.map(function (place) { return place.children.length; });
+const parents = Array.from(document.querySelectorAll("div.services"));
+const sizes = parents.map(function (parent) { return parent.children.length; });
 function nameOf(service) { return service.querySelector("strong").textContent; }
 choice.addEventListener("change", function () {
   const value = "data-" + choice.value;
@@ -99,12 +85,9 @@ choice.addEventListener("change", function () {
     const difference = Number(other.getAttribute(value)) - Number(one.getAttribute(value));
     return difference || nameOf(one).localeCompare(nameOf(other));
   });
-  let next = 0;
-  places.forEach(function (place, index) { place.append.apply(place, sorted.slice(next, next += sizes[index])); });
+  arrange(sorted, parents, sizes);
 });
-field.addEventListener("input", filter);
-field.parentElement.hidden = false;
-filter();
+offerSearch(services, function (service) { return service.firstElementChild.textContent; }, " Services");
 """
 
 
@@ -136,7 +119,7 @@ def traffic_page(report: TrafficReport, abilities: ClusterAbilities, *, source: 
             ".",
         ),
         style=f"{DARK_STYLE}{FLOW_STYLE}{NODES_STYLE}{SEARCH_STYLE}{_STYLE}",
-        script=_SCRIPT if report.services else "",
+        script=SEARCH_SCRIPT + _SCRIPT if report.services else "",
     )
 
 
@@ -253,15 +236,10 @@ def _services(report: TrafficReport, numbers: ReportNumbers, abilities: ClusterA
     if len(report.services) < report.totals.services:
         yield tag("p", f"The {len(report.services)} of {report.totals.services:,} that save the most.")
     yield tag("p", "Those that save the most come first. Open one for its settings, their reasons and its nodes.")
-    yield tag(
-        "p",
-        tag("label", "Search", for_="search"),
-        tag("input", id="search", type="search", autocomplete="off", placeholder="namespace, Service or setting"),
+    yield search_field(
         tag("label", "Order", for_="order"),
         tag("select", *(tag("option", words, value=key) for key, words in _ORDERS.items()), id="order"),
-        tag("output", id="found", for_="search"),
-        class_="search",
-        hidden="hidden",
+        placeholder="namespace, Service or setting",
     )
     rows = [_service(service, report, numbers, abilities) for service in report.services]
     yield tag("div", *rows[:_MOST_SERVICES], class_="services")
