@@ -249,12 +249,11 @@ def _plan_each(given: ServiceInput, approaches: Iterable[str], *, built_in: bool
     slices = {slice_.metadata.name: slice_ for slice_ in given.slices}
     collected = of_kubernetes = None
     if is_managed(given.service):
-        collected = of_kubernetes = _collect(given, state)
+        collected = of_kubernetes = _collect(given, slices.values(), state)
         if built_in and not state.configuration.upstream:
             configuration = state.configuration.as_upstream()
-            of_kubernetes = _collect(
-                given, dataclasses.replace(state, decided_by=state.by_cpu, configuration=configuration)
-            )
+            upstream = dataclasses.replace(state, decided_by=state.by_cpu, configuration=configuration)
+            of_kubernetes = _collect(given, slices.values(), upstream)
     planned: dict[str, dict[str, _Planned]] = {}
     predictions = _Predictions()
     for approach in (_OWN_SETTINGS, *approaches):
@@ -265,14 +264,14 @@ def _plan_each(given: ServiceInput, approaches: Iterable[str], *, built_in: bool
         else:
             heuristic = state.requested(service).heuristic
             is_own = heuristic is not None and heuristic.name not in BUILT_IN_HEURISTICS
-            objects, by = collected if is_own else of_kubernetes
-            if approach:
-                service = as_if_requested(given.service, approach, by.configuration)
+            objects, decided_by = collected if is_own else of_kubernetes
+            if approach and decided_by is not state:
+                service = as_if_requested(given.service, approach, decided_by.configuration)
             plan = plan_families(
                 service,
                 objects.endpoints,
                 objects.existing,
-                by,
+                decided_by,
                 trigger_time=None,
                 taken=(given.taken, slices),
             )
@@ -281,8 +280,10 @@ def _plan_each(given: ServiceInput, approaches: Iterable[str], *, built_in: bool
     return planned
 
 
-def _collect(given: ServiceInput, state: ClusterState) -> tuple[CollectedFamilies, ClusterState]:
-    slices = {slice_.metadata.name: slice_ for slice_ in given.slices}.values()
+def _collect(
+    given: ServiceInput, slices: Iterable[EndpointSlice], state: ClusterState
+) -> tuple[CollectedFamilies, ClusterState]:
+    """What one controller plans with."""
     return collect_families(given.service, pods=given.pods, slices=slices, cluster_state=state), state
 
 

@@ -11,7 +11,7 @@ from zoneward.advice.node_proxies import NodeProxies
 from zoneward.cli.choices import unknown_approach
 from zoneward.cli.cluster_input import load_configuration
 from zoneward.cli.options import Options
-from zoneward.cli.planned_services import SelectedServices, configuration_of_kubernetes, select_services
+from zoneward.cli.planned_services import SelectedServices, select_services, snapshot_configuration_of_kubernetes
 from zoneward.cli.service_processes import CHUNK, in_processes, waiting
 from zoneward.kube.gc_tuning import without_gc
 from zoneward.kube.input_error import InputError
@@ -80,14 +80,7 @@ def read_request(options: Options, approaches: tuple[str, ...]) -> ComparisonReq
     )
     if options.with_mode in ("controller", "proxy"):
         abilities = replace(abilities, controller=True)
-    of_kubernetes = configuration_of_kubernetes(
-        selected.configuration,
-        options,
-        nodes=read.snapshot.nodes,
-        services=read.snapshot.services,
-        slices=read.snapshot.slices,
-        config_maps=read.snapshot.config_maps,
-    )
+    of_kubernetes = snapshot_configuration_of_kubernetes(selected.configuration, options, read.snapshot)
     return ComparisonRequest(selected, approaches, read.node_proxies, abilities, writes_slices=of_kubernetes is None)
 
 

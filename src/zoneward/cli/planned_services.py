@@ -262,6 +262,20 @@ def configuration_of_kubernetes(
     return structs.replace(as_kubernetes, demand=configuration.demand)
 
 
+def snapshot_configuration_of_kubernetes(
+    configuration: Configuration, options: Options, snapshot: Snapshot
+) -> Configuration | None:
+    """The same for the cluster of a snapshot."""
+    return configuration_of_kubernetes(
+        configuration,
+        options,
+        nodes=snapshot.nodes,
+        services=snapshot.services,
+        slices=snapshot.slices,
+        config_maps=snapshot.config_maps,
+    )
+
+
 def select_services(options: Options, *, workloads: bool = False, views_kubernetes: bool = False) -> SelectedServices:
     """Read the snapshot and select Services. ``workloads``: a live cluster's workload objects are read, too.
     ``views_kubernetes``: where the built-in controller writes the slices, decide as it does.
@@ -283,14 +297,7 @@ def select_services(options: Options, *, workloads: bool = False, views_kubernet
     )
     of_zoneward = of_kubernetes = None
     if views_kubernetes:
-        of_kubernetes = configuration_of_kubernetes(
-            known_demand.configuration,
-            options,
-            nodes=snapshot.nodes,
-            services=snapshot.services,
-            slices=snapshot.slices,
-            config_maps=snapshot.config_maps,
-        )
+        of_kubernetes = snapshot_configuration_of_kubernetes(known_demand.configuration, options, snapshot)
     if of_kubernetes is not None:
         of_zoneward = known_demand.configuration
         known_demand = replace(known_demand, configuration=of_kubernetes)
