@@ -177,28 +177,26 @@ def test_the_largest_slices_get_their_hints(slices: Slices, count: int, zones: i
     assert [len(hints["forZones"]) for hints in hints_of(created) if hints] == [zones] * count
 
 
-def test_the_largest_parameter_object_is_taken_and_used(slices: Slices) -> None:
-    entries: dict[str, str] = {"cart.IPv4": "zones", "cart.10.0.0.1": "b"}
-    size, index = 0, 0
-    while size < MAX_BYTES - 200:
+def filled(entries: dict[str, str], most: int) -> dict[str, str]:
+    """The entries, and those of another Service until all have about ``most`` bytes."""
+    filled = dict(entries)
+    size = index = 0
+    while size < most:
         key = f"other.10.{index // 62500}.{index // 250 % 250}.{index % 250}"
-        entries[key] = "eu-central-1b"
-        size += len(key) + len(entries[key])
+        filled[key] = "eu-central-1b"
+        size += len(key) + len(filled[key])
         index += 1
-    slices.set(entries)
+    return filled
+
+
+def test_the_largest_parameter_object_is_taken_and_used(slices: Slices) -> None:
+    slices.set(filled({"cart.IPv4": "zones", "cart.10.0.0.1": "b"}, MAX_BYTES - 200))
     assert hints_of(slices.create(a_built_in([endpoint("10.0.0.1")]))) == [{"forZones": [{"name": "b"}]}]
 
 
 def test_somebody_elses_object_near_the_limit_of_the_api_costs_nobody_a_write(slices: Slices) -> None:
     """A cluster administrator writes it, twice as large as the controller would. The API takes 1 MiB."""
-    large: dict[str, str] = {"cart.IPv4": "zones", "cart.10.0.0.1": "c"}
-    size, index = 0, 0
-    while size < _MOST_OF_A_CONFIG_MAP - 100:
-        key = f"other.10.{index // 62500}.{index // 250 % 250}.{index % 250}"
-        large[key] = "eu-central-1b"
-        size += len(key) + len(large[key])
-        index += 1
-    slices.set(large)
+    slices.set(filled({"cart.IPv4": "zones", "cart.10.0.0.1": "c"}, _MOST_OF_A_CONFIG_MAP - 100))
     started = time.monotonic()
     assert hints_of(slices.create(a_built_in([endpoint("10.0.0.1")]))) == [{"forZones": [{"name": "c"}]}]
     assert time.monotonic() - started < 5.0

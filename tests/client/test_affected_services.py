@@ -17,7 +17,7 @@ KEYS = [("n1", "s1"), ("n1", "s2"), ("n2", "s1"), ("n2", "s2")]
 
 
 class Scene:
-    """A cache, and the Services that were reported since the last call of `told`."""
+    """A cache, and the Services that it reported since the last call of `told`."""
 
     def __init__(self) -> None:
         self.cache, self.version, self._told = InformerCache(), 0, set[ObjectKey]()

@@ -141,12 +141,12 @@ def run(command: str, directory: Path) -> list[str]:
     their output is left to a shell, and so is any other command, and one whose exit status is shown."""
     if not command.startswith("zoneward ") or ";" in command:
         return in_a_shell(command, directory).splitlines()
-    ours, *rest = re.split(r" (?=[|>] )", command, maxsplit=1)
+    own, *rest = re.split(r" (?=[|>] )", command, maxsplit=1)
     out, err = TextIOWrapper(BytesIO(), encoding="utf-8"), StringIO()
     os.environ["COLUMNS"] = _COLUMNS
     try:
         with chdir(directory), redirect_stdout(out), redirect_stderr(err if rest else out):
-            cli_run(shlex.split(ours)[1:])
+            cli_run(shlex.split(own)[1:])
     finally:
         del os.environ["COLUMNS"]
     out.flush()
