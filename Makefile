@@ -1,5 +1,5 @@
-# `make demo` and `make test` work on a fresh machine. The other commands: check, search, e2e, e2e-minors, cluster,
-# cluster-down, e2e-cluster, conformance, bench, bench-cluster, kep-table, dist, image, site, format, clean.
+# `make demo` and `make test` work on a fresh machine. The other commands: check, search, e2e-programs, e2e, e2e-minors,
+# cluster, cluster-down, e2e-cluster, conformance, bench, bench-cluster, kep-table, dist, image, site, format, clean.
 # constraints.txt pins all versions; a second run installs nothing again.
 
 PYTHON ?= $(firstword $(foreach name,python3.11 python3.12 python3.13 python3,$(if $(shell \
@@ -28,8 +28,9 @@ export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 # Without bytecode each process would compile every module again: a quarter of the time of the tests.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test search e2e e2e-minors cluster cluster-down e2e-cluster conformance check bench bench-cluster
-.PHONY: kep-table dist image site format clean python nftables prometheus pyinstaller buildah chromium containerd
+.PHONY: demo test search e2e e2e-programs e2e-minors cluster cluster-down e2e-cluster conformance
+.PHONY: check bench bench-cluster kep-table dist image site format clean python nftables prometheus pyinstaller buildah
+.PHONY: chromium containerd
 
 demo: .venv/base
 	@echo '$$ $(BIN)/zoneward advise --sample'
@@ -48,16 +49,18 @@ test: .venv/dev
 search: .venv/dev
 	WORKERS=$(WORKERS) $(BIN)/python -m tests.search
 
-# The slow tests, and tests against a real control plane. The first run needs Go 1.26 to build it (e2e/README.md), and
-# reports if Go is missing.
-e2e: .venv/dev nftables prometheus pyinstaller buildah chromium
+# The slow tests, and tests against a real control plane.
+e2e: e2e-programs
 	PYTHONHASHSEED=0 $(BIN)/pytest -n $(WORKERS) -m slow
+	# Each file has separate servers and namespaces, and most of them wait most of the time.
+	$(call try,e2e -n $(WORKERS) --dist loadfile)
+	$(BIN)/pytest tests/contract tests/scenarios --server=real -n 2
+
+# What they run. The first run needs Go 1.26 to build the control plane (e2e/README.md), and reports if Go is missing.
+e2e-programs: .venv/dev nftables prometheus pyinstaller buildah chromium
 	$(BIN)/python -m e2e.programs
 	$(BIN)/python -m e2e.krew
 	$(BIN)/python -m release.helm
-	# Two at a time, each with servers and namespaces of its own: most of them wait most of the time.
-	$(call try,e2e -n 2 --dist loadfile)
-	$(BIN)/pytest tests/contract tests/scenarios --server=real -n 0
 
 # The last three minors of Kubernetes: the contract with each API server, and each kube-proxy and controller beside it. The
 # first run builds the two earlier ones, which takes ten minutes of CPU each.
@@ -89,7 +92,7 @@ buildah:
 
 # The container image, as dist/zoneward-image.tar. The first time it makes a base of Debian's packages.
 image: .venv/dev buildah
-	nice $(BIN)/python -m release.image
+	$(BIN)/python -m release.image
 
 # The browser that tests read pages with.
 chromium:
