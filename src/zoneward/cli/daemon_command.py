@@ -28,7 +28,7 @@ _Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 _CONFIG: Final = click.option(
     "--config", metavar="FILE", help="A ZonewardConfiguration file; flags override it.", shell_complete=complete_files
 )
-_CLUSTER: Final = (
+CLUSTER_OPTIONS: Final = (
     click.option(
         "--kubeconfig",
         metavar="FILE",
@@ -54,15 +54,16 @@ _LOG: Final = (
 
 def cluster_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command the options that name a configuration file and a cluster."""
-    return _with_options(function, (_CONFIG, *_CLUSTER))
+    return with_command_options(function, _CONFIG, *CLUSTER_OPTIONS)
 
 
 def log_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command the options of its log."""
-    return _with_options(function, _LOG)
+    return with_command_options(function, *_LOG)
 
 
-def _with_options(function: Callable[..., Any], options: tuple[_Decorator, ...]) -> Callable[..., Any]:
+def with_command_options(function: Callable[..., Any], *options: _Decorator) -> Callable[..., Any]:
+    """Give a command options, which ``--help`` lists in this order."""
     for option in reversed(options):
         function = option(function)
     return function
