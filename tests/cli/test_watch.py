@@ -25,11 +25,10 @@ from tests.cli.running import Commands
 from tests.client.a_server import Fault
 
 from zoneward.cli import plan_watch
-from zoneward.cli.live_plans import LivePlans
+from zoneward.cli.known_demand import NO_PARTS, KnownDemand
 from zoneward.cli.options import Options
 from zoneward.client.auth.kubeconfig import load_client_config
 from zoneward.client.backoff import Backoff
-from zoneward.client.informer_cache import InformerCache
 from zoneward.client.reflector import ReflectorSettings
 from zoneward.client.watch_health import WatchHealth
 from zoneward.routing.configuration import Configuration
@@ -219,9 +218,8 @@ def test_lost_connection_is_reported_and_recovers(
                 more = capfd.readouterr()
                 out, err = out + more.out, err + more.err
 
-        cache, changed = InformerCache(), asyncio.Event()
-        plans = LivePlans(cache, options=Options(), configuration=Configuration(), on_stale=changed.set)
-        watch = plan_watch._watch(access, ("shop",), plans, cache, changed, [], options=Options(), output="json")
+        known_demand = KnownDemand(Configuration(), NO_PARTS, ())
+        watch = plan_watch.watch_cluster(access, ("shop",), known_demand, options=Options(), output="json")
         task = asyncio.create_task(watch)
         await until("SYNCED")
         cluster.do(lambda server: server.refusals.update(pods=403))
