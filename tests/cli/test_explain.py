@@ -19,11 +19,11 @@ def with_slices(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The sample cluster with slices of the built-in controller, without hints."""
     from zoneward.advice.json_value import to_json
     from zoneward.cli.options import Options
-    from zoneward.cli.planned_services import plan_services
+    from zoneward.cli.planned_services import select_services
     from zoneward.report.slice_manifests import slices_document
 
     file = tmp_path_factory.mktemp("slices") / "slices.json"
-    planned = plan_services(Options(sample=True, upstream=True, what_if="none"))
+    planned = select_services(Options(sample=True, upstream=True, what_if="none"))
     file.write_bytes(to_json(slices_document(planned.plans)))
     return file
 

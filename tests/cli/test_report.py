@@ -27,11 +27,13 @@ def slices(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What the plan of the sample cluster writes."""
     from zoneward.advice.json_value import to_json
     from zoneward.cli.options import Options
-    from zoneward.cli.planned_services import plan_services
+    from zoneward.cli.planned_services import select_services
     from zoneward.report.slice_manifests import slices_document
 
     file = tmp_path_factory.mktemp("slices") / "slices.json"
-    file.write_bytes(to_json(slices_document(plan_services(Options(sample=True, quiet=True)).plans)))
+    file.write_bytes(
+        to_json(slices_document(select_services(Options(sample=True, quiet=True), views_kubernetes=True).plans))
+    )
     return file
 
 

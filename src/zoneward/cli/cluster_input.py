@@ -3,11 +3,12 @@
 import os
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import click
-from msgspec.structs import replace
+from msgspec import structs
 
 from zoneward.cli.namespaces import check_cluster_namespaces, check_namespace_name, check_snapshot_namespaces
 from zoneward.cli.options import Options
@@ -40,12 +41,12 @@ def load_configuration(options: Options) -> Configuration:
 
         configuration = read_configuration(options.config).configuration
     if options.demand is not None:
-        from zoneward.cli.demand_option import choose_demand
+        from zoneward.cli.known_demand import choose_demand
 
-        configuration = replace(configuration, demand=choose_demand(options.demand, configuration.demand))
+        configuration = structs.replace(configuration, demand=choose_demand(options.demand, configuration.demand))
     if options.upstream:
         # Kubernetes decides by CPU, and traffic starts where it does.
-        return replace(configuration.as_upstream(), demand=configuration.demand)
+        return structs.replace(configuration.as_upstream(), demand=configuration.demand)
     if options.with_mode == "overlay":
         from zoneward.slices.overlay import overlay_configuration
 
@@ -149,24 +150,52 @@ def _refuse_access(options: Options) -> None:
 # --- Services and Nodes -----------------------------------------------------------------------------------------------
 
 
+def service_ranking(options: Options) -> Callable[[Service], int | None]:
+    """A function that returns the position of a Service among the selected ones: that of the first name in the options
+    that it has, 0 without names, None for one that is not selected.
+
+    Raises a usage error for an invalid selector.
+    """
+    try:
+        selector = None if options.selector is None else parse_selector(options.selector)
+    except ValueError as error:
+        raise click.UsageError(f"--selector: {error}") from error
+
+    def rank(service: Service) -> int | None:
+        meta = service.metadata
+        if options.namespaces and meta.namespace not in options.namespaces:
+            return None
+        if selector is not None and not selector.matches(meta.labels):
+            return None
+        if not options.services:
+            return 0
+        return next((index for index, name in enumerate(options.services) if _has_name(service, name)), None)
+
+    return rank
+
+
 def filter_services(snapshot: Snapshot, options: Options) -> list[Service]:
     """The selected Services: named ones in the given order, otherwise all, sorted by namespace and name.
 
     Raises InputError for a name that no Service has, and a usage error.
     """
-    services = sorted(snapshot.services, key=lambda service: (service.metadata.namespace, service.metadata.name))
-    if options.namespaces:
-        services = [service for service in services if service.metadata.namespace in options.namespaces]
-    if options.selector is not None:
-        try:
-            selector = parse_selector(options.selector)
-        except ValueError as error:
-            raise click.UsageError(f"--selector: {error}") from error
-        services = [service for service in services if selector.matches(service.metadata.labels)]
-    if options.services:
-        services = [service for name in options.services for service in _named(name, services, snapshot)]
-        services = list({(service.metadata.namespace, service.metadata.name): service for service in services}.values())
-    return services
+    rank = service_ranking(replace(options, services=()))
+    services = [service for service in snapshot.services if rank(service) is not None]
+    for name in options.services:
+        if not any(_has_name(service, name) for service in services):
+            titles = tuple(sorted(f"{service.metadata.namespace}/{service.metadata.name}" for service in services))
+            expected = f"expected one of the {len(services)} selected Services ({listed(titles) or 'there are none'})"
+            raise InputError(f"Service {name}", expected + _near_services(name, snapshot.services) + _as_file(name))
+    rank = service_ranking(options)
+    ranked = [(position, service) for service in services if (position := rank(service)) is not None]
+    ranked.sort(key=lambda pair: (pair[0], pair[1].metadata.namespace, pair[1].metadata.name))
+    return [service for _, service in ranked]
+
+
+def _has_name(service: Service, name: str) -> bool:
+    """Whether ``[NAMESPACE/]SERVICE`` means this Service."""
+    namespace, slash, service_name = name.rpartition("/")
+    return service.metadata.name == service_name and (not slash or service.metadata.namespace == namespace)
 
 
 def find_node(snapshot: Snapshot, name: str) -> Node:
@@ -196,20 +225,6 @@ def no_services_note(snapshot: Snapshot, options: Options) -> Note:
         return Note(f"no Service to show; there are Services in the namespaces: {namespaces}")
     is_part = not options.files and not options.sample and not options.all_namespaces
     return Note("no Service to show" + ("; -A shows those of all namespaces" if is_part else ""))
-
-
-def _named(name: str, services: list[Service], snapshot: Snapshot) -> list[Service]:
-    namespace, slash, service_name = name.rpartition("/")
-    matches = [
-        service
-        for service in services
-        if service.metadata.name == service_name and (not slash or service.metadata.namespace == namespace)
-    ]
-    if not matches:
-        titles = tuple(f"{service.metadata.namespace}/{service.metadata.name}" for service in services)
-        expected = f"expected one of the {len(services)} selected Services ({listed(titles) or 'there are none'})"
-        raise InputError(f"Service {name}", expected + _near_services(name, snapshot.services) + _as_file(name))
-    return matches
 
 
 def _near_services(name: str, services: Iterable[Service]) -> str:

@@ -194,3 +194,32 @@ def _refuse_files(services: Sequence[str]) -> None:
         is_name = all(part.replace("-", "").isalnum() for part in name.split("/")) and name.count("/") < 2
         if name.lower().endswith(_FILE_ENDINGS) or (not is_name and os.path.exists(name)):  # noqa: PTH110
             raise click.UsageError(f"expected [NAMESPACE/]SERVICE, got {name!r}; to read this file: -f {name}")
+
+
+# --- help -------------------------------------------------------------------------------------------------------------
+
+_GROUPS: Final = {
+    "Cluster or files": ("files", "sample", "contexts", "kubeconfig", "impersonate"),
+    "Services": ("namespaces", "all_namespaces", "selector"),
+    "Changes of the cluster": ("without_zones", "without_nodes", "replicas", "added_pods"),
+    "Decisions": ("what_if", "proxy", "compat", "with_mode", "config", "demand"),
+    "Measured traffic": ("measured_in", "window", "price_per_gb", "charge"),
+    "Output": ("output", "to", "sort", "top", "changed", "details", "score", "watch", "color", "quiet", "verbose"),
+}
+"""Parameters by the heading of their group. All others are the command's own."""
+
+
+class GroupedCommand(click.Command):
+    """``--help`` shows its options in groups, the command's own options first."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        group_of = {name: group for group, names in _GROUPS.items() for name in names}
+        records: dict[str, list[tuple[str, str]]] = {group: [] for group in ("Options", *_GROUPS)}
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx) if isinstance(parameter, click.Option) else None
+            if record is not None:
+                records[group_of.get(parameter.name or "", "Options")].append(record)
+        for group, rows in records.items():
+            if rows:
+                with formatter.section(group):
+                    formatter.write_dl(rows)
