@@ -13,8 +13,8 @@ from tests.cli.running import SAMPLE, Commands
 from tests.clusters import Cluster, slices_after
 from tests.properties.random_clusters import ANY_SETTING, clusters, examples
 
-from zoneward.cli.change_options import AddedPods, InputChanges, ReplicasChange
 from zoneward.cli.changed_snapshot import change_snapshot
+from zoneward.cli.options import AddedPods, InputChanges, ReplicasChange
 from zoneward.kube import names
 from zoneward.kube.objects import EndpointSlice, Service, node_zone
 from zoneward.slices.plan import ServicePlan

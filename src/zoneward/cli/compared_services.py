@@ -8,9 +8,8 @@ from zoneward.advice.cluster_abilities import ClusterAbilities, abilities_of
 from zoneward.advice.comparison import COMPARED, Recommendation, recommend
 from zoneward.advice.kubernetes_version import kubernetes_minor
 from zoneward.advice.node_proxies import NodeProxies
-from zoneward.cli.choices import unknown_approach
 from zoneward.cli.cluster_input import load_configuration
-from zoneward.cli.options import Options
+from zoneward.cli.options import Options, unknown_approach
 from zoneward.cli.planned_services import SelectedServices, configuration_of_kubernetes, select_services
 from zoneward.cli.service_processes import CHUNK, in_processes, waiting
 from zoneward.kube.input_error import InputError

@@ -13,10 +13,10 @@ from msgspec import structs
 
 from zoneward.cli.cluster_completion import complete_files, complete_namespace, complete_service
 from zoneward.cli.cluster_input import controller_lease_name, find_cluster, load_configuration
-from zoneward.cli.daemon_command import CLUSTER_OPTIONS, with_command_options
+from zoneward.cli.daemon_command import CLUSTER_OPTIONS
 from zoneward.cli.interrupts import INTERRUPTED
 from zoneward.cli.known_demand import find_cluster_demand, know_demand
-from zoneward.cli.options import Options
+from zoneward.cli.options import Options, add_options
 from zoneward.cli.output import Note, print_line, print_notes
 from zoneward.kube.input_error import InputError
 from zoneward.kube.objects import time_text
@@ -55,8 +55,7 @@ def handover_options(function: Callable[..., Any]) -> Callable[..., Any]:
         own = {name: given.pop(name) for name in list(given) if name not in Options.__dataclass_fields__}
         return function(options=Options(namespaces=() if namespace is None else (namespace,), **given), **own)
 
-    return with_command_options(
-        with_options,
+    return add_options(
         click.option("--dry-run", is_flag=True, help="Show each step and what it would write, and write nothing."),
         click.option(
             "--timeout",
@@ -81,7 +80,7 @@ def handover_options(function: Callable[..., Any]) -> Callable[..., Any]:
             shell_complete=complete_files,
         ),
         click.option("-q", "--quiet", is_flag=True, help="Do not report the steps."),
-    )
+    )(with_options)
 
 
 def service_argument(*, is_required: bool = True) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

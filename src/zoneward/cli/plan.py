@@ -30,7 +30,7 @@ _OBJECTS: Final = ("yaml", "slices-json", "overlay")
 @measured_options("Show what nodes counted beside what is predicted")
 @row_options(
     ("name", "in-zone", "overload"),
-    sort_help="without slices, as selected.  [default: name, or as they are named]",
+    sort_help="without slices, as planned.  [default: name, or as they are named]",
     top_help="0",
     changed_help="whose traffic would change, or whose slices would be written",
 )

@@ -11,12 +11,18 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from zoneward.cli.cluster_input import filter_services, find_cluster, load_configuration, no_services_note
+from zoneward.cli.cluster_input import (
+    filter_services,
+    find_cluster,
+    load_configuration,
+    namespaces_without_objects,
+    no_services_note,
+    refuse_unknown_namespaces,
+)
 from zoneward.cli.interrupts import INTERRUPTED
 from zoneward.cli.known_demand import KnownDemand, find_cluster_demand, know_demand
 from zoneward.cli.live_output import Screen, Stream, is_screen, run_until_first_ends
 from zoneward.cli.live_plans import LivePlans
-from zoneward.cli.namespaces import namespaces_without_objects, refuse_unknown_namespaces
 from zoneward.cli.options import Options
 from zoneward.cli.output import Note, print_notes, row_width, wants_color
 from zoneward.cli.planned_services import proxy_notes

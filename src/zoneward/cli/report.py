@@ -9,11 +9,12 @@ import click
 
 from zoneward.advice.prices import Charge
 from zoneward.cli.cluster_completion import complete_approaches
-from zoneward.cli.measured_input import measured_options, read_measured_input
-from zoneward.cli.measured_selection import (
+from zoneward.cli.measured_input import (
     check_measured,
     measured_of_sample,
+    measured_options,
     price_options,
+    read_measured_input,
     read_prices,
     select_measured,
 )

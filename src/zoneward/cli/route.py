@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @click.option(
     "--node", required=True, metavar="NAME", help="The node whose proxy selects.", shell_complete=complete_node
 )
-@click.option("--as-is", is_flag=True, help="Use the slices as they are in the snapshot, not as selected.")
+@click.option("--as-is", is_flag=True, help="Use the slices as they are in the snapshot, not as planned.")
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
 def command(*, options: Options, node: str, as_is: bool, output: str) -> None:
     """Show what the proxy on a node would select for every Service port, and by which rule.
