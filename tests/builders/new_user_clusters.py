@@ -6,7 +6,7 @@ docstrings.
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import count
@@ -23,7 +23,7 @@ _ZONE: Final = "topology.kubernetes.io/zone"
 _AUTO: Final = {"service.kubernetes.io/topology-mode": "Auto"}
 
 
-def write_list(objects: Iterator[Object], path: Path) -> Path:
+def write_list(objects: Iterable[Object], path: Path) -> Path:
     """The file that ``kubectl get ... -o json > path`` leaves."""
     path.write_text(json.dumps({"apiVersion": "v1", "items": list(objects), "kind": "List", "metadata": {}}))
     return path

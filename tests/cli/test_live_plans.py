@@ -264,8 +264,8 @@ def test_where_kubernetes_writes_the_slices_decisions_are_those_of_plan(zoneward
     plans.begin()
     views = [change.view for changes in plans.update() for change in changes]
     assert plans.is_kubernetes
-    file = write_list(iter(objects), tmp_path / "eks.json")
-    printed = json.loads(zoneward("plan", "-q", "-f", file, "--proxy", "kube-proxy-1.33", "-o", "json").out)
+    file = write_list(objects, tmp_path / "eks.json")
+    printed = zoneward.json("plan", "-q", "-f", file, "--proxy", "kube-proxy-1.33")
     by_name = {(item["namespace"], item["service"]): item for item in printed["decisions"]}
     assert {(view.namespace, view.service) for view in views} == by_name.keys()
     for view in views:

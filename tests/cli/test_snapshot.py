@@ -107,9 +107,9 @@ def test_services_that_are_chosen_come_with_all_that_their_plans_need(
     assert saved.nodes == whole.nodes
     assert 0 < len(saved.services) < len(whole.services)
     assert len(saved.pods) < len(whole.pods)
-    everything = json.loads(zoneward("plan", "-q", "-f", taken, "-o", "json", *chosen).out)
+    everything = zoneward.json("plan", "-q", "-f", taken, *chosen)
     # Sorted: the order of the output follows the names on the command line, not the snapshot.
-    of_part = json.loads(zoneward("plan", "-q", "-f", path, "-o", "json").out)
+    of_part = zoneward.json("plan", "-q", "-f", path)
     for kind in ("decisions", "skipped"):
         assert sorted(map(repr, of_part[kind])) == sorted(map(repr, everything[kind]))
 
@@ -154,7 +154,7 @@ def test_an_anonymized_snapshot_gets_the_same_decisions_in_the_same_order(
 
 def decisions(zoneward: Commands, path: Path, *options: str) -> list[object]:
     """Decisions without names and texts."""
-    result = json.loads(zoneward("plan", "-q", "-f", path, "-o", "json", *options).out)["decisions"]
+    result = zoneward.json("plan", "-q", "-f", path, *options)["decisions"]
     for decision in result:
         for field in ("namespace", "service", "reason"):
             del decision[field]
@@ -202,10 +202,7 @@ def test_what_is_wrong_is_one_line_and_leaves_nothing(
     zoneward: Commands, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], line: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    result = zoneward("snapshot", *arguments)
-    assert (result.status, result.out) == (2, "")
-    assert result.err.count("\n") == 1
-    assert result.err.startswith(f"zoneward: {line}")
+    assert zoneward.refused("snapshot", *arguments).startswith(f"zoneward: {line}")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -237,9 +234,9 @@ def test_a_format_that_it_does_not_write_is_refused(
     zoneward: Commands, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, word: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    result = zoneward("snapshot", "-f", SAMPLE, "-o", word)
-    assert (result.status, result.out) == (2, "")
-    assert f"-o: expected json or yaml, got {word!r}; to write a file: --file {word}" in result.err
+    assert f"-o: expected json or yaml, got {word!r}; to write a file: --file {word}" in zoneward.refused(
+        "snapshot", "-f", SAMPLE, "-o", word
+    )
     assert list(tmp_path.iterdir()) == []
 
 
