@@ -10,13 +10,13 @@ from typing import Any, Final
 
 import pytest
 from tests.builders.new_user_clusters import (
-    Object,
     dev_cluster_in_one_zone,
     eks_with_a_thin_zone,
     gke_dataplane_v2,
     two_thousand_services,
     written,
 )
+from tests.builders.objects import Object
 from tests.cli.running import Commands
 
 GB: Final = 10**9
