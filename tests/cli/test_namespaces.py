@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-import yaml
+from tests.builders.new_user_clusters import write_list
 from tests.cli.live_cluster import OBJECTS, Cluster
 from tests.cli.running import Commands
 
@@ -23,8 +23,7 @@ def test_a_namespace_with_pods_alone_is_known_in_files(zoneward: Commands, tmp_p
     pod = next(object_ for object_ in OBJECTS if object_["kind"] == "Pod")
     pod = json.loads(json.dumps(pod))
     pod["metadata"]["namespace"] = "jobs"
-    file = tmp_path / "cluster.yaml"
-    file.write_text(yaml.safe_dump_all([*OBJECTS, pod], sort_keys=False))
+    file = write_list([*OBJECTS, pod], tmp_path / "cluster.json")
     result = zoneward("plan", "-f", file, "-n", "jobs", "-o", "json")
     assert (result.status, json.loads(result.out)["decisions"]) == (0, [])
     assert "no Service to show" in result.err

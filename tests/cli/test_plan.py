@@ -207,8 +207,7 @@ def test_endpoints_come_from_slices_without_pods(zoneward: Commands, tmp_path: P
         for document in yaml.load_all(SAMPLE.read_text(), yaml.CSafeLoader)
         if document["kind"] not in ("Pod", "EndpointSlice")
     ]
-    bare = tmp_path / "bare.yaml"
-    bare.write_text(yaml.safe_dump_all(documents))
+    bare = write_list(documents, tmp_path / "bare.json")
     built_in = with_built_in_slices(tmp_path, zoneward)
     by_name = decisions(zoneward, "-f", bare, "-f", built_in)
     with_pods = decisions(zoneward, "-f", SAMPLE, "-f", built_in)
