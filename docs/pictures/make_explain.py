@@ -11,7 +11,7 @@ from zoneward.advice.node_proxies import same_proxy_everywhere
 from zoneward.advice.proxy_kinds import PROXY_KINDS
 from zoneward.advice.service_input import ServiceInput
 from zoneward.cli.options import Options
-from zoneward.cli.planned_services import plan_services
+from zoneward.cli.planned_services import select_services
 from zoneward.report.explain_picture import explanation_picture
 
 SERVICE: Final = "shop/search"
@@ -19,7 +19,7 @@ SERVICE: Final = "shop/search"
 
 def drawings() -> dict[str, str]:
     """Every picture by the name of its file."""
-    without_hints = plan_services(Options(sample=True, services=(SERVICE,), what_if="none"))
+    without_hints = select_services(Options(sample=True, services=(SERVICE,), what_if="none"), views_kubernetes=True)
     slices = tuple(each for plan in without_hints.plans for family in plan.families for each in family.changes.after)
     (service,), snapshot = without_hints.services, without_hints.snapshot
     given = ServiceInput(service, snapshot.nodes, snapshot.pods_of(service), slices, without_hints.cluster_state)

@@ -12,7 +12,8 @@ from tests.properties.random_clusters import examples
 from zoneward.advice.node_proxies import NodeProxies, same_proxy_everywhere
 from zoneward.advice.now import traffic_now
 from zoneward.advice.proxy_kinds import PROXY_KINDS, ZONEWARD_PROXY, ProxyKind, kube_proxy
-from zoneward.cli.planned_services import PlannedServices
+from zoneward.cli.options import Options
+from zoneward.cli.planned_services import SelectedServices
 from zoneward.cli.route import node_routes
 from zoneward.kube import names
 from zoneward.kube.objects import Endpoint, EndpointSlice, Node, Service
@@ -21,7 +22,6 @@ from zoneward.routing.configuration import Configuration, FeatureGates
 from zoneward.routing.demand import compute_demand
 from zoneward.routing.selection.endpoint_selection import endpoints_of_all_ports
 from zoneward.slices.cluster_state import ClusterState
-from zoneward.slices.plan import plan_service
 from zoneward.snapshots.cluster_snapshot import Snapshot
 
 ZONES: Final = ("a", "b", "c")
@@ -105,13 +105,12 @@ def load_by_routes(drawn: Drawn) -> tuple[dict[str, float], float, bool]:
         consumer_by_node=drawn.proxies.consumer_by_node,
     )
     snapshot = Snapshot(services=(drawn.service,), nodes=drawn.nodes, slices=drawn.slices)
-    plan = plan_service(drawn.service, pods=(), slices=drawn.slices, cluster_state=state)
-    planned = PlannedServices(snapshot, state, drawn.proxies, (drawn.service,), {}, (), (plan,))
+    selected = SelectedServices(Options(), snapshot, state, drawn.proxies, (drawn.service,))
     zones = {(port.addresses or ("",))[0]: port.zone for port in endpoints_of_all_ports(drawn.slices)}
     load = dict.fromkeys(zones, 0.0)
     in_zone, total = 0.0, sum(node.weight for node in state.demand.nodes)
     for node in state.demand.nodes:
-        (route,) = node_routes(planned, node=node.name, as_is=True).ports
+        (route,) = node_routes(selected, node=node.name, as_is=True).ports
         local = drawn.service.spec.internal_traffic_policy == "Local"
         chosen = (route.local if local else route.cluster) or ()
         weights = (None if local else route.weights) or (1.0,) * len(chosen)

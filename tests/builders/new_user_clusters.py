@@ -1,29 +1,28 @@
 """The clusters of people who run Zoneward for the first time, as ``kubectl get nodes,services,pods,endpointslices -A
--o json`` prints them: no DaemonSets and no Deployments, slices as the built-in controller leaves them.
+-o json`` prints them: no DaemonSets and no Deployments, slices as the built-in controller leaves them. Of the fields
+that Zoneward does not read there are a few.
 
 The same call gives the same objects. Numbers are small and even, so that a person can compute every share from the
 docstrings.
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
-Object = dict[str, Any]
+from tests.builders.objects import MANAGED_BY, Object, a_node, a_pod, a_service, a_slice, with_field
 
 _SAFE: Final = "bcdfghjklmnpqrstvwxz2456789"
 """What Kubernetes makes up names of."""
-_TIME: Final = "2026-11-02T09:15:00Z"
 _MANAGER: Final = "endpointslice-controller.k8s.io"
-_ZONE: Final = "topology.kubernetes.io/zone"
 _AUTO: Final = {"service.kubernetes.io/topology-mode": "Auto"}
 
 
-def write_list(objects: Iterator[Object], path: Path) -> Path:
+def write_list(objects: Iterable[Object], path: Path) -> Path:
     """The file that ``kubectl get ... -o json > path`` leaves."""
     path.write_text(json.dumps({"apiVersion": "v1", "items": list(objects), "kind": "List", "metadata": {}}))
     return path
@@ -239,54 +238,10 @@ class _Cluster:
                 self._nodes.append(self._node(host))
 
     def _node(self, host: _Host) -> Object:
-        labels = {
-            "beta.kubernetes.io/arch": "amd64",
-            "beta.kubernetes.io/os": "linux",
-            "kubernetes.io/arch": "amd64",
-            "kubernetes.io/hostname": host.name,
-            "kubernetes.io/os": "linux",
-            _ZONE: host.zone,
-            **self.node_labels(host.zone),
-        }
-        size = {"ephemeral-storage": "83873772Ki", "hugepages-2Mi": "0", "memory": "15896988Ki", "pods": "110"}
-        return {
-            "apiVersion": "v1",
-            "kind": "Node",
-            "metadata": {
-                "annotations": {"volumes.kubernetes.io/controller-managed-attach-detach": "true"},
-                "creationTimestamp": _TIME,
-                "labels": dict(sorted(labels.items())),
-                "name": host.name,
-                "resourceVersion": str(1_000 + host.index),
-                "uid": _uid(f"node {host.name}"),
-            },
-            "spec": {"providerID": f"aws:///{host.zone}/i-{_digest(host.name)[:17]}"},
-            "status": {
-                "addresses": [
-                    {"address": host.address, "type": "InternalIP"},
-                    {"address": host.name, "type": "Hostname"},
-                ],
-                "allocatable": {"cpu": "3920m", **size},
-                "capacity": {"cpu": "4", **size},
-                "conditions": [
-                    {
-                        "lastHeartbeatTime": _TIME,
-                        "lastTransitionTime": _TIME,
-                        "message": "kubelet is posting ready status",
-                        "reason": "KubeletReady",
-                        "status": "True",
-                        "type": "Ready",
-                    }
-                ],
-                "nodeInfo": {
-                    "architecture": "amd64",
-                    "containerRuntimeVersion": "containerd://2.1.4",
-                    "kubeProxyVersion": self.version,
-                    "kubeletVersion": self.version,
-                    "operatingSystem": "linux",
-                },
-            },
-        }
+        labels = {"kubernetes.io/arch": "amd64", "kubernetes.io/os": "linux", **self.node_labels(host.zone)}
+        node = a_node(host.name, host.zone, cpu="3920m", address=host.address, labels=labels)
+        info = {"containerRuntimeVersion": "containerd://2.1.4", "kubeProxyVersion": self.version}
+        return with_field(node, "status.nodeInfo", info | {"kubeletVersion": self.version})
 
     def add_kube_proxy(self, image: str) -> None:
         self.run_everywhere(
@@ -334,23 +289,10 @@ class _Cluster:
     def add_kubernetes(self, addresses: Sequence[str]) -> None:
         """default/kubernetes, whose slice the API servers write themselves: it has no zones and no manager."""
         self._add_service("default", "kubernetes", selector=None, port=443, target=6443, spec={}, annotations={})
-        self._slices.append(
-            {
-                "addressType": "IPv4",
-                "apiVersion": "discovery.k8s.io/v1",
-                "endpoints": [{"addresses": [address], "conditions": {"ready": True}} for address in addresses],
-                "kind": "EndpointSlice",
-                "metadata": {
-                    "creationTimestamp": _TIME,
-                    "generation": 1,
-                    "labels": {"kubernetes.io/service-name": "kubernetes"},
-                    "name": "kubernetes",
-                    "namespace": "default",
-                    "uid": _uid("slice kubernetes"),
-                },
-                "ports": [{"name": "https", "port": 6443, "protocol": "TCP"}],
-            }
-        )
+        slice_ = a_slice("kubernetes", service="kubernetes", addresses=addresses)
+        del slice_["metadata"]["labels"][MANAGED_BY]
+        slice_["ports"] = [{"name": "https", "port": 6443, "protocol": "TCP"}]
+        self._slices.append(slice_)
 
     def add_service(
         self,
@@ -391,49 +333,15 @@ class _Cluster:
                     "conditions": {"ready": True, "serving": True, "terminating": False},
                     **hints,
                     "nodeName": node,
-                    "targetRef": {
-                        "kind": "Pod",
-                        "name": pod["metadata"]["name"],
-                        "namespace": namespace,
-                        "uid": pod["metadata"]["uid"],
-                    },
+                    "targetRef": {"kind": "Pod", "name": pod["metadata"]["name"], "namespace": namespace},
                     "zone": zone_of[node],
                 }
             )
-        service = self._services[-1]
-        self._slices.append(
-            {
-                "addressType": "IPv4",
-                "apiVersion": "discovery.k8s.io/v1",
-                "endpoints": endpoints or None,
-                "kind": "EndpointSlice",
-                "metadata": {
-                    "annotations": {"endpoints.kubernetes.io/last-change-trigger-time": _TIME},
-                    "creationTimestamp": _TIME,
-                    "generateName": f"{name}-",
-                    "generation": 4,
-                    "labels": {
-                        "app": name,
-                        "endpointslice.kubernetes.io/managed-by": _MANAGER,
-                        "kubernetes.io/service-name": name,
-                    },
-                    "name": f"{name}-{_letters(f'slice {namespace} {name}', 5)}",
-                    "namespace": namespace,
-                    "ownerReferences": [
-                        {
-                            "apiVersion": "v1",
-                            "blockOwnerDeletion": True,
-                            "controller": True,
-                            "kind": "Service",
-                            "name": name,
-                            "uid": service["metadata"]["uid"],
-                        }
-                    ],
-                    "uid": _uid(f"slice {namespace} {name}"),
-                },
-                "ports": [{"name": "http", "port": port, "protocol": "TCP"}] if own else None,
-            }
-        )
+        slice_name = f"{name}-{_letters(f'slice {namespace} {name}', 5)}"
+        slice_ = a_slice(slice_name, service=name, namespace=namespace, manager=_MANAGER)
+        slice_["endpoints"] = endpoints or None
+        slice_["ports"] = [{"name": "http", "port": port, "protocol": "TCP"}] if own else None
+        self._slices.append(slice_)
 
     def _deployment(self, namespace: str, name: str, numbers: Sequence[int]) -> Iterator[Object]:
         """Pods of its ReplicaSet, this number in each zone, on one node after the other."""
@@ -470,41 +378,16 @@ class _Cluster:
     ) -> None:
         ip_index = next(self._cluster_ips)
         address = f"172.20.{ip_index // 250}.{ip_index % 250 + 1}"
-        self._services.append(
-            {
-                "apiVersion": "v1",
-                "kind": "Service",
-                "metadata": {
-                    **({"annotations": dict(annotations)} if annotations else {}),
-                    "creationTimestamp": _TIME,
-                    "labels": {"app": name},
-                    "name": name,
-                    "namespace": namespace,
-                    "resourceVersion": str(5_000 + ip_index),
-                    "uid": _uid(f"service {namespace} {name}"),
-                },
-                "spec": {
-                    "clusterIP": address,
-                    "clusterIPs": [address],
-                    "internalTrafficPolicy": "Cluster",
-                    "ipFamilies": ["IPv4"],
-                    "ipFamilyPolicy": "SingleStack",
-                    "ports": [
-                        {
-                            "name": "https" if port == 443 else "http",
-                            "port": port,
-                            "protocol": "TCP",
-                            "targetPort": target,
-                        }
-                    ],
-                    **({"selector": dict(selector)} if selector else {}),
-                    "sessionAffinity": "None",
-                    "type": "ClusterIP",
-                    **spec,
-                },
-                "status": {"loadBalancer": {}},
-            }
-        )
+        ports = [{"name": "https" if port == 443 else "http", "port": port, "protocol": "TCP", "targetPort": target}]
+        known: Object = {
+            "clusterIP": address,
+            "clusterIPs": [address],
+            "internalTrafficPolicy": "Cluster",
+            "ports": ports,
+        }
+        service = a_service(name, namespace=namespace, selector=selector, annotations=annotations, **known)
+        service["spec"] |= {"internalTrafficPolicy": "Cluster", "ipFamilies": ["IPv4"], "type": "ClusterIP", **spec}
+        self._services.append(service)
 
     def _pod(
         self,
@@ -527,65 +410,12 @@ class _Cluster:
             address = f"10.{100 + ip_index // 65_000}.{ip_index % 65_000 // 250}.{ip_index % 250 + 1}"
         kind, owner_name = owner
         ports = [{"containerPort": port, "name": "http", "protocol": "TCP"}] if port else []
-        status = [{"lastTransitionTime": _TIME, "status": "True", "type": "Ready"}]
-        return {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {
-                "creationTimestamp": _TIME,
-                "generateName": f"{owner_name}-",
-                "labels": dict(labels),
-                "name": name,
-                "namespace": namespace,
-                "ownerReferences": [
-                    {
-                        "apiVersion": "apps/v1",
-                        "blockOwnerDeletion": True,
-                        "controller": True,
-                        "kind": kind,
-                        "name": owner_name,
-                        "uid": _uid(f"{kind} {namespace} {owner_name}"),
-                    }
-                ],
-                "uid": _uid(f"pod {namespace} {name}"),
-            },
-            "spec": {
-                "containers": [
-                    {
-                        "image": image,
-                        "imagePullPolicy": "IfNotPresent",
-                        "name": container,
-                        "ports": ports,
-                        "resources": {},
-                    }
-                ],
-                **({"hostNetwork": True} if host_network else {}),
-                "nodeName": host.name,
-                "restartPolicy": "Always",
-                "schedulerName": "default-scheduler",
-                "serviceAccountName": "default",
-            },
-            "status": {
-                "conditions": status,
-                "containerStatuses": [
-                    {
-                        "image": image,
-                        "imageID": f"{image.partition('@')[0].rpartition(':')[0]}@sha256:{_digest(image)}",
-                        "name": container,
-                        "ready": True,
-                        "restartCount": 0,
-                        "started": True,
-                        "state": {"running": {"startedAt": _TIME}},
-                    }
-                ],
-                "hostIP": host.address,
-                "phase": "Running",
-                "podIP": address,
-                "podIPs": [{"ip": address}],
-                "qosClass": "BestEffort",
-                "startTime": _TIME,
-            },
-        }
+        pod = a_pod(name, node=host.name, ips=[address], namespace=namespace, labels=labels)
+        pod["metadata"]["ownerReferences"] = [
+            {"apiVersion": "apps/v1", "controller": True, "kind": kind, "name": owner_name}
+        ]
+        pod["spec"]["containers"] = [{"image": image, "name": container, "ports": ports}]
+        return with_field(pod, "spec.hostNetwork", True) if host_network else pod
 
 
 # --- made-up names ----------------------------------------------------------------------------------------------------
@@ -597,8 +427,3 @@ def _digest(text: str) -> str:
 
 def _letters(text: str, length: int) -> str:
     return "".join(_SAFE[byte % len(_SAFE)] for byte in sha256(text.encode()).digest()[:length])
-
-
-def _uid(text: str) -> str:
-    digest = _digest(text)
-    return f"{digest[:8]}-{digest[8:12]}-4{digest[13:16]}-a{digest[17:20]}-{digest[20:32]}"

@@ -1,7 +1,9 @@
 """Commands run in this process, with what they printed."""
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,3 +32,25 @@ class Commands:
         status = run([str(argument) for argument in arguments])
         captured = self._captured.readouterr()
         return Result(status, captured.out, captured.err)
+
+    def json(self, *arguments: str | Path) -> Any:
+        """The document that a command prints with ``-o json``."""
+        result = self(*arguments, "-o", "json")
+        assert result.status == 0, result.err
+        return json.loads(result.out)
+
+    def refused(self, *arguments: str | Path) -> str:
+        """The one line about bad usage or bad input, with exit status 2 and nothing on standard output."""
+        result = self(*arguments)
+        assert (result.status, result.out) == (2, "")
+        assert result.err.startswith("zoneward: ")
+        assert result.err.count("\n") == 1
+        assert result.err.rstrip("\n").isprintable()
+        return result.err
+
+
+def configuration_file(directory: Path, text: str) -> Path:
+    """A ZonewardConfiguration with these settings."""
+    file = directory / "configuration.yaml"
+    file.write_text(f"apiVersion: zoneward.dev/v1alpha1\nkind: ZonewardConfiguration\n{text}\n")
+    return file

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.cli.running import Commands
+from tests.cli.running import Commands, configuration_file
 from tests.controller.a_built_in import Shop, a_shop
 
 from zoneward.kube import names
@@ -149,10 +149,7 @@ def test_what_is_refused_is_told_in_one_line(
     zoneward: Commands, cluster: Cluster, command: str, arguments: tuple[str, ...], words: str
 ) -> None:
     version = cluster.version
-    result = zoneward(command, *arguments)
-    assert (result.status, result.out) == (2, "")
-    assert result.err.startswith(f"zoneward: {words}")
-    assert result.err.count("\n") == 1
+    assert zoneward.refused(command, *arguments).startswith(f"zoneward: {words}")
     assert cluster.version == version
 
 
@@ -163,9 +160,10 @@ def test_adopt_needs_a_controller_that_renews_its_lease(zoneward: Commands, clus
         "expected a running zoneward controller, which updates the slices, found none:"
         " nobody has renewed the Lease kube-system/zoneward-controller lately"
     )
-    refused = zoneward("adopt", "cart")
-    assert (refused.status, refused.out) == (2, "")
-    assert refused.err == f"zoneward: Service default/cart: {problem}. Nothing was written; --force continues\n"
+    assert (
+        zoneward.refused("adopt", "cart")
+        == f"zoneward: Service default/cart: {problem}. Nothing was written; --force continues\n"
+    )
     shown = zoneward("adopt", "cart", "--dry-run")
     assert shown.status == 0
     assert shown.out.startswith(f"# warning: {problem}\n# {WARNINGS[0]}\n")
@@ -185,9 +183,7 @@ def test_adopt_needs_a_controller_that_renews_its_lease(zoneward: Commands, clus
 def test_the_lease_of_a_controller_has_the_configured_name(
     zoneward: Commands, cluster: Cluster, tmp_path: Path
 ) -> None:
-    file = tmp_path / "c.yaml"
-    head = "apiVersion: zoneward.dev/v1alpha1\nkind: ZonewardConfiguration\n"
-    file.write_text(head + "controller: {leaderElection: {resourceName: other}}\n")
+    file = configuration_file(tmp_path, "controller: {leaderElection: {resourceName: other}}")
     assert "there is no Lease other in any namespace" in zoneward("adopt", "cart", "--config", file).err
     assert zoneward("adopt", "cart", "-q").status == 0
     assert "ZW607" not in zoneward("check", "-q", "cart").out
@@ -197,11 +193,9 @@ def test_the_lease_of_a_controller_has_the_configured_name(
 
 def test_a_controller_that_continues_to_write_is_an_error(zoneward: Commands, cluster: Cluster) -> None:
     cluster.do(lambda shop: setattr(shop, "lets_go", False))
-    result = zoneward("adopt", "cart", "--timeout", "4", "--quiet")
-    assert (result.status, result.out) == (2, "")
-    assert "timed out after 4 s: the built-in controller still writes cart-" in result.err
-    assert result.err.endswith("No endpoint is missing; repeat the command to continue\n")
-    assert result.err.count("\n") == 1
+    err = zoneward.refused("adopt", "cart", "--timeout", "4", "--quiet")
+    assert "timed out after 4 s: the built-in controller still writes cart-" in err
+    assert err.endswith("No endpoint is missing; repeat the command to continue\n")
     cluster.do(lambda shop: setattr(shop, "lets_go", True))
     assert zoneward("adopt", "cart", "--quiet").status == 0
 
@@ -256,10 +250,7 @@ def test_the_slices_are_by_the_demand_of_the_configuration(
     (tmp_path / "d.csv").write_text(
         "namespace,service,zone,amount\ndefault,cart,a,4\ndefault,cart,b,1\ndefault,cart,c,1\n"
     )
-    file = tmp_path / "c.yaml"
-    file.write_text(
-        "apiVersion: zoneward.dev/v1alpha1\nkind: ZonewardConfiguration\ndemand: {source: file, file: d.csv}\n"
-    )
+    file = configuration_file(tmp_path, "demand: {source: file, file: d.csv}")
     auto = {"annotations": {"service.kubernetes.io/topology-mode": "Auto"}}
     cluster.do(lambda shop: shop.change_service(lambda old: old | {"metadata": old["metadata"] | auto}))
     adopted = zoneward("adopt", "default/cart", "--config", file)

@@ -18,7 +18,7 @@ from aiohttp import web
 from prometheus_client.parser import text_string_to_metric_families
 from tests.cli.a_replica import Replica, a_replica, kubeconfig_of, until
 from tests.cli.live_cluster import configuration
-from tests.cli.running import SAMPLE, Commands
+from tests.cli.running import SAMPLE, Commands, configuration_file
 from tests.client.calling import transport
 from tests.client.serving import access_to, json_status, refused_port, served
 from tests.controller.a_controller import KEPT, Place, addresses, fill
@@ -231,39 +231,6 @@ def _leads(replica: Replica) -> bool:
     return len(replica.lines("became leader")) > len(replica.lines("stopped leading"))
 
 
-# --- bad usage --------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        ((), "expected one of --overlay, --only-marked and --take-over, or `controller.mode` in --config"),
-        (("--take-over", "--only-marked"), "--only-marked and --take-over: expected one of them, got 2"),
-        (
-            ("--only-marked", "--compat=upstream"),
-            (
-                "--compat=upstream: expected the mode take-over, got only-marked,"
-                " in which Zoneward's slices need a separate label"
-            ),
-        ),
-        (("--take-over", "-q", "-v"), "-q and -v: expected one of them, got both"),
-        (
-            ("--take-over", "--leader-elect-lease-duration=5s"),
-            "--leader-elect-lease-duration: expected more than --leader-elect-renew-deadline (10 s), got 5 s",
-        ),
-        (
-            ("--take-over", "--listen", "localhost"),
-            "--listen: expected [HOST]:PORT (127.0.0.1:10271, or :10271 for all addresses), got 'localhost'",
-        ),
-        (("--take-over", "--kubeconfig", "missing"), "missing: expected a kubeconfig file, got none"),
-    ],
-    ids=["no-mode", "both-modes", "compat", "loudness", "timing", "listen", "kubeconfig"],
-)
-def test_bad_usage_is_one_line(zoneward: Commands, arguments: tuple[str, ...], expected: str) -> None:
-    result = zoneward("controller", *arguments)
-    assert (result.status, result.out, result.err) == (2, "", f"zoneward: {expected}\n")
-
-
 async def test_a_port_that_is_taken_is_one_line_after_those_of_the_log(tmp_path: Path) -> None:
     async with a_site(tmp_path) as site, served(_nothing) as server:
         process = await asyncio.create_subprocess_exec(
@@ -300,10 +267,8 @@ def test_without_the_extra_one_line_says_what_to_install() -> None:
 
 
 async def test_the_file_sets_what_flags_set_and_flags_win(tmp_path: Path) -> None:
-    file = tmp_path / "configuration.yaml"
-    file.write_text(
-        "apiVersion: zoneward.dev/v1alpha1\nkind: ZonewardConfiguration\n"
-        "controller: {mode: only-marked, listen: '127.0.0.1:1', leaderElection: {leaderElect: false}}\n"
+    file = configuration_file(
+        tmp_path, "controller: {mode: only-marked, listen: '127.0.0.1:1', leaderElection: {leaderElect: false}}"
     )
     async with a_site(tmp_path) as site:
         async with a_replica(site.kubeconfig, "--config", str(file)) as one:
@@ -321,25 +286,18 @@ async def test_the_file_sets_what_flags_set_and_flags_win(tmp_path: Path) -> Non
 def test_a_label_in_the_file_that_does_not_go_with_a_command_is_one_line(
     zoneward: Commands, tmp_path: Path, command: str
 ) -> None:
-    file = tmp_path / "configuration.yaml"
-    head = "apiVersion: zoneward.dev/v1alpha1\nkind: ZonewardConfiguration\n"
-    file.write_text(head + "controller: {mode: take-over, keepBuiltInLabel: true}\n")
-    result = zoneward(command, "shop/cart", "--config", file)
-    assert (result.status, result.out) == (2, "")
-    assert result.err == (
+    file = configuration_file(tmp_path, "controller: {mode: take-over, keepBuiltInLabel: true}")
+    assert zoneward.refused(command, "shop/cart", "--config", file) == (
         f"zoneward: {file}: controller.keepBuiltInLabel: expected false for `zoneward {command}`, got true:"
         " the labels must show which slices are Zoneward's\n"
     )
 
 
 def test_a_file_of_demand_that_is_not_there_is_one_line(zoneward: Commands, tmp_path: Path) -> None:
-    file = tmp_path / "configuration.yaml"
-    head = "apiVersion: zoneward.dev/v1alpha1\nkind: ZonewardConfiguration\n"
-    file.write_text(head + "demand: {source: file, file: d.csv}\n")
-    result = zoneward("controller", "--take-over", "--config", file)
-    assert result.status == 2
-    assert result.err.startswith(f"zoneward: {tmp_path / 'd.csv'}: ")
-    assert result.err.count("\n") == 1
+    file = configuration_file(tmp_path, "demand: {source: file, file: d.csv}")
+    assert zoneward.refused("controller", "--take-over", "--config", file).startswith(
+        f"zoneward: {tmp_path / 'd.csv'}: "
+    )
 
 
 async def test_a_file_of_figures_is_read_again_each_time_and_small_amounts_count(tmp_path: Path) -> None:
@@ -371,9 +329,8 @@ def test_a_file_with_parts_of_zones_is_what_the_configuration_could_say(tmp_path
 
 
 def test_plan_shows_the_label_that_the_controller_would_write(zoneward: Commands, tmp_path: Path) -> None:
-    file, upstream = tmp_path / "configuration.yaml", tmp_path / "slices.yaml"
-    head = "apiVersion: zoneward.dev/v1alpha1\nkind: ZonewardConfiguration\n"
-    file.write_text(head + "controller: {mode: take-over, keepBuiltInLabel: true}\n")
+    file = configuration_file(tmp_path, "controller: {mode: take-over, keepBuiltInLabel: true}")
+    upstream = tmp_path / "slices.yaml"
     built_in = zoneward("plan", "--sample", "-q", "-o", "yaml", "--compat=upstream", "payments/ledger").out
     upstream.write_text(SAMPLE.read_text() + "---\n" + built_in)
     keeping = zoneward("plan", "-f", upstream, "-q", "--config", file, "payments/ledger")

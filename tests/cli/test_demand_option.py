@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
-from tests.cli.running import SAMPLE, Commands
+from tests.cli.running import SAMPLE, Commands, configuration_file
 
 PARTS = {"eu-central-1a": 0.7, "eu-central-1b": 0.2, "eu-central-1c": 0.1}
 FORMS = {
@@ -70,8 +70,7 @@ def test_sources_have_names(zoneward: Commands) -> None:
 
 
 def test_the_option_wins_over_the_configuration(zoneward: Commands, tmp_path: Path) -> None:
-    file = tmp_path / "c.yaml"
-    file.write_text("apiVersion: zoneward.dev/v1alpha1\nkind: ZonewardConfiguration\ndemand: {source: even}\n")
+    file = configuration_file(tmp_path, "demand: {source: even}")
     assert demand_of(zoneward, "--config", file) == demand_of(zoneward, "--demand", "even")
     assert demand_of(zoneward, "--config", file, "--demand", "cpu") == demand_of(zoneward)
 
@@ -102,24 +101,17 @@ BAD = {
 def test_what_a_file_may_not_have_is_told_in_one_line(zoneward: Commands, tmp_path: Path, text: str) -> None:
     file = tmp_path / "d.csv"
     file.write_text(text + "\n")
-    result = zoneward("plan", "--sample", "--demand", file)
-    assert (result.status, result.out) == (2, "")
-    assert result.err.startswith(f"zoneward: {file}: {BAD[text]}")
-    assert result.err.count("\n") == 1
+    assert zoneward.refused("plan", "--sample", "--demand", file).startswith(f"zoneward: {file}: {BAD[text]}")
 
 
 def test_what_is_neither_a_source_nor_a_file_is_told_in_one_line(zoneward: Commands, tmp_path: Path) -> None:
-    result = zoneward("plan", "--sample", "--demand", "noes")
-    assert result.status == 2
-    assert (
-        "--demand: expected cpu, nodes, even, file, prometheus, a file, or http://HOST:PORT of a Prometheus"
-        in result.err
-    )
-    assert "did you mean 'nodes'?" in result.err
+    err = zoneward.refused("plan", "--sample", "--demand", "noes")
+    assert "--demand: expected cpu, nodes, even, file, prometheus, a file, or http://HOST:PORT of a Prometheus" in err
+    assert "did you mean 'nodes'?" in err
     (tmp_path / "list.json").write_text("[1]")
-    result = zoneward("plan", "--sample", "--demand", tmp_path / "list.json")
-    assert (result.status, result.err.count("\n")) == (2, 1)
-    assert "expected a map from zones to parts of the traffic, got a list" in result.err
+    assert "expected a map from zones to parts of the traffic, got a list" in zoneward.refused(
+        "plan", "--sample", "--demand", tmp_path / "list.json"
+    )
 
 
 def test_current_kubernetes_decides_by_cpu(zoneward: Commands) -> None:
@@ -152,9 +144,9 @@ def test_what_a_service_says_wins(zoneward: Commands, tmp_path: Path) -> None:
     (by_cpu,) = json.loads(plain.out)["decisions"]
     assert decision["allocation"] == by_cpu["allocation"], "Kubernetes does not read it"
     assert decision["maxOverload"] > by_cpu["maxOverload"]
-    (explained,) = json.loads(zoneward("explain", "-q", "-f", file, "shop/search", "-o", "json").out)["families"]
+    (explained,) = zoneward.json("explain", "-q", "-f", file, "shop/search")["families"]
     assert {zone: figures["demand"] for zone, figures in explained["planned"]["zones"].items()} == pytest.approx(PARTS)
-    (compared,) = json.loads(zoneward("compare", "-q", "-f", file, "shop/search", "-o", "json").out)["services"]
+    (compared,) = zoneward.json("compare", "-q", "-f", file, "shop/search")["services"]
     own_zone = next(approach for approach in compared["approaches"] if approach["approach"] == "PreferSameZone")
     assert own_zone["maxOverload"] == pytest.approx(0, abs=1e-6)
 
@@ -163,7 +155,7 @@ def test_what_a_service_says_wins(zoneward: Commands, tmp_path: Path) -> None:
 def test_check_finds_what_cannot_be_read(zoneward: Commands, tmp_path: Path, value: str, problem: str | None) -> None:
     file = tmp_path / "cluster.yaml"
     file.write_text(re.sub(r"(topology-mode: Auto)\}", rf"\1, zoneward.dev/demand: {value}}}", SAMPLE.read_text()))
-    findings = json.loads(zoneward("check", "-q", "-f", file, "-o", "json").out)["findings"]
+    findings = zoneward.json("check", "-q", "-f", file)["findings"]
     messages = [finding["message"] for finding in findings if "zoneward.dev/demand" in finding["message"]]
     assert all(problem in message for message in messages) if problem else not messages
     assert bool(messages) == (problem is not None)
@@ -173,6 +165,6 @@ def test_an_anonymized_snapshot_has_the_same_demand(zoneward: Commands, tmp_path
     file, anonymized = cluster_with_demand(tmp_path), tmp_path / "anonymized.json"
     assert zoneward("snapshot", "-q", "-f", file, "shop/search", "--anonymize", "--file", anonymized).status == 0
     assert "eu-central-1a=70%" in file.read_text()
-    (decision,) = json.loads(zoneward("plan", "-q", "-f", anonymized, "-o", "json").out)["decisions"]
+    (decision,) = zoneward.json("plan", "-q", "-f", anonymized)["decisions"]
     assert sorted(zone["demand"] for zone in decision["zones"].values()) == pytest.approx(sorted(PARTS.values()))
     assert any(rule["rule"] == "demand-annotation" and rule["passed"] for rule in decision["rules"])

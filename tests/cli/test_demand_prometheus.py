@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 from tests.cli.a_prometheus import Answers, a_prometheus
 from tests.cli.live_cluster import Cluster
-from tests.cli.running import Commands
+from tests.cli.running import Commands, configuration_file
 
 from zoneward.cli.known_demand import find_cluster_demand
 from zoneward.client.auth.kubeconfig import load_client_config
@@ -54,12 +54,10 @@ def test_a_prometheus_is_asked_and_named(zoneward: Commands) -> None:
 
 
 def test_the_configuration_says_what_is_asked(zoneward: Commands, tmp_path: Path) -> None:
-    file = tmp_path / "c.yaml"
     with answering(*SEARCH) as server:
-        file.write_text(
-            "apiVersion: zoneward.dev/v1alpha1\nkind: ZonewardConfiguration\ndemand:\n  prometheus:\n"
-            f"    url: {server.url}\n    window: 10m\n    query: sum by (namespace, service, zone) (x[$window])\n"
-        )
+        query = "sum by (namespace, service, zone) (x[$window])"
+        settings = f"demand: {{prometheus: {{url: {server.url}, window: 10m, query: '{query}'}}}}"
+        file = configuration_file(tmp_path, settings)
         usual, _ = demand_of(zoneward, "--config", file)
         assert server.asked == [], "nobody asked for it"
         demand, said = demand_of(zoneward, "--config", file, "--demand", "prometheus")

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from tests.builders.new_user_clusters import write_list
 from tests.builders.objects import a_node, a_pod, a_service, a_slice
 from tests.cli.running import Commands
 
@@ -42,9 +43,7 @@ def file(tmp_path: Path) -> Path:
     service = a_service(
         "agent", namespace="shop", selector={"app": "agent"}, clusterIP="10.96.0.1", internalTrafficPolicy="Local"
     )
-    path = tmp_path / "cluster.json"
-    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects(service)}))
-    return path
+    return write_list(objects(service), tmp_path / "cluster.json")
 
 
 def test_check_shows_dropped_traffic_first(zoneward: Commands, file: Path) -> None:
@@ -58,7 +57,7 @@ def test_explain_starts_with_dropped_traffic_and_its_fix(zoneward: Commands, fil
     assert " ".join(text.split()).startswith(f"shop/agent {WHY}")
     assert "nothing to fix" not in text
     assert '--type=merge -p \'{"spec":{"internalTrafficPolicy":"Cluster"}}\'' in text
-    (family,) = json.loads(zoneward("explain", "-q", "-f", file, "agent", "-o", "json").out)["families"]
+    (family,) = zoneward.json("explain", "-q", "-f", file, "agent")["families"]
     assert family["now"]["dropped"]["share"] == family["planned"]["dropped"]["share"] == 0.9
     (fix,) = family["fixes"]
     # All 6 endpoints for all zones: a third of them is in each.
@@ -86,7 +85,7 @@ def test_plan_shows_dropped_traffic_in_red(zoneward: Commands, file: Path) -> No
 
 
 def test_compare_calls_no_setting_best_that_drops_traffic(zoneward: Commands, file: Path) -> None:
-    document = json.loads(zoneward("compare", "-q", "-f", file, "-o", "json").out)
+    document = zoneward.json("compare", "-q", "-f", file)
     (agent,) = document["services"]
     assert (agent["best"], agent["better"]) == (None, None)
     assert (agent["now"]["droppedTraffic"], agent["now"]["score"]) == (0.9, None)

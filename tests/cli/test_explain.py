@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 
 import msgspec
 import pytest
-from tests.builders.new_user_clusters import eks_with_a_thin_zone, written
+from tests.builders.new_user_clusters import eks_with_a_thin_zone, write_list, written
 from tests.builders.objects import a_node, a_pod, a_service
 from tests.cli.live_cluster import Cluster
 from tests.cli.running import SAMPLE, Commands
@@ -19,11 +19,11 @@ def with_slices(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The sample cluster with slices of the built-in controller, without hints."""
     from zoneward.advice.json_value import to_json
     from zoneward.cli.options import Options
-    from zoneward.cli.planned_services import plan_services
+    from zoneward.cli.planned_services import select_services
     from zoneward.report.slice_manifests import slices_document
 
     file = tmp_path_factory.mktemp("slices") / "slices.json"
-    planned = plan_services(Options(sample=True, upstream=True, what_if="none"))
+    planned = select_services(Options(sample=True, upstream=True, what_if="none"))
     file.write_bytes(to_json(slices_document(planned.plans)))
     return file
 
@@ -87,47 +87,28 @@ def test_what_if_options_apply_to_explain(zoneward: Commands) -> None:
     assert "PreferSameZone: in force" in zoneward("explain", "--sample", "cart", "--what-if", "PreferSameZone").out
 
 
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        ([], "SERVICE: expected the name of one Service, got none"),
-        (["cart", "checkout"], "SERVICE: expected the name of one Service, got 2"),
-        (["crat"], "Service crat"),
-        (["shop/nothing"], "Service shop/nothing"),
-    ],
-)
-def test_anything_but_one_service_is_bad_usage(zoneward: Commands, arguments: list[str], says: str) -> None:
-    result = zoneward("explain", "--sample", *arguments)
-    assert (result.status, result.out) == (2, "")
-    assert says in result.err
-    assert result.err.count("\n") == 1
-
-
 def test_a_name_in_several_namespaces_needs_its_namespace(zoneward: Commands, tmp_path: Path) -> None:
-    file = tmp_path / "two.json"
     services = [
         {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web", "namespace": namespace}, "spec": {}}
         for namespace in ("a", "b")
     ]
-    file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": services}))
-    result = zoneward("explain", "-f", file, "web")
-    assert result.status == 2
-    assert "expected one Service, got 2: a/web, b/web" in result.err
+    file = write_list(services, tmp_path / "two.json")
+    assert "expected one Service, got 2: a/web, b/web" in zoneward.refused("explain", "-f", file, "web")
     assert zoneward("explain", "-f", file, "a/web").status == 0
 
 
 def test_changed_cluster_shows_the_load_before_and_after(zoneward: Commands, with_slices: Path) -> None:
     given = ("explain", "-q", "-f", SAMPLE, "-f", with_slices, "shop/cart")
     changed = (*given, "--without-zone", "eu-central-1a")
-    (family,) = json.loads(zoneward(*changed, "-o", "json").out)["families"]
-    (decision,) = json.loads(zoneward("plan", "-q", *changed[2:], "-o", "json").out)["decisions"]
+    (family,) = zoneward.json(*changed)["families"]
+    (decision,) = zoneward.json("plan", "-q", *changed[2:])["decisions"]
     assert family["planned"]["load"] == decision["load"]
     assert family["now"]["zones"].keys() == {f"eu-central-1{zone}" for zone in "abc"}, "now is before the change"
     for form in ("text", "html"):
         said = " ".join(zoneward(*changed, "-o", form).out.split())
         assert "its load -87% against the busiest one's before the change" in html.unescape(said)
         assert "before the change" not in zoneward(*given, "-o", form).out
-    (family,) = json.loads(zoneward(*given, "-o", "json").out)["families"]
+    (family,) = zoneward.json(*given)["families"]
     assert "load" not in family["planned"]
 
 
@@ -155,9 +136,9 @@ def test_measured_traffic_is_shown_beside_the_prediction(zoneward: Commands, tmp
 def test_nothing_is_compared_without_connections_or_slices(zoneward: Commands) -> None:
     given = ("explain", "-q", "--sample", "--measured", MEASURED)
     assert "MEASURED no connection to it is in the documents" in zoneward(*given, "shop/wishlist").out
-    assert json.loads(zoneward(*given, "shop/wishlist", "-o", "json").out)["families"][0]["measured"] is None
-    assert "measured" not in json.loads(zoneward("explain", "--sample", "shop/cart", "-o", "json").out)["families"][0]
-    search = json.loads(zoneward(*given, "shop/search", "-o", "json").out)["families"][0]["measured"]
+    assert zoneward.json(*given, "shop/wishlist")["families"][0]["measured"] is None
+    assert "measured" not in zoneward.json("explain", "--sample", "shop/cart")["families"][0]
+    search = zoneward.json(*given, "shop/search")["families"][0]["measured"]
     assert (search["predictedInZone"], search["deviatingNodes"]) == (None, [])
     assert "nothing is predicted" in zoneward(*given, "shop/search").out
 
@@ -199,23 +180,18 @@ def a_database() -> list[dict[str, Any]]:
 
 
 def explained(zoneward: Commands, *words: str | Path) -> dict[str, Any]:
-    document = json.loads(zoneward("explain", "-q", *words, "-o", "json").out)
+    document = zoneward.json("explain", "-q", *words)
     msgspec.convert(document, Explanation)
     (family,) = document["families"]
     return dict(family)
 
 
-def saved(objects: list[dict[str, Any]], file: Path) -> Path:
-    file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
-    return file
-
-
 @pytest.mark.parametrize("anonymize", [(), ("--anonymize",)], ids=["as it is", "anonymized"])
 def test_snapshot_keeps_the_limits_of_fixes(zoneward: Commands, tmp_path: Path, anonymize: tuple[str, ...]) -> None:
-    written = saved(a_database(), tmp_path / "cluster.json")
+    written = write_list(a_database(), tmp_path / "cluster.json")
     copy = tmp_path / "copy.json"
     assert zoneward("snapshot", "-q", "-f", written, "--file", copy, *anonymize).status == 0
-    service = json.loads(zoneward("plan", "-q", "-f", copy, "-o", "json").out)["decisions"][0]["service"]
+    service = zoneward.json("plan", "-q", "-f", copy)["decisions"][0]["service"]
     family = explained(zoneward, "-f", copy, service)
     (reason,) = family["limits"]
     assert "looks like a database" in reason
@@ -225,7 +201,7 @@ def test_snapshot_keeps_the_limits_of_fixes(zoneward: Commands, tmp_path: Path, 
     objects = json.loads(copy.read_text())["items"]
     for object_ in objects:
         object_["metadata"].get("labels", {}).pop("role", None)
-    family = explained(zoneward, "-f", saved(objects, tmp_path / "plain.json"), service)
+    family = explained(zoneward, "-f", write_list(objects, tmp_path / "plain.json"), service)
     (reason,) = family["limits"]
     assert reason.endswith("the volumes of 4 Pods are bound to their zones: no fix moves these Pods")
     assert not [fix for fix in family["fixes"] if fix["kind"] == "move-pods"]
@@ -239,7 +215,7 @@ def test_unchecked_limits_are_in_every_output(zoneward: Commands, tmp_path: Path
     objects = [item for item in a_database() if item["kind"] in kinds]
     for object_ in objects:
         object_["metadata"].get("labels", {}).pop("role", None)
-    file = saved(objects, tmp_path / "cluster.json")
+    file = write_list(objects, tmp_path / "cluster.json")
     family = explained(zoneward, "-f", file, "db")
     assert [item["what"] for item in family["notChecked"]] == [
         "replicas, node affinity and volumes of the Pods",
@@ -270,12 +246,12 @@ def test_workloads_are_read_as_permissions_allow(zoneward: Commands, cluster: Cl
 def test_fixes_of_zoneward_come_last_where_kubernetes_decides(zoneward: Commands, tmp_path: Path) -> None:
     """The decision is that of the built-in controller, which ignores thresholds."""
     given = ("explain", "-q", "-f", written(eks_with_a_thin_zone, tmp_path), "shop/few-1")
-    (family,) = json.loads(zoneward(*given, "-o", "json").out)["families"]
+    (family,) = zoneward.json(*given)["families"]
     assert [rule["detail"] for rule in family["rules"] if rule["deciding"]] == [
         "below 20 % the zones need at least 2 + 2 + 1 = 5 of 3 endpoints"
     ]
     needs = [bool(fix["needs"]) for fix in family["fixes"]]
     assert True in needs
     assert needs == sorted(needs)
-    (own,) = json.loads(zoneward(*given, "--with", "controller", "-o", "json").out)["families"]
+    (own,) = zoneward.json(*given, "--with", "controller")["families"]
     assert "threshold-in-force" in [rule["rule"] for rule in own["rules"]]

@@ -8,19 +8,20 @@ import yaml
 from tests.cli.live_cluster import Cluster
 from tests.cli.running import Commands
 
+from zoneward.client.transport import RetryPolicy
+
 BYTES = Path(__file__).parents[2] / "examples" / "measured-bytes.jsonl"
 BOTH = ("--context", "here", "--context", "there")
 
 
 @pytest.fixture
-def with_a_cluster_that_is_gone(cluster: Cluster) -> Cluster:
+def with_a_cluster_that_is_gone(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Port 1 of loopback: nobody listens there. No request is repeated."""
+    monkeypatch.setattr(RetryPolicy, "pause", lambda *_arguments, **_options: None)
     configuration = yaml.safe_load(cluster.kubeconfig.read_text())
-    if not any(context["name"] == "gone" for context in configuration["contexts"]):
-        # Port 1 of loopback: nobody listens there.
-        configuration["clusters"].append({"name": "gone", "cluster": {"server": "http://127.0.0.1:1"}})
-        configuration["contexts"].append({"name": "gone", "context": {"cluster": "gone", "user": "me"}})
-        cluster.kubeconfig.write_text(yaml.safe_dump(configuration))
-    return cluster
+    configuration["clusters"].append({"name": "gone", "cluster": {"server": "http://127.0.0.1:1"}})
+    configuration["contexts"].append({"name": "gone", "context": {"cluster": "gone", "user": "me"}})
+    cluster.kubeconfig.write_text(yaml.safe_dump(configuration))
 
 
 def rows(text: str) -> dict[str, list[str]]:
@@ -44,9 +45,9 @@ def test_each_cluster_has_a_row_and_its_document(zoneward: Commands) -> None:
         ("check", "Check", "-A"),
         ("report", "Report", "-A", "--measured", str(BYTES)),
     ):
-        fleet = json.loads(zoneward(command, "-q", *BOTH, *more, "-o", "json").out)
+        fleet = zoneward.json(command, "-q", *BOTH, *more)
         assert (fleet["apiVersion"], fleet["kind"]) == ("zoneward.dev/v1alpha1", f"{kind}List")
-        alone = json.loads(zoneward(command, "-q", "--context", "here", *more, "-o", "json").out)
+        alone = zoneward.json(command, "-q", "--context", "here", *more)
         assert alone["kind"] == kind
         assert fleet["items"] == [{"context": name, **alone} for name in ("here", "there")]
 
@@ -63,23 +64,3 @@ def test_a_cluster_that_cannot_be_read_hides_no_other(zoneward: Commands, comman
     items = json.loads(zoneward(name, "-q", *more, "--context", "gone", "--context", "here", "-o", "json").out)["items"]
     assert items[0].keys() == {"context", "error"}
     assert items[1]["kind"]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("plan",), "--context: expected one, got 2: advise, check and report take several"),
-        (("advise", "2"), "--context: expected no number, no --diff, and -o text, json or yaml with several"),
-        (("advise", "-o", "html"), "--context: expected no number, no --diff, and -o text, json or yaml with several"),
-        (("check", "-o", "sarif"), "--context: expected -o table or json with several"),
-        (("check", "--sample"), "--context: expected neither -f nor --sample with it"),
-    ],
-)
-@pytest.mark.usefixtures("cluster")
-def test_what_cannot_show_several_clusters_says_so(
-    zoneward: Commands, arguments: tuple[str, ...], message: str
-) -> None:
-    result = zoneward(*arguments, *BOTH)
-    assert (result.status, result.out) == (2, "")
-    assert message in result.err
-    assert result.err.count("\n") == 1

@@ -4,8 +4,8 @@ import click
 import pytest
 from tests.cli.running import Commands
 
-from zoneward.cli.grouped_help import GroupedCommand
 from zoneward.cli.main import cli
+from zoneward.cli.options import GroupedCommand
 
 
 def grouped() -> list[str]:

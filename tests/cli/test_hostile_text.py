@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.cli.running import SAMPLE, Commands
 
 from zoneward.cli.options import Options
-from zoneward.cli.planned_services import plan_services
+from zoneward.cli.planned_services import select_services
 from zoneward.kube.safe_text import printable
 from zoneward.report.screens import watch_screen
 from zoneward.report.terminal_text import Terminal, Text
@@ -196,7 +196,9 @@ def test_comments_before_slices_stay_comments(zoneward: Commands, tmp_path: Path
 
 @pytest.mark.parametrize("wide", [False, True])
 def test_the_screen_of_a_watch_is_clean(tmp_path: Path, wide: bool) -> None:
-    planned = plan_services(Options(files=(str(cluster(tmp_path, HOSTILE, annotations=False)),)))
+    planned = select_services(
+        Options(files=(str(cluster(tmp_path, HOSTILE, annotations=False)),)), views_kubernetes=True
+    )
     for height in (6, 12, 100):
         lines = watch_screen(
             planned.plans,

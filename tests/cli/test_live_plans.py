@@ -17,7 +17,7 @@ from zoneward.cli import live_plans
 from zoneward.cli.cluster_input import filter_services
 from zoneward.cli.live_plans import LivePlans
 from zoneward.cli.options import Options
-from zoneward.cli.planned_services import SelectedServices, build_cluster_state, proxies_in, with_what_if
+from zoneward.cli.planned_services import SelectedServices, build_cluster_state, proxies_in
 from zoneward.client.informer_cache import InformerCache
 from zoneward.client.resources import NODES, PODS, SERVICES, SLICES
 from zoneward.kube.objects import Service
@@ -111,17 +111,8 @@ class Scene:
             service_parts=FIGURES,
         )
         services = filter_services(snapshot, self.options)
-        selected = SelectedServices(snapshot, cluster_state, proxies, tuple(services), {}, ())
-        plans = (
-            plan_service(
-                with_what_if(service, self.options, CONFIGURATION),
-                pods=snapshot.pods_of(service),
-                slices=snapshot.slices_of(service),
-                cluster_state=cluster_state,
-            )
-            for service in services
-        )
-        decisions: list[DecisionDocument] = decisions_document(plans, now=selected.now())["decisions"]
+        selected = SelectedServices(self.options, snapshot, cluster_state, proxies, tuple(services))
+        decisions: list[DecisionDocument] = decisions_document(selected.plans, now=selected.now())["decisions"]
         return decisions
 
 
@@ -273,8 +264,8 @@ def test_where_kubernetes_writes_the_slices_decisions_are_those_of_plan(zoneward
     plans.begin()
     views = [change.view for changes in plans.update() for change in changes]
     assert plans.is_kubernetes
-    file = write_list(iter(objects), tmp_path / "eks.json")
-    printed = json.loads(zoneward("plan", "-q", "-f", file, "--proxy", "kube-proxy-1.33", "-o", "json").out)
+    file = write_list(objects, tmp_path / "eks.json")
+    printed = zoneward.json("plan", "-q", "-f", file, "--proxy", "kube-proxy-1.33")
     by_name = {(item["namespace"], item["service"]): item for item in printed["decisions"]}
     assert {(view.namespace, view.service) for view in views} == by_name.keys()
     for view in views:

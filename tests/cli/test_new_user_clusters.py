@@ -10,13 +10,13 @@ from typing import Any, Final
 
 import pytest
 from tests.builders.new_user_clusters import (
-    Object,
     dev_cluster_in_one_zone,
     eks_with_a_thin_zone,
     gke_dataplane_v2,
     two_thousand_services,
     written,
 )
+from tests.builders.objects import Object
 from tests.cli.running import Commands
 
 GB: Final = 10**9
@@ -291,7 +291,7 @@ def test_one_zone_keeps_all_traffic(zoneward: Commands, dev: Path) -> None:
     assert [item["maxOverload"] for item in own] == [0.0] * 4
     # Kubernetes has one reason for zones and for CPU.
     assert (by_service["dev/auto"]["active"], by_service["dev/auto"]["reasonCode"]) == (False, "NodeWithoutCPU")
-    with_controller = json.loads(zoneward("plan", "-q", "-f", dev, "--with", "controller", "-o", "json").out)
+    with_controller = zoneward.json("plan", "-q", "-f", dev, "--with", "controller")
     assert "OneZone" in {item["reasonCode"] for item in with_controller["decisions"]}
     assert "dev/auto                        2>2     100%    +0%  all zones: nodes in one zone" in plain(zoneward, dev)
     assert found_codes(zoneward, dev) == {("ZW102", "warning"): 1}
@@ -337,13 +337,14 @@ def test_rows_are_chosen_and_ordered_alike(zoneward: Commands, eks: Path, comman
         return services_in(zoneward(command, "-q", "-f", eks, *options).out)
 
     # Of the Service without slices for most nodes the least traffic stays; those of three Pods follow.
-    least = [name for name in shown("--sort", "in-zone") if name != "shop/pay-old"]
+    by_share = shown("--sort", "in-zone")
+    least = [name for name in by_share if name != "shop/pay-old"]
     assert least[0] == "logging/log-buffer"
     assert {name.partition("-")[0] for name in least[1:5]} <= {"shop/few", "shop/plain"}
-    assert shown("--sort", "in-zone", "--top", "3") == shown("--sort", "in-zone")[:3]
+    assert shown("--sort", "in-zone", "--top", "3") == by_share[:3]
     hottest = [name for name in shown("--sort", "overload") if name != "shop/pay-old"][:10]
     assert all(name.startswith("shop/close-") for name in hottest)
-    assert shown("--sort", "name") == sorted(shown())
+    assert shown("--sort", "name") == sorted(by_share)
 
 
 def test_only_services_that_change_are_shown(zoneward: Commands, eks: Path) -> None:
@@ -356,9 +357,10 @@ def test_only_services_that_change_are_shown(zoneward: Commands, eks: Path) -> N
     changed = services_in(zoneward(*asked, "--changed").out)
     assert "shop/close-01" in changed
     assert not [name for name in changed if name.startswith("shop/plain-")]
-    result = zoneward("plan", "-f", eks, "--top", "3", "-o", "yaml")
-    assert (result.status, result.out) == (2, "")
-    assert "--sort, --top, --changed: expected -o table, wide, json or html with them, and no --watch" in result.err
+    assert (
+        "--sort, --top, --changed: expected -o table, wide, json or html with them, and no --watch"
+        in zoneward.refused("plan", "-f", eks, "--top", "3", "-o", "yaml")
+    )
 
 
 def test_compare_shows_slices_only_where_somebody_else_than_kubernetes_writes_them(

@@ -3,9 +3,8 @@
 import json
 from pathlib import Path
 
-import pytest
 import yaml
-from tests.cli.running import SAMPLE, Commands
+from tests.cli.running import SAMPLE, Commands, configuration_file
 
 from zoneward.kube import names
 from zoneward.kube.overlay_objects import overlay_policy
@@ -38,34 +37,8 @@ def test_with_overlay_plans_hints_and_no_slice_groups(zoneward: Commands) -> Non
     assert "hints" in zoneward(*arguments, "--with", "overlay").out
 
 
-@pytest.mark.parametrize(
-    ("arguments", "line"),
-    [
-        (
-            ("plan", "--sample", "--with", "overlay", "--compat", "upstream"),
-            "--compat upstream and --with: expected one",
-        ),
-        (
-            ("plan", "--sample", "-o", "overlay", "--compat", "upstream"),
-            "--compat upstream and -o overlay: expected one",
-        ),
-        (("plan", "--sample", "--with", "mesh"), "Invalid value for '--with'"),
-        (("release",), "expected [NAMESPACE/]SERVICE, or --overlay"),
-        (("release", "shop/cart", "--overlay"), "--overlay: expected no Service, got 'shop/cart'"),
-        (("release", "shop/cart", "--scale-down", "a/b"), "--scale-down: expected --overlay with it"),
-    ],
-)
-def test_wrong_usage_is_one_line(zoneward: Commands, arguments: tuple[str, ...], line: str) -> None:
-    result = zoneward(*arguments)
-    assert (result.status, result.out) == (2, "")
-    assert line in result.err
-
-
-def with_selector(folder: Path, selector: str) -> str:
-    file = folder / "zoneward.yaml"
-    head = "apiVersion: zoneward.dev/v1alpha1\nkind: ZonewardConfiguration\n"
-    file.write_text(f"{head}overlay: {{serviceSelector: '{selector}'}}\n")
-    return str(file)
+def with_selector(folder: Path, selector: str) -> Path:
+    return configuration_file(folder, f"overlay: {{serviceSelector: '{selector}'}}")
 
 
 def test_the_selector_of_the_configuration_takes_services_in(zoneward: Commands, tmp_path: Path) -> None:
@@ -77,9 +50,9 @@ def test_the_selector_of_the_configuration_takes_services_in(zoneward: Commands,
 
 
 def test_a_wrong_selector_is_named_with_its_field(zoneward: Commands, tmp_path: Path) -> None:
-    result = zoneward("plan", "--sample", "--config", with_selector(tmp_path, "a in (b"))
-    assert (result.status, result.out) == (2, "")
-    assert "overlay.serviceSelector: expected key=value" in result.err
+    assert "overlay.serviceSelector: expected key=value" in zoneward.refused(
+        "plan", "--sample", "--config", with_selector(tmp_path, "a in (b")
+    )
 
 
 def test_check_finds_slices_without_the_hints_of_the_overlay(zoneward: Commands, tmp_path: Path) -> None:

@@ -8,7 +8,9 @@ from xml.etree import ElementTree
 
 import pytest
 import yaml
-from tests.cli.running import SAMPLE, Commands
+from tests.builders.new_user_clusters import write_list
+from tests.builders.objects import a_node, a_pod, a_service, with_field
+from tests.cli.running import SAMPLE, Commands, configuration_file
 
 from zoneward.kube import names
 from zoneward.routing.request.what_if import WHAT_IF_VALUES
@@ -37,12 +39,10 @@ SHAPE: dict[str, tuple[type, ...]] = {
 
 def decisions(zoneward: Commands, *arguments: str | Path) -> dict[str, dict[str, Any]]:
     """Decisions by Service (``name`` or ``name IPv6``)."""
-    result = zoneward("plan", "-q", *arguments, "-o", "json")
-    assert result.status == 0, result.err
-    by_name: dict[str, dict[str, Any]] = {}
-    for decision in json.loads(result.out)["decisions"]:
-        by_name[decision["service"] + (" IPv6" if decision["addressType"] == "IPv6" else "")] = decision
-    return by_name
+    return {
+        decision["service"] + (" IPv6" if decision["addressType"] == "IPv6" else ""): decision
+        for decision in zoneward.json("plan", "-q", *arguments)["decisions"]
+    }
 
 
 def test_json_has_the_shape_that_scripts_rely_on(zoneward: Commands) -> None:
@@ -159,10 +159,8 @@ def test_no_selected_service_is_a_note(zoneward: Commands) -> None:
 
 
 def test_configuration_is_read_and_flags_win(zoneward: Commands, tmp_path: Path) -> None:
-    config = tmp_path / "zoneward.yaml"
-    config.write_text(
-        "apiVersion: zoneward.dev/v1alpha1\nkind: ZonewardConfiguration\n"
-        "hints: {startThreshold: 0.01, keepThreshold: 0.01}\nmaxEndpointsPerSlice: 50\n"
+    config = configuration_file(
+        tmp_path, "hints: {startThreshold: 0.01, keepThreshold: 0.01}\nmaxEndpointsPerSlice: 50"
     )
     by_name = decisions(zoneward, "--sample", "--config", config)
     assert not by_name["search"]["active"]
@@ -209,8 +207,7 @@ def test_endpoints_come_from_slices_without_pods(zoneward: Commands, tmp_path: P
         for document in yaml.load_all(SAMPLE.read_text(), yaml.CSafeLoader)
         if document["kind"] not in ("Pod", "EndpointSlice")
     ]
-    bare = tmp_path / "bare.yaml"
-    bare.write_text(yaml.safe_dump_all(documents))
+    bare = write_list(documents, tmp_path / "bare.json")
     built_in = with_built_in_slices(tmp_path, zoneward)
     by_name = decisions(zoneward, "-f", bare, "-f", built_in)
     with_pods = decisions(zoneward, "-f", SAMPLE, "-f", built_in)
@@ -285,46 +282,24 @@ def test_mixed_cluster_is_planned_node_by_node(zoneward: Commands, tmp_path: Pat
 def test_verbose_notes_have_one_line_for_each_kind_of_proxy(zoneward: Commands, tmp_path: Path) -> None:
     """Static Pods differ by their names, and kubelets by their patch versions."""
     nodes = [
-        {
-            "apiVersion": "v1",
-            "kind": "Node",
-            "metadata": {"name": f"n{index}", "labels": {"topology.kubernetes.io/zone": "abc"[index % 3]}},
-            "status": {"nodeInfo": {"kubeletVersion": f"v1.33.{index % 5}"}},
-        }
+        with_field(a_node(f"n{index}", "abc"[index % 3]), "status.nodeInfo.kubeletVersion", f"v1.33.{index % 5}")
         for index in range(60)
     ]
+    container = {"name": "kube-proxy", "image": "kube-proxy:v1.33.1"}
     pods = [
-        {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {"name": f"kube-proxy-n{index}", "namespace": "kube-system"},
-            "spec": {"nodeName": f"n{index}", "containers": [{"name": "kube-proxy", "image": "kube-proxy:v1.33.1"}]},
-            "status": {"phase": "Running"},
-        }
+        with_field(
+            a_pod(f"kube-proxy-n{index}", node=f"n{index}", ips=[], namespace="kube-system"),
+            "spec.containers[0]",
+            container,
+        )
         for index in range(40)
     ]
-    service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "cart", "namespace": "shop"}}
-    file = tmp_path / "cluster.json"
-    file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [*nodes, *pods, service]}))
+    service = a_service("cart", namespace="shop")
+    file = write_list([*nodes, *pods, service], tmp_path / "cluster.json")
     lines = [line for line in zoneward("plan", "-v", "-f", file).err.splitlines() if "which honors" in line]
     about = "kube-proxy 1.33, which honors forZones, ignores forNodes"
     first = "Pod kube-system/kube-proxy-n0, image kube-proxy:v1.33.1"
     assert lines == [f"zoneward: 60 nodes with {about}: {first} and 44 more"]
-
-
-def test_newest_kube_proxy_is_assumed_with_a_note(zoneward: Commands, tmp_path: Path) -> None:
-    bare = tmp_path / "bare.yaml"
-    text = SAMPLE.read_text().replace("kubeletVersion: v1.37.2", "kubeletVersion: ''")
-    bare.write_text(text.replace("kind: DaemonSet", "kind: Deployment"))
-    result = zoneward("plan", "-f", bare, "shop/cart")
-    assert "cannot detect the proxy on the nodes; assuming kube-proxy (override with --proxy)" in result.err
-    assert "Proxies: kube-proxy 1.37" in result.out
-
-
-def test_an_unknown_proxy_is_bad_usage(zoneward: Commands) -> None:
-    result = zoneward("plan", "--sample", "--proxy", "kube-proxy-2")
-    assert result.status == 2
-    assert "--proxy" in result.err
 
 
 def test_page_has_every_row_and_loads_nothing(zoneward: Commands) -> None:

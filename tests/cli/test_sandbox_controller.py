@@ -16,7 +16,7 @@ from tests.cli.running import SAMPLE
 from tests.cli.test_sandbox import PATIENCE, Running, a_sandbox
 from tests.controller.a_controller import KEPT
 
-from zoneward.cli.sandbox_controller import run_built_in_controller
+from zoneward.cli.sandbox_run import run_built_in_controller
 from zoneward.extras import how_to_install
 from zoneward.kube.names import BUILT_IN_MANAGER, MANAGED_BY_LABEL, MANAGER
 from zoneward.sandbox.server.persistence import load_objects, new_registry
@@ -89,7 +89,7 @@ async def test_its_controller_reaches_a_sandbox_that_serves_over_tls() -> None:
     registry = new_registry()
     load_objects(registry, [("the sample", SAMPLE.read_bytes())])
     async with SandboxServer(registry, trust=trust) as serving:
-        work = asyncio.create_task(run_built_in_controller(serving.address, serving.token, is_quiet=True))
+        work = asyncio.create_task(run_built_in_controller(serving, is_quiet=True))
         kind = registry.kinds[KEPT]
         async with asyncio.timeout(PATIENCE):
             while len(list(registry.store.records(kind))) < 2:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.builders.new_user_clusters import write_list
 from tests.builders.objects import a_node, a_pod, a_service, a_slice
 from tests.cli.running import Commands
 
@@ -26,9 +27,7 @@ def file(tmp_path: Path) -> Path:
         a_service("cart", namespace="shop", selector={"app": "cart"}, clusterIP="10.96.0.1"),
         *(a_slice(f"cart-{host}", addresses=[f"10.1.0.{host + 1}"], node=f"n{host}", **known) for host in hosts),
     ]
-    path = tmp_path / "cluster.json"
-    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
-    return path
+    return write_list(objects, tmp_path / "cluster.json")
 
 
 @pytest.fixture
@@ -51,7 +50,7 @@ def measured(tmp_path: Path) -> Path:
 
 
 def test_plan_knows_no_share(zoneward: Commands, file: Path) -> None:
-    (decision,) = json.loads(zoneward("plan", "-q", "-f", file, "-o", "json").out)["decisions"]
+    (decision,) = zoneward.json("plan", "-q", "-f", file)["decisions"]
     assert (decision["inZoneTraffic"], decision["now"]["inZoneTraffic"]) == (None, None)
     assert (decision["maxOverload"], decision["droppedTraffic"]) == (0.0, 0.0)
     text = zoneward("plan", "-q", "-f", file).out
@@ -61,7 +60,7 @@ def test_plan_knows_no_share(zoneward: Commands, file: Path) -> None:
 
 
 def test_compare_has_no_score_and_no_best(zoneward: Commands, file: Path) -> None:
-    document = json.loads(zoneward("compare", "-q", "-f", file, "-o", "json").out)
+    document = zoneward.json("compare", "-q", "-f", file)
     (cart,) = document["services"]
     assert (cart["best"], cart["now"]["inZoneTraffic"], cart["now"]["score"]) == (None, None, None)
     assert {approach["inZoneTraffic"] for approach in cart["approaches"]} == {None}
@@ -75,7 +74,7 @@ def test_explain_says_that_it_is_unknown(zoneward: Commands, file: Path, measure
     text = " ".join(zoneward("explain", "-q", "-f", file, "--measured", measured, "cart").out.split())
     assert "NOW how much stays in its zone is unknown (no node has a zone label)" in text
     assert "100 connections from 1 node: how many stayed in their zone is unknown" in text
-    (family,) = json.loads(zoneward("explain", "-q", "-f", file, "cart", "-o", "json").out)["families"]
+    (family,) = zoneward.json("explain", "-q", "-f", file, "cart")["families"]
     for view in (family["now"], family["planned"]):
         assert (view["inZoneTraffic"], view["zones"][""]["inZone"]) == (None, None)
 

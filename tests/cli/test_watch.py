@@ -25,11 +25,10 @@ from tests.cli.running import Commands
 from tests.client.a_server import Fault
 
 from zoneward.cli import plan_watch
-from zoneward.cli.live_plans import LivePlans
+from zoneward.cli.known_demand import NO_PARTS, KnownDemand
 from zoneward.cli.options import Options
 from zoneward.client.auth.kubeconfig import load_client_config
 from zoneward.client.backoff import Backoff
-from zoneward.client.informer_cache import InformerCache
 from zoneward.client.reflector import ReflectorSettings
 from zoneward.client.watch_health import WatchHealth
 from zoneward.routing.configuration import Configuration
@@ -93,7 +92,7 @@ def watching_with(*arguments: str) -> Iterator[Watch]:
 
 
 def test_json_has_all_decisions_and_then_changes(zoneward: Commands, cluster: Cluster) -> None:
-    planned = json.loads(zoneward("plan", "-A", "-o", "json").out)["decisions"]
+    planned = zoneward.json("plan", "-A")["decisions"]
     with watching_with("-A", "-o", "json") as watch:
         watch.until_synced()
         first = watch.events()
@@ -183,18 +182,12 @@ def test_text_has_the_table_and_then_changes(zoneward: Commands, cluster: Cluste
 )
 @pytest.mark.usefixtures("cluster")
 def test_bad_usage_is_one_line(zoneward: Commands, arguments: tuple[str, ...], message: str) -> None:
-    result = zoneward("plan", "-w", *arguments)
-    assert (result.status, result.out) == (2, "")
-    assert result.err.startswith(f"zoneward: {message}")
-    assert result.err.count("\n") == 1
+    assert zoneward.refused("plan", "-w", *arguments).startswith(f"zoneward: {message}")
 
 
 def test_missing_permission_to_watch_is_shown_with_its_rule(zoneward: Commands, cluster: Cluster) -> None:
     cluster.server.may_watch = False
-    result = zoneward("plan", "-w")
-    assert (result.status, result.out) == (2, "")
-    assert result.err.count("\n") == 1
-    assert 'verbs: ["watch"]' in result.err
+    assert 'verbs: ["watch"]' in zoneward.refused("plan", "-w")
 
 
 def test_lost_connection_is_reported_and_recovers(
@@ -219,9 +212,8 @@ def test_lost_connection_is_reported_and_recovers(
                 more = capfd.readouterr()
                 out, err = out + more.out, err + more.err
 
-        cache, changed = InformerCache(), asyncio.Event()
-        plans = LivePlans(cache, options=Options(), configuration=Configuration(), on_stale=changed.set)
-        watch = plan_watch._watch(access, ("shop",), plans, cache, changed, [], options=Options(), output="json")
+        known_demand = KnownDemand(Configuration(), NO_PARTS, ())
+        watch = plan_watch.watch_cluster(access, ("shop",), known_demand, options=Options(), output="json")
         task = asyncio.create_task(watch)
         await until("SYNCED")
         cluster.do(lambda server: server.refusals.update(pods=403))

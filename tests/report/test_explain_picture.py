@@ -11,7 +11,7 @@ from zoneward import sample
 from zoneward.advice.json_value import to_json
 from zoneward.cli.main import run
 from zoneward.cli.options import Options
-from zoneward.cli.planned_services import plan_services
+from zoneward.cli.planned_services import select_services
 from zoneward.report.explain_picture import load_text
 from zoneward.report.slice_manifests import slices_document
 
@@ -27,7 +27,7 @@ def slices(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     files = {}
     for name, what_if in (("none", "none"), ("asked", None)):
         files[name] = tmp_path_factory.mktemp(name) / "slices.json"
-        planned = plan_services(Options(sample=True, upstream=True, what_if=what_if))
+        planned = select_services(Options(sample=True, upstream=True, what_if=what_if))
         files[name].write_bytes(to_json(slices_document(planned.plans)))
     return files
 

@@ -17,7 +17,8 @@ from tests.scenarios.scenario import NONE, Expectation, Seen, Step
 
 from zoneward.advice.node_proxies import same_proxy_everywhere
 from zoneward.advice.proxy_kinds import PROXY_KINDS
-from zoneward.cli.planned_services import PlannedServices
+from zoneward.cli.options import Options
+from zoneward.cli.planned_services import SelectedServices
 from zoneward.cli.route import node_routes
 from zoneward.controller.status.status_writer import CONTROLLER
 from zoneward.kube import names
@@ -123,12 +124,12 @@ class Found:
         configuration = structs.replace(observed.configuration, gates=gates)
         cluster_state = replace(observed.cluster_state, configuration=configuration, consumer=CONSUMERS[consumer])
         proxies = same_proxy_everywhere(observed.snapshot.nodes, PROXY_KINDS[consumer])
-        planned = PlannedServices(observed.snapshot, cluster_state, proxies, (self.service,), {}, (), (self.plan,))
+        selected = SelectedServices(Options(), observed.snapshot, cluster_state, proxies, (self.service,))
         # Of several families the first: IPv4.
         node = min(
             node.metadata.name for node in observed.snapshot.nodes if location in (node.metadata.name, node_zone(node))
         )
-        return node_routes(planned, node=node, as_is=True).ports[0]
+        return node_routes(selected, node=node, as_is=True).ports[0]
 
     @property
     def approach(self) -> object:

@@ -10,17 +10,17 @@ import click
 from zoneward.advice.json_value import as_document
 from zoneward.advice.prices import Charge
 from zoneward.cli.cluster_completion import complete_files
-from zoneward.cli.grouped_help import GroupedCommand
-from zoneward.cli.measured_input import measured_options, read_measured_input
-from zoneward.cli.measured_selection import (
+from zoneward.cli.measured_input import (
     check_measured,
     measured_of_sample,
+    measured_options,
     price_options,
+    read_measured_input,
     read_prices,
     select_measured,
 )
-from zoneward.cli.options import Options, advising_options
-from zoneward.cli.output import Note, print_document, print_line, print_notes, table_width, wants_color
+from zoneward.cli.options import GroupedCommand, Options, advising_options
+from zoneward.cli.output import Note, page_source, print_document, print_line, print_notes, table_width, wants_color
 from zoneward.kube.input_error import InputError
 
 if TYPE_CHECKING:
@@ -124,7 +124,6 @@ def command(
     elif output in ("json", "yaml"):
         print_document(as_document("Advice", advice), output)
     elif output == "html":
-        from zoneward.cli.page_source import page_source
         from zoneward.report.advice_page import advice_page
 
         page = advice_page(advice, source=page_source(options))
@@ -189,9 +188,8 @@ def _advise(
     from zoneward.advice.measured_flows import measure_flows
     from zoneward.advice.prices import PairPrices
     from zoneward.cli.check import view_cluster
-    from zoneward.cli.planned_services import select_services
+    from zoneward.cli.planned_services import read_workload_objects, select_services
     from zoneward.cli.service_processes import in_processes, waiting
-    from zoneward.cli.workload_input import read_workload_objects
     from zoneward.kube.gc_tuning import without_gc
 
     prices = read_prices(options, price_per_gb, charge)

@@ -13,7 +13,7 @@ from zoneward.advice.changed_cluster import (
     without_endpoints_on,
     without_nodes,
 )
-from zoneward.cli.change_options import AddedPods, InputChanges, ReplicasChange
+from zoneward.cli.options import AddedPods, InputChanges, ReplicasChange
 from zoneward.kube import names
 from zoneward.kube.input_error import InputError
 from zoneward.kube.near_names import did_you_mean
@@ -35,13 +35,8 @@ def change_snapshot(snapshot: Snapshot, changes: InputChanges) -> tuple[Snapshot
     snapshot, lines = _without_nodes(snapshot, changes)
     if changes.services:
         # Names and addresses that Pods which are added must not get.
-        taken = {pod.metadata.name for pod in snapshot.pods}
-        taken.update(
-            ip for pod in snapshot.pods for ip in (pod.status.pod_ip, *(ip.ip for ip in pod.status.pod_ips or ()))
-        )
-        taken.update(
-            ip for slice_ in snapshot.slices for endpoint in slice_.endpoints or () for ip in endpoint.addresses or ()
-        )
+        taken = {name for pod in snapshot.pods for name in _names(pod)}
+        taken.update(name for slice_ in snapshot.slices for name in _names_in(slice_))
         for service, asked in _by_service(snapshot, changes):
             snapshot, line = _with_pods(snapshot, service, asked, taken)
             lines.append(line)
@@ -156,13 +151,9 @@ def _with_pods(snapshot: Snapshot, service: Service, asked: _Asked, taken: set[s
             present = ServicePods(service, pods, nodes=snapshot.nodes, taken=taken)
             changes = _changes(present, asked)
             changed = present.changed(changes)
-            left_ids = set(map(id, changed))
-            gone = {id(pod) for pod in pods if id(pod) not in left_ids}
-            before = set(map(id, pods))
-            added = tuple(pod for pod in changed if id(pod) not in before)
-            taken.update(
-                text for pod in added for text in (pod.metadata.name, *(ip.ip for ip in pod.status.pod_ips or ()))
-            )
+            before, after = set(map(id, pods)), set(map(id, changed))
+            gone, added = before - after, tuple(pod for pod in changed if id(pod) not in before)
+            taken.update(name for pod in added for name in _names(pod))
             left = (pod for pod in snapshot.pods if id(pod) not in gone)
             # Without any Pod left, the snapshot must still know that there are none.
             snapshot = replace(snapshot, pods=(*left, *added), lists_pods=True)
@@ -185,7 +176,7 @@ def _with_endpoints(snapshot: Snapshot, service: Service, asked: _Asked, taken: 
     new = {slice_.metadata.name: slice_ for slice_ in slices}
     old = set(map(id, snapshot.slices_of(service)))
     every = tuple(new[slice_.metadata.name] if id(slice_) in old else slice_ for slice_ in snapshot.slices)
-    taken.update(text for slice_ in slices for text in _names_in(slice_))
+    taken.update(name for slice_ in slices for name in _names_in(slice_))
     return replace(snapshot, slices=every), line
 
 

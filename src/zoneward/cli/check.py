@@ -1,14 +1,12 @@
 """``zoneward check``: is this cluster fit for zone aware routing?"""
 
-import sys
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final, Literal
 
 import click
 
-from zoneward.cli.grouped_help import GroupedCommand
-from zoneward.cli.options import Options, planning_options
-from zoneward.cli.output import print_notes, table_width, wants_color
+from zoneward.cli.options import GroupedCommand, Options, planning_options
+from zoneward.cli.output import page_source, print_document, print_json, print_notes, print_text, write
 from zoneward.kube.input_error import InputError
 
 if TYPE_CHECKING:
@@ -75,21 +73,18 @@ def command(
     checked = work(options)
     if output == "table":
         from zoneward.report.check_report import check_table
-        from zoneward.report.terminal_text import render_text
 
-        text = render_text(check_table(checked, top=top), color=wants_color(options), width=table_width(), crop=False)
-        click.echo(text, nl=False, color=True)
+        print_text(options, check_table(checked, top=top), crop=False)
     elif output == "html":
-        from zoneward.cli.page_source import page_source
         from zoneward.report.check_report import check_page
 
-        sys.stdout.buffer.write(check_page(checked, source=page_source(options)).encode())
+        write(check_page(checked, source=page_source(options)))
+    elif output == "json":
+        print_json("Check", checked)
     else:
-        from zoneward.advice.json_value import as_document, to_json
         from zoneward.report.check_sarif import sarif_document
 
-        document = as_document("Check", checked) if output == "json" else sarif_document(checked)
-        sys.stdout.buffer.write(to_json(document))
+        print_document(sarif_document(checked), "json")
     return int(fail_on is not None and checked.has_at_least(fail_on))
 
 
@@ -132,8 +127,7 @@ def view_cluster(selected: "SelectedServices", options: Options) -> "ClusterView
     """The cluster as checks see it."""
     from zoneward.advice.findings.cluster_view import ClusterView, view_service
     from zoneward.cli.cluster_input import controller_lease_name
-    from zoneward.cli.planned_services import with_what_if
-    from zoneward.cli.workload_input import read_workload_objects
+    from zoneward.cli.planned_services import read_workload_objects, with_what_if
     from zoneward.kube.controller_lease import is_led
     from zoneward.kube.workload_objects import Lease, MutatingAdmissionPolicy, MutatingAdmissionPolicyBinding
 

@@ -1,15 +1,18 @@
 """What commands read: the configuration file, the cluster or a snapshot of it, and which Services are selected."""
 
 import os
+import re
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 import click
-from msgspec.structs import replace
+from msgspec import structs
 
-from zoneward.cli.namespaces import check_cluster_namespaces, check_namespace_name, check_snapshot_namespaces
 from zoneward.cli.options import Options
 from zoneward.cli.output import Note, print_notes
 from zoneward.kube.controller_lease import CONTROLLER_LEASE
@@ -17,17 +20,22 @@ from zoneward.kube.input_error import InputError
 from zoneward.kube.label_selector import parse_selector
 from zoneward.kube.near_names import did_you_mean
 from zoneward.kube.object_reader import read_objects
-from zoneward.kube.objects import Node, Service
+from zoneward.kube.objects import EndpointSlice, Node, Pod, Service
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.phrases import listed
 from zoneward.snapshots.cluster_snapshot import Snapshot, read_snapshot
 
 if TYPE_CHECKING:
     from zoneward.client.auth.client_config import ClientConfig
+    from zoneward.client.transport_interface import ReadTransport
 
 INSECURE_WARNING: Final = (
     "the server's certificate is not checked (insecure-skip-tls-verify): any server that answers gets the credentials"
 )
+_Namespaced = Service | Pod | EndpointSlice
+_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_SHORT_TIME: Final = 5.0
+"""Seconds for a question whose answer only makes a message better."""
 
 
 def load_configuration(options: Options) -> Configuration:
@@ -40,12 +48,12 @@ def load_configuration(options: Options) -> Configuration:
 
         configuration = read_configuration(options.config).configuration
     if options.demand is not None:
-        from zoneward.cli.demand_option import choose_demand
+        from zoneward.cli.known_demand import choose_demand
 
-        configuration = replace(configuration, demand=choose_demand(options.demand, configuration.demand))
+        configuration = structs.replace(configuration, demand=choose_demand(options.demand, configuration.demand))
     if options.upstream:
         # Kubernetes decides by CPU, and traffic starts where it does.
-        return replace(configuration.as_upstream(), demand=configuration.demand)
+        return structs.replace(configuration.as_upstream(), demand=configuration.demand)
     if options.with_mode == "overlay":
         from zoneward.slices.overlay import overlay_configuration
 
@@ -98,7 +106,7 @@ def _namespaces(options: Options, default: str) -> tuple[str, ...] | None:
     services = options.services or options.changes.services
     named = options.namespaces or tuple(name.rpartition("/")[0] or default for name in services) or (default,)
     for name in named:
-        check_namespace_name(name)
+        _check_namespace_name(name)
     return tuple(dict.fromkeys(named))
 
 
@@ -118,11 +126,11 @@ def load_snapshot(options: Options, *, workloads: bool = False) -> Snapshot:
         skipped: Counter[str] = Counter()
         objects = read_objects("the sample", cluster().read_bytes(), skipped=skipped)
         snapshot = Snapshot.of(objects, skipped=skipped)
-        check_snapshot_namespaces(options, snapshot)
+        _check_snapshot_namespaces(options, snapshot)
         return snapshot
     if options.files:
         snapshot = read_snapshot(options.files, stdin=sys.stdin.buffer)
-        check_snapshot_namespaces(options, snapshot)
+        _check_snapshot_namespaces(options, snapshot)
         return snapshot
     from zoneward.snapshots.cluster_snapshot import read_cluster
 
@@ -136,7 +144,7 @@ def load_snapshot(options: Options, *, workloads: bool = False) -> Snapshot:
     snapshot = read_cluster(
         access, namespaces=namespaces, workloads=workloads, lease_name=controller_lease_name(options)
     )
-    check_cluster_namespaces(options, snapshot, access)
+    _check_cluster_namespaces(options, snapshot, access)
     return snapshot
 
 
@@ -146,7 +154,120 @@ def _refuse_access(options: Options) -> None:
             raise click.UsageError(f"--{name}: expected neither -f nor --sample with it: they replace the cluster")
 
 
+# --- namespaces: a typing error in one must not look like a cluster without Services ----------------------------------
+
+
+def _check_namespace_name(name: str) -> None:
+    """Raises InputError for what cannot be a namespace of a cluster."""
+    if _NAME.fullmatch(name) is None:
+        raise InputError("-n", f"expected the name of a namespace, got {name!r}")
+
+
+def namespaces_without_objects(options: Options, objects: Iterable[_Namespaced]) -> list[str]:
+    """Namespaces that ``-n`` and the given Services name, and that no object is in."""
+    named = (name.rpartition("/")[0] for name in options.services if "/" in name)
+    empty = dict.fromkeys((*options.namespaces, *named))
+    if empty:
+        for namespaced in objects:
+            empty.pop(namespaced.metadata.namespace, None)
+    return list(empty)
+
+
+def _check_snapshot_namespaces(options: Options, snapshot: Snapshot) -> None:
+    """Raises InputError for a namespace of ``-n`` that no object of the files is in."""
+    known = (
+        {namespaced.metadata.namespace for namespaced in _namespaced_objects(snapshot)} if options.namespaces else set()
+    )
+    for name in options.namespaces:
+        if name not in known:
+            names = listed(tuple(sorted(known))) or "there are none"
+            expected = f"expected one of the {len(known)} namespaces in the snapshot ({names}), got {name!r}"
+            raise InputError("-n", expected + did_you_mean(name, known))
+
+
+def _check_cluster_namespaces(options: Options, snapshot: Snapshot, access: "ClientConfig") -> None:
+    """Raises InputError for a named namespace that the server does not know. It asks about those without objects."""
+    empty = namespaces_without_objects(options, _namespaced_objects(snapshot))
+    if not empty:
+        return
+    import asyncio
+
+    from zoneward.client.api_errors import CallFailed
+    from zoneward.client.error_messages import to_input_error
+    from zoneward.client.transport import Transport
+
+    async def check() -> None:
+        async with Transport(access) as transport:
+            await refuse_unknown_namespaces(transport, empty)
+
+    try:
+        asyncio.run(check())
+    except CallFailed as error:
+        raise to_input_error(error, access, now=datetime.now(UTC)) from error
+
+
+async def refuse_unknown_namespaces(transport: "ReadTransport", empty: Iterable[str]) -> None:
+    """Raises InputError for a namespace without objects that the server does not know, or CallFailed.
+
+    Where we may not ask the server, a namespace without objects counts as unknown: nothing could be shown of it.
+    """
+    from zoneward.client.api_errors import Forbidden, NotFound
+    from zoneward.client.resources import NAMESPACES
+
+    for name in empty:
+        try:
+            await transport.get(NAMESPACES.path(name=name))
+        except NotFound:
+            near = did_you_mean(name, await _known_to_server(transport))
+            raise InputError("-n", f"the cluster has no namespace {name!r}{near}") from None
+        except Forbidden:
+            near = did_you_mean(name, await _known_to_server(transport))
+            missing = f"there is nothing in namespace {name!r}, and without permission to get namespaces"
+            raise InputError("-n", f"{missing} it is not known whether it exists{near}") from None
+
+
+async def _known_to_server(transport: "ReadTransport") -> list[str]:
+    """The names of all namespaces; none where the server does not list them."""
+    from zoneward.client.api_errors import CallFailed
+    from zoneward.client.resource_names import list_names
+    from zoneward.client.resources import NAMESPACES
+
+    try:
+        return [name for _, name in await list_names(transport, NAMESPACES, time_limit=_SHORT_TIME)]
+    except CallFailed:
+        return []
+
+
+def _namespaced_objects(snapshot: Snapshot) -> Iterable[_Namespaced]:
+    """All objects that have a namespace."""
+    return chain(snapshot.services, snapshot.pods, snapshot.slices)
+
+
 # --- Services and Nodes -----------------------------------------------------------------------------------------------
+
+
+def service_ranking(options: Options) -> Callable[[Service], int | None]:
+    """A function that returns the position of a Service among the selected ones: that of the first name in the options
+    that it has, 0 without names, None for one that is not selected.
+
+    Raises a usage error for an invalid selector.
+    """
+    try:
+        selector = None if options.selector is None else parse_selector(options.selector)
+    except ValueError as error:
+        raise click.UsageError(f"--selector: {error}") from error
+
+    def rank(service: Service) -> int | None:
+        meta = service.metadata
+        if options.namespaces and meta.namespace not in options.namespaces:
+            return None
+        if selector is not None and not selector.matches(meta.labels):
+            return None
+        if not options.services:
+            return 0
+        return next((index for index, name in enumerate(options.services) if _has_name(service, name)), None)
+
+    return rank
 
 
 def filter_services(snapshot: Snapshot, options: Options) -> list[Service]:
@@ -154,19 +275,23 @@ def filter_services(snapshot: Snapshot, options: Options) -> list[Service]:
 
     Raises InputError for a name that no Service has, and a usage error.
     """
-    services = sorted(snapshot.services, key=lambda service: (service.metadata.namespace, service.metadata.name))
-    if options.namespaces:
-        services = [service for service in services if service.metadata.namespace in options.namespaces]
-    if options.selector is not None:
-        try:
-            selector = parse_selector(options.selector)
-        except ValueError as error:
-            raise click.UsageError(f"--selector: {error}") from error
-        services = [service for service in services if selector.matches(service.metadata.labels)]
-    if options.services:
-        services = [service for name in options.services for service in _named(name, services, snapshot)]
-        services = list({(service.metadata.namespace, service.metadata.name): service for service in services}.values())
-    return services
+    rank = service_ranking(replace(options, services=()))
+    services = [service for service in snapshot.services if rank(service) is not None]
+    for name in options.services:
+        if not any(_has_name(service, name) for service in services):
+            titles = tuple(sorted(f"{service.metadata.namespace}/{service.metadata.name}" for service in services))
+            expected = f"expected one of the {len(services)} selected Services ({listed(titles) or 'there are none'})"
+            raise InputError(f"Service {name}", expected + _near_services(name, snapshot.services) + _as_file(name))
+    rank = service_ranking(options)
+    ranked = [(position, service) for service in services if (position := rank(service)) is not None]
+    ranked.sort(key=lambda pair: (pair[0], pair[1].metadata.namespace, pair[1].metadata.name))
+    return [service for _, service in ranked]
+
+
+def _has_name(service: Service, name: str) -> bool:
+    """Whether ``[NAMESPACE/]SERVICE`` means this Service."""
+    namespace, slash, service_name = name.rpartition("/")
+    return service.metadata.name == service_name and (not slash or service.metadata.namespace == namespace)
 
 
 def find_node(snapshot: Snapshot, name: str) -> Node:
@@ -196,20 +321,6 @@ def no_services_note(snapshot: Snapshot, options: Options) -> Note:
         return Note(f"no Service to show; there are Services in the namespaces: {namespaces}")
     is_part = not options.files and not options.sample and not options.all_namespaces
     return Note("no Service to show" + ("; -A shows those of all namespaces" if is_part else ""))
-
-
-def _named(name: str, services: list[Service], snapshot: Snapshot) -> list[Service]:
-    namespace, slash, service_name = name.rpartition("/")
-    matches = [
-        service
-        for service in services
-        if service.metadata.name == service_name and (not slash or service.metadata.namespace == namespace)
-    ]
-    if not matches:
-        titles = tuple(f"{service.metadata.namespace}/{service.metadata.name}" for service in services)
-        expected = f"expected one of the {len(services)} selected Services ({listed(titles) or 'there are none'})"
-        raise InputError(f"Service {name}", expected + _near_services(name, snapshot.services) + _as_file(name))
-    return matches
 
 
 def _near_services(name: str, services: Iterable[Service]) -> str:

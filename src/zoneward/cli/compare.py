@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from zoneward.cli.cluster_completion import complete_approaches
-from zoneward.cli.grouped_help import GroupedCommand
-from zoneward.cli.options import Options, planning_options, row_options
-from zoneward.cli.output import print_line, print_notes, print_table, wants_color
+from zoneward.cli.options import GroupedCommand, Options, planning_options, row_options
+from zoneward.cli.output import page_source, print_json, print_line, print_notes, print_table, wants_color, write
 from zoneward.kube.gc_tuning import without_gc
 
 if TYPE_CHECKING:
@@ -80,7 +79,7 @@ def command(
     if output == "csv" and not top and not changed and sort in (None, "name"):
         # The first lines are written while the last Services are compared.
         for line in comparison_report.csv_lines(recommendations):
-            sys.stdout.buffer.write(line.encode())
+            write(line)
         return
     totals = ComparisonTotals()
     compared = []
@@ -92,12 +91,10 @@ def command(
     shown = _sorted(compared, sort or ("gain" if is_part else "name"))[: top or None]
     if output == "csv":
         for line in comparison_report.csv_lines(shown):
-            sys.stdout.buffer.write(line.encode())
+            write(line)
     elif output == "json":
-        from zoneward.advice.json_value import as_document, to_json
-
         document = comparison_report.comparison_document(shown, totals, request.abilities, proxies=request.proxies)
-        sys.stdout.buffer.write(to_json(as_document("Comparison", document)))
+        print_json("Comparison", document)
     else:
         parts = comparison_report.comparison_parts(
             shown,
@@ -112,15 +109,9 @@ def command(
             has_colors=output == "html" or wants_color(options),
         )
         if output == "html":
-            from zoneward.cli.page_source import page_source
-
-            page = parts.as_page(
-                "Approaches compared",
-                made_by="zoneward compare -o html",
-                source=page_source(options),
-                facts=comparison_report.comparison_facts(totals, request.abilities),
-            )
-            sys.stdout.buffer.write(page.encode())
+            facts = comparison_report.comparison_facts(totals, request.abilities)
+            source = page_source(options)
+            write(parts.as_page("Approaches compared", made_by="zoneward compare -o html", source=source, facts=facts))
         else:
             print_table(options, parts)
 

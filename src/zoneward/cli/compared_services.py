@@ -8,12 +8,10 @@ from zoneward.advice.cluster_abilities import ClusterAbilities, abilities_of
 from zoneward.advice.comparison import COMPARED, Recommendation, recommend
 from zoneward.advice.kubernetes_version import kubernetes_minor
 from zoneward.advice.node_proxies import NodeProxies
-from zoneward.cli.choices import unknown_approach
 from zoneward.cli.cluster_input import load_configuration
-from zoneward.cli.options import Options
-from zoneward.cli.planned_services import SelectedServices, select_services, snapshot_configuration_of_kubernetes
+from zoneward.cli.options import Options, unknown_approach
+from zoneward.cli.planned_services import SelectedServices, configuration_of_kubernetes, select_services
 from zoneward.cli.service_processes import CHUNK, in_processes, waiting
-from zoneward.kube.gc_tuning import without_gc
 from zoneward.kube.input_error import InputError
 from zoneward.kube.objects import Service
 from zoneward.routing.request.what_if import find_what_if_value
@@ -69,7 +67,7 @@ def chosen_approaches(only: Iterable[str], options: Options) -> tuple[str, ...]:
 
 def read_request(options: Options, approaches: tuple[str, ...]) -> ComparisonRequest:
     """Read the snapshot. Raises InputError or a usage error, before anything is printed."""
-    with without_gc(), waiting(options, "reading"):
+    with waiting(options, "reading"):
         selected = select_services(options)
     read = selected.unchanged or selected
     abilities = abilities_of(
@@ -80,7 +78,7 @@ def read_request(options: Options, approaches: tuple[str, ...]) -> ComparisonReq
     )
     if options.with_mode in ("controller", "proxy"):
         abilities = replace(abilities, controller=True)
-    of_kubernetes = snapshot_configuration_of_kubernetes(selected.configuration, options, read.snapshot)
+    of_kubernetes = configuration_of_kubernetes(selected.configuration, options, read.snapshot)
     return ComparisonRequest(selected, approaches, read.node_proxies, abilities, writes_slices=of_kubernetes is None)
 
 

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from types import ModuleType
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 import click
 
 from zoneward.cli.cluster_completion import complete_context, complete_files
+from zoneward.cli.options import add_options
 from zoneward.kube.input_error import InputError
 from zoneward.kube.settings import Settings
 
@@ -23,12 +24,10 @@ _EXTRA: Final = "structlog"
 _DEFAULT_NAMESPACE: Final = "kube-system"
 _Settings = TypeVar("_Settings", bound=Settings)
 
-_Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
-
 _CONFIG: Final = click.option(
     "--config", metavar="FILE", help="A ZonewardConfiguration file; flags override it.", shell_complete=complete_files
 )
-_CLUSTER: Final = (
+CLUSTER_OPTIONS: Final = (
     click.option(
         "--kubeconfig",
         metavar="FILE",
@@ -52,20 +51,10 @@ _LOG: Final = (
 )
 
 
-def cluster_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the options that name a configuration file and a cluster."""
-    return _with_options(function, (_CONFIG, *_CLUSTER))
-
-
-def log_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the options of its log."""
-    return _with_options(function, _LOG)
-
-
-def _with_options(function: Callable[..., Any], options: tuple[_Decorator, ...]) -> Callable[..., Any]:
-    for option in reversed(options):
-        function = option(function)
-    return function
+cluster_options: Final = add_options(_CONFIG, *CLUSTER_OPTIONS)
+"""Give a command the options that name a configuration file and a cluster."""
+log_options: Final = add_options(*_LOG)
+"""Give a command the options of its log."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -163,14 +163,8 @@ class DemoScreen:
         self._story, self._cache, self._length = story, cache, length
 
     async def run(self) -> None:
-        drawn: object = None
         with Screen() as terminal:
-            while True:
-                size, state = terminal.size, self._state()
-                if (size, state) != drawn:
-                    drawn = size, state
-                    terminal.draw(self.picture(*size))
-                await asyncio.sleep(_REDRAW)
+            await terminal.follow(self._state, self.picture, every=_REDRAW)
 
     async def end(self) -> None:
         """Leave the last picture in the history of the terminal, with room below it for the summary."""

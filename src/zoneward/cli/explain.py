@@ -1,14 +1,12 @@
 """``zoneward explain``: what happens to the traffic of a Service, why, and the smallest fixes."""
 
-import sys
 from typing import TYPE_CHECKING
 
 import click
 
-from zoneward.cli.grouped_help import GroupedCommand
 from zoneward.cli.measured_input import measured_options, read_measured_input
-from zoneward.cli.options import Options, planning_options
-from zoneward.cli.output import print_notes, table_width, wants_color
+from zoneward.cli.options import GroupedCommand, Options, planning_options
+from zoneward.cli.output import page_source, print_json, print_notes, table_width, wants_color, write
 from zoneward.kube.input_error import InputError
 
 if TYPE_CHECKING:
@@ -57,27 +55,22 @@ def command(*, options: Options, output: str, measured_in: tuple[str, ...], wind
         text = explanation_text(explanation, width=table_width(), color=wants_color(options))
         click.echo(text, nl=False, color=True)
     elif output == "json":
-        from zoneward.advice.json_value import as_document, to_json
-
-        sys.stdout.buffer.write(to_json(as_document("Explanation", explanation)))
-    else:
-        from zoneward.cli.page_source import page_source
+        print_json("Explanation", explanation)
+    elif output == "html":
         from zoneward.report.explain_page import explanation_page
+
+        write(explanation_page(explanation, source=page_source(options)))
+    else:
         from zoneward.report.explain_picture import explanation_picture
 
-        if output == "html":
-            page = explanation_page(explanation, source=page_source(options))
-        else:
-            page = explanation_picture(explanation)
-        sys.stdout.buffer.write(page.encode())
+        write(explanation_picture(explanation))
 
 
 def _explain(selected: "SelectedServices", options: Options, measured: "MeasuredFlows | None") -> "Explanation":
     """Raises InputError if several Services have the name."""
     from zoneward.advice.explanation import explain_service
     from zoneward.advice.service_input import ServiceInput
-    from zoneward.cli.planned_services import with_what_if
-    from zoneward.cli.workload_input import read_workload_objects
+    from zoneward.cli.planned_services import read_workload_objects, with_what_if
     from zoneward.routing.phrases import listed
 
     if len(selected.services) != 1:

@@ -11,16 +11,12 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from msgspec import structs
 
-from zoneward.cli.cluster_completion import (
-    complete_context,
-    complete_files,
-    complete_namespace,
-    complete_service,
-)
+from zoneward.cli.cluster_completion import complete_files, complete_namespace, complete_service
 from zoneward.cli.cluster_input import controller_lease_name, find_cluster, load_configuration
+from zoneward.cli.daemon_command import CLUSTER_OPTIONS
 from zoneward.cli.interrupts import INTERRUPTED
 from zoneward.cli.known_demand import find_cluster_demand, know_demand
-from zoneward.cli.options import Options
+from zoneward.cli.options import Options, add_options
 from zoneward.cli.output import Note, print_line, print_notes
 from zoneward.kube.input_error import InputError
 from zoneward.kube.objects import time_text
@@ -59,49 +55,32 @@ def handover_options(function: Callable[..., Any]) -> Callable[..., Any]:
         own = {name: given.pop(name) for name in list(given) if name not in Options.__dataclass_fields__}
         return function(options=Options(namespaces=() if namespace is None else (namespace,), **given), **own)
 
-    wrapped: Callable[..., Any] = with_options
-    for option in reversed(
-        (
-            click.option("--dry-run", is_flag=True, help="Show each step and what it would write, and write nothing."),
-            click.option(
-                "--timeout",
-                type=click.FloatRange(min=0, min_open=True),
-                default=_TIMEOUT,
-                show_default=True,
-                metavar="SECONDS",
-                help="The time limit for all steps together.",
-            ),
-            click.option(
-                "--context",
-                metavar="NAME",
-                help="Use this context of the kubeconfig.",
-                shell_complete=complete_context,
-            ),
-            click.option(
-                "--kubeconfig",
-                metavar="FILE",
-                help="Use this kubeconfig instead of $KUBECONFIG or ~/.kube/config.",
-                shell_complete=complete_files,
-            ),
-            click.option("--as", "impersonate", metavar="USER", help="Act as another user."),
-            click.option(
-                "-n",
-                "--namespace",
-                metavar="NAME",
-                help="The namespace of a Service without one in its name.",
-                shell_complete=complete_namespace,
-            ),
-            click.option(
-                "--config",
-                metavar="FILE",
-                help="The ZonewardConfiguration file of the controller.",
-                shell_complete=complete_files,
-            ),
-            click.option("-q", "--quiet", is_flag=True, help="Do not report the steps."),
-        )
-    ):
-        wrapped = option(wrapped)
-    return wrapped
+    return add_options(
+        click.option("--dry-run", is_flag=True, help="Show each step and what it would write, and write nothing."),
+        click.option(
+            "--timeout",
+            type=click.FloatRange(min=0, min_open=True),
+            default=_TIMEOUT,
+            show_default=True,
+            metavar="SECONDS",
+            help="The time limit for all steps together.",
+        ),
+        *CLUSTER_OPTIONS,
+        click.option(
+            "-n",
+            "--namespace",
+            metavar="NAME",
+            help="The namespace of a Service without one in its name.",
+            shell_complete=complete_namespace,
+        ),
+        click.option(
+            "--config",
+            metavar="FILE",
+            help="The ZonewardConfiguration file of the controller.",
+            shell_complete=complete_files,
+        ),
+        click.option("-q", "--quiet", is_flag=True, help="Do not report the steps."),
+    )(with_options)
 
 
 def service_argument(*, is_required: bool = True) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

@@ -1,22 +1,23 @@
-"""What is known of demand besides the cluster's Nodes: from a file, or from Prometheus, where that is asked for."""
+"""Where traffic is expected to start: what ``--demand`` chooses, and what a file or a Prometheus says of it."""
 
 from collections.abc import Collection, Coroutine, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar, get_args
 
 from msgspec import structs
 
-from zoneward.cli.demand_option import describe_demand
 from zoneward.cli.output import Note
 from zoneward.kube.demand_figures import DemandFigures
 from zoneward.kube.input_error import InputError
 from zoneward.kube.input_files import STDIN, STDIN_NAME
 from zoneward.kube.near_names import did_you_mean
 from zoneward.kube.objects import ObjectKey
+from zoneward.kube.prometheus_settings import PrometheusSettings, is_url, prometheus_url
 from zoneward.kube.safe_text import without_password
-from zoneward.routing.configuration import Configuration, DemandSettings
+from zoneward.routing.configuration import Configuration, DemandSettings, DemandSource
 from zoneward.routing.phrases import counted, listed
 from zoneward.routing.service_demand import service_parts, unknown_services, without_zones
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 ServiceParts = Mapping[ObjectKey, Mapping[str, Fraction]]
 """The parts of zones in the traffic of single Services."""
+SOURCES: Final[tuple[str, ...]] = get_args(DemandSource)
 _Found = TypeVar("_Found")
 NO_PARTS: Final[ServiceParts] = MappingProxyType({})
 
@@ -47,6 +49,32 @@ class KnownDemand:
     configuration: Configuration
     service_parts: ServiceParts
     notes: tuple[Note, ...]
+
+
+def choose_demand(value: str, configured: DemandSettings) -> DemandSettings:
+    """One of `SOURCES`, with its settings in the configuration; a file, ``-`` or the URL of a document, which is not
+    read yet; or the address of a Prometheus, which is not asked yet. Raises InputError.
+    """
+    if value in SOURCES:
+        for source, needed in (("file", configured.file), ("prometheus", configured.prometheus)):
+            if value == source and needed is None:
+                raise InputError("--demand", f"expected demand.{source} in the file of --config with it, got none")
+        chosen = structs.replace(configured, source=value)
+        return chosen if chosen.has_figures else DemandSettings(source=chosen.source)
+    if is_url(value):
+        try:
+            url = prometheus_url(value)
+        except ValueError as error:
+            raise InputError("--demand", str(error)) from None
+        if url is not None:
+            return DemandSettings(source="prometheus", prometheus=PrometheusSettings(url=url))
+    elif value != STDIN and not Path(value).exists():
+        expected = (
+            f"expected {', '.join(SOURCES)}, a file, or http://HOST:PORT of a Prometheus,"
+            f" got {without_password(value)!r}"
+        )
+        raise InputError("--demand", expected + did_you_mean(value, SOURCES))
+    return DemandSettings(source="file", file=value)
 
 
 def find_demand(configuration: Configuration, *, nodes: Collection[str] | None = None) -> FoundDemand:
@@ -103,7 +131,7 @@ def know_demand(
     if settings.source == "file" and zones is not None:
         _check_zones(read, zones)
     if figures is None:
-        return KnownDemand(read.configuration, NO_PARTS, tuple(map(Note, describe_demand(settings))))
+        return KnownDemand(read.configuration, NO_PARTS, tuple(map(Note, _describe_demand(settings))))
     if zones is not None:
         figures = without_zones(figures, known=zones)
     parts = service_parts(figures)
@@ -160,3 +188,16 @@ def _notes(
         text = f"{source_name}: {skipped} that {is_not} in the cluster as it was read ({named})"
         # A Prometheus has the figures of all namespaces, whichever are asked for here.
         yield Note(text, verbose=settings.source == "prometheus")
+
+
+def _describe_demand(settings: DemandSettings) -> Iterator[str]:
+    """What is assumed of the demand of all Services, where it is not CPU."""
+    if settings.zones:
+        whole = sum((part for _, part in settings.zones), Fraction(0))
+        yield f"demand as it was set: {', '.join(f'{zone} {float(part / whole):.0%}' for zone, part in settings.zones)}"
+        if not Fraction(999, 1000) <= whole <= Fraction(1001, 1000):
+            yield f"the parts of demand add up to {float(whole):g}, and count in proportion"
+    elif settings.source == "nodes":
+        yield "demand in proportion to the number of nodes in each zone, not to their CPU"
+    elif settings.source == "even":
+        yield "the same demand in every zone, with any CPU"

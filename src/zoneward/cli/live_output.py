@@ -6,7 +6,7 @@ import select
 import signal
 import sys
 import threading
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from types import FrameType, TracebackType
 from typing import Any, Final, Self
@@ -109,6 +109,18 @@ class Screen:
         if tuple(lines) != self._step_text:
             self._step_text = tuple(lines)
             _write(_HOME + "\r\n".join(_CLEAR_LINE + line for line in lines) + _CLEAR_BELOW)
+
+    async def follow(
+        self, state: Callable[[], object], picture: Callable[[int, int], list[str]], *, every: float
+    ) -> None:
+        """Draw ``picture``, which gets columns and lines, whenever ``state`` or the size has changed; never returns."""
+        drawn: object = None
+        while True:
+            size, current = self.size, state()
+            if (size, current) != drawn:
+                drawn = size, current
+                self.draw(picture(*size))
+            await asyncio.sleep(every)
 
     def _leave(self) -> None:
         if self._is_on:

@@ -1,35 +1,26 @@
 """The plans of the Services of a live cluster: an event causes only the plans that it affects."""
 
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
-
-import click
+from dataclasses import dataclass, replace
 
 from zoneward.advice.decisions import DecisionDocument, decisions_document
 from zoneward.advice.node_proxies import NodeProxies
 from zoneward.advice.now import CurrentTraffic, traffic_now
+from zoneward.cli.cluster_input import service_ranking
 from zoneward.cli.known_demand import NO_PARTS, ServiceParts
 from zoneward.cli.options import Options
-from zoneward.cli.planned_services import (
-    build_cluster_state,
-    configuration_of_kubernetes,
-    find_node_proxies,
-    with_what_if,
-)
+from zoneward.cli.planned_services import build_cluster_state, configuration_of_kubernetes, proxies_in, with_what_if
 from zoneward.client.affected_services import subscribe_affected_services
 from zoneward.client.informer_cache import InformerCache
 from zoneward.client.proxy_objects import ProxyObjects
 from zoneward.client.resources import LiveNode, object_key_of
-from zoneward.kube.label_selector import parse_selector
-from zoneward.kube.objects import ObjectKey, Service, node_zone
+from zoneward.kube.objects import ObjectKey, node_zone
 from zoneward.report.decision_changes import DecisionChange
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.demand import changes_demand
 from zoneward.slices.cluster_state import ClusterState
 from zoneward.slices.plan import ServicePlan, plan_service
-
-Rank = Callable[[Service], int | None]
-"""The position of a Service among the selected ones; None for one that is not selected."""
+from zoneward.snapshots.cluster_snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,14 +91,10 @@ class LivePlans:
         """Mark all Services as stale, for their first plan. Where the built-in controller writes the slices now, plans
         are those of Kubernetes.
         """
-        of_kubernetes = configuration_of_kubernetes(
-            self._configuration,
-            self._options,
-            nodes=self._cache.nodes,
-            services=self._cache.services,
-            slices=tuple(self._cache.slices),
-            config_maps=self.proxy_objects.config_maps,
+        snapshot = replace(
+            self._proxy_snapshot(), services=tuple(self._cache.services), slices=tuple(self._cache.slices)
         )
+        of_kubernetes = configuration_of_kubernetes(self._configuration, self._options, snapshot)
         if of_kubernetes is not None:
             self._configuration, self.is_kubernetes = of_kubernetes, True
         self._mark_stale({object_key_of(service) for service in self._cache.services})
@@ -158,14 +145,17 @@ class LivePlans:
         )
 
     def _node_proxies(self) -> NodeProxies:
+        return proxies_in(self._proxy_snapshot(), self._options)
+
+    def _proxy_snapshot(self) -> Snapshot:
+        """The Nodes, and what shows which proxies run on them."""
         objects = self.proxy_objects
-        return find_node_proxies(
-            sorted(self._cache.nodes, key=lambda node: node.metadata.name),
-            options=self._options,
+        return Snapshot(
+            nodes=tuple(sorted(self._cache.nodes, key=lambda node: node.metadata.name)),
             daemon_sets=objects.daemon_sets,
             pods=objects.pods,
             config_maps=objects.config_maps,
-            missing=objects.unread,
+            unread_proxy_objects=objects.unread,
         )
 
     def _in_order(self, keys: Collection[ObjectKey]) -> list[ObjectKey]:
@@ -223,32 +213,3 @@ def _changes(before: tuple[DecisionDocument, ...], after: tuple[DecisionDocument
         for family in dict.fromkeys((*old, *new))
         if old.get(family) != new.get(family)
     ]
-
-
-def service_ranking(options: Options) -> Rank:
-    """A function that selects and sorts Services as `zoneward.cli.cluster_input.filter_services` does.
-
-    Raises a usage error for an invalid selector.
-    """
-    try:
-        selector = None if options.selector is None else parse_selector(options.selector)
-    except ValueError as error:
-        raise click.UsageError(f"--selector: {error}") from error
-    named = [(name.rpartition("/")[0], name.rpartition("/")[2]) for name in options.services]
-
-    def rank(service: Service) -> int | None:
-        meta = service.metadata
-        if options.namespaces and meta.namespace not in options.namespaces:
-            return None
-        if selector is not None and not selector.matches(meta.labels):
-            return None
-        if not named:
-            return 0
-        positions = (
-            position
-            for position, (namespace, name) in enumerate(named)
-            if meta.name == name and namespace in ("", meta.namespace)
-        )
-        return next(positions, None)
-
-    return rank

@@ -46,7 +46,7 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:  # noqa: ARG002 -- click's signature
         if name not in _COMMANDS:
             return None
-        from zoneward.cli.choices import offer_near_values
+        from zoneward.cli.options import offer_near_values
 
         command = import_module(_COMMANDS[name][0]).command
         assert isinstance(command, click.Command)

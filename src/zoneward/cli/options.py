@@ -1,7 +1,7 @@
 """The options that several commands share."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import wraps
 from typing import Any, Final, Literal
@@ -9,12 +9,72 @@ from typing import Any, Final, Literal
 import click
 
 from zoneward.advice.proxy_kinds import PROXY_KINDS, ZONEWARD_PROXY
-from zoneward.cli.change_options import CHANGE_OPTIONS, NO_CHANGES, InputChanges
-from zoneward.cli.choices import WhatIfChoice
 from zoneward.cli.cluster_completion import complete_context, complete_files, complete_namespace, complete_service
-from zoneward.routing.request.what_if import WHAT_IF_VALUES
+from zoneward.kube.near_names import did_you_mean
+from zoneward.routing.request.what_if import WHAT_IF_VALUES, find_what_if_value
 
 Color = Literal["auto", "always", "never"]
+_MAX_PODS: Final = 150_000
+"""The most Pods that a what-if question may ask for: as many as Kubernetes supports in a cluster."""
+_MOST_LISTED: Final = 15
+"""Values that a message lists; of more, it names only near ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicasChange:
+    """``--replicas [NAMESPACE/]SERVICE=N``."""
+
+    service: str
+    replicas: int
+
+    def __str__(self) -> str:
+        return f"{self.service}={self.replicas}"
+
+
+@dataclass(frozen=True, slots=True)
+class AddedPods:
+    """``--add-pods [NAMESPACE/]SERVICE=ZONE:N``."""
+
+    service: str
+    zone: str
+    count: int
+
+    def __str__(self) -> str:
+        return f"{self.service}={self.zone}:{self.count}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputChanges:
+    """What ``--without-zone``, ``--without-node``, ``--replicas`` and ``--add-pods`` ask for, in their order."""
+
+    without_zones: tuple[str, ...] = ()
+    without_nodes: tuple[str, ...] = ()
+    replicas: tuple[ReplicasChange, ...] = ()
+    added_pods: tuple[AddedPods, ...] = ()
+
+    def __bool__(self) -> bool:
+        return any(values for _, values in self._given())
+
+    @property
+    def services(self) -> tuple[str, ...]:
+        """The Services that change, as they were named, each once."""
+        changes: Iterable[ReplicasChange | AddedPods] = (*self.replicas, *self.added_pods)
+        return tuple(dict.fromkeys(change.service for change in changes))
+
+    def refuse(self, why: str) -> None:
+        """Raises a usage error where anything is to be changed: the option that was given, and why not."""
+        for option, values in self._given():
+            if values:
+                raise click.UsageError(f"{option}: {why}")
+
+    def _given(self) -> Iterator[tuple[str, tuple[object, ...]]]:
+        yield "--without-zone", self.without_zones
+        yield "--without-node", self.without_nodes
+        yield "--replicas", self.replicas
+        yield "--add-pods", self.added_pods
+
+
+NO_CHANGES: Final = InputChanges()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +104,90 @@ class Options:
     verbose: int = 0
 
 
+# --- values of options ------------------------------------------------------------------------------------------------
+
+
+class Choice(click.Choice[str]):
+    """click's, with near values in its message."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        try:
+            return super().convert(value, param, ctx)
+        except click.BadParameter as error:
+            near = did_you_mean(str(value), self.choices)
+            message = error.message.rstrip(".")
+            if len(self.choices) > _MOST_LISTED and near:
+                message = f"expected one of {len(self.choices)} values, got {value!r}"
+            raise click.BadParameter(message + near, ctx, param) from error
+
+
+class WhatIfChoice(click.Choice[str]):
+    """A value of ``--what-if``, by any of its names. Completion and help list the values alone."""
+
+    def __init__(self) -> None:
+        super().__init__(WHAT_IF_VALUES)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        known = find_what_if_value(str(value))
+        if known is None:
+            raise click.BadParameter(unknown_approach(str(value)), ctx, param)
+        return known
+
+
+def unknown_approach(name: str) -> str:
+    """The message about a name that is none of an approach or algorithm."""
+    return f"expected one of {', '.join(WHAT_IF_VALUES)}, got {name!r}{did_you_mean(name, WHAT_IF_VALUES)}"
+
+
+def offer_near_values(command: click.Command) -> None:
+    """Let every parameter of a command that has a fixed set of values offer near ones."""
+    for parameter in command.params:
+        if type(parameter.type) is click.Choice:
+            parameter.type = Choice(parameter.type.choices, case_sensitive=parameter.type.case_sensitive)
+
+
+class _ReplicasType(click.ParamType[ReplicasChange]):
+    name = "[NAMESPACE/]SERVICE=N"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> ReplicasChange:
+        if isinstance(value, ReplicasChange):
+            return value
+        service, _, digits = str(value).partition("=")
+        replicas = _number(digits, least=0)
+        if not _is_service(service) or replicas is None:
+            self.fail(f"expected {self.name} with N from 0 to {_MAX_PODS}, got {value!r}", param, ctx)
+        return ReplicasChange(service, replicas)
+
+
+class _AddedPodsType(click.ParamType[AddedPods]):
+    name = "[NAMESPACE/]SERVICE=ZONE:N"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> AddedPods:
+        if isinstance(value, AddedPods):
+            return value
+        service, _, rest = str(value).partition("=")
+        zone, _, digits = rest.rpartition(":")
+        count = _number(digits, least=1)
+        if not _is_service(service) or not zone or count is None:
+            self.fail(f"expected {self.name} with N from 1 to {_MAX_PODS}, got {value!r}", param, ctx)
+        return AddedPods(service, zone, count)
+
+
+def _is_service(text: str) -> bool:
+    return all(text.split("/")) and text.count("/") <= 1
+
+
+def _number(text: str, *, least: int) -> int | None:
+    # Not more digits than the limit has: Python reads no number of thousands.
+    if not text.isascii() or not text.isdigit() or len(text) > len(str(_MAX_PODS)):
+        return None
+    count = int(text)
+    return count if least <= count <= _MAX_PODS else None
+
+
+# --- shared options ---------------------------------------------------------------------------------------------------
+
+
 _FILES_HELP: Final = (
     "A snapshot: file, directory, or - for standard input (YAML or JSON, also gzip). May be repeated. Without it,"
     " Zoneward reads the cluster of the current context."
@@ -69,6 +213,17 @@ _INPUT: Final = (
     click.option("-A", "--all-namespaces", is_flag=True, help="Services in all namespaces. This is the default for"
                  " snapshots; for a cluster the default is the namespace of the context."),
     click.option("-l", "--selector", metavar="LABELS", help="Only Services with these labels (app=web,tier!=cache)."),
+)  # fmt: skip
+_CHANGES: Final = (
+    click.option("--without-zone", "without_zones", multiple=True, metavar="ZONE",
+                 help="As if this zone had failed: its Nodes and the Pods on them are gone. May be repeated."),
+    click.option("--without-node", "without_nodes", multiple=True, metavar="NODE",
+                 help="As if this Node and the Pods on it were gone. May be repeated."),
+    click.option("--replicas", multiple=True, type=_ReplicasType(), metavar=_ReplicasType.name,
+                 help="As if the Service had N Pods: more in zones with the fewest, or fewer in zones with the most."
+                 " May be repeated."),
+    click.option("--add-pods", "added_pods", multiple=True, type=_AddedPodsType(), metavar=_AddedPodsType.name,
+                 help="As if the Service had N more Pods in this zone. May be repeated."),
 )  # fmt: skip
 _PROXY: Final = (
     click.option("--proxy", "--consumer", "proxy", type=click.Choice(list(PROXY_KINDS)), metavar="NAME",
@@ -104,49 +259,54 @@ _SERVICES: Final = click.argument(
 _KIND_NAMES: Final = ("svc", "service", "services")
 _FILE_ENDINGS: Final = (".yaml", ".yml", ".json", ".gz")
 
-_Decorate = Callable[[Callable[..., Any]], Callable[..., Any]]
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
-def planning_options(*, what_if: bool = True, changes: bool = True, fleet: bool = False) -> _Decorate:
-    """Give a command all shared options; it receives them as one ``options``.
-
-    ``what_if`` is off for a command that plans every approach anyway, ``changes`` for one about a cluster as it is.
-    ``fleet``: it takes several contexts.
-    """
-    asking = (*(CHANGE_OPTIONS if changes else ()), *((_WHAT_IF,) if what_if else ()))
-    every = (*_INPUT, *asking, *_PROXY, *_MODES, *_SETTINGS, *_NOTES, _SERVICES)
-    return _options(*every, fleet=fleet)
-
-
-def advising_options() -> _Decorate:
-    """Give a command that plans with the settings of the cluster as it is the options for these."""
-    return _options(*_INPUT, *_PROXY, *_SETTINGS, *_NOTES, _SERVICES, fleet=True)
-
-
-def reading_options() -> _Decorate:
-    """Give a command that decides nothing the options for input, selection and notes."""
-    return _options(*_INPUT, *_NOTES, _SERVICES)
-
-
-def row_options(sorts: Sequence[str], *, sort_help: str, top_help: str, changed_help: str) -> _Decorate:
-    """Give a command with a row for each Service the options that choose and order rows. They mean the same in all."""
+def add_options(*options: Decorator) -> Decorator:
+    """Give a command options, which ``--help`` lists in this order."""
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
-        for option in (
-            click.option("--changed", is_flag=True, help=f"Only Services {changed_help}."),
-            click.option("--top", type=click.IntRange(min=0), metavar="NUMBER",
-                         help=f"Show only the first Services; 0 shows all.  [default: {top_help}]"),
-            click.option("--sort", type=click.Choice(sorts), help="Order of the Services. name; in-zone: of which least"
-                         " traffic stays in its zone now; overload: with the worst overload now;"
-                         f" {sort_help}"),
-        ):  # fmt: skip
+        for option in reversed(options):
             function = option(function)
         return function
 
     return decorate
 
 
-def _options(*options: _Decorate, fleet: bool = False) -> _Decorate:
+def planning_options(*, what_if: bool = True, changes: bool = True, fleet: bool = False) -> Decorator:
+    """Give a command all shared options; it receives them as one ``options``.
+
+    ``what_if`` is off for a command that plans every approach anyway, ``changes`` for one about a cluster as it is.
+    ``fleet``: it takes several contexts.
+    """
+    asking = (*(_CHANGES if changes else ()), *((_WHAT_IF,) if what_if else ()))
+    every = (*_INPUT, *asking, *_PROXY, *_MODES, *_SETTINGS, *_NOTES, _SERVICES)
+    return _options(*every, fleet=fleet)
+
+
+def advising_options() -> Decorator:
+    """Give a command that plans with the settings of the cluster as it is the options for these."""
+    return _options(*_INPUT, *_PROXY, *_SETTINGS, *_NOTES, _SERVICES, fleet=True)
+
+
+def reading_options() -> Decorator:
+    """Give a command that decides nothing the options for input, selection and notes."""
+    return _options(*_INPUT, *_NOTES, _SERVICES)
+
+
+def row_options(sorts: Sequence[str], *, sort_help: str, top_help: str, changed_help: str) -> Decorator:
+    """Give a command with a row for each Service the options that choose and order rows. They mean the same in all."""
+
+    return add_options(
+        click.option("--sort", type=click.Choice(sorts), help="Order of the Services. name; in-zone: of which least"
+                     f" traffic stays in its zone now; overload: with the worst overload now; {sort_help}"),
+        click.option("--top", type=click.IntRange(min=0), metavar="NUMBER",
+                     help=f"Show only the first Services; 0 shows all.  [default: {top_help}]"),
+        click.option("--changed", is_flag=True, help=f"Only Services {changed_help}."),
+    )  # fmt: skip
+
+
+def _options(*options: Decorator, fleet: bool = False) -> Decorator:
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(function)
         def with_options(*, all_namespaces: bool, compat: str | None = None, **rest: Any) -> Any:
@@ -174,10 +334,7 @@ def _options(*options: _Decorate, fleet: bool = False) -> _Decorate:
             services = tuple(map(_without_kind, shared.services))
             return function(options=replace(shared, services=services), **own)
 
-        wrapped: Callable[..., Any] = with_options
-        for option in reversed(options):
-            wrapped = option(wrapped)
-        return wrapped
+        return add_options(*options)(with_options)
 
     return decorate
 
@@ -194,3 +351,32 @@ def _refuse_files(services: Sequence[str]) -> None:
         is_name = all(part.replace("-", "").isalnum() for part in name.split("/")) and name.count("/") < 2
         if name.lower().endswith(_FILE_ENDINGS) or (not is_name and os.path.exists(name)):  # noqa: PTH110
             raise click.UsageError(f"expected [NAMESPACE/]SERVICE, got {name!r}; to read this file: -f {name}")
+
+
+# --- help -------------------------------------------------------------------------------------------------------------
+
+_GROUPS: Final = {
+    "Cluster or files": ("files", "sample", "contexts", "kubeconfig", "impersonate"),
+    "Services": ("namespaces", "all_namespaces", "selector"),
+    "Changes of the cluster": ("without_zones", "without_nodes", "replicas", "added_pods"),
+    "Decisions": ("what_if", "proxy", "compat", "with_mode", "config", "demand"),
+    "Measured traffic": ("measured_in", "window", "price_per_gb", "charge"),
+    "Output": ("output", "to", "sort", "top", "changed", "details", "score", "watch", "color", "quiet", "verbose"),
+}
+"""Parameters by the heading of their group. All others are the command's own."""
+
+
+class GroupedCommand(click.Command):
+    """``--help`` shows its options in groups, the command's own options first."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        group_of = {name: group for group, names in _GROUPS.items() for name in names}
+        records: dict[str, list[tuple[str, str]]] = {group: [] for group in ("Options", *_GROUPS)}
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx) if isinstance(parameter, click.Option) else None
+            if record is not None:
+                records[group_of.get(parameter.name or "", "Options")].append(record)
+        for group, rows in records.items():
+            if rows:
+                with formatter.section(group):
+                    formatter.write_dl(rows)

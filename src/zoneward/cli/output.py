@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
@@ -18,7 +19,10 @@ from zoneward.kube.input_error import InputError
 from zoneward.kube.safe_text import printable
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from zoneward.cli.options import Options
+    from zoneward.report.html import Source
     from zoneward.report.table_parts import Table, TableParts
 
 TABLE_WIDTH: Final = 100
@@ -52,6 +56,11 @@ def print_notes(options: "Options", notes: Iterable[Note]) -> None:
             print_line(f"zoneward: {note.text}", err=True)
 
 
+def shows_progress(options: "Options") -> bool:
+    """Whether long work shows on standard error how far it is: on a terminal, unless ``-q``."""
+    return not options.quiet and sys.stderr.isatty()
+
+
 def wants_color(options: "Options") -> bool:
     """Whether tables are coloured: as ``--color`` says, by default on a terminal without NO_COLOR."""
     if options.color != "auto":
@@ -68,12 +77,44 @@ def print_table(options: "Options", parts: "TableParts | Table") -> None:
     click.echo(table, nl=False, color=True)
 
 
+def print_text(options: "Options", content: "RenderableType", *, crop: bool = True) -> None:
+    """Print text in paragraphs, for the width of the terminal."""
+    from zoneward.report.terminal_text import render_text
+
+    text = render_text(content, color=wants_color(options), width=table_width(), crop=crop)
+    click.echo(text, nl=False, color=True)
+
+
+def print_json(kind: str, value: Any) -> None:
+    """Print a documented value as JSON that begins with its version and ``kind``."""
+    from zoneward.advice.json_value import as_document, to_json
+
+    write(to_json(as_document(kind, value)))
+
+
+def write(text: str | bytes) -> None:
+    """Write to standard output as it is."""
+    sys.stdout.buffer.write(text.encode() if isinstance(text, str) else text)
+
+
+def page_source(options: "Options") -> "Source":
+    """What the pages of all commands say about where their figures come from."""
+    from zoneward import __version__
+    from zoneward.report.html import Source
+
+    if options.sample:
+        cluster = "The sample cluster"
+    else:
+        cluster = ", ".join(options.files) or options.context or "The cluster of the current context"
+    return Source(cluster, f"{datetime.now(UTC):%Y-%m-%d %H:%M}Z", __version__)
+
+
 def print_document(document: dict[str, Any], form: str) -> None:
     """Print a document as ``json`` or ``yaml``."""
     if form == "json":
         from zoneward.advice.json_value import to_json
 
-        sys.stdout.buffer.write(to_json(document))
+        write(to_json(document))
     else:
         from zoneward.report.slice_manifests import to_yaml
 

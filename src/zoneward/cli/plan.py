@@ -1,15 +1,13 @@
 """``zoneward plan``: the EndpointSlices that each Service would get, and what would come of it."""
 
-import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from zoneward.cli.grouped_help import GroupedCommand
 from zoneward.cli.measured_input import measured_options, read_measured_input
-from zoneward.cli.options import Options, planning_options, row_options
-from zoneward.cli.output import Note, print_notes, row_width, wants_color
+from zoneward.cli.options import GroupedCommand, Options, planning_options, row_options
+from zoneward.cli.output import Note, page_source, print_json, print_notes, print_table, wants_color, write
 
 if TYPE_CHECKING:
     from zoneward.advice.plan_choice import Sort
@@ -82,74 +80,60 @@ def command(
         )
     from zoneward.advice.load_change import plans_before
     from zoneward.advice.plan_choice import choose_plans
-    from zoneward.cli.planned_services import plan_services
+    from zoneward.cli.planned_services import select_services
     from zoneward.routing.selection.traffic_measurements import combine_measurements
 
-    planned = plan_services(options, of_zoneward=output in _OBJECTS)
-    nodes = (planned.unchanged or planned).snapshot.node_names
+    selected = select_services(options, views_kubernetes=output not in _OBJECTS)
+    nodes = (selected.unchanged or selected).snapshot.node_names
     documents, measured_notes = read_measured_input(measured_in, window, options, nodes=nodes)
     measured = combine_measurements(documents)
-    before = None if planned.plans_before is None else plans_before(planned.plans_before)
-    configuration, demand = planned.configuration, planned.cluster_state.demand
-    now = {} if output in _OBJECTS else planned.now()
-    plans = planned.plans
+    before = None if selected.plans_before is None else plans_before(selected.plans_before)
+    configuration, demand = selected.configuration, selected.cluster_state.demand
+    now = {} if output in _OBJECTS else selected.now()
+    plans = selected.plans
     if sort or top or changed:
-        plans = choose_plans(plans, now, sort=sort, top=top, changed=changed, writes_slices=not planned.is_kubernetes)
-    print_notes(options, [*planned.notes, *measured_notes])
+        plans = choose_plans(plans, now, sort=sort, top=top, changed=changed, writes_slices=not selected.is_kubernetes)
+    print_notes(options, [*selected.notes, *measured_notes])
     if output == "json":
         from zoneward.advice.decisions import decisions_document
-        from zoneward.advice.json_value import as_document, to_json
 
         document = decisions_document(
-            plans, now=now, measured=measured, zones=demand.zones, before=before, is_kubernetes=planned.is_kubernetes
+            plans, now=now, measured=measured, zones=demand.zones, before=before, is_kubernetes=selected.is_kubernetes
         )
-        _write(to_json(as_document("Plan", document)))
+        print_json("Plan", document)
     elif output in ("table", "wide", "html"):
-        from zoneward.report.plan_table import plan_parts
-        from zoneward.report.terminal_text import render_text
+        from zoneward.report.plan_table import plan_facts, plan_parts
 
         parts = plan_parts(
             plans,
             demand=demand,
             configuration=configuration,
             now=now,
-            node_proxies=planned.node_proxies,
+            node_proxies=selected.node_proxies,
             wide=output != "table",
             measured=measured,
             before=before,
-            shows_slices=not planned.is_kubernetes,
+            shows_slices=not selected.is_kubernetes,
             is_page=output == "html",
             has_colors=output == "html" or wants_color(options),
-            every_plan=planned.plans,
+            every_plan=selected.plans,
         )
         if output == "html":
-            from zoneward.cli.page_source import page_source
-            from zoneward.report.plan_table import plan_facts
-
-            facts = plan_facts(planned.plans, demand=demand)
-            page = parts.as_page("Plan", made_by="zoneward plan -o html", source=page_source(options), facts=facts)
-            _write(page.encode())
+            facts = plan_facts(selected.plans, demand=demand)
+            source = page_source(options)
+            write(parts.as_page("Plan", made_by="zoneward plan -o html", source=source, facts=facts))
         else:
-            width = row_width()
-            table = render_text(parts.for_terminal(width), color=wants_color(options), width=width)
-            click.echo(table, nl=False, color=True)
-    elif output == "overlay":
-        from zoneward.report.slice_manifests import overlay_document, to_yaml, warn_before_overlay
-
-        lines = list(warn_before_overlay(plans, configuration=configuration))
-        _write(to_yaml(overlay_document(plans, configuration=configuration), lines).encode())
-        print_notes(options, map(Note, lines))
+            print_table(options, parts)
     else:
         from zoneward.advice.json_value import to_json
-        from zoneward.report.slice_manifests import slices_document, to_yaml, warn_before_applying
+        from zoneward.report import slice_manifests as manifests
 
-        objects: Any = slices_document(plans)
-        lines = list(warn_before_applying(plans, configuration=configuration))
-        text = to_json(objects) if output == "slices-json" else to_yaml(objects, lines).encode()
-        _write(text)
+        if output == "overlay":
+            objects: Any = manifests.overlay_document(plans, configuration=configuration)
+            lines = list(manifests.warn_before_overlay(plans, configuration=configuration))
+        else:
+            objects = manifests.slices_document(plans)
+            lines = list(manifests.warn_before_applying(plans, configuration=configuration))
+        write(to_json(objects) if output == "slices-json" else manifests.to_yaml(objects, lines))
         print_notes(options, map(Note, lines))
     return 0
-
-
-def _write(data: bytes) -> None:
-    sys.stdout.buffer.write(data)

@@ -2,20 +2,27 @@
 
 import asyncio
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from itertools import chain
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import click
 
-from zoneward.cli.cluster_input import filter_services, find_cluster, load_configuration, no_services_note
+from zoneward.cli.cluster_input import (
+    filter_services,
+    find_cluster,
+    load_configuration,
+    namespaces_without_objects,
+    no_services_note,
+    refuse_unknown_namespaces,
+)
 from zoneward.cli.interrupts import INTERRUPTED
-from zoneward.cli.known_demand import find_cluster_demand, know_demand
+from zoneward.cli.known_demand import KnownDemand, find_cluster_demand, know_demand
 from zoneward.cli.live_output import Screen, Stream, is_screen, run_until_first_ends
 from zoneward.cli.live_plans import LivePlans
-from zoneward.cli.namespaces import namespaces_without_objects, refuse_unknown_namespaces
 from zoneward.cli.options import Options
 from zoneward.cli.output import Note, print_notes, row_width, wants_color
 from zoneward.cli.planned_services import proxy_notes
@@ -78,17 +85,8 @@ def watch_plans(options: Options, output: str) -> int:
     access, namespaces = find_cluster(options)
     known_demand = know_demand(find_cluster_demand(configuration, access))
     print_notes(options, known_demand.notes)
-    unreadable: list[UnreadableObject] = []
-    cache, changed = InformerCache(on_unreadable=unreadable.append), asyncio.Event()
-    plans = LivePlans(
-        cache,
-        options=options,
-        configuration=known_demand.configuration,
-        on_stale=changed.set,
-        service_parts=known_demand.service_parts,
-    )
     try:
-        asyncio.run(_watch(access, namespaces, plans, cache, changed, unreadable, options=options, output=output))
+        asyncio.run(watch_cluster(access, namespaces, known_demand, options=options, output=output))
     except KeyboardInterrupt:
         return INTERRUPTED
     except CallFailed as error:
@@ -98,22 +96,31 @@ def watch_plans(options: Options, output: str) -> int:
     raise AssertionError("a watch has no end")
 
 
-async def _watch(
+async def watch_cluster(
     access: "ClientConfig",
     namespaces: tuple[str, ...] | None,
-    plans: LivePlans,
-    cache: InformerCache,
-    changed: asyncio.Event,
-    unreadable: list[UnreadableObject],
+    known_demand: KnownDemand,
     *,
     options: Options,
     output: str,
 ) -> None:
+    """Watch these namespaces, or with None all, until cancelled. Raises CallFailed, InputError or a usage error before
+    anything is shown, and BrokenPipeError.
+    """
+    unreadable: list[UnreadableObject] = []
+    cache, changed = InformerCache(on_unreadable=unreadable.append), asyncio.Event()
+    plans = LivePlans(
+        cache,
+        options=options,
+        configuration=known_demand.configuration,
+        on_stale=changed.set,
+        service_parts=known_demand.service_parts,
+    )
     async with Transport(access) as transport:
         health = WatchHealth(transport, clock=time.monotonic)
         if options.proxy is None:
             plans.proxy_objects = await list_proxy_objects(transport)
-        view = watch_view(output, plans, cache, options, server=redacted_server(access))
+        view = _view(output, plans, cache, options, server=redacted_server(access))
         await run_until_first_ends(
             run_informers(
                 health,
@@ -204,64 +211,48 @@ async def _watch_connection(
 # --- what is shown ----------------------------------------------------------------------------------------------------
 
 
-class WatchView(Protocol):
-    """Shows what happens, each in its own form."""
+def _view(output: str, plans: LivePlans, cache: InformerCache, options: Options, *, server: str) -> "WatchView":
+    """The view for ``-o``; a table is only drawn where there is a terminal."""
+    if output == "json":
+        return WatchJson(plans, options)
+    if is_screen():
+        return WatchScreen(plans, cache, options, wide=output == "wide", server=server)
+    return WatchText(plans, options, wide=output == "wide")
 
+
+class WatchView(ABC):
+    """Shows what happens. Errors are notes on standard error, where a view has no other place for them."""
+
+    def __init__(self, plans: LivePlans, options: Options) -> None:
+        self._plans, self._options = plans, options
+
+    @abstractmethod
     async def show_changes(self, changes: Sequence[DecisionChange]) -> None: ...
 
+    @abstractmethod
     async def show_complete(self) -> None:
         """Every Service has been planned once."""
-        ...
 
+    @abstractmethod
     async def run(self) -> None:
         """Do what has to be done beside the changes; never returns."""
-        ...
 
-    def show_error(self, text: str | None, since: datetime) -> None:
+    def show_error(self, text: str | None, since: datetime) -> None:  # noqa: ARG002 -- for a screen
         """Show that the API server does not respond, or, with None, that it responds again."""
-        ...
+        note = "the API server responds again" if text is None else f"{text}; retrying"
+        print_notes(self._options, [Note(note)])
 
     def show_unreadable(self, text: str) -> None:
         """Show that an object cannot be read and is left out."""
-        ...
-
-
-def watch_view(output: str, plans: LivePlans, cache: InformerCache, options: Options, *, server: str) -> WatchView:
-    """The view for ``-o``; a table is only drawn where there is a terminal."""
-    if output == "json":
-        return WatchJson(plans, cache, options)
-    is_wide = output == "wide"
-    if is_screen():
-        return WatchScreen(plans, cache, options, wide=is_wide, server=server)
-    return WatchText(plans, cache, options, wide=is_wide)
-
-
-class _WatchStream:
-    """What both forms without a screen share: errors are notes on standard error."""
-
-    def __init__(self, plans: LivePlans, cache: InformerCache, options: Options) -> None:
-        self._plans, self._cache, self._options = plans, cache, options
-        self._stream = Stream()
-
-    async def run(self) -> None:
-        await self._stream.wait_until_broken()
-
-    def show_error(self, text: str | None, since: datetime) -> None:  # noqa: ARG002 -- the others' signature
-        if text is not None:
-            print_notes(self._options, [Note(f"{text}; retrying")])
-        else:
-            print_notes(self._options, [Note("the API server responds again")])
-
-    def show_unreadable(self, text: str) -> None:
         print_notes(self._options, [Note(text)])
 
 
-class WatchJson(_WatchStream):
+class WatchJson(WatchView):
     """``-o json``: a line for each change."""
 
-    def __init__(self, plans: LivePlans, cache: InformerCache, options: Options) -> None:
-        super().__init__(plans, cache, options)
-        self._decisions = 0
+    def __init__(self, plans: LivePlans, options: Options) -> None:
+        super().__init__(plans, options)
+        self._stream, self._decisions = Stream(), 0
 
     async def show_changes(self, changes: Sequence[DecisionChange]) -> None:
         now = datetime.now(UTC)
@@ -272,20 +263,23 @@ class WatchJson(_WatchStream):
         line = synced_json(services=len(self._plans.order), decisions=self._decisions, now=datetime.now(UTC))
         await self._stream.write(line)
 
+    async def run(self) -> None:
+        await self._stream.wait_until_broken()
 
-class WatchText(_WatchStream):
+
+class WatchText(WatchView):
     """A table where there is no screen to draw it on: printed once in full, then a line for each change."""
 
-    def __init__(self, plans: LivePlans, cache: InformerCache, options: Options, *, wide: bool) -> None:
-        super().__init__(plans, cache, options)
-        self._wide, self._is_complete = wide, False
+    def __init__(self, plans: LivePlans, options: Options, *, wide: bool) -> None:
+        super().__init__(plans, options)
+        self._stream, self._wide, self._is_complete = Stream(), wide, False
 
     async def show_changes(self, changes: Sequence[DecisionChange]) -> None:
         if self._is_complete and changes:
             now = datetime.now().astimezone()
             shows_slices = not self._plans.is_kubernetes
             lines = (printable(change_text(change, now=now, shows_slices=shows_slices)) for change in changes)
-            await self._print("".join(f"{line}\n" for line in lines))
+            await self._stream.write("".join(f"{line}\n" for line in lines).encode())
 
     async def show_complete(self) -> None:
         from zoneward.report.plan_table import plan_parts
@@ -302,18 +296,19 @@ class WatchText(_WatchStream):
             shows_slices=not plans.is_kubernetes,
         )
         self._is_complete = True
-        await self._print(render_text(parts.for_terminal(width), color=wants_color(self._options), width=width))
-
-    async def _print(self, text: str) -> None:
+        text = render_text(parts.for_terminal(width), color=wants_color(self._options), width=width)
         await self._stream.write(text.encode())
 
+    async def run(self) -> None:
+        await self._stream.wait_until_broken()
 
-class WatchScreen:
+
+class WatchScreen(WatchView):
     """A table on a terminal, drawn again when something changes."""
 
     def __init__(self, plans: LivePlans, cache: InformerCache, options: Options, *, wide: bool, server: str) -> None:
-        self._plans, self._cache, self._options = plans, cache, options
-        self._wide, self._server = wide, server
+        super().__init__(plans, options)
+        self._cache, self._wide, self._server = cache, wide, server
         self._changed: dict[ObjectKey, float] = {}
         """When Services changed, by the monotonic clock; the latest is the last."""
         self._last = datetime.now().astimezone()
@@ -336,26 +331,22 @@ class WatchScreen:
 
     def show_error(self, text: str | None, since: datetime) -> None:
         if text is not None and not self._is_complete.is_set():
-            print_notes(self._options, [Note(f"{text}; retrying")])
+            super().show_error(text, since)
         self._error = None if text is None else (text, since.astimezone())
 
     def show_unreadable(self, text: str) -> None:
         # Later the table shows how many there are.
         if not self._is_complete.is_set():
-            print_notes(self._options, [Note(text)])
+            super().show_unreadable(text)
 
     async def run(self) -> None:
         await self._is_complete.wait()
-        drawn: object = None
         terminal = Screen()
         try:
             with terminal:
-                while True:
-                    size, state = terminal.size, self._state()
-                    if (size, state) != drawn:
-                        drawn = size, state
-                        terminal.draw(self.picture(*size, marked=self._marked()))
-                    await asyncio.sleep(_REDRAW)
+                await terminal.follow(
+                    self._state, lambda width, height: self.picture(width, height, marked=self._marked()), every=_REDRAW
+                )
         finally:
             # The last picture stays in the terminal's own history, with room for a prompt below it.
             with suppress(OSError):

@@ -1,12 +1,14 @@
 """The selected Services of a snapshot and their plans."""
 
 import time
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Final
 
 from msgspec import structs
 
+from zoneward.advice.findings.codes import Need
 from zoneward.advice.kubernetes_version import kubernetes_configuration, kubernetes_minor
 from zoneward.advice.node_proxies import NodeProxies, detect_node_proxies, same_proxy_everywhere
 from zoneward.advice.now import CurrentTraffic, traffic_now
@@ -28,15 +30,13 @@ from zoneward.kube.adoption_marks import has_selector_annotation
 from zoneward.kube.gc_tuning import without_gc
 from zoneward.kube.objects import (
     ConfigMap,
-    DaemonSet,
-    EndpointSlice,
     Node,
     ObjectKey,
-    ProxyPod,
     Service,
     node_zone,
     time_text,
 )
+from zoneward.kube.workload_objects import plural
 from zoneward.routing.algorithms.heuristics import BUILT_IN_HEURISTICS
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.demand import demands_of
@@ -50,27 +50,34 @@ from zoneward.snapshots.cluster_snapshot import Snapshot
 
 _KUBERNETES_VALUES: Final = ("Auto", *BUILT_IN_HEURISTICS, NO_APPROACH)
 """Values of ``--what-if`` that Kubernetes knows."""
+_WORKLOAD_KINDS: Final[tuple[tuple[Need, tuple[str, ...]], ...]] = (
+    ("workloads", ("Deployment", "StatefulSet")),
+    ("autoscalers", ("HorizontalPodAutoscaler",)),
+    ("volumes", ("PersistentVolumeClaim", "PersistentVolume")),
+    ("Leases", ("Lease",)),
+    ("policies", ("MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding")),
+)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SelectedServices:
     """A snapshot and the selected Services of it.
 
-    ``taken`` has the names of all slices by namespace, ``node_proxies`` the kinds of proxies on the nodes. Print
-    ``notes`` on standard error once nothing can fail any more: bad input causes one line and nothing else.
+    ``node_proxies`` has the kinds of proxies on the nodes. Print ``notes`` on standard error once nothing can fail any
+    more: bad input causes one line and nothing else.
 
     Where options change the input (``--without-zone``), all this is of the changed cluster, and ``unchanged`` is the
     same Services in the cluster as it was read; else None.
     """
 
+    options: Options
     snapshot: Snapshot
     cluster_state: ClusterState
     node_proxies: NodeProxies
     services: tuple[Service, ...]
-    taken: Mapping[str, Container[str]]
-    notes: tuple[Note, ...]
-    unchanged: "SelectedServices | None" = field(default=None, kw_only=True)
-    zoneward_configuration: Configuration | None = field(default=None, kw_only=True)
+    notes: tuple[Note, ...] = ()
+    unchanged: "SelectedServices | None" = None
+    zoneward_configuration: Configuration | None = None
     """What Zoneward would decide by, where ``configuration`` decides as Kubernetes does because that runs there."""
 
     @property
@@ -90,6 +97,34 @@ class SelectedServices:
         unchanged = self.unchanged.of_zoneward() if self.unchanged is not None else None
         return replace(self, cluster_state=state, unchanged=unchanged, zoneward_configuration=None)
 
+    @cached_property
+    def plans(self) -> tuple[ServicePlan, ...]:
+        """Those of the Services, in their order."""
+        with without_gc():
+            return tuple(
+                plan_service(
+                    with_what_if(service, self.options, self.configuration),
+                    pods=self.snapshot.pods_of(service),
+                    slices=self.snapshot.slices_of(service),
+                    cluster_state=self.cluster_state,
+                    taken=self._slice_names.get(service.metadata.namespace, ()),
+                )
+                for service in self.services
+            )
+
+    @cached_property
+    def plans_before(self) -> tuple[ServicePlan, ...] | None:
+        """Those of the unchanged cluster, with the same settings; None where no option changes the input."""
+        return None if self.unchanged is None else self.unchanged.plans
+
+    @cached_property
+    def _slice_names(self) -> Mapping[str, Container[str]]:
+        """The names of all slices by namespace: a new slice gets another one."""
+        names_in: dict[str, set[str]] = {}
+        for slice_ in self.snapshot.slices:
+            names_in.setdefault(slice_.metadata.namespace, set()).add(slice_.metadata.name)
+        return names_in
+
     def input_of(self, service: Service, objects: WorkloadObjects = NO_OBJECTS) -> ServiceInput:
         """What the advice about one of the Services reads. ``objects`` are the workloads of the snapshot."""
         namespace = service.metadata.namespace
@@ -99,7 +134,7 @@ class SelectedServices:
             self.snapshot.pods_of(service),
             self.snapshot.slices_of(service),
             self.cluster_state.for_service(service),
-            self.taken.get(namespace, ()),
+            self._slice_names.get(namespace, ()),
             namespace_pods=self.snapshot.pods_in(namespace),
             objects=objects,
             is_changed=self.unchanged is not None,
@@ -128,52 +163,6 @@ class SelectedServices:
         """The same for all selected Services, by namespace and name, in the cluster as it was read."""
         read = self.unchanged or self
         return {(service.metadata.namespace, service.metadata.name): read.now_of(service) for service in read.services}
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedServices(SelectedServices):
-    """The same with the plans of the Services, in their order.
-
-    Where options change the input, ``plans_before`` are those of the unchanged cluster, with the same settings.
-    """
-
-    plans: tuple[ServicePlan, ...]
-    plans_before: tuple[ServicePlan, ...] | None = None
-
-
-def plan_services(options: Options, *, of_zoneward: bool = False) -> PlannedServices:
-    """Plan the selected Services of the snapshot: as Kubernetes decides where its controller writes the slices and
-    nothing asks for Zoneward, or ``of_zoneward``. Raises InputError or a usage error, before anything is printed.
-    """
-    with without_gc():
-        selected = select_services(options, views_kubernetes=not of_zoneward)
-        plans = _plans(selected, options)
-        before = None if selected.unchanged is None else _plans(selected.unchanged, options)
-    return PlannedServices(
-        selected.snapshot,
-        selected.cluster_state,
-        selected.node_proxies,
-        selected.services,
-        selected.taken,
-        selected.notes,
-        plans,
-        before,
-        unchanged=selected.unchanged,
-        zoneward_configuration=selected.zoneward_configuration,
-    )
-
-
-def _plans(selected: SelectedServices, options: Options) -> tuple[ServicePlan, ...]:
-    return tuple(
-        plan_service(
-            with_what_if(service, options, selected.configuration),
-            pods=selected.snapshot.pods_of(service),
-            slices=selected.snapshot.slices_of(service),
-            cluster_state=selected.cluster_state,
-            taken=selected.taken.get(service.metadata.namespace, ()),
-        )
-        for service in selected.services
-    )
 
 
 def with_what_if(service: Service, options: Options, configuration: Configuration) -> Service:
@@ -205,26 +194,12 @@ def build_cluster_state(
     )
 
 
-def find_node_proxies(
-    nodes: Iterable[Node],
-    *,
-    options: Options,
-    daemon_sets: Iterable[DaemonSet],
-    pods: Iterable[ProxyPod],
-    config_maps: Iterable[ConfigMap],
-    missing: Sequence[str],
-) -> NodeProxies:
+def proxies_in(snapshot: Snapshot, options: Options) -> NodeProxies:
     """The kinds of proxies on the nodes: that of ``--proxy``, or what is detected."""
     if options.proxy is not None:
-        return same_proxy_everywhere(nodes, PROXY_KINDS[options.proxy])
-    return detect_node_proxies(nodes, daemon_sets=daemon_sets, pods=pods, config_maps=config_maps, missing=missing)
-
-
-def proxies_in(snapshot: Snapshot, options: Options) -> NodeProxies:
-    """The kinds of proxies on the nodes of a snapshot."""
-    return find_node_proxies(
+        return same_proxy_everywhere(snapshot.nodes, PROXY_KINDS[options.proxy])
+    return detect_node_proxies(
         snapshot.nodes,
-        options=options,
         daemon_sets=snapshot.daemon_sets,
         pods=snapshot.proxy_pods,
         config_maps=snapshot.config_maps,
@@ -237,45 +212,43 @@ def _has_overlay(config_maps: Iterable[ConfigMap]) -> bool:
 
 
 def configuration_of_kubernetes(
-    configuration: Configuration,
-    options: Options,
-    *,
-    nodes: Iterable[Node],
-    services: Iterable[Service],
-    slices: Collection[EndpointSlice],
-    config_maps: Iterable[ConfigMap],
+    configuration: Configuration, options: Options, snapshot: Snapshot
 ) -> Configuration | None:
     """The same, deciding as this cluster's version of Kubernetes does; None unless the built-in controller writes the
     slices of the cluster, and no option asks for Zoneward.
     """
     if options.upstream or options.with_mode is not None or options.what_if not in (None, *_KUBERNETES_VALUES):
         return None
-    if configuration.keep_built_in_label or any(map(approach_of_slice, slices)):
+    if configuration.keep_built_in_label or any(map(approach_of_slice, snapshot.slices)):
         # Zoneward's slices may have the label of the built-in controller.
         return None
-    managers = {(slice_.metadata.labels or {}).get(names.MANAGED_BY_LABEL) for slice_ in slices}
-    if names.BUILT_IN_MANAGER not in managers or names.MANAGER in managers or _has_overlay(config_maps):
+    managers = {(slice_.metadata.labels or {}).get(names.MANAGED_BY_LABEL) for slice_ in snapshot.slices}
+    if names.BUILT_IN_MANAGER not in managers or names.MANAGER in managers or _has_overlay(snapshot.config_maps):
         return None
-    if any(map(has_selector_annotation, services)):
+    if any(map(has_selector_annotation, snapshot.services)):
         return None
-    as_kubernetes = kubernetes_configuration(configuration, kubernetes_minor(nodes))
+    as_kubernetes = kubernetes_configuration(configuration, kubernetes_minor(snapshot.nodes))
     return structs.replace(as_kubernetes, demand=configuration.demand)
 
 
-def snapshot_configuration_of_kubernetes(
-    configuration: Configuration, options: Options, snapshot: Snapshot
-) -> Configuration | None:
-    """The same for the cluster of a snapshot."""
-    return configuration_of_kubernetes(
-        configuration,
-        options,
-        nodes=snapshot.nodes,
-        services=snapshot.services,
-        slices=snapshot.slices,
-        config_maps=snapshot.config_maps,
-    )
+def read_workload_objects(snapshot: Snapshot) -> WorkloadObjects:
+    """The workload objects of a snapshot, without Leases, and why some are not known. Only `advise`, `check` and
+    `explain` read them.
+    """
+    return WorkloadObjects.of(snapshot.workload_objects, lacking=dict(_lacking_workloads(snapshot)))
 
 
+def _lacking_workloads(snapshot: Snapshot) -> Iterator[tuple[Need, str]]:
+    present = {type(workload).__name__ for workload in snapshot.workload_objects}
+    for need, kinds in _WORKLOAD_KINDS:
+        unread = next((kind for kind in kinds if kind in snapshot.unread_workloads), None)
+        if unread is not None:
+            yield need, f"{plural(unread)} cannot be read ({snapshot.unread_workloads[unread]})"
+        elif not snapshot.lists_workloads and not present.intersection(kinds):
+            yield need, f"there are no {' and no '.join(map(plural, kinds))} in the snapshot"
+
+
+@without_gc()
 def select_services(options: Options, *, workloads: bool = False, views_kubernetes: bool = False) -> SelectedServices:
     """Read the snapshot and select Services. ``workloads``: a live cluster's workload objects are read, too.
     ``views_kubernetes``: where the built-in controller writes the slices, decide as it does.
@@ -297,7 +270,7 @@ def select_services(options: Options, *, workloads: bool = False, views_kubernet
     )
     of_zoneward = of_kubernetes = None
     if views_kubernetes:
-        of_kubernetes = snapshot_configuration_of_kubernetes(known_demand.configuration, options, snapshot)
+        of_kubernetes = configuration_of_kubernetes(known_demand.configuration, options, snapshot)
     if of_kubernetes is not None:
         of_zoneward = known_demand.configuration
         known_demand = replace(known_demand, configuration=of_kubernetes)
@@ -326,11 +299,8 @@ def _select(snapshot: Snapshot, options: Options, known_demand: KnownDemand) -> 
         node_proxies=node_proxies,
         service_parts=known_demand.service_parts,
     )
-    taken: dict[str, set[str]] = {}
-    for slice_ in snapshot.slices:
-        taken.setdefault(slice_.metadata.namespace, set()).add(slice_.metadata.name)
     notes = tuple(_notes(snapshot, services, node_proxies, options, known_demand))
-    return SelectedServices(snapshot, cluster_state, node_proxies, tuple(services), taken, notes)
+    return SelectedServices(options, snapshot, cluster_state, node_proxies, tuple(services), notes)
 
 
 def proxy_notes(node_proxies: NodeProxies) -> Iterator[Note]:

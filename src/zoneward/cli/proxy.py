@@ -180,7 +180,7 @@ def command(
         return delete_rules(quiet=daemon.quiet)
     if not (is_print or dry_run):
         return _run(node, daemon, configuration, settings)
-    from zoneward.cli.proxy_rules import NodeRules
+    from zoneward.cli.proxy_rules import print_rules
 
     snapshot_options = Options(
         files=files,
@@ -189,8 +189,7 @@ def command(
         kubeconfig=daemon.kubeconfig,
         impersonate=daemon.impersonate,
     )
-    rules = NodeRules.from_snapshot(node, snapshot_options, configuration, settings)
-    return rules.print() if is_print else rules.print_changes()
+    return print_rules(node, snapshot_options, configuration, settings, only_changes=dry_run)
 
 
 def _run(node: str, options: DaemonOptions, configuration: "Configuration", settings: "ProxyConfiguration") -> int:

@@ -2,8 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Self
+from dataclasses import replace
 
 import click
 
@@ -32,46 +31,36 @@ from zoneward.routing.selection.entry_budget import EntryBudget
 from zoneward.snapshots.cluster_snapshot import Snapshot
 
 
-@dataclass(frozen=True, slots=True)
-class NodeRules:
-    """What the proxy of a node serves, and how its rules are laid out."""
+def print_rules(
+    name: str, options: Options, configuration: Configuration, settings: ProxyConfiguration, *, only_changes: bool
+) -> int:
+    """Print all rules of the node ``name``, or what would change in the kernel. Returns the exit status.
 
-    node: kube.Node
-    services: Mapping[Family, Mapping[ObjectKey, NodeService]]
-    options: RulesetOptions
-
-    @classmethod
-    def from_snapshot(
-        cls, name: str, options: Options, configuration: Configuration, settings: ProxyConfiguration
-    ) -> Self:
-        """Read the snapshot or the cluster that ``options`` name. Raises InputError or a usage error."""
-        snapshot = load_snapshot(options)
-        node = find_node(snapshot, name)
-        layout = ruleset_options(settings, node)
-        return cls(node, _node_services(snapshot, node, layout, configuration, settings), layout)
-
-    def print(self) -> int:
-        """Print all rules. Returns the exit status."""
-        head = f"Of node {self.node.metadata.name}, zone {node_zone(self.node) or '(none)'}. In place of what there is:"
-        print_line(comment_line(f"{head} nft -f FILE"))
-        for family in FAMILIES:
-            changes = diff_rulesets(None, full_ruleset(family, self.services[family], options=self.options))
-            click.echo(render_commands(replace(changes, replaces_table=True)), nl=False)
+    They are made from the snapshot or the cluster that ``options`` name. Raises InputError or a usage error.
+    """
+    snapshot = load_snapshot(options)
+    node = find_node(snapshot, name)
+    layout = ruleset_options(settings, node)
+    services = _node_services(snapshot, node, layout, configuration, settings)
+    if only_changes:
+        asyncio.run(_print_changes(services, layout))
         return 0
+    head = f"Of node {name}, zone {node_zone(node) or '(none)'}. In place of what there is:"
+    print_line(comment_line(f"{head} nft -f FILE"))
+    for family in FAMILIES:
+        changes = diff_rulesets(None, full_ruleset(family, services[family], options=layout))
+        click.echo(render_commands(replace(changes, replaces_table=True)), nl=False)
+    return 0
 
-    def print_changes(self) -> int:
-        """Print what would change in the kernel. Returns the exit status; raises InputError."""
-        return asyncio.run(self._print_changes())
 
-    async def _print_changes(self) -> int:
-        try:
-            async with NftClient() as kernel:
-                for family in FAMILIES:
-                    changes = await plan_changes(kernel, family, self.services[family], options=self.options)
-                    click.echo(render_commands(changes), nl=False)
-        except (NftablesUnavailable, KernelRefused, KernelOutcomeUnknown, DumpInterrupted) as error:
-            raise InputError("the kernel", str(error)) from None
-        return 0
+async def _print_changes(services: Mapping[Family, Mapping[ObjectKey, NodeService]], layout: RulesetOptions) -> None:
+    try:
+        async with NftClient() as kernel:
+            for family in FAMILIES:
+                changes = await plan_changes(kernel, family, services[family], options=layout)
+                click.echo(render_commands(changes), nl=False)
+    except (NftablesUnavailable, KernelRefused, KernelOutcomeUnknown, DumpInterrupted) as error:
+        raise InputError("the kernel", str(error)) from None
 
 
 def delete_rules(*, quiet: bool) -> int:

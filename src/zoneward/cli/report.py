@@ -9,23 +9,23 @@ import click
 
 from zoneward.advice.prices import Charge
 from zoneward.cli.cluster_completion import complete_approaches
-from zoneward.cli.grouped_help import GroupedCommand
-from zoneward.cli.measured_input import measured_options, read_measured_input
-from zoneward.cli.measured_selection import (
+from zoneward.cli.measured_input import (
     check_measured,
     measured_of_sample,
+    measured_options,
     price_options,
+    read_measured_input,
     read_prices,
     select_measured,
 )
-from zoneward.cli.options import Options, planning_options, row_options
-from zoneward.cli.output import Note, print_notes, print_table
+from zoneward.cli.options import GroupedCommand, Options, planning_options, row_options
+from zoneward.cli.output import Note, page_source, print_json, print_notes, print_table, write
 
 if TYPE_CHECKING:
     from zoneward.advice.honored_traffic import NodeTraffic
     from zoneward.advice.measured_flows import MeasuredFlows, ServiceFamily
     from zoneward.advice.prices import Prices
-    from zoneward.advice.traffic_report import ReportTotals, ServiceReport, TrafficReport
+    from zoneward.advice.traffic_report import ServiceReport, TrafficReport
     from zoneward.cli.compared_services import ComparisonRequest
     from zoneward.cli.planned_services import SelectedServices
 
@@ -110,20 +110,17 @@ def command(
 
         # All of them come one after the other.
         for line in report_csv(chosen(services) if top or changed or sort else services, report):
-            sys.stdout.buffer.write(line.encode())
+            write(line)
         return 0
     report = _complete(request, report, services, chosen)
     if output == "json":
-        from zoneward.advice.json_value import as_document, to_json
         from zoneward.report.traffic_json import report_document
 
-        sys.stdout.buffer.write(to_json(as_document("Report", report_document(report))))
+        print_json("Report", report_document(report))
     elif output == "html":
-        from zoneward.cli.page_source import page_source
         from zoneward.report.traffic_page import traffic_page
 
-        page = traffic_page(report, request.abilities, source=page_source(options))
-        sys.stdout.buffer.write(page.encode())
+        write(traffic_page(report, request.abilities, source=page_source(options)))
     else:
         from zoneward.report.traffic_table import traffic_parts
 
@@ -164,7 +161,7 @@ def _begin(
 ) -> "tuple[ComparisonRequest, TrafficReport]":
     """What is compared, and the report without Services yet. Prints the notes."""
     from zoneward.advice.measured_flows import measure_flows
-    from zoneward.advice.traffic_report import ReportTotals
+    from zoneward.advice.traffic_report import Coverage, ReportTotals, TrafficReport
     from zoneward.cli.compared_services import read_request
 
     request = read_request(options, approaches)
@@ -178,8 +175,16 @@ def _begin(
     check_measured(request.selected, prices, measured, options)
     selected, notes = select_measured(request.selected, measured, options)
     request = replace(request, selected=selected, flows=True)
-    print_notes(options, [*request.selected.notes, *measured_notes, *map(Note, notes)])
-    return request, _report(request, prices, measured, ReportTotals())
+    print_notes(options, [*selected.notes, *measured_notes, *map(Note, notes)])
+    report = TrafficReport(
+        services=(),
+        totals=ReportTotals(),
+        measured=measured,
+        coverage=Coverage.of(measured, selected.cluster_state.by_cpu),
+        prices=prices,
+        node_traffic={},
+    )
+    return request, report
 
 
 def _complete(
@@ -211,22 +216,6 @@ def _overload(service: "ServiceReport") -> float:
     asked = service.setting(service.asked)
     known = (service.max_overload, None if asked is None else asked.max_overload)
     return next((overload for overload in known if overload is not None), -1.0)
-
-
-def _report(
-    request: "ComparisonRequest", prices: "Prices", measured: "MeasuredFlows", totals: "ReportTotals"
-) -> "TrafficReport":
-    """Without Services yet."""
-    from zoneward.advice.traffic_report import Coverage, TrafficReport
-
-    return TrafficReport(
-        services=(),
-        totals=totals,
-        measured=measured,
-        coverage=Coverage.of(measured, request.selected.cluster_state.by_cpu),
-        prices=prices,
-        node_traffic={},
-    )
 
 
 def _services(request: "ComparisonRequest", report: "TrafficReport", options: Options) -> "Iterator[ServiceReport]":

@@ -1,18 +1,16 @@
 """``zoneward route``: what the proxy on one node would select."""
 
-import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import click
 
 from zoneward.cli.cluster_completion import complete_node
-from zoneward.cli.grouped_help import GroupedCommand
-from zoneward.cli.options import Options, planning_options
-from zoneward.cli.output import print_notes, table_width, wants_color
+from zoneward.cli.options import GroupedCommand, Options, planning_options
+from zoneward.cli.output import print_json, print_notes, print_text, table_width
 
 if TYPE_CHECKING:
-    from zoneward.cli.planned_services import PlannedServices
+    from zoneward.cli.planned_services import SelectedServices
     from zoneward.kube.objects import Endpoint, EndpointSlice
     from zoneward.report.route_report import NodeRoutes
     from zoneward.slices.plan import FamilyPlan, ServicePlan
@@ -34,25 +32,20 @@ def command(*, options: Options, node: str, as_is: bool, output: str) -> None:
     """
     if as_is:
         options.changes.refuse("expected no --as-is with it: the slices in the snapshot know nothing of the change")
-    from zoneward.advice.json_value import as_document, to_json
-    from zoneward.cli.planned_services import plan_services
+    from zoneward.cli.planned_services import select_services
     from zoneward.report.route_report import route_table
 
-    planned = plan_services(options)
-    route = node_routes(planned, node=node, as_is=as_is)
-    print_notes(options, planned.notes)
+    selected = select_services(options, views_kubernetes=True)
+    route = node_routes(selected, node=node, as_is=as_is)
+    print_notes(options, selected.notes)
     if output == "json":
-        sys.stdout.buffer.write(to_json(as_document("Route", route)))
+        print_json("Route", route)
     else:
-        from zoneward.report.terminal_text import render_text
-
-        width = table_width()
-        text = render_text(route_table(route, width=width), color=wants_color(options), width=width)
-        click.echo(text, nl=False, color=True)
+        print_text(options, route_table(route, width=table_width()))
 
 
-def node_routes(planned: "PlannedServices", *, node: str, as_is: bool) -> "NodeRoutes":
-    """What the proxy on ``node`` selects for every port of every planned Service. Raises InputError for a node unknown.
+def node_routes(selected: "SelectedServices", *, node: str, as_is: bool) -> "NodeRoutes":
+    """What the proxy on ``node`` selects for every port of the selected Services. Raises InputError for a node unknown.
 
     With ``as_is`` it reads the slices of the snapshot, else those that the plan leaves.
     """
@@ -73,16 +66,16 @@ def node_routes(planned: "PlannedServices", *, node: str, as_is: bool) -> "NodeR
         usable_zone_weights,
     )
 
-    zone = node_zone(find_node(planned.snapshot, node))
-    gates = planned.configuration.gates
-    before = None if planned.plans_before is None else plans_before(planned.plans_before)
+    zone = node_zone(find_node(selected.snapshot, node))
+    gates = selected.configuration.gates
+    before = None if selected.plans_before is None else plans_before(selected.plans_before)
     ports: list[PortRoute] = []
-    for plan in planned.plans:
+    for plan in selected.plans:
         if not is_proxied(plan.service):
             continue
-        policies, consumer = policies_of(plan.service, gates), planned.cluster_state.consumer_on(node, plan.service)
+        policies, consumer = policies_of(plan.service, gates), selected.cluster_state.consumer_on(node, plan.service)
         honored = honored_hints(plan.service, consumer, gates)
-        for family, slices in _slices(planned, plan, as_is=as_is):
+        for family, slices in _slices(selected, plan, as_is=as_is):
             change: float | msgspec.UnsetType | None = msgspec.UNSET
             if before is not None:
                 loads = load_change(family, before)
@@ -119,15 +112,15 @@ def node_routes(planned: "PlannedServices", *, node: str, as_is: bool) -> "NodeR
                         load_change=change,
                     )
                 )
-    return NodeRoutes(node=node, zone=zone, proxy=planned.node_proxies.on(node).title, ports=tuple(ports))
+    return NodeRoutes(node=node, zone=zone, proxy=selected.node_proxies.on(node).title, ports=tuple(ports))
 
 
 def _slices(
-    planned: "PlannedServices", plan: "ServicePlan", *, as_is: bool
+    selected: "SelectedServices", plan: "ServicePlan", *, as_is: bool
 ) -> "Iterable[tuple[FamilyPlan, tuple[EndpointSlice, ...]]]":
     if not as_is:
         return [(family, family.slices) for family in plan.families]
-    slices = planned.snapshot.slices_of(plan.service)
+    slices = selected.snapshot.slices_of(plan.service)
     return [
         (family, tuple(slice_ for slice_ in slices if slice_.address_type == family.address_type))
         for family in plan.families

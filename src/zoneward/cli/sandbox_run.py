@@ -6,7 +6,7 @@ import shlex
 import signal
 import ssl
 import sys
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Coroutine, Iterator
 from contextlib import AsyncExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from gzip import GzipFile
@@ -34,9 +34,6 @@ _SAVING: Final = 5.0
 """Seconds between two saves while objects change, or longer if a save takes long."""
 _SHARE: Final = 20
 """Saving takes at most this fraction of the time: 1 / 20."""
-
-_Controller = Callable[[SandboxServer], Coroutine[Any, Any, None]]
-"""Runs a controller of the sandbox until cancelled."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +64,10 @@ def run_sandbox(options: "SandboxOptions") -> None:
     if options.kubeconfig is not None:
         _refuse_other_kubeconfig(options.kubeconfig)
     play = None if options.play is None else _play(options.play)
-    controller = _built_in_controller(options) if options.built_in else None
+    if options.built_in:
+        from zoneward.cli.daemon_command import import_program
+
+        import_program("zoneward.controller.endpointslice_controller", command="sandbox --with-builtin-controller")
     with without_gc():
         registry = new_registry(gates=gates)
         notes = list(_fill(registry, options))
@@ -76,7 +76,7 @@ def run_sandbox(options: "SandboxOptions") -> None:
     _print_notes(options, *notes)
     # Ctrl-C before the signal handlers are installed also ends the sandbox.
     with suppress(KeyboardInterrupt):
-        asyncio.run(_serve(registry, options, faults, trust, play, controller))
+        asyncio.run(_serve(registry, options, faults, trust, play))
 
 
 async def _serve(
@@ -85,7 +85,6 @@ async def _serve(
     faults: FaultInjector | None,
     trust: ssl.SSLContext | None,
     play: "Play | None",
-    controller: _Controller | None,
 ) -> None:
     end = asyncio.Event()
     for signal_number in (signal.SIGTERM, signal.SIGINT):
@@ -108,8 +107,8 @@ async def _serve(
             stack.callback(options.kubeconfig.unlink, missing_ok=True)
         _announce(serving, options)
         works = [] if play is None else [_played(play, registry, options)]
-        if controller is not None:
-            works.append(controller(serving))
+        if options.built_in:
+            works.append(run_built_in_controller(serving, is_quiet=options.quiet))
         working = [asyncio.create_task(_ending(work, end)) for work in works]
         await _until(end, registry, options.save)
         for task in working:
@@ -139,6 +138,38 @@ async def _played(play: "Play", registry: Registry, options: "SandboxOptions") -
         on_line=lambda line: _print_notes(options, line),
         source=options.play or "play",
     )
+
+
+async def run_built_in_controller(serving: SandboxServer, *, is_quiet: bool) -> None:
+    """Keep the EndpointSlices of all Services with a selector until cancelled: Zoneward's own controller, which decides
+    and labels as the built-in one does. With it ``adopt`` and ``release`` can be rehearsed without a cluster.
+
+    It writes no Events, and Services that Zoneward adopted have no selector. Raises CallFailed where the sandbox cannot
+    be read at all.
+    """
+    from zoneward.client.auth.client_config import ClientConfig, ClusterInfo, UserInfo
+    from zoneward.client.transport import Transport
+    from zoneward.client.writer import Writer
+    from zoneward.controller.context import ControllerContext
+    from zoneward.controller.endpointslice_controller import EndpointSliceController
+    from zoneward.controller.mode import Mode
+    from zoneward.daemon.log import LogFormat, SilentLog
+    from zoneward.daemon.structured_log import Level, new_log
+    from zoneward.routing.configuration import Configuration
+
+    # The server is in this process: no need to verify its certificate.
+    cluster = ClusterInfo(server=serving.address, insecure=True, is_compressed=False)
+    access = ClientConfig(cluster=cluster, user=UserInfo(token=serving.token))
+    async with Transport(access, is_terminal=False) as transport:
+        context = ControllerContext(
+            connection=transport,
+            writer=Writer(transport),
+            configuration=Configuration().as_upstream(),
+            mode=Mode.TAKE_OVER,
+            is_stand_in=True,
+            log=SilentLog() if is_quiet else new_log(form=LogFormat.TEXT, level=Level.WARNING),
+        )
+        await EndpointSliceController(context).run()
 
 
 async def _until(end: asyncio.Event, registry: Registry, save: Path | None) -> None:
@@ -187,21 +218,6 @@ def _play(file: str) -> "Play":
     from zoneward.sandbox.play.play_file import read_play
 
     return read_play(file)
-
-
-def _built_in_controller(options: "SandboxOptions") -> _Controller:
-    """Raises InputError if the extra is not installed."""
-    from zoneward.cli.daemon_command import import_program
-
-    module = import_program("zoneward.cli.sandbox_controller", command="sandbox --with-builtin-controller")
-
-    def run(serving: SandboxServer) -> Coroutine[Any, Any, None]:
-        work: Coroutine[Any, Any, None] = module.run_built_in_controller(
-            serving.address, serving.token, is_quiet=options.quiet
-        )
-        return work
-
-    return run
 
 
 def _trust(options: "SandboxOptions") -> ssl.SSLContext | None:

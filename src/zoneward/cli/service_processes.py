@@ -12,6 +12,7 @@ from threading import Thread
 from typing import Any, Final, TypeVar
 
 from zoneward.cli.options import Options
+from zoneward.cli.output import shows_progress
 from zoneward.kube.gc_tuning import disable_gc, frozen_objects, without_gc
 from zoneward.kube.input_error import InputError
 from zoneward.kube.objects import Service
@@ -105,14 +106,10 @@ def _work_on(index: int) -> Any:
 # --- progress ---------------------------------------------------------------------------------------------------------
 
 
-def _shows_progress(options: Options) -> bool:
-    return not options.quiet and sys.stderr.isatty()
-
-
 @contextmanager
 def waiting(options: Options, text: str) -> Iterator[None]:
     """A sign of life on a terminal."""
-    if not _shows_progress(options):
+    if not shows_progress(options):
         yield
         return
     from rich.console import Console
@@ -124,7 +121,7 @@ def waiting(options: Options, text: str) -> Iterator[None]:
 @contextmanager
 def _progress(options: Options, services: int) -> Iterator[Callable[[], None]]:
     """A progress bar on a terminal; nothing elsewhere."""
-    if not _shows_progress(options):
+    if not shows_progress(options):
         yield lambda: None
         return
     from rich.console import Console

@@ -1,7 +1,6 @@
 """``zoneward simulate``: the evaluation tool."""
 
 import os
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -12,10 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from zoneward.cli.grouped_help import GroupedCommand
 from zoneward.cli.interrupts import INTERRUPTED, Interrupts
-from zoneward.cli.options import Color, Options
-from zoneward.cli.output import Note, print_notes
+from zoneward.cli.options import Color, GroupedCommand, Options
+from zoneward.cli.output import Note, print_notes, shows_progress
 from zoneward.cli.simulation_run import (
     CLUSTER,
     PARQUET,
@@ -272,7 +270,7 @@ def _compile(options: SimulationOptions, spec: "SimulationSpec", interrupts: Int
     start = perf_counter()
     with ExitStack() as stack:
         directory = machine_code_cache()
-        if _shows_progress(options) and not (directory and any(Path(directory).iterdir())):
+        if shows_progress(options.shared) and not (directory and any(Path(directory).iterdir())):
             from rich.console import Console
 
             waiting = "compiling, once for this version: some 10 to 60 s"
@@ -289,14 +287,10 @@ def _compile(options: SimulationOptions, spec: "SimulationSpec", interrupts: Int
         print_notes(options.shared, [Note(f"compiled in {took:.1f} s, {cache}")])
 
 
-def _shows_progress(options: SimulationOptions) -> bool:
-    return not options.shared.quiet and sys.stderr.isatty()
-
-
 @contextmanager
 def _progress(options: SimulationOptions, dataset: "Dataset") -> Iterator[Callable[[int], None]]:
     """A progress bar with rate and remaining time on a terminal; nothing elsewhere."""
-    if not _shows_progress(options):
+    if not shows_progress(options.shared):
         yield lambda _rows: None
         return
     from rich.console import Console

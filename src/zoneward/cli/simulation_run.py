@@ -145,11 +145,11 @@ def open_dataset(run: SimulationRun, shared: Options) -> "Dataset":
 
     written = run.dataset
     if written == CLUSTER:
-        from zoneward.cli.planned_services import plan_services
+        from zoneward.cli.planned_services import select_services
         from zoneward.lab.datasets import cluster_dataset
 
-        planned = plan_services(shared)
-        return cluster_dataset(planned.plans, planned.cluster_state.demand)
+        selected = select_services(shared, views_kubernetes=True)
+        return cluster_dataset(selected.plans, selected.cluster_state.demand)
     name, _, rest = written.partition(":")
     if name in COMPUTED_DATASETS:
         return _computed_dataset(name, rest, run)

@@ -9,8 +9,7 @@ from typing import IO, TYPE_CHECKING, Final
 import click
 
 from zoneward.cli.cluster_completion import complete_files
-from zoneward.cli.grouped_help import GroupedCommand
-from zoneward.cli.options import Options, reading_options
+from zoneward.cli.options import GroupedCommand, Options, reading_options
 from zoneward.cli.output import Note, print_notes
 
 if TYPE_CHECKING:
