@@ -15,9 +15,8 @@ from zoneward.client.backoff import Backoff
 from zoneward.client.informer_cache import InformerCache
 from zoneward.client.informers import run_informers
 from zoneward.client.list_pager import ListScope
-from zoneward.client.reflector import ReflectorRuntime, ReflectorSettings
+from zoneward.client.reflector import ReflectorRuntime, ReflectorSettings, ServerFeatures
 from zoneward.client.resources import CACHED_RESOURCES, AnyWatchedResource, object_key_of
-from zoneward.client.transport_interface import ServerFeatures
 from zoneward.kube.names import SERVICE_NAME_LABEL, ZONE_LABEL
 
 QUICK: Final = ReflectorSettings(backoff=Backoff(initial=0.005, cap=0.02, jitter=0.5))

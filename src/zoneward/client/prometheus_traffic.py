@@ -17,7 +17,6 @@ from typing import Final, Literal, NamedTuple
 import msgspec
 
 from zoneward.client.prometheus import (
-    MAX_SERIES,
     OUTSIDE,
     Answer,
     Prometheus,
@@ -78,9 +77,7 @@ class FoundTraffic:
     notes: tuple[str, ...]
 
 
-async def read_traffic(
-    prometheus: Prometheus, *, nodes: Collection[str] | None, max_series: int = MAX_SERIES
-) -> FoundTraffic:
+async def read_traffic(prometheus: Prometheus, *, nodes: Collection[str] | None) -> FoundTraffic:
     """What meters and proxies counted within the window of the settings; on a node with both, only the meter counts.
 
     Only programs on one of the ``nodes`` count; with None, programs on any node. If several jobs scrape the same node,
@@ -96,7 +93,7 @@ async def read_traffic(
         ("proxy", _increase("zoneward_proxy_connections_total", settings, "asked")),
     )
     for program, query in queries:
-        answer = await prometheus.ask(query, _TRAFFIC, to_shorten=_TO_SHORTEN, at=at, max_series=max_series)
+        answer = await prometheus.ask(query, _TRAFFIC, to_shorten=_TO_SHORTEN, at=at)
         at = _moment(answer) if at is None else at
         collector.add_traffic(answer, program)
     if at is None or not collector.has_traffic:
@@ -105,9 +102,7 @@ async def read_traffic(
             f" with {{{settings.matchers}}} (demand.prometheus.selector)"
         )
         raise prometheus.unavailable("; ".join((f"expected {what}, got none", *collector.notes())))
-    about = await prometheus.ask(
-        _about_programs(settings), _PROGRAMS, to_shorten=_TO_SHORTEN, at=at, max_series=max_series
-    )
+    about = await prometheus.ask(_about_programs(settings), _PROGRAMS, to_shorten=_TO_SHORTEN, at=at)
     collector.add_programs(about)
     documents = tuple(collector.documents(since=at - window, until=at))
     if not documents:
@@ -347,32 +342,25 @@ def _services(scraped: Iterable[_Scraped]) -> Iterable[ServiceTraffic]:
                 before.has_bytes or total.has_bytes,
             )
     for (namespace, service, address_type), ends in sorted(totals.items()):
+        zones: dict[bool, dict[str, int]] = {False: {}, True: {}}
+        sizes: dict[bool, dict[str, TrafficBytes]] = {False: {}, True: {}}
+        for (is_external, zone), total in sorted(ends.items()):
+            if count := _whole(total.connections):
+                zones[is_external][zone] = count
+            size = TrafficBytes(_whole(total.request), _whole(total.response))
+            if size.request or size.response:
+                sizes[is_external][zone] = size
         has_bytes = any(total.has_bytes for total in ends.values())
-        traffic = ServiceTraffic(
-            namespace=namespace,
-            service=service,
-            address_type=address_type,
-            zones=_connections(ends, is_external=False),
-            external=_connections(ends, is_external=True),
-            bytes=_bytes(ends, is_external=False) if has_bytes else msgspec.UNSET,
-            external_bytes=_bytes(ends, is_external=True) if has_bytes else msgspec.UNSET,
-        )
-        if traffic.zones or traffic.external or traffic.bytes or traffic.external_bytes:
-            yield traffic
-
-
-def _connections(ends: Mapping[tuple[bool, str], _Total], *, is_external: bool) -> dict[str, int]:
-    counts = {zone: _whole(total.connections) for (external, zone), total in ends.items() if external == is_external}
-    return {zone: count for zone, count in sorted(counts.items()) if count}
-
-
-def _bytes(ends: Mapping[tuple[bool, str], _Total], *, is_external: bool) -> dict[str, TrafficBytes]:
-    sizes = {
-        zone: TrafficBytes(_whole(total.request), _whole(total.response))
-        for (external, zone), total in ends.items()
-        if external == is_external
-    }
-    return {zone: size for zone, size in sorted(sizes.items()) if size.request or size.response}
+        if any((*zones.values(), *sizes.values())):
+            yield ServiceTraffic(
+                namespace=namespace,
+                service=service,
+                address_type=address_type,
+                zones=zones[False],
+                external=zones[True],
+                bytes=sizes[False] if has_bytes else msgspec.UNSET,
+                external_bytes=sizes[True] if has_bytes else msgspec.UNSET,
+            )
 
 
 def _whole(amount: float) -> int:
