@@ -5,7 +5,7 @@ What each means, and what to do about it: ``docs/metrics-and-events.md``.
 
 from collections.abc import Iterator
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter
 
@@ -22,17 +22,6 @@ PREFIX: Final = "zoneward_meter_"
 _ROUTE: Final = ("namespace", "service", "address_type", "from_zone", "to_zone")
 
 
-class ObservedMeterProgram(Protocol):
-    """What the metrics read from the running program."""
-
-    @property
-    def meter(self) -> FlowMeter: ...
-    @property
-    def cache(self) -> MeterCache: ...
-    @property
-    def watch_health(self) -> WatchHealth: ...
-
-
 class MeterMetrics:
     def __init__(self) -> None:
         self.registry: Final = CollectorRegistry()
@@ -41,10 +30,9 @@ class MeterMetrics:
         )
         self.watches = WatchMetrics(PREFIX, registry=self.registry)
 
-    def declare_state(self, program: ObservedMeterProgram) -> None:
+    def declare_state(self, meter: FlowMeter, cache: MeterCache, watch_health: WatchHealth) -> None:
         """What is read from the running program."""
         gauge, counter = partial(GaugeFunc, registry=self.registry), partial(CounterFunc, registry=self.registry)
-        meter, cache = program.meter, program.cache
         totals, flows = meter.totals, meter.flows
         counter(
             f"{PREFIX}connections_total",
@@ -111,7 +99,7 @@ class MeterMetrics:
             ["kind"],
         )
         self.watches.declare_state(
-            program.watch_health,
+            watch_health,
             is_synced=cache.synced.is_set,
             resources=cache.resources,
             unreadable=lambda: cache.unreadable,
@@ -119,7 +107,7 @@ class MeterMetrics:
         gauge(
             f"{PREFIX}info",
             "The version that runs, and its node with its zone; always 1",
-            lambda: [((__version__, cache.name, cache.node.zone or ""), 1)],
+            lambda: [((__version__, cache.node_name, cache.node.zone or ""), 1)],
             ["version", "node", "zone"],
         )
 

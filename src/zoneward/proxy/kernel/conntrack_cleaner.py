@@ -15,7 +15,7 @@ import socket
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import cache
-from typing import Final, Protocol
+from typing import Final
 
 from zoneward.client.backoff import Backoff
 from zoneward.netlink.conntrack import (
@@ -26,7 +26,7 @@ from zoneward.netlink.conntrack import (
     udp_flows_request,
 )
 from zoneward.netlink.messages import FAMILIES, Family
-from zoneward.proxy.kernel.nft_client import KernelOutcomeUnknown, KernelRefused
+from zoneward.proxy.kernel.nft_client import KernelClient, KernelOutcomeUnknown, KernelRefused
 from zoneward.proxy.model.node_service import Backend, NodeService
 from zoneward.proxy.reporter import Reporter
 
@@ -145,14 +145,6 @@ _AT_ONCE: Final = 500
 _ADDRESSES: Final[dict[Family, socket.AddressFamily]] = {"ip": socket.AF_INET, "ip6": socket.AF_INET6}
 
 
-class NetlinkClient(Protocol):
-    """The part of a `zoneward.proxy.kernel.nft_client.KernelClient` that the cleaner uses."""
-
-    async def query(self, request: bytes) -> bytes:
-        """Return everything that the kernel answers to one netlink request. Raises as `KernelClient` does."""
-        ...
-
-
 def is_machine_address(family: Family, address: bytes) -> bool:
     """Whether an address is this machine's, and not loopback, which serves no node ports."""
     if address[0] == 127 if family == "ip" else address == b"\0" * 15 + b"\1":
@@ -175,7 +167,7 @@ class ConntrackCleaner:
 
     def __init__(
         self,
-        kernel: NetlinkClient,
+        kernel: KernelClient,
         *,
         is_node_address: Callable[[Family, bytes], bool] = is_machine_address,
         reporter: Reporter | None = None,

@@ -16,6 +16,7 @@ from zoneward.netlink.nftables import (
     ElementReader,
     FieldTypes,
     FoundRule,
+    FoundTable,
     chains_request,
     elements_request,
     parse_chains,
@@ -42,15 +43,14 @@ DORMANT: Final = "asleep"
 replaced."""
 
 
-async def table_exists(kernel: KernelClient, family: Family, table: str) -> bool:
-    """Whether the table exists. Raises KernelOutcomeUnknown."""
+async def find_table(kernel: KernelClient, family: Family, table: str) -> FoundTable | None:
+    """The table; None: it does not exist. Raises KernelOutcomeUnknown."""
     try:
-        await kernel.query(table_request(family, table))
+        return parse_table(await kernel.query(table_request(family, table)))
     except KernelRefused as error:
         if error.number == errno.ENOENT:
-            return False
+            return None
         raise
-    return True
 
 
 async def read_table(
@@ -73,12 +73,9 @@ async def read_table(
 async def _read(
     kernel: KernelClient, family: Family, table: str, declared: Mapping[str, SetDeclaration]
 ) -> Ruleset | None:
-    try:
-        found_table = parse_table(await kernel.query(table_request(family, table)))
-    except KernelRefused as error:
-        if error.number == errno.ENOENT:
-            return None
-        raise
+    found_table = await find_table(kernel, family, table)
+    if found_table is None:
+        return None
     found_chains = {
         name: Chain(hook=hook) for name, hook in parse_chains(await kernel.query(chains_request(family)), table).items()
     }

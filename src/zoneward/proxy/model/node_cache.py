@@ -43,7 +43,7 @@ from zoneward.proxy.model.node_service import NodeService, ProxyNode, ServiceKey
 from zoneward.proxy.reporter import Reporter
 from zoneward.proxy.ruleset.service_size import MAX_SERVICE_ENTRIES, node_services_within
 from zoneward.routing.configuration import FeatureGates
-from zoneward.routing.selection.endpoint_selection import ZONEWARD, Consumer, SelectionRule, policies_of
+from zoneward.routing.selection.endpoint_selection import ZONEWARD, SelectionRule, policies_of
 from zoneward.routing.selection.group_labels import group_of_slice
 
 TRIGGER_TIME: Final = "endpoints.kubernetes.io/last-change-trigger-time"
@@ -85,7 +85,6 @@ class NodeCache(NodeWatchedStores):
         *,
         zone: str | None = None,
         gates: FeatureGates,
-        consumer: Consumer = ZONEWARD,
         proxy_name: str | None = None,
         max_entries: int = MAX_SERVICE_ENTRIES,
         service_ranges: Sequence[str] = (),
@@ -99,9 +98,7 @@ class NodeCache(NodeWatchedStores):
         super().__init__(node, label_selector=label_selector, on_unreadable=self._reporter.unreadable)
         self.node = ProxyNode(name=node, zone=zone)
         """After the Node was deleted, this keeps its last zone."""
-        self._gates, self._consumer = gates, consumer
-        self._max_entries = max_entries
-        self._service_ranges = tuple(service_ranges)
+        self._gates, self._max_entries, self._service_ranges = gates, max_entries, tuple(service_ranges)
         self._on_service, self._on_node = on_service, on_node
         self.left_out_values: Final[dict[ObjectKey, tuple[str, ...]]] = {}
         """The first few invalid values of each Service that has any."""
@@ -175,7 +172,7 @@ class NodeCache(NodeWatchedStores):
             service,
             tuple(slices),
             node=self.node,
-            consumer=self._consumer,
+            consumer=ZONEWARD,
             gates=self._gates,
             service_ranges=self._service_ranges,
             left_out=left_out.setdefault,
@@ -231,7 +228,7 @@ class NodeCache(NodeWatchedStores):
         zone = self.node.zone
         if zone is None or not self._gates.topology_aware_subsetting:
             return True
-        group = group_of_slice(slice_, reads=self._consumer.zone_slices)
+        group = group_of_slice(slice_, reads=ZONEWARD.zone_slices)
         return group is None or zone in group.zones
 
     def _slice_changes(self, key: ObjectKey, old: RawEndpointSlice | None, new: RawEndpointSlice | None) -> None:

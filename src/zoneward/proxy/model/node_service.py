@@ -38,8 +38,6 @@ ServiceKey = tuple[str, str]
 DEFAULT_AFFINITY: Final = 10_800
 """The default for the seconds for which a client keeps its endpoint."""
 PROTOCOLS: Final = {"TCP": "tcp", "UDP": "udp", "SCTP": "sctp"}
-ServiceAddress = tuple[str, str, int]
-"""The destination of traffic: address, protocol and port."""
 OnLeftOut = Callable[[str], None]
 """Gets a value that is not programmed, and why, in a few words without a line break."""
 _EVERYBODY: Final[Mapping[Family, tuple[str, ...]]] = dict.fromkeys(FAMILIES, ())
