@@ -150,7 +150,7 @@ class Reflector(Generic[WatchedT]):
             self._has_progressed, start = False, self._clock()
             failure: CallFailed | None = None
             try:
-                if self._version is None and not self._can_stream_list():
+                if self._version is None and (self._stale_lists or not self._features.streams_lists):
                     await self._list()
                 await self._watch()
             except CallFailed as error:
@@ -193,9 +193,6 @@ class Reflector(Generic[WatchedT]):
         return max(retry_after, self._settings.backoff.delay(self._failures, random=self._random.random()))
 
     # --- lists --------------------------------------------------------------------------------------------------------
-
-    def _can_stream_list(self) -> bool:
-        return self._features.streams_lists and self._stale_lists == 0
 
     async def _list(self) -> None:
         """List in pages. The store ignores objects that are older than the state that it has."""

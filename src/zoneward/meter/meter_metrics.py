@@ -3,7 +3,7 @@
 What each means, and what to do about it: ``docs/metrics-and-events.md``.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Final
 
@@ -15,11 +15,10 @@ from zoneward.daemon.metrics import CounterFunc, GaugeFunc, WatchMetrics
 from zoneward.meter.accounting import accounting_is_on, tracked_connections
 from zoneward.meter.flow_meter import FlowMeter
 from zoneward.meter.meter_cache import MeterCache
-from zoneward.meter.traffic_totals import TrafficRoute
+from zoneward.meter.traffic_totals import TrafficRoute, TrafficTotals
 from zoneward.netlink.messages import ADDRESS_TYPES
 
 PREFIX: Final = "zoneward_meter_"
-_ROUTE: Final = ("namespace", "service", "address_type", "from_zone", "to_zone")
 
 
 class MeterMetrics:
@@ -34,17 +33,13 @@ class MeterMetrics:
         """What is read from the running program."""
         gauge, counter = partial(GaugeFunc, registry=self.registry), partial(CounterFunc, registry=self.registry)
         totals, flows = meter.totals, meter.flows
-        counter(
-            f"{PREFIX}connections_total",
+        declare_traffic(
+            PREFIX,
+            totals,
             "Connections to Services, by the zones where they started and where they went",
-            lambda: ((_labels(route), total.connections) for route, total in totals.totals()),
-            _ROUTE,
-        )
-        counter(
-            f"{PREFIX}bytes_total",
-            "Bytes of IP packets of these connections: to endpoints (request) and from them (response)",
-            lambda: _bytes(meter),
-            (*_ROUTE, "direction"),
+            label_names=("namespace", "service", "address_type", "from_zone", "to_zone"),
+            labels=lambda route: (*route.service, ADDRESS_TYPES[route.family], route.from_zone, route.to_zone),
+            registry=self.registry,
         )
         gauge(f"{PREFIX}series", f"Series of {PREFIX}connections_total", lambda: len(totals))
         gauge(f"{PREFIX}series_limit", "The most that there may be", lambda: totals.limit)
@@ -112,13 +107,31 @@ class MeterMetrics:
         )
 
 
-def _labels(route: TrafficRoute) -> tuple[str, ...]:
-    return (*route.service, ADDRESS_TYPES[route.family], route.from_zone, route.to_zone)
-
-
-def _bytes(meter: FlowMeter) -> Iterator[tuple[tuple[str, ...], int]]:
-    for route, total in meter.totals.totals():
-        if total.has_bytes:
-            labels = _labels(route)
-            yield (*labels, "request"), total.request
-            yield (*labels, "response"), total.response
+def declare_traffic(
+    prefix: str,
+    totals: TrafficTotals,
+    documentation: str,
+    *,
+    label_names: tuple[str, ...],
+    labels: Callable[[TrafficRoute], tuple[str, ...]],
+    registry: CollectorRegistry,
+) -> None:
+    """Declare the counters of connections and bytes of a program, with its labels of a route."""
+    counter = partial(CounterFunc, registry=registry)
+    counter(
+        f"{prefix}connections_total",
+        documentation,
+        lambda: ((labels(route), total.connections) for route, total in totals.totals()),
+        label_names,
+    )
+    counter(
+        f"{prefix}bytes_total",
+        "Bytes of IP packets of these connections: to endpoints (request) and from them (response)",
+        lambda: (
+            ((*labels(route), direction), count)
+            for route, total in totals.totals()
+            if total.has_bytes
+            for direction, count in (("request", total.request), ("response", total.response))
+        ),
+        (*label_names, "direction"),
+    )

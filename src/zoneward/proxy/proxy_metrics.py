@@ -4,7 +4,7 @@ Names with ``kubeproxy_`` are upstream's and have the same meaning; those with `
 ``docs/metrics-and-events.md`` explains each of them. Everything runs in the event loop's thread.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
@@ -12,15 +12,15 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from zoneward import __version__
 from zoneward.client.watch_health import WatchHealth
-from zoneward.daemon.metrics import SECONDS, SHORT_SECONDS, CounterFunc, GaugeFunc, WatchMetrics
-from zoneward.meter.traffic_totals import EXTERNAL, TrafficTotal, TrafficTotals
+from zoneward.daemon.metrics import SECONDS, SHORT_SECONDS, GaugeFunc, WatchMetrics
+from zoneward.meter.meter_metrics import declare_traffic
+from zoneward.meter.traffic_totals import EXTERNAL, TrafficRoute, TrafficTotals
 from zoneward.netlink.messages import ADDRESS_TYPES, FAMILIES, Family
 from zoneward.proxy.model.node_cache import NodeCache
 from zoneward.proxy.proxier import Proxier
 
 UPSTREAM: Final = "kubeproxy_"
 PREFIX: Final = "zoneward_proxy_"
-_ROUTE: Final = ("namespace", "service", "address_type", "from_zone", "to_zone", "asked")
 _REPAIRED: Final = ("table", "chains", "sets", "elements", "rules")
 """The label values for parts of a table that other programs may change."""
 
@@ -151,23 +151,19 @@ class ProxyMetrics:
             ],
             ["namespace", "service", "address_type", "port", "rule"],
         )
-        counter = partial(CounterFunc, registry=self.registry)
-        counter(
-            f"{PREFIX}connections_total",
+
+        def labels(route: TrafficRoute) -> tuple[str, ...]:
+            is_external = route.from_zone == EXTERNAL
+            zone, asked = (cache.node.zone or "", "external") if is_external else (route.from_zone, "cluster-ip")
+            return (*route.service, ADDRESS_TYPES[route.family], zone, route.to_zone, asked)
+
+        declare_traffic(
+            PREFIX,
+            totals,
             "Connections to endpoints, by the zone they went to",
-            lambda: [(labels, total.connections) for labels, total in _labeled_totals(cache, totals)],
-            _ROUTE,
-        )
-        counter(
-            f"{PREFIX}bytes_total",
-            "Bytes of IP packets of these connections: to endpoints (request) and from them (response)",
-            lambda: [
-                ((*labels, direction), count)
-                for labels, total in _labeled_totals(cache, totals)
-                if total.has_bytes
-                for direction, count in (("request", total.request), ("response", total.response))
-            ],
-            [*_ROUTE, "direction"],
+            label_names=("namespace", "service", "address_type", "from_zone", "to_zone", "asked"),
+            labels=labels,
+            registry=self.registry,
         )
         gauge(
             f"{PREFIX}info",
@@ -180,13 +176,6 @@ class ProxyMetrics:
 def _by_family(counter: Counter) -> dict[Family, Counter]:
     """The counter of each family, bound once: a lookup by labels takes longer than counting."""
     return {family: counter.labels(ADDRESS_TYPES[family]) for family in FAMILIES}
-
-
-def _labeled_totals(cache: NodeCache, totals: TrafficTotals) -> Iterator[tuple[tuple[str, ...], TrafficTotal]]:
-    zone = cache.node.zone or ""
-    for route, total in totals.totals():
-        from_zone, asked = (zone, "external") if route.from_zone == EXTERNAL else (route.from_zone, "cluster-ip")
-        yield (*route.service, ADDRESS_TYPES[route.family], from_zone, route.to_zone, asked), total
 
 
 def _labeled(counts: Mapping[Family, int]) -> dict[str, float]:

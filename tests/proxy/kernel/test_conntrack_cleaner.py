@@ -20,14 +20,14 @@ from zoneward.netlink.conntrack import (
 from zoneward.netlink.messages import DONE, ERROR, GENERIC, HEADER, Family, attributes
 from zoneward.proxy.kernel.conntrack_cleaner import (
     ConntrackCleaner,
-    PendingFrontends,
-    StaleFlowDetector,
+    stale_flow_check,
     udp_frontends,
 )
 from zoneward.proxy.kernel.nft_client import KernelClient, KernelOutcomeUnknown, KernelRefused
 from zoneward.proxy.model.node_service import Backend, NodeService
 from zoneward.proxy.reporter import Reporter
 
+NO_KERNEL = cast(KernelClient, None)
 A, B, C = (Backend(f"10.0.0.{host}", 8053) for host in (1, 2, 3))
 
 
@@ -67,29 +67,33 @@ def a_service(
 def test_only_a_change_that_may_strand_a_flow_is_pending(
     before: NodeService | None, after: NodeService | None, looked_at: bool
 ) -> None:
-    suspects = PendingFrontends()
-    suspects.service_changed(before, after)
-    assert bool(suspects) == looked_at
-    assert bool(suspects.in_family("ip")) == looked_at
-    assert not suspects.in_family("ip6")
+    cleaner = ConntrackCleaner(NO_KERNEL)
+    cleaner.service_changed(before, after)
+    assert bool(cleaner.pending_frontends("ip")) == looked_at
+    assert not cleaner.pending_frontends("ip6")
 
 
 def test_every_frontend_that_lost_an_endpoint_is_pending_and_no_other() -> None:
-    suspects = PendingFrontends()
+    cleaner = ConntrackCleaner(NO_KERNEL)
     before = replace(a_service(A, B, node_port=30_053), load_balancer_ips=("192.0.2.8",))
-    suspects.service_changed(before, replace(before, ports=(replace(before.ports[0], serving_endpoints=(A,)),)))
-    assert suspects.in_family("ip").keys() == {("10.96.0.10", 53), ("192.0.2.7", 53), ("192.0.2.8", 53), (None, 30_053)}
-    suspects = PendingFrontends()
-    suspects.service_changed(a_service(A), replace(a_service(A), load_balancer_ips=("192.0.2.8",)))
-    assert suspects.in_family("ip").keys() == {("192.0.2.8", 53)}
+    cleaner.service_changed(before, replace(before, ports=(replace(before.ports[0], serving_endpoints=(A,)),)))
+    assert cleaner.pending_frontends("ip").keys() == {
+        ("10.96.0.10", 53),
+        ("192.0.2.7", 53),
+        ("192.0.2.8", 53),
+        (None, 30_053),
+    }
+    cleaner = ConntrackCleaner(NO_KERNEL)
+    cleaner.service_changed(a_service(A), replace(a_service(A), load_balancer_ips=("192.0.2.8",)))
+    assert cleaner.pending_frontends("ip").keys() == {("192.0.2.8", 53)}
 
 
 def test_an_address_that_moved_to_another_service_stays_pending() -> None:
-    suspects = PendingFrontends()
-    suspects.service_changed(None, a_service(A, name="old"))
-    suspects.service_changed(None, a_service(B, name="new"))
-    suspects.service_changed(a_service(A, name="old"), None)
-    assert suspects.in_family("ip")["10.96.0.10", 53] == (B,)
+    cleaner = ConntrackCleaner(NO_KERNEL)
+    cleaner.service_changed(None, a_service(A, name="old"))
+    cleaner.service_changed(None, a_service(B, name="new"))
+    cleaner.service_changed(a_service(A, name="old"), None)
+    assert cleaner.pending_frontends("ip")["10.96.0.10", 53] == (B,)
 
 
 # --- which flows are stale --------------------------------------------------------------------------------------------
@@ -117,9 +121,9 @@ def a_flow(to: str, port: int, answers: str, answering_port: int) -> tuple[Socke
 def test_a_flow_to_an_endpoint_that_does_not_serve_is_stale(
     flow: tuple[SocketAddress, SocketAddress], stale: bool
 ) -> None:
-    suspects = udp_frontends(a_service(A, node_port=30_053))
-    judge = StaleFlowDetector("ip", suspects, lambda address: address == pack_address("ip", "198.51.100.1"))
-    assert judge.is_stale(*flow) == stale
+    frontends = udp_frontends(a_service(A, node_port=30_053))
+    is_stale = stale_flow_check("ip", frontends, lambda address: address == pack_address("ip", "198.51.100.1"))
+    assert is_stale(*flow) == stale
 
 
 # --- the work ---------------------------------------------------------------------------------------------------------

@@ -128,10 +128,6 @@ class ProxyNode:
     zone: str | None
 
 
-def _nobody(_what: str) -> None:
-    pass
-
-
 def node_services(
     service: Service,
     slices: Sequence[EndpointSlice],
@@ -140,7 +136,7 @@ def node_services(
     consumer: Consumer,
     gates: FeatureGates,
     service_ranges: Sequence[str] = (),
-    left_out: OnLeftOut = _nobody,
+    left_out: OnLeftOut = lambda _what: None,
 ) -> Iterator[NodeService]:
     """The Service in each of its families; empty for one that proxies ignore. ``slices`` are all EndpointSlices of the
     Service.
