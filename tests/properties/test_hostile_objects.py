@@ -12,9 +12,9 @@ import pytest
 from tests.properties.hostile_objects import KINDS, Object, an_object, hostile, written
 
 from zoneward.advice.decisions import decisions_document
+from zoneward.client.informers import WatchedStores
 from zoneward.client.reflector import Reflector, ServerFeatures
 from zoneward.client.resources import CACHED_RESOURCES, LEASES, AnyWatchedResource
-from zoneward.client.watched_stores import WatchedStores
 from zoneward.client.writer import Writer
 from zoneward.controller.context import ControllerContext
 from zoneward.controller.endpointslice_controller import EndpointSliceController

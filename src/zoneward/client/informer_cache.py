@@ -8,6 +8,7 @@ from typing import Final
 
 from msgspec.structs import force_setattr
 
+from zoneward.client.informers import WatchedStores
 from zoneward.client.interner import Interner
 from zoneward.client.list_watch_decoder import UnreadableHandler
 from zoneward.client.object_store import KeyIndex
@@ -23,7 +24,6 @@ from zoneward.client.resources import (
     service_key_of,
 )
 from zoneward.client.selector_index import SelectorIndex
-from zoneward.client.watched_stores import WatchedStores
 from zoneward.kube.adoption_marks import effective_selector
 from zoneward.kube.objects import EndpointSlice, ObjectKey, Pod, Service, node_zone
 

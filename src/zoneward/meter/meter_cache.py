@@ -7,6 +7,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import force_setattr
 
+from zoneward.client.informers import NodeWatchedStores
 from zoneward.client.list_watch_decoder import UnreadableHandler, unreadable_endpoints
 from zoneward.client.resources import (
     NODES,
@@ -16,7 +17,6 @@ from zoneward.client.resources import (
     RawEndpointSlice,
     service_key_of,
 )
-from zoneward.client.watched_stores import NodeWatchedStores
 from zoneward.kube.json_documents import DECODE_ERRORS
 from zoneward.kube.objects import ObjectKey, Service
 from zoneward.meter.service_index import EndpointZones, MeteredNode, ServiceIndex

@@ -14,6 +14,7 @@ import msgspec
 from msgspec.structs import force_setattr
 from msgspec.structs import replace as with_
 
+from zoneward.client.informers import NodeWatchedStores
 from zoneward.client.interner import Interner
 from zoneward.client.list_watch_decoder import unreadable_endpoints
 from zoneward.client.object_store import KeyIndex
@@ -25,7 +26,6 @@ from zoneward.client.resources import (
     RawEndpointSlice,
     service_key_of,
 )
-from zoneward.client.watched_stores import NodeWatchedStores
 from zoneward.kube.json_documents import DECODE_ERRORS
 from zoneward.kube.names import PROXY_NAME_LABEL
 from zoneward.kube.objects import (
