@@ -95,7 +95,6 @@ class ProxyProgram:
         self._lease_namespace, self._log, self._clock = lease_namespace, log, clock
         self._metrics = ProxyMetrics()
         self._kernel = kernel(self._on_process_restart)
-        self._own: LiveNode | None = None
         self._has_started = False
         """Whether the kernel had all listed Services at some time."""
 
@@ -107,9 +106,10 @@ class ProxyProgram:
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self._kernel)
             transport = await stack.enter_async_context(Transport(self._access))
-            self._own = await self._read_own_node(transport, stop)
-            if self._own is None:
+            own = await self._read_own_node(transport, stop)
+            if own is None:
                 return
+            self._own = own
             self._compose(transport)
             await self._serve(stack)
             try:
@@ -155,7 +155,7 @@ class ProxyProgram:
         )
         self.node_cache = NodeCache(
             self._node,
-            zone=node_zone(self._own) if self._own is not None else None,
+            zone=node_zone(self._own),
             gates=gates,
             proxy_name=settings.proxy_name,
             max_entries=settings.max_service_entries,
@@ -174,8 +174,8 @@ class ProxyProgram:
             clock=self._clock,
         )
         options = ruleset_options(settings, self._own)
-        self.tables = {
-            family: TableSyncer(
+        for family in address_families():
+            self.loop.tables[family] = TableSyncer(
                 self._kernel,
                 family,
                 options=options,
@@ -183,10 +183,6 @@ class ProxyProgram:
                 listener=self.loop,
                 reporter=self._reporter,
             )
-            for family in address_families()
-        }
-        for family, table in self.tables.items():
-            self.loop.tables[family] = table
         self._update_node_addresses(options, self._own)
         self._conntrack = ConntrackCleaner(self._kernel, is_node_address=self._is_node_address, reporter=self._reporter)
         self._health_ports = ServiceHealthServer(
@@ -273,10 +269,10 @@ class ProxyProgram:
     async def _run_tables(self) -> None:
         """Run the tables after all Services were selected. The existing rules serve traffic until then."""
         await self.loop.all_selected.wait()
-        for table in self.tables.values():
+        for table in self.loop.tables.values():
             # The rules that all Services share are needed even without Services.
             table.request_audit()
-        await all_results(table.run() for table in self.tables.values())
+        await all_results(table.run() for table in self.loop.tables.values())
 
     async def _count_connections(self) -> None:
         await self._all_programmed()
@@ -295,7 +291,7 @@ class ProxyProgram:
     async def _all_programmed(self) -> None:
         """Wait until all listed Services are in the kernel."""
         await self.loop.all_selected.wait()
-        for table in self.tables.values():
+        for table in self.loop.tables.values():
             await table.wait_until_synced()
 
     async def _log_start(self) -> None:
@@ -323,21 +319,20 @@ class ProxyProgram:
         self.loop.service_changed(service, trigger)
 
     def _on_node_change(self, node: LiveNode | None) -> None:
-        before, self._own = self._own, node or self._own
         self._health.is_eligible = is_node_eligible(node)
-        if node is not None:
-            self._traffic_index.set_node(MeteredNode.of_node(node))
-        if node is not None and self.node_cache.node.zone is None:
+        if node is None:
+            return
+        before, self._own = self._own, node
+        self._traffic_index.set_node(MeteredNode.of_node(node))
+        if self.node_cache.node.zone is None:
             self._log.warning("the Node has no zone; using all endpoints", node=self._node)
-        if node is not None and before is not None:
-            old, new = (ruleset_options(self._settings, version) for version in (before, node))
-            if old != new:
-                for table in self.tables.values():
-                    table.options = new
-            if _addresses(before) != _addresses(node):
-                self._update_node_addresses(new, node)
+        options = ruleset_options(self._settings, node)
+        for table in self.loop.tables.values():
+            table.options = options
+        if _addresses(before) != _addresses(node):
+            self._update_node_addresses(options, node)
 
-    def _update_node_addresses(self, options: RulesetOptions, node: LiveNode | None) -> None:
+    def _update_node_addresses(self, options: RulesetOptions, node: LiveNode) -> None:
         self.loop.set_node_addresses(node_port_addresses(options, node))
         all_node_addresses(node, left_out=self._reporter.node_address_left_out)
 
@@ -363,14 +358,14 @@ class ProxyProgram:
         self._log.warning("restarting the nftables process", error=why)
 
     def _is_node_address(self, family: Family, address: bytes) -> bool:
-        return is_node_port_address(self.tables[family].options, family, address) and is_machine_address(
+        return is_node_port_address(self.loop.tables[family].options, family, address) and is_machine_address(
             family, address
         )
 
     # --- state for other parts ----------------------------------------------------------------------------------------
 
     def _programmed_version(self) -> Any:
-        refused = {service for table in self.tables.values() for service in table.refused_services}
+        refused = {service for table in self.loop.tables.values() for service in table.refused_services}
         unreadable = {
             _service_of(unreadable_object)
             for unreadable_object in self.node_cache.unreadable
@@ -380,10 +375,8 @@ class ProxyProgram:
         return self._programmed.current(is_pending=self.loop.is_pending, refused=refused | left_out)
 
     def _owner_reference(self) -> OwnerReference | None:
-        node = self._own
-        if node is None or not node.metadata.uid:
-            return None
-        return OwnerReference(api_version="v1", kind="Node", name=self._node, uid=node.metadata.uid)
+        uid = self._own.metadata.uid
+        return OwnerReference(api_version="v1", kind="Node", name=self._node, uid=uid) if uid else None
 
     def _waiting_since(self, family: Family) -> float | None:
         """The result of `Proxier.pending_since`. During the start, at least the time of the last transaction: a large
