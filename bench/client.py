@@ -237,8 +237,7 @@ async def fill(way: str, address: str) -> tuple[float, float, float, float]:
     """Bytes resident once the cache is synced, seconds of wall time and CPU; then CPU an event in microseconds."""
     from zoneward.client import resources as known
     from zoneward.client.informer_cache import InformerCache
-    from zoneward.client.reflector import Reflector
-    from zoneward.client.transport_interface import ServerFeatures
+    from zoneward.client.reflector import Reflector, ServerFeatures
 
     cache, features = InformerCache((known.NODES, known.SERVICES, known.PODS)), ServerFeatures(way == "stream")
     told, done = 0, asyncio.Event()

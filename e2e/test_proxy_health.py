@@ -15,7 +15,7 @@ from e2e.kube_proxy import KubeProxy
 from tests.builders.objects import a_namespace, a_node, a_service, a_slice
 
 from zoneward.netlink.messages import FAMILIES
-from zoneward.proxy.health.proxy_health import TO_BE_DELETED, ProxyHealth, ProxyHealthServer
+from zoneward.proxy.health.proxy_health import TO_BE_DELETED, ProxyHealth, serve_health
 from zoneward.proxy.health.service_health import ServiceHealthServer
 
 NODE, NAMESPACE, SERVICE = "node-health", "proxy-health", "cart"
@@ -92,12 +92,12 @@ def real(control_plane: ControlPlane) -> Iterator[dict[str, Answer]]:
 
 async def ours(what: str) -> Answer:
     health, ports = ProxyHealth(limit=60.0), ServiceHealthServer(hosts=("127.0.0.1",), again=0.05)
-    async with ProxyHealthServer(health, host="127.0.0.1", port=0) as server:
+    async with serve_health(health, host="127.0.0.1", port=0) as healthz_port:
         for family in FAMILIES:
-            health.mark_programmed(0.0, family)
-        health.set_node_eligible(not what.startswith("leaving"))
+            health.programmed_at[family] = 0.0
+        health.is_eligible = not what.startswith("leaving")
         if what.endswith("z"):
-            return await told(server.port, f"/{what.rpartition('-')[2]}")
+            return await told(healthz_port, f"/{what.rpartition('-')[2]}")
         running = asyncio.create_task(ports.run())
         try:
             # One that nobody is given who asks for any, and whoever has it gives it back.

@@ -184,16 +184,6 @@ def test_what_is_not_newer_changes_nothing() -> None:
     assert len(told) == 2
 
 
-def test_synced_is_when_the_last_kind_has_been_listed() -> None:
-    resources: Any
-    for resources in (CACHED_RESOURCES, (SERVICES, NODES)):
-        cache = InformerCache(resources)
-        for resource in resources:
-            assert not cache.synced.is_set()
-            cache.store(resource).retain_only(set())
-        assert cache.synced.is_set()
-
-
 def test_pods_of_a_workload_share_what_they_have_in_common() -> None:
     cache = InformerCache()
     for index in range(3):

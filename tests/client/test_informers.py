@@ -13,11 +13,11 @@ from tests.client.recording import Recording, until
 from zoneward.client.api_errors import ApiError, CallFailed, Forbidden
 from zoneward.client.backoff import Backoff
 from zoneward.client.informer_cache import InformerCache
-from zoneward.client.informers import run_informers
+from zoneward.client.informers import WatchedStores, run_informers
 from zoneward.client.list_pager import ListScope
-from zoneward.client.reflector import ReflectorRuntime, ReflectorSettings
-from zoneward.client.resources import CACHED_RESOURCES, AnyWatchedResource, object_key_of
-from zoneward.client.transport_interface import ServerFeatures
+from zoneward.client.list_watch_decoder import UnreadableObject
+from zoneward.client.reflector import ReflectorRuntime, ReflectorSettings, ServerFeatures
+from zoneward.client.resources import CACHED_RESOURCES, NODES, PODS, SERVICES, AnyWatchedResource, object_key_of
 from zoneward.kube.names import SERVICE_NAME_LABEL, ZONE_LABEL
 
 QUICK: Final = ReflectorSettings(backoff=Backoff(initial=0.005, cap=0.02, jitter=0.5))
@@ -147,3 +147,29 @@ async def test_a_kind_that_may_not_be_read_is_reported_at_once() -> None:
     with pytest.raises(Forbidden) as caught:
         await run_informers(AServer(refusals={"endpointslices": 403}), InformerCache())
     assert caught.value.path == "/apis/discovery.k8s.io/v1/endpointslices"
+
+
+# --- stores -----------------------------------------------------------------------------------------------------------
+
+
+def test_it_is_synced_when_each_kind_that_is_watched_has_been_listed() -> None:
+    stores = WatchedStores((SERVICES, NODES), on_unreadable=lambda _unreadable: None)
+    services, nodes, pods = stores.add_store(SERVICES), stores.add_store(NODES), stores.add_store(PODS)
+    assert (stores.store(SERVICES), stores.store(PODS)) == (services, pods)
+    for store, synced in ((pods, False), (services, False), (services, False), (nodes, True)):
+        store.retain_only(set())
+        assert stores.synced.is_set() == synced
+
+
+def test_what_cannot_be_read_is_listed_by_kind_and_name() -> None:
+    reported: list[UnreadableObject] = []
+    stores = WatchedStores((SERVICES, NODES), on_unreadable=reported.append)
+    services, nodes = stores.add_store(SERVICES), stores.add_store(NODES)
+    node, late, early = (
+        UnreadableObject(resource=resource, namespace=namespace, name=name, version="1", problem="expected a list")
+        for resource, namespace, name in ((NODES, "", "a"), (SERVICES, "shop", "z"), (SERVICES, "shop", "b"))
+    )
+    for store, unreadable in ((nodes, node), (services, late), (services, early)):
+        store.mark_unreadable(unreadable)
+    assert reported == [node, late, early]
+    assert stores.unreadable == (early, late, node)

@@ -7,7 +7,7 @@ import pytest
 from tests.client.a_server import AServer, Fault
 
 from zoneward.client.api_errors import AnswerTooLarge, Forbidden, Gone, ListTooLarge, UnexpectedResponse
-from zoneward.client.list_pager import LIMITS, MAX_RESTARTS, ListLimits, ListScope, list_all, list_pages, list_resources
+from zoneward.client.list_pager import MAX_RESTARTS, ListScope, list_all, list_pages, list_resources
 from zoneward.client.resources import CACHED_RESOURCES, NODES, PODS, SERVICES
 from zoneward.client.transport import MAX_PAGE
 
@@ -111,35 +111,22 @@ async def test_several_kinds_are_asked_for_at_once() -> None:
 @pytest.mark.parametrize(
     ("tokens", "limits", "message"),
     [
-        (("a", "b", "c"), LIMITS, "expected a list of pods with an end, got the same continue token twice"),
-        ((), LIMITS, "expected a list of pods of at most 10,000 pages, got more"),
-        ((), ListLimits(bytes=1_000), "expected a list of pods of at most 1,000 bytes, got more"),
+        (("a", "b", "c"), {}, "expected a list of pods with an end, got the same continue token twice"),
+        ((), {"MAX_LIST_PAGES": 1_000}, "expected a list of pods of at most 1,000 pages, got more"),
+        ((), {"MAX_LIST_BYTES": 1_000}, "expected a list of pods of at most 1,000 bytes, got more"),
     ],
 )
 async def test_a_list_that_never_ends_is_given_up_in_one_line(
-    tokens: tuple[str, ...], limits: ListLimits, message: str
+    monkeypatch: pytest.MonkeyPatch, tokens: tuple[str, ...], limits: dict[str, int], message: str
 ) -> None:
+    for name, limit in limits.items():
+        monkeypatch.setattr(f"zoneward.client.list_pager.{name}", limit)
     with pytest.raises(ListTooLarge, match=f"^{message}$"):
-        async for _ in list_pages(Answering(*tokens), PODS, limits=limits):
+        async for _ in list_pages(Answering(*tokens), PODS):
             pass
 
 
-async def test_a_page_that_is_too_large_is_asked_for_with_fewer_objects() -> None:
-    class Heavy(AServer):
-        async def get(self, path: str, query: Mapping[str, str] = {}, *, timeout: float | None = None) -> bytes:
-            if int(query["limit"]) > 100:
-                self.asked.append((path, dict(query)))
-                raise AnswerTooLarge("too large")
-            return await super().get(path, query, timeout=timeout)
-
-    server = Heavy()
-    for index in range(130):
-        server.put("pods", f"p{index:04}")
-    assert sorted(await names(server)) == [f"p{index:04}" for index in range(130)]
-    assert [query["limit"] for query in queries(server)] == ["500", "62", "124", "15", "30", "60"]
-
-
-async def test_later_pages_stay_below_what_was_too_large() -> None:
+async def test_a_page_that_is_too_large_is_asked_for_with_fewer_objects_and_later_pages_stay_below() -> None:
     class Heavy(AServer):
         async def get(self, path: str, query: Mapping[str, str] = {}, *, timeout: float | None = None) -> bytes:
             if int(query["limit"]) > 100:
@@ -150,8 +137,10 @@ async def test_later_pages_stay_below_what_was_too_large() -> None:
     server = Heavy()
     for index in range(600):
         server.put("pods", f"p{index:04}")
-    assert len(await names(server)) == 600
-    assert sum(int(query["limit"]) > 100 for query in queries(server)) == 2
+    assert sorted(await names(server)) == [f"p{index:04}" for index in range(600)]
+    limits = [query["limit"] for query in queries(server)]
+    assert limits[:6] == ["500", "62", "124", "15", "30", "60"]
+    assert sum(int(limit) > 100 for limit in limits) == 2
 
 
 def test_lists_that_are_read_at_once_fit_into_256_mib_of_answers() -> None:

@@ -35,14 +35,14 @@ def answering(document: Any, status: int = 200) -> Callable[[web.BaseRequest], A
     return answer
 
 
-async def figures_of(document: Any, status: int = 200, **limits: int) -> DemandFigures:
+async def figures_of(document: Any, status: int = 200) -> DemandFigures:
     async with served(answering(document, status)) as server:
-        return await Prometheus(PrometheusSettings(url=server.url), environment={}).read_demand(nodes=None, **limits)
+        return await Prometheus(PrometheusSettings(url=server.url), environment={}).read_demand(nodes=None)
 
 
-async def problem_of(document: Any, status: int = 200, **limits: int) -> str:
+async def problem_of(document: Any, status: int = 200) -> str:
     with pytest.raises(PrometheusUnavailable) as raised:
-        await figures_of(document, status, **limits)
+        await figures_of(document, status)
     server, _, problem = str(raised.value).partition(": ")
     assert server.startswith(f"http://{HOST}:")
     assert str(raised.value).isprintable()
@@ -160,15 +160,14 @@ async def test_a_bad_answer_is_reported_in_one_line(what: str) -> None:
     assert message in await problem_of(document, status)
 
 
-async def test_an_answer_of_too_many_series_or_bytes_is_not_built() -> None:
+async def test_an_answer_of_too_many_series_or_bytes_is_not_built(monkeypatch: pytest.MonkeyPatch) -> None:
     million = '{"status":"success","data":{"resultType":"vector","result":[' + '{"metric":{}},' * 1_000_000 + "]}}"
     assert "expected at most 300,000 series, got 1,000,000: let the query sum" in await problem_of(million)
-    assert "expected an answer of at most 1 MiB, got more: let the query" in await problem_of(
-        million, max_bytes=1 << 20
-    )
-    few = vector(*[(CART, "1")] * 11)
-    assert "expected at most 10 series, got 11" in await problem_of(few, max_series=10)
-    assert (await figures_of(few, max_series=11)).amounts == {("shop", "cart"): {"a": 11.0}}
+    monkeypatch.setattr("zoneward.client.prometheus.MAX_ANSWER", 1 << 20)
+    assert "expected an answer of at most 1 MiB, got more: let the query" in await problem_of(million)
+    monkeypatch.setattr("zoneward.client.prometheus.MAX_SERIES", 11)
+    assert (await figures_of(vector(*[(CART, "1")] * 11))).amounts == {("shop", "cart"): {"a": 11.0}}
+    assert "expected at most 11 series, got 12" in await problem_of(vector(*[(CART, "1")] * 12))
 
 
 async def unavailable(settings: PrometheusSettings) -> str:

@@ -55,8 +55,7 @@ async def found_in(
 
     async with served(answer) as server:
         settings = PrometheusSettings(url=server.url, window=HOUR)
-        limit = {"max_series": more["max_series"]} if "max_series" in more else {}
-        return await read_traffic(Prometheus(settings, environment={}), nodes=more.get("nodes"), **limit), asked
+        return await read_traffic(Prometheus(settings, environment={}), nodes=more.get("nodes")), asked
 
 
 def sized(labels: dict[str, str], request: float, response: float) -> list[Series]:
@@ -206,10 +205,6 @@ async def test_series_without_a_meaning_are_counted() -> None:
             "got none; 1 series without a finite number counts for nothing",
         ),
         ({"connections": [({**METER, **CART}, "1")], "moment": 1e300}, "(demand.prometheus.selector), got none"),
-        (
-            {"sizes": sized({**METER, **CART}, 1, 1), "max_series": 1},
-            "expected at most 1 series, got 2: take what nodes serve at /measured instead",
-        ),
         ({"connections": [({**METER, "namespace": 1}, "1")]}, "got something else (Expected `str`"),
     ],
 )
@@ -218,3 +213,10 @@ async def test_a_bad_answer_is_reported_in_one_line(answers: dict[str, Any], exp
         await found_in(**answers)
     assert expected in str(raised.value)
     assert str(raised.value).isprintable()
+
+
+async def test_too_many_series_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("zoneward.client.prometheus.MAX_SERIES", 1)
+    expected = "expected at most 1 series, got 2: take what nodes serve at /measured instead"
+    with pytest.raises(PrometheusUnavailable, match=expected):
+        await found_in(sizes=sized({**METER, **CART}, 1, 1))

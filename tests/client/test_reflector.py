@@ -15,9 +15,8 @@ from zoneward.client import api_errors as errors
 from zoneward.client.backoff import Backoff
 from zoneward.client.list_pager import EVERYTHING, ListScope
 from zoneward.client.object_store import ObjectStore
-from zoneward.client.reflector import Reflector, ReflectorRuntime, ReflectorSettings
+from zoneward.client.reflector import Reflector, ReflectorRuntime, ReflectorSettings, ServerFeatures
 from zoneward.client.resources import PODS, LivePod
-from zoneward.client.transport_interface import ServerFeatures
 
 Answer = bytes | Sequence[bytes | float | Exception] | Exception
 """A float: seconds before the next line."""
@@ -226,11 +225,6 @@ def test_pauses_grow_and_are_as_long_as_the_server_asks() -> None:
     first, second, third, last, *_ = Play(a_list("1"), *[refused] * 3, busy, settings=settings).pauses
     assert 0.25 <= first <= 0.5 <= second <= 1.0 <= third <= 2.0
     assert last == 7.0
-
-
-def test_no_answer_stops_a_watch_for_longer_than_a_minute() -> None:
-    busy = errors.TooManyRequests(429, "", "", retry_after=3600.0)
-    assert Play(a_list("1"), busy, []).pauses[0] == errors.MAX_RETRY_AFTER
 
 
 BOOKMARK = a_bookmark("110")

@@ -5,7 +5,7 @@ import json
 import msgspec
 import pytest
 
-from zoneward.client.resources import NODES, PODS, SERVICES, SLICES, AnyWatchedResource
+from zoneward.client.resources import NODES, PODS, SLICES, AnyWatchedResource
 from zoneward.kube.objects import Node, Pod, parse_resource_version
 
 SLICES_PATH = "/apis/discovery.k8s.io/v1"
@@ -35,11 +35,6 @@ def test_a_live_object_is_the_same_as_one_from_a_file_but_for_its_version(
     assert msgspec.to_builtins(live) == document
     del document["metadata"]["resourceVersion"]
     assert msgspec.to_builtins(msgspec.convert(document, kind)) == document
-
-
-def test_a_list_of_nothing_may_be_null() -> None:
-    decoded = SERVICES.lists.decode('{"metadata": {"resourceVersion": "5"}, "items": null}')
-    assert (decoded.items, decoded.metadata.resource_version) == (None, "5")
 
 
 def test_only_versions_that_are_numbers_compare() -> None:

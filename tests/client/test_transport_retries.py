@@ -85,13 +85,6 @@ async def test_no_answer_asks_for_more_than_a_minute_of_patience(
             assert error.retry_after == seconds
 
 
-async def test_a_write_is_sent_again_when_it_was_refused_for_load_and_else_only_if_it_is_idempotent() -> None:
-    assert await run_in_turn(post, status(429), good) == (b"{}", 2, [0.125])
-    refused = status(503, Retry_After="1")
-    assert await run_in_turn(post, refused, good) == (503, 1, [])
-    assert await run_in_turn(put_idempotent, refused, good) == (b"{}", 2, [1.0])
-
-
 @asynccontextmanager
 async def breaking_off(*, after: int) -> AsyncIterator[tuple[str, list[bytes]]]:
     """A server that answers ``after`` requests of a connection and closes it after the next; and all requests."""

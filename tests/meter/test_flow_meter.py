@@ -3,6 +3,7 @@
 import socket
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from ipaddress import ip_network
 from typing import Any, Final, cast
 
 import msgspec
@@ -49,7 +50,7 @@ class Site:
     def __init__(self) -> None:
         self.kernel, self.now = Kernel(), 0.0
         self.cache = MeterCache("n1", clock=lambda: self.now)
-        self.cache.node = MeteredNode.of(zone="a", addresses=["192.0.2.1"], pod_ranges=["10.1.0.0/16"])
+        self.cache.node = MeteredNode("a", frozenset({b"\xc0\0\2\1"}), (ip_network("10.1.0.0/16"),))
         port = {"name": "http", "port": 80, "protocol": "TCP", "nodePort": 30_080}
         service = a_service("cart", namespace="shop", clusterIP="10.96.0.1", externalIPs=["198.51.100.1"], ports=[port])
         self.cache.services.set_service(CART, msgspec.convert(service, Service))

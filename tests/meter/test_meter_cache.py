@@ -1,6 +1,5 @@
 """A meter indexes the objects that it watches, and sets aside only those that it cannot read."""
 
-import asyncio
 from typing import Any
 
 import msgspec
@@ -34,14 +33,6 @@ class Watched:
 
 def a_cart_slice(version: int, zone: str = "a") -> dict[str, Any]:
     return a_slice("cart-1", service="cart", addresses=["10.1.0.1"], zone=zone, version=version)
-
-
-async def test_it_is_synced_when_all_kinds_were_listed() -> None:
-    watched = Watched()
-    for resource in watched.cache.resources:
-        assert not watched.cache.synced.is_set()
-        watched.cache.store(resource).retain_only(set())  # type: ignore[misc]
-    await asyncio.wait_for(watched.cache.synced.wait(), 1.0)
 
 
 async def test_a_slice_is_known_by_its_addresses_until_it_is_gone() -> None:

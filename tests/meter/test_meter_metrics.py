@@ -23,9 +23,9 @@ def shown() -> dict[str, set[str]]:
     totals = TrafficTotals(since=datetime.now(UTC))
     totals.total(TrafficRoute(("shop", "cart"), "ip", "a", "b")).has_bytes = True
     meter: Any = SimpleNamespace(totals=totals, flows=FlowTable(lambda _: None), lost=0, dump_seconds=0.0)
-    program: Any = SimpleNamespace(meter=meter, cache=MeterCache("n1"), watch_health=SimpleNamespace(trouble_seconds=0))
+    health: Any = SimpleNamespace(trouble_seconds=0)
     metrics = MeterMetrics()
-    metrics.declare_state(program)
+    metrics.declare_state(meter, MeterCache("n1"), health)
     metrics.watches.errors.labels("services").inc()
     labels_by_name: dict[str, set[str]] = {}
     text = asyncio.run(MetricsPage(metrics.registry).text()).decode()

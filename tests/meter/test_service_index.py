@@ -9,6 +9,7 @@ import pytest
 from msgspec.structs import replace
 from tests.builders.objects import a_service
 
+from zoneward.client.resources import LiveNode
 from zoneward.kube.objects import ObjectKey, Service
 from zoneward.meter.service_index import (
     GONE_ENDPOINT_AGE,
@@ -97,16 +98,6 @@ def test_an_external_address_belongs_to_the_oldest_service_until_it_is_gone() ->
     assert index.find(*asked) is None
 
 
-def test_no_service_takes_over_another_ones_cluster_ip_in_any_order() -> None:
-    victim = requesting("cart", "10.96.0.1")
-    thief = requesting("thief", "10.96.0.2", "10.96.0.1", created="2020-01-01T00:00:00Z")
-    for order in ((("a", "thief"), CART), (CART, ("a", "thief"))):
-        index = ServiceIndex()
-        for key in order:
-            index.set_service(key, victim if key == CART else thief)
-        assert index.find(address("10.96.0.1"), TCP, (80).to_bytes(2)) == (CART, "cluster IP")
-
-
 def test_on_the_nodes_own_address_a_node_port_wins() -> None:
     index = ServiceIndex()
     index.set_node_addresses(["192.0.2.1", "worker-1"])
@@ -190,11 +181,9 @@ def test_endpoints_that_are_gone_take_bounded_memory() -> None:
 
 
 def test_traffic_of_a_node_is_distinguished_from_that_of_others() -> None:
-    node = MeteredNode.of(
-        zone="a",
-        addresses=["192.0.2.1", "worker-1", "2001:db8::1"],
-        pod_ranges=["10.1.0.0/16", "no range", "fd00:1::/64"],
-    )
+    addresses = [{"type": "InternalIP", "address": text} for text in ("192.0.2.1", "worker-1", "2001:db8::1")]
+    document = {"spec": {"podCIDRs": ["10.1.0.0/16", "no range", "fd00:1::/64"]}, "status": {"addresses": addresses}}
+    node = MeteredNode.of_node(msgspec.convert(document, LiveNode))
     local = ("192.0.2.1", "2001:db8::1", "10.1.200.1", "fd00:1::5", "127.0.0.1", "::1")
     others = ("192.0.2.2", "10.2.0.1", "203.0.113.9", "fd00:2::5")
     assert [node.is_local(address(other)) for other in (*local, *others)] == [True] * len(local) + [False] * len(others)

@@ -12,10 +12,9 @@ import pytest
 from tests.properties.hostile_objects import KINDS, Object, an_object, hostile, written
 
 from zoneward.advice.decisions import decisions_document
-from zoneward.client.informers import InformerTarget
-from zoneward.client.reflector import Reflector
+from zoneward.client.informers import WatchedStores
+from zoneward.client.reflector import Reflector, ServerFeatures
 from zoneward.client.resources import CACHED_RESOURCES, LEASES, AnyWatchedResource
-from zoneward.client.transport_interface import ServerFeatures
 from zoneward.client.writer import Writer
 from zoneward.controller.context import ControllerContext
 from zoneward.controller.endpointslice_controller import EndpointSliceController
@@ -90,7 +89,7 @@ def server_with(plural: str, bad: Sequence[bytes]) -> Server:
     return Server(pages, events)
 
 
-async def follow(server: Server, cache: InformerTarget, resources: Sequence[AnyWatchedResource]) -> None:
+async def follow(server: Server, cache: WatchedStores, resources: Sequence[AnyWatchedResource]) -> None:
 
     def trouble(error: Exception) -> None:
         raise error

@@ -13,7 +13,7 @@ from tests.proxy.drawn_services import key, node_service, one_port
 from zoneward.netlink.messages import Family
 from zoneward.proxy.kernel.fake_kernel import FakeKernel
 from zoneward.proxy.kernel.table_reader import scratch_table
-from zoneward.proxy.kernel.table_syncer import CheckPeriods, ProgrammedTransaction, TableSyncer
+from zoneward.proxy.kernel.table_syncer import ProgrammedTransaction, TableSyncer
 from zoneward.proxy.model.node_service import Backend, NodeService, ServiceKey
 from zoneward.proxy.reporter import Reporter
 from zoneward.proxy.ruleset.base_rules import TABLE, RulesetOptions
@@ -53,7 +53,8 @@ class Proxy(Reporter):
             options=options,
             listener=self,
             reporter=self,
-            periods=CheckPeriods(tampering=look_every, audit=audit_every),
+            check_period=look_every,
+            audit_period=audit_every,
         )
 
     def transaction_done(self, _family: Family, done: ProgrammedTransaction) -> None:

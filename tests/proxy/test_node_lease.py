@@ -8,8 +8,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
-from tests.client.calling import transport
-from tests.client.serving import access_to
+from tests.client.a_writer import a_writer
 from tests.proxy.background import in_background
 
 from zoneward.client.api_errors import CallFailed
@@ -17,18 +16,16 @@ from zoneward.client.resources import LEASES
 from zoneward.client.writer import Writer
 from zoneward.kube.objects import Lease, OwnerReference
 from zoneward.kube.proxy_lease import LEASE_DURATION, RENEW_INTERVAL, ProgrammedReport, parse_proxy_lease
-from zoneward.proxy.node_lease import WRITE_PERIOD, LeaseIdentity, NodeLease
-from zoneward.sandbox.server.faults import FaultInjector, parse_fault
-from zoneward.sandbox.server.persistence import new_registry
+from zoneward.proxy.node_lease import WRITE_PERIOD, NodeLease
+from zoneward.proxy.reporter import Reporter
 from zoneward.sandbox.server.resource_registry import Deletion, Registry
-from zoneward.sandbox.server.sandbox_server import SandboxServer
 
 NAMESPACE, NAME = "kube-system", "zoneward-proxy-n1"
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
 @dataclass
-class Scene:
+class Scene(Reporter):
     """A node with a clock that only the test advances."""
 
     registry: Registry
@@ -39,6 +36,9 @@ class Scene:
     troubles: list[CallFailed] = field(default_factory=list)
     asleep: asyncio.Event = field(default_factory=asyncio.Event)
     wakes: tuple[float, asyncio.Future[None]] | None = None
+
+    def lease_failed(self, error: CallFailed) -> None:
+        self.troubles.append(error)
 
     def note(self, kind: Any, change: Any) -> None:
         if kind.kind == "Lease" and change.new is not None:
@@ -71,16 +71,15 @@ class Scene:
 
 @asynccontextmanager
 async def a_running_lease(*faults: str, **options: Any) -> AsyncIterator[Scene]:
-    registry = new_registry()
-    injector = FaultInjector([parse_fault(fault) for fault in faults], seed=1) if faults else None
-    async with SandboxServer(registry, faults=injector) as server, transport(access_to(server.address)) as link:
-        scene = Scene(registry, Writer(link))
+    async with a_writer(*faults) as (writer, registry):
+        scene = Scene(registry, writer)
         registry.store.listeners.append(scene.note)
         lease = NodeLease(
-            link,
-            LeaseIdentity(NAMESPACE, "n1"),
+            writer,
+            namespace=NAMESPACE,
+            node="n1",
             programmed=lambda: scene.programmed,
-            on_trouble=scene.troubles.append,
+            reporter=scene,
             clock=lambda: scene.seconds,
             now=lambda: NOON + timedelta(seconds=scene.seconds),
             sleep=scene.sleep,

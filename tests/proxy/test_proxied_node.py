@@ -24,7 +24,6 @@ from zoneward.proxy.model.node_cache import NodeCache
 from zoneward.proxy.model.node_service import NodeService, ProxyNode, node_services
 from zoneward.proxy.model.owned_services import resolve_ownership
 from zoneward.proxy.proxier import Proxier
-from zoneward.proxy.proxy_metrics import ProxyMetrics
 from zoneward.proxy.ruleset.base_rules import TABLE, RulesetOptions, base_chains
 from zoneward.proxy.ruleset.ruleset_state import full_ruleset
 from zoneward.routing.configuration import FeatureGates
@@ -153,7 +152,7 @@ def test_any_changes_end_as_a_fresh_start_would(
             gates=FeatureGates(),
             on_service=lambda key, trigger: loop.service_changed(key, trigger),
         )
-        loop: Proxier = Proxier(known, metrics=ProxyMetrics())
+        loop: Proxier = Proxier(known)
         tables = {family: TableSyncer(kernel, family, options=OPTIONS) for family in FAMILIES}
         loop.tables.update(tables)
         known.nodes.put(node("a", 1))

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from msgspec.structs import replace
@@ -12,14 +12,12 @@ from tests.proxy.background import in_background
 from tests.proxy.model.test_node_cache import CART, known, node, service, slice_
 
 from zoneward.client.backoff import Backoff
-from zoneward.daemon.metrics import histogram_totals
 from zoneward.kube.objects import ObjectKey, Service
 from zoneward.netlink.messages import Family
-from zoneward.proxy.kernel.table_syncer import ProgrammedTransaction
+from zoneward.proxy.kernel.table_syncer import ProgrammedTransaction, TableSyncer
 from zoneward.proxy.model.node_cache import NodeCache
 from zoneward.proxy.model.node_service import NodeService
 from zoneward.proxy.proxier import BURST, CALM, GATHERED, Proxier
-from zoneward.proxy.proxy_metrics import ProxyMetrics
 from zoneward.proxy.reporter import Reporter
 from zoneward.proxy.ruleset.service_size import ServiceTooLarge
 from zoneward.routing.selection.entry_budget import EntryBudget
@@ -57,7 +55,8 @@ class Here(Reporter):
         self.after: list[tuple[ObjectKey, NodeService | None, NodeService | None]] = []
         self.too_large: list[tuple[ObjectKey, str]] = []
         self.lost: list[tuple[Family, ObjectKey, tuple[str, ...]]] = []
-        self.metrics = ProxyMetrics()
+        self.sync_seconds: list[float] = []
+        self.programming_seconds: list[float] = []
         self.pauses: list[float] = []
         self.table, self.other = Table(), Table()
         self.known: NodeCache = known(
@@ -65,7 +64,6 @@ class Here(Reporter):
         )
         self.loop: Proxier = Proxier(
             self.known,
-            metrics=self.metrics,
             budget=budget,
             reporter=self,
             on_programmed=lambda *change: self.after.append(change),
@@ -73,10 +71,16 @@ class Here(Reporter):
             sleep=self._sleep,
             now=lambda: NOW + timedelta(seconds=self.time),
         )
-        self.loop.tables["ip"], self.loop.tables["ip6"] = self.table, self.other
+        self.loop.tables.update({"ip": cast(TableSyncer, self.table), "ip6": cast(TableSyncer, self.other)})
 
     async def _sleep(self, seconds: float) -> None:
         self.pauses.append(seconds)
+
+    def service_synced(self, seconds: float) -> None:
+        self.sync_seconds.append(seconds)
+
+    def endpoints_programmed(self, seconds: float) -> None:
+        self.programming_seconds.append(seconds)
 
     def service_too_large(self, service: ObjectKey, error: ServiceTooLarge) -> None:
         self.too_large.append((service, str(error)))
@@ -144,7 +148,7 @@ async def test_a_service_is_pending_until_the_kernel_has_its_latest_change() -> 
         here.loop.transaction_done("ip", here.table.done())
         assert not here.loop.is_pending(CART)
         assert here.loop.pending_since() is None
-        assert histogram_totals(here.metrics.sync_duration)[1] == pytest.approx(2.0)
+        assert sum(here.sync_seconds) == pytest.approx(2.0)
         # The old value is what the kernel had.
         (_, none, one), (_, before, after) = here.after
         assert (none, before) == (None, one)
@@ -167,8 +171,7 @@ async def test_programming_time_counts_from_the_trigger_time_of_a_slice_after_th
             here.known.slices.put(changed)
             await turned()
             here.loop.transaction_done("ip", here.table.done())
-        count, seconds = histogram_totals(here.metrics.programming_duration)
-        assert (count, round(seconds, 6)) == (1, 3.0)
+        assert here.programming_seconds == [3.0]
 
 
 async def test_each_family_is_pending_until_its_own_kernel_table_has_the_change() -> None:
@@ -180,7 +183,8 @@ async def test_each_family_is_pending_until_its_own_kernel_table_has_the_change(
         here.loop.transaction_done("ip", here.table.done())
         assert here.loop.pending_since("ip") is None
         assert here.loop.pending_since("ip6") == 3.0
-        assert here.loop.pending_since() == 3.0
+        here.time = 5.0
+        assert (here.loop.pending_since(), here.loop.waiting_seconds()) == (3.0, 2.0)
         here.loop.transaction_done("ip6", here.other.done())
         assert here.loop.pending_since() is None
 
@@ -364,6 +368,6 @@ async def test_a_service_that_is_refused_at_once_is_not_pending() -> None:
             def set_service(self, service: ObjectKey, served: NodeService | None) -> None:  # noqa: ARG002 -- as a table has it
                 here.loop.service_refused("ip", service, "rejected")
 
-        here.loop.tables["ip"] = Refusing()
+        here.loop.tables["ip"] = cast(TableSyncer, Refusing())
         await here.selected()
         assert here.loop.pending_since() is None

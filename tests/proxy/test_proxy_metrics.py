@@ -31,37 +31,38 @@ SERVED = node_service(
 )
 
 
-def a_program() -> Any:
-    """What the metrics read of a running program."""
+def declare_state(metrics: ProxyMetrics) -> None:
+    """Declare what is read of a running program."""
     synced = asyncio.Event()
     synced.set()
     services = {"ip": {("shop", "cart"): SERVED}, "ip6": {}}
-    return SimpleNamespace(
-        loop=SimpleNamespace(
-            node_services=lambda family: services[family],
-            too_large={},
-            budget=EntryBudget(most=10, most_of_namespace=5),
-            conflicts={"ip": {("shop", "a"), ("shop", "b")}, "ip6": set()},
-        ),
+    proxier: Any = SimpleNamespace(
+        node_services=lambda family: services[family],
+        too_large={},
+        budget=EntryBudget(most=10, most_of_namespace=5),
+        conflicts={"ip": {("shop", "a"), ("shop", "b")}, "ip6": set()},
         tables={
             "ip": SimpleNamespace(element_count=7, refused_services=set()),
             "ip6": SimpleNamespace(element_count=0, refused_services=set()),
         },
-        node_cache=SimpleNamespace(
-            slice_counts=(3, 4),
-            left_out_values={1, 2, 3},
-            synced=synced,
-            unreadable=(SimpleNamespace(resource=SERVICES), SimpleNamespace(resource=SERVICES)),
-            resources=(SERVICES, NODES),
-            node=SimpleNamespace(name="n1", zone="a"),
-        ),
-        watch_health=SimpleNamespace(trouble_seconds=0.5),
-        waiting_seconds=1.5,
-        traffic_totals=lambda: (
+        waiting_seconds=lambda: 1.5,
+    )
+    cache: Any = SimpleNamespace(
+        slice_counts=(3, 4),
+        left_out_values={1, 2, 3},
+        synced=synced,
+        unreadable=(SimpleNamespace(resource=SERVICES), SimpleNamespace(resource=SERVICES)),
+        resources=(SERVICES, NODES),
+        node=SimpleNamespace(name="n1", zone="a"),
+    )
+    totals: Any = SimpleNamespace(
+        totals=lambda: (
             (TrafficRoute(("shop", "cart"), "ip", "a", "a"), TrafficTotal(5, 100, 200, has_bytes=True)),
             (TrafficRoute(("shop", "cart"), "ip", EXTERNAL, ""), TrafficTotal(2)),
-        ),
+        )
     )
+    health: Any = SimpleNamespace(trouble_seconds=0.5)
+    metrics.declare_state(proxier, cache, watch_health=health, totals=totals)
 
 
 def busy() -> ProxyMetrics:
@@ -80,7 +81,7 @@ def busy() -> ProxyMetrics:
 
 def page(metrics: ProxyMetrics) -> str:
     """The page of ``metrics``. To be called once for each, as a program runs once."""
-    metrics.declare_state(a_program())
+    declare_state(metrics)
     return asyncio.run(MetricsPage(metrics.registry).text()).decode()
 
 

@@ -2,7 +2,7 @@
 
 from tests.controller.lines import Lines
 
-from zoneward.daemon.metrics import counter_total
+from zoneward.daemon.metrics import counter_total, histogram_totals
 from zoneward.kube.objects import ObjectMeta, Service
 from zoneward.proxy.proxy_metrics import ProxyMetrics
 from zoneward.proxy.proxy_reporter import ProxyReporter
@@ -24,6 +24,18 @@ class Scene:
 
     def record(self, service: Service, reason: str, note: str) -> None:
         self.events.append((service.metadata.name, reason, note))
+
+
+def test_transactions_are_counted_and_timed() -> None:
+    scene = Scene()
+    scene.reporter.transaction_committed("ip6", elements=3, seconds=0.5)
+    scene.reporter.service_synced(2.0)
+    scene.reporter.endpoints_programmed(4.0)
+    metrics = scene.metrics
+    assert counter_total(metrics.transactions["ip6"]) == 1
+    assert counter_total(metrics.changed_elements["ip6"]) == 3
+    durations = (metrics.transaction_duration, metrics.sync_duration, metrics.programming_duration)
+    assert [histogram_totals(duration) for duration in durations] == [(1, 0.5), (1, 2.0), (1, 4.0)]
 
 
 def test_a_service_that_is_too_large_is_counted_logged_and_reported() -> None:

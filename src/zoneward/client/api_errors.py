@@ -184,7 +184,8 @@ def api_error(
     seconds = details.get("retryAfterSeconds")
     if retry_after is None and isinstance(seconds, int | float) and seconds > 0:
         retry_after = float(seconds)
-    return _class_of(status)(
+    kind = _CLASSES.get(status, ServerFault if status >= 500 else ApiError)
+    return kind(
         status,
         answer.reason or "",
         answer.message or "",
@@ -203,7 +204,3 @@ def watch_error(status: bytes | msgspec.Raw) -> ApiError:
     except DECODE_ERRORS:
         code = None
     return api_error(code or 500, status)
-
-
-def _class_of(status: int) -> type[ApiError]:
-    return _CLASSES.get(status, ServerFault if status >= 500 else ApiError)

@@ -8,6 +8,7 @@ from typing import Final
 
 from msgspec.structs import force_setattr
 
+from zoneward.client.informers import WatchedStores
 from zoneward.client.interner import Interner
 from zoneward.client.list_watch_decoder import UnreadableHandler
 from zoneward.client.object_store import KeyIndex
@@ -23,7 +24,6 @@ from zoneward.client.resources import (
     service_key_of,
 )
 from zoneward.client.selector_index import SelectorIndex
-from zoneward.client.watched_stores import WatchedStores
 from zoneward.kube.adoption_marks import effective_selector
 from zoneward.kube.objects import EndpointSlice, ObjectKey, Pod, Service, node_zone
 
@@ -39,11 +39,9 @@ class InformerCache(WatchedStores):
     ) -> None:
         super().__init__(resources, on_unreadable=on_unreadable)
         self._interner, self._selectors = Interner(), SelectorIndex()
-        self._slices_of, self._pods_on, self._nodes_in = (
-            KeyIndex(service_key_of),
-            KeyIndex(_node_of),
-            KeyIndex(_zone_of),
-        )
+        self._slices_of = KeyIndex[EndpointSlice, ObjectKey](service_key_of)
+        self._pods_on = KeyIndex[LivePod, str](lambda pod: pod.spec.node_name)
+        self._nodes_in = KeyIndex[LiveNode, str | None](node_zone)
         self.services: Final = self.add_store(SERVICES, self._index_service)
         self.nodes: Final = self.add_store(NODES, self._nodes_in.update)
         self.pods: Final = self.add_store(PODS, self._index_pod)
@@ -111,12 +109,3 @@ class InformerCache(WatchedStores):
         if new is not None:
             self._interner.intern_slice(new)
         self._slices_of.update(key, old, new)
-
-
-def _node_of(pod: LivePod) -> str:
-    """Empty for a Pod that is not scheduled yet."""
-    return pod.spec.node_name
-
-
-def _zone_of(node: LiveNode) -> str | None:
-    return node_zone(node)

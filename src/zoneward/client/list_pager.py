@@ -1,7 +1,7 @@
 """Lists objects in pages, as client-go's ``tools/pager``: at most one page is in memory undecoded."""
 
 from collections.abc import AsyncIterator, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, Generic
 
 from zoneward.client.all_results import all_results
@@ -12,22 +12,12 @@ from zoneward.client.transport_interface import ReadTransport
 from zoneward.kube.json_documents import DECODE_ERRORS
 
 PAGE_SIZE: Final = 500
+MAX_LIST_PAGES: Final = 10_000
+"""The largest clusters have 150,000 Pods of 6 to 20 kB each: 300 pages, 3 GB. A server whose list never ends must not
+fill the memory."""
+MAX_LIST_BYTES: Final = 8 << 30
 MAX_RESTARTS: Final = 3
 """After this number of restarts because a continue token expired, the list is requested whole, which needs no token."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListLimits:
-    """Limits of one list, so that a server whose list never ends cannot fill the memory.
-
-    The largest clusters have 150,000 Pods of 6 to 20 kB each: 300 pages, 3 GB.
-    """
-
-    pages: int = 10_000
-    bytes: int = 8 << 30
-
-
-LIMITS: Final = ListLimits()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,36 +55,12 @@ class Page(Generic[WatchedT]):
     unreadable: tuple[UnreadableObject, ...] = ()
 
 
-@dataclass(slots=True)
-class _Extent:
-    """Size of a list so far."""
-
-    resource: AnyWatchedResource
-    limits: ListLimits
-    tokens: set[str] = field(default_factory=set)
-    bytes: int = 0
-
-    def add(self, size: int, token: str) -> None:
-        """Count a page of ``size`` bytes, with its continue token. Raises ListTooLarge."""
-        what = self.resource.plural
-        self.bytes += size
-        if token in self.tokens:
-            raise ListTooLarge(f"expected a list of {what} with an end, got the same continue token twice")
-        if token:
-            self.tokens.add(token)
-        if len(self.tokens) >= self.limits.pages:
-            raise ListTooLarge(f"expected a list of {what} of at most {self.limits.pages:,} pages, got more")
-        if self.bytes > self.limits.bytes:
-            raise ListTooLarge(f"expected a list of {what} of at most {self.limits.bytes:,} bytes, got more")
-
-
 async def list_pages(
     transport: ReadTransport,
     resource: WatchedResource[WatchedT],
     options: ListScope = EVERYTHING,
     *,
     size: int = PAGE_SIZE,
-    limits: ListLimits = LIMITS,
 ) -> AsyncIterator[Page[WatchedT]]:
     """The objects of a kind that ``options`` select, page by page. Raises CallFailed.
 
@@ -102,8 +68,9 @@ async def list_pages(
     restarted: the token that the server offers instead would mix two states of the cluster. A page that is too large is
     requested again with fewer objects.
     """
-    path = resource.path(namespace=options.namespace)
-    token, restarts, page_size, extent = "", 0, size, _Extent(resource, limits)  # type: ignore[arg-type]
+    path, what = resource.path(namespace=options.namespace), f"expected a list of {resource.plural}"
+    token, restarts, page_size = "", 0, size
+    tokens, bytes_so_far = set[str](), 0
     while True:
         query = options.query
         is_paged = restarts < MAX_RESTARTS
@@ -116,7 +83,8 @@ async def list_pages(
         except Gone:
             if not token:
                 raise
-            token, restarts, extent = "", restarts + 1, _Extent(resource, limits)  # type: ignore[arg-type]
+            token, restarts = "", restarts + 1
+            tokens, bytes_so_far = set(), 0
             continue
         except AnswerTooLarge:
             if page_size == 1 or not is_paged:
@@ -126,7 +94,15 @@ async def list_pages(
             continue
         page, unreadable = _decode_page(data, resource)
         is_first, token = not token, page.metadata.continue_ or ""
-        extent.add(len(data), token)
+        if token in tokens:
+            raise ListTooLarge(f"{what} with an end, got the same continue token twice")
+        if token:
+            tokens.add(token)
+        if len(tokens) >= MAX_LIST_PAGES:
+            raise ListTooLarge(f"{what} of at most {MAX_LIST_PAGES:,} pages, got more")
+        bytes_so_far += len(data)
+        if bytes_so_far > MAX_LIST_BYTES:
+            raise ListTooLarge(f"{what} of at most {MAX_LIST_BYTES:,} bytes, got more")
         # Free the bytes of the page before its objects are handled.
         del data
         page_size = min(size, 2 * page_size)

@@ -84,31 +84,6 @@ def decode_list_page(
     return ListOf(metadata=page.metadata, items=tuple(objects)), tuple(unreadable)
 
 
-def _decode_line(
-    line: bytes, resource: WatchedResource[WatchedT]
-) -> tuple[str, WatchedT | UnreadableObject | msgspec.Raw]:
-    """Decode a line of a watch: the type of the event, and its object.
-
-    The object is undecoded (Raw) for all types except ADDED, MODIFIED and DELETED. Raises `DECODE_ERRORS` if the line
-    is not an event.
-    """
-    try:
-        event: EventOf[WatchedT] = resource.events.decode(line)
-    except DECODE_ERRORS:
-        pass
-    else:
-        if event.type in _CHANGES:
-            return event.type, event.object
-    # The object of a bookmark has only metadata, and that of an ERROR is a Status.
-    other = decode_json(line, _Event)
-    if other.type not in _CHANGES:
-        return other.type, other.object
-    try:
-        return other.type, decode_json(other.object, resource.struct)
-    except DECODE_ERRORS as error:
-        return other.type, _unreadable(other.object, resource, error)
-
-
 INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
 """The annotation of the bookmark that ends the initial list of a watch (KEP-3157)."""
 
@@ -133,24 +108,42 @@ class WatchChange(Generic[WatchedT]):
 def decode_watch_event(line: bytes, resource: WatchedResource[WatchedT]) -> WatchChange[WatchedT] | Bookmark:
     """Decode a line of a watch. Raises UnexpectedResponse, or the ApiError of an ERROR event."""
     try:
-        type_, obj = _decode_line(line, resource)
-        if isinstance(obj, msgspec.Raw):
-            return _decode_bookmark(type_, obj)
+        event = _decode_change(line, resource)
+        if event is None:
+            return _decode_bookmark(line)
     except DECODE_ERRORS as error:
         raise UnexpectedResponse(f"expected an event of a watch, got something else: {error}") from None
+    type_, obj = event
     version = obj.version if isinstance(obj, UnreadableObject) else obj.metadata.resource_version
     if not version:
         raise UnexpectedResponse(f"expected an event with a resourceVersion, got one without: {type_}")
     return WatchChange(obj, version, type_ == "DELETED")
 
 
-def _decode_bookmark(type_: str, obj: msgspec.Raw) -> Bookmark:
-    if type_ == "ERROR":
-        raise watch_error(obj)
-    if type_ == "BOOKMARK":
-        bookmark = decode_json(obj, _BookmarkObject).metadata
+def _decode_change(line: bytes, resource: WatchedResource[WatchedT]) -> tuple[str, WatchedT | UnreadableObject] | None:
+    """The type and the object of an event; None if its object is of another kind, as that of a bookmark."""
+    try:
+        event: EventOf[WatchedT] = resource.events.decode(line)
+    except DECODE_ERRORS:
+        raw = decode_json(line, _Event)
+        if raw.type not in _CHANGES:
+            return None
+        try:
+            return raw.type, decode_json(raw.object, resource.struct)
+        except DECODE_ERRORS as problem:
+            return raw.type, _unreadable(raw.object, resource, problem)
+    return (event.type, event.object) if event.type in _CHANGES else None
+
+
+def _decode_bookmark(line: bytes) -> Bookmark:
+    """The object of a bookmark has only metadata, and that of an ERROR is a Status."""
+    event = decode_json(line, _Event)
+    if event.type == "ERROR":
+        raise watch_error(event.object)
+    if event.type == "BOOKMARK":
+        bookmark = decode_json(event.object, _BookmarkObject).metadata
         return Bookmark(bookmark.resource_version, (bookmark.annotations or {}).get(INITIAL_EVENTS_END) == "true")
-    raise UnexpectedResponse(f"expected an event of a watch, got one of type {type_!r}")
+    raise UnexpectedResponse(f"expected an event of a watch, got one of type {event.type!r}")
 
 
 class _BookmarkMetadata(msgspec.Struct, gc=False, rename="camel"):

@@ -59,9 +59,7 @@ class Prometheus:
         self.settings = settings
         self._environment = environment
 
-    async def read_demand(
-        self, *, nodes: Collection[str] | None = None, max_series: int = MAX_SERIES, max_bytes: int = MAX_ANSWER
-    ) -> DemandFigures:
+    async def read_demand(self, *, nodes: Collection[str] | None = None) -> DemandFigures:
         """Where traffic started within the window, by Service and zone. Series of the same Service and zone are added.
 
         Only metrics that the settings select count, of programs that name one of the ``nodes``; with None, of programs
@@ -74,7 +72,7 @@ class Prometheus:
         query = self.settings.demand_query(
             without_nodes=None if gone is None else [name for name in gone if is_node_name(name)]
         )
-        answer = await self.ask(query, _DEMAND, to_shorten=_TO_SUM, max_series=max_series, max_bytes=max_bytes)
+        answer = await self.ask(query, _DEMAND, to_shorten=_TO_SUM)
         amounts: dict[ObjectKey, dict[str, float]] = {}
         left_out = Counter[str]()
         for labels, amount in counted_series(answer, left_out, problem_of=_problem):
@@ -103,8 +101,6 @@ class Prometheus:
         *,
         to_shorten: str,
         at: float | None = None,
-        max_series: int = MAX_SERIES,
-        max_bytes: int = MAX_ANSWER,
     ) -> "Answer[_Labels]":
         """The vector that a query returns; ``decoder`` decodes the labels that are used. ``at``: the evaluation time in
         seconds since 1970; by default the server's current time. ``to_shorten`` says what to do about an answer that is
@@ -113,10 +109,10 @@ class Prometheus:
         form = {"query": query, "timeout": f"{max(1, round(self.settings.timeout))}s"}
         if at is not None:
             form["time"] = f"{at:.3f}"
-        body = await self._post(form, to_shorten=to_shorten, max_bytes=max_bytes)
+        body = await self._post(form, to_shorten=to_shorten)
         # Count the series before decoding them, so that they take no memory.
-        if (count := body.count(_SERIES_HEAD)) > max_series:
-            raise self.unavailable(f"expected at most {max_series:,} series, got {count:,}: {to_shorten}")
+        if (count := body.count(_SERIES_HEAD)) > MAX_SERIES:
+            raise self.unavailable(f"expected at most {MAX_SERIES:,} series, got {count:,}: {to_shorten}")
         try:
             kind = _KIND.decode(body)
             if kind.status == "success" and kind.data.result_type != "vector":
@@ -128,7 +124,7 @@ class Prometheus:
             raise self.unavailable(f"expected an answer, got an error: {answer.error or 'without a text'}")
         return answer
 
-    async def _post(self, form: Mapping[str, str], *, to_shorten: str, max_bytes: int) -> bytes:
+    async def _post(self, form: Mapping[str, str], *, to_shorten: str) -> bytes:
         settings = self.settings
         url, headers = self._request()
         try:
@@ -151,7 +147,7 @@ class Prometheus:
                     ) as response,
                 ):
                     is_answer = response.status // 100 == 2
-                    body = await read_body(response, limit=max_bytes if is_answer else _LONGEST_ERROR)
+                    body = await read_body(response, limit=MAX_ANSWER if is_answer else _LONGEST_ERROR)
         except AnswerTooLarge as error:
             raise self.unavailable(f"{error.message}: {to_shorten}") from error
         except CallFailed as error:

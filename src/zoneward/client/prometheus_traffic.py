@@ -8,7 +8,7 @@ Any Pod that Prometheus scrapes can expose these metrics. So only the jobs that 
 programs that name a node of the cluster.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -17,7 +17,6 @@ from typing import Final, Literal, NamedTuple
 import msgspec
 
 from zoneward.client.prometheus import (
-    MAX_SERIES,
     OUTSIDE,
     Answer,
     Prometheus,
@@ -78,9 +77,7 @@ class FoundTraffic:
     notes: tuple[str, ...]
 
 
-async def read_traffic(
-    prometheus: Prometheus, *, nodes: Collection[str] | None, max_series: int = MAX_SERIES
-) -> FoundTraffic:
+async def read_traffic(prometheus: Prometheus, *, nodes: Collection[str] | None) -> FoundTraffic:
     """What meters and proxies counted within the window of the settings; on a node with both, only the meter counts.
 
     Only programs on one of the ``nodes`` count; with None, programs on any node. If several jobs scrape the same node,
@@ -96,7 +93,7 @@ async def read_traffic(
         ("proxy", _increase("zoneward_proxy_connections_total", settings, "asked")),
     )
     for program, query in queries:
-        answer = await prometheus.ask(query, _TRAFFIC, to_shorten=_TO_SHORTEN, at=at, max_series=max_series)
+        answer = await prometheus.ask(query, _TRAFFIC, to_shorten=_TO_SHORTEN, at=at)
         at = _moment(answer) if at is None else at
         collector.add_traffic(answer, program)
     if at is None or not collector.has_traffic:
@@ -105,9 +102,7 @@ async def read_traffic(
             f" with {{{settings.matchers}}} (demand.prometheus.selector)"
         )
         raise prometheus.unavailable("; ".join((f"expected {what}, got none", *collector.notes())))
-    about = await prometheus.ask(
-        _about_programs(settings), _PROGRAMS, to_shorten=_TO_SHORTEN, at=at, max_series=max_series
-    )
+    about = await prometheus.ask(_about_programs(settings), _PROGRAMS, to_shorten=_TO_SHORTEN, at=at)
     collector.add_programs(about)
     documents = tuple(collector.documents(since=at - window, until=at))
     if not documents:
@@ -169,14 +164,8 @@ class _Route(NamedTuple):
     to_zone: str
 
 
-@dataclass(slots=True)
-class _Total:
-    """``has_bytes``: a series of bytes exists."""
-
-    connections: float = 0.0
-    request: float = 0.0
-    response: float = 0.0
-    has_bytes: bool = False
+_Totals = defaultdict[str, float]
+"""``connections``, and ``request`` and ``response`` bytes, as far as there are series of them."""
 
 
 @dataclass(slots=True)
@@ -191,12 +180,12 @@ class _Scraped:
     last: float = 0.0
     samples: float = 0.0
     is_complete: bool = True
-    totals: dict[_Route, _Total] = field(default_factory=dict)
+    totals: dict[_Route, _Totals] = field(default_factory=dict)
     started: Counter[str] = field(default_factory=Counter)
 
     @property
     def connections(self) -> float:
-        return sum(total.connections for total in self.totals.values())
+        return sum(totals["connections"] for totals in self.totals.values())
 
     def covered(self, since: float, until: float) -> tuple[float, float]:
         """The part of the window that its increases cover, as ``increase`` extrapolates (Prometheus: extrapolatedRate):
@@ -241,18 +230,11 @@ class _Collector:
             # `_problem` has checked the address type.
             family: Literal["IPv4", "IPv6"] = "IPv4" if labels.address_type == "IPv4" else "IPv6"
             route = _Route(labels.namespace, labels.service, family, is_external, labels.to_zone)
-            total = scraped.totals.setdefault(route, _Total())
             amount = min(amount, _MOST)
-            if not labels.direction:
-                total.connections += amount
-                if not is_external:
-                    scraped.started[labels.from_zone] += round(amount)
-                continue
-            total.has_bytes = True
-            if labels.direction == "response":
-                total.response += amount
-            else:
-                total.request += amount
+            figure = {"": "connections", "response": "response"}.get(labels.direction, "request")
+            scraped.totals.setdefault(route, _Totals(float))[figure] += amount
+            if not (labels.direction or is_external):
+                scraped.started[labels.from_zone] += round(amount)
 
     def add_programs(self, answer: Answer[_ProgramLabels]) -> None:
         """A program whose node changed its zone has several series: the latest sample decides its zone."""
@@ -335,44 +317,32 @@ def _problem(labels: _TrafficLabels) -> str | None:
 
 def _services(scraped: Iterable[_Scraped]) -> Iterable[ServiceTraffic]:
     """Services with traffic, by name."""
-    totals: dict[tuple[str, str, Literal["IPv4", "IPv6"]], dict[tuple[bool, str], _Total]] = {}
+    services: dict[tuple[str, str, Literal["IPv4", "IPv6"]], dict[tuple[bool, str], _Totals]] = {}
     for program in scraped:
-        for route, total in program.totals.items():
-            ends = totals.setdefault(route[:3], {})
-            before = ends.setdefault(route[3:], _Total())
-            ends[route[3:]] = _Total(
-                before.connections + total.connections,
-                before.request + total.request,
-                before.response + total.response,
-                before.has_bytes or total.has_bytes,
+        for route, totals in program.totals.items():
+            sums = services.setdefault(route[:3], {}).setdefault(route[3:], _Totals(float))
+            for figure, amount in totals.items():
+                sums[figure] += amount
+    for (namespace, service, address_type), ends in sorted(services.items()):
+        has_bytes = any(totals.keys() & {"request", "response"} for totals in ends.values())
+        zones: dict[bool, dict[str, int]] = {False: {}, True: {}}
+        sizes: dict[bool, dict[str, TrafficBytes]] = {False: {}, True: {}}
+        for (is_external, zone), totals in sorted(ends.items()):
+            if count := _whole(totals["connections"]):
+                zones[is_external][zone] = count
+            size = TrafficBytes(_whole(totals["request"]), _whole(totals["response"]))
+            if size.request or size.response:
+                sizes[is_external][zone] = size
+        if any((*zones.values(), *sizes.values())):
+            yield ServiceTraffic(
+                namespace=namespace,
+                service=service,
+                address_type=address_type,
+                zones=zones[False],
+                external=zones[True],
+                bytes=sizes[False] if has_bytes else msgspec.UNSET,
+                external_bytes=sizes[True] if has_bytes else msgspec.UNSET,
             )
-    for (namespace, service, address_type), ends in sorted(totals.items()):
-        has_bytes = any(total.has_bytes for total in ends.values())
-        traffic = ServiceTraffic(
-            namespace=namespace,
-            service=service,
-            address_type=address_type,
-            zones=_connections(ends, is_external=False),
-            external=_connections(ends, is_external=True),
-            bytes=_bytes(ends, is_external=False) if has_bytes else msgspec.UNSET,
-            external_bytes=_bytes(ends, is_external=True) if has_bytes else msgspec.UNSET,
-        )
-        if traffic.zones or traffic.external or traffic.bytes or traffic.external_bytes:
-            yield traffic
-
-
-def _connections(ends: Mapping[tuple[bool, str], _Total], *, is_external: bool) -> dict[str, int]:
-    counts = {zone: _whole(total.connections) for (external, zone), total in ends.items() if external == is_external}
-    return {zone: count for zone, count in sorted(counts.items()) if count}
-
-
-def _bytes(ends: Mapping[tuple[bool, str], _Total], *, is_external: bool) -> dict[str, TrafficBytes]:
-    sizes = {
-        zone: TrafficBytes(_whole(total.request), _whole(total.response))
-        for (external, zone), total in ends.items()
-        if external == is_external
-    }
-    return {zone: size for zone, size in sorted(sizes.items()) if size.request or size.response}
 
 
 def _whole(amount: float) -> int:

@@ -23,10 +23,10 @@ What can happen, and what the reflector does:
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Set
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from random import Random
-from typing import Final, Generic, NoReturn, Protocol
+from typing import Final, Generic, NoReturn
 
 from zoneward.client.api_errors import (
     ApiError,
@@ -39,10 +39,11 @@ from zoneward.client.api_errors import (
     UnexpectedResponse,
 )
 from zoneward.client.backoff import Backoff
-from zoneward.client.list_pager import EVERYTHING, LIMITS, ListScope, list_pages
+from zoneward.client.list_pager import EVERYTHING, MAX_LIST_BYTES, ListScope, list_pages
 from zoneward.client.list_watch_decoder import Bookmark, UnreadableObject, decode_watch_event
-from zoneward.client.resources import WatchedResource, WatchedT, WatchedT_contra, object_key_of
-from zoneward.client.transport_interface import ReadTransport, ServerFeatures
+from zoneward.client.object_store import ObjectStore
+from zoneward.client.resources import WatchedResource, WatchedT, object_key_of
+from zoneward.client.transport_interface import ReadTransport
 from zoneward.kube.objects import ObjectKey, parse_resource_version
 
 _PERMANENT_ERRORS: Final = frozenset({400, 401, 403, 404, 405, 406, 422})
@@ -57,15 +58,6 @@ _MAX_OUTDATED: Final = 3
 _MAX_BROKEN_LISTS: Final = 3
 _EXTEND_PERIOD: Final = 1.0
 """Seconds between two extensions of a timeout: one for every line would cost more than decoding some lines."""
-
-
-class ReflectorStore(Protocol[WatchedT_contra]):
-    """What a reflector keeps current, such as `zoneward.client.object_store.ObjectStore`. No method may block."""
-
-    def put(self, obj: WatchedT_contra, *, allow_older: bool = False) -> None: ...
-    def delete(self, obj: WatchedT_contra) -> None: ...
-    def mark_unreadable(self, unreadable: UnreadableObject, *, is_gone: bool = False) -> None: ...
-    def retain_only(self, keys: Set[ObjectKey]) -> None: ...
 
 
 BACKOFF: Final = Backoff(initial=0.5, cap=30.0, jitter=0.5)
@@ -99,6 +91,14 @@ class ReflectorRuntime:
     clock: Callable[[], float] = time.monotonic
 
 
+@dataclass(slots=True)
+class ServerFeatures:
+    """Features that a server is known to have; all reflectors of a server share it."""
+
+    streams_lists: bool = True
+    """Whether a watch may begin with all objects (KEP-3157); False once the server has refused."""
+
+
 class Reflector(Generic[WatchedT]):
     """Keeps a store in sync with the objects of one kind that ``options`` select; others are deleted from it.
 
@@ -111,7 +111,7 @@ class Reflector(Generic[WatchedT]):
         self,
         transport: ReadTransport,
         resource: WatchedResource[WatchedT],
-        store: ReflectorStore[WatchedT],
+        store: ObjectStore[WatchedT],
         *,
         options: ListScope = EVERYTHING,
         features: ServerFeatures | None = None,
@@ -150,7 +150,7 @@ class Reflector(Generic[WatchedT]):
             self._has_progressed, start = False, self._clock()
             failure: CallFailed | None = None
             try:
-                if self._version is None and not self._can_stream_list():
+                if self._version is None and (self._stale_lists or not self._features.streams_lists):
                     await self._list()
                 await self._watch()
             except CallFailed as error:
@@ -193,9 +193,6 @@ class Reflector(Generic[WatchedT]):
         return max(retry_after, self._settings.backoff.delay(self._failures, random=self._random.random()))
 
     # --- lists --------------------------------------------------------------------------------------------------------
-
-    def _can_stream_list(self) -> bool:
-        return self._features.streams_lists and self._stale_lists == 0
 
     async def _list(self) -> None:
         """List in pages. The store ignores objects that are older than the state that it has."""
@@ -277,9 +274,9 @@ class Reflector(Generic[WatchedT]):
                 size = 0
                 async for line in lines:
                     size += len(line)
-                    if self._listed_keys is not None and size > LIMITS.bytes:
-                        what = self._resource.plural
-                        raise ListTooLarge(f"expected a list of {what} of at most {LIMITS.bytes:,} bytes, got more")
+                    if self._listed_keys is not None and size > MAX_LIST_BYTES:
+                        what = f"expected a list of {self._resource.plural}"
+                        raise ListTooLarge(f"{what} of at most {MAX_LIST_BYTES:,} bytes, got more")
                     self._handle_line(line)
                     if self._listed_keys is not None:
                         continue

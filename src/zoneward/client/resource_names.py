@@ -2,35 +2,18 @@
 
 import asyncio
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
-from zoneward.client.api_errors import UnexpectedResponse
-from zoneward.client.resources import ApiResource
+from zoneward.client.list_pager import ListScope, list_pages
+from zoneward.client.resources import ApiResource, WatchedResource, object_key_of
 from zoneward.client.transport_interface import ReadTransport
-from zoneward.kube.json_documents import DECODE_ERRORS, decode_json
-from zoneward.kube.objects import ObjectKey
-
-_PAGE: Final = 500
+from zoneward.kube.objects import ObjectKey, PlainMeta
 
 
-class _Metadata(msgspec.Struct, gc=False):
-    name: str = ""
-    namespace: str = ""
-
-
-class _Named(msgspec.Struct, gc=False):
-    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
-
-
-class _ListMetadata(msgspec.Struct, gc=False):
-    continue_: str | None = msgspec.field(name="continue", default=None)
-
-
-class _NameList(msgspec.Struct, gc=False):
-    metadata: _ListMetadata = msgspec.field(default_factory=_ListMetadata)
-    items: list[_Named] | None = None
+class _Named(msgspec.Struct, frozen=True, gc=False):
+    metadata: PlainMeta = PlainMeta()
 
 
 async def list_names(
@@ -38,22 +21,17 @@ async def list_names(
 ) -> list[ObjectKey]:
     """Namespaces and names of the objects of one kind that are received within ``time_limit`` seconds.
 
-    Raises CallFailed.
+    Objects without a name that can be read are skipped. Raises CallFailed.
     """
-    path, query, keys = resource.path(namespace=namespace), {"limit": str(_PAGE)}, list[ObjectKey]()
+    struct: Any = _Named
+    names: WatchedResource[Any] = WatchedResource.of(
+        resource.kind, resource.api, resource.plural, struct, namespaced=resource.namespaced
+    )
+    keys: list[ObjectKey] = []
     with suppress(TimeoutError):
         async with asyncio.timeout(time_limit):
-            while True:
-                page = _decode(await transport.get(path, query), resource)
-                keys += [(item.metadata.namespace, item.metadata.name) for item in page.items or ()]
-                if not page.metadata.continue_:
-                    break
-                query = query | {"continue": page.metadata.continue_}
+            async for page in list_pages(transport, names, ListScope(namespace=namespace)):
+                if page.is_first:
+                    keys.clear()
+                keys += map(object_key_of, page.objects)
     return keys
-
-
-def _decode(data: bytes, resource: ApiResource[Any]) -> _NameList:
-    try:
-        return decode_json(data, _NameList)
-    except DECODE_ERRORS as error:
-        raise UnexpectedResponse(f"expected a list of {resource.plural}, got something else: {error}") from None

@@ -132,7 +132,6 @@ WatchedObject = (
 )
 ObjectT = TypeVar("ObjectT", bound=msgspec.Struct)
 WatchedT = TypeVar("WatchedT", bound=WatchedObject)
-WatchedT_contra = TypeVar("WatchedT_contra", bound=WatchedObject, contravariant=True)
 
 
 def object_key_of(obj: WatchedObject) -> ObjectKey:

@@ -6,12 +6,13 @@ import random
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from functools import partial
 from types import MappingProxyType, TracebackType
-from typing import Final
+from typing import Final, TypeVar
 
 import aiohttp
 from aiohttp.abc import AbstractStreamWriter
@@ -40,6 +41,7 @@ from zoneward.client.response_body import iter_blocks, iter_lines, read_body
 from zoneward.client.transport_errors import translate_errors
 from zoneward.kube.input_error import InputError
 
+_Result = TypeVar("_Result")
 TIME_LIMIT: Final = 60.0
 """Seconds for a call with all its retries, unless the caller sets another limit; an API server has the same one."""
 CONNECT_TIME_LIMIT: Final = 10.0
@@ -223,9 +225,8 @@ class Transport:
         )
         return await self._call(call, TIME_LIMIT if timeout is None else timeout, once=once)
 
-    def stream(
-        self, path: str, query: Mapping[str, str], *, idle: float
-    ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+    @asynccontextmanager
+    async def stream(self, path: str, query: Mapping[str, str], *, idle: float) -> AsyncIterator[AsyncIterator[bytes]]:
         """The lines of a watch, without their line breaks; empty lines are skipped.
 
         Ends with the answer. Raises, while opening, ApiError for a status other than 200; while opening and reading,
@@ -233,15 +234,8 @@ class Transport:
         and Unreachable when the connection breaks off.
         Only a 401 is retried.
         """
-        return self._stream(_Call(method="GET", path=path, query=query, is_compressed=False), idle)
-
-    @asynccontextmanager
-    async def _stream(self, call: _Call, idle: float) -> AsyncIterator[AsyncIterator[bytes]]:
-        identity = await self._credentials.current()
-        try:
-            response = await self._open_stream(call, identity, idle)
-        except Unauthorized as error:
-            response = await self._open_stream(call, await self._next_identity(identity, error), idle)
+        call = _Call(method="GET", path=path, query=query, is_compressed=False)
+        response = await self._attempt(lambda identity: self._open_stream(call, identity, idle))
         try:
             if (encoding := response.headers.get("Content-Encoding", "identity")) != "identity":
                 raise Unreachable(f"expected an uncompressed stream, got {encoding[:20]!r}")
@@ -257,7 +251,8 @@ class Transport:
         failed = 0
         while True:
             try:
-                return await self._attempt(call, deadline - self._clock())
+                left = deadline - self._clock()
+                return await self._attempt(partial(self._read, call, limit=left))
             except CallFailed as error:
                 if once:
                     raise
@@ -269,22 +264,18 @@ class Transport:
                     raise
             await self._sleep(pause)
 
-    async def _attempt(self, call: _Call, limit: float) -> bytes:
-        """Send once, or twice if the server refused the credentials (401)."""
+    async def _attempt(self, send: Callable[[Identity], Awaitable[_Result]]) -> _Result:
+        """Send once, or twice if the server refused the credentials (401) and there are others."""
         identity = await self._credentials.current()
         try:
-            return await self._read(call, identity, limit)
-        except Unauthorized as error:
-            return await self._read(call, await self._next_identity(identity, error), limit)
+            return await send(identity)
+        except Unauthorized:
+            other = await self._credentials.replacement_for(identity)
+            if other is None:
+                raise
+            return await send(other)
 
-    async def _next_identity(self, refused: Identity, error: Unauthorized) -> Identity:
-        """The credentials to try after a 401. Raises the error if there are no others."""
-        other = await self._credentials.replacement_for(refused)
-        if other is None:
-            raise error
-        return other
-
-    async def _read(self, call: _Call, identity: Identity, limit: float) -> bytes:
+    async def _read(self, call: _Call, identity: Identity, *, limit: float) -> bytes:
         is_whole = call.method == "GET" and "limit" not in call.query
         with translate_errors(limit=limit):
             async with asyncio.timeout(limit), await self._request(call, identity) as response:

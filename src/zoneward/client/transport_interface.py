@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from typing import Protocol
 
 
@@ -39,11 +38,3 @@ class WriteTransport(Protocol):
         may_send: Callable[[], bool] = ...,
         timeout: float | None = ...,
     ) -> bytes: ...
-
-
-@dataclass(slots=True)
-class ServerFeatures:
-    """Features that a server is known to have; all reflectors of a server share it."""
-
-    streams_lists: bool = True
-    """Whether a watch may begin with all objects (KEP-3157); False once the server has refused."""

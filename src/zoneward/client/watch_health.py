@@ -1,7 +1,7 @@
 """Tracks whether the watches of a cluster work: lasting errors, by kind."""
 
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 
 from zoneward.client.api_errors import CallFailed, Gone
 from zoneward.client.resources import AnyWatchedResource
@@ -27,13 +27,8 @@ class WatchHealth:
     async def get(self, path: str, query: Mapping[str, str] = _NO_QUERY, *, timeout: float | None = None) -> bytes:
         return await self._transport.get(path, query, timeout=timeout)
 
-    def stream(
-        self, path: str, query: Mapping[str, str], *, idle: float
-    ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        return self._stream(path, query, idle)
-
     @asynccontextmanager
-    async def _stream(self, path: str, query: Mapping[str, str], idle: float) -> AsyncIterator[AsyncIterator[bytes]]:
+    async def stream(self, path: str, query: Mapping[str, str], *, idle: float) -> AsyncIterator[AsyncIterator[bytes]]:
         async with self._transport.stream(path, query, idle=idle) as lines:
             self._errors.pop(path.rpartition("/")[2], None)
             yield lines

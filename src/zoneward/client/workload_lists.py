@@ -7,12 +7,19 @@ from typing import Any
 
 from zoneward.client.all_results import all_results
 from zoneward.client.api_errors import CallFailed, Forbidden, NotFound
-from zoneward.client.controller_leases import list_controller_leases
 from zoneward.client.list_pager import ListScope, list_all
 from zoneward.client.resources import WORKLOAD_LEASES, WORKLOADS, WatchedResource
 from zoneward.client.transport_interface import ReadTransport
 from zoneward.kube.controller_lease import without_expired_holder
-from zoneward.kube.workload_objects import WorkloadObject, normalized
+from zoneward.kube.workload_objects import Lease, WorkloadObject, normalized
+
+
+async def list_controller_leases(transport: ReadTransport, *, name: str) -> tuple[Lease, ...]:
+    """The Leases of the controller's leader election: all with this name, in any namespace, without those that cannot
+    be decoded. Raises CallFailed."""
+    scope = ListScope(field_selector=f"metadata.name={name}")
+    leases = await list_all(transport, WORKLOAD_LEASES, scope, on_unreadable=lambda _unreadable: None)
+    return tuple(normalized(lease) for lease in leases)
 
 
 async def list_workload_objects(

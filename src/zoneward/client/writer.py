@@ -38,6 +38,8 @@ from zoneward.kube.objects import Endpoints, EndpointSlice, Event, Lease, Object
 TIME_LIMIT: Final = 5.0
 """Seconds for one write, retries of the transport included."""
 _ENCODE: Final = msgspec.json.Encoder().encode
+_QUERY: Final = {"fieldManager": "zoneward"}
+"""The field manager that an API server records."""
 _Got = TypeVar("_Got")
 V = TypeVar("V", Service, EndpointSlice, Lease, Event, Endpoints, LiveConfigMap)
 """The kinds that are written."""
@@ -99,7 +101,7 @@ class Writer:
     """All methods raise CallFailed; those that write raise WritesSuspended if ``may_write`` returns False.
 
     ``limit``: seconds that a call may take. ``may_write`` is called with ``limit`` before a write is sent, and returns
-    whether a write that takes this long may begin. ``manager``: the field manager that an API server records.
+    whether a write that takes this long may begin.
     """
 
     def __init__(
@@ -108,10 +110,8 @@ class Writer:
         *,
         limit: float = TIME_LIMIT,
         may_write: Callable[[float], bool] = lambda _seconds: True,
-        manager: str = "zoneward",
     ) -> None:
         self._transport, self._limit, self._may_write = transport, limit, may_write
-        self._query: Final = {"fieldManager": manager}
         self._no_retries = False
 
     def once(self) -> Self:
@@ -159,7 +159,7 @@ class Writer:
     async def dry_run_update(self, resource: ApiResource[V], obj: V) -> V:
         """The object as an API server would store it for `update`, without storing it."""
         path = resource.path(namespace=obj.metadata.namespace, name=obj.metadata.name)
-        query = {**self._query, "dryRun": "All"}
+        query = {**_QUERY, "dryRun": "All"}
         body = await self._send("PUT", path, encode_object(resource, obj), query=query, metadata_only=False)
         return _decoded(body, resource.struct)
 
@@ -205,7 +205,7 @@ class Writer:
         """Create an object, or replace the fields that this writer applied before. Returns the new metadata."""
         path = resource.path(namespace=obj.metadata.namespace, name=obj.metadata.name)
         body = encode_object(resource, obj)
-        query = {**self._query, "force": "true"}
+        query = {**_QUERY, "force": "true"}
         return _metadata(await self._send("PATCH", path, body, content_type=PatchType.APPLY.value, query=query))
 
     async def touch(self, resource: ApiResource[V], *, namespace: str, name: str) -> V:
@@ -228,7 +228,7 @@ class Writer:
         idempotent: bool = False,
         metadata_only: bool = True,
     ) -> bytes:
-        parameters = self._query if query is None else query
+        parameters = _QUERY if query is None else query
         return await self._with_limit(
             self._transport.send(
                 method,

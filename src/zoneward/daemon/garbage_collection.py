@@ -16,7 +16,7 @@ broke off, are found by a full collection alone."""
 
 
 async def collect_seldom(
-    started: Awaitable[None], *, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    started: Awaitable[object], *, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
 ) -> NoReturn:
     """Wait without collections until the program has started, freeze what it has then, and collect every 10 s.
 

@@ -12,7 +12,7 @@ import traceback
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from zoneward import __version__
 from zoneward.client.api_errors import CallFailed, Gone
@@ -25,6 +25,7 @@ from zoneward.daemon.log import Log
 from zoneward.daemon.status_server import StatusPages, StatusServer
 from zoneward.kube.input_error import InputError
 
+_Entered = TypeVar("_Entered")
 _FAILED: Final = 1
 _SIGNALLED: Final = 128
 _MAX_TRACEBACK: Final = 900
@@ -122,11 +123,11 @@ class Program:
 
 
 async def enter_server(
-    stack: AsyncExitStack, server: AbstractAsyncContextManager[Any], *, option: str, listen: ListenAddress
-) -> None:
+    stack: AsyncExitStack, server: AbstractAsyncContextManager[_Entered], *, option: str, listen: ListenAddress
+) -> _Entered:
     """Have a server listen until ``stack`` ends. Raises InputError where the address cannot be had."""
     try:
-        await stack.enter_async_context(server)
+        return await stack.enter_async_context(server)
     except OSError as error:
         problem = error.strerror or error
         raise InputError(option, str(listen), f"expected an address that is free, got: {problem}") from error

@@ -1,6 +1,7 @@
 """Reads connection tracking of this network namespace over netlink: all live flows, and messages about ended ones."""
 
 import errno
+import os
 import socket
 import struct
 from collections.abc import Callable, Iterator
@@ -9,7 +10,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from zoneward.netlink.conntrack import DESTROYED_GROUP, flows_request
-from zoneward.netlink.messages import DONE, HEADER, error_message, error_number
+from zoneward.netlink.messages import DONE, HEADER, error_number
 
 _NETFILTER: Final = 12
 _SO_RCVBUFFORCE: Final = 33
@@ -104,7 +105,7 @@ class ConntrackReader:
                     if part[-HEADER.size - 4 : -4] == end:
                         return
                     if len(part) < _SHORTEST_FLOW and (code := error_number(part)):
-                        raise ConntrackUnavailable(f"the kernel refused to list connections: {error_message(code)}")
+                        raise ConntrackUnavailable(f"the kernel refused to list connections: {os.strerror(code)}")
         except OSError as error:
             raise ConntrackUnavailable(_wording(error)) from error
 

@@ -7,6 +7,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import force_setattr
 
+from zoneward.client.informers import NodeWatchedStores
 from zoneward.client.list_watch_decoder import UnreadableHandler, unreadable_endpoints
 from zoneward.client.resources import (
     NODES,
@@ -16,7 +17,6 @@ from zoneward.client.resources import (
     RawEndpointSlice,
     service_key_of,
 )
-from zoneward.client.watched_stores import NodeWatchedStores
 from zoneward.kube.json_documents import DECODE_ERRORS
 from zoneward.kube.objects import ObjectKey, Service
 from zoneward.meter.service_index import EndpointZones, MeteredNode, ServiceIndex
@@ -53,7 +53,7 @@ class MeterCache(NodeWatchedStores):
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__(node, on_unreadable=on_unreadable)
-        self.name: Final = node
+        self.node_name: Final = node
         self.node = MeteredNode()
         """Unchanged after the Node was deleted."""
         self.services: Final = ServiceIndex(budget, on_set_aside=on_set_aside)
@@ -71,10 +71,6 @@ class MeterCache(NodeWatchedStores):
         return len(self._service_store), len(self._slice_store)
 
     # --- lookups of flows (`zoneward.meter.flow_meter.TrafficIndex`) --------------------------------------------------
-
-    @property
-    def node_name(self) -> str:
-        return self.name
 
     @property
     def node_zone(self) -> str | None:
@@ -119,7 +115,7 @@ class MeterCache(NodeWatchedStores):
         self.endpoints.set_slice(key, service_key_of(new), addresses, now=self._clock())
 
     def _index_node(self, _key: ObjectKey, _old: LiveNode | None, new: LiveNode | None) -> None:
-        if new is None or new.metadata.name != self.name:
+        if new is None or new.metadata.name != self.node_name:
             return
         self.changes += 1
         addresses = [address.address for address in (new.status.addresses or ())] if new.status is not None else []

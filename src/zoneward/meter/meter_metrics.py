@@ -3,9 +3,9 @@
 What each means, and what to do about it: ``docs/metrics-and-events.md``.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter
 
@@ -15,22 +15,10 @@ from zoneward.daemon.metrics import CounterFunc, GaugeFunc, WatchMetrics
 from zoneward.meter.accounting import accounting_is_on, tracked_connections
 from zoneward.meter.flow_meter import FlowMeter
 from zoneward.meter.meter_cache import MeterCache
-from zoneward.meter.traffic_totals import TrafficRoute
+from zoneward.meter.traffic_totals import TrafficRoute, TrafficTotals
 from zoneward.netlink.messages import ADDRESS_TYPES
 
 PREFIX: Final = "zoneward_meter_"
-_ROUTE: Final = ("namespace", "service", "address_type", "from_zone", "to_zone")
-
-
-class ObservedMeterProgram(Protocol):
-    """What the metrics read from the running program."""
-
-    @property
-    def meter(self) -> FlowMeter: ...
-    @property
-    def cache(self) -> MeterCache: ...
-    @property
-    def watch_health(self) -> WatchHealth: ...
 
 
 class MeterMetrics:
@@ -41,22 +29,17 @@ class MeterMetrics:
         )
         self.watches = WatchMetrics(PREFIX, registry=self.registry)
 
-    def declare_state(self, program: ObservedMeterProgram) -> None:
+    def declare_state(self, meter: FlowMeter, cache: MeterCache, watch_health: WatchHealth) -> None:
         """What is read from the running program."""
         gauge, counter = partial(GaugeFunc, registry=self.registry), partial(CounterFunc, registry=self.registry)
-        meter, cache = program.meter, program.cache
         totals, flows = meter.totals, meter.flows
-        counter(
-            f"{PREFIX}connections_total",
+        declare_traffic(
+            PREFIX,
+            totals,
             "Connections to Services, by the zones where they started and where they went",
-            lambda: ((_labels(route), total.connections) for route, total in totals.totals()),
-            _ROUTE,
-        )
-        counter(
-            f"{PREFIX}bytes_total",
-            "Bytes of IP packets of these connections: to endpoints (request) and from them (response)",
-            lambda: _bytes(meter),
-            (*_ROUTE, "direction"),
+            label_names=("namespace", "service", "address_type", "from_zone", "to_zone"),
+            labels=lambda route: (*route.service, ADDRESS_TYPES[route.family], route.from_zone, route.to_zone),
+            registry=self.registry,
         )
         gauge(f"{PREFIX}series", f"Series of {PREFIX}connections_total", lambda: len(totals))
         gauge(f"{PREFIX}series_limit", "The most that there may be", lambda: totals.limit)
@@ -111,7 +94,7 @@ class MeterMetrics:
             ["kind"],
         )
         self.watches.declare_state(
-            program.watch_health,
+            watch_health,
             is_synced=cache.synced.is_set,
             resources=cache.resources,
             unreadable=lambda: cache.unreadable,
@@ -119,18 +102,36 @@ class MeterMetrics:
         gauge(
             f"{PREFIX}info",
             "The version that runs, and its node with its zone; always 1",
-            lambda: [((__version__, cache.name, cache.node.zone or ""), 1)],
+            lambda: [((__version__, cache.node_name, cache.node.zone or ""), 1)],
             ["version", "node", "zone"],
         )
 
 
-def _labels(route: TrafficRoute) -> tuple[str, ...]:
-    return (*route.service, ADDRESS_TYPES[route.family], route.from_zone, route.to_zone)
-
-
-def _bytes(meter: FlowMeter) -> Iterator[tuple[tuple[str, ...], int]]:
-    for route, total in meter.totals.totals():
-        if total.has_bytes:
-            labels = _labels(route)
-            yield (*labels, "request"), total.request
-            yield (*labels, "response"), total.response
+def declare_traffic(
+    prefix: str,
+    totals: TrafficTotals,
+    documentation: str,
+    *,
+    label_names: tuple[str, ...],
+    labels: Callable[[TrafficRoute], tuple[str, ...]],
+    registry: CollectorRegistry,
+) -> None:
+    """Declare the counters of connections and bytes of a program, with its labels of a route."""
+    counter = partial(CounterFunc, registry=registry)
+    counter(
+        f"{prefix}connections_total",
+        documentation,
+        lambda: ((labels(route), total.connections) for route, total in totals.totals()),
+        label_names,
+    )
+    counter(
+        f"{prefix}bytes_total",
+        "Bytes of IP packets of these connections: to endpoints (request) and from them (response)",
+        lambda: (
+            ((*labels(route), direction), count)
+            for route, total in totals.totals()
+            if total.has_bytes
+            for direction, count in (("request", total.request), ("response", total.response))
+        ),
+        (*label_names, "direction"),
+    )

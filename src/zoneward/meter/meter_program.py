@@ -101,7 +101,7 @@ class MeterProgram:
         )
 
     async def _serve(self, stack: AsyncExitStack) -> None:
-        self._metrics.declare_state(self)
+        self._metrics.declare_state(self.meter, self.cache, self.watch_health)
         self._program.ready |= {
             "cache": cache_is_synced(self.cache.synced.is_set),
             "watches": watches_are_open(self.watch_health),
@@ -129,21 +129,18 @@ class MeterProgram:
         start("the meter", self._count())
         start("accounting", self._watch_accounting())
         start("the heartbeat", program.heartbeat.run())
-        start("the garbage collector", collect_seldom(self._all_listed()))
+        start("the garbage collector", collect_seldom(self.cache.synced.wait()))
         await program.wait(stop)
         self._log.info("shutting down")
 
     async def _count(self) -> None:
         # Flows can be assigned to Services after everything was listed.
-        await self._all_listed()
+        await self.cache.synced.wait()
         services, slices = self.cache.counts
         self._log.info("counting connections", services=services, slices=slices, zone=self.cache.node.zone)
         if self.cache.node.zone is None:
             self._log.warning("the Node has no zone or does not exist", node=self._node)
         await self.meter.run()
-
-    async def _all_listed(self) -> None:
-        await self.cache.synced.wait()
 
     async def _watch_accounting(self) -> None:
         was_on: bool | None = None

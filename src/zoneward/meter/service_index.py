@@ -158,21 +158,14 @@ class MeteredNode:
 
     @classmethod
     def of_node(cls, node: LiveNode | None) -> "MeteredNode":
+        """Ignores invalid addresses and ranges."""
         if node is None:
             return cls()
-        return cls.of(
-            zone=node_zone(node),
-            addresses=[address.address for address in (node.status.addresses or ())] if node.status is not None else (),
-            pod_ranges=(node.spec.pod_cidrs or ()) if node.spec is not None else (),
-        )
-
-    @classmethod
-    def of(cls, *, zone: str | None, addresses: Iterable[str], pod_ranges: Iterable[str]) -> "MeteredNode":
-        """Ignores invalid addresses and ranges."""
-        ranges = (parse_cidr(range_) for range_ in pod_ranges)
+        addresses = (node.status.addresses or ()) if node.status is not None else ()
+        ranges = map(parse_cidr, (node.spec.pod_cidrs or ()) if node.spec is not None else ())
         return cls(
-            zone,
-            frozenset(in_packet for address in addresses if (in_packet := packed(address)) is not None),
+            node_zone(node),
+            frozenset(in_packet for address in addresses if (in_packet := packed(address.address)) is not None),
             tuple(ip_network(range_) for range_ in ranges if range_ is not None),
         )
 

@@ -10,7 +10,17 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Final, NamedTuple
 
-from zoneward.netlink.messages import FAMILIES, GENERIC, HEADER, Family, attribute, nested, request
+from zoneward.netlink.messages import (
+    FAMILIES,
+    GENERIC,
+    HEADER,
+    REQUEST,
+    Family,
+    attribute,
+    encode_message,
+    nested,
+    request,
+)
 
 SocketAddress = tuple[bytes, int]
 """An address, as in a packet, and a port."""
@@ -32,8 +42,6 @@ _DESTINATIONS: Final[dict[Family, int]] = {"ip": 2, "ip6": 4}
 _ORIGINAL_FLAGS: Final = 1
 _BY_DESTINATION, _BY_PROTOCOL, _BY_DESTINATION_PORT = 1 << 1, 1 << 3, 1 << 5
 _PORT: Final = struct.Struct(">H")
-_SILENT: Final = 0x1
-"""The flag of a request that the kernel answers only if it fails."""
 _ATTRIBUTE: Final = struct.Struct("=HH")
 _KIND: Final = 0x3FFF
 _LENGTH_AND_KIND: Final = struct.Struct("=IH")
@@ -259,13 +267,10 @@ def delete_requests(family: Family, identities: Iterable[bytes]) -> Iterator[tup
     """
     remaining = iter(identities)
     while part := list(islice(remaining, AT_ONCE)):
-        silent = b"".join(_silent_deletion(family, identity) for identity in part[:-1])
-        yield len(part), silent + request(_SUBSYSTEM, _DELETE, _FAMILIES[family], part[-1])
-
-
-def _silent_deletion(family: Family, identity: bytes) -> bytes:
-    head = HEADER.pack(_START + len(identity), _SUBSYSTEM << 8 | _DELETE, _SILENT, 0, 0)
-    return head + GENERIC.pack(_FAMILIES[family], 0, 0) + identity
+        head = GENERIC.pack(_FAMILIES[family], 0, 0)
+        # The kernel answers to these only if they fail.
+        silent = [encode_message(_SUBSYSTEM << 8 | _DELETE, REQUEST, head + identity) for identity in part[:-1]]
+        yield len(part), b"".join(silent) + request(_SUBSYSTEM, _DELETE, _FAMILIES[family], part[-1])
 
 
 def pack_address(family: Family, address: str) -> bytes:

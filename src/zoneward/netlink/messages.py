@@ -4,7 +4,6 @@ A request has to be a dump, or to ask for an acknowledgement (`request` sees to 
 answer ends.
 """
 
-import os
 import struct
 from collections.abc import Iterable, Iterator
 from typing import Final, Literal
@@ -22,7 +21,7 @@ ERROR: Final = 2
 DONE: Final = 3
 INTERRUPTED: Final = 0x10
 _ATTRIBUTE: Final = struct.Struct("=HH")
-_REQUEST, _ACKNOWLEDGE, _DUMP = 0x1, 0x4, 0x300
+REQUEST, ACKNOWLEDGE, _DUMP = 0x1, 0x4, 0x300
 _NESTED: Final = 0x8000
 _KIND: Final = 0x3FFF
 _STATUS: Final = struct.Struct("=i")
@@ -30,9 +29,13 @@ _STATUS: Final = struct.Struct("=i")
 
 def request(subsystem: int, message: int, family: int, attributes: bytes = b"", *, dump: bool = False) -> bytes:
     """One message to netfilter. ``subsystem`` is 10 for nf_tables, 1 for conntrack."""
-    length = HEADER.size + GENERIC.size + len(attributes)
-    flags = _REQUEST | (_DUMP if dump else _ACKNOWLEDGE)
-    return HEADER.pack(length, subsystem << 8 | message, flags, 1, 0) + GENERIC.pack(family, 0, 0) + attributes
+    flags = REQUEST | (_DUMP if dump else ACKNOWLEDGE)
+    return encode_message(subsystem << 8 | message, flags, GENERIC.pack(family, 0, 0) + attributes)
+
+
+def encode_message(kind: int, flags: int, body: bytes) -> bytes:
+    """One message, padded to four bytes."""
+    return HEADER.pack(HEADER.size + len(body), kind, flags, 1, 0) + body + b"\0" * (-len(body) % 4)
 
 
 def attribute(kind: int, data: bytes) -> bytes:
@@ -46,8 +49,8 @@ def nested(kind: int, attributes: Iterable[bytes]) -> bytes:
     return attribute(kind | _NESTED, b"".join(attributes))
 
 
-def string_attribute(kind: int, read_string: str) -> bytes:
-    return attribute(kind, read_string.encode() + b"\0")
+def string_attribute(kind: int, text: str) -> bytes:
+    return attribute(kind, text.encode() + b"\0")
 
 
 def messages(answer: bytes) -> Iterator[tuple[int, bytes]]:
@@ -88,10 +91,6 @@ def attributes(data: bytes, offset: int = 0) -> Iterator[tuple[int, bytes]]:
 def read_string(data: bytes) -> str:
     """A string as the kernel writes it."""
     return data.rstrip(b"\0").decode(errors="replace")
-
-
-def error_message(code: int) -> str:
-    return os.strerror(code)
 
 
 def _parts(answer: bytes) -> Iterator[tuple[int, int, int, int]]:

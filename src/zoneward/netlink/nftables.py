@@ -123,14 +123,14 @@ def rules_request(family: Family, table: str, chain: str | None = None) -> bytes
 
 def parse_generation(answer: bytes) -> int:
     """The number of transactions that this network namespace has seen, from some beginning."""
-    for _, fields in _messages_of(answer, NEW_GENERATION):
+    for fields in _messages_of(answer, NEW_GENERATION):
         return _number(fields[GENERATION_ID])
     return 0
 
 
 def parse_table(answer: bytes) -> FoundTable:
     """The table of an answer about one table."""
-    for _, fields in _messages_of(answer, NEW_TABLE):
+    for fields in _messages_of(answer, NEW_TABLE):
         return FoundTable(bool(_number(fields.get(TABLE_FLAGS, b""))), _number(fields.get(TABLE_USE, b"")))
     return FoundTable(False, 0)
 
@@ -138,7 +138,7 @@ def parse_table(answer: bytes) -> FoundTable:
 def parse_chains(answer: bytes, table: str) -> dict[str, Hook | None]:
     """The chains of a table with their hooks. Raises DumpInterrupted."""
     chains: dict[str, Hook | None] = {}
-    for _, fields in _messages_of(answer, NEW_CHAIN):
+    for fields in _messages_of(answer, NEW_CHAIN):
         if read_string(fields[CHAIN_TABLE]) == table:
             chains[read_string(fields[CHAIN_NAME])] = _hook(fields)
     return chains
@@ -147,7 +147,7 @@ def parse_chains(answer: bytes, table: str) -> dict[str, Hook | None]:
 def parse_sets(answer: bytes, table: str) -> dict[str, FoundSet]:
     """The sets and maps of a table that have a name. Raises DumpInterrupted."""
     sets: dict[str, FoundSet] = {}
-    for _, fields in _messages_of(answer, NEW_SET):
+    for fields in _messages_of(answer, NEW_SET):
         name = read_string(fields[SET_NAME])
         if read_string(fields[SET_TABLE]) == table and not name.startswith(_ANONYMOUS):
             kind = "map" if _number(fields.get(SET_FLAGS, b"\0\0\0\0")) & IS_MAP else "set"
@@ -158,7 +158,7 @@ def parse_sets(answer: bytes, table: str) -> dict[str, FoundSet]:
 def parse_rules(answer: bytes, table: str) -> dict[str, tuple[FoundRule, ...]]:
     """The rules of each chain of a table that has any. Raises DumpInterrupted."""
     rules: dict[str, list[FoundRule]] = {}
-    for _, fields in _messages_of(answer, NEW_RULE):
+    for fields in _messages_of(answer, NEW_RULE):
         if read_string(fields[RULE_TABLE]) == table:
             chain = read_string(fields[RULE_CHAIN])
             expressions, unnamed = _with_uniform_names(fields.get(RULE_EXPRESSIONS, b""))
@@ -166,12 +166,12 @@ def parse_rules(answer: bytes, table: str) -> dict[str, tuple[FoundRule, ...]]:
     return {chain: tuple(chain_rules) for chain, chain_rules in rules.items()}
 
 
-def _messages_of(answer: bytes, message: int) -> Iterator[tuple[int, Mapping[int, bytes]]]:
+def _messages_of(answer: bytes, message: int) -> Iterator[Mapping[int, bytes]]:
     if not is_consistent(answer):
         raise DumpInterrupted("another program changed the rules while they were read")
     for kind, body in messages(answer):
         if kind == SUBSYSTEM << 8 | message:
-            yield kind, dict(attributes(body, GENERIC.size))
+            yield dict(attributes(body, GENERIC.size))
 
 
 def _number(data: bytes) -> int:

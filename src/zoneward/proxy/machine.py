@@ -28,34 +28,34 @@ class _Sets(ctypes.Structure):
     _fields_ = (("effective", ctypes.c_uint32), ("permitted", ctypes.c_uint32), ("inheritable", ctypes.c_uint32))
 
 
-def drop_effective_capability(capability: int = CAP_NET_ADMIN) -> None:
-    """Drop a capability from the effective set of this thread and of threads that it starts later. Programs that they
+def drop_effective_capability() -> None:
+    """Drop CAP_NET_ADMIN from the effective set of this thread and of threads that it starts later. Programs that they
     start still have it.
 
     It stays permitted, because the process that programs the kernel may have to be restarted. So this protects against
     bugs, not against an attacker who runs code here. Raises OSError.
     """
-    _set_effective(capability, effective=False)
+    _set_effective(effective=False)
 
 
 @contextmanager
-def with_capability(capability: int = CAP_NET_ADMIN) -> Iterator[None]:
-    """Have a permitted capability inside the block, in this thread alone. Raises OSError."""
-    was_effective = _set_effective(capability, effective=True)
+def with_capability() -> Iterator[None]:
+    """Have CAP_NET_ADMIN inside the block, if it is permitted, in this thread alone. Raises OSError."""
+    was_effective = _set_effective(effective=True)
     try:
         yield
     finally:
         if not was_effective:
-            _set_effective(capability, effective=False)
+            _set_effective(effective=False)
 
 
-def _set_effective(capability: int, *, effective: bool) -> bool:
-    """Set or clear a capability in the effective set; a capability that is not permitted stays cleared. Returns whether
-    it was set before."""
+def _set_effective(*, effective: bool) -> bool:
+    """Set or clear the capability in the effective set; if it is not permitted, it stays cleared. Returns whether it
+    was set before."""
     libc = ctypes.CDLL(None, use_errno=True)
     header, sets = _Header(_VERSION, 0), (_Sets * 2)()
     _raise_if(libc.capget(ctypes.byref(header), sets))
-    word, bit = sets[capability // 32], 1 << capability % 32
+    word, bit = sets[0], 1 << CAP_NET_ADMIN
     was_effective = bool(word.effective & bit)
     word.effective = word.effective | bit & word.permitted if effective else word.effective & ~bit
     _raise_if(libc.capset(ctypes.byref(header), sets))

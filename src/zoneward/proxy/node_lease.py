@@ -10,7 +10,6 @@ kubelet.
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Set
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, NoReturn
 
@@ -18,11 +17,11 @@ from msgspec.structs import replace
 
 from zoneward.client.api_errors import ApiError, CallFailed, Conflict, NotFound
 from zoneward.client.resources import LEASES, SERVICES, SLICES
-from zoneward.client.transport_interface import WriteTransport
 from zoneward.client.writer import Writer
 from zoneward.kube.objects import ObjectMeta, OwnerReference, format_micro_time
 from zoneward.kube.proxy_lease import MAX_NOT_PROGRAMMED, RENEW_INTERVAL, ProgrammedReport, build_proxy_lease
 from zoneward.proxy.model.node_service import ServiceKey
+from zoneward.proxy.reporter import Reporter
 
 KINDS: Final = (SERVICES.kind, SLICES.kind)
 
@@ -87,40 +86,33 @@ _SPREAD: Final = 0.1
 """The maximum random share that is added to each pause: nodes that started together do not write together."""
 
 
-@dataclass(frozen=True, slots=True)
-class LeaseIdentity:
-    """The namespace and the proxy of a Lease. ``proxy_name`` is empty unless the proxy serves labeled Services."""
-
-    namespace: str
-    node: str
-    proxy_name: str = ""
-
-
 class NodeLease:
     """Writes the Lease while it `run`s. ``programmed`` returns the report; None: there is none yet, and nothing is
-    written.
+    written. ``proxy_name`` is empty unless the proxy serves labeled Services.
 
     ``owner`` returns a reference to the Node, if it is known, so that garbage collection deletes the Lease with it. No
-    other program writes this Lease. ``on_trouble`` gets each failed write, which is retried. ``clock`` counts seconds,
-    ``now`` is the time of day, ``chance`` returns a random number from 0 to 1.
+    other program writes this Lease. A failed write is retried. ``clock`` counts seconds, ``now`` is the time of day,
+    ``chance`` returns a random number from 0 to 1.
     """
 
     def __init__(
         self,
-        connection: WriteTransport,
-        identity: LeaseIdentity,
+        writer: Writer,
         *,
+        namespace: str,
+        node: str,
+        proxy_name: str = "",
         programmed: Callable[[], ProgrammedReport | None],
         owner: Callable[[], OwnerReference | None] = lambda: None,
-        on_trouble: Callable[[CallFailed], None] = lambda _trouble: None,
+        reporter: Reporter | None = None,
         clock: Callable[[], float] | None = None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         chance: Callable[[], float] = random.random,
     ) -> None:
-        self._writer = Writer(connection)
-        self._identity = identity
-        self._programmed, self._owner, self._on_trouble = programmed, owner, on_trouble
+        self._writer = writer
+        self._namespace, self._node, self._proxy_name = namespace, node, proxy_name
+        self._programmed, self._owner, self._reporter = programmed, owner, reporter or Reporter()
         self._clock = clock or asyncio.get_running_loop().time
         self._now, self._sleep, self._chance = now, sleep, chance
         self._stored: ObjectMeta | None = None
@@ -147,7 +139,7 @@ class NodeLease:
             await self._write(programmed)
         except CallFailed as error:
             self._stored = None
-            self._on_trouble(error)
+            self._reporter.lease_failed(error)
             asked = (error.retry_after if isinstance(error, ApiError) else None) or 0.0
             return max(WRITE_PERIOD, asked)
         self._reported, self._renewed_at = programmed, started
@@ -155,10 +147,10 @@ class NodeLease:
 
     async def _write(self, programmed: ProgrammedReport) -> None:
         lease = build_proxy_lease(
-            self._identity.node,
+            self._node,
             programmed,
-            namespace=self._identity.namespace,
-            proxy_name=self._identity.proxy_name,
+            namespace=self._namespace,
+            proxy_name=self._proxy_name,
             renewed=format_micro_time(self._now()),
             owner=self._owner(),
         )
@@ -182,6 +174,6 @@ class NodeLease:
 
     async def _read_stored(self, name: str) -> ObjectMeta | None:
         try:
-            return (await self._writer.read(LEASES, namespace=self._identity.namespace, name=name)).metadata
+            return (await self._writer.read(LEASES, namespace=self._namespace, name=name)).metadata
         except NotFound:
             return None

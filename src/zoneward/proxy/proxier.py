@@ -9,18 +9,17 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
-from typing import Final, Protocol
+from typing import Final
 
 from zoneward.client.backoff import Backoff
 from zoneward.daemon.log import Log, SilentLog, UnexpectedErrorLog
 from zoneward.daemon.rate_limiter import RateLimiter
 from zoneward.netlink.messages import FAMILIES, Family
 from zoneward.proxy.health.proxy_health import ProxyHealth
-from zoneward.proxy.kernel.table_syncer import ProgrammedTransaction
+from zoneward.proxy.kernel.table_syncer import ProgrammedTransaction, TableSyncer
 from zoneward.proxy.model.node_cache import NodeCache
 from zoneward.proxy.model.node_service import NodeService, ServiceKey
 from zoneward.proxy.model.owned_services import OwnedServices
-from zoneward.proxy.proxy_metrics import ProxyMetrics
 from zoneward.proxy.reporter import Reporter
 from zoneward.proxy.ruleset.service_size import (
     ServiceTooLarge,
@@ -46,13 +45,6 @@ _SLICE_SECONDS: Final = 0.01
 """Seconds of selecting after which other tasks run, for example probes."""
 
 
-class ProgrammedTable(Protocol):
-    """The table for the Services of one family; `zoneward.proxy.kernel.table_syncer.TableSyncer` is one."""
-
-    def set_service(self, service: ServiceKey, served: NodeService | None) -> None: ...
-    def is_pending(self, service: ServiceKey) -> bool: ...
-
-
 class Proxier:
     """Selects and sets changed Services while it `run`s. Report changes with `service_changed`. It is the listener of
     its ``tables``.
@@ -66,7 +58,6 @@ class Proxier:
         self,
         cache: NodeCache,
         *,
-        metrics: ProxyMetrics,
         budget: EntryBudget | None = None,
         log: Log | None = None,
         reporter: Reporter | None = None,
@@ -76,12 +67,12 @@ class Proxier:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        self._cache, self._metrics, self._clock, self._now = cache, metrics, clock, now
+        self._cache, self._clock, self._now = cache, clock, now
         self._sleep, self._reporter, self._on_programmed = sleep, reporter or Reporter(), on_programmed
         self._health = health
         self.budget: Final = budget or EntryBudget()
         self._unexpected = UnexpectedErrorLog(log or SilentLog())
-        self.tables: Final[dict[Family, ProgrammedTable]] = {}
+        self.tables: Final[dict[Family, TableSyncer]] = {}
         self._started_at = now()
         self._pending: dict[ServiceKey, float] = {}
         """Services that wait for a selection, and since when."""
@@ -144,6 +135,11 @@ class Proxier:
         ]
         return min((min(changes.values()) for changes in waiting if changes), default=None)
 
+    def waiting_seconds(self) -> float:
+        """Seconds for which the oldest change has waited for the kernel."""
+        since = self.pending_since()
+        return 0.0 if since is None else self._clock() - since
+
     # --- what happens -------------------------------------------------------------------------------------------------
 
     def service_changed(self, service: ServiceKey, trigger: str | None = None) -> None:
@@ -164,17 +160,14 @@ class Proxier:
 
     def transaction_done(self, family: Family, done: ProgrammedTransaction) -> None:
         """Record that the kernel accepted a transaction."""
-        metrics, now, in_flight = self._metrics, self._clock(), self._in_flight[family]
-        metrics.transaction_duration.observe(done.seconds)
-        metrics.transactions[family].inc()
-        metrics.changed_elements[family].inc(done.elements)
-        programmed = self._programmed[family]
+        now, in_flight, programmed = self._clock(), self._in_flight[family], self._programmed[family]
+        self._reporter.transaction_committed(family, elements=done.elements, seconds=done.seconds)
         for service, after in done.services.items():
             since = in_flight.pop(service, None)
             if since is not None:
-                metrics.sync_duration.observe(now - since)
+                self._reporter.service_synced(now - since)
             if (trigger := self._triggers.pop(service, None)) is not None:
-                metrics.programming_duration.observe(max(0.0, (self._now() - trigger).total_seconds()))
+                self._reporter.endpoints_programmed(max(0.0, (self._now() - trigger).total_seconds()))
             before = programmed.get(service)
             if after is None:
                 programmed.pop(service, None)
@@ -183,7 +176,7 @@ class Proxier:
             if before is not after:
                 self._on_programmed(service, before, after)
         if self._health is not None:
-            self._health.mark_programmed(now, family)
+            self._health.programmed_at[family] = now
 
     def service_refused(self, family: Family, service: ServiceKey, why: str) -> None:
         """Record that the kernel refused a Service, which is then no longer pending."""

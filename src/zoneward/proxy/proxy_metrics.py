@@ -4,56 +4,25 @@ Names with ``kubeproxy_`` are upstream's and have the same meaning; those with `
 ``docs/metrics-and-events.md`` explains each of them. Everything runs in the event loop's thread.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from zoneward import __version__
 from zoneward.client.watch_health import WatchHealth
-from zoneward.daemon.metrics import SECONDS, SHORT_SECONDS, CounterFunc, GaugeFunc, WatchMetrics
-from zoneward.meter.traffic_totals import EXTERNAL, TrafficRoute, TrafficTotal
+from zoneward.daemon.metrics import SECONDS, SHORT_SECONDS, GaugeFunc, WatchMetrics
+from zoneward.meter.meter_metrics import declare_traffic
+from zoneward.meter.traffic_totals import EXTERNAL, TrafficRoute, TrafficTotals
 from zoneward.netlink.messages import ADDRESS_TYPES, FAMILIES, Family
-from zoneward.proxy.kernel.table_syncer import TableSyncer
 from zoneward.proxy.model.node_cache import NodeCache
-from zoneward.proxy.model.node_service import NodeService, ServiceKey
-from zoneward.proxy.ruleset.service_size import ServiceTooLarge
-from zoneward.routing.selection.entry_budget import EntryBudget
+from zoneward.proxy.proxier import Proxier
 
 UPSTREAM: Final = "kubeproxy_"
 PREFIX: Final = "zoneward_proxy_"
-_ROUTE: Final = ("namespace", "service", "address_type", "from_zone", "to_zone", "asked")
 _REPAIRED: Final = ("table", "chains", "sets", "elements", "rules")
 """The label values for parts of a table that other programs may change."""
-
-
-class ObservedProxier(Protocol):
-    """What the metrics read from the proxier."""
-
-    @property
-    def conflicts(self) -> Mapping[Family, Collection[object]]: ...
-    @property
-    def too_large(self) -> Mapping[ServiceKey, ServiceTooLarge]: ...
-    @property
-    def budget(self) -> EntryBudget: ...
-    def node_services(self, family: Family) -> Mapping[ServiceKey, NodeService]: ...
-
-
-class ObservedProxyProgram(Protocol):
-    """What the metrics read from the running program."""
-
-    @property
-    def loop(self) -> ObservedProxier: ...
-    @property
-    def node_cache(self) -> NodeCache: ...
-    @property
-    def tables(self) -> Mapping[Family, TableSyncer]: ...
-    @property
-    def watch_health(self) -> WatchHealth: ...
-    @property
-    def waiting_seconds(self) -> float: ...
-    def traffic_totals(self) -> Iterable[tuple[TrafficRoute, TrafficTotal]]: ...
 
 
 class ProxyMetrics:
@@ -102,10 +71,12 @@ class ProxyMetrics:
         )
         self.watches = WatchMetrics(PREFIX, registry=self.registry)
 
-    def declare_state(self, program: ObservedProxyProgram) -> None:
+    def declare_state(
+        self, loop: Proxier, cache: NodeCache, *, watch_health: WatchHealth, totals: TrafficTotals
+    ) -> None:
         """Declare the metrics that are read from the running program."""
         gauge = partial(GaugeFunc, registry=self.registry)
-        by_family, loop, cache, tables = ["address_type"], program.loop, program.node_cache, program.tables
+        by_family, tables = ["address_type"], loop.tables
         gauge(
             f"{PREFIX}elements",
             "Elements of sets and maps in the kernel",
@@ -156,7 +127,7 @@ class ProxyMetrics:
             lambda: len(cache.left_out_values),
         )
         self.watches.declare_state(
-            program.watch_health,
+            watch_health,
             is_synced=cache.synced.is_set,
             resources=cache.resources,
             unreadable=lambda: cache.unreadable,
@@ -164,7 +135,7 @@ class ProxyMetrics:
         gauge(
             f"{PREFIX}waiting_seconds",
             "For how long the oldest change has waited for the kernel",
-            lambda: program.waiting_seconds,
+            loop.waiting_seconds,
         )
         gauge(
             f"{PREFIX}service_endpoints",
@@ -180,23 +151,19 @@ class ProxyMetrics:
             ],
             ["namespace", "service", "address_type", "port", "rule"],
         )
-        counter = partial(CounterFunc, registry=self.registry)
-        counter(
-            f"{PREFIX}connections_total",
+
+        def labels(route: TrafficRoute) -> tuple[str, ...]:
+            is_external = route.from_zone == EXTERNAL
+            zone, asked = (cache.node.zone or "", "external") if is_external else (route.from_zone, "cluster-ip")
+            return (*route.service, ADDRESS_TYPES[route.family], zone, route.to_zone, asked)
+
+        declare_traffic(
+            PREFIX,
+            totals,
             "Connections to endpoints, by the zone they went to",
-            lambda: [(labels, total.connections) for labels, total in _labeled_totals(program)],
-            _ROUTE,
-        )
-        counter(
-            f"{PREFIX}bytes_total",
-            "Bytes of IP packets of these connections: to endpoints (request) and from them (response)",
-            lambda: [
-                ((*labels, direction), count)
-                for labels, total in _labeled_totals(program)
-                if total.has_bytes
-                for direction, count in (("request", total.request), ("response", total.response))
-            ],
-            [*_ROUTE, "direction"],
+            label_names=("namespace", "service", "address_type", "from_zone", "to_zone", "asked"),
+            labels=labels,
+            registry=self.registry,
         )
         gauge(
             f"{PREFIX}info",
@@ -209,13 +176,6 @@ class ProxyMetrics:
 def _by_family(counter: Counter) -> dict[Family, Counter]:
     """The counter of each family, bound once: a lookup by labels takes longer than counting."""
     return {family: counter.labels(ADDRESS_TYPES[family]) for family in FAMILIES}
-
-
-def _labeled_totals(program: ObservedProxyProgram) -> Iterator[tuple[tuple[str, ...], TrafficTotal]]:
-    zone = program.node_cache.node.zone or ""
-    for route, total in program.traffic_totals():
-        from_zone, asked = (zone, "external") if route.from_zone == EXTERNAL else (route.from_zone, "cluster-ip")
-        yield (*route.service, ADDRESS_TYPES[route.family], from_zone, route.to_zone, asked), total
 
 
 def _labeled(counts: Mapping[Family, int]) -> dict[str, float]:

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -25,7 +25,7 @@ from zoneward.client.watch_health import WatchHealth
 from zoneward.client.writer import WriteOutcome, Writer, write_outcome
 from zoneward.daemon.garbage_collection import collect_seldom
 from zoneward.daemon.health import cache_is_synced, watches_are_open
-from zoneward.daemon.listen_address import ListenAddress, parse_listen_address
+from zoneward.daemon.listen_address import parse_listen_address
 from zoneward.daemon.log import Log
 from zoneward.daemon.metrics import MetricsPage
 from zoneward.daemon.program import Program, enter_server
@@ -37,18 +37,17 @@ from zoneward.meter.accounting import ACCOUNTING_SYSCTL, accounting_is_on
 from zoneward.meter.conntrack_reader import ConntrackReader, ConntrackUnavailable
 from zoneward.meter.flow_meter import FlowMeter
 from zoneward.meter.service_index import MeteredNode
-from zoneward.meter.traffic_totals import MAX_TOTALS, TrafficRoute, TrafficTotal
+from zoneward.meter.traffic_totals import MAX_TOTALS
 from zoneward.netlink.messages import FAMILIES, Family
-from zoneward.proxy.health.proxy_health import ProxyHealth, ProxyHealthServer, is_node_eligible
-from zoneward.proxy.health.proxy_mode import ProxyModeServer
+from zoneward.proxy.health.proxy_health import ProxyHealth, is_node_eligible, serve_health, serve_proxy_mode
 from zoneward.proxy.health.service_health import ServiceHealthServer
 from zoneward.proxy.kernel.conntrack_cleaner import ConntrackCleaner, is_machine_address
 from zoneward.proxy.kernel.nft_client import NftClient
-from zoneward.proxy.kernel.table_syncer import CheckPeriods, TableSyncer
+from zoneward.proxy.kernel.table_syncer import TableSyncer
 from zoneward.proxy.machine import address_families, with_capability
 from zoneward.proxy.model.node_cache import NodeCache
 from zoneward.proxy.model.node_service import NodeService, selection_document
-from zoneward.proxy.node_lease import LeaseIdentity, NodeLease, ProgrammedVersion
+from zoneward.proxy.node_lease import NodeLease, ProgrammedVersion
 from zoneward.proxy.proxier import Proxier
 from zoneward.proxy.proxy_configuration import ProxyConfiguration
 from zoneward.proxy.proxy_events import ProxyEventRecorder
@@ -96,7 +95,6 @@ class ProxyProgram:
         self._lease_namespace, self._log, self._clock = lease_namespace, log, clock
         self._metrics = ProxyMetrics()
         self._kernel = kernel(self._on_process_restart)
-        self._own: LiveNode | None = None
         self._has_started = False
         """Whether the kernel had all listed Services at some time."""
 
@@ -108,9 +106,10 @@ class ProxyProgram:
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self._kernel)
             transport = await stack.enter_async_context(Transport(self._access))
-            self._own = await self._read_own_node(transport, stop)
-            if self._own is None:
+            own = await self._read_own_node(transport, stop)
+            if own is None:
                 return
+            self._own = own
             self._compose(transport)
             await self._serve(stack)
             try:
@@ -144,8 +143,9 @@ class ProxyProgram:
         self.watch_health = WatchHealth(transport, clock=self._clock)
         self._programmed = ProgrammedVersion()
         self._health = ProxyHealth(limit=HEALTH_LIMIT, waiting=self._waiting_since)
-        self._health.set_node_eligible(is_node_eligible(self._own))
-        self._recorder = ProxyEventRecorder(Writer(transport), node=self._node, log=log, clock=self._clock)
+        self._health.is_eligible = is_node_eligible(self._own)
+        writer = Writer(transport)
+        self._recorder = ProxyEventRecorder(writer, node=self._node, log=log, clock=self._clock)
         self._reporter = ProxyReporter(
             self._metrics,
             log=log,
@@ -155,7 +155,7 @@ class ProxyProgram:
         )
         self.node_cache = NodeCache(
             self._node,
-            zone=node_zone(self._own) if self._own is not None else None,
+            zone=node_zone(self._own),
             gates=gates,
             proxy_name=settings.proxy_name,
             max_entries=settings.max_service_entries,
@@ -166,7 +166,6 @@ class ProxyProgram:
         )
         self.loop = Proxier(
             self.node_cache,
-            metrics=self._metrics,
             budget=EntryBudget(most=settings.max_entries, most_of_namespace=settings.max_namespace_entries),
             log=log,
             reporter=self._reporter,
@@ -175,28 +174,19 @@ class ProxyProgram:
             clock=self._clock,
         )
         options = ruleset_options(settings, self._own)
-        self.tables = {
-            family: TableSyncer(
+        for family in address_families():
+            self.loop.tables[family] = TableSyncer(
                 self._kernel,
                 family,
                 options=options,
-                periods=CheckPeriods(audit=settings.audit_period),
+                audit_period=settings.audit_period,
                 listener=self.loop,
                 reporter=self._reporter,
             )
-            for family in address_families()
-        }
-        for family, table in self.tables.items():
-            self.loop.tables[family] = table
         self._update_node_addresses(options, self._own)
-        self._conntrack = ConntrackCleaner(
-            self._kernel,
-            is_node_address=self._is_node_address,
-            reporter=self._reporter,
-        )
+        self._conntrack = ConntrackCleaner(self._kernel, is_node_address=self._is_node_address, reporter=self._reporter)
         self._health_ports = ServiceHealthServer(
-            proxy_is_healthy=lambda: self._health.is_healthy(self._clock()),
-            on_trouble=self._reporter.health_port_failed,
+            proxy_is_healthy=lambda: self._health.is_healthy(self._clock()), reporter=self._reporter
         )
         self._traffic_index = ProxyTrafficIndex(self.node_cache, self.loop, MeteredNode.of_node(self._own))
         self._conntrack_reader = ConntrackReader(privilege=with_capability)
@@ -208,17 +198,21 @@ class ProxyProgram:
             clock=self._clock,
         )
         self._lease = NodeLease(
-            transport,
-            LeaseIdentity(self._lease_namespace, self._node, settings.proxy_name or ""),
+            writer,
+            namespace=self._lease_namespace,
+            node=self._node,
+            proxy_name=settings.proxy_name or "",
             programmed=self._programmed_version,
             owner=self._owner_reference,
-            on_trouble=self._reporter.lease_failed,
+            reporter=self._reporter,
             clock=self._clock,
         )
 
     async def _serve(self, stack: AsyncExitStack) -> None:
         settings = self._settings
-        self._metrics.declare_state(self)
+        self._metrics.declare_state(
+            self.loop, self.node_cache, watch_health=self.watch_health, totals=self._meter.totals
+        )
         self._program.ready |= {
             "cache": cache_is_synced(self.node_cache.synced.is_set),
             "watches": watches_are_open(self.watch_health),
@@ -237,9 +231,9 @@ class ProxyProgram:
         )
         if settings.healthz_listen is not None:
             listen = parse_listen_address(settings.healthz_listen)
-            healthz = ProxyHealthServer(self._health, host=listen.host, port=listen.port, clock=self._clock)
-            await enter_server(stack, healthz, option="--healthz-listen", listen=listen)
-            self._log.info("healthz server listens", port=healthz.port)
+            healthz = serve_health(self._health, host=listen.host, port=listen.port, clock=self._clock)
+            port = await enter_server(stack, healthz, option="--healthz-listen", listen=listen)
+            self._log.info("healthz server listens", port=port)
 
     # --- running ------------------------------------------------------------------------------------------------------
 
@@ -265,29 +259,20 @@ class ProxyProgram:
         start("the Lease", self._lease.run())
         start("the Events", self._recorder.run())
         if (listen := self._settings.proxy_mode_address) is not None:
-            start("the proxy mode", self._proxy_mode(listen).run())
+            start("the proxy mode", serve_proxy_mode(listen, log=self._log))
         if self._settings.count_connections:
             start("counting", self._count_connections())
         start("the garbage collector", collect_seldom(self._log_start()))
         await program.wait(stop)
         self._log.info("shutting down; nftables rules stay in place")
 
-    def _proxy_mode(self, listen: ListenAddress) -> ProxyModeServer:
-        return ProxyModeServer(
-            listen,
-            on_trouble=lambda why: self._log.warning(
-                "failed to serve /proxyMode; retrying", listen=str(listen), error=why
-            ),
-            on_listening=lambda port: self._log.info("proxy mode server listens", port=port),
-        )
-
     async def _run_tables(self) -> None:
         """Run the tables after all Services were selected. The existing rules serve traffic until then."""
         await self.loop.all_selected.wait()
-        for table in self.tables.values():
+        for table in self.loop.tables.values():
             # The rules that all Services share are needed even without Services.
             table.request_audit()
-        await all_results(table.run() for table in self.tables.values())
+        await all_results(table.run() for table in self.loop.tables.values())
 
     async def _count_connections(self) -> None:
         await self._all_programmed()
@@ -306,7 +291,7 @@ class ProxyProgram:
     async def _all_programmed(self) -> None:
         """Wait until all listed Services are in the kernel."""
         await self.loop.all_selected.wait()
-        for table in self.tables.values():
+        for table in self.loop.tables.values():
             await table.wait_until_synced()
 
     async def _log_start(self) -> None:
@@ -334,21 +319,20 @@ class ProxyProgram:
         self.loop.service_changed(service, trigger)
 
     def _on_node_change(self, node: LiveNode | None) -> None:
-        before, self._own = self._own, node or self._own
-        self._health.set_node_eligible(is_node_eligible(node))
-        if node is not None:
-            self._traffic_index.node = MeteredNode.of_node(node)
-        if node is not None and self.node_cache.node.zone is None:
+        self._health.is_eligible = is_node_eligible(node)
+        if node is None:
+            return
+        before, self._own = self._own, node
+        self._traffic_index.set_node(MeteredNode.of_node(node))
+        if self.node_cache.node.zone is None:
             self._log.warning("the Node has no zone; using all endpoints", node=self._node)
-        if node is not None and before is not None:
-            old, new = (ruleset_options(self._settings, version) for version in (before, node))
-            if old != new:
-                for table in self.tables.values():
-                    table.options = new
-            if _addresses(before) != _addresses(node):
-                self._update_node_addresses(new, node)
+        options = ruleset_options(self._settings, node)
+        for table in self.loop.tables.values():
+            table.options = options
+        if _addresses(before) != _addresses(node):
+            self._update_node_addresses(options, node)
 
-    def _update_node_addresses(self, options: RulesetOptions, node: LiveNode | None) -> None:
+    def _update_node_addresses(self, options: RulesetOptions, node: LiveNode) -> None:
         self.loop.set_node_addresses(node_port_addresses(options, node))
         all_node_addresses(node, left_out=self._reporter.node_address_left_out)
 
@@ -374,14 +358,14 @@ class ProxyProgram:
         self._log.warning("restarting the nftables process", error=why)
 
     def _is_node_address(self, family: Family, address: bytes) -> bool:
-        return is_node_port_address(self.tables[family].options, family, address) and is_machine_address(
+        return is_node_port_address(self.loop.tables[family].options, family, address) and is_machine_address(
             family, address
         )
 
     # --- state for other parts ----------------------------------------------------------------------------------------
 
     def _programmed_version(self) -> Any:
-        refused = {service for table in self.tables.values() for service in table.refused_services}
+        refused = {service for table in self.loop.tables.values() for service in table.refused_services}
         unreadable = {
             _service_of(unreadable_object)
             for unreadable_object in self.node_cache.unreadable
@@ -391,10 +375,8 @@ class ProxyProgram:
         return self._programmed.current(is_pending=self.loop.is_pending, refused=refused | left_out)
 
     def _owner_reference(self) -> OwnerReference | None:
-        node = self._own
-        if node is None or not node.metadata.uid:
-            return None
-        return OwnerReference(api_version="v1", kind="Node", name=self._node, uid=node.metadata.uid)
+        uid = self._own.metadata.uid
+        return OwnerReference(api_version="v1", kind="Node", name=self._node, uid=uid) if uid else None
 
     def _waiting_since(self, family: Family) -> float | None:
         """The result of `Proxier.pending_since`. During the start, at least the time of the last transaction: a large
@@ -402,14 +384,13 @@ class ProxyProgram:
         since = self.loop.pending_since(family)
         if since is None or self._has_started:
             return since
-        return max(since, self._health.last_programmed(family) or since)
+        return max(since, self._health.programmed_at.get(family, since))
 
     def _kernel_check(self) -> str | None:
         if not self._has_started:
             return "not all that was listed is in the kernel yet"
-        since = self.loop.pending_since()
-        is_late = since is not None and not self._health.is_healthy(self._clock())
-        return f"a change waits for {self._clock() - (since or 0.0):.0f} s" if is_late else None
+        waiting = self.loop.waiting_seconds()
+        return f"a change waits for {waiting:.0f} s" if waiting and not self._health.is_healthy(self._clock()) else None
 
     async def _selection_page(self) -> bytes:
         """The page is encoded in a thread, because many Services take long."""
@@ -420,17 +401,6 @@ class ProxyProgram:
         return await asyncio.get_running_loop().run_in_executor(
             None, lambda: encode(selection_document(node, services))
         )
-
-    # --- state for metrics --------------------------------------------------------------------------------------------
-
-    @property
-    def waiting_seconds(self) -> float:
-        """Seconds for which the oldest change has waited for the kernel."""
-        since = self.loop.pending_since()
-        return 0.0 if since is None else self._clock() - since
-
-    def traffic_totals(self) -> Iterator[tuple[TrafficRoute, TrafficTotal]]:
-        return self._meter.totals.totals()
 
 
 def _addresses(node: LiveNode) -> tuple[NodeAddress, ...]:

@@ -39,6 +39,12 @@ class ProxyReporter(Reporter):
 
     # --- Services -----------------------------------------------------------------------------------------------------
 
+    def service_synced(self, seconds: float) -> None:
+        self._metrics.sync_duration.observe(seconds)
+
+    def endpoints_programmed(self, seconds: float) -> None:
+        self._metrics.programming_duration.observe(seconds)
+
     def service_refused(self, family: Family, service: ServiceKey, why: str) -> None:
         self._metrics.refusals[family].inc()
         self._log.error("failed to program a Service", service="/".join(service), family=family, error=why)
@@ -86,6 +92,11 @@ class ProxyReporter(Reporter):
             self._recorder.record(service, reason, note)
 
     # --- the kernel ---------------------------------------------------------------------------------------------------
+
+    def transaction_committed(self, family: Family, *, elements: int, seconds: float) -> None:
+        self._metrics.transaction_duration.observe(seconds)
+        self._metrics.transactions[family].inc()
+        self._metrics.changed_elements[family].inc(elements)
 
     def rules_repaired(self, family: Family, what: str, count: int) -> None:
         self._metrics.repairs.labels(what).inc(count)

@@ -13,7 +13,7 @@ from zoneward.routing.selection.address_ownership import AddressKind
 class ProxyTrafficIndex:
     """A `zoneward.meter.flow_meter.TrafficIndex` of the Services that this proxy serves.
 
-    Call `mark_changed` after a change of a Service or its slices, and set ``node`` when the Node changes.
+    Call `mark_changed` after a change of a Service or its slices, and `set_node` when the Node changes.
     """
 
     def __init__(self, cache: NodeCache, proxier: Proxier, node: MeteredNode) -> None:
@@ -31,12 +31,7 @@ class ProxyTrafficIndex:
         if service in self._zones:
             self._stale.add(service)
 
-    @property
-    def node(self) -> MeteredNode:
-        return self._node
-
-    @node.setter
-    def node(self, node: MeteredNode) -> None:
+    def set_node(self, node: MeteredNode) -> None:
         self.changes += 1
         self._node = node
 

@@ -13,13 +13,17 @@ from tests.proxy.background import in_background
 
 from zoneward.proxy.health.service_health import ServiceHealthServer
 from zoneward.proxy.model.node_service import ServiceKey
+from zoneward.proxy.reporter import Reporter
 
 CART = ("shop", "cart")
 
 
-class Troubles(list[tuple[ServiceKey, int, str]]):
-    def __call__(self, service: ServiceKey, port: int, why: str) -> None:
-        self.append((service, port, why))
+class Troubles(Reporter):
+    def __init__(self) -> None:
+        self.told: list[tuple[ServiceKey, int, str]] = []
+
+    def health_port_failed(self, service: ServiceKey, port: int, why: str) -> None:
+        self.told.append((service, port, why))
 
 
 @asynccontextmanager
@@ -102,15 +106,16 @@ async def test_a_server_closes_with_its_service_and_moves_with_its_port() -> Non
 
 async def test_a_taken_port_is_reported_once_and_opened_when_it_is_free() -> None:
     troubles = Troubles()
-    async with served(ServiceHealthServer(on_trouble=troubles, again=0.01)) as ports:
+    async with served(ServiceHealthServer(reporter=troubles, again=0.01)) as ports:
         with socket.create_server(("", 0)) as other:
             port = other.getsockname()[1]
             ports.set_service(CART, port, 1)
-            while not troubles:
+            while not troubles.told:
                 await asyncio.sleep(0.002)
             await asyncio.sleep(0.05)
-            assert troubles == [(CART, port, troubles[0][2])]
-            assert "in use" in troubles[0][2]
+            ((*where, why),) = troubles.told
+            assert where == [CART, port]
+            assert "in use" in why
             assert not ports.open_ports
         await opened(ports, port)
         assert (await ask(port)).status == 200

@@ -5,9 +5,11 @@ import errno
 import socket
 import struct
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import cast
 
 import pytest
+from tests.netlink.flow_messages import FlowMessage
 from tests.proxy.background import in_background
 from tests.proxy.drawn_services import node_service, one_port
 
@@ -15,17 +17,17 @@ from zoneward.netlink.conntrack import (
     SocketAddress,
     pack_address,
 )
-from zoneward.netlink.messages import DONE, ERROR, GENERIC, HEADER, Family, attribute, attributes, nested
+from zoneward.netlink.messages import DONE, ERROR, GENERIC, HEADER, Family, attributes
 from zoneward.proxy.kernel.conntrack_cleaner import (
     ConntrackCleaner,
-    PendingFrontends,
-    StaleFlowDetector,
+    stale_flow_check,
     udp_frontends,
 )
-from zoneward.proxy.kernel.nft_client import KernelOutcomeUnknown, KernelRefused
+from zoneward.proxy.kernel.nft_client import KernelClient, KernelOutcomeUnknown, KernelRefused
 from zoneward.proxy.model.node_service import Backend, NodeService
 from zoneward.proxy.reporter import Reporter
 
+NO_KERNEL = cast(KernelClient, None)
 A, B, C = (Backend(f"10.0.0.{host}", 8053) for host in (1, 2, 3))
 
 
@@ -65,29 +67,33 @@ def a_service(
 def test_only_a_change_that_may_strand_a_flow_is_pending(
     before: NodeService | None, after: NodeService | None, looked_at: bool
 ) -> None:
-    suspects = PendingFrontends()
-    suspects.service_changed(before, after)
-    assert bool(suspects) == looked_at
-    assert bool(suspects.in_family("ip")) == looked_at
-    assert not suspects.in_family("ip6")
+    cleaner = ConntrackCleaner(NO_KERNEL)
+    cleaner.service_changed(before, after)
+    assert bool(cleaner.pending_frontends("ip")) == looked_at
+    assert not cleaner.pending_frontends("ip6")
 
 
 def test_every_frontend_that_lost_an_endpoint_is_pending_and_no_other() -> None:
-    suspects = PendingFrontends()
+    cleaner = ConntrackCleaner(NO_KERNEL)
     before = replace(a_service(A, B, node_port=30_053), load_balancer_ips=("192.0.2.8",))
-    suspects.service_changed(before, replace(before, ports=(replace(before.ports[0], serving_endpoints=(A,)),)))
-    assert suspects.in_family("ip").keys() == {("10.96.0.10", 53), ("192.0.2.7", 53), ("192.0.2.8", 53), (None, 30_053)}
-    suspects = PendingFrontends()
-    suspects.service_changed(a_service(A), replace(a_service(A), load_balancer_ips=("192.0.2.8",)))
-    assert suspects.in_family("ip").keys() == {("192.0.2.8", 53)}
+    cleaner.service_changed(before, replace(before, ports=(replace(before.ports[0], serving_endpoints=(A,)),)))
+    assert cleaner.pending_frontends("ip").keys() == {
+        ("10.96.0.10", 53),
+        ("192.0.2.7", 53),
+        ("192.0.2.8", 53),
+        (None, 30_053),
+    }
+    cleaner = ConntrackCleaner(NO_KERNEL)
+    cleaner.service_changed(a_service(A), replace(a_service(A), load_balancer_ips=("192.0.2.8",)))
+    assert cleaner.pending_frontends("ip").keys() == {("192.0.2.8", 53)}
 
 
 def test_an_address_that_moved_to_another_service_stays_pending() -> None:
-    suspects = PendingFrontends()
-    suspects.service_changed(None, a_service(A, name="old"))
-    suspects.service_changed(None, a_service(B, name="new"))
-    suspects.service_changed(a_service(A, name="old"), None)
-    assert suspects.in_family("ip")["10.96.0.10", 53] == (B,)
+    cleaner = ConntrackCleaner(NO_KERNEL)
+    cleaner.service_changed(None, a_service(A, name="old"))
+    cleaner.service_changed(None, a_service(B, name="new"))
+    cleaner.service_changed(a_service(A, name="old"), None)
+    assert cleaner.pending_frontends("ip")["10.96.0.10", 53] == (B,)
 
 
 # --- which flows are stale --------------------------------------------------------------------------------------------
@@ -115,9 +121,9 @@ def a_flow(to: str, port: int, answers: str, answering_port: int) -> tuple[Socke
 def test_a_flow_to_an_endpoint_that_does_not_serve_is_stale(
     flow: tuple[SocketAddress, SocketAddress], stale: bool
 ) -> None:
-    suspects = udp_frontends(a_service(A, node_port=30_053))
-    judge = StaleFlowDetector("ip", suspects, lambda address: address == pack_address("ip", "198.51.100.1"))
-    assert judge.is_stale(*flow) == stale
+    frontends = udp_frontends(a_service(A, node_port=30_053))
+    is_stale = stale_flow_check("ip", frontends, lambda address: address == pack_address("ip", "198.51.100.1"))
+    assert is_stale(*flow) == stale
 
 
 # --- the work ---------------------------------------------------------------------------------------------------------
@@ -131,38 +137,10 @@ def taken_apart(request: bytes) -> Iterable[tuple[int, int, bytes]]:
         offset += (length + 3) & ~3
 
 
-@dataclass(frozen=True)
-class Tracked:
-    """A flow as a kernel has it. ``identity`` is the kernel's."""
-
-    family: Family
-    client: str
-    to: tuple[str, int]
-    answers: tuple[str, int]
-    identity: int
-    protocol: int = socket.IPPROTO_UDP
-
-    def tuples(self) -> tuple[bytes, bytes]:
-        """Attributes of the original one and the reply, as the kernel writes them."""
-        client = (self.client, 4000 + self.identity)
-        return self._tuple(client, self.to), self._tuple(self.answers, client)
-
-    def body(self) -> bytes:
-        original, reply = self.tuples()
-        return nested(1, [original]) + nested(2, [reply]) + attribute(12, struct.pack(">I", self.identity))
-
-    def _tuple(self, source: tuple[str, int], destination: tuple[str, int]) -> bytes:
-        kinds = (1, 2) if self.family == "ip" else (3, 4)
-        ends = source, destination
-        addresses = [attribute(kind, pack_address(self.family, end[0])) for kind, end in zip(kinds, ends, strict=True)]
-        ports = [attribute(kind, struct.pack(">H", end[1])) for kind, end in zip((2, 3), ends, strict=True)]
-        return nested(1, addresses) + nested(2, [attribute(1, bytes([self.protocol])), *ports])
-
-
 class Kernel:
     """Tracks flows, and dumps all flows of a family for any filter, as kernels before 5.8 do."""
 
-    def __init__(self, *flows: Tracked) -> None:
+    def __init__(self, *flows: FlowMessage) -> None:
         self.flows = list(flows)
         self.asked: list[int] = []
         self.failures: list[Exception] = []
@@ -176,44 +154,43 @@ class Kernel:
         for kind, flags, body in taken_apart(request):
             self.asked.append(kind & 0xFF)
             family: Family = "ip" if GENERIC.unpack_from(body)[0] == socket.AF_INET else "ip6"
+            of_family = [flow for flow in self.flows if flow.family == family]
             if kind == 1 << 8 | 1:
-                answer += b"".join(
-                    HEADER.pack(HEADER.size + GENERIC.size + len(flow.body()), 1 << 8, 2, 0, 0)
-                    + body[: GENERIC.size]
-                    + flow.body()
-                    for flow in self.flows
-                    if flow.family == family
-                )
+                answer += b"".join(flow.message() for flow in of_family)
                 self.on_dump()
-            elif not self._delete(family, dict(attributes(body, GENERIC.size))):
+                continue
+            asked = dict(attributes(body, GENERIC.size))
+            matches = [flow for flow in of_family if flow.identity == asked[12] and flow.destination in asked[1]]
+            if not matches:
                 raise KernelRefused("no such file", errno.ENOENT)
-            elif flags & 0x4:
+            self.flows.remove(matches[0])
+            if flags & 0x4:
                 answer += HEADER.pack(HEADER.size + 4, ERROR, 0, 0, 0) + struct.pack("=i", 0)
         return answer + HEADER.pack(HEADER.size + 4, DONE, 2, 0, 0) + b"\0\0\0\0"
 
-    def _delete(self, family: Family, asked: dict[int, bytes]) -> bool:
-        for flow in self.flows:
-            if flow.family == family and flow.tuples()[0] == asked[1] and struct.pack(">I", flow.identity) == asked[12]:
-                self.flows.remove(flow)
-                return True
-        return False
-
 
 def tracked(
-    identity: int, answers: Backend, *, to: tuple[str, int] = ("10.96.0.10", 53), protocol: int = 17
-) -> Tracked:
-    return Tracked("ip", "10.9.0.1", to, (answers.address, answers.port), identity, protocol)
+    index: int, answers: Backend, *, to: tuple[str, int] = ("10.96.0.10", 53), protocol: int = socket.IPPROTO_UDP
+) -> FlowMessage:
+    return FlowMessage(
+        protocol=protocol,
+        destination=pack_address("ip", to[0]),
+        ports=((4000 + index).to_bytes(2), to[1].to_bytes(2)),
+        endpoint=pack_address("ip", answers.address),
+        endpoint_port=answers.port.to_bytes(2),
+        identity=index.to_bytes(4),
+    )
 
 
 class Work(Reporter):
     """A cleaner on a kernel with some flows, after B stopped serving; with its reports and pauses."""
 
-    def __init__(self, *flows: Tracked) -> None:
+    def __init__(self, *flows: FlowMessage) -> None:
         self.kernel = Kernel(*flows)
         self.removed: list[int] = []
         self.troubles: list[str] = []
         self.pauses: list[float] = []
-        self.cleaner = ConntrackCleaner(self.kernel, reporter=self, sleep=self._sleep)
+        self.cleaner = ConntrackCleaner(cast(KernelClient, self.kernel), reporter=self, sleep=self._sleep)
         self.cleaner.service_changed(a_service(A, B), a_service(A))
 
     def flows_removed(self, count: int) -> None:
@@ -242,7 +219,7 @@ async def test_stale_flows_go_and_others_stay(services: int) -> None:
         tracked(300, A),
         tracked(301, B, to=("203.0.113.9", 53)),
         tracked(302, B, protocol=socket.IPPROTO_TCP),
-        replace(tracked(303, B), family="ip6", client="fd00::9", to=("fd00::10", 53), answers=("fd00::2", 8053)),
+        FlowMessage.of("ip6").but(protocol=socket.IPPROTO_UDP, ports=(b"\x0f\xa0", b"\0\x35")),
     ]
     work = Work(*stale, *others)
     for index in range(1, services):
@@ -277,7 +254,7 @@ async def test_an_endpoint_that_comes_while_the_kernel_answers_keeps_its_flow() 
     work = Work(tracked(1, B), tracked(2, C))
     work.kernel.on_dump = lambda: work.cleaner.service_changed(a_service(A), a_service(A, C))
     await work.run(lambda: len(work.kernel.flows) == 1)
-    assert [flow.identity for flow in work.kernel.flows] == [2]
+    assert work.kernel.flows == [tracked(2, C)]
     assert work.removed == [1]
 
 

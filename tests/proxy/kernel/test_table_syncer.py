@@ -5,11 +5,7 @@ from typing import Any
 
 import pytest
 from tests.proxy.drawn_services import key, one_port
-from tests.proxy.table_harness import (
-    a_proxy,
-    a_service,
-    settled,
-)
+from tests.proxy.table_harness import a_proxy, a_service, settled
 
 from zoneward.proxy.kernel.pending_services import MAX_ENTRIES, MAX_LOST_TRANSACTIONS, MAX_SERVICES
 from zoneward.proxy.model.node_service import Backend, NodeService
@@ -110,6 +106,16 @@ async def test_an_audit_requested_during_a_check_tries_a_refused_service_again()
         await settled(proxy)
         assert proxy.has(a_service(1, 1), a_service(2, 5, 6))
         assert not proxy.table.refused_services
+
+
+async def test_a_transaction_that_was_done_though_its_answer_is_lost_is_found_in_the_kernel() -> None:
+    async with a_proxy() as proxy:
+        await settled(proxy)
+        proxy.kernel.faults.done_deaths = 1
+        proxy.put(a_service(1, 1, 2))
+        await settled(proxy)
+        assert proxy.has(a_service(1, 1, 2))
+        assert proxy.trouble == ["it died after it was done"]
 
 
 # --- large Services ---------------------------------------------------------------------------------------------------

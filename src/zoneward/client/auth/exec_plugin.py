@@ -42,7 +42,6 @@ async def run_plugin(
     *,
     is_terminal: bool,
     time_limit: float = TIME_LIMIT,
-    interactive_time_limit: float = INTERACTIVE_TIME_LIMIT,
 ) -> ExecCredential:
     """The credentials that the plugin prints.
 
@@ -53,7 +52,7 @@ async def run_plugin(
     interactive = is_terminal and plugin.interactive != "Never"
     if plugin.interactive == "Always" and not is_terminal:
         raise _error(access, plugin, "expected a terminal to log in at (interactiveMode Always), got none")
-    limit = interactive_time_limit if interactive else time_limit
+    limit = INTERACTIVE_TIME_LIMIT if interactive else time_limit
     process = await _start(plugin, access, interactive=interactive)
     try:
         async with asyncio.timeout(limit):

@@ -14,10 +14,10 @@ from typing import Final
 from msgspec.structs import replace
 
 from zoneward.client.api_errors import Conflict, NotFound
+from zoneward.client.informers import WatchedStores
 from zoneward.client.list_pager import ListScope
 from zoneward.client.list_watch_decoder import UnreadableHandler
 from zoneward.client.resources import CONFIG_MAPS, NAMESPACES, LiveConfigMap, LiveConfigMapMeta, service_key_of
-from zoneward.client.watched_stores import WatchedStores
 from zoneward.client.writer import Writer
 from zoneward.kube.names import OVERLAY_CONFIG_MAP
 from zoneward.kube.objects import (

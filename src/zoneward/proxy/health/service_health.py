@@ -17,6 +17,7 @@ from zoneward.netlink.messages import Family
 from zoneward.proxy.health.proxy_health import HEADERS
 from zoneward.proxy.machine import address_families
 from zoneward.proxy.model.node_service import ServiceKey
+from zoneward.proxy.reporter import Reporter
 
 _ALL: Final[dict[Family, str]] = {"ip": "0.0.0.0", "ip6": "::"}
 _AGAIN: Final = 5.0
@@ -30,8 +31,8 @@ class ServiceHealthServer:
     """One HTTP server for each Service with a health check node port, opened and closed while this `run`s.
 
     ``hosts``: addresses to listen on; None: all. ``proxy_is_healthy``: the value of ``serviceProxyHealthy``.
-    ``on_trouble`` gets a Service, its port and the reason why it cannot be opened, once for each reason; the server
-    retries every ``again`` seconds. Of Services that request the same port, the first by name gets it.
+    A port that cannot be opened is retried every ``again`` seconds. Of Services that request the same port, the first
+    by name gets it.
     """
 
     def __init__(
@@ -39,11 +40,11 @@ class ServiceHealthServer:
         *,
         hosts: Sequence[str] | None = None,
         proxy_is_healthy: Callable[[], bool] = lambda: True,
-        on_trouble: Callable[[ServiceKey, int, str], None] = lambda _service, _port, _why: None,
+        reporter: Reporter | None = None,
         again: float = _AGAIN,
     ) -> None:
         self._hosts = tuple(hosts if hosts is not None else (_ALL[family] for family in address_families()))
-        self._proxy_is_healthy, self._on_trouble, self._again = proxy_is_healthy, on_trouble, again
+        self._proxy_is_healthy, self._reporter, self._again = proxy_is_healthy, reporter or Reporter(), again
         self._ports: dict[ServiceKey, int] = {}
         self._healthy: dict[ServiceKey, int] = {}
         self._claimants: dict[int, list[ServiceKey]] = {}
@@ -136,7 +137,7 @@ class ServiceHealthServer:
     def _report(self, service: ServiceKey, port: int, why: str) -> None:
         if self._reported.get((service, port)) != why:
             self._reported[service, port] = why
-            self._on_trouble(service, port, why)
+            self._reporter.health_port_failed(service, port, why)
 
     async def _answer(self, request: web.BaseRequest) -> web.Response:
         # A connection may outlive its Service, and reach the next Service with this port.

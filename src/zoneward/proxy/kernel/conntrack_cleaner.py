@@ -15,7 +15,7 @@ import socket
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import cache
-from typing import Final, Protocol
+from typing import Final
 
 from zoneward.client.backoff import Backoff
 from zoneward.netlink.conntrack import (
@@ -26,8 +26,8 @@ from zoneward.netlink.conntrack import (
     udp_flows_request,
 )
 from zoneward.netlink.messages import FAMILIES, Family
-from zoneward.proxy.kernel.nft_client import KernelOutcomeUnknown, KernelRefused
-from zoneward.proxy.model.node_service import Backend, NodeService
+from zoneward.proxy.kernel.nft_client import KernelClient, KernelOutcomeUnknown, KernelRefused
+from zoneward.proxy.model.node_service import Backend, NodeService, ServiceKey
 from zoneward.proxy.reporter import Reporter
 
 Frontend = tuple[str | None, int]
@@ -48,77 +48,36 @@ def udp_frontends(served: NodeService | None) -> dict[Frontend, ServingEndpoints
     return frontends
 
 
-class PendingFrontends:
-    """The frontends whose flows have to be checked, with their current endpoints."""
+def stale_flow_check(
+    family: Family, frontends: Mapping[Frontend, ServingEndpoints], is_node_address: Callable[[bytes], bool]
+) -> Callable[[SocketAddress, SocketAddress], bool]:
+    """A function that returns whether a flow from a client of the first address, with replies from the second one, is
+    stale. ``is_node_address``: whether an address, by its bytes, is one of the node's."""
+    by_identity: dict[int, frozenset[SocketAddress]] = {}
 
-    def __init__(self) -> None:
-        self._frontends: dict[Family, dict[Frontend, tuple[tuple[str, str], ServingEndpoints]]] = {
-            family: {} for family in FAMILIES
-        }
+    def addresses_of(serving: ServingEndpoints) -> frozenset[SocketAddress]:
+        if id(serving) not in by_identity:
+            by_identity[id(serving)] = frozenset(_socket_addresses(family, serving))
+        return by_identity[id(serving)]
 
-    def __bool__(self) -> bool:
-        return any(self._frontends.values())
+    by_address = {
+        (pack_address(family, address), port): addresses_of(serving)
+        for (address, port), serving in frontends.items()
+        if address is not None
+    }
+    by_port = {port: addresses_of(serving) for (address, port), serving in frontends.items() if address is None}
+    is_node_address = cache(is_node_address)
 
-    def service_changed(self, before: NodeService | None, after: NodeService | None) -> None:
-        """Record that a Service and its rules changed. Either version may be None; both are of the same family."""
-        one = after or before
-        if one is None:
-            return
-        was, now = udp_frontends(before), udp_frontends(after)
-        if not was and not now:
-            return
-        pending, service = self._frontends[one.family], (one.namespace, one.name)
-        for front, serving in now.items():
-            if front in pending or front not in was or _has_lost_endpoints(was[front], serving):
-                pending[front] = service, serving
-        for front in was:
-            # Another Service may own the address by now.
-            if front not in now and front in pending and pending[front][0] == service:
-                del pending[front]
-
-    def in_family(self, family: Family) -> dict[Frontend, ServingEndpoints]:
-        return {front: serving for front, (_, serving) in self._frontends[family].items()}
-
-    def remove(self, family: Family, looked_at: Mapping[Frontend, ServingEndpoints]) -> None:
-        """Remove frontends that were checked, unless they changed meanwhile."""
-        pending = self._frontends[family]
-        for front, serving in looked_at.items():
-            if front in pending and pending[front][1] is serving:
-                del pending[front]
-
-
-class StaleFlowDetector:
-    """Decides which flows are stale. ``is_node_address``: whether an address, by its bytes, is one of the node's."""
-
-    def __init__(
-        self, family: Family, frontends: Mapping[Frontend, ServingEndpoints], is_node_address: Callable[[bytes], bool]
-    ) -> None:
-        by_identity: dict[int, frozenset[SocketAddress]] = {}
-
-        def addresses_of(serving: ServingEndpoints) -> frozenset[SocketAddress]:
-            if id(serving) not in by_identity:
-                by_identity[id(serving)] = frozenset(_socket_addresses(family, serving))
-            return by_identity[id(serving)]
-
-        self._by_address = {
-            (pack_address(family, address), port): addresses_of(serving)
-            for (address, port), serving in frontends.items()
-            if address is not None
-        }
-        self._by_port = {
-            port: addresses_of(serving) for (address, port), serving in frontends.items() if address is None
-        }
-        self._is_node_address = cache(is_node_address)
-
-    def is_stale(self, destination: SocketAddress, endpoint: SocketAddress) -> bool:
-        """Whether a flow from a client of ``destination``, with replies from ``endpoint``, is stale."""
-        serving = self._by_address.get(destination)
+    def is_stale(destination: SocketAddress, endpoint: SocketAddress) -> bool:
+        serving = by_address.get(destination)
         if serving is None:
             address, port = destination
-            serving = self._by_port.get(port)
-            if serving is None or not self._is_node_address(address):
+            serving = by_port.get(port)
+            if serving is None or not is_node_address(address):
                 return False
         return endpoint not in serving
+
+    return is_stale
 
 
 def _socket_addresses(family: Family, serving: ServingEndpoints) -> Iterator[SocketAddress]:
@@ -145,14 +104,6 @@ _AT_ONCE: Final = 500
 _ADDRESSES: Final[dict[Family, socket.AddressFamily]] = {"ip": socket.AF_INET, "ip6": socket.AF_INET6}
 
 
-class NetlinkClient(Protocol):
-    """The part of a `zoneward.proxy.kernel.nft_client.KernelClient` that the cleaner uses."""
-
-    async def query(self, request: bytes) -> bytes:
-        """Return everything that the kernel answers to one netlink request. Raises as `KernelClient` does."""
-        ...
-
-
 def is_machine_address(family: Family, address: bytes) -> bool:
     """Whether an address is this machine's, and not loopback, which serves no node ports."""
     if address[0] == 127 if family == "ip" else address == b"\0" * 15 + b"\1":
@@ -175,7 +126,7 @@ class ConntrackCleaner:
 
     def __init__(
         self,
-        kernel: NetlinkClient,
+        kernel: KernelClient,
         *,
         is_node_address: Callable[[Family, bytes], bool] = is_machine_address,
         reporter: Reporter | None = None,
@@ -183,7 +134,10 @@ class ConntrackCleaner:
     ) -> None:
         self._kernel, self._is_node_address, self._sleep = kernel, is_node_address, sleep
         self._reporter = reporter or Reporter()
-        self._pending_frontends = PendingFrontends()
+        self._pending: dict[Family, dict[Frontend, tuple[ServiceKey, ServingEndpoints]]] = {
+            family: {} for family in FAMILIES
+        }
+        """The frontends whose flows have to be checked, with their Services and current endpoints."""
         self._has_work = asyncio.Event()
 
     def service_changed(self, before: NodeService | None, after: NodeService | None) -> None:
@@ -191,9 +145,24 @@ class ConntrackCleaner:
 
         Call it after the rules are in the kernel: before, new flows could still start under the old rules.
         """
-        self._pending_frontends.service_changed(before, after)
-        if self._pending_frontends:
+        one = after or before
+        if one is None:
+            return
+        was, now = udp_frontends(before), udp_frontends(after)
+        pending, service = self._pending[one.family], (one.namespace, one.name)
+        for front, serving in now.items():
+            if front in pending or front not in was or _has_lost_endpoints(was[front], serving):
+                pending[front] = service, serving
+        for front in was:
+            # Another Service may own the address by now.
+            if front not in now and front in pending and pending[front][0] == service:
+                del pending[front]
+        if pending:
             self._has_work.set()
+
+    def pending_frontends(self, family: Family) -> dict[Frontend, ServingEndpoints]:
+        """The frontends whose flows have to be checked, with their current endpoints."""
+        return {front: serving for front, (_, serving) in self._pending[family].items()}
 
     async def run(self) -> None:
         """Run until cancelled. It checks at most once a second."""
@@ -213,7 +182,7 @@ class ConntrackCleaner:
             await self._sleep(_BACKOFF.delay(failures + 1))
 
     async def _clean(self, family: Family) -> None:
-        frontends = self._pending_frontends.in_family(family)
+        frontends = self.pending_frontends(family)
         if not frontends:
             return
         stale: dict[bytes, None] = {}
@@ -223,18 +192,22 @@ class ConntrackCleaner:
             removed = await self._delete(count, request)
             if removed:
                 self._reporter.flows_removed(removed)
-        self._pending_frontends.remove(family, frontends)
+        pending = self._pending[family]
+        for front, serving in frontends.items():
+            # It may have changed meanwhile.
+            if front in pending and pending[front][1] is serving:
+                del pending[front]
 
     async def _find(self, family: Family, answer: bytes, stale: dict[bytes, None]) -> None:
         """Add the identity of each stale flow to ``stale``: the kernel may report a flow for several frontends."""
         # Endpoints may have been added since the query.
-        detector = StaleFlowDetector(
-            family, self._pending_frontends.in_family(family), lambda address: self._is_node_address(family, address)
+        is_stale = stale_flow_check(
+            family, self.pending_frontends(family), lambda address: self._is_node_address(family, address)
         )
         for count, flow in enumerate(read_flows(answer), start=1):
             if (flow.family, flow.protocol) == (family, socket.IPPROTO_UDP):
                 destination = flow.destination, int.from_bytes(flow.destination_port)
-                if detector.is_stale(destination, (flow.endpoint, int.from_bytes(flow.endpoint_port))):
+                if is_stale(destination, (flow.endpoint, int.from_bytes(flow.endpoint_port))):
                     stale[flow.identity] = None
             if count % _AT_ONCE == 0:
                 await asyncio.sleep(0)

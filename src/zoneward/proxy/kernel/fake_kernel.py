@@ -7,6 +7,7 @@ uses; the same tests run on it and on the real kernel. Faults make it die, hang 
 
 import asyncio
 import errno
+import os
 import re
 import socket
 import struct
@@ -22,7 +23,7 @@ from zoneward.netlink.messages import (
     Family,
     attribute,
     attributes,
-    error_message,
+    encode_message,
     error_number,
     messages,
     nested,
@@ -75,9 +76,11 @@ from zoneward.netlink.nftables import (
     parse_field_types,
 )
 from zoneward.proxy.kernel.nft_client import KernelOutcomeUnknown, KernelRefused
+from zoneward.proxy.kernel.table_reader import LEADS, NAMES
 from zoneward.proxy.kernel.table_writer import BEGIN, END
 from zoneward.proxy.ruleset.ruleset import SetDeclaration
 
+_MULTIPART: Final = 2
 _VERBS: Final = {SUBSYSTEM << 8 | NEW_ELEMENTS: "add", SUBSYSTEM << 8 | DEL_ELEMENTS: "delete"}
 _FAMILIES: Final = {family_number: family for family, family_number in FAMILY_NUMBERS.items()}
 
@@ -112,7 +115,7 @@ def answer_request(request: bytes, tables: FakeTables, generation: int) -> bytes
     _, kind, flags, _, _ = HEADER.unpack_from(request)
     family_number, _, _ = GENERIC.unpack_from(request, HEADER.size)
     asked = {kind: read_string(data) for kind, data in attributes(request, HEADER.size + GENERIC.size)}
-    end = _message(DONE if flags & 0x300 else ERROR, struct.pack("=i", 0))
+    end = encode_message(DONE if flags & 0x300 else ERROR, _MULTIPART, struct.pack("=i", 0))
     if kind >> 8 != SUBSYSTEM:
         return end
     if kind & 0xFF == GET_GENERATION:
@@ -120,13 +123,12 @@ def answer_request(request: bytes, tables: FakeTables, generation: int) -> bytes
         return _messages(NEW_GENERATION, socket.AF_UNSPEC, generation_attribute) + end
     family = _FAMILIES[family_number]
     body = _answer_body(kind & 0xFF, family, asked, tables)
-    return _message(ERROR, struct.pack("=i", -errno.ENOENT)) if body is None else body + end
+    return encode_message(ERROR, _MULTIPART, struct.pack("=i", -errno.ENOENT)) if body is None else body + end
 
 
 def decode_transaction(batch: bytes, tables: FakeTables) -> str:
     """A transaction of element messages as nft commands."""
-    commands = []
-    kinds = []
+    commands, kinds = [], []
     for kind, body in messages(batch):
         kinds.append(kind)
         if kind in (BEGIN, END):
@@ -139,7 +141,7 @@ def decode_transaction(batch: bytes, tables: FakeTables) -> str:
         declared = None if there is None else there.sets.get(name)
         known = None if declared is None else parse_field_types(declared.spec)
         if known is None:
-            raise KernelRefused(error_message(errno.ENOENT), errno.ENOENT)
+            raise KernelRefused(os.strerror(errno.ENOENT), errno.ENOENT)
         raw = [element for _, element in attributes(parts[ELEMENTS])]
         decoded = ElementReader(family, known).read(raw)
         elements = ", ".join(f"{key} : {value}" if value else key for key, value in decoded.items())
@@ -174,11 +176,8 @@ def _answer_body(kind: int, family: Family, asked: Mapping[int, str], tables: Fa
 
 
 def _messages(kind: int, family: int, bodies: Iterable[bytes]) -> bytes:
-    return b"".join(_message(SUBSYSTEM << 8 | kind, GENERIC.pack(family, 0, 0) + body) for body in bodies)
-
-
-def _message(kind: int, body: bytes) -> bytes:
-    return HEADER.pack(HEADER.size + len(body), kind, 2, 1, 0) + body + b"\0" * (-len(body) % 4)
+    head = GENERIC.pack(family, 0, 0)
+    return b"".join(encode_message(SUBSYSTEM << 8 | kind, _MULTIPART, head + body) for body in bodies)
 
 
 def _chain(name: str, chain: str, table: FakeTable) -> bytes:
@@ -218,8 +217,6 @@ def _elements(family: Family, table: str, name: str, there: FakeTable) -> Iterat
 
 
 _COMMAND: Final = re.compile(r"(add|delete|flush) (table|chain|rule|set|map|element) (\S+) (\S+)(?: (\S+))?(?: (.*))?")
-_LEADS: Final = re.compile(r"\b(?:goto|jump) ([^\s},]+)")
-_NAMES: Final = re.compile(r"@([^\s},]+)")
 _HOOK: Final = re.compile(r"\{ type (\S+) hook (\S+) priority (-?\d+); \}")
 _NOT_THERE, _THERE, _IN_USE = errno.ENOENT, errno.EEXIST, errno.EBUSY
 
@@ -284,7 +281,7 @@ class FakeKernel:
         answer = answer_request(request, self.tables, self.generation)
         code = error_number(answer)
         if code:
-            raise KernelRefused(error_message(code), code)
+            raise KernelRefused(os.strerror(code), code)
         return answer
 
     # --- for tests ----------------------------------------------------------------------------------------------------
@@ -363,7 +360,7 @@ class FakeKernel:
 
 
 def _refusal(code: int, line: str) -> KernelRefused:
-    return KernelRefused(f"{error_message(code)}: {line}", code)
+    return KernelRefused(f"{os.strerror(code)}: {line}", code)
 
 
 def _add_chain(table: FakeTable, name: str, rest: str, line: str) -> None:
@@ -397,7 +394,7 @@ def _element(table: FakeTable, verb: str, name: str, rest: str, line: str) -> No
 
 
 def _known(table: FakeTable, text: str, line: str) -> None:
-    for name in (*_LEADS.findall(text), *_NAMES.findall(text)):
+    for name in (*LEADS.findall(text), *NAMES.findall(text)):
         if name not in table.chains and name not in table.sets:
             raise _refusal(_NOT_THERE, f"{name}: {line}")
 
@@ -406,8 +403,8 @@ def _is_led_to(table: FakeTable, chain: str) -> bool:
     """Whether a rule or an element jumps to a chain."""
     every = (rule for rules in table.chains.values() for _, rule in rules)
     values = (value for elements in table.elements.values() for value in elements.values())
-    return any(chain in _LEADS.findall(text) for text in (*every, *values))
+    return any(chain in LEADS.findall(text) for text in (*every, *values))
 
 
 def _is_named(table: FakeTable, name: str) -> bool:
-    return any(name in _NAMES.findall(rule) for rules in table.chains.values() for _, rule in rules)
+    return any(name in NAMES.findall(rule) for rules in table.chains.values() for _, rule in rules)

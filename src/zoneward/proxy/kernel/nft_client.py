@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import os
 import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -9,7 +10,7 @@ from contextlib import suppress
 from typing import Final, Protocol, Self
 
 from zoneward.client.backoff import Backoff
-from zoneward.netlink.messages import error_message, error_number
+from zoneward.netlink.messages import error_number
 from zoneward.netlink.nftables import generation_request
 from zoneward.proxy.kernel.nft_process import ASK, DONE, LENGTH, MORE, RUN, SEND, UNUSABLE
 
@@ -115,14 +116,14 @@ class NftClient:
     async def send_batch(self, batch: bytes) -> None:
         code = error_number(await self._request(SEND, batch))
         if code:
-            raise KernelRefused(error_message(code), code)
+            raise KernelRefused(os.strerror(code), code)
         self.transactions_done += 1
 
     async def query(self, request: bytes) -> bytes:
         answer = await self._request(ASK, request)
         code = error_number(answer)
         if code:
-            raise KernelRefused(error_message(code), code)
+            raise KernelRefused(os.strerror(code), code)
         return answer
 
     async def _request(self, kind: bytes, body: bytes) -> bytes:
@@ -149,7 +150,7 @@ class NftClient:
             return output
         words = output.decode(errors="replace").strip()
         if kind != RUN and words.isdecimal():
-            raise KernelRefused(error_message(int(words)), int(words))
+            raise KernelRefused(os.strerror(int(words)), int(words))
         raise KernelRefused(describe_refusal(words))
 
     def _limit(self, kind: bytes, body: bytes) -> float:

@@ -7,7 +7,7 @@ without hooks, reads both tables, and deletes the scratch table.
 import asyncio
 import errno
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from zoneward.netlink.messages import Family
@@ -16,6 +16,7 @@ from zoneward.netlink.nftables import (
     ElementReader,
     FieldTypes,
     FoundRule,
+    FoundTable,
     chains_request,
     elements_request,
     parse_chains,
@@ -42,15 +43,14 @@ DORMANT: Final = "asleep"
 replaced."""
 
 
-async def table_exists(kernel: KernelClient, family: Family, table: str) -> bool:
-    """Whether the table exists. Raises KernelOutcomeUnknown."""
+async def find_table(kernel: KernelClient, family: Family, table: str) -> FoundTable | None:
+    """The table; None: it does not exist. Raises KernelOutcomeUnknown."""
     try:
-        await kernel.query(table_request(family, table))
+        return parse_table(await kernel.query(table_request(family, table)))
     except KernelRefused as error:
         if error.number == errno.ENOENT:
-            return False
+            return None
         raise
-    return True
 
 
 async def read_table(
@@ -73,12 +73,9 @@ async def read_table(
 async def _read(
     kernel: KernelClient, family: Family, table: str, declared: Mapping[str, SetDeclaration]
 ) -> Ruleset | None:
-    try:
-        found_table = parse_table(await kernel.query(table_request(family, table)))
-    except KernelRefused as error:
-        if error.number == errno.ENOENT:
-            return None
-        raise
+    found_table = await find_table(kernel, family, table)
+    if found_table is None:
+        return None
     found_chains = {
         name: Chain(hook=hook) for name, hook in parse_chains(await kernel.query(chains_request(family)), table).items()
     }
@@ -122,21 +119,18 @@ def read_slots(present: Ruleset, served: NodeService) -> EndpointSlots:
             backends: list[Backend] = []
             while (value := elements.get(f"{key} . {len(backends)}")) is not None:
                 # An endpoint that is no longer wanted keeps its slot here, so that all others keep their slots.
-                backends.append(wanted.get(value) or Backend(*_parsed(value)))
+                address, port_number = value.split(" . ")
+                backends.append(wanted.get(value) or Backend(address, int(port_number)))
             if backends:
                 slots[port.name, port.protocol, kind] = backends
     return slots
 
 
-def _parsed(value: str) -> tuple[str, int]:
-    address, port = value.split(" . ")
-    return address, int(port)
-
-
 MAX_CHAINS: Final = 300
 """The maximum number of chains to compare in one transaction."""
-_LEADS: Final = re.compile(r"\b(?:goto|jump) ([^\s},]+)")
-_NAMES: Final = re.compile(r"@([^\s},]+)")
+LEADS: Final = re.compile(r"\b(?:goto|jump) ([^\s},]+)")
+NAMES: Final = re.compile(r"@([^\s},]+)")
+"""What a rule leads to, and the sets that it asks."""
 ChainRules = Mapping[str, tuple[FoundRule, ...]]
 
 
@@ -164,9 +158,12 @@ async def find_wrong_chains(
     Raises KernelOutcomeUnknown, KernelRefused or DumpInterrupted.
     """
     wrong: list[str] = []
-    for batch in _batches(chains):
-        other = scratch_table(table)
-        declared, led = _used_names(batch)
+    names, other = list(chains), scratch_table(table)
+    for start in range(0, len(names), MAX_CHAINS):
+        batch = {name: chains[name] for name in names[start : start + MAX_CHAINS]}
+        rules = [rule for chain in batch.values() for rule in chain.rules]
+        declared = {name for rule in rules for name in NAMES.findall(rule)}
+        led = {name for rule in rules for name in LEADS.findall(rule)}
         await kernel.run_commands(
             render_commands(
                 RulesetChanges(
@@ -192,18 +189,6 @@ async def find_wrong_chains(
         finally:
             await kernel.run_commands(f"delete table {family} {other}\n")
     return tuple(wrong)
-
-
-def _batches(chains: Mapping[str, Chain]) -> Iterator[dict[str, Chain]]:
-    names = list(chains)
-    for start in range(0, len(names), MAX_CHAINS):
-        yield {name: chains[name] for name in names[start : start + MAX_CHAINS]}
-
-
-def _used_names(chains: Mapping[str, Chain]) -> tuple[set[str], set[str]]:
-    """The sets and the chains that the rules refer to."""
-    every = [rule for chain in chains.values() for rule in chain.rules]
-    return ({name for rule in every for name in _NAMES.findall(rule)}, {n for r in every for n in _LEADS.findall(r)})
 
 
 async def _has_same_rules(

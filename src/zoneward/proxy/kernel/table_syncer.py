@@ -16,8 +16,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import wraps
-from typing import Final, ParamSpec, Protocol
+from typing import Final, Protocol
 
 from zoneward.client.backoff import Backoff
 from zoneward.daemon.log import raised_at
@@ -27,15 +26,15 @@ from zoneward.proxy.kernel.nft_client import KernelClient, KernelOutcomeUnknown,
 from zoneward.proxy.kernel.pending_services import Batch, PendingServices
 from zoneward.proxy.kernel.table_reader import (
     ChainRules,
+    find_table,
     find_wrong_chains,
     read_rules,
     read_slots,
     read_table,
     scratch_table,
-    table_exists,
 )
 from zoneward.proxy.kernel.table_writer import TableWriter
-from zoneward.proxy.kernel.tamper_detector import ExpectedTable, TamperDetector
+from zoneward.proxy.kernel.tamper_detector import TamperDetector
 from zoneward.proxy.model.node_service import NodeService, ServiceKey
 from zoneward.proxy.reporter import Reporter
 from zoneward.proxy.ruleset.base_rules import TABLE, RulesetOptions, base_chains, base_sets
@@ -45,7 +44,6 @@ from zoneward.proxy.ruleset.ruleset_state import RulesetState
 from zoneward.proxy.ruleset.service_rules import EndpointSlots, assign_slots, service_rules
 from zoneward.proxy.ruleset.service_size import ServiceParts
 
-_P = ParamSpec("_P")
 _OUR_TABLES: Final = (TABLE, scratch_table(TABLE))
 BACKOFF: Final = Backoff(initial=0.1, cap=5.0)
 """After a table could not be read or written."""
@@ -68,34 +66,14 @@ class TableListener(Protocol):
     def service_refused(self, family: Family, service: ServiceKey, why: str) -> None: ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckPeriods:
-    """Seconds between two cheap checks for tampering, and between two full audits."""
-
-    tampering: float = 2.0
-    audit: float = 900.0
-
-
-def _refuse_on_mistake(change: Callable[_P, RulesetChanges]) -> Callable[_P, RulesetChanges]:
-    """Make an internal error count as a refusal of its Service, which is reported and retried, and does not block the
-    others."""
-
-    @wraps(change)
-    def changed(*args: _P.args, **kwargs: _P.kwargs) -> RulesetChanges:
-        try:
-            return change(*args, **kwargs)
-        except Exception as error:
-            raise KernelRefused(f"internal error: {type(error).__name__}: {error} ({raised_at(error)})") from error
-
-    return changed
-
-
 class TableSyncer:
     """Syncs the table of one family. Call `set_service` for all Services, then `run`; then for each one that changes.
 
     Anything else in an existing table is removed after all Services are programmed. A Service that the kernel refuses
     is retried when it changes, and at each audit; one whose transactions are lost only at an audit, because each
     attempt delays all others.
+
+    ``check_period``: seconds between two cheap checks for tampering; ``audit_period``: between two full audits.
     """
 
     def __init__(
@@ -103,16 +81,16 @@ class TableSyncer:
         kernel: KernelClient,
         family: Family,
         *,
-        table: str = TABLE,
         options: RulesetOptions,
         listener: TableListener | None = None,
         reporter: Reporter | None = None,
-        periods: CheckPeriods | None = None,
+        check_period: float = 2.0,
+        audit_period: float = 900.0,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        self._kernel, self._family, self._table, self._options = kernel, family, table, options
+        self._kernel, self._family, self._options = kernel, family, options
         self._listener, self._reporter = listener, reporter or Reporter()
-        self._periods = periods or CheckPeriods()
+        self._check_period, self._audit_period = check_period, audit_period
         self._services = PendingServices(on_refused=self._report_refusal)
         self._slots: dict[ServiceKey, EndpointSlots] = {}
         self._state: RulesetState | None = None
@@ -120,7 +98,7 @@ class TableSyncer:
         self._was_known = False
         """Whether the state of the kernel was known until another program changed it."""
         self._writer = TableWriter(kernel, clock=clock)
-        self._detector = TamperDetector(kernel, family, table)
+        self._detector = TamperDetector(kernel, family)
         self._rules: ChainRules = {}
         self._is_check_due = self._is_audit_due = False
         self._has_work = asyncio.Event()
@@ -200,13 +178,13 @@ class TableSyncer:
 
     async def _tick(self) -> None:
         """Wake the loop when a check or an audit is due."""
-        period, until_audit = min(self._periods.tampering, self._periods.audit), self._periods.audit
+        period, until_audit = min(self._check_period, self._audit_period), self._audit_period
         while True:
             await asyncio.sleep(period)
             until_audit -= period
             self._is_check_due = True
             if until_audit <= 0:
-                until_audit, self._is_audit_due = self._periods.audit, True
+                until_audit, self._is_audit_due = self._audit_period, True
             self._has_work.set()
 
     async def _sync(self) -> None:
@@ -220,7 +198,7 @@ class TableSyncer:
                     await self._audit(state)
                 elif self._is_check_due:
                     self._is_check_due = False
-                    if not await self._detector.is_untouched(self._expected(state)):
+                    if not await self._is_untouched(state):
                         # Never cleared here: an audit may have become due meanwhile.
                         self._is_audit_due = True
                 elif self._services.pending:
@@ -239,8 +217,8 @@ class TableSyncer:
         options, was_known = self._options, self._was_known
         self._was_known = self._is_audit_due = False
         foreign = await self._detector.count_foreign_transactions()
-        present = await read_table(self._kernel, self._family, self._table, base_sets(self._family))
-        state = RulesetState(self._family, self._table, options, present=present)
+        present = await read_table(self._kernel, self._family, TABLE, base_sets(self._family))
+        state = RulesetState(self._family, TABLE, options, present=present)
         self._read_slots(present)
         first = state.start()
         if was_known and (present is None or first.replaces_table):
@@ -301,7 +279,7 @@ class TableSyncer:
             why = await self._try_batch(state, batch)
             if why is None:
                 return
-            if state is self._state and not await self._detector.is_untouched(self._expected(state)):
+            if state is self._state and not await self._is_untouched(state):
                 # The table may be wrong instead of the batch.
                 self._services.put_back(batch)
                 self._is_audit_due = True
@@ -338,16 +316,22 @@ class TableSyncer:
         self._services.mark_programmed(batch, full_ruleset)
         return None
 
-    @_refuse_on_mistake
     def _change(self, state: RulesetState, service: ServiceKey, parts: ServiceParts) -> RulesetChanges:
-        """The changes of the table for a Service."""
-        before = self._slots.get(service, {})
-        slots = assign_slots(parts, before)
-        is_whole = parts == self._services.wanted_parts(service)
-        self._slots[service] = slots if is_whole else {**before, **slots}
-        if not parts:
-            self._slots.pop(service, None)
-        return state.set_service(service, service_rules(parts, slots, self._options))
+        """The changes of the table for a Service.
+
+        An internal error counts as a refusal of the Service, which is reported and retried, and does not block the
+        others.
+        """
+        try:
+            before = self._slots.get(service, {})
+            slots = assign_slots(parts, before)
+            is_whole = parts == self._services.wanted_parts(service)
+            self._slots[service] = slots if is_whole else {**before, **slots}
+            if not parts:
+                self._slots.pop(service, None)
+            return state.set_service(service, service_rules(parts, slots, self._options))
+        except Exception as error:
+            raise KernelRefused(f"internal error: {type(error).__name__}: {error} ({raised_at(error)})") from error
 
     async def _apply(
         self, services: Mapping[ServiceKey, NodeService | None], changes: Sequence[RulesetChanges]
@@ -369,7 +353,7 @@ class TableSyncer:
         self._is_audit_due = False
         foreign = await self._detector.count_foreign_transactions()
         expected = state.full_ruleset()
-        present = await read_table(self._kernel, self._family, self._table, expected.sets)
+        present = await read_table(self._kernel, self._family, TABLE, expected.sets)
         wrong = None if present is None else count_differences(present, expected)
         if wrong is None or wrong:
             # A table that has to be replaced is reported by `_take_over_table`.
@@ -384,19 +368,19 @@ class TableSyncer:
     async def _repair_rules(self, state: RulesetState) -> None:
         """Rewrite the chains whose rules are not the ones that their names determine."""
         expected = state.declarations()
-        live = await read_rules(self._kernel, self._family, self._table)
+        live = await read_rules(self._kernel, self._family, TABLE)
         wrong = await find_wrong_chains(
-            self._kernel, self._family, self._table, live=live, chains=expected.chains, sets=expected.sets
+            self._kernel, self._family, TABLE, live=live, chains=expected.chains, sets=expected.sets
         )
         if wrong:
             self._reporter.rules_repaired(self._family, "rules", len(wrong))
             rewritten = {name: expected.chains[name] for name in wrong}
-            await self._writer.apply(RulesetChanges(family=self._family, table=self._table, rewritten_chains=rewritten))
-            live = await read_rules(self._kernel, self._family, self._table)
+            await self._writer.apply(RulesetChanges(family=self._family, table=TABLE, rewritten_chains=rewritten))
+            live = await read_rules(self._kernel, self._family, TABLE)
         self._rules = live
 
-    def _expected(self, state: RulesetState) -> ExpectedTable:
-        return ExpectedTable(
+    async def _is_untouched(self, state: RulesetState) -> bool:
+        return await self._detector.is_untouched(
             chains=state.chain_names,
             base_chains=base_chains(self._family, self._options),
             rules=self._rules,
@@ -416,7 +400,6 @@ async def plan_changes(
     family: Family,
     services: Mapping[ServiceKey, NodeService],
     *,
-    table: str = TABLE,
     options: RulesetOptions,
 ) -> RulesetChanges:
     """The transaction that would make the kernel's table serve these Services (``--dry-run``). It writes nothing.
@@ -424,8 +407,8 @@ async def plan_changes(
     It does not compare the rules of chains, because that requires writing: their names are compared instead. Raises
     KernelOutcomeUnknown, KernelRefused or DumpInterrupted.
     """
-    present = await read_table(kernel, family, table, base_sets(family))
-    state = RulesetState(family, table, options, present=present)
+    present = await read_table(kernel, family, TABLE, base_sets(family))
+    state = RulesetState(family, TABLE, options, present=present)
     changes = [state.start()]
     for service in sorted(services):
         one = (services[service],)
@@ -439,9 +422,8 @@ async def delete_tables(kernel: KernelClient) -> tuple[tuple[Family, str], ...]:
 
     Raises KernelOutcomeUnknown or KernelRefused.
     """
-    tables = tuple(
-        [(family, name) for family in FAMILIES for name in _OUR_TABLES if await table_exists(kernel, family, name)]
-    )
+    names = [(family, name) for family in FAMILIES for name in _OUR_TABLES]
+    tables = tuple([name for name in names if await find_table(kernel, *name) is not None])
     if tables:
         await kernel.run_commands("".join(f"delete table {family} {name}\n" for family, name in tables))
     return tables

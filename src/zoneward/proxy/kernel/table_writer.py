@@ -12,7 +12,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import Final
 
-from zoneward.netlink.messages import GENERIC, HEADER, nested, string_attribute
+from zoneward.netlink.messages import ACKNOWLEDGE, GENERIC, REQUEST, encode_message, nested, string_attribute
 from zoneward.netlink.nftables import (
     DEL_ELEMENTS,
     ELEMENTS,
@@ -92,7 +92,7 @@ class TableWriter:
 
 
 BEGIN, END = 16, 17
-_REQUEST, _ACKNOWLEDGE, _CREATE = 0x1, 0x4, 0x400
+_CREATE: Final = 0x400
 _AT_ONCE: Final = 500
 """The maximum number of elements in one message, which has to fit into 64 KiB."""
 
@@ -125,13 +125,13 @@ def encode_transaction(changes: RulesetChanges, declared: Mapping[str, SetDeclar
     if not messages:
         return None
     family = FAMILY_NUMBERS[changes.family]
-    encoded = [_message(BEGIN, 0, struct.pack(">BBH", 0, 0, SUBSYSTEM))]
+    encoded = [encode_message(BEGIN, REQUEST, struct.pack(">BBH", 0, 0, SUBSYSTEM))]
     for index, (kind, flags, body) in enumerate(messages):
         if index == len(messages) - 1:
             # Request a single answer: the transaction is applied as a whole or not at all.
-            flags |= _ACKNOWLEDGE
-        encoded.append(_message(SUBSYSTEM << 8 | kind, flags, GENERIC.pack(family, 0, 0) + body))
-    encoded.append(_message(END, 0, struct.pack(">BBH", 0, 0, SUBSYSTEM)))
+            flags |= ACKNOWLEDGE
+        encoded.append(encode_message(SUBSYSTEM << 8 | kind, flags | REQUEST, GENERIC.pack(family, 0, 0) + body))
+    encoded.append(encode_message(END, REQUEST, struct.pack(">BBH", 0, 0, SUBSYSTEM)))
     return b"".join(encoded)
 
 
@@ -139,7 +139,3 @@ def _lists(writer: ElementWriter, elements: Iterable[tuple[str, str]]) -> Iterab
     remaining = iter(elements)
     while batch := [writer.write(key, value) for key, value in islice(remaining, _AT_ONCE)]:
         yield nested(ELEMENTS, batch)
-
-
-def _message(kind: int, flags: int, body: bytes) -> bytes:
-    return HEADER.pack(HEADER.size + len(body), kind, flags | _REQUEST, 1, 0) + body + b"\0" * (-len(body) % 4)

@@ -8,12 +8,13 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 from msgspec.structs import force_setattr
 from msgspec.structs import replace as with_
 
+from zoneward.client.informers import NodeWatchedStores
 from zoneward.client.interner import Interner
 from zoneward.client.list_watch_decoder import unreadable_endpoints
 from zoneward.client.object_store import KeyIndex
@@ -25,7 +26,6 @@ from zoneward.client.resources import (
     RawEndpointSlice,
     service_key_of,
 )
-from zoneward.client.watched_stores import NodeWatchedStores
 from zoneward.kube.json_documents import DECODE_ERRORS
 from zoneward.kube.names import PROXY_NAME_LABEL
 from zoneward.kube.objects import (
@@ -43,7 +43,7 @@ from zoneward.proxy.model.node_service import NodeService, ProxyNode, ServiceKey
 from zoneward.proxy.reporter import Reporter
 from zoneward.proxy.ruleset.service_size import MAX_SERVICE_ENTRIES, node_services_within
 from zoneward.routing.configuration import FeatureGates
-from zoneward.routing.selection.endpoint_selection import ZONEWARD, Consumer, SelectionRule, policies_of
+from zoneward.routing.selection.endpoint_selection import ZONEWARD, SelectionRule, policies_of
 from zoneward.routing.selection.group_labels import group_of_slice
 
 TRIGGER_TIME: Final = "endpoints.kubernetes.io/last-change-trigger-time"
@@ -62,6 +62,17 @@ class _Endpoint(Endpoint, frozen=True, gc=False, rename="camel", omit_defaults=T
 
 
 _ENDPOINTS: Final = msgspec.json.Decoder(tuple[_Endpoint, ...] | None)
+
+
+class _PackedSlice(NamedTuple):
+    """A slice for other zones, without its endpoints, and its compressed endpoints."""
+
+    empty: EndpointSlice
+    packed: bytes
+
+    @property
+    def address_type(self) -> str:
+        return self.empty.address_type
 
 
 class NodeCache(NodeWatchedStores):
@@ -85,7 +96,6 @@ class NodeCache(NodeWatchedStores):
         *,
         zone: str | None = None,
         gates: FeatureGates,
-        consumer: Consumer = ZONEWARD,
         proxy_name: str | None = None,
         max_entries: int = MAX_SERVICE_ENTRIES,
         service_ranges: Sequence[str] = (),
@@ -99,17 +109,13 @@ class NodeCache(NodeWatchedStores):
         super().__init__(node, label_selector=label_selector, on_unreadable=self._reporter.unreadable)
         self.node = ProxyNode(name=node, zone=zone)
         """After the Node was deleted, this keeps its last zone."""
-        self._gates, self._consumer = gates, consumer
-        self._max_entries = max_entries
-        self._service_ranges = tuple(service_ranges)
+        self._gates, self._max_entries, self._service_ranges = gates, max_entries, tuple(service_ranges)
         self._on_service, self._on_node = on_service, on_node
         self.left_out_values: Final[dict[ObjectKey, tuple[str, ...]]] = {}
         """The first few invalid values of each Service that has any."""
         self._packing = Interner()
         self._slices_of = KeyIndex(service_key_of)
-        self._decoded_slices: dict[ObjectKey, EndpointSlice] = {}
-        self._compressed: dict[ObjectKey, tuple[EndpointSlice, bytes]] = {}
-        """Each slice without its endpoints, and its compressed endpoints."""
+        self._stored: dict[ObjectKey, EndpointSlice | _PackedSlice] = {}
         self._needs_all_slices: set[ObjectKey] = set()
         """Services that need the slices of other zones, or whose selection failed."""
         self._is_irrelevant_slice = False
@@ -127,7 +133,8 @@ class NodeCache(NodeWatchedStores):
     @property
     def slice_counts(self) -> tuple[int, int]:
         """The number of decoded slices, and of compressed ones."""
-        return len(self._decoded_slices), len(self._compressed)
+        packed = sum(isinstance(stored, _PackedSlice) for stored in self._stored.values())
+        return len(self._stored) - packed, packed
 
     def service_keys(self) -> Iterator[ObjectKey]:
         """The keys of all Services."""
@@ -156,7 +163,8 @@ class NodeCache(NodeWatchedStores):
         self._needs_all_slices.add(key)
         slices = self._slices_of.keys(key)
         services = self._select_from(service, self._slices(slices, everything=False), left_out)
-        others = {self._compressed[slice_][0].address_type for slice_ in slices if slice_ in self._compressed}
+        stored = [self._stored[slice_] for slice_ in slices]
+        others = {slice_.address_type for slice_ in stored if isinstance(slice_, _PackedSlice)}
         if others and self._needs_other_zones(service, services):
             return self._select_from(service, self._slices(slices, everything=True), left_out)
         self._needs_all_slices.discard(key)
@@ -175,7 +183,7 @@ class NodeCache(NodeWatchedStores):
             service,
             tuple(slices),
             node=self.node,
-            consumer=self._consumer,
+            consumer=ZONEWARD,
             gates=self._gates,
             service_ranges=self._service_ranges,
             left_out=left_out.setdefault,
@@ -206,20 +214,19 @@ class NodeCache(NodeWatchedStores):
 
     def _slices(self, keys: Iterable[ObjectKey], *, everything: bool) -> Iterator[EndpointSlice]:
         for key in keys:
-            there = self._decoded_slices.get(key)
-            if there is not None:
-                yield there
+            stored = self._stored[key]
+            if not isinstance(stored, _PackedSlice):
+                yield stored
             else:
                 # Even without its endpoints, the slice shows that slice groups exist.
-                empty, packed = self._compressed[key]
-                yield self._decompress(empty, packed) if everything else empty
+                yield self._decompress(stored) if everything else stored.empty
 
-    def _decompress(self, empty: EndpointSlice, packed: bytes) -> EndpointSlice:
+    def _decompress(self, slice_: _PackedSlice) -> EndpointSlice:
         try:
-            return self._decode(empty, zlib.decompress(packed))
+            return self._decode(slice_.empty, zlib.decompress(slice_.packed))
         except DECODE_ERRORS as error:
-            self.slices.mark_unreadable(unreadable_endpoints(empty, error))
-            return empty
+            self.slices.mark_unreadable(unreadable_endpoints(slice_.empty, error))
+            return slice_.empty
 
     def _decode(self, empty: EndpointSlice, endpoints: bytes | msgspec.Raw) -> EndpointSlice:
         slice_ = with_(empty, endpoints=_ENDPOINTS.decode(endpoints))
@@ -231,29 +238,25 @@ class NodeCache(NodeWatchedStores):
         zone = self.node.zone
         if zone is None or not self._gates.topology_aware_subsetting:
             return True
-        group = group_of_slice(slice_, reads=self._consumer.zone_slices)
+        group = group_of_slice(slice_, reads=ZONEWARD.zone_slices)
         return group is None or zone in group.zones
 
     def _slice_changes(self, key: ObjectKey, old: RawEndpointSlice | None, new: RawEndpointSlice | None) -> None:
-        before_open, before = self._decoded_slices.pop(key, None), self._compressed.pop(key, None)
-        if new is not None and not self._store_slice(key, new):
-            # The last readable version stays in force.
-            if before is not None:
-                self._compressed[key] = before
-            else:
-                self._decoded_slices[key] = before_open or EndpointSlice(address_type=new.address_type)
         self._slices_of.update(key, old, new)
-        after = self._compressed.get(key)
-        now_open = self._decoded_slices.get(key)
-        is_alike = before_open is not None and now_open is not None and _is_alike(before_open, now_open)
-        is_packed = before is not None and after is not None and before[0].address_type == after[0].address_type
-        self._is_irrelevant_slice = (old is not None and new is not None) and (
-            service_key_of(old) == service_key_of(new)
-            and (is_alike or (is_packed and service_key_of(new) not in self._needs_all_slices))
-        )
+        before, self._is_irrelevant_slice = self._stored.pop(key, None), False
+        if new is None:
+            return
+        # The last readable version stays in force.
+        after = self._stored[key] = self._read_slice(new) or before or EndpointSlice(address_type=new.address_type)
+        if old is not None and service_key_of(old) == service_key_of(new):
+            if isinstance(before, _PackedSlice):
+                is_packed = isinstance(after, _PackedSlice) and before.address_type == after.address_type
+                self._is_irrelevant_slice = is_packed and service_key_of(new) not in self._needs_all_slices
+            elif before is not None and not isinstance(after, _PackedSlice):
+                self._is_irrelevant_slice = _is_alike(before, after)
 
-    def _store_slice(self, key: ObjectKey, slice_: RawEndpointSlice) -> bool:
-        """Store a slice. Returns False if its endpoints cannot be decoded."""
+    def _read_slice(self, slice_: RawEndpointSlice) -> EndpointSlice | _PackedSlice | None:
+        """The slice as it is stored; None if its endpoints cannot be decoded."""
         metadata, raw = slice_.metadata, slice_.endpoints
         # The raw endpoints would keep the whole message in memory.
         force_setattr(slice_, "endpoints", _NOTHING)
@@ -270,27 +273,23 @@ class NodeCache(NodeWatchedStores):
         )
         if not self._is_for_zone(empty):
             self._packing.intern_slice(empty)
-            self._compressed[key] = empty, zlib.compress(raw, _FAST)
-            return True
+            return _PackedSlice(empty, zlib.compress(raw, _FAST))
         try:
-            self._decoded_slices[key] = self._decode(empty, raw)
+            return self._decode(empty, raw)
         except DECODE_ERRORS as error:
             self.slices.mark_unreadable(unreadable_endpoints(empty, error))
-            return False
-        return True
+            return None
 
     def _zone_changes(self) -> None:
         """Decode the slices that are for this zone now, and compress those that no longer are."""
-        for key, (empty, packed) in list(self._compressed.items()):
-            if self._is_for_zone(empty):
-                del self._compressed[key]
-                self._decoded_slices[key] = self._decompress(empty, packed)
-        for key, slice_ in list(self._decoded_slices.items()):
-            if not self._is_for_zone(slice_):
-                del self._decoded_slices[key]
+        for key, stored in self._stored.items():
+            if isinstance(stored, _PackedSlice):
+                if self._is_for_zone(stored.empty):
+                    self._stored[key] = self._decompress(stored)
+            elif not self._is_for_zone(stored):
                 # Fields that `_Endpoint` skips are lost, but nothing reads them.
-                packed = zlib.compress(msgspec.json.encode(slice_.endpoints), _FAST)
-                self._compressed[key] = with_(slice_, endpoints=None), packed
+                packed = zlib.compress(msgspec.json.encode(stored.endpoints), _FAST)
+                self._stored[key] = _PackedSlice(with_(stored, endpoints=None), packed)
 
     # --- what changes -------------------------------------------------------------------------------------------------
 

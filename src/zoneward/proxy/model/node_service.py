@@ -5,7 +5,7 @@ each family. KEP-2004 § Kube-Proxy; kube-proxy's ``BaseServicePortInfo``.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import msgspec
@@ -38,8 +38,6 @@ ServiceKey = tuple[str, str]
 DEFAULT_AFFINITY: Final = 10_800
 """The default for the seconds for which a client keeps its endpoint."""
 PROTOCOLS: Final = {"TCP": "tcp", "UDP": "udp", "SCTP": "sctp"}
-ServiceAddress = tuple[str, str, int]
-"""The destination of traffic: address, protocol and port."""
 OnLeftOut = Callable[[str], None]
 """Gets a value that is not programmed, and why, in a few words without a line break."""
 _EVERYBODY: Final[Mapping[Family, tuple[str, ...]]] = dict.fromkeys(FAMILIES, ())
@@ -130,10 +128,6 @@ class ProxyNode:
     zone: str | None
 
 
-def _nobody(_what: str) -> None:
-    pass
-
-
 def node_services(
     service: Service,
     slices: Sequence[EndpointSlice],
@@ -142,7 +136,7 @@ def node_services(
     consumer: Consumer,
     gates: FeatureGates,
     service_ranges: Sequence[str] = (),
-    left_out: OnLeftOut = _nobody,
+    left_out: OnLeftOut = lambda _what: None,
 ) -> Iterator[NodeService]:
     """The Service in each of its families; empty for one that proxies ignore. ``slices`` are all EndpointSlices of the
     Service.
@@ -177,7 +171,7 @@ def node_services(
         )
 
         selections: dict[_PortShape, _Selection] = {}
-        shared: dict[tuple[_PortShape, tuple[int, ...], bool], _PortBackends] = {}
+        served: dict[tuple[_PortShape, tuple[int, ...], bool], NodeServicePort] = {}
         for port in spec_ports:
             port_slices = by_port.get((port.name, port.protocol), ())
             shape, numbers = _port_shape(port_slices)
@@ -198,23 +192,16 @@ def node_services(
                 healthy |= {
                     address for address, _, is_local in map(selection.target, filter(is_ready, usable)) if is_local
                 }
-            backends = shared.get((shape, numbers, is_udp))
-            if backends is None:
-                backends = shared[shape, numbers, is_udp] = selection.backends(numbers, is_udp=is_udp)
-            chosen = selection.chosen
+            if (shape, numbers, is_udp) not in served:
+                served[shape, numbers, is_udp] = selection.port(numbers, is_udp=is_udp)
             ports.append(
-                NodeServicePort(
+                replace(
+                    served[shape, numbers, is_udp],
                     name=port.name,
                     protocol=PROTOCOLS[port.protocol],
                     port=port.port,
                     node_port=_node_port(port, left_out),
-                    cluster_endpoints=backends.cluster,
-                    local_endpoints=backends.local,
-                    weights=chosen.weights,
-                    has_any_endpoints=chosen.has_any,
-                    selection_rule=chosen.rule,
                     affinity_seconds=affinity,
-                    serving_endpoints=backends.serving,
                 )
             )
         yield NodeService(
@@ -345,13 +332,6 @@ def _port_shape(slices: Iterable[EndpointSlice]) -> tuple[_PortShape, tuple[int,
 
 
 @dataclass(frozen=True, slots=True)
-class _PortBackends:
-    cluster: tuple[Backend, ...]
-    local: tuple[Backend, ...]
-    serving: tuple[Backend, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class _Selection:
     """The selection for ports of one shape. ``targets``: by the identity of an endpoint, its address, the index of its
     port number, and whether it is on this node."""
@@ -363,22 +343,22 @@ class _Selection:
     def target(self, endpoint: Endpoint) -> tuple[str, int, bool]:
         return self.targets[id(endpoint)]
 
-    def backends(self, numbers: Sequence[int], *, is_udp: bool) -> _PortBackends:
-        """The endpoints of a port with these port numbers."""
-        backends: dict[int, Backend] = {}
-        for key, (address, index, is_local) in self.targets.items():
-            backends[key] = Backend(address, numbers[index], is_local)
-        return _PortBackends(
-            *(
-                tuple(backends[id(endpoint)] for endpoint in endpoints)
-                for endpoints in (
-                    self.chosen.cluster or (),
-                    self.chosen.local or (),
-                    [endpoint for endpoint in self.endpoints if is_ready(endpoint) or is_serving(endpoint)]
-                    if is_udp
-                    else (),
-                )
-            )
+    def port(self, numbers: Sequence[int], *, is_udp: bool) -> NodeServicePort:
+        """A port with these port numbers of endpoints, without its own name, protocol and number."""
+        backends = {
+            key: Backend(address, numbers[index], is_local) for key, (address, index, is_local) in self.targets.items()
+        }
+        serving = [endpoint for endpoint in self.endpoints if is_udp and (is_ready(endpoint) or is_serving(endpoint))]
+        return NodeServicePort(
+            name="",
+            protocol="",
+            port=0,
+            cluster_endpoints=tuple(backends[id(endpoint)] for endpoint in self.chosen.cluster or ()),
+            local_endpoints=tuple(backends[id(endpoint)] for endpoint in self.chosen.local or ()),
+            weights=self.chosen.weights,
+            has_any_endpoints=self.chosen.has_any,
+            selection_rule=self.chosen.rule,
+            serving_endpoints=tuple(backends[id(endpoint)] for endpoint in serving),
         )
 
 

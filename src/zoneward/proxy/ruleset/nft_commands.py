@@ -5,7 +5,8 @@ rejected (`safe_name`, `quote`). Everything else in a command is a parsed value 
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Final
 
 from zoneward.kube.safe_text import printable
@@ -41,7 +42,8 @@ def command_lines(changes: RulesetChanges) -> Iterator[str]:
         if keys:
             yield from _commands(f"delete element {where} {name}", keys)
     for name, elements in changes.added_elements.items():
-        yield from _commands(f"add element {where} {name}", _pairs(elements))
+        pairs = (f"{key} : {value}" if value else key for key, value in elements.items())
+        yield from _commands(f"add element {where} {name}", pairs)
     for name in sorted(changes.deleted_chains):
         yield f"flush chain {where} {name}"
     for name in sorted(changes.deleted_chains):
@@ -55,19 +57,10 @@ def _hook(chain: Chain) -> str:
     return "" if hook is None else f" {{ type {hook.type} hook {hook.name} priority {hook.priority}; }}"
 
 
-def _pairs(elements: Mapping[str, str]) -> Iterable[str]:
-    return (f"{key} : {value}" if value else key for key, value in elements.items())
-
-
 def _commands(command: str, elements: Iterable[str]) -> Iterator[str]:
-    batch: list[str] = []
-    for element in elements:
-        batch.append(element)
-        if len(batch) == _AT_ONCE:
-            yield f"{command} {{ {', '.join(batch)} }}"
-            batch = []
-    if batch:
-        yield f"{command} {{ {', '.join(batch)} }}"
+    remaining = iter(elements)
+    while batch := ", ".join(islice(remaining, _AT_ONCE)):
+        yield f"{command} {{ {batch} }}"
 
 
 _NO_NAME: Final = re.compile(r"[^A-Za-z0-9/_.-]")

@@ -14,12 +14,8 @@ from zoneward.proxy.ruleset.base_rules import RulesetOptions
 _KINDS: Final = ("InternalIP", "ExternalIP")
 
 
-def _nobody(_address: str) -> None:
-    pass
-
-
 def all_node_addresses(
-    node: Node | None, *, left_out: Callable[[str], None] = _nobody
+    node: Node | None, *, left_out: Callable[[str], None] = lambda _address: None
 ) -> dict[Family, tuple[str, ...]]:
     """The addresses of a Node, internal ones first. ``left_out`` gets each invalid one, unchanged."""
     reported = (node.status.addresses if node is not None and node.status is not None else None) or ()

@@ -246,11 +246,9 @@ class RulesetState:
                 added.setdefault(name, {})[key] = value
 
 
-def full_ruleset(
-    family: Family, services: Mapping[ServiceKey, NodeService], *, table: str = TABLE, options: RulesetOptions
-) -> Ruleset:
+def full_ruleset(family: Family, services: Mapping[ServiceKey, NodeService], *, options: RulesetOptions) -> Ruleset:
     """The whole table that serves these Services."""
-    state = RulesetState(family, table, options)
+    state = RulesetState(family, TABLE, options)
     state.start()
     for service in sorted(services):
         one = (services[service],)

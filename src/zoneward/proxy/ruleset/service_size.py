@@ -79,16 +79,17 @@ def node_services_within(
         return {served.family: served for served in services}
 
     services = selected(consumer)
-    if any(_has_zone_weights(served) and count_entries(served) > most for served in services.values()):
+    if any(
+        count_entries(served) > most and port.selection_rule is SelectionRule.ZONE_WEIGHTS
+        for served in services.values()
+        for port in served.ports
+    ):
         left_out("weights of zones take too many entries (--max-service-entries)")
         services = selected(replace(consumer, zone_weights=False))
-    for served in services.values():
-        _check_size(served, slices, most=most)
+    for family, served in services.items():
+        if (entries := count_entries(served)) > most:
+            raise ServiceTooLarge(family, entries, most, _addresses(slices))
     return services
-
-
-def _has_zone_weights(served: NodeService) -> bool:
-    return any(port.selection_rule is SelectionRule.ZONE_WEIGHTS for port in served.ports)
 
 
 def check_requested_entries(service: Service, slices: Sequence[EndpointSlice], *, most: int) -> None:
@@ -107,12 +108,6 @@ def check_requested_entries(service: Service, slices: Sequence[EndpointSlice], *
     for family in FAMILIES:
         if (entries := counts[ADDRESS_TYPES[family]]) > most:
             raise ServiceTooLarge(family, entries, most, _addresses(slices))
-
-
-def _check_size(served: NodeService, slices: Sequence[EndpointSlice], *, most: int) -> None:
-    """Raises ServiceTooLarge."""
-    if (entries := count_entries(served)) > most:
-        raise ServiceTooLarge(served.family, entries, most, _addresses(slices))
 
 
 def _addresses(slices: Sequence[EndpointSlice]) -> Collection[str]:
