@@ -2,7 +2,7 @@
 
 import sys
 
-from bench.children import told_by
+from bench.children import results_of
 from bench.measuring import Figure
 
 BENCHMARKS: dict[str, str] = {
@@ -60,7 +60,7 @@ def main(names: list[str]) -> int:
         return 2
     missed = 0
     for name in (member for given in names or BENCHMARKS for member in GROUPS.get(given, [given])):
-        for figure in (Figure(*values) for values in told_by(BENCHMARKS[name], alone=name in ALONE)):
+        for figure in (Figure(*values) for values in results_of(BENCHMARKS[name], alone=name in ALONE)):
             print(figure, flush=True)
             missed += not figure.holds
     return 1 if missed else 0

@@ -15,8 +15,8 @@ _QUIET: Final = 0.005
 """Seconds of CPU that an idle process takes in a second."""
 
 
-class Ours:
-    """``manager`` is the value of its label ``managed-by``."""
+class Zoneward:
+    """Zoneward's controller. ``manager`` is the value of its label ``managed-by``."""
 
     name = "zoneward"
     manager = Configuration().manager
@@ -40,7 +40,7 @@ class Ours:
 
 
 class BuiltIn:
-    """With its default limits on requests, as clusters run it."""
+    """The built-in controller, with its default limits on requests."""
 
     name = "built in"
     manager = BUILT_IN_MANAGER
@@ -61,7 +61,7 @@ class BuiltIn:
         return self._pid
 
 
-Contender = Ours | BuiltIn
+Contender = Zoneward | BuiltIn
 
 
 async def at_rest(pid: int, *, seconds: float = 1.0) -> float:

@@ -27,7 +27,7 @@ _SIZES: Final = (10, 100, 1_000)
 _WRITES: Final = {10: 200, 100: 150, 1_000: 15}
 _SERVICES: Final = (1, 1_000)
 _MOST_TIMES: Final = {10: 2.8 / 1.8, 100: 6.9 / 2.9}
-"""A write may take so many times as long, at p50: 1 ms and 4 ms more, where a write took 1.8 ms and 2.9 ms."""
+"""The factor by which a write may take longer, at p50: 1 ms and 4 ms more than 1.8 ms and 2.9 ms."""
 _FLIPS: Final = 60
 _FLIPPED: Final = (100, 5_000)
 _MOST_CPU: Final = 2.0
@@ -76,9 +76,9 @@ def _writes(api: Api, size: int, services: int) -> Iterator[Figure]:
     """PUTs of a slice in which one endpoint's readiness flips, as the built-in controller sends them: without hints."""
     slices = [_slice(api, size, manager) for manager in (names.BUILT_IN_MANAGER, "somebody-else")]
     times: tuple[list[float], list[float]] = ([], [])
-    for number in range(_WRITES[size]):
+    for index in range(_WRITES[size]):
         for slice_, spent in zip(slices, times, strict=True):
-            slice_["endpoints"][0]["conditions"]["ready"] = bool(number % 2)
+            slice_["endpoints"][0]["conditions"]["ready"] = bool(index % 2)
             begun = time.perf_counter()
             stored = api.replace(slice_)
             spent.append((time.perf_counter() - begun) * 1e3)
@@ -163,8 +163,8 @@ def _flips_of(api: Api, size: int, pid: int, built_in: int, *, port: int) -> Ite
 
     costs, writes, touched = [], 0, _touches(port)
     cpu_of_built_in = cpu_of(built_in)
-    for number in range(_FLIPS // 2):
-        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"pod-{size}-{number}", "namespace": _NAMESPACE}}
+    for index in range(_FLIPS // 2):
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"pod-{size}-{index}", "namespace": _NAMESPACE}}
         for ready in ("False", "True"):
             before, version = cpu_of(pid), parameters()
             conditions = [{"type": "Ready", "status": ready}]

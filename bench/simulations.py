@@ -13,7 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from bench.children import told_by
+from bench.children import results_of
 from bench.measuring import MIB, ZONEWARD, Figure, run
 
 _FIVE: Final = {"local": 325, "local-shared": 475, "local-weighted": 445, "local-opt": 235, "random": 113}
@@ -50,7 +50,7 @@ def balanced() -> Iterator[Figure]:
 
 def inputs() -> Iterator[Figure]:
     """Nanoseconds an input of each of the five on one core, compiling left out: the best of some runs."""
-    for algorithm, took in told_by("simulations.measure_inputs"):
+    for algorithm, took in results_of("simulations.measure_inputs"):
         yield Figure(f"{algorithm}, an input of kep, one core", took, "ns", _FIVE[algorithm])
 
 

@@ -67,18 +67,18 @@ class Tab:
         while not self._loaded:
             self._take(await self._receive())
 
-    async def tell(self, expression: str) -> Any:
+    async def evaluate(self, expression: str) -> Any:
         """The value of a JavaScript expression, or of its promise. Raises BrowserError if it throws."""
-        told = await self._call("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True)
-        if "exceptionDetails" in told:
-            raise BrowserError(f"{expression}: {told['exceptionDetails']}")
-        return told["result"].get("value")
+        answer = await self._call("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True)
+        if "exceptionDetails" in answer:
+            raise BrowserError(f"{expression}: {answer['exceptionDetails']}")
+        return answer["result"].get("value")
 
     async def follow(self, expression: str) -> None:
         """An expression that leads to another page: back when that has loaded."""
         self._loaded = False
         with suppress(PageLeftError):
-            await self.tell(expression)
+            await self.evaluate(expression)
         await self.wait_for_load()
 
     async def wait_until(self, expression: str) -> None:
@@ -89,13 +89,13 @@ class Tab:
 
     async def _is_true(self, expression: str) -> bool:
         with suppress(PageLeftError):
-            return bool(await self.tell(f"!!({expression})"))
+            return bool(await self.evaluate(f"!!({expression})"))
         return False
 
     async def violations(self) -> list[list[str]]:
         """What axe-core finds in the page: impact, rule and element."""
-        await self.tell(_AXE.read_text() + "; 0")
-        problems: list[list[str]] = await self.tell(_RUN_AXE)
+        await self.evaluate(_AXE.read_text() + "; 0")
+        problems: list[list[str]] = await self.evaluate(_RUN_AXE)
         return problems
 
     async def take_picture(self, file: Path) -> None:

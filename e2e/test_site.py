@@ -56,7 +56,7 @@ async def test_nothing_keeps_people_from_reading_it(built: Path, tmp_path: Path)
                         width,
                         dark,
                     )
-                    assert await tab.tell("document.documentElement.scrollWidth") <= width, page
+                    assert await tab.evaluate("document.documentElement.scrollWidth") <= width, page
         assert {request for request in tab.requests if not request.startswith((address, "data:"))} == set()
 
 
@@ -76,8 +76,8 @@ async def test_the_search_finds_the_page_about_traffic_distribution(
 
 
 async def first_results(tab: Tab) -> list[str]:
-    told = await tab.tell("[...document.querySelectorAll('#search-results li > a')].map(each => each.href)")
-    return [path.partition("/dev/")[2].partition("?")[0] for path in told[:5]]
+    links = await tab.evaluate("[...document.querySelectorAll('#search-results li > a')].map(element => element.href)")
+    return [path.partition("/dev/")[2].partition("?")[0] for path in links[:5]]
 
 
 @pytest.mark.parametrize("from_files", [False, True])
@@ -89,14 +89,14 @@ async def test_a_reader_gets_the_same_page_of_another_version(from_files: bool, 
             # The site's own entrance leads to the newest release.
             await tab.open(f"{start}/index.html")
             await tab.wait_until(f"location.href.includes('/0.1/index.html') && {_VERSIONS}?.disabled === false")
-            assert await tab.tell(f"[...{_VERSIONS}.options].map(each => each.text)") == [
+            assert await tab.evaluate(f"[...{_VERSIONS}.options].map(element => element.text)") == [
                 "dev (not released)",
                 "0.1 (newest release)",
             ]
             await tab.open(f"{start}/0.1/docs/why.html")
-            assert await tab.tell("document.querySelector('.other-version')") is None
+            assert await tab.evaluate("document.querySelector('.other-version')") is None
             assert await choose(tab, "dev") == f"{start}/dev/docs/why.html"
-            assert await tab.tell("document.querySelector('.other-version a').href") == f"{start}/0.1/docs/why.html"
+            assert await tab.evaluate("document.querySelector('.other-version a').href") == f"{start}/0.1/docs/why.html"
             assert await choose(tab, "0.1") == f"{start}/0.1/docs/why.html"
             # A page that the other version does not have.
             await tab.open(f"{start}/dev/{AFTER}.html")
@@ -106,7 +106,7 @@ async def test_a_reader_gets_the_same_page_of_another_version(from_files: bool, 
 async def choose(tab: Tab, version: str) -> str:
     """Takes a version from the list. Gives the address where that leads."""
     await tab.follow(f"{_VERSIONS}.value = {version!r}; {_VERSIONS}.dispatchEvent(new Event('change'))")
-    where: str = await tab.tell("location.href")
+    where: str = await tab.evaluate("location.href")
     return where
 
 
