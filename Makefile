@@ -16,11 +16,11 @@ debian = @PATH="$$PATH:/usr/sbin:/sbin"; if { $(1); } >/dev/null; then exit; fi;
 		echo "make $@ needs $(3) (Debian: apt-get install $(2)) and root" >&2; exit 1; \
 	fi
 
-# $(call try,ARGUMENTS): pytest. With ATTEMPTS=2, what failed is tried once more, alone: `.ci/run` does so with tests that
-# run the programs of others, which have races of their own (e2e/README.md).
+# $(call try,TESTS,OPTIONS): pytest. With ATTEMPTS=2, what failed is tried once more, alone: `.ci/run` does so with tests
+# that run the programs of others, which have races of their own (e2e/README.md).
 ATTEMPTS ?= 1
-try = $(BIN)/pytest $(1) || { [ "$(ATTEMPTS)" = 2 ] && echo "once more, alone:" >&2 && \
-	$(BIN)/pytest $(firstword $(1)) -n 0 --verbose --last-failed --last-failed-no-failures=none; }
+try = $(BIN)/pytest $(1) $(2) || { [ "$(ATTEMPTS)" = 2 ] && echo "once more, alone:" >&2 && \
+	$(BIN)/pytest $(1) -n 0 --verbose --last-failed --last-failed-no-failures=none; }
 
 # One more than the number of cores, because many tests wait for something.
 WORKERS ?= $(shell echo $$(( $$(nproc 2>/dev/null || echo 1) + 1 )))
@@ -55,9 +55,8 @@ e2e: .venv/dev nftables prometheus pyinstaller buildah chromium
 	$(BIN)/python -m e2e.programs
 	$(BIN)/python -m e2e.krew
 	$(BIN)/python -m release.helm
-	# Two at a time, each with servers and namespaces of its own: most of them wait most of the time.
-	$(call try,e2e -n 2 --dist loadfile)
-	$(BIN)/pytest tests/contract tests/scenarios --server=real -n 0
+	# Each process has servers and namespaces of its own, and waits most of the time. The slowest files come first.
+	$(call try,e2e tests/contract tests/scenarios --server=real,-n $(WORKERS) --dist loadfile --no-loadscope-reorder)
 
 # The last three minors of Kubernetes: the contract with each API server, and each kube-proxy and controller beside it. The
 # first run builds the two earlier ones, which takes ten minutes of CPU each.
@@ -102,13 +101,12 @@ cluster: .venv/dev nftables containerd
 cluster-down: .venv/dev
 	@$(BIN)/python -m cluster down
 
-# On clusters of their own: starts that are interrupted, the manifests, a rollout under load, and a part of Kubernetes'
-# own tests with Zoneward's controller and proxy (docs/conformance.md).
+# Starts that are interrupted; then on one cluster the manifests, rollouts under load, and a part of Kubernetes' own tests
+# with Zoneward's controller and proxy (docs/conformance.md).
 e2e-cluster: .venv/dev nftables containerd image
 	$(BIN)/python -m cluster.programs
 	$(BIN)/python -m release.helm
-	$(call try,cluster -n 0)
-	$(BIN)/python -m cluster conformance --only both
+	$(call try,cluster,-n 0)
 
 # Kubernetes' own tests with the built-in parts, with Zoneward's controller, and with its proxy too, slow ones included: an
 # hour and a half.

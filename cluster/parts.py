@@ -5,7 +5,8 @@ their service accounts, and nothing else of these.
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from enum import StrEnum
 from functools import partial
@@ -68,27 +69,29 @@ class Parts:
         else:
             self._start_kube_proxies()
 
+    def _on_all_nodes(self, act: Callable[[Site], object]) -> None:
+        """At the same time: each of them mostly waits."""
+        with ThreadPoolExecutor(len(self._sites)) as pool:
+            list(pool.map(act, self._sites))
+
     # --- the built-in proxy -------------------------------------------------------------------------------------------
 
     def stop_kube_proxies(self) -> None:
         """Their rules stay in the kernels."""
-        for site in self._sites:
-            self._box.end(f"kube-proxy-{site.name}")
+        self._on_all_nodes(lambda site: self._box.end(f"kube-proxy-{site.name}"))
 
     def remove_kube_proxy_rules(self) -> None:
-        for site in self._sites:
-            self._remove_kube_proxys(site)
+        self._on_all_nodes(self._remove_kube_proxys)
 
     def _start_kube_proxies(self) -> None:
-        started = {}
-        for site in self._sites:
-            self._box.end(f"{_PROXY}-{site.name}")
-            if not self._box.runs(f"kube-proxy-{site.name}"):
-                started[site] = self._start_kube_proxy(site)
+        self._on_all_nodes(lambda site: self._box.end(f"{_PROXY}-{site.name}"))
+        idle = [site for site in self._sites if not self._box.runs(f"kube-proxy-{site.name}")]
+        started = {site: self._start_kube_proxy(site) for site in idle}
         for site, process in started.items():
             process = with_its_zone(process, partial(self._start_kube_proxy, site))
             wait_until(partial(self._serves, site), f"kube-proxy of {site.name}", process)
-            self._remove_zonewards(site)
+        if started:
+            self._on_all_nodes(self._remove_zonewards)
 
     def _start_kube_proxy(self, site: Site) -> Process:
         command: list[str | Path] = [
@@ -120,8 +123,8 @@ class Parts:
 
     def stop_zoneward(self) -> None:
         """Controller and proxies. Their slices and rules stay."""
-        for name in (_CONTROLLER, *(f"{_PROXY}-{site.name}" for site in self._sites)):
-            self._box.end(name)
+        self._box.end(_CONTROLLER)
+        self._on_all_nodes(lambda site: self._box.end(f"{_PROXY}-{site.name}"))
 
     def _start_zoneward_controller(self) -> None:
         if self._box.runs(_CONTROLLER):
@@ -170,8 +173,8 @@ class Parts:
     def _start_zoneward_proxies(self) -> None:
         kubeconfig = self._account(_PROXY)
         started = {}
+        self.stop_kube_proxies()
         for site in self._sites:
-            self._box.end(f"kube-proxy-{site.name}")
             command: list[str | Path] = [
                 *_ZONEWARD,
                 "proxy",
