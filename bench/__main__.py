@@ -17,7 +17,7 @@ BENCHMARKS: dict[str, str] = {
     "compare": "commands.compare",
     "explain": "explain.explain",
     "check": "checks.check",
-    "csv": "csv_files.csv_files",
+    "csv": "simulations.csv_files",
     "client": "client.client",
     "watch": "watch.watch",
     "sandbox": "sandbox.sandbox",

@@ -15,20 +15,23 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from itertools import count
+from pathlib import Path
 from statistics import mean, median
 from typing import Final
 
 import msgspec
+from e2e.control_plane import ControlPlane
 from e2e.programs import ProgramsError, find_programs
 from tests.builders.objects import a_namespace, a_node, a_pod, a_service
 
 from bench import sandbox
 from bench.api_server import ApiServer, SliceView
-from bench.controllers import BuiltIn, Contender, Zoneward, at_rest
 from bench.measuring import MIB, Figure, quantile
-from bench.processes import cpu_of, peak_of
+from bench.processes import cpu_of, peak_of, zoneward
 from bench.proxies import plane
 from bench.snapshots import NODES, PODS, SERVICES, large_snapshot
+from zoneward.kube.names import BUILT_IN_MANAGER
+from zoneward.routing.configuration import Configuration
 
 NAMESPACE: Final = "bench"
 _NODES: Final = 30
@@ -131,7 +134,7 @@ class _Compared:
     def __init__(self) -> None:
         self._values: dict[tuple[str, str], list[float]] = defaultdict(list)
 
-    def add(self, what: str, contender: Contender, values: Iterable[float]) -> None:
+    def add(self, what: str, contender: "Contender", values: Iterable[float]) -> None:
         self._values[what, contender.name] += values
 
     def figures(
@@ -151,6 +154,72 @@ class _Compared:
             built_in = of(self._values[what, BuiltIn.name])
             yield Figure("  built in", built_in, unit)
             yield Figure("  share of it", value / built_in, "x", most_share)
+
+
+# --- the controllers --------------------------------------------------------------------------------------------------
+
+
+_BUILT_IN: Final = "endpointslice-controller"
+_IDLE_SHARE: Final = 0.005
+"""Seconds of CPU that an idle process takes in a second."""
+
+
+class Zoneward:
+    """Zoneward's controller. ``manager`` is the value of its label ``managed-by``."""
+
+    name = "zoneward"
+    manager = Configuration().manager
+
+    def __init__(self, kubeconfig: Path, folder: Path) -> None:
+        self._options = ("--take-over", "--no-leader-elect", "--kubeconfig", str(kubeconfig), "--listen", "127.0.0.1:0")
+        self._folder = folder
+
+    def start(self) -> None:
+        self._process = zoneward("controller", *self._options, folder=self._folder)
+
+    def stop(self) -> None:
+        self._process.stop()
+
+    def check(self) -> None:
+        self._process.check()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+
+class BuiltIn:
+    """The built-in controller, with its default limits on requests."""
+
+    name = "built in"
+    manager = BUILT_IN_MANAGER
+
+    def __init__(self, plane: ControlPlane) -> None:
+        self._plane = plane
+
+    def start(self) -> None:
+        before = {process.pid for process in self._plane.processes}
+        self._plane.start_controllers(_BUILT_IN)
+        (self._pid,) = {process.pid for process in self._plane.processes} - before
+
+    def stop(self) -> None:
+        self._plane.stop_controllers()
+
+    @property
+    def pid(self) -> int:
+        return self._pid
+
+
+Contender = Zoneward | BuiltIn
+
+
+async def at_rest(pid: int, *, seconds: float = 1.0) -> float:
+    """Wait until a process was idle for this number of seconds; return its CPU time at the beginning of them."""
+    while True:
+        before = cpu_of(pid)
+        await asyncio.sleep(seconds)
+        if cpu_of(pid) - before < _IDLE_SHARE * seconds:
+            return before
 
 
 # --- the bed ----------------------------------------------------------------------------------------------------------

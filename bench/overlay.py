@@ -5,20 +5,18 @@ controller's label, which the policy does not match, in turns.
 """
 
 import json
-import socket
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from statistics import mean, median
 from typing import Final
-from urllib.request import urlopen
 
 from e2e.control_plane import QUICK, ControlPlane
+from e2e.controllers import ZonewardController
 from tests.builders.objects import a_namespace, a_node, a_pod, a_service, a_slice
 from tests.contract.api import Api, Object
 
 from bench.measuring import Figure
-from bench.processes import cpu_of, zoneward
+from bench.processes import cpu_of
 from zoneward.kube import names
 from zoneward.kube.overlay_objects import guard_policies, overlay_policy
 
@@ -112,56 +110,26 @@ def _flips() -> Iterator[Figure]:
     """Pods flip; the built-in controller writes their slices, and CPU is that of Zoneward's whole process."""
     with ControlPlane(controllers=("endpointslice-controller",), controller_flags=QUICK) as plane:
         api = _prepared(plane)
-        for index in range(30):
-            api.create_all([a_node(f"node-{index}", zone="abc"[index % 3])])
+        api.create_all(a_node(f"node-{index}", zone="abc"[index % 3]) for index in range(30))
         for size in _FLIPPED:
             labels = {"size": str(size)}
-            api.create_all(
-                [
-                    a_pod(
-                        f"pod-{size}-{index}",
-                        namespace=_NAMESPACE,
-                        node=f"node-{index % 30}",
-                        ips=[f"10.{size // 100}.{index // 250}.{index % 250}"],
-                        labels=labels,
-                    )
-                    for index in range(size)
-                ]
-            )
+            for index in range(size):
+                ips, node = [f"10.{size // 100}.{index // 250}.{index % 250}"], f"node-{index % 30}"
+                api.create(a_pod(f"pod-{size}-{index}", namespace=_NAMESPACE, node=node, ips=ips, labels=labels))
             annotations = {names.TOPOLOGY_MODE_ANNOTATION: "zoneward.dev/Balanced"}
             api.create(a_service(f"of-{size}", namespace=_NAMESPACE, selector=labels, annotations=annotations))
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = free.getsockname()[1]
-        options = (
-            "--overlay",
-            "--no-leader-elect",
-            "--kubeconfig",
-            str(plane.kubeconfig()),
-            "--listen",
-            f"127.0.0.1:{port}",
-        )
         (built_in,) = [process for process in plane.processes if process.name == "kube-controller-manager"]
-        controller = zoneward("controller", *options, folder=Path(plane.folder))
-        try:
+        with ZonewardController(plane, mode="overlay") as controller:
             time.sleep(15.0)
             for size in _FLIPPED:
-                yield from _flips_of(api, size, controller.pid, built_in.pid, port=port)
-        finally:
-            controller.stop()
+                yield from _flips_of(api, size, controller, built_in.pid)
 
 
-def _touches(port: int) -> float:
-    """What the controller has counted so far."""
-    with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
-        lines = answer.read().decode().splitlines()
-    return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(_TOUCHES))
-
-
-def _flips_of(api: Api, size: int, pid: int, built_in: int, *, port: int) -> Iterator[Figure]:
+def _flips_of(api: Api, size: int, controller: ZonewardController, built_in: int) -> Iterator[Figure]:
     def parameters() -> str:
         return str(api.get(f"/api/v1/namespaces/{_NAMESPACE}/configmaps/{names.OVERLAY_CONFIG_MAP}")["metadata"])
 
-    costs, writes, touched = [], 0, _touches(port)
+    costs, writes, touched, pid = [], 0, controller.metric(_TOUCHES), controller.process.pid
     cpu_of_built_in = cpu_of(built_in)
     for index in range(_FLIPS // 2):
         pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"pod-{size}-{index}", "namespace": _NAMESPACE}}
@@ -184,4 +152,4 @@ def _flips_of(api: Api, size: int, pid: int, built_in: int, *, port: int) -> Ite
     yield Figure("  writes of the ConfigMap, of all flips", writes / len(costs), "")
     config_map = api.get(f"/api/v1/namespaces/{_NAMESPACE}/configmaps/{names.OVERLAY_CONFIG_MAP}")
     yield Figure("  size of the ConfigMap", len(json.dumps(config_map["data"])), "B")
-    yield Figure("  slices that were touched, of all flips", (_touches(port) - touched) / len(costs), "")
+    yield Figure("  slices that were touched, of all flips", (controller.metric(_TOUCHES) - touched) / len(costs), "")

@@ -12,6 +12,7 @@ from typing import Any, Final, Self
 
 import yaml
 from e2e.control_plane import ControlPlane
+from e2e.kube_proxy import kube_proxy_configuration
 from e2e.processes import Process
 
 from bench.api_server import ApiServer
@@ -116,7 +117,7 @@ class KubeProxy(_Proxy):
         folder = self._plane.folder / f"kube-proxy-{next(_NUMBERS)}"
         folder.mkdir()
         config = folder / "config.yaml"
-        config.write_text(yaml.safe_dump(self._configuration()))
+        config.write_text(yaml.safe_dump(kube_proxy_configuration(self._plane, NODE, pods=PODS)))
         command = [*self._inside, str(self._plane.programs["kube-proxy"]), f"--config={config}"]
         return Process(command, log=folder / "log")
 
@@ -127,21 +128,6 @@ class KubeProxy(_Proxy):
             return None
         synced = {name: value for name, value in metrics.items() if name.startswith(_PROGRAMMED) and '"IPv4"' in name}
         return synced if any(synced.values()) else None
-
-    def _configuration(self) -> dict[str, Any]:
-        return {
-            "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
-            "kind": "KubeProxyConfiguration",
-            "mode": "nftables",
-            "hostnameOverride": NODE,
-            "clientConnection": {"kubeconfig": str(self._plane.kubeconfig())},
-            "clusterCIDR": PODS,
-            "healthzBindAddress": "127.0.0.1:10256",
-            "metricsBindAddress": _METRICS,
-            "conntrack": {"maxPerCore": 0, "min": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s"},
-            # kube-proxy reads zero as one second.
-            "nftables": {"minSyncPeriod": "1ms"},
-        }
 
 
 def _metrics(address: str) -> dict[str, float]:

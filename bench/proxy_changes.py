@@ -27,7 +27,7 @@ from bench.measuring import MIB, Figure, quantile
 from bench.processes import peak_of
 from bench.proxies import KubeProxy, Zoneward, create, plane
 from bench.proxy_cluster import NAMESPACE, address_of, cluster, pod_address
-from bench.proxy_server import proxied_node
+from bench.proxy_server import PAUSE, proxied_node
 from zoneward.netlink.messages import Family, error_number
 from zoneward.proxy.kernel.nft_client import KernelRefused
 from zoneward.proxy.kernel.nft_process import NftLibrary, TransactionSocket, query_kernel
@@ -44,8 +44,6 @@ _ENDPOINTS: Final = 10
 _CHANGES, _APPLIED = 1_000, 5_000
 _ZONEWARD: Final = 200
 _KUBE_PROXY: Final = {100: 40, 1_000: 20, 10_000: 20}
-_PAUSE: Final = 0.01
-"""Seconds between two changes, so that the proxy handles each separately."""
 _MEASURED: Final = (
     ("apply", "apply", {0.5: 0.15, 0.99: 0.3}),
     ("event", "watch event to kernel", {0.5: 2.0, 0.99: 10.0}),
@@ -179,13 +177,8 @@ def _served(service: int, targets: list[Backend]) -> NodeService:
 
 async def event(services: int) -> list[float]:
     """Seconds from the server's change to the end of the transaction."""
-    drawn, seconds = random.Random(1), []
     async with proxied_node(cluster(services, _ENDPOINTS)) as node:
-        for _ in range(_CHANGES):
-            service = drawn.randrange(services)
-            seconds.append(await node.replace(f"service-{service}-0", drawn.randrange(_ENDPOINTS)))
-            await asyncio.sleep(_PAUSE)
-    return seconds
+        return await node.replace_many(_CHANGES, services=services, endpoints=_ENDPOINTS)
 
 
 # --- beside kube-proxy ------------------------------------------------------------------------------------------------
@@ -235,5 +228,5 @@ async def _replace(server: ApiServer, size: int, count: int, drawn: random.Rando
             asked = time.perf_counter()
             await server.ask("PATCH", path, patch, form="application/json-patch+json")
             seconds.append(await asyncio.wait_for(seen, 60) - asked)
-            await asyncio.sleep(_PAUSE)
+            await asyncio.sleep(PAUSE)
     return seconds

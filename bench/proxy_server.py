@@ -5,6 +5,7 @@ import asyncio
 import gc
 import itertools
 import json
+import random
 import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
@@ -25,6 +26,8 @@ from zoneward.sandbox.server.resource_registry import LocalClient, Registry
 from zoneward.sandbox.server.sandbox_server import SandboxServer
 from zoneward.sandbox.server.versioned_store import StoredChange
 
+PAUSE: Final = 0.01
+"""Seconds between two changes."""
 _SLICES: Final = "endpointslices.discovery.k8s.io"
 
 
@@ -83,6 +86,16 @@ class ProxiedNode:
         seen = self.kernel.awaited(address)
         had = self.server.replace(slice_, index, address)
         return await asyncio.wait_for(seen, 30) - had
+
+    async def replace_many(self, count: int, *, services: int, endpoints: int) -> list[float]:
+        """The same for random endpoints of random Services, one after the other."""
+        drawn, seconds = random.Random(1), []
+        for _ in range(count):
+            service = drawn.randrange(services)
+            seconds.append(await self.replace(f"service-{service}-0", drawn.randrange(endpoints)))
+            # The proxy handles each change separately.
+            await asyncio.sleep(PAUSE)
+        return seconds
 
 
 @asynccontextmanager

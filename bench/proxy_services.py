@@ -23,7 +23,7 @@ from bench.proxy_cluster import (
     slice_,
     slices,
 )
-from bench.proxy_server import ProxiedNode, proxied_node
+from bench.proxy_server import PAUSE, ProxiedNode, proxied_node
 
 _LARGE: Final = 5_000
 _REMOVED: Final = 20
@@ -37,7 +37,6 @@ _AFFINE, _OF_EACH = 200, 10
 _REPLACED: Final = 500
 _ZONED, _OF_ZONED = 1_000, 50
 _ELSEWHERE: Final = 1_000
-_PAUSE: Final = 0.01
 _HERE: Final = b"hairpin\0"
 _ELEMENTS: Final = "zoneward_proxy_elements"
 
@@ -127,13 +126,9 @@ def _affine() -> Iterator[Object]:
 
 async def affinity() -> AsyncIterator[Figure]:
     """Services with ClientIP affinity: a chain for each endpoint, and a timed set for each port."""
-    drawn = random.Random(1)
     async with proxied_node(_affine()) as proxied:
-        cpu, seconds = proxied.proxy.cpu, []
-        for _ in range(_REPLACED):
-            service = drawn.randrange(_AFFINE)
-            seconds.append(await proxied.replace(f"service-{service}-0", drawn.randrange(_OF_EACH)))
-            await asyncio.sleep(_PAUSE)
+        cpu = proxied.proxy.cpu
+        seconds = await proxied.replace_many(_REPLACED, services=_AFFINE, endpoints=_OF_EACH)
         cpu = proxied.proxy.cpu - cpu
         what = f"{_AFFINE:,} Services x {_OF_EACH} with affinity"
         yield Figure(f"{what}, from synced caches to programmed", proxied.started["since_listed"], "s")
@@ -182,7 +177,7 @@ async def zones(by_zone: bool) -> AsyncIterator[Figure]:
                 endpoints[at] = endpoints[at] | {"addresses": [address]}
 
             proxied.server.change(f"service-{drawn.randrange(_ZONED)}-b", move)
-            await asyncio.sleep(_PAUSE)
+            await asyncio.sleep(PAUSE)
         await asyncio.sleep(2.0)
         cpu = sum(map(cpu_of, pids)) - cpu
         what = f"{_ZONED:,} Services x {_OF_ZONED}, {'with' if by_zone else 'without'} subsetting"
