@@ -117,8 +117,8 @@ def remove_clients(cluster: Cluster) -> None:
 
 def pods(cluster: Cluster) -> list[dict[str, Any]]:
     """Those that answer, as the API has them."""
-    told = cluster.kubectl("get", "pods", "--selector=app=web", "--output=json", *NAMESPACE)
-    return list(json.loads(told)["items"])
+    printed = cluster.kubectl("get", "pods", "--selector=app=web", "--output=json", *NAMESPACE)
+    return list(json.loads(printed)["items"])
 
 
 def _is_even(cluster: Cluster) -> bool:

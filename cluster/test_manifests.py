@@ -48,9 +48,9 @@ def _is_ready(cluster: Cluster, name: str, namespace: str) -> None:
     cluster.kubectl("rollout", "status", name, f"--namespace={namespace}", "--timeout=150s")
     restarts = "--output=jsonpath={.items[*].status.containerStatuses[*].restartCount}"
     label = f"--selector=app.kubernetes.io/name={name.partition('/')[2]}"
-    told = cluster.kubectl("get", "pods", f"--namespace={namespace}", label, restarts).split()
-    assert told
-    assert set(told) == {"0"}, cluster.kubectl("describe", "pods", f"--namespace={namespace}")
+    printed = cluster.kubectl("get", "pods", f"--namespace={namespace}", label, restarts).split()
+    assert printed
+    assert set(printed) == {"0"}, cluster.kubectl("describe", "pods", f"--namespace={namespace}")
 
 
 def _ask(cluster: Cluster, name: str) -> str:
@@ -62,9 +62,9 @@ def _ask(cluster: Cluster, name: str) -> str:
 def _asked_of_zonewards_proxy(cluster: Cluster) -> str:
     """Which Pod answers where kube-proxy leaves the Service to another proxy."""
     cluster.kubectl("label", "service", "web", "service.kubernetes.io/service-proxy-name=zoneward", "-n", ASKED)
-    told = _ask(cluster, "web")
+    printed = _ask(cluster, "web")
     cluster.kubectl("label", "service", "web", "service.kubernetes.io/service-proxy-name-", "-n", ASKED)
-    return told
+    return printed
 
 
 def _slices_of_web(cluster: Cluster) -> str:
@@ -105,8 +105,8 @@ def test_controller_takes_over_and_writes_slices_of_new_services(cluster: Cluste
     cluster.kubectl("expose", "deployment", "web", f"--name={name}", "--port=80", "--target-port=8080", "-n", ASKED)
     assert _ask(cluster, name).startswith("web-")
     label = f"--selector=kubernetes.io/service-name={name},endpointslice.kubernetes.io/managed-by"
-    told = cluster.kubectl("get", "endpointslices", "-n", ASKED, label, "--output=jsonpath={..metadata.labels}")
-    assert "zoneward" in told
+    printed = cluster.kubectl("get", "endpointslices", "-n", ASKED, label, "--output=jsonpath={..metadata.labels}")
+    assert "zoneward" in printed
 
 
 def test_proxy_beside_kube_proxy_serves_labelled_services(cluster: Cluster) -> None:
@@ -135,5 +135,5 @@ def test_server_accepts_the_network_policies(cluster: Cluster) -> None:
     """This network does not enforce them."""
     policies = [DEPLOY / folder / "network-policy.yaml" for folder in ("base", "proxy/base", "meter/base")]
     strict = ("--dry-run=server", "--validate=strict")
-    told = cluster.kubectl("apply", *strict, *(f"--filename={file}" for file in policies))
-    assert told.count("networkpolicy") == 3
+    printed = cluster.kubectl("apply", *strict, *(f"--filename={file}" for file in policies))
+    assert printed.count("networkpolicy") == 3

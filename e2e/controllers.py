@@ -64,7 +64,7 @@ class ZonewardController(Daemon):
 
     def get(self, path: str) -> tuple[int, str]:
         if self._port is None:
-            self._port = next((int(line["port"]) for line in self.told(LISTENS)), None)
+            self._port = next((int(line["port"]) for line in self.logged(LISTENS)), None)
         if self._port is None:
             return 0, ""
         url = f"http://127.0.0.1:{self._port}{path}"

@@ -39,10 +39,10 @@ class ZonewardProxy(Daemon):
         if self._process is not None:
             # One that ended by itself has not been waited for.
             self._process.kill()
-        begun = len(self.told(READY))
+        begun = len(self.logged(READY))
         self._process = Process([*self.node.enter, *self.wrapper, *self._command()], log=self.log)
         if wait:
-            self.wait_until(lambda: len(self.told(READY)) > begun, what=READY)
+            self.wait_until(lambda: len(self.logged(READY)) > begun, what=READY)
 
     def kill(self) -> None:
         """Both processes, as a container ends."""

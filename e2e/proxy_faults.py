@@ -93,7 +93,7 @@ class _Run:
             self.start_at = now + _AGAIN
         elif self.start_at <= now:
             proxy.end_rest()
-            self.ready, self.start_at = len(proxy.told(READY)), None
+            self.ready, self.start_at = len(proxy.logged(READY)), None
             proxy.start(wait=False)
 
     def end_of_faults(self) -> None:
@@ -112,7 +112,7 @@ class _Run:
         while True:
             self.look_after()
             differs = difference(rules_there(self.site.node), wanted)
-            if len(self.site.proxy.told(READY)) <= self.ready:
+            if len(self.site.proxy.logged(READY)) <= self.ready:
                 differs.append("the proxy has not come back")
             if not differs:
                 return

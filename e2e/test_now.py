@@ -1,5 +1,5 @@
-"""What the slices in the cluster do now is where connections go through real kube-proxies, and the proxies of nodes are
-found in what a real API server has of them.
+"""NOW in `plan` equals where real kube-proxies send connections, and the proxies of nodes are detected on a real
+API server.
 
 Each of three zones has a node on one wire, with a kube-proxy. The slices are the built-in controller's.
 """
@@ -127,7 +127,7 @@ def cluster() -> Iterator[Cluster]:
 
 
 @pytest.mark.parametrize("service", WISHES)
-def test_now_is_where_connections_go(cluster: Cluster, service: str) -> None:
+def test_now_equals_where_connections_go(cluster: Cluster, service: str) -> None:
     def is_listed() -> bool:
         return len(cluster.routed("b", service)) == (2 if service == "same-zone" else 3)
 
@@ -150,7 +150,7 @@ def test_now_is_where_connections_go(cluster: Cluster, service: str) -> None:
     assert (now["inZoneTraffic"] > 0.5) is (service == "same-zone")
 
 
-def test_the_optional_role_is_what_detection_needs(cluster: Cluster) -> None:
+def test_proxy_detection_needs_the_optional_role(cluster: Cluster) -> None:
     seen = cluster.plane.zoneward("plan", "-n", NAMESPACE, user="reader")
     assert "Proxies: kube-proxy 1.37" in seen.stdout
     assert seen.stderr == ""
@@ -162,7 +162,7 @@ def test_the_optional_role_is_what_detection_needs(cluster: Cluster) -> None:
 @pytest.mark.parametrize(
     ("mode", "detected"), [(BESIDE, "kube-proxy 1.37"), (INSTEAD, "zoneward")], ids=("beside", "instead")
 )
-def test_our_own_daemon_set_is_found_as_it_was_applied(cluster: Cluster, mode: str, detected: str) -> None:
+def test_zonewards_daemon_set_is_detected(cluster: Cluster, mode: str, detected: str) -> None:
     plane = cluster.plane
     for folder in (NAMESPACES, mode):
         plane.kubectl("apply", "--kustomize", str(DEPLOY / folder))

@@ -113,14 +113,14 @@ def test_invalid_node_addresses_are_ignored_and_a_services_address_is_not_taken_
     words = ("192.168.77.1 }\nadd table inet X", "garbage", "192.0.2.1")
     node["status"]["addresses"] = [{"type": "InternalIP", "address": word} for word in words]
     api.replace(node, subresource="status")
-    proxy.wait_until(lambda: len(proxy.told("ignoring an invalid address of the Node")) == 2, what="it")
+    proxy.wait_until(lambda: len(proxy.logged("ignoring an invalid address of the Node")) == 2, what="it")
     # Later changes are programmed, and nothing else is.
     api.create(sliced("plain-2", service="plain", addresses=["10.1.0.9"]))
     proxy.wait_until(lambda: "10.1.0.9" in site.node.run("nft", "list", "map", "ip", "zoneward", "endpoints"), what="9")
     assert site.node.run("nft", "list", "tables").splitlines() == TABLES
     assert "10.1.0.66" not in site.client.tally(PLAIN, 80, times=40)
     assert proxy.metric("zoneward_proxy_contested_services") == 1
-    (event,) = proxy.told("conflict: addresses belong to other Services")
+    (event,) = proxy.logged("conflict: addresses belong to other Services")
     assert (event["service"], event["taken"]) == ("default/a-thief", f"{PLAIN} of default/plain")
 
     assert site.node.call(fetch, "http://localhost:10249/proxyMode") == (200, "nftables")

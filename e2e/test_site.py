@@ -43,7 +43,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "site"
 
 
-async def test_nothing_keeps_people_from_reading_it(built: Path, tmp_path: Path) -> None:
+async def test_pages_are_accessible_and_fit_the_screen(built: Path, tmp_path: Path) -> None:
     with served(built) as address:
         async with browser(tmp_path) as tab:
             for page in READ:
@@ -61,9 +61,7 @@ async def test_nothing_keeps_people_from_reading_it(built: Path, tmp_path: Path)
 
 
 @pytest.mark.parametrize("from_files", [False, True])
-async def test_the_search_finds_the_page_about_traffic_distribution(
-    from_files: bool, built: Path, tmp_path: Path
-) -> None:
+async def test_search_finds_the_page_about_traffic_distribution(from_files: bool, built: Path, tmp_path: Path) -> None:
     with served(built) as address:
         async with browser(tmp_path) as tab:
             await tab.show(width=1400, dark=False)
@@ -81,7 +79,7 @@ async def first_results(tab: Tab) -> list[str]:
 
 
 @pytest.mark.parametrize("from_files", [False, True])
-async def test_a_reader_gets_the_same_page_of_another_version(from_files: bool, built: Path, tmp_path: Path) -> None:
+async def test_version_menu_opens_the_same_page_of_a_version(from_files: bool, built: Path, tmp_path: Path) -> None:
     with served(built) as address:
         start = built.as_uri() if from_files else address
         async with browser(tmp_path) as tab:
@@ -110,7 +108,7 @@ async def choose(tab: Tab, version: str) -> str:
     return where
 
 
-def test_a_link_that_leads_nowhere_is_told_and_leaves_the_site_as_it_was(tmp_path: Path) -> None:
+def test_broken_link_is_reported_and_the_site_stays_unchanged(tmp_path: Path) -> None:
     tree, output = tmp_path / "tree", tmp_path / "out"
     shutil.copytree(ROOT / FRONT.parent, tree / FRONT.parent)
     (tree / FRONT).write_text("# Front\n\n[there](../why.md#here)\n")
