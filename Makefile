@@ -103,7 +103,7 @@ cluster-down: .venv/dev
 
 # Starts that are interrupted; then on one cluster the manifests, rollouts under load, and a part of Kubernetes' own tests
 # with Zoneward's controller and proxy (docs/conformance.md).
-e2e-cluster: .venv/dev nftables containerd image
+e2e-cluster: .venv/dev nftables containerd buildah
 	$(BIN)/python -m cluster.programs
 	$(BIN)/python -m release.helm
 	$(call try,cluster,-n 0)
@@ -115,7 +115,7 @@ conformance: .venv/dev nftables containerd
 
 # Connections that fail while Pods, nodes, controllers and proxies come and go, with the built-in parts and with Zoneward's
 # (docs/disruption.md): an hour. DISRUPTIONS='rollout drain --runs 1' is less.
-bench-cluster: .venv/dev nftables containerd image
+bench-cluster: .venv/dev nftables containerd buildah
 	$(BIN)/python -m cluster bench $(DISRUPTIONS)
 
 # What the nodes of a cluster run. Debian starts its containerd; the cluster starts its own.

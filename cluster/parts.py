@@ -1,7 +1,6 @@
-"""Who writes the slices and who programs the nodes: the built-in parts, or Zoneward's in their place.
+"""The writers of slices and the proxies: the built-in parts, or Zoneward's instead.
 
-They run as processes beside the containers, with the permissions that the manifests of ``deploy/`` give
-their service accounts, and nothing else of these.
+They run as processes beside the containers, with the permissions of the service accounts in ``deploy/``.
 """
 
 import sys
@@ -48,7 +47,7 @@ class Parts:
         self._box, self._plane, self._programs, self._sites = box, plane, programs, sites
 
     def start(self, mode: Mode) -> None:
-        """In place of those that run, without a moment in which a Service has no rules."""
+        """Replace the running parts, without a moment in which a Service has no rules."""
         if mode is not Mode.OVERLAY and self._box.runs(_OVERLAY):
             self._remove_overlay()
         if mode in (Mode.BUILT_IN, Mode.OVERLAY):
@@ -63,7 +62,7 @@ class Parts:
         self.start_proxies(mode)
 
     def start_proxies(self, mode: Mode) -> None:
-        """On each node that has none, in place of the other one."""
+        """Start a proxy on each node that has none, instead of the other kind."""
         if mode is Mode.BOTH:
             self._start_zoneward_proxies()
         else:
@@ -109,7 +108,7 @@ class Parts:
         return self._box.start(f"kube-proxy-{site.name}", command, inside=site.name, goes_first=True)
 
     def _serves(self, site: Site) -> bool:
-        """The Service of the API server, at least."""
+        """Whether it serves at least the Service of the API server."""
         with suppress(BoxError):
             return "elements" in self._box.run("nft", "list", "map", "ip", _TABLE, "service-ips", inside=site.name)
         return False
@@ -133,7 +132,7 @@ class Parts:
         self._run_controller(_CONTROLLER, "--take-over", "--keep-built-in-label")
 
     def _run_controller(self, name: str, *flags: str) -> None:
-        """As a process of this name, until it leads."""
+        """Start a process of this name, and wait until it leads."""
         command: list[str | Path] = [
             *_ZONEWARD,
             "controller",
@@ -167,7 +166,7 @@ class Parts:
         self._plane.kubectl("delete", "--ignore-not-found", "--kustomize", DEPLOY / "overlay")
 
     def _leads(self) -> bool:
-        """Until then nobody writes slices: for 15 s where one before was stopped and could not release the Lease."""
+        """Nobody writes slices before: for 15 s if an earlier controller could not release the Lease."""
         return "zoneward_controller_leader 1.0" in self._box.ask(_METRICS, inside=BOX)
 
     def _start_zoneward_proxies(self) -> None:
@@ -195,7 +194,7 @@ class Parts:
         self._box.run(*_ZONEWARD, "proxy", "--cleanup", inside=site.name)
 
     def _allow_zoneward(self) -> None:
-        """The accounts, and what they may do, as the manifests have it."""
+        """Apply the service accounts and roles of the manifests."""
         self._plane.kubectl("apply", "--kustomize", DEPLOY / "namespaces")
         files = [f"--filename={folder / name}" for folder in _FOLDERS.values() for name in _RIGHTS]
         self._plane.kubectl("apply", *files)

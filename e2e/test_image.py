@@ -18,14 +18,14 @@ from e2e.nodes import Namespace
 from e2e.processes import PATIENCE, Process, fetch, wait_until
 from e2e.sandbox import a_sandbox
 from packaging.utils import canonicalize_name
-from release.image import BILL, REFERENCE, build_image
+from release.image import ARCHIVE, BILL, REFERENCE, build_image
+from release.source_date import source_date
 from tests.deploy.manifests import METER_MODES, MODES, PROXY_MODES, ROOT, container, pod
 
 import zoneward
 
 NODE: Final = "worker-a2"
 SAMPLE: Final = ROOT / "src" / "zoneward" / "sample" / "cluster.yaml"
-EPOCH: Final = 1_700_000_000
 _LABEL: Final = "org.opencontainers.image."
 # What a container runtime does, except namespaces that make no difference here. The root file system is read-only, and
 # so is what is mounted, at the place of a volume. setpriv is the image's own: what follows it has its privileges only.
@@ -97,19 +97,14 @@ def _user() -> int:
     return int(user)
 
 
-def _build(folder: Path) -> tuple[Path, str]:
-    archive = folder / "image.tar"
-    return archive, build_image(archive, environment={**os.environ, "SOURCE_DATE_EPOCH": str(EPOCH)})
-
-
 @pytest.fixture(scope="module")
 def image(tmp_path_factory: pytest.TempPathFactory) -> Image:
+    """As `make image` leaves it, for the cluster's tests as well."""
     folder = tmp_path_factory.mktemp("image")
     # Another user has to reach the root file system.
     for path_ in (folder, folder.parent):
         path_.chmod(0o755)
-    archive, digest = _build(folder)
-    return Image(archive, digest, folder / "root")
+    return Image(ARCHIVE, build_image(ARCHIVE, environment=os.environ), folder / "root")
 
 
 @pytest.fixture
@@ -125,7 +120,7 @@ def test_image_has_labels_and_an_unprivileged_user(image: Image) -> None:
     assert config["Entrypoint"] == ["zoneward"]
     assert not config.get("Cmd")
     labels = {name.removeprefix(_LABEL): value for name, value in config["Labels"].items() if name.startswith(_LABEL)}
-    created = datetime.fromtimestamp(EPOCH, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    created = datetime.fromtimestamp(source_date(environment=os.environ), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     assert (labels["version"], labels["created"], image.config["created"]) == (zoneward.__version__, created, created)
     assert {"title", "description", "licenses"} <= labels.keys()
     if (ROOT / ".git").exists():
@@ -169,7 +164,7 @@ def test_bill_of_materials_lists_the_packages_of_the_image(image: Image) -> None
 
 
 def test_build_is_reproducible(image: Image, tmp_path: Path) -> None:
-    assert _build(tmp_path)[1] == image.digest
+    assert build_image(tmp_path / "image.tar", environment=os.environ) == image.digest
 
 
 def test_entry_point_runs_every_command(image: Image) -> None:
