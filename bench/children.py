@@ -1,4 +1,4 @@
-"""Parts of a benchmark as separate processes, which end with it: the cost of one does not count as another's."""
+"""Parts of a benchmark as separate processes, so that the cost of each is measured separately."""
 
 import asyncio
 import json
@@ -35,7 +35,7 @@ def results_of(part: str, *arguments: object, alone: bool = False) -> Generator[
 
 
 def measured(part: str, *arguments: object) -> tuple[Any, Run]:
-    """What such a function returns, and what its process took."""
+    """The result of such a function, and the cost of its process."""
     with NamedTemporaryFile() as output:
         took = run(_command(part, arguments), output=Path(output.name))
         return json.load(output), took

@@ -39,7 +39,7 @@ _ROUNDS: Final = 3
 _FLIPS: Final = 40
 """By size, controller and round."""
 _PAUSE: Final = 0.1
-"""Seconds between two flips: long enough that a controller does not gather them."""
+"""Seconds between two flips: long enough that a controller does not batch them."""
 _SIZES: Final = (100, 1_000, 5_000)
 _COMPARED: Final = (1_000, 5_000)
 _ROLLED: Final = 1_000
@@ -256,7 +256,7 @@ class _Bed:
         await self.server.ask("POST", _SERVICES, a_service(name, namespace=NAMESPACE, selector=selector))
 
     async def turns(self, addresses: set[str]) -> AsyncIterator[tuple[Contender, SliceView]]:
-        """In each round each controller, running, after it lists all these addresses and is idle."""
+        """In each round each controller, once it lists all these addresses and is idle."""
         for _ in range(_ROUNDS):
             for contender in self.contenders:
                 async with SliceView(self.server, NAMESPACE, manager=contender.manager) as view:
@@ -278,7 +278,7 @@ class _Pod:
 
 @asynccontextmanager
 async def _bed() -> AsyncIterator[_Bed]:
-    """On a real control plane, or, where it has not been built, on the sandbox and without the built-in controller."""
+    """On a real control plane; if it is not built, on the sandbox without the built-in controller."""
     try:
         find_programs(environment=os.environ)
     except ProgramsError as error:

@@ -43,7 +43,7 @@ _UNHURRIED: Final = Batching(writes_per_second=inf)
 
 
 def syncs() -> Iterator[Figure]:
-    """A Pod's readiness flips, the controller writes, and what it wrote comes back; then another Pod's."""
+    """A Pod's readiness flips, the controller writes, and the watch returns the slice; then another Pod flips."""
     for approach in _APPROACHES:
         for size in _SIZES:
             syncs, decoding, echoes, written = asyncio.run(_flips(approach, size))
@@ -65,7 +65,7 @@ _ENCODE: Final = msgspec.json.Encoder().encode
 
 
 class AnsweringLink:
-    """A connection of a controller whose other end is in this process and answers at once; nothing of this counts.
+    """A connection of a controller to a server in this process, which answers at once; its cost does not count.
 
     ``begin`` has the lines of all objects by the plural of their kind, of a ``version`` below all that follow.
 
@@ -88,7 +88,7 @@ class AnsweringLink:
         self.version += 1
         return self.version
 
-    # --- what a controller needs of a connection ----------------------------------------------------------------------
+    # --- the interface of a connection --------------------------------------------------------------------------------
 
     async def get(self, path: str, *_query: Mapping[str, str], **_options: Any) -> bytes:
         raise AssertionError(f"{path} is not asked for here")

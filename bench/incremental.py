@@ -26,7 +26,7 @@ _MOST_BYTES = 1024.0
 
 
 def one_flips() -> Iterator[Figure]:
-    """A Pod's readiness flips, its Service is planned, and the slice is written and comes back; then another Pod's."""
+    """A Pod's readiness flips, its Service is planned, and the watch returns the slice; then another Pod flips."""
     for approach in _APPROACHES:
         for size in _SIZES:
             sync, encoding, echo = _flips(approach, size)
@@ -40,7 +40,7 @@ def one_flips() -> Iterator[Figure]:
 
 
 def _flips(approach: str, size: int) -> tuple[list[float], list[float], list[float]]:
-    """Milliseconds of CPU: of the sync, of the JSON of what it writes, and of taking in what was written."""
+    """Milliseconds of CPU: of the sync, of encoding the slices, and of updating the planner with them."""
     pods = [pod_of(index) for index in range(size)]
     planner = ServicePlanner(service(approach), cluster_state(), pods=pods)
     version = 0

@@ -1,8 +1,8 @@
-"""What a meter takes on a busy node: CPU and memory, and whether it counts all connections that are opened.
+"""CPU and memory of a meter on a busy node, and whether it counts all connections.
 
-A node has the rules of Zoneward's proxy for a thousand Services. A Pod sends packets as a kernel would: first some that
-open connections that stay, then, at a steady rate, pairs that open one and reset it. Nobody answers, so that what is
-measured is the meter.
+A node has the rules of Zoneward's proxy for a thousand Services. A Pod sends packets as a kernel would: first packets
+that open lasting connections, then, at a steady rate, pairs that open and reset one. Nobody answers, so that only the
+meter is measured.
 """
 
 import time

@@ -1,4 +1,4 @@
-"""What an overlay costs: the API server for each write of a slice, and the controller for one flip of a Pod.
+"""The cost of an overlay: in the API server for each write of a slice, and in the controller for one flip of a Pod.
 
 Everything runs on a real control plane. A write with the policy is compared with one of the same slice under another
 controller's label, which the policy does not match, in turns.

@@ -67,7 +67,7 @@ def _opened(listening: socket.socket, addresses: list[tuple[str, int]]) -> tuple
 
 
 async def connections() -> AsyncIterator[Figure]:
-    """The rates of both, and what part of kube-proxy's CPU and time a connection takes by Zoneward's rules."""
+    """The rates of both, and the CPU and time of a connection with Zoneward's rules as parts of kube-proxy's."""
     try:
         find_programs(environment=os.environ)
     except ProgramsError as error:
@@ -107,7 +107,7 @@ def _compared(nodes: dict[str, _Node]) -> Iterator[Figure]:
             times.append((there[name][0] + back[name][0], there[name][1] + back[name][1]))
     what = f"{_SERVICES:,} Services x {_ENDPOINTS}, from Pod to Pod"
     yield Figure(f"{what}, kube-proxy: connections a second of CPU", _rate(taken[KubeProxy.name]), "1/s")
-    yield Figure("  what no difference at all seems to be", median(noise), "x")
+    yield Figure("  noise: kube-proxy compared with itself", median(noise), "x")
     cpu, wall = (
         median(one[part] / other[part] for one, other in zip(taken[Zoneward.name], taken[KubeProxy.name], strict=True))
         for part in (0, 1)

@@ -1,5 +1,5 @@
-"""Services that are not as most are: a very large one, those whose clients keep their endpoint, and those with slices
-for zones, of which a node decodes its own zone's. And a thousand changes a second, of Services as most are."""
+"""Unusual Services: a very large one, some with session affinity, and some with slices for zones, of which a node only
+decodes its own zone's. And a thousand changes a second of ordinary Services."""
 
 import asyncio
 import random
@@ -57,7 +57,7 @@ def _one_large() -> Iterator[Object]:
 
 
 async def large() -> AsyncIterator[Figure]:
-    """Endpoints of a Service of 5,000 go, one after the other."""
+    """Remove endpoints of a Service of 5,000, one after the other."""
     seconds, elements = [], []
     async with proxied_node(_one_large()) as proxied:
         cpu = proxied.proxy.cpu
@@ -216,7 +216,7 @@ async def rate() -> AsyncIterator[Figure]:
         what = f"{_RATE:,} changes a second for {_SECONDS} s, {_SERVICES:,} Services x {_ENDPOINTS}"
         yield Figure(f"{what}: of one core, both processes", sum(cpu) / took * 100, "%", _MOST_CPU * 100)
         yield Figure("  of it the one that programs the kernel", cpu[1] / took * 100, "%")
-        yield Figure("  changes a second that came", len(latencies) / took, "1/s")
+        yield Figure("  changes a second", len(latencies) / took, "1/s")
         yield Figure("  transactions a second", node.kernel.transactions / took, "1/s")
         yield Figure("  until the kernel has it, p50", quantile(latencies, 0.5) * 1e3, "ms")
         yield Figure("  until the kernel has it, p99", quantile(latencies, 0.99) * 1e3, "ms")

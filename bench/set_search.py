@@ -34,7 +34,7 @@ def score_of(demand: Sequence[int], supply: Sequence[int], sets: Mapping[tuple[i
             raise ValueError(f"not {supply[located]} endpoints in zone {located}: {sets}")
     total = sum(supply)
     size = [sum(count for (_, users), count in sets.items() if users >> zone & 1) for zone in zones]
-    # What an endpoint gets from a zone that uses it.
+    # The share of a zone's traffic that each of its endpoints gets.
     part = [demand[zone] / sum(demand) / size[zone] if demand[zone] else 0.0 for zone in zones]
     worst = mean = in_zone = 0.0
     for (located, users), count in sets.items():

@@ -75,9 +75,9 @@ def watch() -> Iterator[Figure]:
     start = time.process_time()
     cache.nodes.put(alive)
     assert not plans.is_stale
-    yield Figure("a Node that says it lives, CPU", (time.process_time() - start) * 1e6, "us")
+    yield Figure("a heartbeat of a Node, CPU", (time.process_time() - start) * 1e6, "us")
     cache.nodes.delete(alive)
-    yield Figure("a Node that is gone: all Services again, CPU", _updated(plans), "s")
+    yield Figure("a deleted Node: all Services again, CPU", _updated(plans), "s")
 
 
 def _fill(cache: Any, versions: Iterator[int]) -> None:
