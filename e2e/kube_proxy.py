@@ -84,16 +84,19 @@ class KubeProxy:
         """What a command in its namespace prints. Raises CalledProcessError."""
         return self.network.run(*command)
 
-    def rules(self, family: str = "ip") -> list[dict[str, Any]]:
-        """All that is in its table, as ``nft --json`` has it; nothing where there is none yet."""
+    def rules(self) -> list[dict[str, Any]]:
+        """Its table, as ``nft --json`` prints it; empty if there is none yet."""
         with suppress(subprocess.CalledProcessError):
-            text = self.run("nft", "--json", "list", "table", family, TABLE)
+            text = self.run("nft", "--json", "list", "table", "ip", TABLE)
             return list(json.loads(text)["nftables"])
         return []
 
-    def endpoints(self, address: str, port: int, *, protocol: str = "tcp", family: str = "ip") -> set[str]:
-        """Where connections to a Service's address go: ``10.1.0.1:8080``. Of Services without session affinity."""
-        rules = self.rules(family)
+    def endpoints(
+        self, address: str, port: int, *, protocol: str = "tcp", rules: list[dict[str, Any]] | None = None
+    ) -> set[str]:
+        """The endpoints of a Service's IPv4 address, without session affinity: ``10.1.0.1:8080``. ``rules``: as `rules`
+        returned them."""
+        rules = self.rules() if rules is None else rules
         chains = {
             verdict["goto"]["target"]
             for rule in rules
@@ -107,9 +110,9 @@ class KubeProxy:
 
     def programmed(self, namespace: str) -> dict[str, frozenset[str]]:
         """`endpoints` of port 80 of each Service in a namespace, by name."""
-        services = self._plane.api().get(f"/api/v1/namespaces/{namespace}/services")["items"]
+        services, rules = self._plane.api().get(f"/api/v1/namespaces/{namespace}/services")["items"], self.rules()
         return {
-            service["metadata"]["name"]: frozenset(self.endpoints(service["spec"]["clusterIP"], 80))
+            service["metadata"]["name"]: frozenset(self.endpoints(service["spec"]["clusterIP"], 80, rules=rules))
             for service in services
         }
 

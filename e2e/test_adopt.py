@@ -1,7 +1,6 @@
 """Adopt and release one Service beside the running endpoints, slice and mirroring controllers."""
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -16,7 +15,6 @@ from tests.deploy.manifests import DEPLOY
 
 from zoneward.kube import names
 from zoneward.kube.adoption_marks import ADOPTION_MARKS, SKIP_MIRROR_LABEL
-from zoneward.kube.objects import format_micro_time
 
 NAMESPACE = "shop"
 NUMBER = 6
@@ -180,27 +178,6 @@ def test_controller_keeps_adopted_services_and_releases_one_with_a_selector(plan
         wait(lambda: not shop.conditions("followed"), what="no conditions of Zoneward")
         assert (shop.words("left"), {slice_["metadata"]["uid"] for slice_ in shop.slices("left")}) == left
     check(recording)
-
-
-def test_adopt_and_check_look_for_a_live_controller(plane: ControlPlane, shop: Adopted) -> None:
-    shop.create("alone")
-    before = shop.words("alone")
-    refused = plane.zoneward("adopt", f"{NAMESPACE}/alone", user="operator", check=False)
-    assert refused.returncode == 2
-    assert "there is no Lease zoneward-controller in any namespace" in refused.stderr
-    assert shop.words("alone") == before
-    now = format_micro_time(datetime.now(UTC))
-    spec = {"holderIdentity": "a-replica", "leaseDurationSeconds": 15, "renewTime": now}
-    head = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
-    lease = shop.api.create(head | {"metadata": {"name": "zoneward-controller", "namespace": NAMESPACE}, "spec": spec})
-    plane.zoneward("adopt", f"{NAMESPACE}/alone", user="operator")
-    assert "ZW607" not in plane.zoneward("check", f"{NAMESPACE}/alone").stdout
-    shop.api.patch(lease, {"spec": {"renewTime": "2026-01-01T00:00:00.000000Z"}})
-    assert "ZW607" in plane.zoneward("check", f"{NAMESPACE}/alone").stdout
-    refused = plane.zoneward("adopt", f"{NAMESPACE}/alone", user="operator", check=False)
-    assert f"nobody has renewed the Lease {NAMESPACE}/zoneward-controller lately" in refused.stderr
-    plane.zoneward("release", f"{NAMESPACE}/alone", user="operator")
-    shop.api.delete(lease)
 
 
 def test_missing_permission_is_reported_before_anything_is_written(plane: ControlPlane, shop: Adopted) -> None:

@@ -16,7 +16,7 @@ from typing import Final
 import pytest
 from e2e.chances import check_spread
 from e2e.control_plane import ControlPlane
-from e2e.controllers import ZonewardController, decisions, to_write
+from e2e.controllers import ZonewardController, command_json, decisions, to_write
 from e2e.door import Door
 from e2e.kube_proxy import KubeProxy
 from e2e.nodes import Bed, Namespace
@@ -113,18 +113,18 @@ class Cluster:
         return predicted
 
     def _predicted(self, node: Place) -> Shares:
-        flags = ("--node", node_name(node), "--consumer", node[0], "-o", "json")
-        return selected(json.loads(self.plane.zoneward("route", "-n", NAMESPACE, *flags).stdout))
+        flags = ("--node", node_name(node), "--consumer", node[0])
+        return selected(command_json(self.plane.kubeconfig(), "route", "-n", NAMESPACE, *flags))
 
     def _serves(self, node: Place, shares: Shares) -> bool:
         """Whether the kernel of a node has these endpoints."""
         kind, zone = node
         wanted = {name: shares[name].keys() for name in SPREADS}
         if kind == KUBE:
-            kube = self.kube[zone]
             return wanted == {
-                name: {endpoint.rpartition(":")[0] for endpoint in kube.endpoints(address, 80)}
-                for name, address in self.services.items()
+                name: {endpoint.rpartition(":")[0] for endpoint in endpoints}
+                for name, endpoints in self.kube[zone].programmed(NAMESPACE).items()
+                if name in SPREADS
             }
         proxy = self.zoneward[zone]
         if proxy.get("/readyz")[0] != 200:

@@ -4,7 +4,6 @@ API server.
 Each of three zones has a node on one wire, with a kube-proxy. The slices are the built-in controller's.
 """
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
@@ -16,7 +15,7 @@ import pytest
 import yaml
 from e2e.chances import check_spread
 from e2e.control_plane import SLICE_CONTROLLERS, ControlPlane
-from e2e.controllers import decisions
+from e2e.controllers import command_json, decisions
 from e2e.kube_proxy import KubeProxy
 from e2e.nodes import Bed, Namespace
 from e2e.pods import LABELS
@@ -57,8 +56,8 @@ class Cluster:
         return only
 
     def routed(self, zone: str, service: str) -> Shares:
-        flags = ("-n", NAMESPACE, "--node", f"node-{zone}", "--as-is", "-o", "json", service)
-        document = json.loads(self.plane.zoneward("route", *flags).stdout)
+        flags = ("-n", NAMESPACE, "--node", f"node-{zone}", "--as-is", service)
+        document = command_json(self.plane.kubeconfig(), "route", *flags)
         assert document["proxy"] == "kube-proxy 1.37"
         chosen = [port.rpartition(":")[0] for port in document["ports"][0]["cluster"]]
         return {endpoint: 1 / len(chosen) for endpoint in chosen}

@@ -4,7 +4,6 @@ The API server is never older than a proxy or a controller, as Kubernetes demand
 ``make e2e-minors`` every pair of the last three. KEP-3015 § Version Skew Strategy, KEP-4444 § Version Skew Strategy.
 """
 
-import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,7 +11,7 @@ from typing import Any, Final
 
 import pytest
 from e2e.control_plane import SLICE_CONTROLLERS, ControlPlane
-from e2e.controllers import ZonewardController, to_write
+from e2e.controllers import ZonewardController, command_json, to_write
 from e2e.kube_proxy import KubeProxy
 from e2e.pods import LABELS
 from e2e.programs import VERSIONS, find_programs, tried_minors
@@ -34,7 +33,13 @@ SERVICES: Final[dict[str, dict[str, Any]]] = {
     "same-node": {"distribution": "PreferSameNode"},
     "both": {"annotations": {ANNOTATION: "Auto"}, "distribution": "PreferSameNode"},
     "disabled": {"annotations": {ANNOTATION: "Disabled"}, "distribution": "PreferSameNode"},
+    "subset": {"annotations": {"endpointslice.kubernetes.io/subsetting": "Auto"}},
 }
+CONFIGURATION: Final = """
+apiVersion: zoneward.dev/v1alpha1
+kind: ZonewardConfiguration
+subsetting: {encoding: hints}
+"""
 MINORS: Final = tried_minors(os.environ)
 Programmed = dict[str, frozenset[str]]
 """By Service, the endpoints that a proxy selects."""
@@ -74,8 +79,10 @@ def fill(plane: ControlPlane) -> None:
 def written_by(writer: str, plane: ControlPlane) -> Iterator[None]:
     """Have the slices written by one of the writers in `PAIRS`."""
     if writer == ZONEWARD:
-        with ZonewardController(plane):
-            plane.wait_until(lambda: to_write(plane) == {}, what="Zoneward's slices")
+        config = plane.folder / "configuration.yaml"
+        config.write_text(CONFIGURATION)
+        with ZonewardController(plane, "--config", str(config)):
+            plane.wait_until(lambda: to_write(plane, "-A", "--config", str(config)) == {}, what="Zoneward's slices")
             yield
         return
     plane.start_controllers(*SLICE_CONTROLLERS, minor=writer)
@@ -84,14 +91,12 @@ def written_by(writer: str, plane: ControlPlane) -> Iterator[None]:
 
 def routed(plane: ControlPlane, minor: str) -> Programmed:
     """What `zoneward route` says that a minor's kube-proxy selects from the existing slices."""
-    asked = ("-n", NAMESPACE, "--node", NODE, "--as-is", "--proxy", f"kube-proxy-{minor}", "-o", "json")
-    return {
-        port["service"]: frozenset(port["cluster"])
-        for port in json.loads(plane.zoneward("route", *asked).stdout)["ports"]
-    }
+    asked = ("-n", NAMESPACE, "--node", NODE, "--as-is", "--proxy", f"kube-proxy-{minor}")
+    document = command_json(plane.kubeconfig(), "route", *asked)
+    return {port["service"]: frozenset(port["cluster"]) for port in document["ports"]}
 
 
-def promised() -> Programmed:
+def promised(writer: str) -> Programmed:
     """The endpoints that the proposals require for these versions."""
     everywhere, zone, node = addresses(*NODES), addresses("node-a1", "node-a2"), addresses(NODE)
     return {
@@ -102,6 +107,8 @@ def promised() -> Programmed:
         "same-node": node,
         "both": zone,
         "disabled": node,
+        # Kubernetes has no subsetting.
+        "subset": zone if writer == ZONEWARD else everywhere,
     }
 
 
@@ -113,5 +120,5 @@ def test_proxies_program_what_the_proposals_and_route_say(server: str, writer: s
             for minor in until(server):
                 program = find_programs(environment=os.environ, minor=minor)["kube-proxy"]
                 with KubeProxy(plane, node=NODE, program=program) as proxy:
-                    plane.wait_until(lambda: proxy.programmed(NAMESPACE) == promised(), what=minor)
-                assert routed(plane, minor) == promised(), minor
+                    plane.wait_until(lambda: proxy.programmed(NAMESPACE) == promised(writer), what=minor)
+                assert routed(plane, minor) == promised(writer), minor

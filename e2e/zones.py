@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final, Self
 
+from e2e.controllers import command_json
 from e2e.nodes import Bed, Namespace
 from e2e.processes import Process, wait_until
 from e2e.proxies import ZonewardProxy
@@ -138,10 +139,8 @@ class Zones:
         cleanup.enter_context(Process(command, log=self._folder / "controller.log"))
 
     def _zoneward(self, *words: str) -> Object:
-        manifest: Object = json.loads(
-            self._server.run(*_COMMAND, *words, "-o", "json", "-q", "--kubeconfig", str(self.kubeconfig))
-        )
-        return manifest
+        document: Object = self._server.call(command_json, self.kubeconfig, *words)
+        return document
 
     def _ports(self) -> list[int]:
         """All ports of the sample's Pods, except low ones that other programs may use too."""
