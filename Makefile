@@ -16,11 +16,11 @@ debian = @PATH="$$PATH:/usr/sbin:/sbin"; if { $(1); } >/dev/null; then exit; fi;
 		echo "make $@ needs $(3) (Debian: apt-get install $(2)) and root" >&2; exit 1; \
 	fi
 
-# $(call try,ARGUMENTS): pytest. With ATTEMPTS=2, what failed is tried once more, alone: `.ci/run` does so with tests that
-# run the programs of others, which have races of their own (e2e/README.md).
+# $(call try,TESTS,OPTIONS): pytest. With ATTEMPTS=2, what failed is tried once more, alone: `.ci/run` does so with tests
+# that run the programs of others, which have races of their own (e2e/README.md).
 ATTEMPTS ?= 1
-try = $(BIN)/pytest $(1) || { [ "$(ATTEMPTS)" = 2 ] && echo "once more, alone:" >&2 && \
-	$(BIN)/pytest $(firstword $(1)) -n 0 --verbose --last-failed --last-failed-no-failures=none; }
+try = $(BIN)/pytest $(1) $(2) || { [ "$(ATTEMPTS)" = 2 ] && echo "once more, alone:" >&2 && \
+	$(BIN)/pytest $(1) -n 0 --verbose --last-failed --last-failed-no-failures=none; }
 
 # One more than the number of cores, because many tests wait for something.
 WORKERS ?= $(shell echo $$(( $$(nproc 2>/dev/null || echo 1) + 1 )))
@@ -52,9 +52,8 @@ search: .venv/dev
 # The slow tests, and tests against a real control plane.
 e2e: e2e-programs
 	PYTHONHASHSEED=0 $(BIN)/pytest -n $(WORKERS) -m slow
-	# Each file has separate servers and namespaces, and most of them wait most of the time.
-	$(call try,e2e -n $(WORKERS) --dist loadfile)
-	$(BIN)/pytest tests/contract tests/scenarios --server=real -n 2
+	# Each process has separate servers and namespaces, and waits most of the time. The slowest files come first.
+	$(call try,e2e tests/contract tests/scenarios --server=real,-n $(WORKERS) --dist loadfile --no-loadscope-reorder)
 
 # What they run. The first run needs Go 1.26 to build the control plane (e2e/README.md), and reports if Go is missing.
 e2e-programs: .venv/dev nftables prometheus pyinstaller buildah chromium
@@ -105,13 +104,12 @@ cluster: .venv/dev nftables containerd
 cluster-down: .venv/dev
 	@$(BIN)/python -m cluster down
 
-# On clusters of their own: starts that are interrupted, the manifests, a rollout under load, and a part of Kubernetes'
-# own tests with Zoneward's controller and proxy (docs/conformance.md).
-e2e-cluster: .venv/dev nftables containerd image
+# Starts that are interrupted; then on one cluster the manifests, rollouts under load, and a part of Kubernetes' own tests
+# with Zoneward's controller and proxy (docs/conformance.md).
+e2e-cluster: .venv/dev nftables containerd buildah
 	$(BIN)/python -m cluster.programs
 	$(BIN)/python -m release.helm
-	$(call try,cluster -n 0)
-	$(BIN)/python -m cluster conformance --only both
+	$(call try,cluster,-n 0)
 
 # Kubernetes' own tests with the built-in parts, with Zoneward's controller, and with its proxy too, slow ones included: an
 # hour and a half.
@@ -120,7 +118,7 @@ conformance: .venv/dev nftables containerd
 
 # Connections that fail while Pods, nodes, controllers and proxies come and go, with the built-in parts and with Zoneward's
 # (docs/disruption.md): an hour. DISRUPTIONS='rollout drain --runs 1' is less.
-bench-cluster: .venv/dev nftables containerd image
+bench-cluster: .venv/dev nftables containerd buildah
 	$(BIN)/python -m cluster bench $(DISRUPTIONS)
 
 # What the nodes of a cluster run. Debian starts its containerd; the cluster starts its own.

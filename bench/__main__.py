@@ -2,7 +2,7 @@
 
 import sys
 
-from bench.children import told_by
+from bench.children import results_of
 from bench.measuring import Figure
 
 BENCHMARKS: dict[str, str] = {
@@ -17,7 +17,7 @@ BENCHMARKS: dict[str, str] = {
     "compare": "commands.compare",
     "explain": "explain.explain",
     "check": "checks.check",
-    "csv": "csv_files.csv_files",
+    "csv": "simulations.csv_files",
     "client": "client.client",
     "watch": "watch.watch",
     "sandbox": "sandbox.sandbox",
@@ -60,7 +60,7 @@ def main(names: list[str]) -> int:
         return 2
     missed = 0
     for name in (member for given in names or BENCHMARKS for member in GROUPS.get(given, [given])):
-        for figure in (Figure(*values) for values in told_by(BENCHMARKS[name], alone=name in ALONE)):
+        for figure in (Figure(*values) for values in results_of(BENCHMARKS[name], alone=name in ALONE)):
             print(figure, flush=True)
             missed += not figure.holds
     return 1 if missed else 0

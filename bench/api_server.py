@@ -54,7 +54,7 @@ class ApiServer:
         await self.ask("PATCH", f"{path}/status", {"status": status}, form=_STRATEGIC)
 
     async def all(self, works: Iterable[Callable[[], Awaitable[object]]]) -> None:
-        """Run all requests, this number at a time, as a busy client does."""
+        """Run all requests, at most `IN_FLIGHT` at a time."""
         rest = iter(works)
 
         async def worker() -> None:
@@ -83,9 +83,9 @@ _EVENTS: Final = msgspec.json.Decoder(_SliceEvent)
 
 
 class SliceView:
-    """The addresses that one manager's slices list over time, in one namespace; times are ``time.perf_counter``'s.
+    """The addresses that slices of ``manager`` in a namespace list over time; times are ``time.perf_counter``'s.
 
-    `manager` is the one that is looked at; what others write is not. Pods' addresses are taken to be unique.
+    Pods must have unique addresses.
     """
 
     def __init__(self, server: ApiServer, namespace: str, *, manager: str) -> None:
@@ -120,7 +120,7 @@ class SliceView:
         return {address for (address, _), count in self._counts.items() if count}
 
     def awaited(self, address: str, *, ready: bool) -> asyncio.Future[float]:
-        """Wait until an address is listed like this, and return the time."""
+        """The time at which an address is next listed with this readiness."""
         seen = self._awaited[address, ready] = asyncio.get_running_loop().create_future()
         return seen
 

@@ -1,7 +1,7 @@
-"""``Balanced`` beside a long search: how much of the score its sets miss, on inputs whose results are kept.
+"""``Balanced`` compared with a long search: how much of the score its sets miss, on inputs with stored results.
 
-``balanced_sample.csv`` has 50 inputs of kep for each band of ``simulate --by endpoints``, with what `bench.set_search`
-found: in 10 seconds, and in 2 up to 20 endpoints, where the answer is the optimum.
+``balanced_sample.csv`` has 50 inputs of kep for each band of ``simulate --by endpoints``, with the results of
+`bench.set_search` after 10 seconds (2 seconds up to 20 endpoints, where the result is the optimum).
 """
 
 import csv
@@ -47,8 +47,8 @@ class KeptResult:
 
 
 def check() -> Iterator[Figure]:
-    """The gap to the search in percent of the score, worst and mean of each band; below zero where the search found
-    less. At most 0.1."""
+    """The gap to the search in percent of the score, worst and mean of each band; negative if the search is worse. At
+    most 0.1."""
     for band, stored in groupby(read_results(), key=lambda result: result.case.band):
         gaps = [(100 * (1 - _score(item.case) / item.score), item.case) for item in stored]
         gaps.sort(key=lambda item: item[0])

@@ -1,4 +1,4 @@
-"""``check`` on a large cluster in which nothing is lacking: slices with hints, workloads and autoscalers."""
+"""``check`` on a large, complete cluster: slices with hints, workloads and autoscalers."""
 
 import time
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Parts of a benchmark as separate processes, which end with it: the cost of one does not count as another's."""
+"""Parts of a benchmark as separate processes, so that the cost of each is measured separately."""
 
 import asyncio
 import json
@@ -16,7 +16,7 @@ from bench.measuring import Run, run
 _ALONE: Final = ("unshare", "--net", "--kill-child", "--", "sh", "-c", 'ip link set lo up && exec "$@"', "sh")
 
 
-def told_by(part: str, *arguments: object, alone: bool = False) -> Generator[Any]:
+def results_of(part: str, *arguments: object, alone: bool = False) -> Generator[Any]:
     """Yield what a function of this folder, ``module.function``, yields or returns, as JSON has it; figures are lists.
 
     ``alone``: it has a network namespace where loopback is up. Raises CalledProcessError where it fails.
@@ -35,7 +35,7 @@ def told_by(part: str, *arguments: object, alone: bool = False) -> Generator[Any
 
 
 def measured(part: str, *arguments: object) -> tuple[Any, Run]:
-    """What such a function returns, and what its process took."""
+    """The result of such a function, and the cost of its process."""
     with NamedTemporaryFile() as output:
         took = run(_command(part, arguments), output=Path(output.name))
         return json.load(output), took
@@ -48,12 +48,12 @@ def _command(part: str, arguments: tuple[object, ...]) -> tuple[str, ...]:
 async def _all(results: AsyncIterator[Any] | Awaitable[Any]) -> None:
     if isinstance(results, AsyncIterator):
         async for result in results:
-            _tell(result)
+            _print(result)
     else:
-        _tell(await results)
+        _print(await results)
 
 
-def _tell(what: Any) -> None:
+def _print(what: Any) -> None:
     print(json.dumps(what, default=astuple), flush=True)
 
 
@@ -64,7 +64,7 @@ def _main(part: str, arguments: str) -> None:
         asyncio.run(_all(results))
     else:
         for result in results if isinstance(results, Iterator) else [results]:
-            _tell(result)
+            _print(result)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """The client layer: lists over loopback, a cache as large as a large cluster, events through it, and its questions.
 
-Client and server are processes of their own. The server has nothing but prepared bytes. What is heavy is imported by
-the processes that need it: the memory of one that starts others counts as theirs.
+Client and server are separate processes; the server sends prepared bytes. Only the processes that need heavy modules
+import them, because the memory of a parent counts for its children.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from bench.children import measured, told_by
+from bench.children import measured, results_of
 from bench.measuring import MIB, Figure
 from bench.processes import resident_of
 from bench.snapshots import CACHE, NODES, PODS, SEED, SERVICES
@@ -41,7 +41,7 @@ def client() -> Iterator[Figure]:
     for shape in ("app", "app and instance", "team and tier"):
         yield Figure(f"Services of a Pod among 10,000, by {shape}", _services_of_a_pod(shape), "us", _MOST_QUESTION)
     yield Figure("a Pod's event through the cache", measured("client.events")[0], "us", _MOST_EVENT)
-    with closing(told_by("client.serve")) as serving:
+    with closing(results_of("client.serve")) as serving:
         address = next(serving)
         listed, decoded = measured("client.list_pods", address)[0]
         yield Figure(f"{PODS:,} Pods decoded from memory, CPU", decoded, "s")
@@ -71,50 +71,50 @@ def _prepare() -> None:
     waiting: dict[str, list[bytes]] = {kind: [] for kind in totals}
     counts = dict.fromkeys(totals, 0)
     with (unfinished / "pods.events").open("wb") as events:
-        every = synthetic_cluster(seed=SEED, pods=PODS, nodes=NODES, services=SERVICES)
-        for version, thing in enumerate((each for each in every if each["kind"] in totals), start=1):
-            kind, some = thing["kind"], waiting[thing["kind"]]
-            thing["metadata"]["resourceVersion"] = str(version)
-            some.append(_json(thing))
+        objects = synthetic_cluster(seed=SEED, pods=PODS, nodes=NODES, services=SERVICES)
+        for version, object_ in enumerate((object_ for object_ in objects if object_["kind"] in totals), start=1):
+            kind, page = object_["kind"], waiting[object_["kind"]]
+            object_["metadata"]["resourceVersion"] = str(version)
+            page.append(_json(object_))
             counts[kind] += 1
             if kind == "Pod" and counts[kind] <= _EVENTS:
-                events.write(_json({"type": "MODIFIED", "object": _changed(thing, counts[kind])}) + b"\n")
-            if len(some) == _PAGE or counts[kind] == totals[kind]:
-                _write_page(unfinished, f"{kind.lower()}s", some, counts[kind], is_last=counts[kind] == totals[kind])
-                some.clear()
+                events.write(_json({"type": "MODIFIED", "object": _changed(object_, counts[kind])}) + b"\n")
+            if len(page) == _PAGE or counts[kind] == totals[kind]:
+                _write_page(unfinished, f"{kind.lower()}s", page, counts[kind], is_last=counts[kind] == totals[kind])
+                page.clear()
     unfinished.rename(_PAGES)
 
 
-def _write_page(folder: Path, plural: str, some: list[bytes], count: int, *, is_last: bool) -> None:
+def _write_page(folder: Path, plural: str, items: list[bytes], count: int, *, is_last: bool) -> None:
     """A page of a list, and the same as lines of a watch. ``count``: with all pages before."""
-    number = (count - 1) // _PAGE
-    metadata = {"resourceVersion": str(_VERSION)} | ({} if is_last else {"continue": str(number + 1)})
+    page = (count - 1) // _PAGE
+    metadata = {"resourceVersion": str(_VERSION)} | ({} if is_last else {"continue": str(page + 1)})
     head = b'{"kind":"List","metadata":%b,"items":[' % _json(metadata)
-    (folder / f"{plural}.{number}").write_bytes(head + b",".join(some) + b"]}")
+    (folder / f"{plural}.{page}").write_bytes(head + b",".join(items) + b"]}")
     with (folder / f"{plural}.stream").open("ab") as stream:
-        stream.writelines(b'{"type":"ADDED","object":%b}\n' % each for each in some)
+        stream.writelines(b'{"type":"ADDED","object":%b}\n' % item for item in items)
 
 
-def _changed(pod: dict[str, Any], number: int) -> dict[str, Any]:
+def _changed(pod: dict[str, Any], index: int) -> dict[str, Any]:
     """The same Pod some time later: it is no longer ready, or is again."""
     conditions = [
         condition
         | ({"status": "False" if condition["status"] == "True" else "True"} if "eady" in condition["type"] else {})
         for condition in pod["status"]["conditions"]
     ]
-    metadata = pod["metadata"] | {"resourceVersion": str(_VERSION + number)}
+    metadata = pod["metadata"] | {"resourceVersion": str(_VERSION + index)}
     return pod | {"metadata": metadata, "status": pod["status"] | {"conditions": conditions}}
 
 
-def _json(thing: object) -> bytes:
-    return json.dumps(thing, separators=(",", ":")).encode()
+def _json(value: object) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()
 
 
 # --- the server -------------------------------------------------------------------------------------------------------
 
 
 async def serve() -> AsyncIterator[str]:
-    """Tells its address, and serves until it is ended."""
+    """Yields its address, and serves until it is killed."""
     from aiohttp import web
 
     async def answer(request: web.Request) -> web.StreamResponse:
@@ -155,9 +155,9 @@ def _services_of_a_pod(shape: str) -> float:
     from zoneward.client.informer_cache import InformerCache
     from zoneward.kube.objects import ObjectMeta, Pod, PodMeta, Service, ServiceSpec
 
-    number = 10_000
+    services = 10_000
     cache, pods = InformerCache(), []
-    for index in range(number):
+    for index in range(services):
         selector = {
             "app": {"app.kubernetes.io/name": f"a{index}"},
             "app and instance": {"app.kubernetes.io/name": "web", "app.kubernetes.io/instance": f"i{index}"},
@@ -174,7 +174,7 @@ def _services_of_a_pod(shape: str) -> float:
         for pod in pods:
             assert cache.services_of(pod)
         best = min(best, time.perf_counter() - start)
-    return best / number * 1e6
+    return best / services * 1e6
 
 
 def events() -> float:
@@ -185,7 +185,7 @@ def events() -> float:
 
     with (_PAGES / "pods.events").open("rb") as file:
         lines = list(islice(file, _EVENTS // 2))
-    cache, told = InformerCache(), 0
+    cache, seen = InformerCache(), 0
     for path in _PAGES.glob("services.[0-9]*"):
         for service in known.SERVICES.lists.decode(path.read_bytes()).items or ():
             cache.services.put(service)
@@ -194,8 +194,8 @@ def events() -> float:
             cache.pods.put(pod)
 
     def handler(_old: object, new: Any) -> None:
-        nonlocal told
-        told += len(cache.services_of(new))
+        nonlocal seen
+        seen += len(cache.services_of(new))
 
     cache.pods.subscribe(handler)
     start = time.process_time()
@@ -205,7 +205,7 @@ def events() -> float:
         assert not isinstance(event.object, UnreadableObject)
         cache.pods.put(event.object)
     took = time.process_time() - start
-    assert told >= len(lines)
+    assert seen >= len(lines)
     return took / len(lines) * 1e6
 
 
@@ -218,18 +218,18 @@ async def list_pods(address: str) -> tuple[float, float]:
     async with _transport(address) as transport:
         for _ in range(_REPEATS):
             start = time.process_time()
-            found = await list_all(transport, known.PODS)
+            pods = await list_all(transport, known.PODS)
             listed.append(time.process_time() - start)
-            assert len(found) == PODS
-            # Removing them takes time too.
-            del found
+            assert len(pods) == PODS
+            # Freeing them takes time too.
+            del pods
     pages = [path.read_bytes() for path in _PAGES.glob("pods.[0-9]*")]
     for _ in range(_REPEATS):
         start = time.process_time()
-        kept = [known.PODS.lists.decode(page).items or () for page in pages]
+        pages_of_pods = [known.PODS.lists.decode(page).items or () for page in pages]
         decoded.append(time.process_time() - start)
-        assert sum(map(len, kept)) == PODS
-        del kept
+        assert sum(map(len, pages_of_pods)) == PODS
+        del pages_of_pods
     return min(listed), min(decoded)
 
 
@@ -240,19 +240,19 @@ async def fill(way: str, address: str) -> tuple[float, float, float, float]:
     from zoneward.client.reflector import Reflector, ServerFeatures
 
     cache, features = InformerCache((known.NODES, known.SERVICES, known.PODS)), ServerFeatures(way == "stream")
-    told, done = 0, asyncio.Event()
+    seen, done = 0, asyncio.Event()
 
     def handler(_old: object, _new: object) -> None:
-        nonlocal told
-        told += 1
-        if told == _EVENTS:
+        nonlocal seen
+        seen += 1
+        if seen == _EVENTS:
             done.set()
 
     async with _transport(address) as transport:
         wall, cpu = time.perf_counter(), time.process_time()
         reflectors: list[Reflector[Any]] = [
-            Reflector(transport, each, cache.store(each), features=features)
-            for each in (known.NODES, known.SERVICES, known.PODS)
+            Reflector(transport, resource, cache.store(resource), features=features)
+            for resource in (known.NODES, known.SERVICES, known.PODS)
         ]
         tasks = [asyncio.create_task(reflector.run()) for reflector in reflectors]
         await cache.synced.wait()

@@ -1,4 +1,4 @@
-"""The commands as a user runs them, on a large snapshot and on none."""
+"""Commands as a user runs them, with a large snapshot and without one."""
 
 import os
 from collections.abc import Iterator
@@ -49,7 +49,7 @@ def advise() -> Iterator[Figure]:
 
 
 def _large(*words: str, most: float | None) -> Iterator[Figure]:
-    """CPU time says more than wall time on a machine with other work. ``BEFORE`` in the environment names a checkout of
+    """CPU time is more precise than wall time on a busy machine. ``BEFORE`` in the environment names a checkout of
     another version: both run on the same input, one after the other, because machines differ more than versions.
     """
     path = large_snapshot("json", pods=150_000, nodes=3_000, services=10_000)

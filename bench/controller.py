@@ -1,7 +1,7 @@
 """The controller and the built-in one of Kubernetes, on the same real API server, in turns.
 
-The control plane is the one of the end-to-end tests, and ``make e2e`` builds it. A round is ours, then the built-in
-one: whatever else the machine does meanwhile, both have a part of it. CPU is the whole process's.
+The control plane is the one of the end-to-end tests, and ``make e2e`` builds it. In each round Zoneward's controller
+runs first, then the built-in one: other work on the machine affects both. CPU is that of the whole process.
 """
 
 import asyncio
@@ -15,20 +15,23 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from itertools import count
+from pathlib import Path
 from statistics import mean, median
 from typing import Final
 
 import msgspec
+from e2e.control_plane import ControlPlane
 from e2e.programs import ProgramsError, find_programs
 from tests.builders.objects import a_namespace, a_node, a_pod, a_service
 
 from bench import sandbox
 from bench.api_server import ApiServer, SliceView
-from bench.controllers import BuiltIn, Contender, Ours, at_rest
 from bench.measuring import MIB, Figure, quantile
-from bench.processes import cpu_of, peak_of
+from bench.processes import cpu_of, peak_of, zoneward
 from bench.proxies import plane
 from bench.snapshots import NODES, PODS, SERVICES, large_snapshot
+from zoneward.kube.names import BUILT_IN_MANAGER
+from zoneward.routing.configuration import Configuration
 
 NAMESPACE: Final = "bench"
 _NODES: Final = 30
@@ -36,7 +39,7 @@ _ROUNDS: Final = 3
 _FLIPS: Final = 40
 """By size, controller and round."""
 _PAUSE: Final = 0.1
-"""Seconds between two flips: long enough that a controller does not gather them."""
+"""Seconds between two flips: long enough that a controller does not batch them."""
 _SIZES: Final = (100, 1_000, 5_000)
 _COMPARED: Final = (1_000, 5_000)
 _ROLLED: Final = 1_000
@@ -55,36 +58,36 @@ _QUIET: Final = 3.0
 
 async def flips() -> AsyncIterator[Figure]:
     """One Pod's readiness flips: until the slice's event is here, and the CPU of the whole process."""
-    found = _Compared()
+    compared = _Compared()
     async with _bed() as bed:
         pods: dict[int, list[_Pod]] = {}
         for size in _SIZES:
             pods[size] = await bed.ready_pods(size, lambda _, size=size: {"size": str(size)})  # type: ignore[misc]
             await bed.service(f"of-{size}", {"size": str(size)})
-        addresses = {pod.address for some in pods.values() for pod in some}
+        addresses = {pod.address for pods_of_size in pods.values() for pod in pods_of_size}
         chosen = {size: count(0, 37) for size in _SIZES}
         async for contender, view in bed.turns(addresses):
             for size in _SIZES:
-                numbers = [next(chosen[size]) % size for _ in range(_FLIPS // 2)]
+                flipped = [pods[size][next(chosen[size]) % size] for _ in range(_FLIPS // 2)]
                 cpu = cpu_of(contender.pid)
-                for number in numbers:
-                    found.add(f"{size}", contender, await _flip(bed, view, pods[size][number]))
+                for pod in flipped:
+                    compared.add(f"{size}", contender, await _flip(bed, view, pod))
                 await asyncio.sleep(_PAUSE)
-                found.add(f"CPU of {size}", contender, [(cpu_of(contender.pid) - cpu) / _FLIPS * 1e3])
+                compared.add(f"CPU of {size}", contender, [(cpu_of(contender.pid) - cpu) / _FLIPS * 1e3])
     for size in _SIZES:
         most = 1.0 if size in _COMPARED else None
         for label, share in (("p50", 0.5), ("p95", 0.95)):
             what = f"one of {size} flips, answer to slice event, {label}"
-            for figure in found.figures(f"{size}", what, "ms", partial(quantile, share=share), most_share=most):
+            for figure in compared.figures(f"{size}", what, "ms", partial(quantile, share=share), most_share=most):
                 yield figure
         what = f"one of {size} flips, CPU of the process"
-        for figure in found.figures(f"CPU of {size}", what, "ms", mean, most_share=1.0):
+        for figure in compared.figures(f"CPU of {size}", what, "ms", mean, most_share=1.0):
             yield figure
 
 
 async def rollouts() -> AsyncIterator[Figure]:
     """Every Pod of a Service of 1,000 is replaced: a new one is made and gets ready, then an old one is deleted."""
-    found = _Compared()
+    compared = _Compared()
     paces = {0: "at full speed", _PER_SECOND: f"at {_PER_SECOND} a second"}
     async with _bed() as bed:
         pods = await bed.ready_pods(_ROLLED, lambda _: {"app": "rolled"})
@@ -96,32 +99,32 @@ async def rollouts() -> AsyncIterator[Figure]:
                 addresses.clear()
                 addresses |= {pod.address for pod in pods}
                 for label, value in rollout.items():
-                    found.add(f"{_ROLLED} Pods rolled {speed}, {label}", contender, [value])
+                    compared.add(f"{_ROLLED} Pods rolled {speed}, {label}", contender, [value])
     for speed in paces.values():
         for label, unit, of, most, most_share in _OF_ROLLOUTS:
             what = f"{_ROLLED} Pods rolled {speed}, {label}"
-            for figure in found.figures(what, what, unit, of, most=most, most_share=most_share):
+            for figure in compared.figures(what, what, unit, of, most=most, most_share=most_share):
                 yield figure
 
 
 async def many_services() -> AsyncIterator[Figure]:
     """Two hundred Services are created at once; their Pods exist already."""
-    found = _Compared()
+    compared = _Compared()
     what = f"{_MANY} Services of {_OF_EACH} at once, until in sync"
     async with _bed() as bed:
         pods = await bed.ready_pods(_MANY * _OF_EACH, lambda index: {"part": str(index // _OF_EACH)})
         addresses = {pod.address for pod in pods}
         async for contender, view in bed.turns(set()):
             begun = time.perf_counter()
-            await bed.server.all(partial(bed.service, f"part-{each}", {"part": str(each)}) for each in range(_MANY))
-            found.add(what, contender, [await view.until(addresses) - begun])
-            await bed.server.all(partial(bed.server.ask, "DELETE", f"{_SERVICES}/part-{each}") for each in range(_MANY))
+            await bed.server.all(partial(bed.service, f"part-{part}", {"part": str(part)}) for part in range(_MANY))
+            compared.add(what, contender, [await view.until(addresses) - begun])
+            await bed.server.all(partial(bed.server.ask, "DELETE", f"{_SERVICES}/part-{part}") for part in range(_MANY))
             await at_rest(contender.pid)
             if contender.name == BuiltIn.name:
                 # It leaves its slices to the garbage collector, which does not run here.
                 contender.stop()
                 await bed.server.ask("DELETE", view.path)
-    for figure in found.figures(what, what, "s", median, most=_MOST_MANY):
+    for figure in compared.figures(what, what, "s", median, most=_MOST_MANY):
         yield figure
 
 
@@ -129,10 +132,10 @@ class _Compared:
     """Values of both controllers."""
 
     def __init__(self) -> None:
-        self._found: dict[tuple[str, str], list[float]] = defaultdict(list)
+        self._values: dict[tuple[str, str], list[float]] = defaultdict(list)
 
-    def add(self, what: str, contender: Contender, values: Iterable[float]) -> None:
-        self._found[what, contender.name] += values
+    def add(self, what: str, contender: "Contender", values: Iterable[float]) -> None:
+        self._values[what, contender.name] += values
 
     def figures(
         self,
@@ -145,12 +148,78 @@ class _Compared:
         most_share: float | None = None,
     ) -> Iterator[Figure]:
         """``most_share``: Zoneward's limit as a share of the built-in controller's figure."""
-        ours = of(self._found[what, Ours.name])
-        yield Figure(label, ours, unit, most)
-        if (what, BuiltIn.name) in self._found:
-            theirs = of(self._found[what, BuiltIn.name])
-            yield Figure("  built in", theirs, unit)
-            yield Figure("  share of it", ours / theirs, "x", most_share)
+        value = of(self._values[what, Zoneward.name])
+        yield Figure(label, value, unit, most)
+        if (what, BuiltIn.name) in self._values:
+            built_in = of(self._values[what, BuiltIn.name])
+            yield Figure("  built in", built_in, unit)
+            yield Figure("  share of it", value / built_in, "x", most_share)
+
+
+# --- the controllers --------------------------------------------------------------------------------------------------
+
+
+_BUILT_IN: Final = "endpointslice-controller"
+_IDLE_SHARE: Final = 0.005
+"""Seconds of CPU that an idle process takes in a second."""
+
+
+class Zoneward:
+    """Zoneward's controller. ``manager`` is the value of its label ``managed-by``."""
+
+    name = "zoneward"
+    manager = Configuration().manager
+
+    def __init__(self, kubeconfig: Path, folder: Path) -> None:
+        self._options = ("--take-over", "--no-leader-elect", "--kubeconfig", str(kubeconfig), "--listen", "127.0.0.1:0")
+        self._folder = folder
+
+    def start(self) -> None:
+        self._process = zoneward("controller", *self._options, folder=self._folder)
+
+    def stop(self) -> None:
+        self._process.stop()
+
+    def check(self) -> None:
+        self._process.check()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+
+class BuiltIn:
+    """The built-in controller, with its default limits on requests."""
+
+    name = "built in"
+    manager = BUILT_IN_MANAGER
+
+    def __init__(self, plane: ControlPlane) -> None:
+        self._plane = plane
+
+    def start(self) -> None:
+        before = {process.pid for process in self._plane.processes}
+        self._plane.start_controllers(_BUILT_IN)
+        (self._pid,) = {process.pid for process in self._plane.processes} - before
+
+    def stop(self) -> None:
+        self._plane.stop_controllers()
+
+    @property
+    def pid(self) -> int:
+        return self._pid
+
+
+Contender = Zoneward | BuiltIn
+
+
+async def at_rest(pid: int, *, seconds: float = 1.0) -> float:
+    """Wait until a process was idle for this number of seconds; return its CPU time at the beginning of them."""
+    while True:
+        before = cpu_of(pid)
+        await asyncio.sleep(seconds)
+        if cpu_of(pid) - before < _IDLE_SHARE * seconds:
+            return before
 
 
 # --- the bed ----------------------------------------------------------------------------------------------------------
@@ -158,36 +227,36 @@ class _Compared:
 
 @dataclass(slots=True)
 class _Bed:
-    """A server with Nodes in three zones. `pods` numbers Pods, so that each has an address of its own."""
+    """A server with Nodes in three zones. `pods` numbers Pods, so that each has a separate address."""
 
     server: ApiServer
     contenders: tuple[Contender, ...]
     pods: Iterator[int] = field(default_factory=count)
 
     async def ready_pod(self, labels: dict[str, str]) -> "_Pod":
-        number = next(self.pods)
-        address = f"10.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}"
-        name = f"pod-{number}"
-        thing = a_pod(name, node=f"node-{number % _NODES}", ips=[address], namespace=NAMESPACE, labels=labels)
-        status = thing.pop("status")
-        await self.server.ask("POST", _PODS, thing)
+        index = next(self.pods)
+        address = f"10.{index >> 16 & 255}.{index >> 8 & 255}.{index & 255}"
+        name = f"pod-{index}"
+        pod = a_pod(name, node=f"node-{index % _NODES}", ips=[address], namespace=NAMESPACE, labels=labels)
+        status = pod.pop("status")
+        await self.server.ask("POST", _PODS, pod)
         await self.server.patch_status(f"{_PODS}/{name}", status)
         return _Pod(name, address)
 
-    async def ready_pods(self, number: int, labels: Callable[[int], dict[str, str]]) -> "list[_Pod]":
+    async def ready_pods(self, count: int, labels: Callable[[int], dict[str, str]]) -> "list[_Pod]":
         pods: list[_Pod] = []
 
         async def make(index: int) -> None:
             pods.append(await self.ready_pod(labels(index)))
 
-        await self.server.all(partial(make, index) for index in range(number))
+        await self.server.all(partial(make, index) for index in range(count))
         return pods
 
     async def service(self, name: str, selector: dict[str, str]) -> None:
         await self.server.ask("POST", _SERVICES, a_service(name, namespace=NAMESPACE, selector=selector))
 
     async def turns(self, addresses: set[str]) -> AsyncIterator[tuple[Contender, SliceView]]:
-        """In each round each controller, running, after it lists all these addresses and is idle."""
+        """In each round each controller, once it lists all these addresses and is idle."""
         for _ in range(_ROUNDS):
             for contender in self.contenders:
                 async with SliceView(self.server, NAMESPACE, manager=contender.manager) as view:
@@ -209,7 +278,7 @@ class _Pod:
 
 @asynccontextmanager
 async def _bed() -> AsyncIterator[_Bed]:
-    """On a real control plane, or, where it has not been built, on the sandbox and without the built-in controller."""
+    """On a real control plane; if it is not built, on the sandbox without the built-in controller."""
     try:
         find_programs(environment=os.environ)
     except ProgramsError as error:
@@ -217,20 +286,20 @@ async def _bed() -> AsyncIterator[_Bed]:
         with sandbox.running() as (file, _):
             async with ApiServer(sandbox.address_in(file)) as server:
                 await _prepare(server)
-                yield _Bed(server, (Ours(file, file.parent),))
+                yield _Bed(server, (Zoneward(file, file.parent),))
         return
     async with plane() as (control, server):
         await _prepare(server)
-        yield _Bed(server, (Ours(control.kubeconfig(), control.folder), BuiltIn(control)))
+        yield _Bed(server, (Zoneward(control.kubeconfig(), control.folder), BuiltIn(control)))
 
 
 async def _prepare(server: ApiServer) -> None:
     await server.ask("POST", "/api/v1/namespaces", a_namespace(NAMESPACE))
-    for number in range(_NODES):
-        node = a_node(f"node-{number}", zone="abc"[number % 3])
+    for index in range(_NODES):
+        node = a_node(f"node-{index}", zone="abc"[index % 3])
         status = node.pop("status")
         await server.ask("POST", "/api/v1/nodes", node)
-        await server.patch_status(f"/api/v1/nodes/node-{number}", status)
+        await server.patch_status(f"/api/v1/nodes/node-{index}", status)
 
 
 # --- flips and rollouts -----------------------------------------------------------------------------------------------
@@ -238,7 +307,7 @@ async def _prepare(server: ApiServer) -> None:
 
 async def _flip(bed: _Bed, view: SliceView, pod: _Pod) -> list[float]:
     """Milliseconds from the answer to the slice's event: for a Pod that becomes unready, and then ready again."""
-    found = []
+    times = []
     for ready in (False, True):
         seen = view.awaited(pod.address, ready=ready)
         begun = time.perf_counter()
@@ -246,9 +315,9 @@ async def _flip(bed: _Bed, view: SliceView, pod: _Pod) -> list[float]:
         condition = {"type": "Ready", "status": str(ready), "lastTransitionTime": now}
         await bed.server.patch_status(f"{_PODS}/{pod.name}", {"conditions": [condition]})
         answered = time.perf_counter()
-        found.append((await asyncio.wait_for(seen, 10) - answered) * 1e3)
+        times.append((await asyncio.wait_for(seen, 10) - answered) * 1e3)
         await asyncio.sleep(max(0.0, begun + _PAUSE - time.perf_counter()))
-    return found
+    return times
 
 
 _OF_ROLLOUTS: Final[tuple[tuple[str, str, Callable[[list[float]], float], float | None, float | None], ...]] = (
@@ -263,7 +332,7 @@ _OF_ROLLOUTS: Final[tuple[tuple[str, str, Callable[[list[float]], float], float 
 async def _roll(
     bed: _Bed, contender: Contender, view: SliceView, old: list[_Pod], pace: int
 ) -> tuple[list[_Pod], dict[str, float]]:
-    """The new Pods, and the figures. ``pace`` in Pods a second; 0: as fast as the API goes."""
+    """The new Pods, and the figures. ``pace`` in Pods a second; 0: as fast as the API allows."""
     new: list[_Pod] = []
     ready_at: dict[str, float] = {}
     view.writes = 0
@@ -297,20 +366,20 @@ async def large() -> AsyncIterator[Figure]:
     with sandbox.running("-f", str(large_snapshot("json"))) as (file, _):
         async with ApiServer(sandbox.address_in(file)) as server:
             for label, most_changes in (("from no slices", None), ("from slices that are right", 0)):
-                ours = Ours(file, file.parent)
+                controller = Zoneward(file, file.parent)
                 version, _ = await _listed(server)
-                ours.start()
+                controller.start()
                 try:
-                    while cpu_of(ours.pid) < 1.0:
-                        ours.check()
+                    while cpu_of(controller.pid) < 1.0:
+                        controller.check()
                         await asyncio.sleep(0.2)
-                    cpu = await at_rest(ours.pid, seconds=_QUIET)
-                    idle = cpu_of(ours.pid)
+                    cpu = await at_rest(controller.pid, seconds=_QUIET)
+                    idle = cpu_of(controller.pid)
                     await asyncio.sleep(_IDLE)
-                    idle = (cpu_of(ours.pid) - idle) / _IDLE
-                    peak = peak_of(ours.pid)
+                    idle = (cpu_of(controller.pid) - idle) / _IDLE
+                    peak = peak_of(controller.pid)
                 finally:
-                    ours.stop()
+                    controller.stop()
                 after, endpoints = await _listed(server)
                 what = f"{PODS:,} Pods, {SERVICES:,} Services, {NODES:,} Nodes, {label}"
                 yield Figure(f"{what}, CPU", cpu, "s", _MOST_CPU)
@@ -322,6 +391,6 @@ async def large() -> AsyncIterator[Figure]:
 
 async def _listed(server: ApiServer) -> tuple[int, int]:
     """The cluster's version, and how many IPv4 endpoints its slices list: each Pod has one."""
-    found = msgspec.json.decode(await server.ask("GET", "/apis/discovery.k8s.io/v1/endpointslices"))
-    endpoints = sum(len(item["endpoints"] or ()) for item in found["items"] if item["addressType"] == "IPv4")
-    return int(found["metadata"]["resourceVersion"]), endpoints
+    listing = msgspec.json.decode(await server.ask("GET", "/apis/discovery.k8s.io/v1/endpointslices"))
+    endpoints = sum(len(item["endpoints"] or ()) for item in listing["items"] if item["addressType"] == "IPv4")
+    return int(listing["metadata"]["resourceVersion"]), endpoints

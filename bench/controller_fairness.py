@@ -88,11 +88,11 @@ async def _flooded(zones: int) -> tuple[list[float], list[float], float]:
     flooding = asyncio.create_task(_flood(link, zones))
     metrics.flooding, start = 0, time.process_time()
     waited, cpu = list[float](), list[float]()
-    for number in range(_NEW_PODS):
+    for index in range(_NEW_PODS):
         await asyncio.sleep(_PAUSE)
         link.listed.clear()
         begin, used = time.perf_counter(), time.process_time()
-        link.tell("pods", _line("ADDED", _pod("shop", 10 + number, 0), link.next_version()))
+        link.tell("pods", _line("ADDED", _pod("shop", 10 + index, 0), link.next_version()))
         await link.listed.wait()
         waited.append(time.perf_counter() - begin)
         cpu.append(time.process_time() - used)
@@ -107,7 +107,7 @@ async def _flooded(zones: int) -> tuple[list[float], list[float], float]:
 async def _flood(link: _Link, zones: int) -> None:
     """Patches at a steady rate, also while the controller works."""
     chance = Random(2)
-    services = [_service("flood", number, zones, chance) for number in range(_SERVICES) for _ in range(_VARIANTS)]
+    services = [_service("flood", index, zones, chance) for index in range(_SERVICES) for _ in range(_VARIANTS)]
     # Writing them costs the server, not the controller.
     lines = [_line("MODIFIED", service, 7_777_777).replace(b"7777777", b"%d") for service in services]
     sent, start = 0, time.perf_counter()
@@ -122,11 +122,11 @@ async def _flood(link: _Link, zones: int) -> None:
 def _objects(zones: int) -> dict[str, list[bytes]]:
     chance = Random(1)
     nodes = [objects.a_node(f"node-{zone}", f"zone-{zone:02}", version=1) | {"spec": {}} for zone in range(zones)]
-    services = [_service("flood", number, zones, chance) for number in range(_SERVICES)]
+    services = [_service("flood", index, zones, chance) for index in range(_SERVICES)]
     plain = objects.a_service("web", namespace="shop", selector=_LABELS, version=1, ports=_PORTS)
     plain["metadata"]["uid"] = "shop"
-    pods = [_pod("flood", number, number % zones) for number in range(zones * _PODS_IN_ZONE)]
-    pods += [_pod("shop", number, number) for number in range(3)]
+    pods = [_pod("flood", index, index % zones) for index in range(zones * _PODS_IN_ZONE)]
+    pods += [_pod("shop", index, index) for index in range(3)]
     return {
         "nodes": [_line("ADDED", node, 1) for node in nodes],
         "services": [_line("ADDED", service, 2) for service in (*services, plain)],
@@ -137,7 +137,7 @@ def _objects(zones: int) -> dict[str, list[bytes]]:
 _PORTS: Final = [{"name": "http", "port": 80, "targetPort": 8080, "protocol": "TCP"}]
 
 
-def _service(namespace: str, number: int, zones: int, chance: Random) -> Object:
+def _service(namespace: str, index: int, zones: int, chance: Random) -> Object:
     demand = ",".join(f"zone-{zone:02}={chance.randint(1, 1000)}" for zone in range(zones))
     annotations = {
         "service.kubernetes.io/topology-mode": "zoneward.dev/Balanced",
@@ -145,19 +145,19 @@ def _service(namespace: str, number: int, zones: int, chance: Random) -> Object:
         "zoneward.dev/max-overload": f"{chance.randint(1, 50)}%",
     }
     service = objects.a_service(
-        f"web-{number}", namespace=namespace, selector=_LABELS, annotations=annotations, version=1, ports=_PORTS
+        f"web-{index}", namespace=namespace, selector=_LABELS, annotations=annotations, version=1, ports=_PORTS
     )
-    service["metadata"]["uid"] = f"{namespace}-{number}"
+    service["metadata"]["uid"] = f"{namespace}-{index}"
     return service
 
 
-def _pod(namespace: str, number: int, zone: int) -> Object:
-    address = f"10.{1 + (namespace == 'shop')}.{number >> 8}.{number & 255}"
-    pod = objects.a_pod(f"web-{number}", node=f"node-{zone}", ips=[address], namespace=namespace, labels=_LABELS)
-    pod["metadata"]["uid"] = f"{namespace}-{number}"
+def _pod(namespace: str, index: int, zone: int) -> Object:
+    address = f"10.{1 + (namespace == 'shop')}.{index >> 8}.{index & 255}"
+    pod = objects.a_pod(f"web-{index}", node=f"node-{zone}", ips=[address], namespace=namespace, labels=_LABELS)
+    pod["metadata"]["uid"] = f"{namespace}-{index}"
     return pod
 
 
-def _line(kind: str, thing: Object, version: int) -> bytes:
-    thing["metadata"]["resourceVersion"] = str(version)
-    return json.dumps({"type": kind, "object": thing}, separators=(",", ":")).encode()
+def _line(kind: str, object_: Object, version: int) -> bytes:
+    object_["metadata"]["resourceVersion"] = str(version)
+    return json.dumps({"type": kind, "object": object_}, separators=(",", ":")).encode()

@@ -43,7 +43,7 @@ _UNHURRIED: Final = Batching(writes_per_second=inf)
 
 
 def syncs() -> Iterator[Figure]:
-    """A Pod's readiness flips, the controller writes, and what it wrote comes back; then another Pod's."""
+    """A Pod's readiness flips, the controller writes, and the watch returns the slice; then another Pod flips."""
     for approach in _APPROACHES:
         for size in _SIZES:
             syncs, decoding, echoes, written = asyncio.run(_flips(approach, size))
@@ -52,7 +52,7 @@ def syncs() -> Iterator[Figure]:
             yield Figure("  p50", median(syncs), "ms", _MOST_MS)
             yield Figure("  p95", sorted(syncs)[len(syncs) * 95 // 100], "ms")
             yield Figure("  of this, decoding the event", mean(decoding), "ms")
-            yield Figure("  thereafter: the answer, and the slice's event", mean(echoes), "ms")
+            yield Figure("  afterwards: the answer, and the slice's event", mean(echoes), "ms")
             yield Figure("  slices written", mean(written), "")
 
 
@@ -65,12 +65,12 @@ _ENCODE: Final = msgspec.json.Encoder().encode
 
 
 class AnsweringLink:
-    """A connection of a controller whose other end is in this process and answers at once; nothing of this counts.
+    """A connection of a controller to a server in this process, which answers at once; its cost does not count.
 
     ``begin`` has the lines of all objects by the plural of their kind, of a ``version`` below all that follow.
 
     ``sent_at`` is the CPU time of this process (ns) when the last request came, less what its answers took here;
-    ``echoes`` are the watch's lines of what was written, until somebody takes them.
+    ``echoes`` are the watch's lines of what was written, until the caller takes them.
     """
 
     def __init__(self, begin: Mapping[str, Sequence[bytes]], *, version: int) -> None:
@@ -88,7 +88,7 @@ class AnsweringLink:
         self.version += 1
         return self.version
 
-    # --- what a controller needs of a connection ----------------------------------------------------------------------
+    # --- the interface of a connection --------------------------------------------------------------------------------
 
     async def get(self, path: str, *_query: Mapping[str, str], **_options: Any) -> bytes:
         raise AssertionError(f"{path} is not asked for here")
@@ -141,8 +141,8 @@ class _SyncedMetrics(ControllerMetrics):
 
 async def _flips(approach: str, size: int) -> tuple[list[float], list[float], list[float], list[float]]:
     """By flip: milliseconds of CPU to the last request, of decoding alone, and of the rest; slices written."""
-    numbers = tuple(flipping(size, flips=_FLIPS))
-    begin, pods = _objects(approach, size, kept=set(numbers))
+    flips = tuple(flipping(size, flips=_FLIPS))
+    begin, pods = _objects(approach, size, flipping=set(flips))
     link, metrics = AnsweringLink(begin, version=_START), _SyncedMetrics()
     context = ControllerContext(
         connection=link,
@@ -157,9 +157,9 @@ async def _flips(approach: str, size: int) -> tuple[list[float], list[float], li
     await _come_back(link)
     assert await controller.wait_until_idle(10)
     gc.collect()
-    found: tuple[list[float], list[float], list[float], list[float]] = ([], [], [], [])
-    for flip, number in enumerate(numbers):
-        line = _flipped(pods[number], version=link.next_version(), second=flip)
+    times: tuple[list[float], list[float], list[float], list[float]] = ([], [], [], [])
+    for flip, pod in enumerate(flips):
+        line = _flipped(pods[pod], version=link.next_version(), second=flip)
         metrics.over.clear()
         link.bodies.clear()
         start = time.process_time_ns()
@@ -178,13 +178,13 @@ async def _flips(approach: str, size: int) -> tuple[list[float], list[float], li
         decoded = time.process_time_ns()
         if flip >= _WARM:
             values = sync, decoded - decoding, answered + done - echoing
-            for list_, value in zip(found, values, strict=False):
+            for list_, value in zip(times, values, strict=False):
                 list_.append(value / 1e6)
-            found[3].append(len(link.bodies))
+            times[3].append(len(link.bodies))
     running.cancel()
     with suppress(asyncio.CancelledError):
         await running
-    return found
+    return times
 
 
 async def _come_back(link: AnsweringLink) -> None:
@@ -196,30 +196,30 @@ async def _come_back(link: AnsweringLink) -> None:
         await asyncio.sleep(0)
 
 
-# --- what is there ----------------------------------------------------------------------------------------------------
+# --- the objects ------------------------------------------------------------------------------------------------------
 
 
-def _objects(approach: str, size: int, *, kept: set[int]) -> tuple[dict[str, Sequence[bytes]], dict[int, Object]]:
-    """Lines of a watch that begins with all objects, and some of the Pods as objects."""
+def _objects(approach: str, size: int, *, flipping: set[int]) -> tuple[dict[str, Sequence[bytes]], dict[int, Object]]:
+    """Lines of a watch that begins with all objects, and the Pods that flip as objects."""
     chance, pods = Random(7), {}
     annotations, spec = _APPROACHES[approach]
-    names = [(zone, f"node-{zone}-{number}") for zone in ZONES for number in range(NODES_IN_ZONE)]
+    names = [(zone, f"node-{zone}-{index}") for zone in ZONES for index in range(NODES_IN_ZONE)]
     nodes = [objects.a_node(name, zone, cpu=ZONES[zone], version=1) | {"spec": {}} for zone, name in names]
     lines = [_line("ADDED", decorate_node(node, chance, instance="m6i.xlarge", cores=4)) for node in nodes]
     begin: dict[str, Sequence[bytes]] = {"nodes": lines}
     lines = []
-    for number in range(size):
+    for index in range(size):
         labels = {"app": "web", "pod-template-hash": "5d8f6c7b9d"}
         pod = objects.a_pod(
-            f"web-{number}", node=node_of(number), ips=[address_of(number)], namespace="shop", labels=labels
+            f"web-{index}", node=node_of(index), ips=[address_of(index)], namespace="shop", labels=labels
         )
-        pod["metadata"]["uid"] = f"pod-{number}"
+        pod["metadata"]["uid"] = f"pod-{index}"
         pod["status"]["hostIP"] = "100.64.0.1"
         pod = decorate_pod(pod, chance, service="web")
-        pod["metadata"]["resourceVersion"] = str(number + 1)
+        pod["metadata"]["resourceVersion"] = str(index + 1)
         lines.append(_line("ADDED", pod))
-        if number in kept:
-            pods[number] = pod
+        if index in flipping:
+            pods[index] = pod
     selector = {"app": "web"}
     ports = [{"name": "http", "port": 80, "targetPort": 8080, "protocol": "TCP"}]
     given: Object = {"clusterIP": "10.0.0.1", "ipFamilies": ["IPv4"], "ports": ports} | spec
@@ -238,5 +238,5 @@ def _flipped(pod: Object, *, version: int, second: int) -> bytes:
     return _line("MODIFIED", pod)
 
 
-def _line(kind: str, thing: Object) -> bytes:
-    return json.dumps({"type": kind, "object": thing}, separators=(",", ":")).encode()
+def _line(kind: str, object_: Object) -> bytes:
+    return json.dumps({"type": kind, "object": object_}, separators=(",", ":")).encode()

@@ -26,7 +26,7 @@ _MOST_BYTES = 1024.0
 
 
 def one_flips() -> Iterator[Figure]:
-    """A Pod's readiness flips, its Service is planned, and the slice is written and comes back; then another Pod's."""
+    """A Pod's readiness flips, its Service is planned, and the watch returns the slice; then another Pod flips."""
     for approach in _APPROACHES:
         for size in _SIZES:
             sync, encoding, echo = _flips(approach, size)
@@ -40,29 +40,29 @@ def one_flips() -> Iterator[Figure]:
 
 
 def _flips(approach: str, size: int) -> tuple[list[float], list[float], list[float]]:
-    """Milliseconds of CPU: of the sync, of the JSON of what it writes, and of taking in what was written."""
-    pods = [pod_of(number) for number in range(size)]
+    """Milliseconds of CPU: of the sync, of encoding the slices, and of updating the planner with them."""
+    pods = [pod_of(index) for index in range(size)]
     planner = ServicePlanner(service(approach), cluster_state(), pods=pods)
     version = 0
     while plan := _written(planner):
-        for each in plan:
+        for slice_ in plan:
             version += 1
-            planner.update_slice(each.metadata.name, _echoed(each, version))
+            planner.update_slice(slice_.metadata.name, _echoed(slice_, version))
     sync, encoding, echo = [], [], []
     gc.collect()
-    for number in flipping(size, flips=_FLIPS):
-        pods[number] = pod = flipped(pods[number])
+    for index in flipping(size, flips=_FLIPS):
+        pods[index] = pod = flipped(pods[index])
         start = time.process_time_ns()
         planner.update_pod((pod.metadata.namespace, pod.metadata.name), pod)
         plan = _written(planner)
         planned = time.process_time_ns()
-        bodies = [msgspec.json.encode(each) for each in plan]
+        bodies = [msgspec.json.encode(slice_) for slice_ in plan]
         encoded = time.process_time_ns()
         assert len(bodies) in (1, 2, 3), (approach, size, len(bodies))
         echoes = []
-        for each in plan:
+        for slice_ in plan:
             version += 1
-            echoes.append(_echoed(each, version))
+            echoes.append(_echoed(slice_, version))
         before = time.process_time_ns()
         for echoed in echoes:
             planner.update_slice(echoed.metadata.name, echoed)
@@ -75,10 +75,10 @@ def _flips(approach: str, size: int) -> tuple[list[float], list[float], list[flo
 
 def _memory(approach: str, size: int) -> float:
     """Bytes that the planner state takes for each endpoint, beyond Pods and slices, which the cache holds anyway."""
-    pods = [pod_of(number) for number in range(size)]
+    pods = [pod_of(index) for index in range(size)]
     asking, around = service(approach), cluster_state()
     first = ServicePlanner(asking, around, pods=pods)
-    slices = [_echoed(each, 1) for each in _written(first)]
+    slices = [_echoed(slice_, 1) for slice_ in _written(first)]
     del first
     gc.collect()
     tracemalloc.start()
@@ -100,7 +100,7 @@ def _written(planner: ServicePlanner) -> list[EndpointSlice]:
     return [*family.changes.create, *family.changes.update]
 
 
-def _echoed(each: EndpointSlice, version: int) -> EndpointSlice:
+def _echoed(slice_: EndpointSlice, version: int) -> EndpointSlice:
     """A copy, as a watch event brings a new object."""
-    metadata = replace(each.metadata, resource_version=str(version))
-    return msgspec.json.decode(msgspec.json.encode(replace(each, metadata=metadata)), type=EndpointSlice)
+    metadata = replace(slice_.metadata, resource_version=str(version))
+    return msgspec.json.decode(msgspec.json.encode(replace(slice_, metadata=metadata)), type=EndpointSlice)

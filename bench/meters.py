@@ -1,8 +1,8 @@
-"""What a meter takes on a busy node: CPU and memory, and whether it counts all connections that are opened.
+"""CPU and memory of a meter on a busy node, and whether it counts all connections.
 
-A node has the rules of Zoneward's proxy for a thousand Services. A Pod sends packets as a kernel would: first some that
-open connections that stay, then, at a steady rate, pairs that open one and reset it. Nobody answers, so that what is
-measured is the meter.
+A node has the rules of Zoneward's proxy for a thousand Services. A Pod sends packets as a kernel would: first packets
+that open lasting connections, then, at a steady rate, pairs that open and reset one. Nobody answers, so that only the
+meter is measured.
 """
 
 import time
@@ -34,7 +34,7 @@ def meter() -> Iterator[Figure]:
     """With a hundred thousand connections, and five thousand new ones a second."""
     with TemporaryDirectory() as name, SandboxServer(Path(name)) as server, Bed(ports=()) as bed:
         folder = Path(name)
-        server.api.create_all(_without_owner(each) for each in cluster(_SERVICES, _ENDPOINTS))
+        server.api.create_all(_without_owner(object_) for object_ in cluster(_SERVICES, _ENDPOINTS))
         node = bed.node(NODE, pods=(_PODS,))
         take_raw_connections(node, PORT)
         client = node.pod(_CLIENT)
@@ -47,10 +47,10 @@ def meter() -> Iterator[Figure]:
                 yield from _measure(client, running)
 
 
-def _without_owner(thing: Object) -> Object:
-    """A server gives Services other UIDs, and slices of an owner that is not there go."""
-    thing["metadata"].pop("ownerReferences", None)
-    return thing
+def _without_owner(object_: Object) -> Object:
+    """Drop the owner: the server gives Services other UIDs, and deletes slices of a missing owner."""
+    object_["metadata"].pop("ownerReferences", None)
+    return object_
 
 
 def _measure(client: Namespace, running: ZonewardMeter) -> Iterator[Figure]:
@@ -60,11 +60,11 @@ def _measure(client: Namespace, running: ZonewardMeter) -> Iterator[Figure]:
     opening = RawConnections(services, 80, network="10.15")
     client.call(opening.stay, _LIVE)
     client.call(opening.come_and_go, _RATE, _WARM)
-    cpu, clock, number = cpu_of(pid), time.monotonic(), opening.opened
+    cpu, clock, opened = cpu_of(pid), time.monotonic(), opening.opened
     client.call(opening.come_and_go, _RATE, _SECONDS)
-    cpu, wall, number = cpu_of(pid) - cpu, time.monotonic() - clock, opening.opened - number
+    cpu, wall, opened = cpu_of(pid) - cpu, time.monotonic() - clock, opening.opened - opened
     what = f"{_LIVE:,} live connections and new ones"
-    yield Figure(f"{what}: new ones a second", number / wall, "1/s")
+    yield Figure(f"{what}: new ones a second", opened / wall, "1/s")
     yield Figure("  the meter's share of a core", cpu / wall * 100, "%", _MOST_CPU)
     yield Figure("  its peak memory", peak_of(pid) / MIB, "MiB", _MOST_MEMORY)
     yield Figure("  its memory before any connection", before / MIB, "MiB")

@@ -1,24 +1,22 @@
-"""What an overlay costs: the API server for each write of a slice, and the controller for one flip of a Pod.
+"""The cost of an overlay: in the API server for each write of a slice, and in the controller for one flip of a Pod.
 
 Everything runs on a real control plane. A write with the policy is compared with one of the same slice under another
 controller's label, which the policy does not match, in turns.
 """
 
 import json
-import socket
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from statistics import mean, median
 from typing import Final
-from urllib.request import urlopen
 
 from e2e.control_plane import QUICK, ControlPlane
+from e2e.controllers import ZonewardController
 from tests.builders.objects import a_namespace, a_node, a_pod, a_service, a_slice
 from tests.contract.api import Api, Object
 
 from bench.measuring import Figure
-from bench.processes import cpu_of, zoneward
+from bench.processes import cpu_of
 from zoneward.kube import names
 from zoneward.kube.overlay_objects import guard_policies, overlay_policy
 
@@ -27,7 +25,7 @@ _SIZES: Final = (10, 100, 1_000)
 _WRITES: Final = {10: 200, 100: 150, 1_000: 15}
 _SERVICES: Final = (1, 1_000)
 _MOST_TIMES: Final = {10: 2.8 / 1.8, 100: 6.9 / 2.9}
-"""A write may take so many times as long, at p50: 1 ms and 4 ms more, where a write took 1.8 ms and 2.9 ms."""
+"""The factor by which a write may take longer, at p50: 1 ms and 4 ms more than 1.8 ms and 2.9 ms."""
 _FLIPS: Final = 60
 _FLIPPED: Final = (100, 5_000)
 _MOST_CPU: Final = 2.0
@@ -76,9 +74,9 @@ def _writes(api: Api, size: int, services: int) -> Iterator[Figure]:
     """PUTs of a slice in which one endpoint's readiness flips, as the built-in controller sends them: without hints."""
     slices = [_slice(api, size, manager) for manager in (names.BUILT_IN_MANAGER, "somebody-else")]
     times: tuple[list[float], list[float]] = ([], [])
-    for number in range(_WRITES[size]):
+    for index in range(_WRITES[size]):
         for slice_, spent in zip(slices, times, strict=True):
-            slice_["endpoints"][0]["conditions"]["ready"] = bool(number % 2)
+            slice_["endpoints"][0]["conditions"]["ready"] = bool(index % 2)
             begun = time.perf_counter()
             stored = api.replace(slice_)
             spent.append((time.perf_counter() - begun) * 1e3)
@@ -112,59 +110,29 @@ def _flips() -> Iterator[Figure]:
     """Pods flip; the built-in controller writes their slices, and CPU is that of Zoneward's whole process."""
     with ControlPlane(controllers=("endpointslice-controller",), controller_flags=QUICK) as plane:
         api = _prepared(plane)
-        for index in range(30):
-            api.create_all([a_node(f"node-{index}", zone="abc"[index % 3])])
+        api.create_all(a_node(f"node-{index}", zone="abc"[index % 3]) for index in range(30))
         for size in _FLIPPED:
             labels = {"size": str(size)}
-            api.create_all(
-                [
-                    a_pod(
-                        f"pod-{size}-{index}",
-                        namespace=_NAMESPACE,
-                        node=f"node-{index % 30}",
-                        ips=[f"10.{size // 100}.{index // 250}.{index % 250}"],
-                        labels=labels,
-                    )
-                    for index in range(size)
-                ]
-            )
+            for index in range(size):
+                ips, node = [f"10.{size // 100}.{index // 250}.{index % 250}"], f"node-{index % 30}"
+                api.create(a_pod(f"pod-{size}-{index}", namespace=_NAMESPACE, node=node, ips=ips, labels=labels))
             annotations = {names.TOPOLOGY_MODE_ANNOTATION: "zoneward.dev/Balanced"}
             api.create(a_service(f"of-{size}", namespace=_NAMESPACE, selector=labels, annotations=annotations))
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = free.getsockname()[1]
-        options = (
-            "--overlay",
-            "--no-leader-elect",
-            "--kubeconfig",
-            str(plane.kubeconfig()),
-            "--listen",
-            f"127.0.0.1:{port}",
-        )
         (built_in,) = [process for process in plane.processes if process.name == "kube-controller-manager"]
-        controller = zoneward("controller", *options, folder=Path(plane.folder))
-        try:
+        with ZonewardController(plane, mode="overlay") as controller:
             time.sleep(15.0)
             for size in _FLIPPED:
-                yield from _flips_of(api, size, controller.pid, built_in.pid, port=port)
-        finally:
-            controller.stop()
+                yield from _flips_of(api, size, controller, built_in.pid)
 
 
-def _touches(port: int) -> float:
-    """What the controller has counted so far."""
-    with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
-        lines = answer.read().decode().splitlines()
-    return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(_TOUCHES))
-
-
-def _flips_of(api: Api, size: int, pid: int, built_in: int, *, port: int) -> Iterator[Figure]:
+def _flips_of(api: Api, size: int, controller: ZonewardController, built_in: int) -> Iterator[Figure]:
     def parameters() -> str:
         return str(api.get(f"/api/v1/namespaces/{_NAMESPACE}/configmaps/{names.OVERLAY_CONFIG_MAP}")["metadata"])
 
-    costs, writes, touched = [], 0, _touches(port)
+    costs, writes, touched, pid = [], 0, controller.metric(_TOUCHES), controller.process.pid
     cpu_of_built_in = cpu_of(built_in)
-    for number in range(_FLIPS // 2):
-        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"pod-{size}-{number}", "namespace": _NAMESPACE}}
+    for index in range(_FLIPS // 2):
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"pod-{size}-{index}", "namespace": _NAMESPACE}}
         for ready in ("False", "True"):
             before, version = cpu_of(pid), parameters()
             conditions = [{"type": "Ready", "status": ready}]
@@ -184,4 +152,4 @@ def _flips_of(api: Api, size: int, pid: int, built_in: int, *, port: int) -> Ite
     yield Figure("  writes of the ConfigMap, of all flips", writes / len(costs), "")
     config_map = api.get(f"/api/v1/namespaces/{_NAMESPACE}/configmaps/{names.OVERLAY_CONFIG_MAP}")
     yield Figure("  size of the ConfigMap", len(json.dumps(config_map["data"])), "B")
-    yield Figure("  slices that were touched, of all flips", (_touches(port) - touched) / len(costs), "")
+    yield Figure("  slices that were touched, of all flips", (controller.metric(_TOUCHES) - touched) / len(costs), "")

@@ -1,4 +1,4 @@
-"""What many Services of a tenant cost: the owners of shared external IPs, and a budget of entries that is exceeded."""
+"""The cost of many Services of a tenant: owners of shared external IPs, and an exceeded budget of entries."""
 
 import random
 import time

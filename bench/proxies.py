@@ -12,6 +12,7 @@ from typing import Any, Final, Self
 
 import yaml
 from e2e.control_plane import ControlPlane
+from e2e.kube_proxy import kube_proxy_configuration
 from e2e.processes import Process
 
 from bench.api_server import ApiServer
@@ -35,7 +36,7 @@ class _Proxy:
     name: str
     _table: str
     _pause = 0.005
-    """Seconds between two looks."""
+    """Seconds between two checks."""
 
     def __enter__(self) -> Self:
         self.started = time.perf_counter()
@@ -52,14 +53,14 @@ class _Proxy:
         raise NotImplementedError
 
     def until_programmed(self) -> dict[str, Any]:
-        """Wait for the rules in the kernel; what the proxy says of it. Raises ProcessError, TimeoutError."""
+        """Wait for the rules in the kernel; the proxy's own report of it. Raises ProcessError, TimeoutError."""
         limit = time.monotonic() + _PATIENCE
-        while (found := self._programmed()) is None:
+        while (state := self._programmed()) is None:
             self._process.check()
             if time.monotonic() > limit:
                 raise TimeoutError(self._process.last_lines())
             time.sleep(self._pause)
-        return found
+        return state
 
     @property
     def pids(self) -> tuple[int, ...]:
@@ -76,7 +77,9 @@ class _Proxy:
             subprocess.run(("nft", "delete", "table", family, self._table), check=True)
 
 
-class Ours(_Proxy):
+class Zoneward(_Proxy):
+    """Zoneward's proxy."""
+
     name, _table = "zoneward", TABLE
 
     def __init__(self, kubeconfig: Path, folder: Path, *flags: str, inside: Sequence[str] = ()) -> None:
@@ -114,32 +117,17 @@ class KubeProxy(_Proxy):
         folder = self._plane.folder / f"kube-proxy-{next(_NUMBERS)}"
         folder.mkdir()
         config = folder / "config.yaml"
-        config.write_text(yaml.safe_dump(self._configuration()))
+        config.write_text(yaml.safe_dump(kube_proxy_configuration(self._plane, NODE, pods=PODS)))
         command = [*self._inside, str(self._plane.programs["kube-proxy"]), f"--config={config}"]
         return Process(command, log=folder / "log")
 
     def _programmed(self) -> dict[str, Any] | None:
         try:
-            found = _metrics(f"http://{_METRICS}/metrics")
+            metrics = _metrics(f"http://{_METRICS}/metrics")
         except OSError:
             return None
-        some = {name: value for name, value in found.items() if name.startswith(_PROGRAMMED) and '"IPv4"' in name}
-        return some if any(some.values()) else None
-
-    def _configuration(self) -> dict[str, Any]:
-        return {
-            "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
-            "kind": "KubeProxyConfiguration",
-            "mode": "nftables",
-            "hostnameOverride": NODE,
-            "clientConnection": {"kubeconfig": str(self._plane.kubeconfig())},
-            "clusterCIDR": PODS,
-            "healthzBindAddress": "127.0.0.1:10256",
-            "metricsBindAddress": _METRICS,
-            "conntrack": {"maxPerCore": 0, "min": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s"},
-            # kube-proxy reads zero as one second.
-            "nftables": {"minSyncPeriod": "1ms"},
-        }
+        synced = {name: value for name, value in metrics.items() if name.startswith(_PROGRAMMED) and '"IPv4"' in name}
+        return synced if any(synced.values()) else None
 
 
 def _metrics(address: str) -> dict[str, float]:
@@ -162,16 +150,16 @@ async def plane() -> AsyncIterator[tuple[ControlPlane, ApiServer]]:
 async def create(server: ApiServer, objects: Sequence[Object]) -> None:
     """Objects in any order, but namespaces first."""
 
-    async def make(thing: Object) -> None:
-        group, _, version = thing["apiVersion"].rpartition("/")
+    async def make(object_: Object) -> None:
+        group, _, version = object_["apiVersion"].rpartition("/")
         root = f"/apis/{group}/{version}" if group else f"/api/{version}"
-        namespace = thing["metadata"].get("namespace")
+        namespace = object_["metadata"].get("namespace")
         where = f"{root}/namespaces/{namespace}" if namespace else root
-        await server.ask("POST", f"{where}/{thing['kind'].lower()}s", thing)
-        if thing["kind"] == "Node":
-            await server.patch_status(f"{where}/nodes/{thing['metadata']['name']}", thing["status"])
+        await server.ask("POST", f"{where}/{object_['kind'].lower()}s", object_)
+        if object_["kind"] == "Node":
+            await server.patch_status(f"{where}/nodes/{object_['metadata']['name']}", object_["status"])
 
-    first = [object_ for object_ in objects if object_["kind"] == "Namespace"]
-    for each in first:
-        await make(each)
+    for object_ in objects:
+        if object_["kind"] == "Namespace":
+            await make(object_)
     await server.all(lambda object_=object_: make(object_) for object_ in objects if object_["kind"] != "Namespace")  # type: ignore[misc]

@@ -25,57 +25,57 @@ def address_of(service: int) -> str:
     return _dotted(_FIRST + service)
 
 
-def pod_address(number: int) -> str:
+def pod_address(pod: int) -> str:
     """Of 10.0.0.0/12, which no Service is in."""
-    assert number < 1 << 20
-    return _dotted(_PODS + 256 + number)
+    assert pod < 1 << 20
+    return _dotted(_PODS + 256 + pod)
 
 
 def cluster(services: int, endpoints: int) -> Iterator[Object]:
     """Nodes in three zones, and Services with endpoints on all of them in turn."""
     yield objects.a_namespace(NAMESPACE)
-    yield from (node(number) for number in range(NODES))
-    for number in range(services):
-        yield service(number)
-        yield from slices(number, range(number * endpoints, (number + 1) * endpoints))
+    yield from (node(index) for index in range(NODES))
+    for index in range(services):
+        yield service(index)
+        yield from slices(index, range(index * endpoints, (index + 1) * endpoints))
 
 
-def node(number: int) -> Object:
-    return objects.a_node(f"node-{number}", ZONES[number % len(ZONES)], address=f"192.168.0.{number + 1}")
+def node(index: int) -> Object:
+    return objects.a_node(f"node-{index}", ZONES[index % len(ZONES)], address=f"192.168.0.{index + 1}")
 
 
-def service(number: int, **spec: Any) -> Object:
+def service(index: int, **spec: Any) -> Object:
     """``spec`` is added to its own."""
     given = {
         "type": "ClusterIP",
-        "clusterIP": address_of(number),
-        "clusterIPs": [address_of(number)],
+        "clusterIP": address_of(index),
+        "clusterIPs": [address_of(index)],
         "ipFamilies": ["IPv4"],
         "ipFamilyPolicy": "SingleStack",
         "internalTrafficPolicy": "Cluster",
         "sessionAffinity": "None",
         "ports": [{"name": "http", "port": 80, "protocol": "TCP", "targetPort": PORT}],
     }
-    found = objects.a_service(f"service-{number}", namespace=NAMESPACE, **given | spec)
-    found["metadata"] |= {"uid": _uid(number), "labels": {"app": f"service-{number}"}}
-    return found
+    service = objects.a_service(f"service-{index}", namespace=NAMESPACE, **given | spec)
+    service["metadata"] |= {"uid": _uid(index), "labels": {"app": f"service-{index}"}}
+    return service
 
 
 def slices(service: int, pods: Sequence[int]) -> Iterator[Object]:
     """Of one Service, at most a hundred endpoints each."""
-    for place in range(0, len(pods), MOST_IN_SLICE):
-        name = f"service-{service}-{place // MOST_IN_SLICE}"
-        yield slice_(name, service, pods[place : place + MOST_IN_SLICE])
+    for start in range(0, len(pods), MOST_IN_SLICE):
+        name = f"service-{service}-{start // MOST_IN_SLICE}"
+        yield slice_(name, service, pods[start : start + MOST_IN_SLICE])
 
 
 def slice_(name: str, service: int, pods: Sequence[int], *, labels: Object | None = None) -> Object:
     of = f"service-{service}"
     owner = {"apiVersion": "v1", "kind": "Service", "name": of, "uid": _uid(service)}
-    found = objects.a_slice(
+    slice_object = objects.a_slice(
         name, service=of, namespace=NAMESPACE, manager=_MANAGER, labels={"app": of} | (labels or {})
     )
-    found["metadata"]["ownerReferences"] = [owner | {"controller": True, "blockOwnerDeletion": True}]
-    return found | {"endpoints": [endpoint(pod) for pod in pods]}
+    slice_object["metadata"]["ownerReferences"] = [owner | {"controller": True, "blockOwnerDeletion": True}]
+    return slice_object | {"endpoints": [endpoint(pod) for pod in pods]}
 
 
 def endpoint(pod: int) -> Object:
@@ -101,9 +101,9 @@ def write(file: Path, objects: Iterator[Object]) -> None:
         stream.write("\n]}\n")
 
 
-def _uid(number: int) -> str:
-    return f"00000000-0000-4000-8000-{number:012d}"
+def _uid(index: int) -> str:
+    return f"00000000-0000-4000-8000-{index:012d}"
 
 
-def _dotted(number: int) -> str:
-    return ".".join(str(number >> shift & 255) for shift in (24, 16, 8, 0))
+def _dotted(address: int) -> str:
+    return ".".join(str(address >> shift & 255) for shift in (24, 16, 8, 0))

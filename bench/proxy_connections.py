@@ -23,7 +23,7 @@ from e2e.nodes import Bed, Namespace
 from e2e.programs import ProgramsError, find_programs
 
 from bench.measuring import Figure
-from bench.proxies import PODS, KubeProxy, Ours, create, plane
+from bench.proxies import PODS, KubeProxy, Zoneward, create, plane
 from bench.proxy_cluster import PORT, address_of, cluster
 
 _SERVICES, _ENDPOINTS = 10_000, 10
@@ -32,7 +32,6 @@ _WARM, _FIRST = 20, 20
 """Turns that are not measured, and connections of each turn that are not measured."""
 _MOST_PART: Final = 1.02
 """As a share of the cost of a connection with kube-proxy; smaller differences are noise."""
-OURS, THEIRS = "zoneward", "kube-proxy"
 _CLIENT: Final = "10.15.200.1"
 _BED_PORT: Final = 9_090
 _RESET: Final = struct.pack("ii", 1, 0)
@@ -57,8 +56,8 @@ class _Node:
 
 def _opened(listening: socket.socket, addresses: list[tuple[str, int]]) -> tuple[float, float]:
     cpu = wall = 0.0
-    for number, address in enumerate(addresses):
-        if number == _FIRST:
+    for index, address in enumerate(addresses):
+        if index == _FIRST:
             cpu, wall = time.process_time(), time.perf_counter()
         with socket.socket() as client:
             client.connect(address)
@@ -68,7 +67,7 @@ def _opened(listening: socket.socket, addresses: list[tuple[str, int]]) -> tuple
 
 
 async def connections() -> AsyncIterator[Figure]:
-    """The rates of both, and what part of kube-proxy's CPU and time a connection takes by our rules."""
+    """The rates of both, and the CPU and time of a connection with Zoneward's rules as parts of kube-proxy's."""
     try:
         find_programs(environment=os.environ)
     except ProgramsError as error:
@@ -77,16 +76,16 @@ async def connections() -> AsyncIterator[Figure]:
     with ExitStack() as stack:
         async with plane() as (control, server):
             await create(server, list(cluster(_SERVICES, _ENDPOINTS)))
-            nodes = {name: _Node(stack, name, control.ports.server) for name in (OURS, THEIRS)}
-            for name, place in nodes.items():
-                inside = place.node.enter
+            nodes = {name: _Node(stack, name, control.ports.server) for name in (Zoneward.name, KubeProxy.name)}
+            for name, bench_node in nodes.items():
+                inside = bench_node.node.enter
                 contender = (
                     KubeProxy(control, inside=inside)
-                    if name == THEIRS
-                    else Ours(control.kubeconfig(), control.folder, inside=inside)
+                    if name == KubeProxy.name
+                    else Zoneward(control.kubeconfig(), control.folder, inside=inside)
                 )
                 with contender:
-                    await asyncio.to_thread(place.node.call, contender.until_programmed)
+                    await asyncio.to_thread(bench_node.node.call, contender.until_programmed)
         # The proxies and the API server have stopped; the rules stay.
         for figure in _compared(nodes):
             yield figure
@@ -96,24 +95,24 @@ def _compared(nodes: dict[str, _Node]) -> Iterator[Figure]:
     drawn = random.Random(1)
     taken: dict[str, list[tuple[float, float]]] = {name: [] for name in nodes}
     noise = []
-    for number in range(_WARM + _TURNS):
+    for turn in range(_WARM + _TURNS):
         addresses = [(address_of(drawn.randrange(_SERVICES)), 80) for _ in range(_FIRST + _CONNECTIONS)]
-        there = {name: each.turn(addresses) for name, each in nodes.items()}
+        there = {name: node.turn(addresses) for name, node in nodes.items()}
         # In both orders, so that a steady trend affects all of them.
         back = {name: nodes[name].turn(addresses) for name in reversed(nodes)}
-        if number < _WARM:
+        if turn < _WARM:
             continue
-        noise.append(back[THEIRS][0] / there[THEIRS][0])
-        for name, some in taken.items():
-            some.append((there[name][0] + back[name][0], there[name][1] + back[name][1]))
+        noise.append(back[KubeProxy.name][0] / there[KubeProxy.name][0])
+        for name, times in taken.items():
+            times.append((there[name][0] + back[name][0], there[name][1] + back[name][1]))
     what = f"{_SERVICES:,} Services x {_ENDPOINTS}, from Pod to Pod"
-    yield Figure(f"{what}, kube-proxy: connections a second of CPU", _rate(taken[THEIRS]), "1/s")
-    yield Figure("  what no difference at all seems to be", median(noise), "x")
+    yield Figure(f"{what}, kube-proxy: connections a second of CPU", _rate(taken[KubeProxy.name]), "1/s")
+    yield Figure("  noise: kube-proxy compared with itself", median(noise), "x")
     cpu, wall = (
-        median(one[part] / other[part] for one, other in zip(taken[OURS], taken[THEIRS], strict=True))
+        median(one[part] / other[part] for one, other in zip(taken[Zoneward.name], taken[KubeProxy.name], strict=True))
         for part in (0, 1)
     )
-    yield Figure(f"  {OURS}: connections a second of CPU", _rate(taken[OURS]), "1/s")
+    yield Figure(f"  {Zoneward.name}: connections a second of CPU", _rate(taken[Zoneward.name]), "1/s")
     yield Figure("    CPU for one, part of kube-proxy's", cpu, "x", _MOST_PART)
     yield Figure("    time for one, part of kube-proxy's", wall, "x")
 

@@ -5,6 +5,7 @@ import asyncio
 import gc
 import itertools
 import json
+import random
 import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
@@ -17,7 +18,7 @@ import msgspec
 
 from bench.kernel_events import KernelEvents
 from bench.processes import peak_of
-from bench.proxies import Ours
+from bench.proxies import Zoneward
 from bench.proxy_cluster import NAMESPACE, Object, pod_address
 from zoneward.sandbox.server.kinds import Kind
 from zoneward.sandbox.server.persistence import load_objects, new_registry
@@ -25,11 +26,13 @@ from zoneward.sandbox.server.resource_registry import LocalClient, Registry
 from zoneward.sandbox.server.sandbox_server import SandboxServer
 from zoneward.sandbox.server.versioned_store import StoredChange
 
+PAUSE: Final = 0.01
+"""Seconds between two changes."""
 _SLICES: Final = "endpointslices.discovery.k8s.io"
 
 
 class ChangingServer:
-    """`replace` puts a new endpoint into the place of another one; each address is used once."""
+    """`replace` replaces an endpoint by a new one; each address is used once."""
 
     def __init__(self, registry: Registry, *, first_pod: int) -> None:
         self._store, self._kind = LocalClient(registry), registry.kinds[_SLICES]
@@ -40,21 +43,21 @@ class ChangingServer:
     def new_address(self) -> str:
         return pod_address(next(self._pods) % (1 << 20))
 
-    def replace(self, slice_: str, place: int, address: str) -> float:
+    def replace(self, slice_: str, index: int, address: str) -> float:
         """The moment (``time.perf_counter``) at which the server had the change and had not sent it yet."""
 
         def change(endpoints: list[Object]) -> None:
-            endpoints[place] = endpoints[place] | {"addresses": [address]}
+            endpoints[index] = endpoints[index] | {"addresses": [address]}
 
         return self.change(slice_, change)
 
     def change(self, slice_: str, change: Callable[[list[Object]], None]) -> float:
         """As `replace`; ``change`` is given a copy of the slice's endpoints."""
 
-        def changed(thing: Object) -> Object:
-            endpoints = list(thing["endpoints"])
+        def changed(slice_object: Object) -> Object:
+            endpoints = list(slice_object["endpoints"])
             change(endpoints)
-            return thing | {"endpoints": endpoints}
+            return slice_object | {"endpoints": endpoints}
 
         self._store.update(self._kind, NAMESPACE, slice_, changed)
         return self._had
@@ -70,28 +73,38 @@ class ProxiedNode:
     memory of the start are those of both processes."""
 
     server: ChangingServer
-    proxy: Ours
+    proxy: Zoneward
     kernel: KernelEvents
     started: dict[str, Any]
     metrics: dict[str, float]
     start_cpu: float
     start_peak: float
 
-    async def replace(self, slice_: str, place: int) -> float:
+    async def replace(self, slice_: str, index: int) -> float:
         """Seconds from the server's change of an endpoint until the kernel has it."""
         address = self.server.new_address()
         seen = self.kernel.awaited(address)
-        had = self.server.replace(slice_, place, address)
+        had = self.server.replace(slice_, index, address)
         return await asyncio.wait_for(seen, 30) - had
+
+    async def replace_many(self, count: int, *, services: int, endpoints: int) -> list[float]:
+        """The same for random endpoints of random Services, one after the other."""
+        drawn, seconds = random.Random(1), []
+        for _ in range(count):
+            service = drawn.randrange(services)
+            seconds.append(await self.replace(f"service-{service}-0", drawn.randrange(endpoints)))
+            # The proxy handles each change separately.
+            await asyncio.sleep(PAUSE)
+        return seconds
 
 
 @asynccontextmanager
 async def proxied_node(objects: Iterable[Object]) -> AsyncIterator[ProxiedNode]:
-    """Objects number their Pods from 0. Needs a network namespace of its own."""
-    registry, every = new_registry(), list(objects)
-    pods = sum(len(each.get("endpoints", ())) for each in every)
-    load_objects(registry, [("the cluster", msgspec.json.encode({"apiVersion": "v1", "kind": "List", "items": every}))])
-    del every
+    """Objects number their Pods from 0. Needs a separate network namespace."""
+    registry, items = new_registry(), list(objects)
+    pods = sum(len(item.get("endpoints", ())) for item in items)
+    load_objects(registry, [("the cluster", msgspec.json.encode({"apiVersion": "v1", "kind": "List", "items": items}))])
+    del items
     # The server's garbage collection is not part of the measurement.
     gc.collect()
     gc.freeze()
@@ -100,7 +113,7 @@ async def proxied_node(objects: Iterable[Object]) -> AsyncIterator[ProxiedNode]:
         with TemporaryDirectory() as name:
             kubeconfig = Path(name, "kubeconfig.json")
             kubeconfig.write_text(json.dumps(server.kubeconfig()))
-            with Ours(kubeconfig, Path(name)) as proxy:
+            with Zoneward(kubeconfig, Path(name)) as proxy:
                 started = await asyncio.to_thread(proxy.until_programmed)
                 cpu, peak = proxy.cpu, peak_of(*proxy.pids)
                 metrics = await asyncio.to_thread(proxy.metrics)

@@ -10,7 +10,7 @@ from typing import Final
 from bench import sandbox
 from bench.measuring import MIB, Figure
 from bench.processes import peak_of, share_of
-from bench.proxies import Ours
+from bench.proxies import Zoneward
 from bench.proxy_cluster import cluster, write
 
 _SERVICES, _ENDPOINTS = 10_000, 10
@@ -20,16 +20,16 @@ _MOST_MIB: Final = 300.0
 
 
 def start() -> Iterator[Figure]:
-    """Medians of a few starts; the sandbox serves the cluster over loopback, as a process of its own."""
+    """Medians of a few starts; the sandbox serves the cluster over loopback, as a separate process."""
     new, again = [], []
     with TemporaryDirectory() as name:
         folder = Path(name)
         write(folder / "cluster.json", cluster(_SERVICES, _ENDPOINTS))
         with sandbox.running("-f", str(folder / "cluster.json")) as (file, _):
             for _ in range(_STARTS):
-                new.append(_started(Ours(file, folder)))
-                again.append(_started(Ours(file, folder)))
-                Ours(file, folder).clear()
+                new.append(_started(Zoneward(file, folder)))
+                again.append(_started(Zoneward(file, folder)))
+                Zoneward(file, folder).clear()
     yield from _figures("start", new, most_programming=_MOST_PROGRAMMING)
     yield from _figures("start with its rules there", again, most_elements=0)
 
@@ -41,7 +41,7 @@ def _figures(
     most_programming: float | None = None,
     most_elements: float | None = None,
 ) -> Iterator[Figure]:
-    of = {name: [each[name] for each in starts] for name in starts[0]}
+    of = {name: [start[name] for start in starts] for name in starts[0]}
     what = f"{_SERVICES:,} Services x {_ENDPOINTS}, {label}"
     yield Figure(f"{what}: command to programmed", median(of["whole"]), "s", _MOST_START)
     yield Figure("  from synced caches to programmed", median(of["programming"]), "s", most_programming)
@@ -53,18 +53,18 @@ def _figures(
     yield Figure("  elements written", median(of["elements"]), "", most_elements)
 
 
-def _started(ours: Ours) -> dict[str, float]:
-    with ours:
-        told = ours.until_programmed()
-        whole = time.perf_counter() - ours.started
-        pids = ours.pids
-        metrics = ours.metrics()
-        assert told["slices"] >= _SERVICES
+def _started(proxy: Zoneward) -> dict[str, float]:
+    with proxy:
+        log_line = proxy.until_programmed()
+        whole = time.perf_counter() - proxy.started
+        pids = proxy.pids
+        metrics = proxy.metrics()
+        assert log_line["slices"] >= _SERVICES
         return {
             "whole": whole,
-            "programming": told["since_listed"],
+            "programming": log_line["since_listed"],
             "apply": metrics["zoneward_proxy_apply_seconds_sum"],
-            "cpu": ours.cpu,
+            "cpu": proxy.cpu,
             "peak": peak_of(*pids),
             "peak_of_kernel": peak_of(*pids[1:]),
             "share": share_of(*pids),

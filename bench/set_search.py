@@ -34,7 +34,7 @@ def score_of(demand: Sequence[int], supply: Sequence[int], sets: Mapping[tuple[i
             raise ValueError(f"not {supply[located]} endpoints in zone {located}: {sets}")
     total = sum(supply)
     size = [sum(count for (_, users), count in sets.items() if users >> zone & 1) for zone in zones]
-    # What an endpoint gets from a zone that uses it.
+    # The share of a zone's traffic that each of its endpoints gets.
     part = [demand[zone] / sum(demand) / size[zone] if demand[zone] else 0.0 for zone in zones]
     worst = mean = in_zone = 0.0
     for (located, users), count in sets.items():
@@ -64,7 +64,7 @@ def search(demand: Sequence[int], supply: Sequence[int], *, seconds: float, seed
     while time.process_time() < until:
         steps, start = _STEPS[count // _STARTS % len(_STEPS)], count % _STARTS
         hot = 0.2 if start == _BEST_START else 3.0
-        result, sets = run(shares, located, best, start, steps, hot, 1e-4, 0.0, 0.0, seed + count)
+        result, sets = run(shares, located, best, start, steps, hot, seed + count)
         if result > score:
             score, best = result, sets
         count += 1
@@ -79,7 +79,7 @@ def _compiled() -> Any:
 
     compiled = njit(error_model="numpy")(_anneal)
     supply = np.ones(2, np.int64)
-    compiled(np.full(2, 0.5), supply, np.ones((2, 4), np.int64), 0, 1, 1.0, 1.0, 0.0, 0.0, 1)
+    compiled(np.full(2, 0.5), supply, np.ones((2, 4), np.int64), 0, 1, 1.0, 1)
     return compiled
 
 
@@ -90,14 +90,12 @@ def _anneal(
     start: int,
     steps: int,
     hot: float,
-    cold: float,
-    goal: float,
-    firmness: float,
     seed: int,
 ) -> tuple[float, NDArray[np.int64]]:
-    """One run: from ``hot`` to ``cold``, which are in points of the score. With ``firmness`` all overload above
-    ``goal`` counts, and not the worst alone; with 0 it is the score itself. A change moves some endpoints from one set
-    of zones to another, and may exchange them with endpoints of another zone."""
+    """One run, from the temperature ``hot`` (points of the score) to nearly zero.
+
+    A change moves some endpoints from one set of zones to another, and may exchange them with those of another zone.
+    """
     np.random.seed(seed)
     zones = len(shares)
     sets = 1 << zones
@@ -143,7 +141,7 @@ def _anneal(
     best_score = -1e9
     now = -1e9
     temperature = hot
-    cooling = (cold / hot) ** (1.0 / steps)
+    cooling = (1e-4 / hot) ** (1.0 / steps)
     for step in range(steps + 1):
         made = 0
         if step > 0:
@@ -192,18 +190,14 @@ def _anneal(
                 score += 45 * part[zone] * home[zone]
         worst = 0.0
         mean = 0.0
-        excess = 0.0
         for users in range(1, sets):
             load[users] = load[users & (users - 1)] + part[lowest[users]]
             if count[users] > 0:
                 overload = total * load[users] - 1
                 worst = max(worst, overload)
                 mean += abs(overload) * count[users]
-                excess += max(0.0, overload - goal) * count[users]
-        energy = score - 20 * mean / total - firmness * excess / total
         score += 55 - 20 * worst - 20 * mean / total
-        if firmness == 0:
-            energy = score if worst <= 0.2 + 1e-9 else score - 2 - 300 * (worst - 0.2)
+        energy = score if worst <= 0.2 + 1e-9 else score - 2 - 300 * (worst - 0.2)
         if step == 0 or energy >= now or np.random.random() < np.exp((energy - now) / temperature):
             now = energy
             for move in range(made):

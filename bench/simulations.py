@@ -1,4 +1,5 @@
-"""``zoneward simulate`` over the proposal's 39,273,145 inputs: time, memory, and Parquet against the disk.
+"""``zoneward simulate`` over the proposal's 39,273,145 inputs: time, memory, and Parquet against the disk; and from
+a CSV file of the proposal's tool to one in its format.
 
 Heavy modules are imported by child processes: the memory of a parent counts for its children.
 """
@@ -13,7 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from bench.children import told_by
+from bench.children import measured, results_of
 from bench.measuring import MIB, ZONEWARD, Figure, run
 
 _FIVE: Final = {"local": 325, "local-shared": 475, "local-weighted": 445, "local-opt": 235, "random": 113}
@@ -50,7 +51,7 @@ def balanced() -> Iterator[Figure]:
 
 def inputs() -> Iterator[Figure]:
     """Nanoseconds an input of each of the five on one core, compiling left out: the best of some runs."""
-    for algorithm, took in told_by("simulations.measure_inputs"):
+    for algorithm, took in results_of("simulations.measure_inputs"):
         yield Figure(f"{algorithm}, an input of kep, one core", took, "ns", _FIVE[algorithm])
 
 
@@ -116,3 +117,70 @@ def measure_inputs() -> Iterator[tuple[str, float]]:
             score_columns(contender, demand, supply)
             times.append(time.perf_counter() - start)
         yield contender.label, min(times) / _SAMPLE * 1e9
+
+
+# --- CSV files --------------------------------------------------------------------------------------------------------
+
+_TOOL: Final = {"local": 32, "local-shared": 45, "local-weighted": 26, "local-opt": 22, "random": 10.5}
+"""Microseconds an input that the proposal's tool needs, from file to file."""
+_TIMES: Final = 10
+"""The factor by which Zoneward must be faster."""
+_ROWS, _SEED, _RUNS, _JOBS = 1_000_000, 20_260_901, 3, 2
+_MOST_MEMORY: Final = 500
+"""MiB, machine code and libraries included."""
+
+
+def csv_files() -> Iterator[Figure]:
+    """Each algorithm of KEP-2004 by itself, the best of some runs; then the memory that few and many inputs take."""
+    with TemporaryDirectory(prefix="zoneward-bench-") as directory:
+        few, many = (str(Path(directory, name)) for name in ("few.csv", "many.csv"))
+        for path, rows in ((few, _ROWS // 4), (many, _ROWS)):
+            measured("simulations.write", path, rows)
+        for algorithm, tool in _TOOL.items():
+            # The first run compiles.
+            measured("simulations.score", algorithm, few)
+            took, _ = measured("simulations.score", algorithm, many)
+            yield Figure(f"CSV to CSV, {algorithm}, an input", took, "us", tool / _TIMES)
+            yield Figure(f"  times as fast as the proposal's tool ({tool:g} us)", tool / took, "x")
+        for path, rows in ((few, _ROWS // 4), (many, _ROWS)):
+            _, process = measured("simulations.score", "local", path)
+            yield Figure(f"  peak memory, {rows:,} inputs", process.peak / MIB, "MiB", _MOST_MEMORY)
+
+
+def score(algorithm: str, inputs: str) -> float:
+    """Microseconds an input, from a file into one beside it; the best of some runs."""
+    from zoneward.lab.contenders import parse_contenders
+    from zoneward.lab.csv_dataset import CsvDataset
+    from zoneward.lab.row_writers import TopologySimulatorWriter
+    from zoneward.lab.scoring import compile_kernels
+    from zoneward.lab.simulation import ThreadRunner, simulate
+    from zoneward.lab.tally import SimulationSpec
+
+    wanted = SimulationSpec(contenders=parse_contenders([algorithm]))
+    compile_kernels(wanted.contenders)
+    measured = []
+    for _ in range(_RUNS):
+        start = time.perf_counter()
+        dataset = CsvDataset(Path(inputs))
+        with Path(inputs).with_suffix(".results").open("wb") as file:
+            sink = TopologySimulatorWriter(file, wanted.contenders[0]).write
+            simulate(wanted, dataset, runner=ThreadRunner(_JOBS), sink=sink)
+        measured.append((time.perf_counter() - start) / dataset.rows)
+    return min(measured) * 1e6
+
+
+def write(path: str, rows: int) -> None:
+    """A sample of ``kep`` as a file."""
+    import polars as pl
+
+    from zoneward.lab.datasets import ComputedDataset
+
+    with Path(path).open("wb") as file:
+        file.write(b"name,zone1,zone2,zone3\n")
+        for chunk in ComputedDataset("kep", sample=rows, seed=_SEED).chunks():
+            inputs = chunk.inputs()
+            lines = {"name": pl.select(pl.format("input {}", pl.Series(inputs.numbers))).to_series()}
+            for zone in range(inputs.supply.shape[1]):
+                cell = pl.format("{} {}", pl.Series(inputs.demand[:, zone]), pl.Series(inputs.supply[:, zone]))
+                lines[f"zone{zone + 1}"] = pl.select(cell).to_series()
+            file.write(pl.DataFrame(lines).write_csv(include_header=False).encode())

@@ -7,7 +7,7 @@ from subprocess import SubprocessError
 
 import click
 from cluster.box import BoxError
-from cluster.conformance import DOCUMENT, check_mode, compare_modes
+from cluster.conformance import DOCUMENT, compare_modes
 from cluster.disruptions import DISRUPTIONS
 from cluster.lifecycle import KUBECTL, SIGNALS, open_cluster, start_cluster, stop_cluster
 from cluster.machine import MachineError, check_root
@@ -48,17 +48,8 @@ def change(mode: str) -> None:
 
 
 @main.command()
-@click.option(
-    "--only",
-    type=click.Choice([mode.value for mode in Mode]),
-    help="Run the short selection in this mode only. Every test has to pass.",
-)
-def conformance(only: str | None) -> None:
+def conformance() -> None:
     """Run Kubernetes' own tests on a separate cluster, with the built-in parts and with Zoneward's, and compare."""
-    if only:
-        if lines := check_mode(Mode(only)):
-            raise click.ClickException("\n".join(["these tests do not pass:", *lines]))
-        return
     if lines := compare_modes():
         raise click.ClickException("\n".join(["these tests pass with the built-in parts only:", *lines]))
     click.echo(f"every test that passes with the built-in parts passes with Zoneward's: {DOCUMENT}")

@@ -1,8 +1,8 @@
 """The namespaces that the cluster runs in, and the programs in them.
 
-The box is a network, a mount, a host name and a process namespace. Within it each node has the first three for itself.
-Mounts, networks and processes of the cluster exist in there only, so that they go with its first process. What is left
-for `end_all` are the control groups.
+The box is a network, a mount, a host name and a process namespace. Within it each node has separate ones of the first
+three. Mounts, networks and processes of the cluster exist only there and end with its first process; `end_all` removes
+the control groups.
 """
 
 import os
@@ -28,11 +28,11 @@ _ENTERED: Final = ("--mount", "--net", "--uts", "--pid")
 
 
 class BoxError(Exception):
-    """A command in there failed: what it was, and what it said."""
+    """A command in the box failed: the command and its error."""
 
 
 class Box:
-    """``folder`` has what its programs read and write. Another process may have made it: it is found by its groups."""
+    """``folder`` has the files of its programs. Another process may have created the box: its groups identify it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder: Final = folder
@@ -42,11 +42,11 @@ class Box:
 
     @property
     def bin(self) -> Path:
-        """Programs that the nodes see; their folders differ from the machine's."""
+        """Programs for the nodes, whose folders differ from the machine's."""
         return self.folder / "bin"
 
     def make(self, programs: Mapping[str, Path]) -> None:
-        """Its first process, which reaps the other ones."""
+        """Start its first process, which reaps the others."""
         self.bin.mkdir()
         (self.folder / "logs").mkdir()
         for name in (_HOLDER, "kubelet"):
@@ -62,7 +62,7 @@ class Box:
         self._hold(name, [*self.enter(BOX), *command])
 
     def start(self, name: str, command: list[str | Path], *, inside: str = BOX, goes_first: bool = False) -> Process:
-        """A program, until it is ended: it outlives this process. Its log is ``logs/NAME.log``.
+        """Start a program, which outlives this process. Its log is ``logs/NAME.log``.
 
         ``goes_first``: it gets CPU before what starts containers, as on a separate machine; in a
         cluster where niceness counts.
@@ -75,7 +75,7 @@ class Box:
         end_program(name)
 
     def reap(self) -> None:
-        """Waits for what was started here, once all of it has been ended."""
+        """Wait for the processes that were started here, after all have ended."""
         for process in self._started:
             process.kill()
 
@@ -83,7 +83,7 @@ class Box:
         return bool(processes(name))
 
     def ask(self, url: str, *, inside: str) -> str:
-        """The body of the answer, or nothing where the status is not 200."""
+        """The body of the response; empty if the status is not 200."""
         with suppress(BoxError):
             return self.run_here(sys.executable, "-c", _ASK, url, network=inside)
         return ""
@@ -92,7 +92,7 @@ class Box:
         return self.folder / "logs" / f"{name}.log"
 
     def enter(self, inside: str) -> list[str]:
-        """What a command line begins with to run inside of the box, or of a node."""
+        """The beginning of a command line that runs in the box, or in a node."""
         return ["nsenter", "--target", str(self.holder(inside)), *_ENTERED, "--"]
 
     def network(self, inside: str) -> Path:
@@ -100,15 +100,15 @@ class Box:
         return Path("/proc", str(self.holder(inside)), "ns", "net")
 
     def run(self, *command: str | Path, inside: str = BOX, text: str | None = None, patience: float = 180.0) -> str:
-        """What a command prints; ``text`` is its input. Raises BoxError with what it said."""
+        """The output of a command; ``text`` is its input. Raises BoxError with its error."""
         return self._run(self.enter(inside), command, text, patience)
 
     def run_here(self, *command: str | Path, network: str, text: str | None = None) -> str:
-        """As `run`, in that network alone: it sees the machine's processes and files."""
+        """As `run`, but only in that network: the command sees the machine's processes and files."""
         return self._run(["nsenter", f"--net={self.network(network)}", "--"], command, text, 60.0)
 
     def load(self, file: Path, *command: str, inside: str) -> None:
-        """Runs a command with a file of the machine as its input. Raises BoxError with what it said."""
+        """Run a command with a file of the machine as its input. Raises BoxError with its error."""
         with file.open("rb") as content:
             done = subprocess.run(
                 [*enter_group("commands"), *self.enter(inside), *command],
@@ -150,6 +150,6 @@ class Box:
     def _start(self, name: str, command: list[str]) -> Process:
         whole = [*enter_group(name), *command]
         process = Process(whole, log=self.log(name), lasts=True, environment=self.environment)
-        # Nobody else has it, and one that is dropped while it runs would be reported.
+        # Keep a reference: Python reports a process object that is dropped while the process runs.
         self._started.append(process)
         return process

@@ -1,4 +1,4 @@
-"""Control groups: all that runs in the cluster is below one, by which it is found and ended, however it was started.
+"""Control groups: everything in the cluster runs below one, which finds and ends it however it was started.
 
 ``/zoneward-cluster/programs/NAME`` has the processes of a program that `cluster.box` started, and
 ``/zoneward-cluster/NODE`` is the root of a kubelet, in which it puts its Pods.
@@ -26,7 +26,7 @@ _TERM_PATIENCE: Final = 20.0
 
 
 def missing_controllers(root: Path = _ROOT) -> list[str]:
-    """What a kubelet would miss there; nothing where all is there."""
+    """The controllers that a kubelet needs and that are missing."""
     if _is_unified(root):
         available = set((root / "cgroup.controllers").read_text().split())
         return [name for name in ("cpu", "cpuset", "memory", "pids") if name not in available]
@@ -54,7 +54,7 @@ def make_group(name: str) -> str:
 
 
 def enter_group(name: str) -> list[str]:
-    """What a command line begins with so that it, and all that it starts, is in the group of a program."""
+    """The beginning of a command line that runs in the group of a program, with everything that it starts."""
     group = _program(name)
     group.mkdir(parents=True, exist_ok=True)
     return ["sh", "-c", 'echo $$ > "$0" && exec "$@"', str(group / "cgroup.procs")]
@@ -68,7 +68,7 @@ def processes(name: str | None = None) -> list[int]:
 
 
 def end_program(name: str) -> None:
-    """SIGTERM to its processes, and SIGKILL to those that are there 20 s later. Raises TimeoutError."""
+    """Send SIGTERM to its processes, and SIGKILL after 20 s. Raises TimeoutError."""
     limit = time.monotonic() + _TERM_PATIENCE
     _signal(processes(name), signal.SIGTERM)
     while processes(name) and time.monotonic() < limit:
@@ -79,17 +79,17 @@ def end_program(name: str) -> None:
 
 
 def kill_programs(*names: str) -> None:
-    """SIGKILL to the processes of programs, until none is there. Raises TimeoutError."""
+    """Send SIGKILL to the processes of programs until all have ended. Raises TimeoutError."""
     _kill(lambda: [pid for name in names for pid in processes(name)])
 
 
 def kill_pods(node: str) -> None:
-    """SIGKILL to all that a kubelet's Pods run, until none is there. Raises TimeoutError."""
+    """Send SIGKILL to the processes of a node's Pods until all have ended. Raises TimeoutError."""
     _kill(lambda: _processes_below(_tracking() / NAME / node))
 
 
 def end_all() -> None:
-    """Kills every process of the cluster and removes its groups. Raises TimeoutError where the kernel keeps some."""
+    """Kill every process of the cluster and remove its groups. Raises TimeoutError if the kernel keeps some."""
     limit = time.monotonic() + _PATIENCE
     while groups := groups_left():
         # One that was being started when the start was interrupted may enter its group only now.
@@ -104,7 +104,7 @@ def end_all() -> None:
 
 
 def groups_left() -> list[Path]:
-    """All of the cluster's groups, those within before those around."""
+    """All groups of the cluster, children first."""
     groups = []
     for hierarchy in _hierarchies():
         for folder, _, _ in os.walk(hierarchy / NAME, topdown=False):

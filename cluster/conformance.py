@@ -73,7 +73,9 @@ def failures(mode: Mode, tests: Mapping[str, Result], known: Sequence[KnownFailu
 def compare_modes(*, environment: Mapping[str, str] = os.environ) -> list[str]:
     """Run the whole selection in every mode, write both documents, and return `regressions`."""
     started = time.monotonic()
-    results, versions = _run("full", tuple(Mode), environment)
+    TESTS.build(environment=environment)
+    with own_cluster(environment=environment) as cluster:
+        results, versions = _run(cluster, "full", tuple(Mode), environment), describe(cluster)
     known = read_known()
     minutes = round((time.monotonic() - started) / 60)
     heading = f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d}, {minutes} minutes, with {versions}"
@@ -82,24 +84,20 @@ def compare_modes(*, environment: Mapping[str, str] = os.environ) -> list[str]:
     return regressions(results, known)
 
 
-def check_mode(mode: Mode, *, environment: Mapping[str, str] = os.environ) -> list[str]:
+def check_mode(cluster: Cluster, mode: Mode, *, environment: Mapping[str, str] = os.environ) -> list[str]:
     """Run the short selection in one mode, and return `failures`."""
-    results, _ = _run("short", (mode,), environment)
-    return failures(mode, results[mode], read_known())
+    return failures(mode, _run(cluster, "short", (mode,), environment)[mode], read_known())
 
 
-def _run(selection: str, modes: Sequence[Mode], environment: Mapping[str, str]) -> tuple[Results, str]:
-    """The results on a separate cluster, and the versions of what ran."""
-    TESTS.build(environment=environment)
+def _run(cluster: Cluster, selection: str, modes: Sequence[Mode], environment: Mapping[str, str]) -> Results:
     tests = TESTS.find(environment=environment)
     chosen, results = read_selection(selection), Results()
-    with own_cluster(environment=environment) as cluster:
-        for mode in modes:
-            cluster.parts.start(mode)
-            since = time.monotonic()
-            results[mode] = run_suite(cluster, tests, chosen, RESULTS / selection / mode)
-            click.echo(f"{mode}: {_counts(results[mode])} in {time.monotonic() - since:.0f} s", err=True)
-        return results, describe(cluster)
+    for mode in modes:
+        cluster.parts.start(mode)
+        since = time.monotonic()
+        results[mode] = run_suite(cluster, tests, chosen, RESULTS / selection / mode)
+        click.echo(f"{mode}: {_counts(results[mode])} in {time.monotonic() - since:.0f} s", err=True)
+    return results
 
 
 def summary(heading: str, results: Results, known: Sequence[KnownFailure]) -> str:

@@ -1,6 +1,6 @@
-"""What happens in a cluster while clients open connections: each `Disruption` of ``python -m cluster bench``.
+"""The disruptions of ``python -m cluster bench``, during which clients open connections.
 
-The nodes that it happens to are in one zone each, and no client runs on them.
+No client runs on the affected nodes, which are in different zones.
 """
 
 import json
@@ -23,7 +23,7 @@ from e2e.processes import wait_until
 from release.image import REFERENCE
 
 DETECTION: Final = ("--node-monitor-period=1s", "--node-monitor-grace-period=12s")
-"""Of kube-controller-manager. By default it waits for 50 s until it takes a node for lost."""
+"""Flags of kube-controller-manager. By default it considers a node lost after 50 s."""
 _LOST: Final = SITES[3]
 _DRAINED: Final = [site.name for site in SITES[3:]]
 _NEXT_IMAGE: Final = f"{REFERENCE}-next"
@@ -47,9 +47,8 @@ def _nothing(_cluster: Cluster, _mode: Mode) -> None: ...
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Disruption:
-    """``act`` is done while clients run for ``seconds``, ``prepare`` before, and ``undo`` afterwards, also when one of
-    them failed. They get whose parts run. With the built-in parts it may need less: ``built_in_seconds``.
-    ``ends_pods``: whether it deletes Pods."""
+    """``act`` runs while clients run for ``seconds`` (with the built-in parts ``built_in_seconds``); ``prepare`` runs
+    before, and ``undo`` afterwards, also after a failure. ``ends_pods``: whether it deletes Pods."""
 
     seconds: int
     built_in_seconds: int | None = None
@@ -78,7 +77,7 @@ def _scale(cluster: Cluster, _mode: Mode) -> None:
 
 
 def _flip(cluster: Cluster, _mode: Mode) -> None:
-    """Half of the Pods is not ready, then the other half, twice; all serve."""
+    """Make half of the Pods unready, then the other half, twice; all keep serving."""
     addresses = sorted(pod["status"]["podIP"] for pod in pods(cluster))
     cluster.box.run_here(sys.executable, "-c", _FLIP, *addresses, network=BOX)
 
@@ -96,7 +95,7 @@ def _uncordon(cluster: Cluster, _mode: Mode) -> None:
 
 
 def _stop_kubelet(cluster: Cluster, mode: Mode) -> None:
-    """Until the node counts as lost; its Pods still run."""
+    """Stop the kubelet until the node counts as lost; its Pods still run."""
     _wait_for_heartbeat(cluster)
     kill_programs(f"kubelet-{_LOST.name}")
     _wait_until_lost(cluster)
@@ -112,7 +111,7 @@ def _start_kubelet(cluster: Cluster, _mode: Mode) -> None:
 
 
 def _cut_power(cluster: Cluster, mode: Mode) -> None:
-    """Until the node is taken for lost, then it starts again."""
+    """Stop the node until it counts as lost, then start it again."""
     _wait_for_heartbeat(cluster)
     unplug(cluster.box, _LOST)
     kill_programs(*(f"{name}-{_LOST.name}" for name in ("kubelet", "containerd", "kube-proxy", "zoneward-proxy")))
@@ -133,7 +132,7 @@ def _boot(cluster: Cluster, mode: Mode) -> None:
 
 
 def _wait_for_heartbeat(cluster: Cluster) -> None:
-    """The same moment between two of them each time: the time until a node is taken for lost counts from the last."""
+    """Start right after a heartbeat, from which the time until a node counts as lost is measured."""
     before = _heartbeat(cluster)
     wait_until(lambda: _heartbeat(cluster) != before, f"a heartbeat of {_LOST.name}")
 
@@ -151,7 +150,7 @@ def _wait_until_lost(cluster: Cluster) -> None:
 
 
 def _deploy(cluster: Cluster, mode: Mode) -> None:
-    """Zoneward's parts from the manifests, in place of the processes that run otherwise."""
+    """Deploy Zoneward's parts from the manifests, instead of the processes."""
     if mode is Mode.BUILT_IN:
         return
     tag_project_image(cluster, _NEXT_IMAGE)
@@ -172,7 +171,7 @@ def _wait_for_deployed(cluster: Cluster) -> None:
 
 
 def _upgrade(cluster: Cluster, mode: Mode) -> None:
-    """Controller and proxies are replaced: by those of another image, or the built-in ones by the same."""
+    """Replace controller and proxies: by another image, or the built-in ones by themselves."""
     if mode is Mode.BUILT_IN:
         cluster.parts.stop_kube_proxies()
         cluster.parts.start(mode)
@@ -198,7 +197,7 @@ def _built_in(cluster: Cluster, _mode: Mode) -> None:
 
 
 def _take_over(cluster: Cluster, mode: Mode) -> None:
-    """From the built-in parts to Zoneward's and back. The built-in ones are replaced by themselves, twice."""
+    """Change from the built-in parts to Zoneward's and back, or replace the built-in ones by themselves twice."""
     for other in (mode, Mode.BUILT_IN):
         if mode is Mode.BUILT_IN:
             cluster.parts.stop_kube_proxies()

@@ -1,7 +1,7 @@
 """containerd's folder with the cluster's images unpacked: made once, kept, and the same files on every node.
 
-A node gets links to the files, which containerd and containers only read, and its own databases. So six nodes start
-as quickly as one, and the kernel has each program in memory once.
+A node gets links to the files, which are only read, and copies of the databases. So six nodes start as quickly as one,
+and the kernel has each program in memory once.
 """
 
 import shutil

@@ -195,11 +195,11 @@ def _debian(environment: Mapping[str, str]) -> Path:
 
 def _module(name: str, environment: Mapping[str, str]) -> Path:
     """The folder of a module that the programs were built from."""
-    told = subprocess.run(
+    printed = subprocess.run(
         ["go", "list", "-m", "-f", "{{.Dir}}", name],
         cwd=MODULES, capture_output=True, text=True, check=True, env={**environment, "GOFLAGS": "", "GOWORK": "off"},
     ).stdout  # fmt: skip
-    return Path(told.strip())
+    return Path(printed.strip())
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""What a cluster would leave on a machine if something went wrong. Of the machine's own, nothing may be different."""
+"""Finds what a cluster has left on the machine."""
 
 from pathlib import Path
 from typing import Final
@@ -22,7 +22,7 @@ _THERE_BEFORE: Final = frozenset(path for path in _PATHS if Path(path).exists())
 
 
 def find_leftovers() -> list[str]:
-    """A line for each; folders that this process left when it started are not counted."""
+    """A line for each leftover; folders that existed when this process started do not count."""
     left = [f"control group {group}" for group in groups_left()]
     left += [f"process {pid}" for pid in processes()]
     left += [f"mount {line}" for line in Path("/proc/mounts").read_text().splitlines() if str(FOLDER) in line]

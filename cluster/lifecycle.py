@@ -38,13 +38,13 @@ FOLDER: Final = Path("/var/tmp/zoneward-cluster")
 """On a disk: containers' file systems are in there, and the nodes have their own folders at /run and /var/lib."""
 KUBECTL: Final = FOLDER / "kubectl"
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""They end what is being done; ending a cluster is not interrupted."""
+"""They interrupt everything except the end of a cluster."""
 _SETTINGS: Final = FOLDER / "kernel.json"
 _MANIFESTS: Final = Path(__file__).parent / "manifests"
 
 
 class Cluster:
-    """One that runs: ``box`` has its programs, ``plane`` its API, ``parts`` who routes."""
+    """A running cluster: ``box`` has its programs, ``plane`` its API, ``parts`` its controllers and proxies."""
 
     def __init__(self, programs: Mapping[str, Path]) -> None:
         self.programs: Final = dict(programs)
@@ -76,7 +76,7 @@ def start_cluster(mode: Mode, *, environment: Mapping[str, str], niceness_counts
 
 
 def stop_cluster() -> None:
-    """Ends all processes, and removes all that the cluster left. Does nothing where there is none."""
+    """End all processes, and remove everything that the cluster left, if there is one."""
     before = {signal_number: signal.signal(signal_number, signal.SIG_IGN) for signal_number in SIGNALS}
     try:
         end_all()
@@ -90,7 +90,7 @@ def stop_cluster() -> None:
 
 @contextmanager
 def own_cluster(*, environment: Mapping[str, str], niceness_counts: bool = False) -> Iterator[Cluster]:
-    """One with the built-in parts, which ends with the block."""
+    """A cluster with the built-in parts, which ends with the block."""
     cluster = start_cluster(Mode.BUILT_IN, environment=environment, niceness_counts=niceness_counts)
     try:
         yield cluster
@@ -100,21 +100,21 @@ def own_cluster(*, environment: Mapping[str, str], niceness_counts: bool = False
 
 
 def open_cluster(*, environment: Mapping[str, str]) -> Cluster:
-    """The one that runs. Raises MachineError where none does."""
+    """The running cluster. Raises MachineError if there is none."""
     if not KUBECTL.exists():
         raise MachineError("no cluster runs: `make cluster` starts one")
     return Cluster(find_all(environment=environment))
 
 
 def is_there() -> bool:
-    """A cluster, or something that one has left."""
+    """Whether there is a cluster, or leftovers of one."""
     return FOLDER.exists() or bool(groups_left())
 
 
 def _start(mode: Mode, images: list[Path], environment: Mapping[str, str], *, niceness_counts: bool) -> Cluster:
     began = time.monotonic()
 
-    def tell(what: str) -> None:
+    def report(what: str) -> None:
         click.echo(f"{time.monotonic() - began:5.0f} s  {what}", err=True)
 
     FOLDER.mkdir(mode=0o700)
@@ -128,14 +128,14 @@ def _start(mode: Mode, images: list[Path], environment: Mapping[str, str], *, ni
     for site in SITES:
         make_node(box, site)
     join_nodes(box, SITES)
-    tell("the nodes' namespaces are made")
+    report("the nodes' namespaces are made")
     store = make_store(box, SITES[0], images)
     for site in SITES:
         fill_node(box, site, store)
         start_containerd(box, site)
     plane.start(SITES)
     plane.start_controllers()
-    tell("the control plane is ready")
+    report("the control plane is ready")
     kubelets = [start_kubelet(box, site, plane.kubeconfig(f"system:node:{site.name}")) for site in SITES]
     wait_until(lambda: len(_nodes(cluster)) == len(SITES), "all nodes", *kubelets)
     for site in SITES:
@@ -144,10 +144,10 @@ def _start(mode: Mode, images: list[Path], environment: Mapping[str, str], *, ni
     cluster.parts.start(mode)
     plane.kubectl("apply", f"--filename={_MANIFESTS}")
     plane.kubectl("wait", "--for=condition=Ready", "nodes", "--all", "--timeout=120s")
-    tell("the nodes are ready")
+    report("the nodes are ready")
     plane.kubectl("rollout", "status", "deployment/coredns", "--namespace=kube-system", "--timeout=120s")
     _write_kubectl(cluster)
-    tell("the cluster is ready")
+    report("the cluster is ready")
     return cluster
 
 

@@ -1,4 +1,4 @@
-"""Pods that answer, two on each node, and clients that open new connections to them, one in each zone."""
+"""Servers, two Pods on each node, and clients that open new connections to them, one in each zone."""
 
 import json
 from collections import Counter
@@ -22,12 +22,12 @@ BALANCED: Final = f"{names.TOPOLOGY_MODE_ANNOTATION}=zoneward.dev/Balanced"
 """The annotation with which the Service asks for it."""
 REPLICAS: Final = 12
 CLIENTS: Final = ("n1", "n2", "n3")
-"""One in each zone. What happens to nodes happens to others."""
+"""One in each zone. Disruptions affect other nodes."""
 RATE: Final = 50
 """New connections a second of each client."""
 _SERVER: Final = Path(__file__).parent / "manifests" / "tests" / "load.yaml"
 _PERIOD: Final = 2.0
-"""Seconds between two looks at the Pods: less than the shortest life of one."""
+"""Seconds between two lists of the Pods: less than the shortest life of a Pod."""
 _LABEL: Final = "--selector=run=client"
 
 
@@ -60,7 +60,7 @@ def scale(cluster: Cluster, replicas: int) -> None:
 
 
 def settle(cluster: Cluster) -> None:
-    """All Pods are ready, none ends, and each node has as many as the others: new ones where that is not so."""
+    """Wait until all Pods are ready; replace them if one terminates or they are not spread evenly."""
     if not _is_even(cluster):
         scale(cluster, 0)
         cluster.kubectl("wait", "--for=delete", "pods", "--selector=app=web", "--timeout=90s", *NAMESPACE)
@@ -69,7 +69,7 @@ def settle(cluster: Cluster) -> None:
 
 
 def open_connections(cluster: Cluster, seconds: int, act: Callable[[], None]) -> Outcome:
-    """The clients run for so long, and ``act`` is called once they do."""
+    """Run the clients for this time, and call ``act`` when they have started."""
     address = cluster.kubectl("get", "service", "web", *NAMESPACE, "--output=jsonpath={.spec.clusterIP}")
     remove_clients(cluster)
     pods = [_client(node, [f"http://{address}/hostname", str(RATE), str(seconds)]) for node in CLIENTS]
@@ -87,7 +87,7 @@ def open_connections(cluster: Cluster, seconds: int, act: Callable[[], None]) ->
 
 @contextmanager
 def _watched(cluster: Cluster, zone_of: dict[str, str]) -> Iterator[None]:
-    """Learns the zone of each Pod, also of those that come and go meanwhile."""
+    """Record the zone of each Pod, also of short-lived ones."""
     zones = {site.name: site.zone for site in SITES}
     ended = Event()
 
@@ -116,9 +116,9 @@ def remove_clients(cluster: Cluster) -> None:
 
 
 def pods(cluster: Cluster) -> list[dict[str, Any]]:
-    """Those that answer, as the API has them."""
-    told = cluster.kubectl("get", "pods", "--selector=app=web", "--output=json", *NAMESPACE)
-    return list(json.loads(told)["items"])
+    """The servers, as the API returns them."""
+    printed = cluster.kubectl("get", "pods", "--selector=app=web", "--output=json", *NAMESPACE)
+    return list(json.loads(printed)["items"])
 
 
 def _is_even(cluster: Cluster) -> bool:

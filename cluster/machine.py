@@ -1,4 +1,4 @@
-"""What the cluster needs of the machine, and what it changes there."""
+"""The requirements of the cluster, and the kernel settings that it changes."""
 
 import json
 import os
@@ -25,7 +25,7 @@ _CHANGED: Final = (
     "vm.overcommit_memory",
     "vm.panic_on_oom",
 )
-"""A kubelet sets these, of the whole machine."""
+"""A kubelet sets these for the whole machine."""
 _AUTOGROUP: Final = "kernel.sched_autogroup_enabled"
 _SYSTEM: Final = "/usr/local/sbin:/usr/sbin:/sbin"
 
@@ -40,7 +40,7 @@ def search_path(environment: Mapping[str, str]) -> str:
 
 
 def check_machine(*, environment: Mapping[str, str]) -> None:
-    """Raises MachineError with all that is missing. Changes nothing."""
+    """Raises MachineError with everything that is missing. Changes nothing."""
     check_root()
     if missing := missing_controllers():
         raise MachineError(f"the cluster needs control groups: /sys/fs/cgroup lacks {', '.join(missing)}")
@@ -57,7 +57,7 @@ def check_root() -> None:
 
 
 def read_kernel_settings() -> dict[str, str]:
-    """Those that the cluster changes, as they are now."""
+    """The current values of the settings that the cluster changes."""
     return {name: _setting(name).read_text() for name in (*_CHANGED, _AUTOGROUP) if _setting(name).exists()}
 
 
@@ -75,7 +75,7 @@ def let_niceness_count() -> None:
 
 
 def restore_kernel_settings(file: Path) -> None:
-    """As they were; nothing where they were not saved."""
+    """Restore the saved values, if there are any."""
     with suppress(FileNotFoundError):
         for name, value in json.loads(file.read_text()).items():
             if _setting(name).read_text() != value:

@@ -14,7 +14,7 @@ from cluster.sites import DNS_IP, Site
 from e2e.processes import Process, wait_until
 
 _OWN: Final = ("var/lib", "var/log", "run")
-"""Folders of the machine that each node has for itself, empty at first."""
+"""Folders that each node has separately, empty at first."""
 _SOCKET: Final = "/run/containerd/containerd.sock"
 _CONTAINERD: Final = """\
 version = 2
@@ -39,7 +39,7 @@ disabled_plugins = ["io.containerd.internal.v1.opt"]
 
 
 def make_node(box: Box, site: Site) -> None:
-    """Its namespaces, folders and files; nothing runs yet."""
+    """Create its namespaces, folders and files; nothing runs yet."""
     folder = node_folder(box, site)
     (folder / "cni").mkdir(parents=True)
     script = ["hostname " + site.name, "mount --make-rprivate /"]
@@ -80,7 +80,7 @@ def start_containerd_and_wait(box: Box, site: Site) -> None:
 
 
 def import_image(box: Box, site: Site, archive: Path) -> None:
-    """For Pods, by a containerd that answers."""
+    """Import an image for Pods."""
     box.load(archive, "ctr", "--namespace=k8s.io", "images", "import", "-", inside=site.name)
 
 
@@ -99,7 +99,7 @@ def start_kubelet(box: Box, site: Site, kubeconfig: Path) -> Process:
 
 
 def node_folder(box: Box, site: Site) -> Path:
-    """Its files; ``var/lib``, ``var/log`` and ``run`` are what it has at these paths."""
+    """Its files; ``var/lib``, ``var/log`` and ``run`` are mounted at these paths."""
     return box.folder / "nodes" / site.name
 
 
@@ -133,7 +133,7 @@ def _kubelet(folder: Path, group: str) -> dict[str, Any]:
         "clusterDNS": [DNS_IP],
         "clusterDomain": "cluster.local",
         "resolvConf": str(folder / "resolv.conf"),
-        # A heartbeat every 3 s. How many may be missed is the controller manager's to say.
+        # A heartbeat every 3 s; the controller manager decides how many may be missed.
         "nodeLeaseDurationSeconds": 12,
         "volumePluginDir": str(folder / "volume-plugins"),
         "maxPods": 80,

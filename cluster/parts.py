@@ -1,11 +1,11 @@
-"""Who writes the slices and who programs the nodes: the built-in parts, or Zoneward's in their place.
+"""The writers of slices and the proxies: the built-in parts, or Zoneward's instead.
 
-They run as processes beside the containers, with the permissions that the manifests of ``deploy/`` give
-their service accounts, and nothing else of these.
+They run as processes beside the containers, with the permissions of the service accounts in ``deploy/``.
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from enum import StrEnum
 from functools import partial
@@ -47,7 +47,7 @@ class Parts:
         self._box, self._plane, self._programs, self._sites = box, plane, programs, sites
 
     def start(self, mode: Mode) -> None:
-        """In place of those that run, without a moment in which a Service has no rules."""
+        """Replace the running parts, without a moment in which a Service has no rules."""
         if mode is not Mode.OVERLAY and self._box.runs(_OVERLAY):
             self._remove_overlay()
         if mode in (Mode.BUILT_IN, Mode.OVERLAY):
@@ -62,33 +62,35 @@ class Parts:
         self.start_proxies(mode)
 
     def start_proxies(self, mode: Mode) -> None:
-        """On each node that has none, in place of the other one."""
+        """Start a proxy on each node that has none, instead of the other kind."""
         if mode is Mode.BOTH:
             self._start_zoneward_proxies()
         else:
             self._start_kube_proxies()
 
+    def _on_all_nodes(self, act: Callable[[Site], object]) -> None:
+        """At the same time: each of them mostly waits."""
+        with ThreadPoolExecutor(len(self._sites)) as pool:
+            list(pool.map(act, self._sites))
+
     # --- the built-in proxy -------------------------------------------------------------------------------------------
 
     def stop_kube_proxies(self) -> None:
         """Their rules stay in the kernels."""
-        for site in self._sites:
-            self._box.end(f"kube-proxy-{site.name}")
+        self._on_all_nodes(lambda site: self._box.end(f"kube-proxy-{site.name}"))
 
     def remove_kube_proxy_rules(self) -> None:
-        for site in self._sites:
-            self._remove_kube_proxys(site)
+        self._on_all_nodes(self._remove_kube_proxys)
 
     def _start_kube_proxies(self) -> None:
-        started = {}
-        for site in self._sites:
-            self._box.end(f"{_PROXY}-{site.name}")
-            if not self._box.runs(f"kube-proxy-{site.name}"):
-                started[site] = self._start_kube_proxy(site)
+        self._on_all_nodes(lambda site: self._box.end(f"{_PROXY}-{site.name}"))
+        idle = [site for site in self._sites if not self._box.runs(f"kube-proxy-{site.name}")]
+        started = {site: self._start_kube_proxy(site) for site in idle}
         for site, process in started.items():
             process = with_its_zone(process, partial(self._start_kube_proxy, site))
             wait_until(partial(self._serves, site), f"kube-proxy of {site.name}", process)
-            self._remove_zonewards(site)
+        if started:
+            self._on_all_nodes(self._remove_zonewards)
 
     def _start_kube_proxy(self, site: Site) -> Process:
         command: list[str | Path] = [
@@ -106,7 +108,7 @@ class Parts:
         return self._box.start(f"kube-proxy-{site.name}", command, inside=site.name, goes_first=True)
 
     def _serves(self, site: Site) -> bool:
-        """The Service of the API server, at least."""
+        """Whether it serves at least the Service of the API server."""
         with suppress(BoxError):
             return "elements" in self._box.run("nft", "list", "map", "ip", _TABLE, "service-ips", inside=site.name)
         return False
@@ -120,8 +122,8 @@ class Parts:
 
     def stop_zoneward(self) -> None:
         """Controller and proxies. Their slices and rules stay."""
-        for name in (_CONTROLLER, *(f"{_PROXY}-{site.name}" for site in self._sites)):
-            self._box.end(name)
+        self._box.end(_CONTROLLER)
+        self._on_all_nodes(lambda site: self._box.end(f"{_PROXY}-{site.name}"))
 
     def _start_zoneward_controller(self) -> None:
         if self._box.runs(_CONTROLLER):
@@ -130,7 +132,7 @@ class Parts:
         self._run_controller(_CONTROLLER, "--take-over", "--keep-built-in-label")
 
     def _run_controller(self, name: str, *flags: str) -> None:
-        """As a process of this name, until it leads."""
+        """Start a process of this name, and wait until it leads."""
         command: list[str | Path] = [
             *_ZONEWARD,
             "controller",
@@ -164,14 +166,14 @@ class Parts:
         self._plane.kubectl("delete", "--ignore-not-found", "--kustomize", DEPLOY / "overlay")
 
     def _leads(self) -> bool:
-        """Until then nobody writes slices: for 15 s where one before was stopped and could not release the Lease."""
+        """Nobody writes slices before: for 15 s if an earlier controller could not release the Lease."""
         return "zoneward_controller_leader 1.0" in self._box.ask(_METRICS, inside=BOX)
 
     def _start_zoneward_proxies(self) -> None:
         kubeconfig = self._account(_PROXY)
         started = {}
+        self.stop_kube_proxies()
         for site in self._sites:
-            self._box.end(f"kube-proxy-{site.name}")
             command: list[str | Path] = [
                 *_ZONEWARD,
                 "proxy",
@@ -192,7 +194,7 @@ class Parts:
         self._box.run(*_ZONEWARD, "proxy", "--cleanup", inside=site.name)
 
     def _allow_zoneward(self) -> None:
-        """The accounts, and what they may do, as the manifests have it."""
+        """Apply the service accounts and roles of the manifests."""
         self._plane.kubectl("apply", "--kustomize", DEPLOY / "namespaces")
         files = [f"--filename={folder / name}" for folder in _FOLDERS.values() for name in _RIGHTS]
         self._plane.kubectl("apply", *files)

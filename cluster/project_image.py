@@ -1,8 +1,11 @@
-"""The project's own image on the nodes, as `make image` writes it."""
+"""The project's own image on the nodes, as `make image` builds it."""
 
+import json
 import subprocess
 import sys
+import tarfile
 from concurrent.futures import ThreadPoolExecutor
+from typing import IO
 
 from cluster.lifecycle import Cluster
 from cluster.node import import_image
@@ -12,11 +15,37 @@ from release.source_date import ROOT
 
 
 def load_project_image(cluster: Cluster) -> None:
-    """Onto every node; built first where it is not there."""
-    if not ARCHIVE.exists():
+    """Onto every node; built first unless the archive is that of this commit, as the tests of the image leave it."""
+    if _revision() != _head():
         subprocess.run([sys.executable, "-m", "release.image"], cwd=ROOT, check=True)
     with ThreadPoolExecutor(2) as loading:
         list(loading.map(lambda site: import_image(cluster.box, site, ARCHIVE), SITES))
+
+
+def _revision() -> str:
+    """The commit of the archive, with ``-dirty`` if there were other changes."""
+    if not ARCHIVE.exists():
+        return ""
+    with tarfile.open(ARCHIVE) as archive:
+        (manifest,) = json.load(_member(archive, "manifest.json"))
+        labels = json.load(_member(archive, manifest["Config"]))["config"]["Labels"]
+    return str(labels["org.opencontainers.image.revision"])
+
+
+def _member(archive: tarfile.TarFile, name: str) -> IO[bytes]:
+    member = archive.extractfile(name)
+    assert member is not None
+    return member
+
+
+def _head() -> str | None:
+    """The current commit; None if there are other changes."""
+    commands = ("status", "--porcelain"), ("rev-parse", "HEAD")
+    changes, commit = (
+        subprocess.run(["git", *command], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+        for command in commands
+    )
+    return None if changes else commit
 
 
 def tag_project_image(cluster: Cluster, name: str) -> None:

@@ -1,4 +1,4 @@
-"""Kubernetes' own end-to-end suite, run on the cluster: a selection of its tests, and what became of each."""
+"""Runs a selection of Kubernetes' own end-to-end suite on the cluster."""
 
 import json
 import re
@@ -50,7 +50,7 @@ def read_selection(name: str, file: Path = SELECTIONS) -> Selection:
 
 
 def run_suite(cluster: Cluster, tests: Mapping[str, Path], selection: Selection, folder: Path) -> dict[str, Result]:
-    """Each test by its name. Log and reports are in ``folder`` then. Raises ProcessError where the suite cannot run."""
+    """The result of each test by its name. ``folder`` gets log and report. Raises ProcessError if it cannot run."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     kubeconfig = cluster.plane.kubeconfig()

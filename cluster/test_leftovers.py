@@ -23,12 +23,11 @@ def _down() -> "subprocess.CompletedProcess[str]":
     ("phase", "signal_number"),
     [
         ("namespaces are made", signal.SIGINT),
-        ("control plane is ready", signal.SIGINT),
         ("nodes are ready", signal.SIGTERM),
         ("control plane is ready", signal.SIGKILL),
     ],
 )
-def test_a_start_that_is_interrupted_leaves_nothing(phase: str, signal_number: signal.Signals) -> None:
+def test_interrupted_start_leaves_nothing(phase: str, signal_number: signal.Signals) -> None:
     before = read_kernel_settings()
     with subprocess.Popen([*COMMAND, "up"], cwd=ROOT, stderr=subprocess.PIPE, text=True, start_new_session=True) as up:
         try:
@@ -46,13 +45,13 @@ def test_a_start_that_is_interrupted_leaves_nothing(phase: str, signal_number: s
     assert read_kernel_settings() == before
 
 
-def test_ending_what_is_not_there_does_nothing() -> None:
+def test_ending_no_cluster_does_nothing() -> None:
     assert find_leftovers() == []
     assert _down().stdout == ""
     stop_cluster()
 
 
-def test_a_second_cluster_is_refused_in_one_line() -> None:
+def test_second_cluster_is_refused_in_one_line() -> None:
     FOLDER.mkdir()
     try:
         up = subprocess.run([*COMMAND, "up"], cwd=ROOT, capture_output=True, text=True, check=False)
@@ -62,7 +61,7 @@ def test_a_second_cluster_is_refused_in_one_line() -> None:
     assert up.stderr == "a cluster runs already, or was left behind: `make cluster-down` ends it\n"
 
 
-def test_a_machine_without_containerd_is_told_so_and_nothing_is_started(tmp_path: Path) -> None:
+def test_machine_without_containerd_is_refused_in_one_line(tmp_path: Path) -> None:
     environment = {**os.environ, "PATH": str(tmp_path)}
     up = subprocess.run([*COMMAND, "up"], cwd=ROOT, capture_output=True, text=True, check=False, env=environment)
     assert up.returncode == 2

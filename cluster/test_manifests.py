@@ -48,9 +48,9 @@ def _is_ready(cluster: Cluster, name: str, namespace: str) -> None:
     cluster.kubectl("rollout", "status", name, f"--namespace={namespace}", "--timeout=150s")
     restarts = "--output=jsonpath={.items[*].status.containerStatuses[*].restartCount}"
     label = f"--selector=app.kubernetes.io/name={name.partition('/')[2]}"
-    told = cluster.kubectl("get", "pods", f"--namespace={namespace}", label, restarts).split()
-    assert told
-    assert set(told) == {"0"}, cluster.kubectl("describe", "pods", f"--namespace={namespace}")
+    printed = cluster.kubectl("get", "pods", f"--namespace={namespace}", label, restarts).split()
+    assert printed
+    assert set(printed) == {"0"}, cluster.kubectl("describe", "pods", f"--namespace={namespace}")
 
 
 def _ask(cluster: Cluster, name: str) -> str:
@@ -59,12 +59,12 @@ def _ask(cluster: Cluster, name: str) -> str:
     return cluster.kubectl("exec", "client", f"--namespace={ASKED}", "--", *command, f"http://{name}.{ASKED}/hostname")
 
 
-def _asked_of_our_proxy(cluster: Cluster) -> str:
+def _asked_of_zonewards_proxy(cluster: Cluster) -> str:
     """Which Pod answers where kube-proxy leaves the Service to another proxy."""
     cluster.kubectl("label", "service", "web", "service.kubernetes.io/service-proxy-name=zoneward", "-n", ASKED)
-    told = _ask(cluster, "web")
+    printed = _ask(cluster, "web")
     cluster.kubectl("label", "service", "web", "service.kubernetes.io/service-proxy-name-", "-n", ASKED)
-    return told
+    return printed
 
 
 def _slices_of_web(cluster: Cluster) -> str:
@@ -72,16 +72,14 @@ def _slices_of_web(cluster: Cluster) -> str:
     return cluster.kubectl("get", "endpointslices", label, "--output=yaml", "-n", ASKED)
 
 
-def test_the_chart_installs_all_programs_which_become_ready_and_takes_them_away(
-    cluster: Cluster, tmp_path: Path
-) -> None:
+def test_chart_installs_all_programs_and_removes_them(cluster: Cluster, tmp_path: Path) -> None:
     access = (f"--kubeconfig={cluster.plane.kubeconfig()}", f"--repository-cache={tmp_path}")
     helm = HELM.find(environment=os.environ)["helm"]
     enabled = ("--set=proxy.enabled=true", "--set=meter.enabled=true")
     cluster.box.run(helm, "install", "zoneward", CHART, *enabled, "--wait", "--timeout=150s", *access)
     for name, namespace in (CONTROLLER, PROXY, METER):
         _is_ready(cluster, name, namespace)
-    assert _asked_of_our_proxy(cluster).startswith("web-")
+    assert _asked_of_zonewards_proxy(cluster).startswith("web-")
     asking = "service.kubernetes.io/topology-mode"
     cluster.kubectl("annotate", "service", "web", f"{asking}=zoneward.dev/Balanced", "-n", ASKED)
     wait_until(lambda: "forZones" in _slices_of_web(cluster), "hints of the overlay")
@@ -94,29 +92,29 @@ def test_the_chart_installs_all_programs_which_become_ready_and_takes_them_away(
     assert not any("zoneward" in cluster.kubectl("get", *what, "--output=name") for what in left)
 
 
-def test_the_controller_becomes_ready_beside_the_built_in_one(cluster: Cluster) -> None:
+def test_controller_becomes_ready_beside_the_built_in_one(cluster: Cluster) -> None:
     namespace = cluster.kubectl("get", "namespace", CONTROLLER[1], "--output=yaml")
     assert "pod-security.kubernetes.io/enforce: restricted" in namespace
     _becomes_ready(cluster, "only-marked", *CONTROLLER)
 
 
-def test_the_controller_takes_over_and_writes_the_slices_of_new_services(cluster: Cluster) -> None:
+def test_controller_takes_over_and_writes_slices_of_new_services(cluster: Cluster) -> None:
     cluster.plane.start_controllers(without=[BUILT_IN_CONTROLLER])
     _becomes_ready(cluster, "take-over", *CONTROLLER)
     name = "taken-over"
     cluster.kubectl("expose", "deployment", "web", f"--name={name}", "--port=80", "--target-port=8080", "-n", ASKED)
     assert _ask(cluster, name).startswith("web-")
     label = f"--selector=kubernetes.io/service-name={name},endpointslice.kubernetes.io/managed-by"
-    told = cluster.kubectl("get", "endpointslices", "-n", ASKED, label, "--output=jsonpath={..metadata.labels}")
-    assert "zoneward" in told
+    printed = cluster.kubectl("get", "endpointslices", "-n", ASKED, label, "--output=jsonpath={..metadata.labels}")
+    assert "zoneward" in printed
 
 
-def test_the_proxy_becomes_ready_beside_kube_proxy_and_serves_what_is_labelled_for_it(cluster: Cluster) -> None:
+def test_proxy_beside_kube_proxy_serves_labelled_services(cluster: Cluster) -> None:
     _becomes_ready(cluster, "proxy/beside-kube-proxy", *PROXY)
-    assert _asked_of_our_proxy(cluster).startswith("web-")
+    assert _asked_of_zonewards_proxy(cluster).startswith("web-")
 
 
-def test_the_proxy_becomes_ready_in_place_of_kube_proxy_and_serves_everything(cluster: Cluster) -> None:
+def test_proxy_instead_of_kube_proxy_serves_all_services(cluster: Cluster) -> None:
     address = (
         f"--from-literal=KUBERNETES_SERVICE_HOST={CONTROL_PLANE_IPS[0]}",
         "--from-literal=KUBERNETES_SERVICE_PORT=6443",
@@ -129,13 +127,13 @@ def test_the_proxy_becomes_ready_in_place_of_kube_proxy_and_serves_everything(cl
 
 
 @pytest.mark.parametrize("folder", ["meter/base", "meter/with-accounting"])
-def test_the_meter_becomes_ready(cluster: Cluster, folder: str) -> None:
+def test_meter_becomes_ready(cluster: Cluster, folder: str) -> None:
     _becomes_ready(cluster, folder, *METER)
 
 
-def test_the_server_takes_the_network_policies(cluster: Cluster) -> None:
+def test_server_accepts_the_network_policies(cluster: Cluster) -> None:
     """This network does not enforce them."""
     policies = [DEPLOY / folder / "network-policy.yaml" for folder in ("base", "proxy/base", "meter/base")]
     strict = ("--dry-run=server", "--validate=strict")
-    told = cluster.kubectl("apply", *strict, *(f"--filename={file}" for file in policies))
-    assert told.count("networkpolicy") == 3
+    printed = cluster.kubectl("apply", *strict, *(f"--filename={file}" for file in policies))
+    assert printed.count("networkpolicy") == 3

@@ -1,20 +1,100 @@
-"""While a Deployment is rolled out under load, nothing fails with our parts that does not with the built-in ones."""
+"""Rollouts under load on real kubelets: with Zoneward's parts no more connections fail than with the built-in ones."""
 
+import json
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from cluster.box import BOX
 from cluster.disruptions import roll_out
 from cluster.lifecycle import Cluster
-from cluster.load import CLIENTS, RATE, open_connections, serve, settle
+from cluster.load import (
+    BALANCED,
+    CLIENTS,
+    NAMESPACE,
+    RATE,
+    Outcome,
+    open_connections,
+    scale,
+    serve,
+    settle,
+    wait_for_rollout,
+)
 from cluster.parts import Mode
+from e2e.processes import wait_until
 
-SECONDS = 30
+from zoneward.kube import names
+
+SECONDS = 25
 
 
-def test_a_rollout_under_load_fails_no_connection_that_does_not_fail_with_the_built_in_parts(cluster: Cluster) -> None:
+@pytest.fixture(scope="module")
+def built_in(cluster: Cluster) -> Iterator[Outcome]:
+    """A rollout with the built-in parts."""
     serve(cluster, delay=5)
-    told = {}
-    for mode in (Mode.BUILT_IN, Mode.BOTH):
-        cluster.parts.start(mode)
-        settle(cluster)
-        told[mode] = open_connections(cluster, SECONDS, lambda: roll_out(cluster))
-        # A ticker that is late skips, on a machine with other work.
-        assert told[mode].sent > 0.5 * RATE * SECONDS * len(CLIENTS)
-    assert told[Mode.BOTH].failed <= told[Mode.BUILT_IN].failed, told[Mode.BOTH].lines
+    start(cluster, Mode.BUILT_IN)
+    yield rolled_out(cluster)
+    cluster.parts.start(Mode.BUILT_IN)
+    cluster.kubectl("delete", *NAMESPACE, "service,deployment", "web")
+
+
+def start(cluster: Cluster, mode: Mode) -> None:
+    cluster.parts.start(mode)
+    settle(cluster)
+
+
+def rolled_out(cluster: Cluster) -> Outcome:
+    outcome = open_connections(cluster, SECONDS, lambda: roll_out(cluster))
+    # A client that is late skips connections, on a machine with other work.
+    assert outcome.sent > 0.5 * RATE * SECONDS * len(CLIENTS)
+    return outcome
+
+
+def endpoints(cluster: Cluster) -> list[dict[str, Any]]:
+    selector = f"--selector={names.SERVICE_NAME_LABEL}=web"
+    slices = json.loads(cluster.kubectl("get", "endpointslices", selector, "--output=json", *NAMESPACE))["items"]
+    assert {slice_["metadata"]["labels"][names.MANAGED_BY_LABEL] for slice_ in slices} == {names.BUILT_IN_MANAGER}
+    return [endpoint for slice_ in slices for endpoint in slice_["endpoints"] or ()]
+
+
+def is_hinted(cluster: Cluster) -> bool:
+    return all(endpoint.get("hints") for endpoint in endpoints(cluster))
+
+
+def predicted_in_zone(cluster: Cluster) -> float:
+    """The share of traffic to ``web`` that stays in its zone, by ``zoneward plan``."""
+    options = ("--quiet", "--with=overlay", "--output=json", f"--kubeconfig={cluster.plane.kubeconfig()}", *NAMESPACE)
+    (decision,) = json.loads(
+        cluster.box.run_here(sys.executable, "-m", "zoneward", "plan", *options, "web", network=BOX)
+    )["decisions"]
+    return float(decision["inZoneTraffic"])
+
+
+def test_controller_and_proxy_fail_no_more_connections_in_a_rollout(cluster: Cluster, built_in: Outcome) -> None:
+    start(cluster, Mode.BOTH)
+    outcome = rolled_out(cluster)
+    assert outcome.failed <= built_in.failed, outcome.lines
+
+
+def test_overlay_keeps_its_hints_and_fails_no_more_connections(cluster: Cluster, built_in: Outcome) -> None:
+    start(cluster, Mode.OVERLAY)
+    cluster.kubectl("annotate", "service", "web", BALANCED, *NAMESPACE)
+    wait_until(lambda: is_hinted(cluster), "hints of the overlay")
+    outcome = rolled_out(cluster)
+    assert outcome.failed <= built_in.failed, outcome.lines
+    # Old and new Pods, ready or not, have hints at every moment; so do Pods after scaling.
+    assert is_hinted(cluster)
+    for replicas in (4, 12):
+        scale(cluster, replicas)
+        wait_for_rollout(cluster)
+        wait_until(lambda: is_hinted(cluster), "hints after scaling")
+        # Clients choose at random among the endpoints of a zone: 1,500 connections differ by two points.
+        steady = open_connections(cluster, 10, lambda: None)
+        assert steady.failed == 0, steady.lines
+        assert steady.in_zone == pytest.approx(predicted_in_zone(cluster), abs=0.05)
+    assert steady.in_zone > 0.99, "each zone has four Pods and a third of the demand"
+    cluster.parts.start(Mode.BUILT_IN)
+    assert not any(endpoint.get("hints") for endpoint in endpoints(cluster))
+    named = f"--field-selector=metadata.name={names.OVERLAY_CONFIG_MAP}"
+    assert cluster.kubectl("get", "configmaps", "--all-namespaces", named) == ""

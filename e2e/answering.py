@@ -1,8 +1,7 @@
 """A server that answers with its name: ``python -m e2e.answering PORT...``, on every address of its network namespace.
 
-To each connection, and to each datagram, it answers with the address and port that it came to and those that it came
-from: ``10.1.0.5 8080 192.0.2.1 40213``. It says so in a line on standard output once it listens, and ends when its
-standard input does.
+It answers each connection and each datagram with its destination and source: ``10.1.0.5 8080 192.0.2.1 40213``. It
+prints a line when it listens, and exits when its standard input is closed.
 """
 
 import selectors
@@ -63,7 +62,7 @@ def _by_datagram(listening: socket.socket) -> None:
     level, kind, data = about[0]
     if listening.family == socket.AF_INET:
         _, _, to = _IN_PKTINFO.unpack(data)
-        # The address that it came to is the one that the answer has to come from; the way back is the kernel's choice.
+        # The answer must come from the address that was asked; the kernel chooses the route.
         back = _IN_PKTINFO.pack(0, to, bytes(4))
     else:
         to, _ = _IN6_PKTINFO.unpack(data)

@@ -1,4 +1,4 @@
-"""API servers that are killed and come back with all that they had, at the same address."""
+"""API servers that are killed and start again at the same address, with the same objects."""
 
 import json
 import socket
@@ -13,9 +13,9 @@ from e2e.processes import Process, wait_until
 from tests.contract.api import Api, ApiError, Object
 
 _BELOW_EPHEMERAL: Final = range(20_000, 30_000)
-"""While it is away nobody may be given its port to connect from."""
+"""While the server is down, no client may be given its port."""
 _NEVER_GIVEN: Final = iter(SystemRandom().sample(_BELOW_EPHEMERAL, len(_BELOW_EPHEMERAL)))
-"""Each once: a server that was killed comes back to its port, where no other of this process may stand meanwhile."""
+"""Each is used once: a killed server starts again at its port, which no other server of this process may use."""
 _PROGRAM: Final = Path(__file__).with_name("lasting_sandbox.py")
 _TOKEN: Final = "the-same-at-each-start"
 _KEPT: Final = (
@@ -27,7 +27,7 @@ _KEPT: Final = (
 
 
 class SandboxServer:
-    """A sandbox; enter the block to start it. What it has is read before it is killed, and kept as etcd keeps it."""
+    """A sandbox; enter the block to start it. Its objects are read before it is killed, and restored when it starts."""
 
     def __init__(self, folder: Path) -> None:
         self._folder, self.kubeconfig = folder, folder / "kubeconfig"
@@ -83,8 +83,7 @@ class PlaneServer:
 
 
 ApiServer = SandboxServer | PlaneServer
-"""``port`` on our loopback. Nobody may write while it is killed, without a chance to say anything; `start`ed, it is as
-it was, and ready."""
+"""``port`` is on the loopback of the tests. After `kill` and `start` it has the same objects, unless written to."""
 
 
 def _answers(api: Api) -> bool:

@@ -1,7 +1,6 @@
-"""A headless Chromium, steered by its DevTools protocol: what a reader with a screen of some size sees and does."""
+"""A headless Chromium, controlled by the DevTools protocol: what a reader sees and does on a screen of any size."""
 
 import asyncio
-import base64
 import json
 import os
 import shutil
@@ -18,13 +17,13 @@ import aiohttp
 CHROMIUM: Final = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 _AXE: Final = files("axe_core_python").joinpath("axe.min.js")
 _RUN_AXE: Final = (
-    "axe.run({resultTypes: ['violations']}).then(found => found.violations.flatMap("
-    "each => each.nodes.map(node => [each.impact, each.id, node.html.slice(0, 300)])))"
+    "axe.run({resultTypes: ['violations']}).then(result => result.violations.flatMap("
+    "rule => rule.nodes.map(node => [rule.impact, rule.id, node.html.slice(0, 300)])))"
 )
 _PATIENCE: Final = 120.0
-"""Seconds until a browser that does not answer counts as one that never will."""
+"""Seconds until a browser that does not answer counts as failed."""
 _LEFT: Final = ("navigated or closed", "context was destroyed", "Cannot find context")
-"""What it answers where another page took the place of the one that was asked."""
+"""Its errors for a page that was left."""
 
 
 class BrowserError(Exception):
@@ -37,7 +36,7 @@ class PageLeftError(BrowserError):
 
 @dataclass(slots=True)
 class Tab:
-    """One page of a browser. ``requests`` has every address that it asked for, in order."""
+    """One page of a browser. ``requests`` are the addresses that it requested, in order."""
 
     socket: aiohttp.ClientWebSocketResponse
     requests: list[str] = field(default_factory=list)
@@ -50,7 +49,7 @@ class Tab:
             await self._call(f"{domain}.enable")
 
     async def show(self, *, width: int, dark: bool) -> None:
-        """A screen of ``width`` CSS pixels (below 600: a telephone), and what its owner prefers."""
+        """Set the width of the screen in CSS pixels (below 600: a telephone), and the preferred color scheme."""
         await self._call(
             "Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=width < 600
         )
@@ -63,44 +62,40 @@ class Tab:
         await self.wait_for_load()
 
     async def wait_for_load(self) -> None:
-        """Until the page that is being opened has loaded, with its scripts."""
+        """Wait until the page and its scripts have loaded."""
         while not self._loaded:
             self._take(await self._receive())
 
-    async def tell(self, expression: str) -> Any:
+    async def evaluate(self, expression: str) -> Any:
         """The value of a JavaScript expression, or of its promise. Raises BrowserError if it throws."""
-        told = await self._call("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True)
-        if "exceptionDetails" in told:
-            raise BrowserError(f"{expression}: {told['exceptionDetails']}")
-        return told["result"].get("value")
+        answer = await self._call("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True)
+        if "exceptionDetails" in answer:
+            raise BrowserError(f"{expression}: {answer['exceptionDetails']}")
+        return answer["result"].get("value")
 
     async def follow(self, expression: str) -> None:
-        """An expression that leads to another page: back when that has loaded."""
+        """Evaluate an expression that opens another page, and wait until that has loaded."""
         self._loaded = False
         with suppress(PageLeftError):
-            await self.tell(expression)
+            await self.evaluate(expression)
         await self.wait_for_load()
 
     async def wait_until(self, expression: str) -> None:
-        """Until a JavaScript expression is true, on this page or on one that it leads to."""
+        """Wait until a JavaScript expression is true, on this page or on the next one."""
         async with asyncio.timeout(_PATIENCE):
             while not await self._is_true(expression):
                 await asyncio.sleep(0.05)
 
     async def _is_true(self, expression: str) -> bool:
         with suppress(PageLeftError):
-            return bool(await self.tell(f"!!({expression})"))
+            return bool(await self.evaluate(f"!!({expression})"))
         return False
 
     async def violations(self) -> list[list[str]]:
         """What axe-core finds in the page: impact, rule and element."""
-        await self.tell(_AXE.read_text() + "; 0")
-        problems: list[list[str]] = await self.tell(_RUN_AXE)
+        await self.evaluate(_AXE.read_text() + "; 0")
+        problems: list[list[str]] = await self.evaluate(_RUN_AXE)
         return problems
-
-    async def take_picture(self, file: Path) -> None:
-        """Writes what the screen shows as PNG."""
-        file.write_bytes(base64.b64decode((await self._call("Page.captureScreenshot"))["data"]))
 
     async def _call(self, method: str, **parameters: object) -> dict[str, Any]:
         self._number += 1

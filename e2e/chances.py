@@ -1,4 +1,4 @@
-"""Who answers at an address, by how often: exactly those who should, spread as they should be."""
+"""Checks which endpoints answer at an address, and how often."""
 
 from collections.abc import Mapping
 from math import exp, log
@@ -31,7 +31,7 @@ def chance(counts: Mapping[str, int], shares: Mapping[str, float]) -> float:
 
 
 def draws_for(shares: Mapping[str, float]) -> int:
-    """How many draws leave out none of these, but by a chance below the false alarm."""
+    """The number of draws that miss one of these with a probability below the false alarm."""
     least = min(shares.values()) / sum(shares.values())
     return 1 if least == 1 else round(log(FALSE_ALARM / len(shares)) / log(1 - least)) + 1
 

@@ -1,7 +1,7 @@
 """A real control plane on loopback: etcd, kube-apiserver and, on request, controllers; no kubelet, no scheduler.
 
-Everything is its own: free ports, a data folder, keys, tokens. Nothing of it outlives the block it is used in, nor the
-process: the kernel ends the programs even where that one is killed.
+It has free ports, a data folder, keys and tokens. Everything ends with the block; if the test process is killed, the
+kernel kills the programs.
 """
 
 import os
@@ -82,7 +82,7 @@ class ControlPlane:
         self._server: Process | None = None
         self._controllers: Process | None = None
 
-    # --- its life -----------------------------------------------------------------------------------------------------
+    # --- start and stop -----------------------------------------------------------------------------------------------
 
     def __enter__(self) -> Self:
         with self._cleanup as cleanup:
@@ -103,11 +103,11 @@ class ControlPlane:
 
     @property
     def processes(self) -> list[Process]:
-        """Those that run."""
+        """The running programs."""
         started = (self._etcd, self._server, self._controllers)
         return [process for process in started if process is not None and process.runs]
 
-    # --- what one does with it ----------------------------------------------------------------------------------------
+    # --- clients ------------------------------------------------------------------------------------------------------
 
     @property
     def address(self) -> str:
@@ -172,14 +172,14 @@ class ControlPlane:
         wait_until(met, what, self._etcd, self._server, self._controllers)
 
     def wait_until_allowed(self, user: User | str, path: str) -> None:
-        """A role holds some moments after it was given."""
+        """Wait until a role takes effect."""
         api = self.api(user)
         self.wait_until(lambda: api.send("GET", path).code == 200, what=f"{user} may list {path}")
 
     # --- its programs -------------------------------------------------------------------------------------------------
 
     def start_server(self) -> None:
-        """With the address and data it had before, so clients can be tested with a server that comes back."""
+        """Start the API server with the same address and data as before."""
         self._server = self._run_server(self.ports.server)
         self.wait_until(self._is_ready, what="kube-apiserver ready")
 
@@ -212,7 +212,7 @@ class ControlPlane:
             f"--service-cluster-ip-range={SERVICE_CLUSTER_IPS}",
             # As kubeadm has it.
             "--allow-privileged=true",
-            # It would refuse pods until a controller has made a service account in each namespace.
+            # It rejects Pods until a controller has created a service account in each namespace.
             "--disable-admission-plugins=ServiceAccount",
             *self._server_flags,
             log=log,
@@ -277,7 +277,7 @@ class ControlPlane:
     def _is_ready(self) -> bool:
         try:
             ready = self.api().request("GET", "/readyz")["message"] == "ok"
-            # Made by the server itself, a moment after it says that it is ready; tests create objects in there.
+            # The server creates this namespace a moment after it is ready.
             return ready and bool(self.api().get("/api/v1/namespaces/default"))
         except (ApiError, OSError):
             return False
@@ -360,7 +360,7 @@ def write_kubeconfig(file: Path, user: str, *, server: str, authority: Path, tok
 
 
 def write_private(file: Path, text: str) -> None:
-    """In one step: programs that run read such a file again."""
+    """Write atomically, because running programs read the file again."""
     new = file.with_name(f"{file.name}.new")
     new.touch(mode=0o600)
     new.write_text(text)

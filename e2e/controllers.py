@@ -1,14 +1,18 @@
 """``zoneward controller`` as a process beside the tests, as an operator runs it."""
 
+import io
 import itertools
 import json
 import sys
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any, Final, Self
 
 from e2e.control_plane import ADMIN, ControlPlane, User
 from e2e.nodes import Namespace
 from e2e.processes import Daemon, Process, fetch
+
+from zoneward.cli.main import run
 
 TAKE_OVER: Final = "take-over"
 ONLY_MARKED: Final = "only-marked"
@@ -64,26 +68,34 @@ class ZonewardController(Daemon):
 
     def get(self, path: str) -> tuple[int, str]:
         if self._port is None:
-            self._port = next((int(line["port"]) for line in self.told(LISTENS)), None)
+            self._port = next((int(line["port"]) for line in self.logged(LISTENS)), None)
         if self._port is None:
             return 0, ""
         url = f"http://127.0.0.1:{self._port}{path}"
         return fetch(url) if self._network is None else self._network.call(fetch, url)
 
 
+def command_json(kubeconfig: Path, *arguments: str) -> Any:
+    """The JSON that a command prints. It runs in this process: a program would take longer to start than to answer."""
+    output = io.TextIOWrapper(io.BytesIO())
+    with redirect_stdout(output):
+        status = run([*arguments, "-o", "json", "-q", "--kubeconfig", str(kubeconfig)])
+        output.flush()
+    assert status == 0, arguments
+    output.seek(0)
+    return json.loads(output.read())
+
+
 def decisions(plane: ControlPlane, *arguments: str) -> list[dict[str, Any]]:
-    """What `zoneward plan` says of the cluster as it is, by Zoneward's rules unless ``--compat`` is among the
-    arguments.
-    """
+    """The decisions of `zoneward plan`, by Zoneward's rules unless ``--compat`` is among the arguments."""
     is_upstream = any(argument.startswith("--compat") for argument in arguments)
     mode = () if is_upstream else ("--with", "controller")
-    done = plane.zoneward("plan", "-o", "json", *mode, *arguments)
-    decided: list[dict[str, Any]] = json.loads(done.stdout)["decisions"]
+    decided: list[dict[str, Any]] = command_json(plane.kubeconfig(), "plan", *mode, *arguments)["decisions"]
     return decided
 
 
 def to_write(plane: ControlPlane, *arguments: str) -> dict[str, Any]:
-    """What it would still write, by Service (default: all); empty once all is as planned."""
+    """The planned writes, by Service (default: all); empty once everything is as planned."""
     left = {}
     for decision in decisions(plane, *(arguments or ("-A",))):
         writes = {name: count for name, count in decision["slices"].items() if name != "unchanged" and count}

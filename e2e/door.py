@@ -1,4 +1,4 @@
-"""A way from a network namespace to a server on our own loopback."""
+"""A TCP proxy from a network namespace to a server on the loopback of the tests."""
 
 import asyncio
 import ctypes
@@ -35,7 +35,7 @@ class Door:
         self._socket.close()
 
     def _open(self) -> None:
-        """In a thread that ends then: only this thread enters the namespace."""
+        """Runs in a separate thread, because it enters the namespace."""
         with self._namespace.open() as file:
             if _LIBC.setns(file.fileno(), _CLONE_NEWNET) == 0:
                 self._socket = socket.create_server(("127.0.0.1", self._port))
@@ -56,7 +56,7 @@ class Door:
             there, back = await asyncio.open_connection("127.0.0.1", self._port)
             await asyncio.gather(_pump(reader, back), _pump(there, writer))
         except (OSError, asyncio.CancelledError):
-            # The API server is away: the client asks again. Or the door closes.
+            # The API server is down, and the client retries; or the door closes.
             writer.close()
 
 

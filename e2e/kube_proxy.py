@@ -62,7 +62,8 @@ class KubeProxy:
                 cleanup.callback(self.network.close)
             cleanup.enter_context(Door(self.network.path, self._plane.ports.server))
             config = folder / "config.yaml"
-            config.write_text(yaml.safe_dump(self._configuration() | self._settings))
+            configuration = kube_proxy_configuration(self._plane, self._node, mode=self._mode)
+            config.write_text(yaml.safe_dump(configuration | self._settings))
             command: list[str | Path] = [*self.network.enter, self._program, LOGS_ITS_ZONE, f"--config={config}"]
             log = folder / "kube-proxy.log"
 
@@ -83,16 +84,19 @@ class KubeProxy:
         """What a command in its namespace prints. Raises CalledProcessError."""
         return self.network.run(*command)
 
-    def rules(self, family: str = "ip") -> list[dict[str, Any]]:
-        """All that is in its table, as ``nft --json`` has it; nothing where there is none yet."""
+    def rules(self) -> list[dict[str, Any]]:
+        """Its table, as ``nft --json`` prints it; empty if there is none yet."""
         with suppress(subprocess.CalledProcessError):
-            text = self.run("nft", "--json", "list", "table", family, TABLE)
+            text = self.run("nft", "--json", "list", "table", "ip", TABLE)
             return list(json.loads(text)["nftables"])
         return []
 
-    def endpoints(self, address: str, port: int, *, protocol: str = "tcp", family: str = "ip") -> set[str]:
-        """Where connections to a Service's address go: ``10.1.0.1:8080``. Of Services without session affinity."""
-        rules = self.rules(family)
+    def endpoints(
+        self, address: str, port: int, *, protocol: str = "tcp", rules: list[dict[str, Any]] | None = None
+    ) -> set[str]:
+        """The endpoints of a Service's IPv4 address, without session affinity: ``10.1.0.1:8080``. ``rules``: as `rules`
+        returned them."""
+        rules = self.rules() if rules is None else rules
         chains = {
             verdict["goto"]["target"]
             for rule in rules
@@ -104,6 +108,14 @@ class KubeProxy:
         chains |= {target for expression in _expressions(rules, chains) for target in _chosen(expression)}
         return {to for expression in _expressions(rules, chains) for to in _destinations(expression)}
 
+    def programmed(self, namespace: str) -> dict[str, frozenset[str]]:
+        """`endpoints` of port 80 of each Service in a namespace, by name."""
+        services, rules = self._plane.api().get(f"/api/v1/namespaces/{namespace}/services")["items"], self.rules()
+        return {
+            service["metadata"]["name"]: frozenset(self.endpoints(service["spec"]["clusterIP"], 80, rules=rules))
+            for service in services
+        }
+
     def _has_zone(self) -> bool:
         wanted = {"fieldSelector": f"metadata.name={self._node}", "labelSelector": ZONE_LABEL}
         return bool(self._plane.api().get("/api/v1/nodes", **wanted)["items"])
@@ -114,21 +126,25 @@ class KubeProxy:
             return bool(self.rules())
         return "KUBE-SERVICES" in self.run("iptables-save", "-t", "nat")
 
-    def _configuration(self) -> dict[str, Any]:
-        return {
-            "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
-            "kind": "KubeProxyConfiguration",
-            "mode": self._mode,
-            "hostnameOverride": self._node,
-            "clientConnection": {"kubeconfig": str(self._plane.kubeconfig())},
-            "clusterCIDR": "10.0.0.0/8",
-            "healthzBindAddress": "127.0.0.1:10256",
-            "metricsBindAddress": "127.0.0.1:10249",
-            # Limits of the machine are not the proxy's to change.
-            "conntrack": {"maxPerCore": 0, "min": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s"},
-            # Zero would be taken as one second.
-            "nftables": {"minSyncPeriod": "1ms"},
-        }
+
+def kube_proxy_configuration(
+    plane: ControlPlane, node: str, *, mode: str = "nftables", pods: str = "10.0.0.0/8"
+) -> dict[str, Any]:
+    """A KubeProxyConfiguration; ``pods`` is the range of the cluster's Pods."""
+    return {
+        "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
+        "kind": "KubeProxyConfiguration",
+        "mode": mode,
+        "hostnameOverride": node,
+        "clientConnection": {"kubeconfig": str(plane.kubeconfig())},
+        "clusterCIDR": pods,
+        "healthzBindAddress": "127.0.0.1:10256",
+        "metricsBindAddress": "127.0.0.1:10249",
+        # The proxy must not change limits of the machine.
+        "conntrack": {"maxPerCore": 0, "min": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s"},
+        # kube-proxy reads zero as one second.
+        "nftables": {"minSyncPeriod": "1ms"},
+    }
 
 
 def with_its_zone(process: Process, start: Callable[[], Process]) -> Process:

@@ -1,4 +1,4 @@
-"""The rules of one node, put into its namespace as the proxy puts them, without a loop around them."""
+"""Programs the rules of a node in its namespace, as the proxy does, without its control loop."""
 
 import asyncio
 from collections.abc import Iterable

@@ -13,8 +13,8 @@
         client.ask("10.96.0.1", 80, protocol="udp", source=None, limit=30.0)
         client.tally("10.96.0.1", 80, times=500)  # Counter of the addresses that answered
 
-Every address of a node's Pods answers on ``bed.ports`` without being made, TCP and UDP: they are all in one namespace,
-``a.pods``. A Pod that asks is in a separate namespace (`Node.pod`), but one that calls itself:
+Every address of a node's Pods answers on ``bed.ports``, TCP and UDP, because one namespace, ``a.pods``, has them all. A
+client is a Pod in a separate namespace (`Node.pod`), except an endpoint that connects to itself:
 ``a.pods.ask(..., source=ADDRESS)``. `Namespace.run` runs a command inside, `Namespace.call` a function (in a thread
 that is in the namespace), ``Namespace.enter`` begins a command line. ``Node.addresses`` are a node's own, of
 192.0.2.0/24 and 2001:db8::/64; packets to other addresses are sent to the wire, and lost there.
@@ -56,7 +56,7 @@ _KINDS: Final = {"tcp": socket.SOCK_STREAM, "udp": socket.SOCK_DGRAM}
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Who answered, and which address the client had for it."""
+    """The address and port that answered, and the client's address as they see it."""
 
     address: str
     port: int
@@ -64,10 +64,7 @@ class Answer:
 
 
 class Namespace:
-    """A network namespace; its loopback is up. ``path`` is a file that refers to it while this process lives.
-
-    ``addresses`` are its own, IPv4 before IPv6.
-    """
+    """A network namespace with loopback. ``path`` refers to it while this process runs; ``addresses``: IPv4 first."""
 
     def __init__(self, addresses: Sequence[str] = ()) -> None:
         self.addresses: Final = tuple(addresses)
@@ -85,18 +82,18 @@ class Namespace:
         os.close(self._file)
 
     def run(self, *command: str, text: str | None = None) -> str:
-        """What a command prints; ``text`` is its input. Raises CalledProcessError."""
+        """The output of a command; ``text`` is its input. Raises CalledProcessError."""
         done = subprocess.run([*self.enter, *command], input=text, capture_output=True, text=True, check=False)
         if done.returncode:
             raise subprocess.CalledProcessError(done.returncode, [*command, done.stderr.strip()])
         return done.stdout
 
     def ip(self, *lines: str) -> None:
-        """Commands of ``ip``, without that word."""
+        """Run commands of ``ip``, without that word."""
         self.run("ip", "-batch", "-", text="\n".join(lines))
 
     def call(self, function: Callable[P, T], *args: P.args, **named: P.kwargs) -> T:
-        """In the namespace's thread, one call at a time."""
+        """Call a function in the namespace's thread, one at a time."""
         return self.start(function, *args, **named).result()
 
     def start(self, function: Callable[P, T], *args: P.args, **named: P.kwargs) -> "Future[T]":
@@ -155,7 +152,7 @@ class Node(Namespace):
         """A Pod of this node, in a separate namespace, to ask from."""
         namespace = self._bed.made(Namespace(addresses))
         self.join(namespace, addresses)
-        # Those who answer for all addresses of the node do not for these.
+        # The namespace that answers for all addresses of the node does not have these.
         self.pods.ip(
             *(f"route add {address} via {_NODE_SIDE[':' in address]} dev eth0 onlink" for address in addresses)
         )
@@ -168,11 +165,11 @@ class Node(Namespace):
         return namespace
 
     def join(self, other: Namespace, ranges: Iterable[str]) -> str:
-        """Link a namespace with the node, which sends some addresses there; the name of the node's end."""
+        """Link a namespace with the node, and route addresses to it. Returns the name of the node's interface."""
         name = f"pods{self._links}"
         self._links += 1
         self.ip(f"link add {name} type veth peer name eth0 netns {other.path}")
-        # Of the narrowest scope: packets through this link still have the node's own address.
+        # With link scope, packets through this link have the node's own address.
         self.ip(f"addr add {_NODE_SIDE[0]}/32 dev {name} scope link", f"addr add {_NODE_SIDE[1]}/64 dev {name} nodad")
         self.ip(f"link set {name} up")
         other.ip(f"addr add {_POD_SIDE[0]}/32 dev eth0 scope link", f"addr add {_POD_SIDE[1]}/64 dev eth0 nodad")
@@ -186,7 +183,7 @@ class Node(Namespace):
 
 
 class Bed:
-    """A wire with nodes. Enter the block to make it, leave it to end all that was made."""
+    """A wire with nodes; everything is removed when the block ends."""
 
     def __init__(self, ports: Sequence[int] = PORTS) -> None:
         self.ports: Final = tuple(ports)
@@ -220,7 +217,7 @@ class Bed:
         return node
 
     def outside(self) -> Namespace:
-        """Somebody on the wire who is no node, and knows the way to none but the nodes' own addresses."""
+        """A machine on the wire that is not a node; it has routes to the nodes' own addresses only."""
         namespace = self.made(Namespace(_on_the_wire(self._next())))
         self._plug(namespace)
         return namespace
@@ -251,18 +248,18 @@ class Bed:
         )
         assert process.stdin is not None
         assert process.stdout is not None
-        # Its end is when nobody holds the pipe, whether we close it or are killed.
+        # It ends when the pipe is closed, also when this process is killed.
         self._cleanup.callback(process.stdin.close)
         process.stdout.readline()
 
 
 def kernel_of(namespace: Namespace) -> NftClient:
-    """What programs a namespace's rules; an asynchronous context manager."""
+    """A client that programs a namespace's rules; an asynchronous context manager."""
     return NftClient(command=(*namespace.enter, sys.executable, "-m", "zoneward.proxy.kernel.nft_process"))
 
 
 def _enter_a_new_one() -> int:
-    """Made by the thread that calls it; returns the open file that refers to it."""
+    """Move the calling thread into a new namespace, and return a file that refers to it."""
     if _LIBC.unshare(_CLONE_NEWNET):
         raise OSError(ctypes.get_errno(), "no network namespace can be made")
     return os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
@@ -273,7 +270,7 @@ def _on_the_wire(index: int) -> tuple[str, str]:
 
 
 def _any(ranges: Iterable[str]) -> list[str]:
-    """What makes a namespace take all addresses of some ranges for its own."""
+    """Routes that make all addresses of the ranges local."""
     return [f"route replace local {range_} dev lo table main" for range_ in ranges]
 
 
@@ -292,7 +289,7 @@ def ask(
                 asking.send(b"?")
         words = asking.recv(256).decode().split()
         if protocol != "udp":
-            # No trace is left that would keep a port from being used again.
+            # Reset, so that the port can be used again at once.
             asking.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
     if not words:
         raise ConnectionResetError("the connection ended without an answer")

@@ -1,9 +1,8 @@
 """A client that opens connections at a steady rate: ``python -m e2e.opening RATE ADDRESS PORT [ADDRESS PORT...]``.
 
-It takes the targets in turn, and writes a line for each connection to its standard output once it is over: when it
-began (seconds of the clock that all processes share), where it went, and the address that answered, or after ``!`` why
-none did. What the kernel had to send again has failed, too: nobody answered the first time. It ends, after those that
-are open, when its standard input does.
+It connects to the targets in turn, and prints a line for each connection: its start (monotonic seconds), its target,
+and the address that answered, or ``!`` and the reason of the failure. A retransmission counts as a failure, because the
+first packet was lost. It finishes open connections and exits when its standard input is closed.
 """
 
 import errno
@@ -17,7 +16,7 @@ from contextlib import suppress
 from typing import Final
 
 _LIMIT: Final = 10.0
-"""Seconds; the kernel sends what nobody answers again after one."""
+"""Seconds; the kernel retransmits after one."""
 _RESET: Final = struct.pack("ii", 1, 0)
 _RETRANSMITTED: Final = struct.Struct("=100xI")
 """``tcpi_total_retrans`` of ``struct tcp_info``."""
@@ -35,7 +34,7 @@ def main(rate: float, targets: list[tuple[str, int]]) -> None:
         with suppress(KeyError):
             selector.unregister(asking)
         with suppress(OSError):
-            # No trace is left that would keep a port from being used again.
+            # Reset, so that the port can be used again at once.
             asking.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
         asking.close()
         sys.stdout.write(f"{since:.4f} {target} {outcome}\n")
@@ -67,7 +66,7 @@ def main(rate: float, targets: list[tuple[str, int]]) -> None:
 
 
 def _outcome(asking: socket.socket) -> str:
-    """Nothing while it is open."""
+    """Empty while the connection is open."""
     failed = asking.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
     if failed:
         return _why(failed)

@@ -31,7 +31,7 @@ def address(pod: int) -> str:
 
 
 def ready_addresses(slices: Iterable[Object]) -> set[str]:
-    """Of all endpoints that are ready."""
+    """The addresses of all ready endpoints."""
     return {
         address
         for slice_ in slices
@@ -42,7 +42,7 @@ def ready_addresses(slices: Iterable[Object]) -> set[str]:
 
 
 class Shop:
-    """Services that select the Pods of `a_shop`, as somebody with all permissions sees them."""
+    """The Services of a namespace that select the Pods of `a_shop`, as an administrator sees them."""
 
     def __init__(self, api: Api, namespace: str) -> None:
         self.api, self.namespace = api, namespace
@@ -72,7 +72,7 @@ class Shop:
         return answer.object if answer.code == 200 else None
 
     def listed(self, service: str) -> set[str]:
-        """What the Endpoints object lists as ready."""
+        """The ready addresses of the Endpoints object."""
         subsets = (self.endpoints(service) or {}).get("subsets") or ()
         return {one["ip"] for subset in subsets for one in subset.get("addresses") or ()}
 
@@ -88,7 +88,7 @@ class Shop:
 
     @contextmanager
     def flipping(self, *pods: str, period: float = 0.15) -> Iterator[None]:
-        """All these Pods turn unready and ready again, in a thread until the block ends; then they are ready."""
+        """Keep changing the readiness of these Pods until the block ends; then they are ready."""
         ends = threading.Event()
 
         def flip() -> None:
@@ -111,7 +111,7 @@ class Shop:
 
 
 class AuditLog:
-    """Of an API server that is started with ``flags``: what was asked of it."""
+    """The audit log of an API server that is started with ``flags``."""
 
     def __init__(self, folder: Path, *rules: Object) -> None:
         policy, self._log = folder / "audit-policy.yaml", folder / "audit.log"
@@ -124,6 +124,6 @@ class AuditLog:
         )
 
     def entries(self) -> list[Object]:
-        """Those about objects."""
+        """The entries about objects."""
         whole, _, _ = self._log.read_text().rpartition("\n")
         return [event for event in map(json.loads, whole.splitlines()) if "objectRef" in event]

@@ -16,15 +16,15 @@ from urllib.request import ProxyHandler, build_opener
 from prometheus_client.parser import text_string_to_metric_families
 
 PATIENCE: Final = 120.0
-"""Seconds that end a wait for what never comes; nothing takes more than a few where nothing else runs."""
+"""Seconds until a wait fails; on an idle machine everything takes a few seconds."""
 _LAST: Final = 15
 """Lines of the log that an error shows."""
 _OPENER: Final = build_opener(ProxyHandler({}))
-"""Asks no proxy: one that the machine has must not see what stays on it."""
+"""Ignores the machine's HTTP proxy."""
 
 
 class ProcessError(Exception):
-    """A program ended, or did not begin, when it should have run: with the end of its log."""
+    """A program ended, or did not start. The message has the end of its log."""
 
 
 class Process:
@@ -80,7 +80,7 @@ class Process:
             raise ProcessError(f"{self.name} ended by itself; its log ends:\n{self.last_lines()}")
 
     def output(self) -> str:
-        """All that it has said, without what others said before in the same file."""
+        """Its output, without that of earlier processes in the same file."""
         return self.log.read_bytes()[self._begins :].decode(errors="replace")
 
     def last_lines(self) -> str:
@@ -88,7 +88,7 @@ class Process:
         return "\n".join(lines[-_LAST:])
 
     def stop(self, *, patience: float = 5.0) -> None:
-        """Asks it to end, and after ``patience`` seconds kills it with its children. A second call does nothing."""
+        """Send SIGTERM, and after ``patience`` seconds SIGKILL to its process group. A second call does nothing."""
         if self.runs:
             self._popen.terminate()
         limit = time.monotonic() + patience
@@ -97,14 +97,14 @@ class Process:
         self.kill()
 
     def kill(self) -> None:
-        """At once, as if the machine had gone."""
+        """Send SIGKILL to its process group."""
         if self._popen.returncode is None:
             os.killpg(self.pid, signal.SIGKILL)
             self._popen.wait()
 
 
 def wait_until(met: Callable[[], object], what: str, *processes: Process | None, patience: float = PATIENCE) -> None:
-    """Ask again and again. Raises ProcessError when it takes too long, or one of these has ended meanwhile."""
+    """Poll until ``met``. Raises ProcessError on a timeout, or when one of the processes has ended."""
     limit = time.monotonic() + patience
     while not met():
         for process in processes:
@@ -147,7 +147,7 @@ class Daemon:
         return self._process is not None and self._process.runs
 
     def kill(self) -> None:
-        """At once, as if the machine had gone."""
+        """Send SIGKILL to its process group."""
         if self._process is not None:
             self._process.kill()
 
@@ -175,12 +175,12 @@ class Daemon:
                 records.append(json.loads(line))
         return [record for record in records if isinstance(record, dict) and "event" in record]
 
-    def told(self, event: str) -> list[dict[str, Any]]:
-        """Its log's lines of that event."""
+    def logged(self, event: str) -> list[dict[str, Any]]:
+        """The log lines of an event."""
         return [line for line in self.lines if line["event"] == event]
 
     def get(self, path: str) -> tuple[int, str]:
-        """Status and body of what it serves; 0 and nothing as long as it serves nothing."""
+        """Status and body of a path that it serves; 0 and nothing until it listens."""
         raise NotImplementedError
 
     def metric(self, name: str, **labels: str) -> float:

@@ -1,4 +1,4 @@
-"""A real Prometheus on loopback, and programs for it to scrape; nothing of them is left afterwards."""
+"""A real Prometheus on loopback, and programs for it to scrape."""
 
 import json
 import math
@@ -24,7 +24,7 @@ Sample = tuple[str, Mapping[str, str], float]
 
 @dataclass(frozen=True, slots=True)
 class Prometheus:
-    """One that runs. ``url``: its address."""
+    """A running server."""
 
     url: str
     process: Process
@@ -35,7 +35,7 @@ class Prometheus:
         wait_until(lambda: not all(math.isnan(value) for _, value in self.query(expr)), expr, self.process)
 
     def configuration(self, folder: Path) -> Path:
-        """A file for a controller that follows what meters measure, as this server has it."""
+        """A configuration file with demand from the meters' metrics in this server."""
         source = {"url": self.url, "preset": "zoneward-meter", "window": "1m"}
         demand = {"source": "prometheus", "prometheus": source, "refresh": "10s"}
         known = {"apiVersion": "zoneward.dev/v1alpha1", "kind": "ZonewardConfiguration"}
@@ -48,7 +48,7 @@ class Prometheus:
         return [(sample["metric"], float(sample["value"][1])) for sample in self.read("query", query=expr)["result"]]
 
     def read(self, path: str, **query: str) -> Any:
-        """What its API answers. Raises ProcessError with what it says is wrong."""
+        """The data of an API response. Raises ProcessError with its error."""
         status, text = self.get(f"/api/v1/{path}?{urlencode(query)}")
         if status != 200:
             raise ProcessError(f"{path} {query}: {status} {text}")
@@ -69,7 +69,7 @@ def prometheus(
     ``rules`` are rule files, evaluated each second; ``network`` is the namespace that it is in, on whose loopback it
     listens.
 
-    Raises ProcessError where it is not installed, or does not begin.
+    Raises ProcessError if it is not installed, or does not start.
     """
     program = shutil.which(PACKAGE)
     if program is None:

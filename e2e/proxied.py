@@ -1,4 +1,4 @@
-"""A node with a proxy and a client, and Services that are there all along: who asks them may never notice anything.
+"""A node with a proxy and a client, and Services that nobody changes: connections to them must never fail.
 
 ::
 

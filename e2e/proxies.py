@@ -1,4 +1,4 @@
-"""``zoneward proxy`` as a process on a node's namespace, with clients that count what fails. Needs root."""
+"""``zoneward proxy`` as a process in a node's namespace, and clients that count failures. Needs root."""
 
 import os
 import signal
@@ -30,28 +30,28 @@ class ZonewardProxy(Daemon):
         self.node, self.kubeconfig = node, kubeconfig
         self.flags: tuple[str, ...] = flags
         self.wrapper: tuple[str, ...] = ()
-        """What the command is run by."""
+        """A command line before the command."""
         self.log = folder / f"proxy-{node.name}.log"
         self._nft: int | None = None
 
     def start(self, *, wait: bool = True) -> None:
         """``wait``: until all Services are programmed."""
         if self._process is not None:
-            # One that ended by itself has not been waited for.
+            # Reap a process that ended by itself.
             self._process.kill()
-        begun = len(self.told(READY))
+        begun = len(self.logged(READY))
         self._process = Process([*self.node.enter, *self.wrapper, *self._command()], log=self.log)
         if wait:
-            self.wait_until(lambda: len(self.told(READY)) > begun, what=READY)
+            self.wait_until(lambda: len(self.logged(READY)) > begun, what=READY)
 
     def kill(self) -> None:
-        """Both processes, as a container ends."""
+        """Kill both processes, as when a container ends."""
         nft = self.nft
         super().kill()
         self._end(nft)
 
     def kill_main(self) -> None:
-        """The main process alone; the other one is left to find that out."""
+        """Kill only the main process; its child has to notice it."""
         self._nft = self.nft
         super().kill()
 
@@ -64,13 +64,13 @@ class ZonewardProxy(Daemon):
                 os.kill(nft, signal.SIGSTOP)
 
     def end_rest(self) -> None:
-        """What the main process left behind: a container that is started again has none of it."""
+        """Kill the child of an earlier main process, as a restarted container does."""
         self._end(self._nft)
         self._nft = None
 
     @property
     def nft(self) -> int | None:
-        """The id of the process that programs the kernel, as the main process has it now."""
+        """The id of the child process that programs the kernel."""
         if not self.runs:
             return self._nft
         with suppress(OSError):
@@ -99,7 +99,7 @@ class ZonewardProxy(Daemon):
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """One connection: when it began (`time.monotonic`), where it went, and who answered, or why nobody did."""
+    """One connection: its start (`time.monotonic`), its target, and the address that answered, or the failure."""
 
     begun: float
     target: tuple[str, int]

@@ -1,4 +1,4 @@
-"""Services of every kind, and whom each of their addresses reaches from where.
+"""Services of every kind, and which endpoints each of their addresses reaches, by client.
 
 A case is a Service of two families with the ports TCP 80 and UDP 53, which lead to 8080 and 8081 of its endpoints.
 Its addresses are its own, and a node port for each port.

@@ -1,4 +1,4 @@
-"""A cluster that does not stand still: Services, their ports and endpoints, and the node's zone change at random."""
+"""Random changes of Services, their ports and endpoints, and of the node's zone."""
 
 import random
 from contextlib import suppress
@@ -14,7 +14,7 @@ _ZONES: Final = ("a", "b", "c")
 
 
 class Churn:
-    """`step` makes one change; the same chance makes the same ones. What the server does not take is left out."""
+    """`step` makes one change; the same seed gives the same changes. Changes that the server rejects are skipped."""
 
     def __init__(self, api: Api, chance: random.Random) -> None:
         self._api, self._chance = api, chance

@@ -1,7 +1,7 @@
-"""Random schedules of faults on a node, and what has to hold throughout and afterwards.
+"""Random schedules of faults on a node, and checks during and after them.
 
-A schedule is made from its seed alone. While it runs, a client opens connections to Services that nobody changes, and
-others change all the time. What `run` returns is what did not hold, in words; nothing where all did.
+A schedule depends only on its seed. While it runs, a client opens connections to Services that nobody changes, and
+other Services keep changing. `run` returns a line for each problem.
 """
 
 import random
@@ -51,7 +51,7 @@ class _Run:
     wrong: list[str] = field(default_factory=list)
     agenda: list[tuple[float, Callable[[], None]]] = field(default_factory=list)
     ready: int = 0
-    """How often the proxy had said that it is ready when it was started last."""
+    """The number of times that the proxy had reported readiness when it was last started."""
     start_at: float | None = None
     is_server_up: bool = True
     happened: list[str] = field(default_factory=list)
@@ -82,7 +82,7 @@ class _Run:
         self.is_server_up = True
 
     def look_after(self) -> None:
-        """As a kubelet does: what has ended is started again."""
+        """Restart a process that has ended, as a kubelet does."""
         proxy, now = self.site.proxy, time.monotonic()
         for entry in [entry for entry in self.agenda if entry[0] <= now]:
             self.agenda.remove(entry)
@@ -93,11 +93,11 @@ class _Run:
             self.start_at = now + _AGAIN
         elif self.start_at <= now:
             proxy.end_rest()
-            self.ready, self.start_at = len(proxy.told(READY)), None
+            self.ready, self.start_at = len(proxy.logged(READY)), None
             proxy.start(wait=False)
 
     def end_of_faults(self) -> None:
-        """Everything that is away comes back, except what hangs: the proxy has to notice that."""
+        """Restart everything, except a process that hangs: the proxy has to notice that."""
         for _, action in sorted(self.agenda, key=lambda entry: entry[0]):
             action()
         self.agenda.clear()
@@ -105,19 +105,19 @@ class _Run:
             self.start_at = time.monotonic()
 
     def converge(self) -> None:
-        """Until the kernel has what a fresh load of it would have."""
+        """Wait until the rules equal those of a fresh load."""
         self.look_after()
         wanted = rules_of(self.site.proxy.print_rules())
         limit = time.monotonic() + PATIENCE
         while True:
             self.look_after()
             differs = difference(rules_there(self.site.node), wanted)
-            if len(self.site.proxy.told(READY)) <= self.ready:
+            if len(self.site.proxy.logged(READY)) <= self.ready:
                 differs.append("the proxy has not come back")
             if not differs:
                 return
             if time.monotonic() > limit:
-                self.wrong.append(f"not as it should be after {PATIENCE:g} s: {differs[:_MOST_TOLD]}")
+                self.wrong.append(f"not converged after {PATIENCE:g} s: {differs[:_MOST_TOLD]}")
                 return
             time.sleep(0.1)
 
@@ -128,7 +128,7 @@ class _Run:
             if connection.failed is not None
         ]
         if failed:
-            failed.append(f"{converged - begun:.2f} all is as it should be")
+            failed.append(f"{converged - begun:.2f} converged")
             self.wrong.append(f"{len(failed) - 1} of {len(opened)} connections failed: {failed[-_MOST_TOLD:]}")
         known = {address for _, addresses in STEADY.values() for address in addresses}
         strange = {connection.answered for connection in opened if connection.answered is not None} - known
@@ -137,7 +137,7 @@ class _Run:
 
 
 def run(seed: int, folder: Path, *, server: ApiServer | None = None) -> list[str]:
-    """What did not hold; the last lines show the schedule. ``server``: instead of a separate sandbox."""
+    """A line for each problem; the last lines show the schedule. ``server``: instead of a new sandbox."""
     with proxied(folder, server=server) as site:
         site.proxy.start()
         going = _Run(site)

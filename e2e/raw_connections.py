@@ -1,6 +1,6 @@
-"""Connections opened packet by packet: thousands a second, far more than there are ports, and associations of SCTP.
+"""Connections opened packet by packet: thousands a second, more than there are ports, and associations of SCTP.
 
-Nobody answers them: what they are for is a node's connection tracking.
+Nobody answers: they only exercise a node's connection tracking.
 """
 
 import random
@@ -21,7 +21,7 @@ _PACKET: Final = struct.Struct("!BBHHHBBH4s4sHHIIBBHHH")
 
 
 def take_raw_connections(node: Node, port: int) -> None:
-    """Have a node take them, and its Pods drop what comes to ``port``. Before `Node.pod` makes who opens them."""
+    """Prepare a node for raw connections, and let its Pods drop packets to ``port``. Call it before `Node.pod`."""
     for name, value in {
         "nf_conntrack_tcp_timeout_syn_sent": 600,
         "nf_conntrack_tcp_timeout_close": 1,
@@ -40,9 +40,9 @@ def take_raw_connections(node: Node, port: int) -> None:
 
 
 class RawConnections:
-    """Opens connections to some Services' addresses, drawn, from the network namespace in which its methods are called.
+    """Opens connections to random Services from the network namespace in which its methods are called.
 
-    ``network`` is the beginning of the addresses that they come from, ``10.15``. ``opened`` is their number.
+    ``network`` is the prefix of their source addresses, such as ``10.15``; ``opened`` counts them.
     """
 
     def __init__(self, services: Sequence[str], port: int, *, network: str) -> None:
@@ -51,12 +51,12 @@ class RawConnections:
         self._drawn = random.Random(1)
 
     def stay(self, count: int) -> None:
-        """Open some that stay open."""
+        """Open connections that stay open."""
         with _raw() as sending:
             for index in range(count):
                 self._open(sending, closes=False)
                 if not index % _BURST:
-                    # What a link's queue does not hold would be lost.
+                    # The queue of the link must not overflow.
                     time.sleep(0.002)
 
     def come_and_go(self, rate: int, seconds: float) -> None:
@@ -71,7 +71,7 @@ class RawConnections:
 
     def _open(self, sending: socket.socket, *, closes: bool) -> None:
         service = self._drawn.choice(self._services)
-        # Each from another pair of address and port: no two are the same connection.
+        # From different pairs of address and port, so that all are different connections.
         source, port = f"{self._network}.{self.opened >> 15 & 127}.1", 1024 + (self.opened & 0x7FFF)
         self.opened += 1
         for flags in (_SYN, _RST) if closes else (_SYN,):
@@ -83,7 +83,7 @@ def _raw() -> socket.socket:
 
 
 def _packet(source: str, destination: str, ports: tuple[int, int], flags: int) -> bytes:
-    """Of 40 bytes, with no data; nobody looks at its sums."""
+    """A packet of 40 bytes without data; nothing verifies its checksums."""
     ends = socket.inet_aton(source), socket.inet_aton(destination)
     sequence = 1 if flags == _SYN else 2
     return _PACKET.pack(

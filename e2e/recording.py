@@ -1,7 +1,7 @@
-"""What the slices of a namespace list, version by version: which ready addresses are missing, which are there twice.
+"""Records every version of a namespace's slices: which ready addresses were missing, and which were listed twice.
 
-An API server counts all its objects' versions together, so that the events of two watches can be put in one order: what
-a slice lists is compared with the Pods as they were at that very version.
+The API server numbers the versions of all objects together. So the events of two watches can be ordered, and a slice is
+compared with the Pods at the same version.
 """
 
 import threading
@@ -17,10 +17,10 @@ _POD, _SLICE = "Pod", "EndpointSlice"
 
 
 class Recording:
-    """In threads, from entering to leaving the block; what it found is whole after that.
+    """Watches while the block runs; the results are complete afterwards.
 
-    ``steady`` are addresses that every one of ``services``, or each one by itself, always lists as ready. Without,
-    all ``services`` select all labelled Pods of the namespace: each that is ready stays listed from when it is first.
+    ``steady`` are addresses that all ``services`` (or each of them) must always list as ready. Without it, all
+    ``services`` select all labelled Pods, and each ready Pod must stay listed once it is.
     """
 
     def __init__(
@@ -41,13 +41,13 @@ class Recording:
         """Version, kind, whether the object is gone, the object."""
         self._threads: list[threading.Thread] = []
         self.missing: list[tuple[str, list[str]]] = []
-        """Service and addresses, once for each event after which something was missing."""
+        """Service and missing addresses, for each event after which some were missing."""
         self.twice: set[str] = set()
-        """Services that listed an address in two slices at some time. None may at the end."""
+        """Services that listed an address in two slices at some time; at the end none may."""
         self.writes: Counter[str] = Counter()
         """Events of each Service's slices."""
         self.managers: set[str] = set()
-        """Of all slices that there were."""
+        """The managers of all slices."""
 
     def __enter__(self) -> Self:
         for kind, path in self._paths.items():
@@ -74,7 +74,7 @@ class Recording:
         self._replay()
 
     def versions(self) -> list[Object]:
-        """Each version of each slice so far, in order; the first ones are those that were there before."""
+        """Every version of every slice so far, in order, with those from before the block."""
         slices = sorted((record for record in tuple(self._events) if record[1] == _SLICE), key=lambda event: event[0])
         return [object_ for _, _, is_gone, object_ in slices if not is_gone]
 

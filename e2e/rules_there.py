@@ -1,7 +1,7 @@
 """The kernel's tables as ``nft`` prints them, in a form in which two can be compared.
 
-The slot of an endpoint in its Service depends on history: only which endpoints there are, and how often, counts.
-What the kernel fills in by itself (connections, clients that are kept) does not, nor do numbers of rules.
+The slot of an endpoint in its Service depends on history, so only the endpoints and their number are compared. Entries
+that the kernel adds (connections, clients with affinity) and numbers of rules are ignored.
 """
 
 import json
@@ -15,7 +15,7 @@ from e2e.nodes import Namespace
 TABLE: Final = "zoneward"
 State = dict[str, Any]
 _DIGEST: Final = re.compile(r"-[A-Z2-7]{12}-")
-"""In the names of what belongs to one Service that keeps its clients; it encodes the order, too."""
+"""In names of sets and chains of a Service with affinity; it depends on the order of endpoints."""
 
 
 def rules_there(namespace: Namespace) -> State:
@@ -31,7 +31,7 @@ def rules_there(namespace: Namespace) -> State:
 
 
 def rules_of(text: str) -> State:
-    """What a kernel that has nothing gets from ``text``. Raises CalledProcessError where nft does not take it."""
+    """The rules after loading ``text`` into an empty kernel. Raises CalledProcessError if nft rejects it."""
     empty = Namespace()
     try:
         empty.run("nft", "-f", "-", text=text)
@@ -41,7 +41,7 @@ def rules_of(text: str) -> State:
 
 
 def difference(there: State, wanted: State) -> list[str]:
-    """What is otherwise, in words; nothing where both are the same."""
+    """A line for each difference."""
     tables = []
     for name in sorted(there.keys() | wanted.keys()):
         one, other = there.get(name), wanted.get(name)
@@ -76,10 +76,10 @@ def _state(family: str, listed: list[dict[str, Any]]) -> State:
 
 
 def _unordered(rule: list[Any]) -> str:
-    """A rule of those that send clients to where they were before, or else to anyone."""
+    """A rule for clients with affinity."""
     if "vmap" in rule[0]:
         return json.dumps(sorted(json.dumps(target) for _, target in rule[0]["vmap"]["data"]["set"]))
-    # The target of a packet that came when there was one more.
+    # The target of clients of a removed endpoint.
     return "to one of them" if list(rule[0]) == ["goto"] else json.dumps(rule)
 
 

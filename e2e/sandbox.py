@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
+from e2e.nodes import Namespace
 from e2e.processes import Process, wait_until
 from tests.contract.api import Api
 
@@ -18,11 +19,12 @@ class Sandbox:
 
 
 @contextmanager
-def a_sandbox(folder: Path) -> Iterator[Sandbox]:
-    """Ready, and ended with the block. ``folder`` gets its kubeconfig and its log."""
+def a_sandbox(folder: Path, *flags: str, network: Namespace | None = None) -> Iterator[Sandbox]:
+    """Runs until the block ends. ``folder`` gets its kubeconfig and its log; ``network`` is its namespace."""
     kubeconfig = folder / "kubeconfig"
-    command = [sys.executable, "-m", "zoneward", "sandbox", "--port", "0", "--write-kubeconfig", str(kubeconfig)]
-    with Process(command, log=folder / "sandbox.log") as process:
+    enter = () if network is None else network.enter
+    sandbox = (sys.executable, "-m", "zoneward", "sandbox", "--port=0", f"--write-kubeconfig={kubeconfig}")
+    with Process((*enter, *sandbox, *flags), log=folder / "sandbox.log") as process:
         wait_until(kubeconfig.exists, "a sandbox", process)
         known = yaml.safe_load(kubeconfig.read_text())
         api = Api(known["clusters"][0]["cluster"]["server"], known["users"][0]["user"]["token"])

@@ -1,7 +1,6 @@
-"""One Service taken over and given back beside the running endpoints, slice and mirroring controllers."""
+"""Adopt and release one Service beside the running endpoints, slice and mirroring controllers."""
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -16,7 +15,6 @@ from tests.deploy.manifests import DEPLOY
 
 from zoneward.kube import names
 from zoneward.kube.adoption_marks import ADOPTION_MARKS, SKIP_MIRROR_LABEL
-from zoneward.kube.objects import format_micro_time
 
 NAMESPACE = "shop"
 NUMBER = 6
@@ -40,8 +38,8 @@ APPLIED = {"spec": {"selector": LABELS}}
 
 @pytest.fixture(scope="module")
 def plane() -> Iterator[ControlPlane]:
-    """Six Pods in three zones, and users with the permissions that are documented, with all but one of them, and those
-    that a deployed controller has."""
+    """Six Pods in three zones, and users with the documented permissions, with all but one of them, and with those of a
+    deployed controller."""
     controllers = ("endpoints-controller", *SLICE_CONTROLLERS)
     with ControlPlane(users=("operator", "half", "keeper"), controllers=controllers) as plane:
         plane.api().create_all(a_shop(NAMESPACE, NUMBER))
@@ -55,7 +53,7 @@ def plane() -> Iterator[ControlPlane]:
 
 
 def deployed_rules() -> list[Object]:
-    """Of the ClusterRoles in ``deploy/`` for this mode."""
+    """The rules of the ClusterRoles in ``deploy/`` for this mode."""
     files = (DEPLOY / folder / "cluster-role.yaml" for folder in ("base", "only-marked"))
     documents = (document for file in files for document in yaml.safe_load_all(file.read_text()))
     return [rule for document in documents if document["kind"] == "ClusterRole" for rule in document["rules"]]
@@ -75,15 +73,15 @@ class Adopted(Shop):
         self.plane.wait_until(lambda: all(self.is_back(name) for name in services), what="slices of the Services")
 
     def words(self, name: str) -> tuple[Any, ...]:
-        found_service = self.service(name)
+        service = self.service(name)
         return (
-            found_service["metadata"].get("labels"),
-            found_service["metadata"].get("annotations"),
-            found_service["spec"],
+            service["metadata"].get("labels"),
+            service["metadata"].get("annotations"),
+            service["spec"],
         )
 
     def is_back(self, name: str) -> bool:
-        """As if it had never been adopted."""
+        """Whether the Service is as it was before it was adopted."""
         labels, annotations, spec = self.words(name)
         endpoints = self.endpoints(name)
         return (
@@ -95,7 +93,7 @@ class Adopted(Shop):
             and SKIP_MIRROR_LABEL not in endpoints["metadata"]["labels"]
         )
 
-    def is_ours(self, name: str) -> bool:
+    def is_zonewards(self, name: str) -> bool:
         labels, annotations, spec = self.words(name)
         return (
             labels == {**BEFORE["labels"], SKIP_MIRROR_LABEL: "true"}
@@ -114,49 +112,45 @@ def shop(plane: ControlPlane) -> Adopted:
 
 
 def check(recording: Recording) -> None:
-    """Nothing was missing, the slices of both overlapped, and none was mirrored."""
+    """No endpoint was missing, the slices of both controllers overlapped, and none was mirrored."""
     assert recording.missing == []
     assert recording.twice
     assert recording.managers == {names.BUILT_IN_MANAGER, names.MANAGER}
 
 
-def test_there_and_back_while_a_pod_flips_no_endpoint_is_missing(plane: ControlPlane, shop: Adopted) -> None:
+def test_no_endpoint_is_missing_during_adopt_and_release(plane: ControlPlane, shop: Adopted) -> None:
     shop.create("cart")
     with shop.recording("cart") as recording:
         with shop.flipping(FLIPPED):
             plane.zoneward("adopt", "--force", f"{NAMESPACE}/cart", user="operator")
-        assert shop.is_ours("cart")
+        assert shop.is_zonewards("cart")
         endpoints = shop.endpoints("cart")
         assert endpoints is not None
         assert endpoints["metadata"]["labels"][SKIP_MIRROR_LABEL] == "true"
-        # No controller runs that would list the Pod which has just turned ready: the command does it as well.
+        # No controller of Zoneward runs: another `adopt` lists the Pod that has become ready.
         plane.zoneward("adopt", "--force", f"{NAMESPACE}/cart", user="operator")
         assert shop.ready("cart") == set(ADDRESSES)
         with shop.flipping(FLIPPED):
             plane.zoneward("release", f"{NAMESPACE}/cart", user="operator")
         plane.wait_until(lambda: shop.is_back("cart"), what="the Service as it was")
     check(recording)
-    # It is not stalled: a Pod that changes is still written.
+    # The built-in controllers still write changes of Pods.
     shop.make_ready("cart-5", False)
     plane.wait_until(lambda: shop.ready("cart") == set(ADDRESSES[:-1]), what="the Pod that is not ready")
     shop.make_ready("cart-5", True)
     plane.wait_until(lambda: shop.is_back("cart"), what="all Pods")
 
 
-def test_the_endpoints_object_is_deleted_where_that_is_asked_for_and_comes_back(
-    plane: ControlPlane, shop: Adopted
-) -> None:
+def test_endpoints_object_is_deleted_with_the_option_and_created_again(plane: ControlPlane, shop: Adopted) -> None:
     shop.create("gone")
     plane.zoneward("adopt", "--force", f"{NAMESPACE}/gone", "--endpoints=delete", user="operator")
-    assert shop.is_ours("gone")
+    assert shop.is_zonewards("gone")
     assert shop.endpoints("gone") is None
     plane.zoneward("release", f"{NAMESPACE}/gone", user="operator")
     plane.wait_until(lambda: shop.is_back("gone"), what="the Service as it was")
 
 
-def test_a_running_controller_keeps_what_is_adopted_and_gives_back_what_is_applied_again(
-    plane: ControlPlane, shop: Adopted
-) -> None:
+def test_controller_keeps_adopted_services_and_releases_one_with_a_selector(plane: ControlPlane, shop: Adopted) -> None:
     shop.create("followed", "left")
     shop.api.patch(shop.service("followed"), {"spec": {"trafficDistribution": "PreferSameZone"}})
     left = shop.words("left"), {slice_["metadata"]["uid"] for slice_ in shop.slices("left")}
@@ -170,44 +164,23 @@ def test_a_running_controller_keeps_what_is_adopted_and_gives_back_what_is_appli
         for ready, wanted in ((False, set(STEADY)), (True, set(ADDRESSES))):
             shop.make_ready(FLIPPED, ready)
             wait(lambda wanted=wanted: shop.ready("followed") == wanted == shop.listed("followed"), what="the Pod")  # type: ignore[misc]
-            assert shop.is_ours("followed")
+            assert shop.is_zonewards("followed")
         wait(lambda: len(shop.conditions("followed")) == 2, what="conditions")
         with shop.flipping(FLIPPED):
             shop.api.patch(shop.service("followed"), APPLIED, content_type=MERGE_PATCH)
             wait(lambda: shop.managers("followed") == {names.BUILT_IN_MANAGER}, what="Zoneward's slices gone")
         wait(lambda: shop.is_back("followed"), what="the Service as it was")
-        # Nobody creates any of Zoneward's slices again.
+        # Zoneward does not create its slices again.
         shop.make_ready(FLIPPED, False)
         wait(lambda: shop.ready("followed") == set(STEADY), what="the Pod that is not ready")
         shop.make_ready(FLIPPED, True)
         wait(lambda: shop.is_back("followed"), what="all Pods")
-        wait(lambda: not shop.conditions("followed"), what="none of our conditions")
+        wait(lambda: not shop.conditions("followed"), what="no conditions of Zoneward")
         assert (shop.words("left"), {slice_["metadata"]["uid"] for slice_ in shop.slices("left")}) == left
     check(recording)
 
 
-def test_adopt_and_check_look_for_a_live_controller(plane: ControlPlane, shop: Adopted) -> None:
-    shop.create("alone")
-    before = shop.words("alone")
-    refused = plane.zoneward("adopt", f"{NAMESPACE}/alone", user="operator", check=False)
-    assert refused.returncode == 2
-    assert "there is no Lease zoneward-controller in any namespace" in refused.stderr
-    assert shop.words("alone") == before
-    now = format_micro_time(datetime.now(UTC))
-    spec = {"holderIdentity": "a-replica", "leaseDurationSeconds": 15, "renewTime": now}
-    head = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
-    lease = shop.api.create(head | {"metadata": {"name": "zoneward-controller", "namespace": NAMESPACE}, "spec": spec})
-    plane.zoneward("adopt", f"{NAMESPACE}/alone", user="operator")
-    assert "ZW607" not in plane.zoneward("check", f"{NAMESPACE}/alone").stdout
-    shop.api.patch(lease, {"spec": {"renewTime": "2026-01-01T00:00:00.000000Z"}})
-    assert "ZW607" in plane.zoneward("check", f"{NAMESPACE}/alone").stdout
-    refused = plane.zoneward("adopt", f"{NAMESPACE}/alone", user="operator", check=False)
-    assert f"nobody has renewed the Lease {NAMESPACE}/zoneward-controller lately" in refused.stderr
-    plane.zoneward("release", f"{NAMESPACE}/alone", user="operator")
-    shop.api.delete(lease)
-
-
-def test_without_one_permission_the_rule_is_told_before_anything_is_written(plane: ControlPlane, shop: Adopted) -> None:
+def test_missing_permission_is_reported_before_anything_is_written(plane: ControlPlane, shop: Adopted) -> None:
     shop.create("refused")
     version = shop.service("refused")["metadata"]["resourceVersion"]
     for command in (("adopt", "--force"), ("release",)):

@@ -39,7 +39,7 @@ def _series(
     return [{"series": f"{name}{{{labels}}}", "values": values} for name, values in (usual | trouble).items()]
 
 
-def test_alerts_about_a_meter_fire_for_the_node_that_has_the_problem(tmp_path: Path) -> None:
+def test_meter_alerts_fire_only_for_the_node_with_the_problem(tmp_path: Path) -> None:
     assert set(TROUBLES) == {rule["alert"] for rule in rules() if rule.get("alert", "").startswith("ZonewardMeter")}
     series = [*_series("one", "fine", {})]
     for alert, trouble in TROUBLES.items():

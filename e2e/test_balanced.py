@@ -1,8 +1,7 @@
-"""Small Services with ``Balanced``: connections go where `plan` says, through real kube-proxies, which read hints, and
-through our proxies, which read weights; also after endpoints have left and come back.
+"""Small Services with ``Balanced``: connections reach the endpoints that `plan` predicts, through kube-proxies with
+hints, and through Zoneward's proxies with weights; also after endpoints leave and return.
 
-In each of three zones two nodes stand on one wire, with a proxy of either kind. The controller writes to a real API
-server.
+Each of three zones has two nodes, with a proxy of either kind. The controller writes to a real API server.
 """
 
 import json
@@ -17,7 +16,7 @@ from typing import Final
 import pytest
 from e2e.chances import check_spread
 from e2e.control_plane import ControlPlane
-from e2e.controllers import ZonewardController, decisions, to_write
+from e2e.controllers import ZonewardController, command_json, decisions, to_write
 from e2e.door import Door
 from e2e.kube_proxy import KubeProxy
 from e2e.nodes import Bed, Namespace
@@ -32,13 +31,13 @@ ZONES: Final = "abc"
 SPREADS: Final = {"two": (1, 1, 0), "three": (2, 1, 0), "four": (2, 1, 1), "five": (4, 1, 0), "eight": (5, 2, 1)}
 """By Service, its endpoints in each zone."""
 LEAVING: Final = {"three": "a", "four": "a", "five": "a", "eight": "b"}
-"""By Service, the zone in which one endpoint leaves; sets are better than all endpoints for all before and after."""
+"""By Service, the zone in which one endpoint leaves; `Balanced` is active before and after."""
 BALANCED: Final = {"service.kubernetes.io/topology-mode": "zoneward.dev/Balanced"}
 MAX_OVERLOAD: Final = "zoneward.dev/max-overload"
 APPROACH: Final = "zoneward.dev/approach"
 ACCEPTED: Final = "zoneward.dev/TrafficDistributionAccepted"
 PROGRAMMED: Final = "zoneward.dev/TrafficDistributionProgrammed"
-KUBE, OURS = "current", "zoneward"
+KUBE, ZONEWARD = "current", "zoneward"
 """Consumers: kinds of proxies, as `--consumer` names them."""
 _MOST_ZONES: Final = 8
 """Hints that the API takes for one endpoint."""
@@ -101,11 +100,11 @@ class Cluster:
     services: Mapping[str, str]
     clients: Mapping[Place, Namespace]
     kube: Mapping[str, KubeProxy]
-    ours: Mapping[str, ZonewardProxy]
+    zoneward: Mapping[str, ZonewardProxy]
 
     def check_traffic(self) -> dict[Place, Shares]:
-        """Once all is as planned: connections from everywhere to each Service are spread as predicted. What that is."""
-        self.plane.wait_until(lambda: to_write(self.plane, "-n", NAMESPACE) == {}, what="our slices")
+        """Wait until everything is as planned, and check that connections are spread as predicted; the prediction."""
+        self.plane.wait_until(lambda: to_write(self.plane, "-n", NAMESPACE) == {}, what="Zoneward's slices")
         predicted = {node: self._predicted(node) for node in self.clients}
         for node, shares in predicted.items():
             self.plane.wait_until(partial(self._serves, node, shares), what=f"the proxy of {node_name(node)}")
@@ -114,30 +113,30 @@ class Cluster:
         return predicted
 
     def _predicted(self, node: Place) -> Shares:
-        flags = ("--node", node_name(node), "--consumer", node[0], "-o", "json")
-        return selected(json.loads(self.plane.zoneward("route", "-n", NAMESPACE, *flags).stdout))
+        flags = ("--node", node_name(node), "--consumer", node[0])
+        return selected(command_json(self.plane.kubeconfig(), "route", "-n", NAMESPACE, *flags))
 
     def _serves(self, node: Place, shares: Shares) -> bool:
-        """Whether a proxy has that in the kernel."""
+        """Whether the kernel of a node has these endpoints."""
         kind, zone = node
         wanted = {name: shares[name].keys() for name in SPREADS}
         if kind == KUBE:
-            kube = self.kube[zone]
             return wanted == {
-                name: {endpoint.rpartition(":")[0] for endpoint in kube.endpoints(address, 80)}
-                for name, address in self.services.items()
+                name: {endpoint.rpartition(":")[0] for endpoint in endpoints}
+                for name, endpoints in self.kube[zone].programmed(NAMESPACE).items()
+                if name in SPREADS
             }
-        ours = self.ours[zone]
-        if ours.get("/readyz")[0] != 200:
+        proxy = self.zoneward[zone]
+        if proxy.get("/readyz")[0] != 200:
             return False
-        # Weights are not in there; they come in the same slice as the endpoints.
-        served = selected(json.loads(ours.get("/debug/selection")[1]))
+        # This shows no weights, which come in the same slice as the endpoints.
+        served = selected(json.loads(proxy.get("/debug/selection")[1]))
         is_selected = wanted == {name: shares_.keys() for name, shares_ in served.items()}
-        return is_selected and not ours.metric("zoneward_proxy_waiting_seconds")
+        return is_selected and not proxy.metric("zoneward_proxy_waiting_seconds")
 
 
 def selected(route: Object) -> Shares:
-    """What a document of `zoneward route`, or of a proxy, says of the Services here."""
+    """The shares in the output of `zoneward route`, or of a proxy."""
     seen: Shares = {}
     for port in route["ports"]:
         if port["namespace"] == NAMESPACE and port["service"] in SPREADS:
@@ -155,18 +154,18 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     with ExitStack() as running:
         plane, bed = running.enter_context(ControlPlane()), running.enter_context(Bed())
         api = plane.api()
-        ranges = {owner: f"10.{index}" for index, owner in enumerate(product((KUBE, OURS), ZONES), start=1)}
+        ranges = {owner: f"10.{index}" for index, owner in enumerate(product((KUBE, ZONEWARD), ZONES), start=1)}
         nodes = {owner: bed.node(node_name(owner), pods=[f"{prefix}.0.0/16"]) for owner, prefix in ranges.items()}
         known = (a_node(node.name, zone=owner[1], address=node.addresses[0]) for owner, node in nodes.items())
         api.create_all([a_namespace(NAMESPACE), *known, *pods()])
         created = [api.create(service(name)) for name in SPREADS]
         running.enter_context(ZonewardController(plane))
-        ours = {}
+        zoneward = {}
         for zone in ZONES:
-            node = nodes[OURS, zone]
+            node = nodes[ZONEWARD, zone]
             running.enter_context(Door(node.path, plane.ports.server))
-            ours[zone] = running.enter_context(ZonewardProxy(node, plane.kubeconfig(), folder))
-            ours[zone].start(wait=False)
+            zoneward[zone] = running.enter_context(ZonewardProxy(node, plane.kubeconfig(), folder))
+            zoneward[zone].start(wait=False)
         kube = {zone: KubeProxy(plane, node=nodes[KUBE, zone].name, network=nodes[KUBE, zone]) for zone in ZONES}
         yield Cluster(
             plane,
@@ -176,12 +175,12 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
             },
             clients={owner: node.pod(f"{ranges[owner]}.250.1") for owner, node in nodes.items()},
             kube={zone: running.enter_context(proxy) for zone, proxy in kube.items()},
-            ours=ours,
+            zoneward=zoneward,
         )
 
 
 def zones_of_ready(version: Object) -> list[set[str]]:
-    """Of each ready endpoint in a slice, the zones in its hints."""
+    """The zones in the hints of each ready endpoint of a slice."""
     return [
         {hint["name"] for hint in (endpoint.get("hints") or {}).get("forZones") or ()}
         for endpoint in version["endpoints"]
@@ -190,7 +189,7 @@ def zones_of_ready(version: Object) -> list[set[str]]:
 
 
 def check_hints(versions: Iterable[Object]) -> None:
-    """Sets are in force: every ready endpoint has hints, for as many zones as the API takes, and every zone has one."""
+    """`Balanced` is in force: ready endpoints have hints that the API accepts, and serve all zones."""
     for version in versions:
         assert all(0 < len(zones) <= _MOST_ZONES for zones in zones_of_ready(version)), version
         assert set().union(*zones_of_ready(version)) == set(ZONES), version
@@ -198,7 +197,7 @@ def check_hints(versions: Iterable[Object]) -> None:
 
 
 def check_prediction(decision: Object, shares: Mapping[str, Mapping[str, float]]) -> None:
-    """What `plan` says of a Service follows from the shares of each zone's connections, which were looked at."""
+    """The figures of `plan` follow from the shares of each zone's connections."""
     load: Counter[str] = Counter()
     in_zone = 0.0
     for zone, predicted in shares.items():
@@ -210,7 +209,7 @@ def check_prediction(decision: Object, shares: Mapping[str, Mapping[str, float]]
     assert decision["maxOverload"] == pytest.approx(max(load.values()) * decision["endpoints"] - 1, abs=1e-4)
 
 
-def test_connections_of_small_services_go_where_plan_says(cluster: Cluster) -> None:
+def test_connections_reach_the_endpoints_that_plan_predicts(cluster: Cluster) -> None:
     predicted = cluster.check_traffic()
     for name in SPREADS:
         (written,) = cluster.shop.slices(name)
@@ -218,19 +217,19 @@ def test_connections_of_small_services_go_where_plan_says(cluster: Cluster) -> N
             name
         )
         check_hints([written])
-    for kind in (KUBE, OURS):
+    for kind in (KUBE, ZONEWARD):
         decided = decisions(cluster.plane, "-n", NAMESPACE, "--consumer", kind)
         assert {planned["service"] for planned in decided} == SPREADS.keys()
         for decision in decided:
             assert decision["active"]
             assert decision["maxOverload"] <= _DEFAULT_OVERLOAD
             check_prediction(decision, {zone: predicted[kind, zone][decision["service"]] for zone in ZONES})
-    # Otherwise one kind of proxy would not distinguish weights from hints.
+    # Weights and hints give different shares.
     for name in ("four", "five", "eight"):
-        assert any(predicted[KUBE, zone][name] != predicted[OURS, zone][name] for zone in ZONES)
+        assert any(predicted[KUBE, zone][name] != predicted[ZONEWARD, zone][name] for zone in ZONES)
 
 
-def test_no_ready_endpoint_is_without_hints_while_endpoints_leave_and_come_back(cluster: Cluster) -> None:
+def test_every_ready_endpoint_has_hints_while_endpoints_change(cluster: Cluster) -> None:
     leaving = {name: last_pod(name) for name in LEAVING}
     steady = {name: set(addresses(name)) - {leaving[name][1]} for name in LEAVING}
     with Recording(cluster.plane.api(), NAMESPACE, LEAVING, steady=steady) as recording:
@@ -252,7 +251,7 @@ def test_no_ready_endpoint_is_without_hints_while_endpoints_leave_and_come_back(
         assert len(cluster.shop.slices(name)) == 1
 
 
-def test_a_highest_overload_that_is_none_is_not_accepted_and_the_default_is_used(cluster: Cluster) -> None:
+def test_invalid_max_overload_is_not_accepted_and_the_default_applies(cluster: Cluster) -> None:
     api, shop = cluster.plane.api(), cluster.shop
     wish = service("banana", selects="five", annotations={MAX_OVERLOAD: "banana"})
     api.create(wish)

@@ -20,7 +20,7 @@ with ControlPlane() as plane:
 """
 
 
-def test_it_leaves_nothing_when_a_test_fails() -> None:
+def test_control_plane_leaves_nothing_when_a_test_fails() -> None:
     pids: list[int] = []
     with pytest.raises(ZeroDivisionError), ControlPlane(controllers=SLICE_CONTROLLERS) as plane:  # noqa: PT012
         pids.extend(process.pid for process in plane.processes)
@@ -30,7 +30,7 @@ def test_it_leaves_nothing_when_a_test_fails() -> None:
     assert not plane.folder.exists()
 
 
-def test_it_leaves_no_process_when_it_is_killed(tmp_path: Path) -> None:
+def test_control_plane_leaves_no_process_when_it_is_killed(tmp_path: Path) -> None:
     # Its data is left then: in a folder of this test's.
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     command = [sys.executable, "-c", _KILLED_LATER]
@@ -42,7 +42,7 @@ def test_it_leaves_no_process_when_it_is_killed(tmp_path: Path) -> None:
     wait_until(lambda: not any(map(_exists, pids)), "their end")
 
 
-def test_it_is_the_version_it_says(control_plane: ControlPlane) -> None:
+def test_programs_report_the_version_of_the_module(control_plane: ControlPlane) -> None:
     assert control_plane.api().get("/version")["gitVersion"] == VERSION
     assert f"Client Version: {VERSION}" in control_plane.kubectl("version")
     required = (MODULES / "go.mod").read_text()
@@ -51,7 +51,7 @@ def test_it_is_the_version_it_says(control_plane: ControlPlane) -> None:
     assert set(replaced) == {VERSION.replace("v1.", "v0.")}
 
 
-def test_one_line_says_that_go_is_missing_or_too_old(tmp_path: Path) -> None:
+def test_missing_or_old_go_is_reported_in_one_line(tmp_path: Path) -> None:
     environment = {"PATH": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path)}
     done = subprocess.run(
         [sys.executable, "-m", "e2e.programs"],

@@ -1,4 +1,4 @@
-"""The controller is killed again and again in the middle of a rollout: nobody notices, and nothing is left of it."""
+"""The controller is killed many times during a rollout: no endpoint is missing, and the slices end up the same."""
 
 import random
 import threading
@@ -25,7 +25,7 @@ ANNOTATIONS = {
 NODES = {"node-a1": "a", "node-a2": "a", "node-b1": "b", "node-c1": "c"}
 CPU = {"a": "4", "b": "8", "c": "4"}
 KEEP = 0.3
-"""The share above fair from which hints are given up."""
+"""The overload from which hints are removed."""
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +41,7 @@ def pod(namespace: str, generation: int, index: int) -> Object:
 
 
 class Rollout(Shop):
-    """Of one Deployment, as its controller does it: a few Pods more, and once they are ready as many old ones less."""
+    """The rollout of a Deployment: each step adds Pods, and then deletes as many old ones."""
 
     def __init__(self, api: Api, namespace: str) -> None:
         super().__init__(api, namespace)
@@ -93,7 +93,7 @@ def rolled_out_while_killed(plane: ControlPlane, rollout: Rollout) -> Recording:
         rolling.start()
         for step, _ in enumerate(rollout.steps):
             controller.start()
-            # Some die before they have a cache, the others with Pods changing under their hands.
+            # Some are killed before their caches are synced, the others while Pods change.
             if step % 5:
                 controller.wait_until(lambda: controller.is_ready, what="the controller")
             go_on.release()
@@ -113,7 +113,7 @@ def rolled_out_while_killed(plane: ControlPlane, rollout: Rollout) -> Recording:
     return recording
 
 
-def test_killed_thirty_times_during_a_rollout_it_comes_to_the_same(plane: ControlPlane) -> None:
+def test_slices_after_thirty_kills_during_a_rollout_are_the_same(plane: ControlPlane) -> None:
     calm = undisturbed(plane)
     rollout = Rollout(plane.api(), "killed")
     recording = rolled_out_while_killed(plane, rollout)
@@ -124,7 +124,7 @@ def test_killed_thirty_times_during_a_rollout_it_comes_to_the_same(plane: Contro
         endpoints, alike = rollout.all_endpoints(name), calm.all_endpoints(name)
         assert sorted(one["addresses"][0] for one in endpoints) == wanted
         if name != "auto":
-            # There, what was hinted before counts, as long as nobody is overloaded.
+            # `Auto` keeps earlier hints as long as no endpoint is overloaded.
             assert Counter(map(hints, endpoints)) == Counter(map(hints, alike))
         assert len(rollout.slices(name)) <= len(calm.slices(name)) + 1
     by_address = [

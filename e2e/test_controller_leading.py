@@ -1,4 +1,4 @@
-"""Two replicas on a real API server, whose audit log says who wrote what: killed, ended, stopped and continued."""
+"""Two replicas on a real API server: the leader is killed, terminated, or suspended. The audit log shows who writes."""
 
 import signal
 import time
@@ -19,7 +19,7 @@ FLIPPED = "cart-0"
 """Each change of it is a write for each Service."""
 DURATION, DEADLINE = 6.0, 5.0
 LONG = 300.0
-"""The duration where the next one must not have to wait for it."""
+"""The lease duration of tests in which the next leader must not wait for it."""
 USERS = ("first", "second")
 ALL = [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]
 RULES = (
@@ -30,7 +30,7 @@ RULES = (
 
 
 class Write(NamedTuple):
-    """One that was done; of anything but the Lease."""
+    """A successful write, except of the Lease."""
 
     user: str
     resource: str
@@ -46,7 +46,7 @@ class Led(Shop):
         self.plane, self._audit = plane, audit
 
     def writes(self, user: str, *, since: float = 0.0, resource: str | None = None) -> list[Write]:
-        """By time of the day, in order."""
+        """The writes of a user, in order."""
         written = [
             Write(
                 event["user"]["username"],
@@ -64,7 +64,7 @@ class Led(Shop):
         ]
 
     def unready(self) -> set[str]:
-        """Services whose slices list the first Pod as one that is not ready."""
+        """Services whose slices list an endpoint that is not ready."""
         return {
             slice_["metadata"]["labels"][SERVICE_NAME]
             for slice_ in self.slices()
@@ -92,7 +92,7 @@ Pair = tuple[ZonewardController, ZonewardController]
 
 @pytest.fixture
 def pair(led: Led, request: pytest.FixtureRequest) -> Iterator[Pair]:
-    """The leader, "first", and a replica that waits, "second"; all is written."""
+    """The leader "first" and the waiting replica "second"; all slices are written."""
     duration: float = getattr(request, "param", DURATION)
     flags = (
         f"--leader-elect-lease-duration={duration:g}s",
@@ -113,8 +113,8 @@ def pair(led: Led, request: pytest.FixtureRequest) -> Iterator[Pair]:
 
 
 def leads(controller: ZonewardController) -> bool:
-    told = [line["event"] for line in controller.lines if line["event"] in ("became leader", "stopped leading")]
-    return bool(told) and told[-1] == "became leader"
+    events = [line["event"] for line in controller.lines if line["event"] in ("became leader", "stopped leading")]
+    return events[-1:] == ["became leader"]
 
 
 def _seconds(time_of_day: str) -> float:
@@ -122,24 +122,24 @@ def _seconds(time_of_day: str) -> float:
 
 
 def taken_over(led: Led, heir: ZonewardController, *, since: float, by: str = "second") -> None:
-    """Once it has written a slice."""
+    """Wait until the replica ``by`` writes a slice."""
     heir.wait_until(lambda: bool(led.writes(by, since=since, resource="endpointslices")), what="a write by the heir")
 
 
-def test_after_a_kill_the_other_writes_once_the_lease_has_run_out(led: Led, pair: Pair) -> None:
+def test_other_replica_writes_when_the_lease_of_a_killed_one_expires(led: Led, pair: Pair) -> None:
     first, second = pair
     began = time.time()
     with led.flipping(FLIPPED, period=0.1):
         taken_over(led, first, since=began, by="first")
         first.kill()
         taken_over(led, second, since=time.time())
-    # It may not be sooner: the first could still have been at work.
+    # Not earlier: the first could still be writing.
     before, after = led.writes("first", since=began), led.writes("second", since=began)
     assert after[0].begun - before[-1].ended > (DURATION - DEADLINE) / 2
 
 
 @pytest.mark.parametrize("pair", [LONG], indirect=True)
-def test_whoever_is_ended_finishes_and_the_other_writes_before_the_lease_runs_out(led: Led, pair: Pair) -> None:
+def test_terminated_leader_releases_its_lease(led: Led, pair: Pair) -> None:
     first, second = pair
     began = time.time()
     with led.flipping(FLIPPED, period=0.1):
@@ -151,7 +151,7 @@ def test_whoever_is_ended_finishes_and_the_other_writes_before_the_lease_runs_ou
 
 
 @pytest.mark.parametrize("pair", [LONG], indirect=True)
-def test_a_new_leader_that_finds_all_as_it_should_be_writes_and_tells_nothing(led: Led, pair: Pair) -> None:
+def test_new_leader_writes_nothing_if_everything_is_right(led: Led, pair: Pair) -> None:
     first, second = pair
     quiet = time.time()
     assert first.terminate() == 0
@@ -163,7 +163,7 @@ def test_a_new_leader_that_finds_all_as_it_should_be_writes_and_tells_nothing(le
     led.make_ready(FLIPPED, True)
 
 
-def test_whoever_stood_still_writes_nothing_until_it_leads_again(led: Led, pair: Pair) -> None:
+def test_suspended_leader_writes_nothing_until_it_leads_again(led: Led, pair: Pair) -> None:
     first, second = pair
     with led.flipping(FLIPPED, period=0.1):
         time.sleep(0.5)

@@ -108,7 +108,7 @@ def _job(daemon: str, port: int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", dashboards())
-def test_every_query_of_a_dashboard_has_series(scraped: Prometheus, name: str) -> None:
+def test_dashboard_queries_have_series(scraped: Prometheus, name: str) -> None:
     """With values of its variables that they offer."""
     dashboard = dashboards()[name]
     texts = {item["name"]: item["query"] for item in dashboard["templating"]["list"] if item["type"] == "textbox"}
@@ -142,12 +142,12 @@ def _filled(expr: str, values: dict[str, str]) -> str:
 
 
 @pytest.mark.parametrize("name", [rule["record"] for rule in rules() if "record" in rule])
-def test_every_recording_rule_has_series_of_each_service(scraped: Prometheus, name: str) -> None:
+def test_recording_rules_have_series_of_each_service(scraped: Prometheus, name: str) -> None:
     scraped.wait_for(f'count(count by (service) ({name}{{cluster="one", namespace="{NAMESPACE}"}})) == {len(SERVICES)}')
 
 
 @pytest.mark.parametrize("what", ["connections", "bytes"])
-def test_what_crosses_zones_is_what_goes_from_one_to_the_other(scraped: Prometheus, what: str) -> None:
+def test_cross_zone_rates_equal_rates_between_zones(scraped: Prometheus, what: str) -> None:
     """Of one Service all stays in its zone. The past is compared: rules that are evaluated now are not all done."""
     scraped.wait_for(f'zoneward:{what}_in_zone:ratio_rate1h{{service="basket"}} offset 5s < 1')
     moment = int(time.time()) - 3
@@ -163,7 +163,7 @@ def test_what_crosses_zones_is_what_goes_from_one_to_the_other(scraped: Promethe
     assert [value for _, value in shares] == [1]
 
 
-def test_alerts_and_rules_are_evaluated_without_errors_and_ask_for_what_programs_have(scraped: Prometheus) -> None:
+def test_rules_evaluate_without_errors_and_use_existing_metrics(scraped: Prometheus) -> None:
     def evaluated() -> list[dict[str, Any]]:
         return [rule for group in scraped.read("rules")["groups"] for rule in group["rules"]]
 

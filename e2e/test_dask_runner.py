@@ -108,7 +108,7 @@ def refusal(runner: DaskRunner, advanced: Callable[[int], None] = lambda _rows: 
 # --- the same result --------------------------------------------------------------------------------------------------
 
 
-def test_a_cluster_gives_exactly_what_one_machine_gives(cluster: Cluster) -> None:
+def test_cluster_gives_the_same_result_as_one_machine(cluster: Cluster) -> None:
     def found(runner: DaskRunner | ThreadRunner) -> tuple[object, list[tuple[Inputs, list[Floats]]]]:
         rows: list[tuple[Inputs, list[Floats]]] = []
         return simulate(
@@ -129,7 +129,7 @@ def test_a_cluster_gives_exactly_what_one_machine_gives(cluster: Cluster) -> Non
             assert np.array_equal(one, other)
 
 
-def test_a_rule_from_a_file_travels_with_what_it_calls_there(
+def test_custom_rule_is_sent_with_the_functions_that_it_calls(
     cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "own_to_travel.py"
@@ -157,7 +157,7 @@ def test_a_rule_from_a_file_travels_with_what_it_calls_there(
 # --- failures ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_worker_that_is_killed_in_the_middle_loses_nothing(cluster: Cluster) -> None:
+def test_killed_worker_loses_no_result(cluster: Cluster) -> None:
     victim = next(worker for worker in cluster.workers if worker.runs)
     done: list[int] = []
 
@@ -172,7 +172,7 @@ def test_a_worker_that_is_killed_in_the_middle_loses_nothing(cluster: Cluster) -
     assert there == simulate(EVERYTHING, SAMPLE, runner=ThreadRunner(2))
 
 
-def test_workers_that_all_die_end_it_with_a_line(empty: Cluster) -> None:
+def test_error_when_all_workers_die(empty: Cluster) -> None:
     from distributed import Client
 
     only = empty.worker()
@@ -184,7 +184,7 @@ def test_workers_that_all_die_end_it_with_a_line(empty: Cluster) -> None:
     assert said == f"scheduler: {empty.address}: expected workers, there was none for 0.5 s"
 
 
-def test_a_worker_of_another_version_is_named(empty: Cluster) -> None:
+def test_error_names_a_worker_of_another_version(empty: Cluster) -> None:
     package = Path(zoneward.__file__).parent
     other = empty.directory / "other"
     shutil.copytree(package, other / "zoneward", ignore=shutil.ignore_patterns("__pycache__"))
@@ -197,14 +197,14 @@ def test_a_worker_of_another_version_is_named(empty: Cluster) -> None:
     assert " as here, got zoneward " in said
 
 
-def test_a_scheduler_that_goes_away_ends_it_with_a_line(empty: Cluster) -> None:
+def test_error_when_the_scheduler_dies(empty: Cluster) -> None:
     empty.worker()
     said = refusal(dask(empty), advanced=lambda _rows: empty.scheduler.kill())
     assert said.startswith(f"scheduler: {empty.address}: expected the scheduler to stay, ")
 
 
 @pytest.mark.parametrize("listens", [False, True], ids=["nobody there", "nobody answers"])
-def test_a_scheduler_that_does_not_answer_is_said_in_a_line(*, listens: bool) -> None:
+def test_error_when_the_scheduler_does_not_answer(*, listens: bool) -> None:
     with socket.socket() as door:
         door.bind(("127.0.0.1", 0))
         if listens:

@@ -169,16 +169,14 @@ async def read(server: Prometheus, **settings: object) -> dict[ObjectKey, dict[s
 
 
 @pytest.mark.parametrize("preset", ["zoneward-meter", "zoneward-proxy"])
-async def test_a_preset_reads_where_connections_started_however_they_are_scraped(
-    server: Prometheus, preset: Preset
-) -> None:
+async def test_preset_reads_source_zones_with_and_without_honor_labels(server: Prometheus, preset: Preset) -> None:
     demand = await read(server, preset=preset)
     assert demand.keys() == {("shop", "search"), ("shop", "cart")}
     for zones in demand.values():
         assert zones == pytest.approx(SHARES)
 
 
-async def test_a_selector_decides_whose_metrics_count(server: Prometheus) -> None:
+async def test_selector_decides_which_metrics_count(server: Prometheus) -> None:
     """Those of the Pod are forged: a query that selects its job believes it."""
     selector = (("job", ("pods",)),)
     assert await read(server, selector=selector) == {("shop", "search"): {ZONES[2]: 1.0}}
@@ -193,14 +191,14 @@ def documented() -> dict[str, str]:
 
 
 @pytest.mark.parametrize("program", ["istio", "linkerd", "hubble"])
-async def test_a_documented_query_finds_the_zone_of_each_client(server: Prometheus, program: str) -> None:
+async def test_documented_query_finds_the_zone_of_each_client(server: Prometheus, program: str) -> None:
     head = {"apiVersion": "zoneward.dev/v1alpha1", "kind": "ZonewardConfiguration"}
     settings = configuration_from({**head, **yaml.safe_load(documented()[program])}).demand.prometheus
     assert settings is not None
     assert await read(server, query=settings.query) == {("shop", "cart"): pytest.approx(SHARES)}
 
 
-def test_a_command_decides_by_it_and_names_it(
+def test_plan_uses_measured_demand_and_names_its_source(
     server: Prometheus, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "c.yaml"
@@ -235,7 +233,7 @@ REFUSED: Final = {
 
 
 @pytest.mark.parametrize("query", REFUSED)
-async def test_what_a_real_server_answers_otherwise_is_told_in_one_line(server: Prometheus, query: str) -> None:
+async def test_unusable_answers_are_reported_in_one_line(server: Prometheus, query: str) -> None:
     with pytest.raises(PrometheusUnavailable) as raised:
         await Client(PrometheusSettings(url=server.url, query=query)).read_demand()
     assert REFUSED[query] in str(raised.value)

@@ -1,4 +1,4 @@
-"""What ``deploy/`` grants is what a replica needs on a real API server, and the server takes every manifest."""
+"""``deploy/`` grants exactly the permissions that a replica needs, and a real API server accepts every manifest."""
 
 import json
 import re
@@ -30,16 +30,16 @@ PODS = 12
 MARKS = {SELECTOR_ANNOTATION: json.dumps(LABELS), ENDPOINTS_ANNOTATION: "keep"}
 """Of a Service that Zoneward manages from the beginning."""
 FREE: Right = ("authorization.k8s.io", "selfsubjectaccessreviews", "create")
-"""Everybody who is known to a cluster has it."""
+"""Every authenticated user has it."""
 SELDOM: set[Right] = {
-    # For servers that do not stream lists, and where a watch did not show our own writes.
+    # For servers that do not stream lists, and when a watch does not show Zoneward's own writes.
     *((group, kind, "list") for group, kind in (("", "nodes"), ("", "pods"), ("", "services"))),
     ("discovery.k8s.io", "endpointslices", "list"),
     ("coordination.k8s.io", "leases", "list"),
-    # Where somebody else writes our slices, or an answer is lost.
+    # When another writer changes Zoneward's slices, or an answer is lost.
     ("discovery.k8s.io", "endpointslices", "get"),
 }
-"""Permissions that a scene without failures does not use; `tests/deploy` shows their use."""
+"""Permissions that only failures need; `tests/deploy` shows their use."""
 ADMITTED: Right = ("", "services/finalizers", "update")
 """Checked by an admission plugin, which the audit log does not record."""
 
@@ -72,7 +72,7 @@ class Cluster(Shop):
         return ZonewardController(self.plane, *given, *lease, *flags, mode=self.mode, user=user, elects=True)
 
     def asked(self, user: str) -> tuple[set[Right], list[str]]:
-        """Every right that a user made use of, and what the server refused it."""
+        """The permissions that a user used, and the requests that the server refused."""
         used, refused = set(), []
         for entry in self.audit.entries():
             about = entry["objectRef"]
@@ -92,15 +92,15 @@ class Cluster(Shop):
             (entry["verb"], entry["objectRef"].get("name")) == ("update", name) for entry in self.audit.entries()
         )
 
-    def ours(self, service: str = "cart") -> list[Object]:
+    def own_slices(self, service: str = "cart") -> list[Object]:
         return self.slices(service, names.MANAGER)
 
     def count(self, service: str = "cart") -> tuple[int, int]:
-        """Ready endpoints of our slices, and ready addresses of the Endpoints object."""
-        return len(ready_addresses(self.ours(service))), len(self.listed(service))
+        """The number of ready endpoints in Zoneward's slices, and of ready addresses in the Endpoints object."""
+        return len(ready_addresses(self.own_slices(service))), len(self.listed(service))
 
-    def told(self) -> int:
-        """Events about Services, each as often as it was recorded."""
+    def events(self) -> int:
+        """The number of Events about Services; repeated ones count each time."""
         events = self.items("/apis/events.k8s.io/v1/{}/events")
         return sum((event.get("series") or {"count": 1})["count"] for event in events)
 
@@ -133,7 +133,7 @@ def taken_over(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield cluster
 
 
-def test_the_server_takes_every_manifest_and_a_pod_of_the_deployment(taken_over: Cluster) -> None:
+def test_server_accepts_every_manifest_and_a_pod_of_the_deployment(taken_over: Cluster) -> None:
     template = the("Deployment", TAKE_OVER)["spec"]["template"]
     pod: Object = {"apiVersion": "v1", "kind": "Pod", **template}
     pod["metadata"] = template["metadata"] | {"name": "controller-0", "namespace": taken_over.home}
@@ -147,9 +147,7 @@ def test_the_server_takes_every_manifest_and_a_pod_of_the_deployment(taken_over:
     taken_over.plane.kubectl("apply", "--kustomize", str(DEPLOY / ONLY_MARKED), "--validate=strict", "--dry-run=server")
 
 
-def test_under_the_roles_of_take_over_nothing_is_refused_and_nothing_granted_is_left_over(
-    taken_over: Cluster, tmp_path: Path
-) -> None:
+def test_roles_of_take_over_are_enough_and_all_used(taken_over: Cluster, tmp_path: Path) -> None:
     account = taken_over.account()
     with taken_over.controller(account, tmp_path) as controller:
         _scene(taken_over, controller, account.name)
@@ -157,7 +155,7 @@ def test_under_the_roles_of_take_over_nothing_is_refused_and_nothing_granted_is_
         assert controller.terminate() == 0
     used, refused = taken_over.asked(account.name)
     assert refused == []
-    assert controller.told("missing permission") == []
+    assert controller.logged("missing permission") == []
     assert used | SELDOM | {ADMITTED} == granted(TAKE_OVER) | {FREE}
 
 
@@ -166,12 +164,12 @@ def _scene(cluster: Cluster, controller: ZonewardController, account: str) -> No
     cluster.create()
     wait(lambda: cluster.count()[0] == PODS, what="slices")
     cluster.annotate({names.SUBSETTING_ANNOTATION: "Auto"})
-    wait(lambda: len(cluster.ours()) == 3, what="a slice for each zone")
+    wait(lambda: len(cluster.own_slices()) == 3, what="a slice for each zone")
     cluster.annotate({names.SUBSETTING_ANNOTATION: None})
-    wait(lambda: len(cluster.ours()) == 1, what="one slice")
+    wait(lambda: len(cluster.own_slices()) == 1, what="one slice")
     for count, value in enumerate(("Auto", None, "Auto", None), 1):
         cluster.annotate({names.TOPOLOGY_MODE_ANNOTATION: value})
-        wait(lambda count=count: cluster.told() >= count, what=f"Event {count}: {value}")  # type: ignore[misc]
+        wait(lambda count=count: cluster.events() >= count, what=f"Event {count}: {value}")  # type: ignore[misc]
     cluster.annotate({names.TOPOLOGY_MODE_ANNOTATION: "Auto"})
     wait(lambda: cluster.conditions("cart").get(names.PROGRAMMED_CONDITION) == "Enabled", what="a condition")
     cluster.make_ready("cart-0", False)
@@ -179,7 +177,7 @@ def _scene(cluster: Cluster, controller: ZonewardController, account: str) -> No
     cluster.make_ready("cart-0", True)
     wait(lambda: cluster.count()[0] == PODS, what="all Pods")
     cluster.api.delete(_service("cart"))
-    wait(lambda: not cluster.ours(), what="no slices of a Service that is gone")
+    wait(lambda: not cluster.own_slices(), what="no slices of a Service that is gone")
     # One that was adopted before the whole cluster was taken over.
     cluster.api.create(a_service("kept", namespace=NAMESPACE, annotations=MARKS))
     wait(lambda: cluster.count("kept")[1] == PODS, what="an Endpoints object")
@@ -192,7 +190,7 @@ def _scene(cluster: Cluster, controller: ZonewardController, account: str) -> No
     wait(lambda: ("", "endpoints", "delete") in cluster.asked(account)[0], what="a deletion")
 
 
-def test_the_field_first_and_the_annotation_after_writes_a_slice_once(taken_over: Cluster, tmp_path: Path) -> None:
+def test_moving_from_the_annotation_to_the_field_writes_each_slice_once(taken_over: Cluster, tmp_path: Path) -> None:
     """As `docs/moving-from-topology-mode.md` has it, with the commands that it has."""
     commands = re.findall(r"^ *kubectl ((?:patch|annotate) .*)$", MOVING.read_text(), re.MULTILINE)
     field, annotation, back = (shlex.split(command) for command in commands)
@@ -200,14 +198,14 @@ def test_the_field_first_and_the_annotation_after_writes_a_slice_once(taken_over
         wait = controller.wait_until
         taken_over.create("search", **{names.TOPOLOGY_MODE_ANNOTATION: "Auto"})
         wait(partial(_is_in_force, taken_over, "Hints/ProportionalZoneCPU"), what="hints from demand")
-        (remaining,) = taken_over.ours("search")
+        (remaining,) = taken_over.own_slices("search")
         before = taken_over.updates(remaining)
         for step, in_force in ((field, "Hints"), (annotation, "TrafficDistribution/PreferSameZone"), (back, "Hints")):
             taken_over.plane.kubectl(*step)
             wait(partial(_is_in_force, taken_over, in_force), what=in_force)
         assert taken_over.updates(remaining) == before + 2
         taken_over.api.delete(_service("search"))
-        wait(lambda: not taken_over.ours("search"), what="no slices of a Service that is gone")
+        wait(lambda: not taken_over.own_slices("search"), what="no slices of a Service that is gone")
         controller.terminate()
 
 
@@ -215,12 +213,12 @@ def _is_in_force(cluster: Cluster, approach: str) -> bool:
     """Whether slices and condition say so."""
     conditions = cluster.service("search")["status"].get("conditions", ())
     said = [condition["message"] for condition in conditions if condition["type"] == names.PROGRAMMED_CONDITION]
-    slices = cluster.ours("search")
+    slices = cluster.own_slices("search")
     written = [slice_["metadata"]["annotations"].get(names.APPROACH_ANNOTATION, "") for slice_ in slices]
     return any(said) and all(condition.startswith(approach) for condition in (*said, *written))
 
 
-def test_without_some_permissions_the_log_says_which(taken_over: Cluster, tmp_path: Path) -> None:
+def test_log_names_missing_permissions(taken_over: Cluster, tmp_path: Path) -> None:
     permissions = ("endpointslices", "create"), ("events", "create")
     lacking = {right for right in granted(TAKE_OVER) if right[1:] in permissions}
     assert len(lacking) == 2
@@ -231,15 +229,15 @@ def test_without_some_permissions_the_log_says_which(taken_over: Cluster, tmp_pa
     taken_over.plane.allow("less", rules)
     taken_over.plane.wait_until_allowed("less", "/api/v1/services")
     with taken_over.controller("less", tmp_path, "--leader-elect-resource-name=less") as controller:
-        controller.wait_until(lambda: len(controller.told("missing permission")) == 2, what="two missing permissions")
-        said = " ".join(record["reason"] for record in controller.told("missing permission"))
+        controller.wait_until(lambda: len(controller.logged("missing permission")) == 2, what="two missing permissions")
+        said = " ".join(record["reason"] for record in controller.logged("missing permission"))
     assert all(resource in said for _, resource, _ in lacking)
 
 
 # --- the other mode ---------------------------------------------------------------------------------------------------
 
 
-def test_under_the_roles_of_only_marked_nothing_is_refused_and_nothing_granted_is_left_over(tmp_path: Path) -> None:
+def test_roles_of_only_marked_are_enough_and_all_used(tmp_path: Path) -> None:
     controllers = ("endpoints-controller", *SLICE_CONTROLLERS)
     with a_cluster(tmp_path, ONLY_MARKED, controllers=controllers) as cluster:
         for name in ("cart", "kept"):
@@ -259,21 +257,21 @@ def test_under_the_roles_of_only_marked_nothing_is_refused_and_nothing_granted_i
             wait(lambda: cluster.count("kept")[0] == PODS == cluster.count()[0], what="all Pods")
             for count, value in enumerate(("Auto", None, "Auto", None), 1):
                 cluster.annotate({names.TOPOLOGY_MODE_ANNOTATION: value})
-                wait(lambda count=count: cluster.told() >= count, what=f"Event {count}: {value}")  # type: ignore[misc]
+                wait(lambda count=count: cluster.events() >= count, what=f"Event {count}: {value}")  # type: ignore[misc]
             cluster.annotate({names.SUBSETTING_ANNOTATION: "Auto"}, "kept")
-            wait(lambda: len(cluster.ours("kept")) == 3, what="a slice for each zone")
+            wait(lambda: len(cluster.own_slices("kept")) == 3, what="a slice for each zone")
             wait(lambda: names.PROGRAMMED_CONDITION in cluster.conditions("kept"), what="a condition")
             cluster.api.patch(_service("cart"), {"spec": {"selector": LABELS}})
-            wait(lambda: not cluster.ours(), what="a Service that is given back")
-            wait(lambda: not _marks(cluster, "cart"), what="a Service without our marks")
+            wait(lambda: not cluster.own_slices(), what="a Service that is given back")
+            wait(lambda: not _marks(cluster, "cart"), what="a Service without marks")
             cluster.api.delete(_service("kept"))
-            wait(lambda: not cluster.ours("kept"), what="no slices of a Service that is gone")
+            wait(lambda: not cluster.own_slices("kept"), what="no slices of a Service that is gone")
             wait(lambda: ("", "endpoints", "delete") in cluster.asked(account.name)[0], what="a deletion")
             assert controller.metric("zoneward_controller_api_errors_total", kind="refused") == 0
             assert controller.terminate() == 0
         used, refused = cluster.asked(account.name)
         assert refused == []
-        assert controller.told("missing permission") == []
+        assert controller.logged("missing permission") == []
         assert used | SELDOM | {ADMITTED} == granted(ONLY_MARKED) | {FREE}
 
 
@@ -289,7 +287,7 @@ def _marks(cluster: Cluster, name: str) -> list[str]:
 # --- the admission policy ---------------------------------------------------------------------------------------------
 
 
-def test_the_controller_changes_only_its_own_part_of_a_service(tmp_path: Path) -> None:
+def test_policy_limits_which_fields_of_a_service_the_controller_changes(tmp_path: Path) -> None:
     with a_cluster(tmp_path, ONLY_MARKED) as cluster:
         _try_policy(cluster, cluster.plane.api(cluster.account()))
 
@@ -335,7 +333,7 @@ def _try_policy(cluster: Cluster, as_controller: Api) -> None:
     as_controller.request("PATCH", _path(name) + "/status", own, content_type=STRATEGIC_PATCH)
     assert cluster.conditions(name).keys() == {"example.com/Other", names.ACCEPTED_CONDITION}
     assert _denied(as_controller, name, {"status": {"conditions": None}}, "/status")
-    # Of others nothing is asked.
+    # The policy does not apply to other users.
     assert not _denied(cluster.api, name, {"spec": {"externalIPs": ["192.0.2.1"]}})
 
 

@@ -1,4 +1,4 @@
-"""The chart of ``deploy/helm`` makes what the kustomizations make, says what is wrong with values, and installs."""
+"""The chart of ``deploy/helm`` renders the objects of the kustomizations, rejects invalid values, and installs."""
 
 import os
 import shutil
@@ -89,11 +89,11 @@ def pods(objects: Iterable[Object]) -> list[Object]:
 
 
 @pytest.mark.parametrize("folder", VALUES)
-def test_it_makes_every_object_of_a_kustomization_with_every_field(folder: str) -> None:
+def test_chart_equals_the_kustomization(folder: str) -> None:
     assert compared(rendered(*VALUES[folder]), of_helm=True) == compared(kustomized(folder), of_helm=False)
 
 
-def test_it_makes_all_programs_at_once_and_their_namespaces() -> None:
+def test_chart_of_all_programs_equals_all_kustomizations() -> None:
     folders = (MODES[0], PROXY_MODES[0], METER_MODES[0], NAMESPACES)
     expected = [object_ for folder in folders for object_ in kustomized(folder)]
     made = rendered(*ALL, "createNamespaces=true")
@@ -101,7 +101,7 @@ def test_it_makes_all_programs_at_once_and_their_namespaces() -> None:
     assert rendered(NONE, "createNamespaces=true") == []
 
 
-def test_an_overlay_is_released_before_it_is_uninstalled() -> None:
+def test_overlay_is_released_before_it_is_uninstalled() -> None:
     hooks = [
         object_
         for object_ in _objects(helm("template", "edge", str(CHART)))
@@ -115,7 +115,7 @@ def test_an_overlay_is_released_before_it_is_uninstalled() -> None:
     assert "helm.sh/hook" not in other
 
 
-def test_lint_finds_nothing_in_it() -> None:
+def test_lint_passes() -> None:
     for values in ((), *VALUES.values(), (*ALL, "createNamespaces=true")):
         said = helm("lint", "--strict", str(CHART), *_set(values))
         assert "0 chart(s) failed" in said
@@ -141,11 +141,11 @@ def test_lint_finds_nothing_in_it() -> None:
         ("meter.configuration.kind=Other", "'/meter/configuration/kind': value must be 'ZonewardConfiguration'"),
     ],
 )
-def test_wrong_values_are_refused_with_their_place_and_what_is_expected(value: str, expected: str) -> None:
+def test_invalid_values_are_refused_with_path_and_expectation(value: str, expected: str) -> None:
     assert expected in helm("template", "edge", str(CHART), f"--set={value}", fails=True)
 
 
-def test_the_image_is_the_one_that_values_name_everywhere() -> None:
+def test_values_set_the_image_everywhere() -> None:
     digest, secret = f"sha256:{'0' * 64}", [{"name": "registry"}]
     image = ("image.repository=registry.example/zoneward", f"image.digest={digest}", "image.pullPolicy=Always")
     objects = rendered(*ALL, "meter.accounting=true", *image, "image.pullSecrets[0].name=registry")
@@ -160,7 +160,7 @@ def test_the_image_is_the_one_that_values_name_everywhere() -> None:
     assert pod["spec"]["containers"][0]["image"] == "zoneward:edge"
 
 
-def test_values_that_yaml_reads_as_something_else_stay_text() -> None:
+def test_values_that_look_like_other_yaml_types_stay_strings() -> None:
     values = {
         "controller.namespace": "1000",
         "proxy.namespace": "1e3",
@@ -187,7 +187,7 @@ def test_values_that_yaml_reads_as_something_else_stay_text() -> None:
     assert "0x10" in str([object_ for object_ in made if object_["kind"] == "NetworkPolicy"])
 
 
-def test_other_namespaces_reach_every_place_that_names_them() -> None:
+def test_values_set_the_namespaces_everywhere() -> None:
     renamed = ("controller.namespace=one", "proxy.namespace=two", "meter.namespace=three")
     text = helm("template", "edge", str(CHART), *_set((*ALL, "createNamespaces=true", *renamed)))
     for gone in ("zoneward-system", "namespace: zoneward-", "serviceaccount:zoneward-"):
@@ -196,7 +196,7 @@ def test_other_namespaces_reach_every_place_that_names_them() -> None:
     assert "'system:serviceaccount:two:zoneward-proxy'" in text
 
 
-def test_pods_are_replaced_when_their_configuration_changes_and_options_come_last() -> None:
+def test_pods_are_replaced_when_their_configuration_changes_and_extra_args_come_last() -> None:
     (first,), (same,), (other,) = (
         pods(rendered(*values))
         for values in ((), ("controller.replicas=3",), ("controller.configuration.defaultApproach=Balanced",))
@@ -212,7 +212,7 @@ def test_pods_are_replaced_when_their_configuration_changes_and_options_come_las
     assert container["args"] == [*first["spec"]["containers"][0]["args"], "--predictions"]
 
 
-def test_the_address_of_the_api_server_is_made_where_it_is_given() -> None:
+def test_config_map_with_the_api_servers_address_is_optional() -> None:
     instead = VALUES[PROXY_MODES[1]]
     given = compared(rendered(*instead, "proxy.apiServer.host=192.0.2.10"), of_helm=True)
     plain = compared(rendered(*instead), of_helm=True)
@@ -221,7 +221,7 @@ def test_the_address_of_the_api_server_is_made_where_it_is_given() -> None:
     assert given[added]["data"] == {"KUBERNETES_SERVICE_HOST": "192.0.2.10", "KUBERNETES_SERVICE_PORT": 6443}
 
 
-def test_pods_and_accounts_have_what_values_add_and_keep_their_own() -> None:
+def test_values_add_labels_annotations_and_affinity() -> None:
     added = {"podAnnotations.owner": "edge", "podLabels.team": "edge", "podLabels.app\\.kubernetes\\.io/name": "other"}
     text = [f"--set-string={program}.{name}={value}" for program in PROGRAMS for name, value in added.items()]
     text += [f"--set-string={program}.serviceAccountAnnotations.role=reader" for program in PROGRAMS]
@@ -239,7 +239,7 @@ def test_pods_and_accounts_have_what_values_add_and_keep_their_own() -> None:
     assert {object_["metadata"]["labels"].get("cost") for object_ in made} == {"shared"}
 
 
-def test_monitoring_has_every_rule_and_dashboard_and_a_monitor_for_each_program() -> None:
+def test_monitoring_has_all_rules_dashboards_and_pod_monitors() -> None:
     """The operator's kinds are those of monitoring.coreos.com/v1; their bodies are the files that other tests run."""
     parts = ("podMonitors", "prometheusRules", "dashboards")
     enabled = (*(f"monitoring.{part}.enabled=true" for part in parts), "monitoring.namespace=watch")
@@ -275,14 +275,14 @@ def test_monitoring_has_every_rule_and_dashboard_and_a_monitor_for_each_program(
     }
 
 
-def test_a_monitor_of_an_address_that_prometheus_cannot_reach_is_refused() -> None:
+def test_pod_monitor_of_an_unreachable_address_is_refused() -> None:
     values = _set((*ALL, "monitoring.podMonitors.enabled=true"))
     assert "proxy.listenAddress: Prometheus cannot reach 127.0.0.1" in helm(
         "template", "edge", str(CHART), *values, fails=True
     )
 
 
-def test_the_published_chart_names_the_published_image(tmp_path: Path) -> None:
+def test_published_chart_names_the_published_image(tmp_path: Path) -> None:
     """By its digest, as the workflow of a release packages it."""
     shutil.copytree(CHART, tmp_path / "deploy" / "helm")
     workflow = yaml.safe_load((DEPLOY.parent / ".github" / "workflows" / "release.yml").read_text())
@@ -302,7 +302,7 @@ def cluster() -> Iterator[ControlPlane]:
         yield plane
 
 
-def test_an_overlay_on_an_older_cluster_is_one_line(cluster: ControlPlane, tmp_path: Path) -> None:
+def test_overlay_on_an_older_cluster_is_refused(cluster: ControlPlane, tmp_path: Path) -> None:
     """This cluster is new enough, so a copy of the chart asks for more. Without a cluster, nothing is asked for."""
     copy = tmp_path / "chart"
     shutil.copytree(CHART, copy)
@@ -315,7 +315,7 @@ def test_an_overlay_on_an_older_cluster_is_one_line(cluster: ControlPlane, tmp_p
     assert "zoneward-overlay" in helm("template", "edge", str(copy))
 
 
-def test_a_server_takes_all_of_it_and_only_the_namespaces_outlive_it(cluster: ControlPlane, tmp_path: Path) -> None:
+def test_install_upgrade_and_uninstall_keep_only_the_namespaces(cluster: ControlPlane, tmp_path: Path) -> None:
     access, api = (f"--kubeconfig={cluster.kubeconfig()}", f"--repository-cache={tmp_path}"), cluster.api()
 
     def there(path: str) -> set[str]:

@@ -1,4 +1,4 @@
-"""Who may write in one namespace alone keeps nobody else from being planned, written and served."""
+"""A user who may write in one namespace cannot stop other Services from being planned, written and served."""
 
 import json
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ def nested(levels: int) -> str:
 
 
 def hostile(index: int) -> Iterator[tuple[str, Object]]:
-    """Paths and objects that an API server takes."""
+    """Paths and objects that an API server accepts."""
     fields = [{"manager": "x", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": DEEP}]
     app = f"bad-{index}"
     service = a_service(app, namespace=TENANT, selector={"app": app})
@@ -52,7 +52,7 @@ def hostile(index: int) -> Iterator[tuple[str, Object]]:
 
 
 def attack(plane: ControlPlane, index: int, *, levels: int = 1_200) -> None:
-    """As the tenant, who may do so in that namespace alone."""
+    """Create the objects as the tenant, who may write only in that namespace."""
     api = plane.api(TENANT)
     for path, object_ in hostile(index):
         body = json.dumps(object_).replace(f'"{DEEP}"', nested(levels)).encode()
@@ -69,7 +69,7 @@ def attack(plane: ControlPlane, index: int, *, levels: int = 1_200) -> None:
 
 @contextmanager
 def attacked() -> Iterator[ControlPlane]:
-    """With a tenant who has done something already."""
+    """A control plane with the tenant."""
     with ControlPlane(users=(TENANT,)) as plane:
         plane.api().create(a_namespace(TENANT))
         plane.allow(TENANT, MAY)
@@ -104,7 +104,7 @@ def test_commands_show_all_services(plane: ControlPlane, tmp_path: Path) -> None
         assert {(source["namespace"], source["service"]) for source in again} == planned
 
 
-def test_a_watch_goes_on(plane: ControlPlane, tmp_path: Path) -> None:
+def test_watch_continues(plane: ControlPlane, tmp_path: Path) -> None:
     with Watching(plane, tmp_path, "-A") as watch:
         known = len(watch.lines)
         attack(plane, 3)
@@ -112,7 +112,7 @@ def test_a_watch_goes_on(plane: ControlPlane, tmp_path: Path) -> None:
         watch.wait_for(lambda: {line["decision"]["service"] for line in watch.lines[known:]} >= {"bad-3", "cart"})
 
 
-def test_the_controller_goes_on(plane: ControlPlane) -> None:
+def test_controller_continues(plane: ControlPlane) -> None:
     api = plane.api()
     with ZonewardController(plane) as controller:
         attack(plane, 4)
@@ -131,7 +131,7 @@ def test_the_controller_goes_on(plane: ControlPlane) -> None:
         assert not [line for line in controller.lines if "mistake" in line["event"]]
 
 
-def test_the_proxy_goes_on(tmp_path: Path) -> None:
+def test_proxy_continues(tmp_path: Path) -> None:
     with attacked() as plane, proxied(tmp_path, server=PlaneServer(plane)) as site:
         attack(plane, 1)
         site.proxy.start()

@@ -16,15 +16,16 @@ from typing import Any, Final
 import pytest
 from e2e.nodes import Namespace
 from e2e.processes import PATIENCE, Process, fetch, wait_until
+from e2e.sandbox import a_sandbox
 from packaging.utils import canonicalize_name
-from release.image import BILL, REFERENCE, build_image
+from release.image import ARCHIVE, BILL, REFERENCE, build_image
+from release.source_date import source_date
 from tests.deploy.manifests import METER_MODES, MODES, PROXY_MODES, ROOT, container, pod
 
 import zoneward
 
 NODE: Final = "worker-a2"
 SAMPLE: Final = ROOT / "src" / "zoneward" / "sample" / "cluster.yaml"
-EPOCH: Final = 1_700_000_000
 _LABEL: Final = "org.opencontainers.image."
 # What a container runtime does, except namespaces that make no difference here. The root file system is read-only, and
 # so is what is mounted, at the place of a volume. setpriv is the image's own: what follows it has its privileges only.
@@ -96,19 +97,14 @@ def _user() -> int:
     return int(user)
 
 
-def _build(folder: Path) -> tuple[Path, str]:
-    archive = folder / "image.tar"
-    return archive, build_image(archive, environment={**os.environ, "SOURCE_DATE_EPOCH": str(EPOCH)})
-
-
 @pytest.fixture(scope="module")
 def image(tmp_path_factory: pytest.TempPathFactory) -> Image:
+    """As `make image` leaves it, for the cluster's tests as well."""
     folder = tmp_path_factory.mktemp("image")
     # Another user has to reach the root file system.
     for path_ in (folder, folder.parent):
         path_.chmod(0o755)
-    archive, digest = _build(folder)
-    return Image(archive, digest, folder / "root")
+    return Image(ARCHIVE, build_image(ARCHIVE, environment=os.environ), folder / "root")
 
 
 @pytest.fixture
@@ -118,13 +114,13 @@ def network() -> Iterator[Namespace]:
     namespace.close()
 
 
-def test_its_configuration_says_what_it_is_and_runs_as_nobody_in_particular(image: Image) -> None:
+def test_image_has_labels_and_an_unprivileged_user(image: Image) -> None:
     config = image.config["config"]
     assert config["User"] == f"{_user()}:{_user()}"
     assert config["Entrypoint"] == ["zoneward"]
     assert not config.get("Cmd")
     labels = {name.removeprefix(_LABEL): value for name, value in config["Labels"].items() if name.startswith(_LABEL)}
-    created = datetime.fromtimestamp(EPOCH, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    created = datetime.fromtimestamp(source_date(environment=os.environ), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     assert (labels["version"], labels["created"], image.config["created"]) == (zoneward.__version__, created, created)
     assert {"title", "description", "licenses"} <= labels.keys()
     if (ROOT / ".git").exists():
@@ -132,7 +128,7 @@ def test_its_configuration_says_what_it_is_and_runs_as_nobody_in_particular(imag
         assert labels["revision"].removesuffix("-dirty") == head.strip()
 
 
-def test_it_has_what_its_commands_need_and_nothing_of_this_machine(image: Image) -> None:
+def test_image_has_what_its_commands_need_and_nothing_of_this_machine(image: Image) -> None:
     (packages,) = image.root.glob("opt/zoneward/lib/python3*/site-packages")
     installed = {path.name for path in packages.iterdir()}
     assert {"aiohttp", "msgspec", "prometheus_client", "structlog", "zoneward"} <= installed
@@ -148,7 +144,7 @@ def test_it_has_what_its_commands_need_and_nothing_of_this_machine(image: Image)
     assert not [path for path in modules if not list(path.parent.glob(f"__pycache__/{path.stem}.cpython-*.pyc"))]
 
 
-def test_its_bill_of_materials_has_the_packages_of_debian_and_of_python_that_are_in_it(image: Image) -> None:
+def test_bill_of_materials_lists_the_packages_of_the_image(image: Image) -> None:
     text = (image.root / BILL.relative_to("/")).read_text()
     assert image.archive.with_suffix(".cdx.json").read_text() == text
     said = {
@@ -167,11 +163,11 @@ def test_its_bill_of_materials_has_the_packages_of_debian_and_of_python_that_are
     assert ("zoneward", zoneward.__version__) in python
 
 
-def test_another_build_of_the_same_source_has_the_same_digest(image: Image, tmp_path: Path) -> None:
-    assert _build(tmp_path)[1] == image.digest
+def test_build_is_reproducible(image: Image, tmp_path: Path) -> None:
+    assert build_image(tmp_path / "image.tar", environment=os.environ) == image.digest
 
 
-def test_every_command_is_its_entry_point(image: Image) -> None:
+def test_entry_point_runs_every_command(image: Image) -> None:
     assert image.run("--version").startswith(f"zoneward {zoneward.__version__} ")
     planned = image.run("plan", "-f", "-", "-o", "json", text=SAMPLE.read_text())
     here = [sys.executable, "-m", "zoneward", "plan", "-f", "-", "-o", "json"]
@@ -183,7 +179,7 @@ def test_every_command_is_its_entry_point(image: Image) -> None:
 
 
 @pytest.mark.parametrize("mode", [MODES[1], PROXY_MODES[0], METER_MODES[0]])
-def test_each_daemon_works_on_a_cluster_with_the_privileges_of_its_manifests(
+def test_daemon_works_with_the_privileges_of_its_manifests(
     image: Image, network: Namespace, tmp_path: Path, mode: str
 ) -> None:
     """Its arguments, too, except the paths of the configuration and of the API server."""
@@ -192,18 +188,15 @@ def test_each_daemon_works_on_a_cluster_with_the_privileges_of_its_manifests(
     capabilities = security["capabilities"].get("add", ())
     volume = tmp_path / "volume"
     volume.mkdir(mode=0o755)
-    kubeconfig = volume / "kubeconfig"
     given = [arg.replace("$(NODE_NAME)", NODE) for arg in container(mode)["args"] if not arg.startswith("--config")]
     user = pod(mode)["spec"]["securityContext"]["runAsUser"]
     command = image.command(*given, "--kubeconfig=/mnt/kubeconfig", user=user, capabilities=capabilities, volume=volume)
     # Where a Pod learns it from its service account.
     if mode in MODES:
         command += ["--leader-elect-resource-namespace=kube-system"]
-    here = [sys.executable, "-m", "zoneward", "sandbox", "--sample", "--port=0", f"--write-kubeconfig={kubeconfig}"]
     port = container(mode)["ports"][0]["containerPort"]
     with ExitStack() as running:
-        server = running.enter_context(Process([*network.enter, *here], log=tmp_path / "sandbox.log"))
-        wait_until(kubeconfig.exists, "a sandbox", server)
+        kubeconfig = running.enter_context(a_sandbox(volume, "--sample", network=network)).kubeconfig
         kubeconfig.chmod(0o644)
         daemon = running.enter_context(Process([*network.enter, *command], log=tmp_path / "daemon.log"))
         wait_until(partial(_is_ready, network, port), "a daemon that is ready", daemon)

@@ -1,4 +1,4 @@
-"""A kube-proxy that misses its node's zone while it starts is started again."""
+"""`KubeProxy` restarts a kube-proxy that misses its node's zone while it starts."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -11,12 +11,11 @@ from e2e.processes import Process, ProcessError, wait_until
 
 SYNCED = '"Caches are synced" controller="node config"'
 HAS_ITS_ZONE = "Updated proxier node topology labels"
-Starting = Callable[[str], Process]
 
 
 @pytest.fixture
-def starting(tmp_path: Path) -> Iterator[Starting]:
-    """Starts what logs a text and stays, all with the same log."""
+def start(tmp_path: Path) -> Iterator[Callable[[str], Process]]:
+    """Starts a program that logs a text and stays; all have the same log."""
     with ExitStack() as running:
 
         def start(text: str) -> Process:
@@ -28,32 +27,19 @@ def starting(tmp_path: Path) -> Iterator[Starting]:
         yield start
 
 
-def test_one_that_has_its_zone_stays(starting: Starting) -> None:
-    first = starting(f"{SYNCED}\n{HAS_ITS_ZONE}")
-    assert with_its_zone(first, lambda: starting(SYNCED)) is first
-    assert first.runs
-
-
-def test_one_that_missed_it_is_replaced(starting: Starting) -> None:
-    # What an earlier one has logged says nothing about it.
-    starting(f"{SYNCED}\n{HAS_ITS_ZONE}").stop()
-    missed = starting(SYNCED)
-    proxy = with_its_zone(missed, lambda: starting(f"{SYNCED}\n{HAS_ITS_ZONE}"))
+def test_kube_proxy_without_its_zone_is_replaced(start: Callable[[str], Process]) -> None:
+    # Log lines of an earlier process do not count.
+    start(f"{SYNCED}\n{HAS_ITS_ZONE}").stop()
+    missed = start(SYNCED)
+    proxy = with_its_zone(missed, lambda: start(f"{SYNCED}\n{HAS_ITS_ZONE}"))
     assert proxy is not missed
-    assert proxy.runs
-    assert not missed.runs
+    assert (proxy.runs, missed.runs) == (True, False)
+    assert with_its_zone(proxy, lambda: start(SYNCED)) is proxy
 
 
-def test_the_log_of_the_last_one_is_shown_where_all_miss_it(
-    starting: Starting, monkeypatch: pytest.MonkeyPatch
+def test_error_shows_the_log_of_the_last_start(
+    start: Callable[[str], Process], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kube_proxy, "_ZONE_SECONDS", 0.05)
     with pytest.raises(ProcessError, match="node config"):
-        with_its_zone(starting(SYNCED), lambda: starting(SYNCED))
-
-
-def test_one_that_ends_is_reported(starting: Starting) -> None:
-    ended = starting("cannot listen")
-    ended.stop()
-    with pytest.raises(ProcessError, match="cannot listen"):
-        with_its_zone(ended, lambda: starting(SYNCED))
+        with_its_zone(start(SYNCED), lambda: start(SYNCED))

@@ -116,7 +116,7 @@ def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
-def test_a_session_is_the_same_on_both(scenario: Scenario, real: Path, sandbox: Path, tmp_path: Path) -> None:
+def test_session_is_the_same_on_both_servers(scenario: Scenario, real: Path, sandbox: Path, tmp_path: Path) -> None:
     homes = [tmp_path / name for name in ("real", "sandbox")]
     for home in homes:
         home.mkdir()
@@ -137,7 +137,7 @@ UNSUPPORTED = {
 
 
 @pytest.mark.parametrize("what", UNSUPPORTED)
-def test_what_a_sandbox_does_not_support_is_one_line(what: str, sandbox: Path, tmp_path: Path) -> None:
+def test_unsupported_request_is_reported_in_one_line(what: str, sandbox: Path, tmp_path: Path) -> None:
     outcome = run_case(sent(UNSUPPORTED[what], OWN), namespace="default", kubeconfig=sandbox, home=tmp_path)
     assert outcome.status == 1
     assert outcome.errors.count("\n") == 1
@@ -154,7 +154,7 @@ def test_what_a_sandbox_does_not_support_is_one_line(what: str, sandbox: Path, t
     ],
 )
 def test_kubectl_completes_lines_of_its_plugin(tmp_path: Path, words: tuple[str, ...], expected: list[str]) -> None:
-    """It does not run the plugin itself, but finds it, and then the program that completes, on the PATH."""
+    """kubectl finds the plugin on the PATH, and then runs the program that completes, not the plugin."""
     for name, module in (
         ("kubectl-zoneward", "zoneward.cli.main"),
         ("kubectl_complete-zoneward", "zoneward.cli.kubectl_completion"),

@@ -1,4 +1,4 @@
-"""Our Endpoints objects beside those that the real endpoints controller writes for the same Services and Pods."""
+"""Zoneward's Endpoints objects equal those of the real endpoints controller for the same Services and Pods."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -46,7 +46,7 @@ def api() -> Iterator[Api]:
             service = a_service(name, namespace=NAMESPACE, **({"selector": LABELS} | spec))  # type: ignore[arg-type]
             service["metadata"]["labels"] = {"team": name}
             api.create(service)
-        # It will not be ready again, and its grace has no end.
+        # It stays terminating.
         api.send("DELETE", f"/api/v1/namespaces/{NAMESPACE}/pods/ending", {"gracePeriodSeconds": 600})
         plane.wait_until(lambda: has_settled(api), what="Endpoints of all Services")
         yield api
@@ -77,12 +77,12 @@ def pods() -> Iterator[Object]:
         yield pod
 
 
-def found(api: Api, name: str) -> Endpoints | None:
+def built_in(api: Api, name: str) -> Endpoints | None:
     there = Shop(api, NAMESPACE).endpoints(name)
     return None if there is None else msgspec.convert(there, Endpoints)
 
 
-def ours(api: Api, name: str) -> Endpoints:
+def zonewards(api: Api, name: str) -> Endpoints:
     shop = Shop(api, NAMESPACE)
     service = msgspec.convert(shop.service(name), Service)
     selector = ",".join(f"{label}={value}" for label, value in (service.spec.selector or {}).items())
@@ -93,7 +93,7 @@ def ours(api: Api, name: str) -> Endpoints:
 
 
 def facts(subsets: tuple[EndpointSubset, ...] | None) -> list[str]:
-    """Subsets in any order, and the ports of each in any order."""
+    """The subsets and their ports in a normalized order."""
 
     def said(subset: EndpointSubset) -> str:
         subset_object: dict[str, Any] = msgspec.to_builtins(subset)
@@ -107,7 +107,9 @@ def facts(subsets: tuple[EndpointSubset, ...] | None) -> list[str]:
 
 
 def has_settled(api: Api) -> bool:
-    return all((there := found(api, name)) is not None and size(there) == size(ours(api, name)) for name in SPECS)
+    return all(
+        (there := built_in(api, name)) is not None and size(there) == size(zonewards(api, name)) for name in SPECS
+    )
 
 
 def size(endpoints: Endpoints) -> tuple[int, int]:
@@ -125,21 +127,21 @@ def about(metadata: ObjectMeta) -> tuple[Object, Object]:
 
 
 @pytest.mark.parametrize("name", [name for name in SPECS if name != "many"])
-def test_ours_say_the_same(api: Api, name: str) -> None:
-    theirs, new = found(api, name), ours(api, name)
-    assert theirs is not None
-    assert facts(new.subsets) == facts(theirs.subsets)
-    assert about(new.metadata) == about(theirs.metadata)
+def test_endpoints_equal_those_of_the_endpoints_controller(api: Api, name: str) -> None:
+    expected, new = built_in(api, name), zonewards(api, name)
+    assert expected is not None
+    assert facts(new.subsets) == facts(expected.subsets)
+    assert about(new.metadata) == about(expected.metadata)
 
 
-def test_of_many_as_many_are_listed(api: Api) -> None:
-    """Which subset loses what rounding leaves over is upstream's chance: it sorts them by a hash."""
-    theirs, new = found(api, "many"), ours(api, "many")
-    assert theirs is not None
-    assert len(new.subsets or ()) == len(theirs.subsets or ()) == 2
-    assert size(new) == size(theirs)
+def test_over_a_thousand_addresses_are_truncated_to_the_same_number(api: Api) -> None:
+    """Only the number is compared: upstream orders subsets by a hash before it rounds."""
+    expected, new = built_in(api, "many"), zonewards(api, "many")
+    assert expected is not None
+    assert len(new.subsets or ()) == len(expected.subsets or ()) == 2
+    assert size(new) == size(expected)
     assert sum(size(new)) == 1000
-    assert about(new.metadata) == about(theirs.metadata)
+    assert about(new.metadata) == about(expected.metadata)
     # What it wrote is returned unchanged, except the labels.
     ready = {address.ip for subset in new.subsets or () for address in subset.addresses or ()}
-    assert ready == {address.ip for subset in theirs.subsets or () for address in subset.addresses or ()}
+    assert ready == {address.ip for subset in expected.subsets or () for address in subset.addresses or ()}

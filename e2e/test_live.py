@@ -57,39 +57,37 @@ def test_commands_need_no_more_than_their_role(plane: ControlPlane) -> None:
         ("lister", ("plan", "-n", "shop", "--watch", "-o", "json"), 'verbs: ["watch"]'),
     ],
 )
-def test_without_one_permission_the_rule_is_told(
-    plane: ControlPlane, user: str, command: tuple[str, ...], rule: str
-) -> None:
+def test_missing_permission_is_reported(plane: ControlPlane, user: str, command: tuple[str, ...], rule: str) -> None:
     done = plane.zoneward(*command, user=user, check=False)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.count("\n") == 1
     assert rule in done.stderr
 
 
-def test_each_change_of_a_decision_is_told_once(plane: ControlPlane, tmp_path: Path) -> None:
+def test_watch_reports_each_change_once(plane: ControlPlane, tmp_path: Path) -> None:
     with Watching(plane, tmp_path, "-n", "shop", "--proxy", "current", user="reader") as watch:
         added, synced = watch.lines
         assert (added["type"], added["decision"]["service"]) == ("ADDED", "cart")
         assert (synced["type"], synced["services"], synced["decisions"]) == ("SYNCED", 1, 1)
         try:
             Shop(plane.api(), "shop").make_ready(FLIPPED, False)
-            ((type_, decision),) = watch.told_after(2)
+            ((type_, decision),) = watch.lines_after(2)
             assert (type_, decision["service"], decision["endpoints"]) == ("CHANGED", "cart", PODS - 1)
         finally:
             Shop(plane.api(), "shop").make_ready(FLIPPED, True)
-        ((type_, decision),) = watch.told_after(3)
+        ((type_, decision),) = watch.lines_after(3)
         assert (type_, decision) == ("CHANGED", added["decision"])
         try:
             set_mode(plane, None)
-            ((type_, decision),) = watch.told_after(4)
+            ((type_, decision),) = watch.lines_after(4)
             assert (type_, decision["active"]) == ("CHANGED", False)
         finally:
             set_mode(plane, "Auto")
-        assert watch.told_after(5) == [("CHANGED", added["decision"])]
+        assert watch.lines_after(5) == [("CHANGED", added["decision"])]
         assert watch.notes == []
 
 
-def test_the_built_in_controller_does_what_the_advice_promised(plane: ControlPlane) -> None:
+def test_advice_has_the_predicted_effect(plane: ControlPlane) -> None:
     """The one Service asks for nothing, and its action is applied as its patch says."""
     api, cart = plane.api(), a_service("cart", namespace="shop")
 

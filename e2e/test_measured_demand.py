@@ -1,7 +1,7 @@
-"""Where traffic starts is not where CPU is: what that does by CPU, and with demand that was measured.
+"""Demand by CPU and measured demand, where traffic does not start where the CPU is.
 
 Three zones with the same CPU, a real kube-proxy and a meter on the node of each, and a real Prometheus. Seven of ten
-clients are in one zone. What came out is kept for ``docs/pictures/make_measured_demand.py``.
+clients are in one zone. ``docs/pictures/make_measured_demand.py`` reads the results.
 """
 
 import json
@@ -171,7 +171,7 @@ def site() -> Iterator[Site]:
         yield Site(stack, stack.enter_context(ControlPlane()))
 
 
-def test_with_measured_demand_no_pod_is_overloaded_where_cpu_overloads_many(site: Site) -> None:
+def test_measured_demand_prevents_overload_that_cpu_causes(site: Site) -> None:
     with ZonewardController(site.plane):
         site.plane.wait_until(lambda: site.used_by() == dict.fromkeys(CLIENTS, PODS), what="hints by CPU")
         # An increase is seen only of what Prometheus knows already, and this demand is not what decides.
@@ -184,7 +184,7 @@ def test_with_measured_demand_no_pod_is_overloaded_where_cpu_overloads_many(site
     assert by_cpu.share_in_zone == 1
     with ZonewardController(site.plane, "--config", str(site.configuration), network=site.inside) as controller:
         site.plane.wait_until(lambda: site.used_by()["a"] > PODS, what="hints by what was measured")
-        assert controller.told("adopting measured demand")
+        assert controller.logged("adopting measured demand")
         measured = site.ask(30.0)
         predicted = site.predicted()
     FIGURES.parent.mkdir(parents=True, exist_ok=True)

@@ -160,7 +160,7 @@ def crossing_bytes_a_second(server: Prometheus, until: str) -> tuple[float, floa
     return total, shortest
 
 
-def test_a_report_has_the_money_that_the_samples_imply(
+def test_report_has_the_cost_of_the_samples(
     server: tuple[Prometheus, str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "c.yaml"

@@ -199,16 +199,14 @@ def by_zone(answers: Counter[str]) -> dict[str, int]:
 
 
 @pytest.mark.parametrize(("service", "protocol"), [("plain", "tcp"), ("six", "tcp"), ("datagrams", "udp")])
-def test_connections_that_end_at_once_are_counted_by_the_zone_that_answered(
-    site: Site, service: str, protocol: str
-) -> None:
+def test_short_connections_are_counted_by_zone(site: Site, service: str, protocol: str) -> None:
     before = site.connections(service)
     answers = site.client.tally(site.addresses[service], 80, times=TIMES, protocol=protocol)
     site.wait_until(lambda: (site.connections(service) - before).total() >= TIMES, f"connections to {service}")
     assert dict(site.connections(service) - before) == by_zone(answers)
 
 
-def test_clients_from_outside_are_counted_apart_and_those_of_the_node_are_not(site: Site) -> None:
+def test_clients_from_outside_are_counted_as_external(site: Site) -> None:
     before = site.traffic("plain")
     outside = site.outside.tally(site.node.addresses[0], site.node_port, times=TIMES)
     inside = site.client.tally(site.node.addresses[0], site.node_port, times=TIMES)
@@ -221,7 +219,7 @@ def test_clients_from_outside_are_counted_apart_and_those_of_the_node_are_not(si
     assert dict(Counter(after.zones) - Counter(before.zones)) == by_zone(inside)
 
 
-def test_a_connection_that_goes_on_is_counted_as_it_goes_with_the_bytes_of_its_packets(site: Site) -> None:
+def test_open_connection_is_counted_with_its_bytes(site: Site) -> None:
     before = site.sizes()
     with site.long_connection() as (asking, there):
         for times in (1, 2):
@@ -232,7 +230,7 @@ def test_a_connection_that_goes_on_is_counted_as_it_goes_with_the_bytes_of_its_p
         assert _bytes(site.traffic("long")) == pytest.approx(real, rel=0.03, abs=200)
 
 
-def test_a_meter_that_starts_again_counts_nothing_twice(site: Site) -> None:
+def test_restarted_meter_counts_nothing_twice(site: Site) -> None:
     with site.long_connection() as (asking, there):
         _exchange(asking, there)
         site.meter.start()
@@ -277,7 +275,7 @@ in_one_mode = pytest.mark.parametrize("site", ["nftables"], indirect=True)
 
 
 @in_one_mode
-def test_associations_of_sctp_are_counted(site: Site) -> None:
+def test_sctp_associations_are_counted(site: Site) -> None:
     address = site.addresses["associations"]
     site.client.call(begin_associations, "10.1.200.1", address, 80, count=TIMES)
     site.wait_until(lambda: site.connections("associations").total() >= TIMES, "associations")
@@ -285,7 +283,7 @@ def test_associations_of_sctp_are_counted(site: Site) -> None:
 
 
 @in_one_mode
-def test_an_endpoint_that_calls_its_own_service_is_counted_once(site: Site) -> None:
+def test_hairpin_connection_is_counted_once(site: Site) -> None:
     for _ in range(TIMES):
         site.node.pods.ask(site.addresses["itself"], 80, source="10.1.0.1")
     site.wait_until(lambda: site.connections("itself").total() >= TIMES, "connections to itself")
@@ -293,7 +291,7 @@ def test_an_endpoint_that_calls_its_own_service_is_counted_once(site: Site) -> N
 
 
 @in_one_mode
-def test_the_zone_of_an_endpoint_that_is_gone_is_still_known(site: Site) -> None:
+def test_zone_of_a_removed_endpoint_is_known(site: Site) -> None:
     with site.long_connection("leaving") as (asking, there):
         _exchange(asking, there)
         site.delete_slices("leaving")
@@ -303,7 +301,7 @@ def test_the_zone_of_an_endpoint_that_is_gone_is_still_known(site: Site) -> None
 
 
 @in_one_mode
-def test_messages_that_are_lost_are_reported(site: Site) -> None:
+def test_lost_messages_are_reported(site: Site) -> None:
     assert site.meter.metric("zoneward_meter_lost_messages_total") == 0
     assert site.meter.measured().complete
     site.meter.signal(signal.SIGSTOP)
@@ -316,7 +314,7 @@ def test_messages_that_are_lost_are_reported(site: Site) -> None:
 
 
 @in_one_mode
-def test_without_the_capability_it_says_so_in_one_line_and_ends(site: Site) -> None:
+def test_missing_capability_is_reported_in_one_line(site: Site) -> None:
     command = [*site.node.enter, "setpriv", "--inh-caps", "-all", "--bounding-set", "-all"]
     command += [sys.executable, "-m", "zoneward", "meter", "--node", site.node.name, "--listen", "127.0.0.1:0", "-q"]
     command += ["--kubeconfig", str(site.meter.kubeconfig)]

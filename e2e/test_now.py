@@ -1,10 +1,9 @@
-"""What the slices in the cluster do now is where connections go through real kube-proxies, and the proxies of nodes are
-found in what a real API server has of them.
+"""NOW in `plan` equals where real kube-proxies send connections, and the proxies of nodes are detected on a real
+API server.
 
 Each of three zones has a node on one wire, with a kube-proxy. The slices are the built-in controller's.
 """
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
@@ -16,7 +15,7 @@ import pytest
 import yaml
 from e2e.chances import check_spread
 from e2e.control_plane import SLICE_CONTROLLERS, ControlPlane
-from e2e.controllers import decisions
+from e2e.controllers import command_json, decisions
 from e2e.kube_proxy import KubeProxy
 from e2e.nodes import Bed, Namespace
 from e2e.pods import LABELS
@@ -57,8 +56,8 @@ class Cluster:
         return only
 
     def routed(self, zone: str, service: str) -> Shares:
-        flags = ("-n", NAMESPACE, "--node", f"node-{zone}", "--as-is", "-o", "json", service)
-        document = json.loads(self.plane.zoneward("route", *flags).stdout)
+        flags = ("-n", NAMESPACE, "--node", f"node-{zone}", "--as-is", service)
+        document = command_json(self.plane.kubeconfig(), "route", *flags)
         assert document["proxy"] == "kube-proxy 1.37"
         chosen = [port.rpartition(":")[0] for port in document["ports"][0]["cluster"]]
         return {endpoint: 1 / len(chosen) for endpoint in chosen}
@@ -127,7 +126,7 @@ def cluster() -> Iterator[Cluster]:
 
 
 @pytest.mark.parametrize("service", WISHES)
-def test_now_is_where_connections_go(cluster: Cluster, service: str) -> None:
+def test_now_equals_where_connections_go(cluster: Cluster, service: str) -> None:
     def is_listed() -> bool:
         return len(cluster.routed("b", service)) == (2 if service == "same-zone" else 3)
 
@@ -150,7 +149,7 @@ def test_now_is_where_connections_go(cluster: Cluster, service: str) -> None:
     assert (now["inZoneTraffic"] > 0.5) is (service == "same-zone")
 
 
-def test_the_optional_role_is_what_detection_needs(cluster: Cluster) -> None:
+def test_proxy_detection_needs_the_optional_role(cluster: Cluster) -> None:
     seen = cluster.plane.zoneward("plan", "-n", NAMESPACE, user="reader")
     assert "Proxies: kube-proxy 1.37" in seen.stdout
     assert seen.stderr == ""
@@ -162,7 +161,7 @@ def test_the_optional_role_is_what_detection_needs(cluster: Cluster) -> None:
 @pytest.mark.parametrize(
     ("mode", "detected"), [(BESIDE, "kube-proxy 1.37"), (INSTEAD, "zoneward")], ids=("beside", "instead")
 )
-def test_our_own_daemon_set_is_found_as_it_was_applied(cluster: Cluster, mode: str, detected: str) -> None:
+def test_zonewards_daemon_set_is_detected(cluster: Cluster, mode: str, detected: str) -> None:
     plane = cluster.plane
     for folder in (NAMESPACES, mode):
         plane.kubectl("apply", "--kustomize", str(DEPLOY / folder))

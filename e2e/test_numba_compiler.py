@@ -15,7 +15,7 @@ from zoneward.routing import numba_compiler
 from zoneward.routing.numba_compiler import compile_function
 
 
-def test_numba_makes_of_every_function_what_it_is() -> None:
+def test_compiled_functions_return_the_same_bits() -> None:
     """Groups, weights and measures are the same to the last bit on 300 random inputs."""
     pytest.importorskip("numba", reason="numba is an extra for the lab and the benchmarks")
     numpy = pytest.importorskip("numpy")
@@ -69,7 +69,7 @@ def without_own_groups(package: Path) -> None:
     source.write_text(changed, encoding="utf-8")
 
 
-def test_another_process_finds_machine_code_until_a_rule_changes(package: Path, tmp_path: Path) -> None:
+def test_machine_code_is_reused_until_a_rule_changes(package: Path, tmp_path: Path) -> None:
     """What was kept of the lab's rules is found as long as no source is another; then it is left where it is."""
     path, cache = tmp_path / "program.py", tmp_path / "cache"
     environment = {"PYTHONPATH": str(package), "XDG_CACHE_HOME": str(cache)}

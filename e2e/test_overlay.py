@@ -218,7 +218,7 @@ def without_hints(state: State) -> list[str]:
 # --- histories --------------------------------------------------------------------------------------------------------
 
 
-def test_after_every_random_history_all_hints_are_those_of_a_fresh_decision(cluster: Cluster, tmp_path: Path) -> None:
+def test_hints_after_random_histories_equal_a_fresh_decision(cluster: Cluster, tmp_path: Path) -> None:
     """Each round the controller, the built-in one or the API server that it writes through may fail."""
     plane, scene = cluster.plane, Scene(cluster, seed=31)
     flags = (*QUICK, "--max-endpoints-per-slice=4")

@@ -111,7 +111,7 @@ def some_endpoints(random: Random, family: str) -> list[Object]:
     return endpoints
 
 
-def test_the_api_server_does_what_the_model_says(slices: Slices) -> None:
+def test_policy_sets_the_hints_of_the_model(slices: Slices) -> None:
     random = Random(5)
     for _ in range(40):
         hints, family = random.choice(list(OverlayHints)), random.choice(("IPv4", "IPv6"))
@@ -135,7 +135,7 @@ def test_the_api_server_does_what_the_model_says(slices: Slices) -> None:
             assert (touched.endpoints or ()) == (model.endpoints or ()), (overlay, manager)
 
 
-def test_a_touch_changes_hints_and_nothing_else_and_is_no_write_once_they_are_there(slices: Slices) -> None:
+def test_touch_changes_only_hints_and_a_second_one_is_a_no_op(slices: Slices) -> None:
     slices.set({})
     created = slices.create(a_built_in([endpoint("10.0.0.1"), endpoint("10.0.0.2", "b")]))
     assert hints_of(created) == [None, None]
@@ -155,7 +155,7 @@ def test_a_touch_changes_hints_and_nothing_else_and_is_no_write_once_they_are_th
 @pytest.mark.parametrize(
     "value", ["-a", "a,", "a,b,c,d,e,f,g,h,i", "A" * 64, " ", "none", "ä", "a\nb", "", "x" * 100_000]
 )
-def test_a_malformed_entry_leaves_the_own_zone_and_never_fails_a_write(slices: Slices, value: str) -> None:
+def test_malformed_zones_fall_back_to_the_own_zone(slices: Slices, value: str) -> None:
     entries = {"cart.IPv4": "zones", "cart.10.0.0.1": value}
     try:
         slices.set(entries)
@@ -168,7 +168,7 @@ def test_a_malformed_entry_leaves_the_own_zone_and_never_fails_a_write(slices: S
 
 
 @pytest.mark.parametrize(("count", "zones"), [(1_000, 1), (500, 8)])
-def test_the_largest_slices_get_their_hints(slices: Slices, count: int, zones: int) -> None:
+def test_largest_slices_get_hints(slices: Slices, count: int, zones: int) -> None:
     addresses = [f"10.1.{index // 250}.{index % 250}" for index in range(count)]
     value = ",".join(f"{LONG_ZONE}{index}" for index in range(zones))
     entries = {"cart.IPv4": "zones"} | ({f"cart.{address}": value for address in addresses} if zones > 1 else {})
@@ -189,12 +189,12 @@ def filled(entries: dict[str, str], most: int) -> dict[str, str]:
     return filled
 
 
-def test_the_largest_parameter_object_is_taken_and_used(slices: Slices) -> None:
+def test_largest_parameter_object_is_accepted_and_used(slices: Slices) -> None:
     slices.set(filled({"cart.IPv4": "zones", "cart.10.0.0.1": "b"}, MAX_BYTES - 200))
     assert hints_of(slices.create(a_built_in([endpoint("10.0.0.1")]))) == [{"forZones": [{"name": "b"}]}]
 
 
-def test_somebody_elses_object_near_the_limit_of_the_api_costs_nobody_a_write(slices: Slices) -> None:
+def test_parameter_object_near_the_limit_of_the_api_fails_no_write(slices: Slices) -> None:
     """A cluster administrator writes it, twice as large as the controller would. The API takes 1 MiB."""
     slices.set(filled({"cart.IPv4": "zones", "cart.10.0.0.1": "c"}, _MOST_OF_A_CONFIG_MAP - 100))
     started = time.monotonic()
@@ -202,7 +202,7 @@ def test_somebody_elses_object_near_the_limit_of_the_api_costs_nobody_a_write(sl
     assert time.monotonic() - started < 5.0
 
 
-def test_a_malformed_entry_of_a_service_leaves_its_slices_alone(slices: Slices) -> None:
+def test_malformed_entry_of_a_service_changes_no_slice(slices: Slices) -> None:
     for head in ("zones ???", "zones-and", ""):
         try:
             slices.set({"cart.IPv4": head})
@@ -213,7 +213,7 @@ def test_a_malformed_entry_of_a_service_leaves_its_slices_alone(slices: Slices) 
         assert hints_of(slices.create(a_built_in([endpoint("10.0.0.1")]))) == [None]
 
 
-def test_the_static_policy_completes_the_hints_of_kubernetes_and_gives_none_itself(slices: Slices) -> None:
+def test_static_policy_only_completes_hints_of_kubernetes(slices: Slices) -> None:
     slices.set({})
     group = "/apis/admissionregistration.k8s.io/v1"
     policy, binding = own_zone_policy()
@@ -242,7 +242,7 @@ def test_the_static_policy_completes_the_hints_of_kubernetes_and_gives_none_itse
 # --- who may write ----------------------------------------------------------------------------------------------------
 
 
-def test_a_tenant_may_not_write_the_parameters(cluster: Cluster) -> None:
+def test_tenant_may_not_write_the_parameters(cluster: Cluster) -> None:
     plane = cluster.plane
     plane.allow("reader", [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["*"]}])
     plane.wait_until_allowed("reader", f"/api/v1/namespaces/{NAMESPACE}/configmaps")
@@ -257,7 +257,7 @@ def test_a_tenant_may_not_write_the_parameters(cluster: Cluster) -> None:
     tenant.create(CONFIG_MAP | {"metadata": {"name": "mine", "namespace": NAMESPACE}})
 
 
-def test_the_controller_may_write_its_parameters_and_of_slices_only_hints(cluster: Cluster, slices: Slices) -> None:
+def test_controller_may_write_its_parameters_and_hints_of_slices(cluster: Cluster, slices: Slices) -> None:
     account = cluster.account()
     controller = cluster.plane.api(account)
     slices.set({"cart.IPv4": "zones"})
@@ -289,7 +289,7 @@ def test_a_config_map_affects_only_slices_of_its_namespace(cluster: Cluster, sli
 # --- the controller ---------------------------------------------------------------------------------------------------
 
 
-def test_an_edited_config_map_is_repaired_and_a_missing_policy_is_reported(cluster: Cluster, tmp_path: Path) -> None:
+def test_edited_config_map_is_repaired_and_a_missing_policy_is_reported(cluster: Cluster, tmp_path: Path) -> None:
     plane, api = cluster.plane, cluster.api
     plane.start_controllers("endpointslice-controller")
     policy = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies/zoneward-overlay"
@@ -325,7 +325,7 @@ def test_an_edited_config_map_is_repaired_and_a_missing_policy_is_reported(clust
     plane.stop_controllers()
 
 
-def test_an_api_server_without_such_policies_is_refused_with_what_to_use_instead() -> None:
+def test_api_server_without_mutating_policies_is_refused() -> None:
     """As those before Kubernetes 1.36 are."""
     without = (
         "--runtime-config=admissionregistration.k8s.io/v1/mutatingadmissionpolicies=false",

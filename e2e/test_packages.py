@@ -53,9 +53,7 @@ def run(*command: str | Path, **environment: str) -> str:
 # --- the wheel and the sdist ------------------------------------------------------------------------------------------
 
 
-def test_a_build_from_the_sdist_in_another_folder_at_another_time_gives_the_same_bytes(
-    dist: Path, tmp_path: Path
-) -> None:
+def test_build_from_the_sdist_gives_the_same_bytes(dist: Path, tmp_path: Path) -> None:
     with tarfile.open(dist / SDIST) as packed:
         packed.extractall(tmp_path, filter="data")
     source, again = tmp_path / SDIST.removesuffix(".tar.gz"), tmp_path / "again"
@@ -67,7 +65,7 @@ def test_a_build_from_the_sdist_in_another_folder_at_another_time_gives_the_same
         assert (again / name).read_bytes() == (dist / name).read_bytes(), name
 
 
-def test_the_description_renders_and_each_of_its_links_leads_to_a_file_of_this_version(dist: Path) -> None:
+def test_description_renders_and_links_to_files_of_this_version(dist: Path) -> None:
     with zipfile.ZipFile(dist / WHEEL) as wheel:
         metadata = email.message_from_bytes(wheel.read(f"zoneward-{__version__}.dist-info/METADATA"))
     assert metadata["Description-Content-Type"] == "text/markdown"
@@ -84,12 +82,12 @@ def test_the_description_renders_and_each_of_its_links_leads_to_a_file_of_this_v
     assert '.svg"' in page
 
 
-def test_the_bills_are_valid_by_the_schema(dist: Path) -> None:
+def test_bills_of_materials_match_the_schema(dist: Path) -> None:
     for name in (BILL, ARCHIVE.replace(".tar.gz", ".cdx.json")):
         assert JsonStrictValidator(SchemaVersion.V1_6).validate_str((dist / name).read_text()) is None
 
 
-def test_pipx_installs_the_wheel_by_its_hashes_with_man_pages_and_completions(dist: Path, tmp_path: Path) -> None:
+def test_pipx_installs_the_wheel_with_man_pages_and_completions(dist: Path, tmp_path: Path) -> None:
     home, programs, pages = (tmp_path / name for name in ("home", "bin", "man"))
     checked = f"--find-links={dist} --constraint={dist / CONSTRAINTS}"
     run(
@@ -119,7 +117,7 @@ def test_pipx_installs_the_wheel_by_its_hashes_with_man_pages_and_completions(di
 # --- the archive and krew ---------------------------------------------------------------------------------------------
 
 
-def test_the_archive_runs_where_nothing_is_but_the_c_library_and_zlib(dist: Path, tmp_path: Path) -> None:
+def test_archive_needs_only_the_c_library_and_zlib(dist: Path, tmp_path: Path) -> None:
     with tarfile.open(dist / ARCHIVE) as packed:
         packed.extractall(tmp_path, filter="data")
     (library,) = tmp_path.glob("zoneward/_internal/libpython*")
@@ -148,7 +146,7 @@ def address(dist: Path) -> Iterator[str]:
         yield index
 
 
-def test_krew_accepts_the_manifest_and_installs_a_plugin_that_plans(dist: Path, address: str, tmp_path: Path) -> None:
+def test_krew_installs_a_working_plugin(dist: Path, address: str, tmp_path: Path) -> None:
     krew = KREW.find(environment=os.environ)
     kubectl = find_programs(environment=os.environ)["kubectl"]
     run(sys.executable, "-m", "release.krew", "--to", dist, "--url", address)

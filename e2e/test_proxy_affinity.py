@@ -17,7 +17,7 @@ from zoneward.proxy.model.node_service import Backend
 
 CLUSTER: Final[dict[Family, str]] = {"ip": "10.96.0.1", "ip6": "fd96::1"}
 CLIENTS: Final = 60
-"""That many who draw one of five endpoints anew draw the same with a chance of 1e-41."""
+"""The probability that this number of clients draw the same of five endpoints again is 1e-41."""
 SECONDS: Final = 6
 
 
@@ -37,7 +37,7 @@ class World:
         self.rules.serve([node_service(*ports, family=family, cluster_ip=CLUSTER[family])])
 
     def ask(self, family: Family, protocol: str, port: int = 0) -> dict[str, str]:
-        """Who answers each of the clients."""
+        """The address that answers each client."""
         port = port or (80 if protocol == "tcp" else 53)
         return {
             source: self.pod.ask(CLUSTER[family], port, protocol=protocol, source=source).address
@@ -46,8 +46,8 @@ class World:
         }
 
 
-def address(family: Family, number: int) -> str:
-    return f"10.2.0.{number}" if family == "ip" else f"fd00:2::{number:x}"
+def address(family: Family, index: int) -> str:
+    return f"10.2.0.{index}" if family == "ip" else f"fd00:2::{index:x}"
 
 
 @pytest.fixture(scope="module")
@@ -61,18 +61,18 @@ def world() -> Iterator[World]:
             yield World(rules, node.pod(*sources))
 
 
-def test_clients_keep_their_endpoints_until_they_were_away_for_long(world: World) -> None:
+def test_clients_keep_their_endpoints_until_the_timeout(world: World) -> None:
     for family in FAMILIES:
         world.serve(family, 1, 2, 3, 4, 5)
     kinds = [(family, protocol) for family in FAMILIES for protocol in ("tcp", "udp")]
     first = {kind: world.ask(*kind) for kind in kinds}
     for family in FAMILIES:
-        # Each port keeps its own.
+        # Affinity is per port.
         assert first[family, "tcp"] != first[family, "udp"]
         for protocol in ("tcp", "udp"):
-            found = Counter(first[family, protocol].values())
-            assert chance(found, {address(family, number): 1.0 for number in range(1, 6)}) > FALSE_ALARM
-    # One that comes back in time has the whole time again.
+            answers = Counter(first[family, protocol].values())
+            assert chance(answers, {address(family, index): 1.0 for index in range(1, 6)}) > FALSE_ALARM
+    # A new connection restarts the timeout.
     for pause in (0.0, 0.55, 0.55):
         time.sleep(SECONDS * pause)
         assert {kind: world.ask(*kind) for kind in kinds} == first
@@ -80,23 +80,23 @@ def test_clients_keep_their_endpoints_until_they_were_away_for_long(world: World
     assert all(world.ask(*kind) != first[kind] for kind in kinds)
 
 
-def test_one_endpoint_that_goes_or_comes_moves_no_client_of_another(world: World) -> None:
+def test_added_or_removed_endpoint_moves_no_client_of_another(world: World) -> None:
     for family in FAMILIES:
         world.serve(family, 1, 2, 3, 4, 5, tcp=82)
         first = world.ask(family, "tcp", 82)
         world.serve(family, 1, 2, 4, 5, 6, tcp=82)
         then = world.ask(family, "tcp", 82)
         gone = address(family, 3)
-        moved = {source for source, found in first.items() if found != then[source]}
-        assert moved == {source for source, found in first.items() if found == gone}
+        moved = {source for source, endpoint in first.items() if endpoint != then[source]}
+        assert moved == {source for source, endpoint in first.items() if endpoint == gone}
         assert gone not in then.values()
 
 
 def test_new_clients_are_spread_by_weights(world: World) -> None:
     for family in FAMILIES:
-        # On ports of their own: the kernel remembers for minutes where earlier clients with the same port went.
+        # On other ports: the kernel remembers for minutes where earlier clients of a port went.
         world.serve(family, 7, 8, weights=(1.0, 3.0), tcp=81, udp=54)
         asked = (("tcp", 81), ("udp", 54))
-        found = Counter(to for protocol, port in asked for to in world.ask(family, protocol, port).values())
-        assert chance(found, {address(family, 7): 1.0, address(family, 8): 3.0}) > FALSE_ALARM
-        assert found[address(family, 8)] > found[address(family, 7)]
+        answers = Counter(to for protocol, port in asked for to in world.ask(family, protocol, port).values())
+        assert chance(answers, {address(family, 7): 1.0, address(family, 8): 3.0}) > FALSE_ALARM
+        assert answers[address(family, 8)] > answers[address(family, 7)]

@@ -1,4 +1,4 @@
-"""A node's proxy beside the real kube-proxy, for a labelled Service, and in its place, in the steps of the manual."""
+"""Zoneward's proxy beside the real kube-proxy for one labelled Service, then instead of it: the steps of the docs."""
 
 import subprocess
 import sys
@@ -48,13 +48,13 @@ class Node:
     @contextmanager
     def proxy(self, mode: str) -> Iterator[Process]:
         """The command as the manifests have it, until all Services are programmed."""
-        ours = ("--config", "--node", "--lease-namespace")
-        given = [arg for arg in container(mode)["args"] if arg.split("=")[0] not in ours]
+        replaced = ("--config", "--node", "--lease-namespace")
+        given = [arg for arg in container(mode)["args"] if arg.split("=")[0] not in replaced]
         log = self.folder / f"{mode.replace('/', '-')}.log"
         command = [*self.enter, sys.executable, "-m", "zoneward", *given, "--node", NODE]
         command += ["--lease-namespace", NAMESPACE]
         if mode == INSTEAD:
-            # kube-proxy has the port until it is gone.
+            # kube-proxy still listens on the port.
             command += ["--healthz-listen", "127.0.0.1:0"]
         with Process([*command, "--kubeconfig", str(self.plane.kubeconfig())], log=log) as process:
             wait_until(lambda: READY in log.read_text(), "rules", process)
@@ -67,12 +67,12 @@ class Node:
             return False
 
     def label(self, service: str, value: str | None) -> None:
-        """As one does who wants it served by another proxy; the slice's controller does the same to the slice."""
+        """Set the Service's proxy name, and that of its slice, as the EndpointSlice controller does."""
         change = {"metadata": {"labels": {PROXY_NAME_LABEL: value}}}
-        for thing in (a_service(service, namespace=NAMESPACE), slice_of(service)):
-            self.api.patch(thing, change, content_type=MERGE_PATCH)
+        for labelled in (a_service(service, namespace=NAMESPACE), slice_of(service)):
+            self.api.patch(labelled, change, content_type=MERGE_PATCH)
 
-    def is_ours(self, service: str) -> bool:
+    def is_zonewards(self, service: str) -> bool:
         try:
             listed = self.kube.run("nft", "list", "map", "ip", "zoneward", "services")
         except subprocess.CalledProcessError:
@@ -94,30 +94,30 @@ def node(control_plane: ControlPlane, tmp_path: Path) -> Iterator[Node]:
     api.create_all([*(a_service(name, namespace=NAMESPACE) for name in ENDPOINTS), *map(slice_of, ENDPOINTS)])
     with ExitStack() as stack:
         kube = stack.enter_context(KubeProxy(control_plane, node=NODE))
-        found = Node(control_plane, kube, tmp_path)
-        server = [*found.enter, sys.executable, "-c", SERVER]
+        node = Node(control_plane, kube, tmp_path)
+        server = [*node.enter, sys.executable, "-c", SERVER]
         stack.enter_context(Process(server, log=tmp_path / "server.log"))
         for service in ENDPOINTS:
-            wait_until(partial(found.is_answered, service), service)
-        yield found
+            wait_until(partial(node.is_answered, service), service)
+        yield node
 
 
-def test_one_service_goes_over_and_back_and_then_all_of_them_and_each_answers_at_every_step(node: Node) -> None:
+def test_services_answer_at_every_step_from_kube_proxy_to_zoneward(node: Node) -> None:
     with node.proxy(BESIDE):
-        assert not any(map(node.is_ours, ENDPOINTS))
+        assert not any(map(node.is_zonewards, ENDPOINTS))
         node.label("cart", "zoneward")
-        wait_until(lambda: node.is_ours("cart") and not node.is_kube_proxys("cart"), "a Service that went over")
-        assert not node.is_ours("mail")
+        wait_until(lambda: node.is_zonewards("cart") and not node.is_kube_proxys("cart"), "Zoneward serves it")
+        assert not node.is_zonewards("mail")
         _all_answer(node)
         node.label("cart", None)
-        wait_until(lambda: node.is_kube_proxys("cart") and not node.is_ours("cart"), "a Service that went back")
+        wait_until(lambda: node.is_kube_proxys("cart") and not node.is_zonewards("cart"), "kube-proxy serves it")
         _all_answer(node)
-    # In its place: kube-proxy ends, its rules stay, ours come, its go.
+    # kube-proxy stops and its rules stay; Zoneward adds its rules; then kube-proxy's are removed.
     node.kube.process.stop()
     assert all(map(node.is_kube_proxys, ENDPOINTS))
     _all_answer(node)
     with node.proxy(INSTEAD):
-        assert all(map(node.is_ours, ENDPOINTS))
+        assert all(map(node.is_zonewards, ENDPOINTS))
         _all_answer(node)
         node.kube.run(str(node.plane.programs["kube-proxy"]), "--cleanup")
         assert not any(map(node.is_kube_proxys, ENDPOINTS))
@@ -126,7 +126,7 @@ def test_one_service_goes_over_and_back_and_then_all_of_them_and_each_answers_at
     command = [*node.enter, sys.executable, "-m", "zoneward", "proxy", "--cleanup"]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE)
     assert "removed table ip zoneward" in done.stderr
-    assert not any(map(node.is_ours, ENDPOINTS))
+    assert not any(map(node.is_zonewards, ENDPOINTS))
 
 
 def _all_answer(node: Node) -> None:

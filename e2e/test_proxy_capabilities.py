@@ -1,4 +1,4 @@
-"""A node's proxy runs with what its DaemonSet gives it, and only its small process may change the kernel's rules."""
+"""The proxy runs with the privileges of its DaemonSet, and only its child process may change the kernel's rules."""
 
 import os
 import re
@@ -13,30 +13,30 @@ from tests.deploy.manifests import PROXY_MODES, container, the
 
 STEADY_IP = f"{STEADY['plain'][0]} . tcp . 80"
 SETPRIV = ("setpriv", "--no-new-privs", "--inh-caps", "-all", "--bounding-set")
-# As a container has it: what is mounted elsewhere (/tmp, /dev) stays as it is.
+# As in a container: other mounts (/tmp, /dev) stay writable.
 READ_ONLY = ("unshare", "--mount", "sh", "-c", 'mount -o remount,bind,ro / && exec "$@"', "sh")
 NET_ADMIN = 1 << 12
 
 
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[Proxied]:
-    with proxied(tmp_path) as found:
-        yield found
+    with proxied(tmp_path) as site:
+        yield site
 
 
 def capabilities(pid: int) -> dict[str, int]:
-    """By the names of the kernel's sets: Inh, Prm, Eff, Bnd, Amb."""
-    found = re.findall(r"^Cap(\w+):\s*(\w+)$", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
-    return {name: int(value, 16) for name, value in found}
+    """By capability set: Inh, Prm, Eff, Bnd, Amb."""
+    lines = re.findall(r"^Cap(\w+):\s*(\w+)$", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
+    return {name: int(value, 16) for name, value in lines}
 
 
 def given_capabilities() -> str:
-    """Those that the manifests add, as setpriv takes them."""
+    """The capabilities that the manifests add, as setpriv expects them."""
     (given,) = {tuple(container(mode)["securityContext"]["capabilities"]["add"]) for mode in PROXY_MODES}
-    return ",".join(f"+{each.lower()}" for each in given)
+    return ",".join(f"+{capability.lower()}" for capability in given)
 
 
-def test_with_the_capabilities_of_the_manifests_and_no_file_to_write_only_the_small_process_has_any(
+def test_only_the_child_process_has_the_capability_of_the_manifests(
     site: Proxied,
 ) -> None:
     for mode in PROXY_MODES:
@@ -55,13 +55,13 @@ def test_with_the_capabilities_of_the_manifests_and_no_file_to_write_only_the_sm
     assert STEADY_IP in table()
     has = capabilities(proxy.process.pid)
     assert (has["Eff"], has["Inh"], has["Amb"], has["Bnd"]) == (0, 0, 0, NET_ADMIN)
-    small = proxy.nft
-    assert small is not None
-    assert capabilities(small)["Eff"] == NET_ADMIN
-    # One that takes its place may do the same.
+    child = proxy.nft
+    assert child is not None
+    assert capabilities(child)["Eff"] == NET_ADMIN
+    # Its replacement has the same privileges.
     proxy.kill_nft()
     site.node.run("nft", "delete", "table", "ip", "zoneward")
-    proxy.wait_until(lambda: STEADY_IP in table() and proxy.nft not in (None, small), what="another one")
+    proxy.wait_until(lambda: STEADY_IP in table() and proxy.nft not in (None, child), what="another one")
     other = proxy.nft
     assert other is not None
     assert (capabilities(other)["Eff"], capabilities(proxy.process.pid)["Eff"]) == (NET_ADMIN, 0)

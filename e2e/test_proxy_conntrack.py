@@ -1,4 +1,4 @@
-"""In a real kernel, clients of UDP that keep their port go on to who serves now: flows that nobody answers go."""
+"""In a real kernel, UDP clients that keep their port reach current endpoints: the proxy deletes stale flows."""
 
 import asyncio
 import socket
@@ -22,13 +22,13 @@ from zoneward.proxy.ruleset.base_rules import RulesetOptions
 
 PORT, NODE_PORT = 53, 30_053
 SOON = 0.3
-"""Seconds until a client that may not be answered asks again."""
+"""Seconds that a client waits for an answer that may not come."""
 ADDRESSES: dict[Family, str] = {"ip": "10.96.0.10", "ip6": "fd00:96::10"}
 OTHERS: dict[Family, str] = {"ip": "10.96.0.11", "ip6": "fd00:96::11"}
 CLIENT = "10.1.200.1", "fd00:1::c8:1"
 PODS: dict[Family, tuple[str, ...]] = {
-    "ip": tuple(f"10.1.0.{number}" for number in range(1, 4)),
-    "ip6": tuple(f"fd00:1::{number}" for number in range(1, 4)),
+    "ip": tuple(f"10.1.0.{index}" for index in range(1, 4)),
+    "ip6": tuple(f"fd00:1::{index}" for index in range(1, 4)),
 }
 
 
@@ -47,7 +47,7 @@ def node(bed: Bed) -> Node:
 
 
 class Client:
-    """A socket of UDP that keeps its port: it asks an address, and hears who answers."""
+    """A UDP socket that keeps its port."""
 
     def __init__(self, namespace: Namespace, address: str, port: int, *, source: int) -> None:
         self._namespace, self._to = namespace, (address, port)
@@ -62,7 +62,7 @@ class Client:
         self._socket.close()
 
     async def ask(self, *, limit: float = 30.0) -> str | None:
-        """The address that answers; None: nobody does in so many seconds, or at once."""
+        """The address that answers; None if none does within ``limit`` seconds, or the kernel rejects the datagram."""
         return await asyncio.to_thread(self._ask, limit)
 
     def _ask(self, limit: float) -> str | None:
@@ -74,7 +74,7 @@ class Client:
 
 
 class Proxy(Reporter):
-    """Rules of a node, and what is forgotten after them. ``removed``: how many flows were."""
+    """Syncs a node's rules and cleans up its flows. ``removed`` counts the flows that were deleted."""
 
     def __init__(self, node: Node, kernel: NftClient, family: Family) -> None:
         self.kernel, self.family = kernel, family
@@ -90,8 +90,8 @@ class Proxy(Reporter):
         self._served: dict[str, NodeService] = {}
 
     async def serve(self, name: str, address: str, *serving: str, node_port: int | None = None) -> None:
-        """Once this returns, the kernel has the rules."""
-        targets = tuple(Backend(each, 8080, is_local=True) for each in serving)
+        """Returns when the kernel has the rules."""
+        targets = tuple(Backend(endpoint, 8080, is_local=True) for endpoint in serving)
         port = one_port(*targets, protocol="udp", port=PORT, node_port=node_port, serving_endpoints=targets)
         served = node_service(port, name=name, family=self.family, cluster_ip=address)
         before, self._served[name] = self._served.get(name), served
@@ -100,7 +100,7 @@ class Proxy(Reporter):
         self.conntrack.service_changed(before, served)
 
     async def flows(self, addresses: Container[bytes]) -> Counter[SocketAddress]:
-        """How many flows the kernel knows to each place at some addresses."""
+        """Count the kernel's flows to ``addresses``, by address and port."""
         flows = read_flows(await self.kernel.query(udp_flows_request(self.family)))
         return Counter(
             (flow.destination, int.from_bytes(flow.destination_port)) for flow in flows if flow.destination in addresses
@@ -130,48 +130,48 @@ async def proxying(node: Node, family: Family) -> AsyncIterator[Proxy]:
             await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def answered(client: Client, *by: str) -> None:
-    """Until one of some answers."""
+async def wait_for_answer(client: Client, *by: str) -> None:
+    """Wait until one of these addresses answers."""
     while await client.ask(limit=SOON) not in by:
         await asyncio.sleep(0.02)
 
 
-async def removed(proxy: Proxy) -> int:
-    """How many flows were, once any was."""
+async def wait_for_removed(proxy: Proxy) -> int:
+    """The number of deleted flows, once there is one."""
     while not proxy.removed:
         await asyncio.sleep(0.02)
     return proxy.removed
 
 
-async def test_a_client_goes_on_to_the_next_endpoint_when_its_own_goes(node: Node, family: Family) -> None:
+async def test_client_reaches_another_endpoint_when_its_own_is_removed(node: Node, family: Family) -> None:
     address, pods = ADDRESSES[family], PODS[family]
     async with proxying(node, family) as proxy:
         await proxy.serve("dns", address, *pods[:2])
         with Client(node.pod(*CLIENT), address, PORT, source=4001) as client:
             first = await client.ask()
             assert first in pods[:2]
-            # Whom it has it keeps, whoever comes.
+            # A new endpoint does not move it.
             await proxy.serve("dns", address, *pods)
             assert {await client.ask() for _ in range(10)} == {first}
             rest = [pod for pod in pods if pod != first]
             await proxy.serve("dns", address, *rest)
-            await answered(client, *rest)
-        assert await removed(proxy) == 1
+            await wait_for_answer(client, *rest)
+        assert await wait_for_removed(proxy) == 1
 
 
-async def test_a_client_that_began_before_anybody_served_reaches_the_first_who_does(node: Node, family: Family) -> None:
+async def test_client_that_started_before_the_service_reaches_its_first_endpoint(node: Node, family: Family) -> None:
     address, pods = ADDRESSES[family], PODS[family]
     async with proxying(node, family) as proxy:
-        # The kernel tracks flows once somebody asks it to, which is what rules do.
+        # The kernel tracks flows only while a rule needs it.
         await proxy.serve("other", OTHERS[family], pods[0])
         with Client(node.pod(*CLIENT), address, PORT, source=4001) as client:
-            # Nobody knows of the Service yet: what is sent there goes out to the wire, and is tracked.
+            # The Service does not exist yet: datagrams leave the node, and are tracked.
             assert await client.ask(limit=SOON) is None
             assert (await proxy.flows({pack_address(family, address)})).total() == 1
             await proxy.serve("dns", address)
             assert await client.ask(limit=SOON) is None
             await proxy.serve("dns", address, pods[0])
-            await answered(client, pods[0])
+            await wait_for_answer(client, pods[0])
 
 
 async def test_a_client_is_rejected_once_its_service_has_no_endpoint(node: Node, family: Family) -> None:
@@ -183,18 +183,18 @@ async def test_a_client_is_rejected_once_its_service_has_no_endpoint(node: Node,
             await proxy.serve("dns", address)
             while await client.ask(limit=SOON) is not None:
                 await asyncio.sleep(0.02)
-        assert await removed(proxy) == 1
+        assert await wait_for_removed(proxy) == 1
 
 
-async def test_so_does_one_from_outside_by_a_port_of_the_node(node: Node, bed: Bed, family: Family) -> None:
+async def test_client_at_a_node_port_reaches_another_endpoint(node: Node, bed: Bed, family: Family) -> None:
     async with proxying(node, family) as proxy:
         with Client(bed.outside(), node.addresses[family == "ip6"], NODE_PORT, source=4001) as client:
             for pod in PODS[family][:2]:
                 await proxy.serve("dns", ADDRESSES[family], pod, node_port=NODE_PORT)
-                await answered(client, pod)
+                await wait_for_answer(client, pod)
 
 
-async def test_flows_of_others_are_left_alone(node: Node, family: Family) -> None:
+async def test_flows_of_other_services_are_kept(node: Node, family: Family) -> None:
     address, other, pods = ADDRESSES[family], OTHERS[family], PODS[family]
     namespace = node.pod(*CLIENT)
     with ExitStack() as sockets:
@@ -208,18 +208,18 @@ async def test_flows_of_others_are_left_alone(node: Node, family: Family) -> Non
             first = await client.ask()
             assert first in pods[:2]
             await proxy.serve("log", other, first)
-            # Of another Service at the same port, to the very same Pod, and to the node port of nobody.
-            others = [a_client(other, PORT, 4100 + number) for number in range(8)]
+            # To another Service's port, directly to the same Pod, and to a node port without a Service.
+            others = [a_client(other, PORT, 4100 + index) for index in range(8)]
             assert {await other.ask() for other in others} == {first}
             direct = a_client(first, 8080, 4200)
             assert await direct.ask() == first
             await a_client(pods[2], NODE_PORT, 4201).ask(limit=SOON)
-            of_others = {pack_address(family, each) for each in (other, first, pods[2])}
+            of_others = {pack_address(family, address_of_other) for address_of_other in (other, first, pods[2])}
             before = await proxy.flows(of_others)
             (left,) = set(pods[:2]) - {first}
             await proxy.serve("dns", address, left, node_port=NODE_PORT)
-            await answered(client, left)
-            assert await removed(proxy) == 1
+            await wait_for_answer(client, left)
+            assert await wait_for_removed(proxy) == 1
             assert before.total() == 10
             assert before == await proxy.flows(of_others)
             assert {await other.ask() for other in others} == {first}

@@ -1,4 +1,4 @@
-"""The proxy counts what clients count, and a table of an older version is replaced without a failed connection."""
+"""The proxy's counts equal the clients', and replacing the table of an older version fails no connection."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -116,7 +116,7 @@ def test_a_table_of_an_older_version_is_replaced_and_no_connection_fails(site: P
     assert site.proxy.terminate() == 0
     lines = site.node.run("nft", "list", "table", "ip", "zoneward").splitlines()
     (layout,) = (line.split()[1] for line in lines if "chain layout-" in line)
-    # What versions that counted in the kernel had.
+    # As in versions that counted in the kernel.
     for command in (
         f"delete chain ip zoneward {layout}",
         "add chain ip zoneward layout-0123456789abcdef",

@@ -1,8 +1,9 @@
-"""A real API server takes the node proxy's manifests, and grants what it needs and nothing that it must not have."""
+"""A real API server accepts the node proxy's manifests, which grant the permissions that it needs and no more."""
 
 import asyncio
 from collections.abc import Callable, Iterator
 from copy import deepcopy
+from functools import partial
 from typing import Any
 
 import pytest
@@ -21,11 +22,12 @@ NODE = "node-a"
 LONG = "n" * 253
 """The longest name of a Node."""
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/zoneward-system/leases"
+EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
 STRICT = {"dryRun": "All", "fieldValidation": "Strict"}
 
 
 class Cluster:
-    """To which the manifests were applied. ``account`` is the proxy's; in ``accounts`` with a token of a Pod there."""
+    """A cluster with the manifests. ``account`` is the proxy's; ``accounts`` are those with a Pod's token, by node."""
 
     def __init__(self, plane: ControlPlane) -> None:
         self.plane, self.api = plane, plane.api()
@@ -39,7 +41,7 @@ class Cluster:
         return self.plane.api(self.accounts[node])
 
     def _pod(self, node: str) -> Object:
-        """One of the DaemonSet's, on a node: what a kubelet asks for a token for."""
+        """Create a Pod of the DaemonSet on ``node``, to which tokens can be bound."""
         pod = a_pod(BESIDE, "zoneward-proxy")
         pod["metadata"]["name"] = f"proxy-on-{'a' if node == NODE else 'long'}"
         pod["spec"]["nodeName"] = node
@@ -50,9 +52,9 @@ class Cluster:
         metadata = the("ServiceAccount", BESIDE)["metadata"]
         return self.plane.service_account(metadata["name"], namespace=metadata["namespace"], pod=pod)
 
-    def told(self) -> list[Object]:
-        found = self.api.get("/apis/events.k8s.io/v1/namespaces/default/events")["items"]
-        return [each for each in found if each["reason"] == "ServiceNotProgrammed"]
+    def events(self) -> list[Object]:
+        events = self.api.get(EVENTS)["items"]
+        return [event for event in events if event["reason"] == "ServiceNotProgrammed"]
 
 
 @pytest.fixture(scope="module")
@@ -68,30 +70,33 @@ def a_pod(mode: str, namespace: str) -> Object:
 
 
 @pytest.mark.parametrize("mode", PROXY_MODES, ids=("beside", "instead"))
-def test_the_server_takes_every_manifest_and_a_pod_of_the_daemon_set(cluster: Cluster, mode: str) -> None:
+def test_server_accepts_every_manifest_and_a_pod_of_the_daemon_set(cluster: Cluster, mode: str) -> None:
     cluster.plane.kubectl("apply", "--kustomize", str(DEPLOY / mode), "--validate=strict", "--dry-run=server")
     cluster.api.request("POST", "/api/v1/namespaces/zoneward-proxy/pods", a_pod(mode, "zoneward-proxy"), query=STRICT)
-    # It has to be a namespace of its own: the controller's takes no Pod on the host's network.
+    # The controller's namespace rejects Pods on the host's network.
     path = "/api/v1/namespaces/zoneward-system/pods"
     with pytest.raises(ApiError, match="violates PodSecurity"):
         cluster.api.request("POST", path, a_pod(mode, "zoneward-system"), query=STRICT)
+
+
+def denied(api: Api, path: str, object_: Object, message: str) -> bool:
+    """Whether an admission policy rejects the object with this message."""
+    try:
+        api.request("POST", path, object_, query={"dryRun": "All"})
+    except ApiError as error:
+        return "ValidatingAdmissionPolicy" in str(error) and message in str(error)
+    return False
 
 
 def a_lease(name: str, holder: str | None) -> Object:
     return lease(name, namespace="zoneward-system") | {"spec": {} if holder is None else {"holderIdentity": holder}}
 
 
-def test_a_proxy_writes_the_leases_of_its_own_node_alone(cluster: Cluster) -> None:
-    as_proxy, own = cluster.as_proxy(NODE), "writes the Leases of its own node only: zoneward-proxy-node-a"
+def test_proxy_writes_only_the_leases_of_its_own_node(cluster: Cluster) -> None:
+    as_proxy, own = cluster.as_proxy(NODE), "own node only: zoneward-proxy-node-a"
+    is_denied = partial(denied, as_proxy, LEASES)
 
-    def is_denied(thing: Object, words: str, api: Api = as_proxy) -> bool:
-        try:
-            api.request("POST", LEASES, thing, query={"dryRun": "All"})
-        except ApiError as error:
-            return "ValidatingAdmissionPolicy" in str(error) and words in str(error)
-        return False
-
-    # A policy is in force some moments after it is there.
+    # A policy takes effect a moment after it is created.
     controllers = a_lease("zoneward-controller", NODE)
     cluster.plane.wait_until(lambda: is_denied(controllers, own), what="the policy")
     for name in (
@@ -105,7 +110,7 @@ def test_a_proxy_writes_the_leases_of_its_own_node_alone(cluster: Cluster) -> No
     assert is_denied(a_lease(proxy_lease_name("node-b"), "node-b"), own)
     for holder in ("node-b", "", None):
         assert is_denied(a_lease(proxy_lease_name(NODE), holder), "held by its own node only: node-a")
-    # The Lease of a node whose name ends like the hash in the Lease of a second proxy.
+    # A node's name may end like the hash in the name of a second proxy's Lease.
     other = f"{NODE}-0123456789abcdef"
     for name in (proxy_lease_name(other), proxy_lease_name(other, "zoneward")):
         assert is_denied(a_lease(name, NODE), own)
@@ -113,16 +118,16 @@ def test_a_proxy_writes_the_leases_of_its_own_node_alone(cluster: Cluster) -> No
     taken = there | {"spec": {"holderIdentity": NODE}}
     with pytest.raises(ApiError, match=own):
         as_proxy.request("PUT", f"{LEASES}/{proxy_lease_name(other)}", taken)
-    # Whoever has a token that is bound to no Pod is on no node.
+    # A token that is not bound to a Pod belongs to no node.
     unbound = cluster.plane.api(cluster.account)
-    assert is_denied(a_lease(proxy_lease_name(NODE), NODE), "needs a token that is bound to its Pod", unbound)
+    assert denied(unbound, LEASES, a_lease(proxy_lease_name(NODE), NODE), "needs a token that is bound to its Pod")
     for node in (NODE, LONG):
         api = cluster.as_proxy(node)
         for name in (proxy_lease_name(node), proxy_lease_name(node, "zoneward")):
             made = api.request("POST", LEASES, a_lease(name, node))
             api.request("PUT", f"{LEASES}/{name}", made)
     assert is_denied(a_lease(proxy_lease_name(LONG), LONG), own)
-    # Of others nothing is asked.
+    # The policy does not apply to other users.
     made = cluster.api.request("POST", LEASES, controllers)
     cluster.api.request("PUT", f"{LEASES}/zoneward-controller", made)
 
@@ -143,16 +148,9 @@ def an_event(**fields: Any) -> Object:
     } | fields
 
 
-def test_a_proxy_records_events_in_its_own_name_alone(cluster: Cluster) -> None:
-    path, as_proxy = "/apis/events.k8s.io/v1/namespaces/default/events", cluster.as_proxy(NODE)
-
-    def is_denied(thing: Object, words: str, api: Api = as_proxy) -> bool:
-        try:
-            api.request("POST", path, thing, query={"dryRun": "All"})
-        except ApiError as error:
-            return "ValidatingAdmissionPolicy" in str(error) and words in str(error)
-        return False
-
+def test_proxy_records_events_only_in_its_own_name(cluster: Cluster) -> None:
+    as_proxy = cluster.as_proxy(NODE)
+    is_denied = partial(denied, as_proxy, EVENTS)
     own = "records Events as zoneward.dev/node-proxy for its own node only: node-a"
     cluster.plane.wait_until(lambda: is_denied(an_event(reportingController="kubelet"), own), what="the policy")
     assert is_denied(an_event(reportingInstance="node-b"), own)
@@ -162,17 +160,16 @@ def test_a_proxy_records_events_in_its_own_name_alone(cluster: Cluster) -> None:
     assert is_denied(an_event(regarding=nodes[1]), "about Services, EndpointSlices and its own Node only")
     assert is_denied(an_event(reason="NodeNotReady"), "only for the reasons that it has")
     unbound = cluster.plane.api(cluster.account)
-    assert is_denied(an_event(), "needs a token that is bound to its Pod", unbound)
+    assert denied(unbound, EVENTS, an_event(), "needs a token that is bound to its Pod")
     for regarding in (an_event()["regarding"], nodes[0]):
-        as_proxy.request("POST", path, an_event(regarding=regarding), query={"dryRun": "All"})
-    # Of others nothing is asked.
-    cluster.api.request("POST", path, an_event(reportingController="kubelet"), query={"dryRun": "All"})
+        as_proxy.request("POST", EVENTS, an_event(regarding=regarding), query={"dryRun": "All"})
+    # The policy does not apply to other users.
+    cluster.api.request("POST", EVENTS, an_event(reportingController="kubelet"), query={"dryRun": "All"})
 
 
-async def test_its_permissions_are_enough_to_follow_to_tell_and_to_say_what_is_programmed(cluster: Cluster) -> None:
+async def test_permissions_are_enough_to_watch_record_events_and_write_leases(cluster: Cluster) -> None:
     service = a_service("refused")
-    for each in (service, a_service("cart"), a_slice("cart-1", service="cart", addresses=["10.1.0.1"])):
-        cluster.api.create(each)
+    cluster.api.create_all([service, a_service("cart"), a_slice("cart-1", service="cart", addresses=["10.1.0.1"])])
     address = cluster.api.read(service)["spec"]["clusterIP"]
     access = load_client_config(
         kubeconfig=str(cluster.plane.kubeconfig(cluster.accounts[NODE])), context=None, impersonate=None, environment={}
@@ -182,11 +179,11 @@ async def test_its_permissions_are_enough_to_follow_to_tell_and_to_say_what_is_p
     kernel.faults.refused_words.add(address)
     proxy: Any = a_proxy(access, kernel, lease_namespace="zoneward-system")
     running = asyncio.create_task(proxy.run(stop))
-    await until(lambda: bool(cluster.told()), running)
+    await until(lambda: bool(cluster.events()), running)
     await until(lambda: proxy_lease_name(NODE) in str(cluster.api.get(LEASES)["items"]), running)
     stop.set()
     await running
-    (event,) = cluster.told()
+    (event,) = cluster.events()
     assert event["regarding"]["name"] == "refused"
     assert event["reportingController"] == "zoneward.dev/node-proxy"
     assert address in event["note"]

@@ -1,4 +1,4 @@
-"""What load balancers ask of a node is answered by ours as by a real kube-proxy: status, headers and body."""
+"""Zoneward's proxy answers health checks of load balancers as a real kube-proxy does: status, headers and body."""
 
 import asyncio
 import json
@@ -36,15 +36,15 @@ def asking(port: int, path: str) -> Sequence[str]:
     return sys.executable, "-c", _ASK, f"http://127.0.0.1:{port}{path}"
 
 
-def answer_in(told: str) -> Answer:
-    """Status, headers and body, without what is another one each time: of times only that they are."""
-    status, headers, body = json.loads(told)
+def answer_in(printed: str) -> Answer:
+    """Status, headers and body; each timestamp is replaced."""
+    status, headers, body = json.loads(printed)
     return status, {header: headers.get(header) for header in HEADERS}, without_times(json.loads(body))
 
 
 def without_times(value: Any, name: str = "") -> Any:
     if isinstance(value, dict):
-        return {each: without_times(some, each) for each, some in value.items()}
+        return {field: without_times(member, field) for field, member in value.items()}
     if name in ("lastUpdated", "currentTime"):
         assert datetime.fromisoformat(value).utcoffset() is not None
         return "a time"
@@ -53,15 +53,15 @@ def without_times(value: Any, name: str = "") -> Any:
 
 @pytest.fixture(scope="module")
 def real(control_plane: ControlPlane) -> Iterator[dict[str, Answer]]:
-    """What a kube-proxy says, by what was asked when."""
+    """The answers of a kube-proxy, by request."""
     api = control_plane.api()
     api.create_all([a_namespace(NAMESPACE), a_node(NODE)])
     service = a_service(SERVICE, namespace=NAMESPACE, type="LoadBalancer", externalTrafficPolicy="Local")
     port = api.create(service)["spec"]["healthCheckNodePort"]
     here = a_slice("cart-1", service=SERVICE, namespace=NAMESPACE, addresses=["10.1.0.1"], node=NODE)
     api.create(here)
-    found = {}
-    # With its default it listens at the node's own address alone, which this namespace does not have.
+    answers = {}
+    # By default it listens only at the node's own address, which this namespace does not have.
     settings = {"nodePortAddresses": ["0.0.0.0/0", "::/0"]}
     try:
         with KubeProxy(control_plane, node=NODE, settings=settings) as proxy:
@@ -75,44 +75,44 @@ def real(control_plane: ControlPlane) -> Iterator[dict[str, Answer]]:
                 return False
 
             control_plane.wait_until(lambda: says(200, port, "/"), what="an endpoint")
-            found["some"] = ask(port, "/")
+            answers["some"] = ask(port, "/")
             control_plane.wait_until(lambda: len(ask(HEALTHZ, "/healthz")[2]["status"]) == 2, what="both families")
-            found["healthz"], found["livez"] = ask(HEALTHZ, "/healthz"), ask(HEALTHZ, "/livez")
+            answers["healthz"], answers["livez"] = ask(HEALTHZ, "/healthz"), ask(HEALTHZ, "/livez")
             api.patch(a_node(NODE), {"spec": {"taints": [{"key": TO_BE_DELETED, "effect": "NoSchedule"}]}})
             control_plane.wait_until(lambda: says(503, HEALTHZ, "/healthz"), what="the taint")
-            found["leaving-healthz"], found["leaving-livez"] = ask(HEALTHZ, "/healthz"), ask(HEALTHZ, "/livez")
+            answers["leaving-healthz"], answers["leaving-livez"] = ask(HEALTHZ, "/healthz"), ask(HEALTHZ, "/livez")
             api.delete(here)
             control_plane.wait_until(lambda: says(503, port, "/"), what="no endpoint")
-            found["none"] = ask(port, "/")
-            yield found
+            answers["none"] = ask(port, "/")
+            yield answers
     finally:
-        for each in (service, a_node(NODE)):
-            api.delete(each)
+        for object_ in (service, a_node(NODE)):
+            api.delete(object_)
 
 
-async def ours(what: str) -> Answer:
+async def zonewards_answer(what: str) -> Answer:
     health, ports = ProxyHealth(limit=60.0), ServiceHealthServer(hosts=("127.0.0.1",), again=0.05)
     async with serve_health(health, host="127.0.0.1", port=0) as healthz_port:
         for family in FAMILIES:
             health.programmed_at[family] = 0.0
         health.is_eligible = not what.startswith("leaving")
         if what.endswith("z"):
-            return await told(healthz_port, f"/{what.rpartition('-')[2]}")
+            return await answer_of(healthz_port, f"/{what.rpartition('-')[2]}")
         running = asyncio.create_task(ports.run())
         try:
-            # One that nobody is given who asks for any, and whoever has it gives it back.
+            # Outside of the range of ports that the kernel assigns.
             port = 29_871
             ports.set_service((NAMESPACE, SERVICE), port, 1 if what == "some" else 0)
             while not ports.open_ports:
                 await asyncio.sleep(0.01)
-            return await told(port, "/")
+            return await answer_of(port, "/")
         finally:
             running.cancel()
             with suppress(asyncio.CancelledError):
                 await running
 
 
-async def told(port: int, path: str) -> Answer:
+async def answer_of(port: int, path: str) -> Answer:
     process = await asyncio.create_subprocess_exec(*asking(port, path), stdout=subprocess.PIPE)
     return answer_in((await process.communicate())[0].decode())
 
@@ -124,6 +124,6 @@ async def told(port: int, path: str) -> Answer:
         *(("leaving-healthz", 503), ("leaving-livez", 200)),
     ],
 )
-async def test_ours_says_what_kube_proxy_says(real: dict[str, Answer], what: str, status: int) -> None:
-    assert await ours(what) == real[what]
+async def test_answer_equals_that_of_kube_proxy(real: dict[str, Answer], what: str, status: int) -> None:
+    assert await zonewards_answer(what) == real[what]
     assert real[what][0] == status

@@ -1,5 +1,5 @@
-"""On a real API server it is told that a traffic distribution is honored once a node's proxy has programmed it, and the
-kernel then sends where a real kube-proxy's does."""
+"""On a real API server a Service's traffic distribution is reported as honored once a node's proxy has programmed it;
+the kernel then selects the same endpoints as with a real kube-proxy."""
 
 import json
 import sys
@@ -30,7 +30,7 @@ def plane() -> Iterator[ControlPlane]:
 
 @pytest.fixture(scope="module")
 def node(plane: ControlPlane) -> Iterator[KubeProxy]:
-    """Real kube-proxy and ours, in one namespace; and the controller."""
+    """A real kube-proxy and Zoneward's proxy in one namespace, and the controller."""
     with ExitStack() as running:
         running.enter_context(ZonewardController(plane, "--leader-elect-resource-namespace", LEASES))
         node = running.enter_context(KubeProxy(plane, node=NODE))
@@ -42,30 +42,30 @@ def node(plane: ControlPlane) -> Iterator[KubeProxy]:
 
 
 def condition(plane: ControlPlane, service: Object) -> Any:
-    found = plane.api().read(service).get("status", {}).get("conditions", ())
-    return next((each for each in found if each["type"] == CONDITION), None)
+    conditions = plane.api().read(service).get("status", {}).get("conditions", ())
+    return next((entry for entry in conditions if entry["type"] == CONDITION), None)
 
 
-def ours(node: KubeProxy, address: str) -> set[str]:
-    """Where our table sends what comes to an address."""
+def programmed(node: KubeProxy, address: str) -> set[str]:
+    """The endpoints of an address in Zoneward's table."""
     listed = json.loads(node.run("nft", "--json", "list", "map", "ip", "zoneward", "endpoints"))["nftables"]
-    (elements,) = (each["map"].get("elem", ()) for each in listed if "map" in each)
+    (elements,) = (entry["map"].get("elem", ()) for entry in listed if "map" in entry)
     return {":".join(map(str, value["concat"])) for key, value in elements if key["concat"][0] == address}
 
 
-def test_it_is_honored_when_the_kernel_has_it_and_goes_with_the_wish(plane: ControlPlane, node: KubeProxy) -> None:
+def test_condition_follows_the_kernel_and_the_traffic_distribution(plane: ControlPlane, node: KubeProxy) -> None:
     service = a_service("cart", namespace=NAMESPACE, selector=LABELS, distribution="PreferSameZone")
     address = plane.api().create(service)["spec"]["clusterIP"]
     plane.wait_until(lambda: (condition(plane, service) or {}).get("status") == "True", what="the condition")
     first = condition(plane, service)
     assert first["reason"] == "Programmed"
-    assert ours(node, address) == {"10.1.0.1:8080", "10.1.0.4:8080"}
-    plane.wait_until(lambda: node.endpoints(address, 80) == ours(node, address), what="the same of kube-proxy")
+    assert programmed(node, address) == {"10.1.0.1:8080", "10.1.0.4:8080"}
+    plane.wait_until(lambda: node.endpoints(address, 80) == programmed(node, address), what="the same of kube-proxy")
     plane.api().patch(service, {"spec": {"trafficDistribution": "PreferSameNode"}}, content_type=MERGE_PATCH)
     plane.wait_until(
-        lambda: (found := condition(plane, service))["status"] == "True" and found["message"] != first["message"],
-        what="the condition of the other wish",
+        lambda: (new := condition(plane, service))["status"] == "True" and new["message"] != first["message"],
+        what="the condition of the other distribution",
     )
-    plane.wait_until(lambda: node.endpoints(address, 80) == ours(node, address), what="the same of kube-proxy")
+    plane.wait_until(lambda: node.endpoints(address, 80) == programmed(node, address), what="the same of kube-proxy")
     plane.api().patch(service, {"spec": {"trafficDistribution": None}}, content_type=MERGE_PATCH)
     plane.wait_until(lambda: condition(plane, service) is None, what="no condition")

@@ -1,7 +1,7 @@
-"""The real kernel does what the one in memory does, and keeps what is served, whatever happens to it.
+"""The real kernel behaves like the fake one of the tests, and the rules are repaired after every fault.
 
-`tests/proxy/kernel_cases.py` is run on both.
-Needs root and libnftables. Everything is in a network namespace of its own.
+`tests/proxy/kernel/kernel_cases.py` runs on both. Needs root and libnftables. Everything runs in a separate network
+namespace.
 """
 
 import asyncio
@@ -38,24 +38,24 @@ from zoneward.proxy.ruleset.ruleset import RulesetChanges
 
 @pytest.fixture(scope="module")
 def namespace() -> Iterator[Namespace]:
-    found = Namespace()
-    yield found
-    found.close()
+    namespace = Namespace()
+    yield namespace
+    namespace.close()
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-async def test_a_transaction_does_what_it_says_or_nothing(namespace: Namespace, case: Case) -> None:
+async def test_transaction_is_applied_as_a_whole_or_not_at_all(namespace: Namespace, case: Case) -> None:
     async with kernel_of(namespace) as kernel:
         await check(kernel, case)
 
 
 @pytest.mark.parametrize("case", BATCHES, ids=lambda case: case.name)
-async def test_elements_in_the_kernels_own_words_come_and_go_or_none_of_them(namespace: Namespace, case: Batch) -> None:
+async def test_batch_of_elements_is_applied_as_a_whole_or_not_at_all(namespace: Namespace, case: Batch) -> None:
     async with kernel_of(namespace) as kernel:
         await check_batch(kernel, case)
 
 
-async def test_what_is_not_there_is_told_by_its_number(namespace: Namespace) -> None:
+async def test_missing_object_is_reported_by_its_error_number(namespace: Namespace) -> None:
     async with kernel_of(namespace) as kernel:
         await check_what_is_not_there(kernel)
 
@@ -63,7 +63,7 @@ async def test_what_is_not_there_is_told_by_its_number(namespace: Namespace) -> 
 @pytest.mark.parametrize("family", ["ip", "ip6"])
 @settings(max_examples=15, derandomize=True, deadline=None)
 @given(data=st.data())
-def test_changes_in_transactions_of_some_come_to_a_fresh_load(
+def test_changes_in_small_transactions_equal_a_fresh_load(
     namespace: Namespace, family: Family, data: st.DataObject
 ) -> None:
     steps, at_once = data.draw(changes(family)), data.draw(st.integers(1, 4))
@@ -75,24 +75,24 @@ def test_changes_in_transactions_of_some_come_to_a_fresh_load(
     asyncio.run(run())
 
 
-# --- whatever happens -------------------------------------------------------------------------------------------------
+# --- faults -----------------------------------------------------------------------------------------------------------
 
 
-def a_service(number: int, *endpoints: int, **more: Any) -> NodeService:
+def a_service(index: int, *endpoints: int, **more: Any) -> NodeService:
     targets = tuple(Backend(f"10.0.1.{endpoint}", 8080) for endpoint in endpoints)
     ports = (one_port(*targets), one_port(*targets, protocol="udp", affinity_seconds=60))
-    return node_service(*ports, name=f"s{number}", cluster_ip=f"10.96.0.{number}", **more)
+    return node_service(*ports, name=f"s{index}", cluster_ip=f"10.96.0.{index}", **more)
 
 
-class Kept(Reporter):
-    """A table that runs in a namespace, and all that was told of it."""
+class Table(Reporter):
+    """A syncer of a table in a namespace, with everything that it reported."""
 
     def __init__(self, kernel: NftClient) -> None:
         self.kernel = kernel
         self.reports: list[tuple[str, Any]] = []
         self.programmed: list[ProgrammedTransaction] = []
         self.trouble: list[str] = []
-        self.table = TableSyncer(
+        self.syncer = TableSyncer(
             kernel,
             "ip",
             options=OPTIONS,
@@ -113,15 +113,15 @@ class Kept(Reporter):
     def kernel_failed(self, why: str) -> None:
         self.trouble.append(why)
 
-    def put(self, *every: NodeService) -> None:
-        for each in every:
-            key = each.namespace, each.name
-            self.served[key] = each
-            self.table.set_service(key, each)
+    def put(self, *services: NodeService) -> None:
+        for service in services:
+            key = service.namespace, service.name
+            self.served[key] = service
+            self.syncer.set_service(key, service)
 
-    async def right(self) -> None:
-        """Until the kernel has what is served, and nothing else."""
-        await self.table.wait_until_synced()
+    async def wait_until_right(self) -> None:
+        """Wait until the kernel has exactly the rules of the Services."""
+        await self.syncer.wait_until_synced()
         while True:
             with suppress(KernelOutcomeUnknown):
                 if not await plan_changes(self.kernel, "ip", self.served, options=OPTIONS):
@@ -129,22 +129,22 @@ class Kept(Reporter):
             await asyncio.sleep(0.1)
 
     async def audit(self) -> list[tuple[str, Any]]:
-        """What it has told so far."""
-        self.table.request_audit()
-        await self.table.wait_until_synced()
+        """Audit the rules; everything that was reported so far."""
+        self.syncer.request_audit()
+        await self.syncer.wait_until_synced()
         return self.reports
 
 
 @asynccontextmanager
-async def kept(namespace: Namespace, *every: NodeService, is_last: bool = True) -> AsyncIterator[Kept]:
-    """A table that serves; it is gone afterwards where it is the last."""
+async def syncing(namespace: Namespace, *services: NodeService, is_last: bool = True) -> AsyncIterator[Table]:
+    """A table that is synced; it is deleted afterwards if ``is_last``."""
     async with kernel_of(namespace) as kernel:
-        found = Kept(kernel)
-        found.put(*every)
-        running = asyncio.create_task(found.table.run())
+        table = Table(kernel)
+        table.put(*services)
+        running = asyncio.create_task(table.syncer.run())
         try:
-            await found.table.wait_until_synced()
-            yield found
+            await table.syncer.wait_until_synced()
+            yield table
         finally:
             running.cancel()
             await asyncio.wait([running])
@@ -159,81 +159,81 @@ SERVICES: Final = (
 )
 
 
-async def test_an_audit_finds_nothing_where_nothing_was_changed_and_a_restart_writes_nothing(
+async def test_audit_of_unchanged_rules_finds_nothing_and_a_restart_writes_nothing(
     namespace: Namespace,
 ) -> None:
     for is_last in (False, True):
-        async with kept(namespace, *SERVICES, is_last=is_last) as found:
-            await found.right()
-            assert await found.audit() == []
-            assert sum(each.elements for each in found.programmed) == 0 or not is_last
+        async with syncing(namespace, *SERVICES, is_last=is_last) as table:
+            await table.wait_until_right()
+            assert await table.audit() == []
+            assert sum(done.elements for done in table.programmed) == 0 or not is_last
 
 
 @pytest.mark.parametrize(
-    ("command", "told"),
+    ("command", "reported"),
     [
-        pytest.param(f"delete table ip {ZONEWARD}", ("table", 1), id="the table"),
-        pytest.param(f"flush chain ip {ZONEWARD} nat-output", ("rules", 1), id="rules of a chain that is entered"),
-        pytest.param(f"flush map ip {ZONEWARD} services", ("elements", 8), id="elements"),
-        pytest.param(f"add table ip {ZONEWARD} {{ flags dormant; }}", ("table", 1), id="a table made asleep"),
+        pytest.param(f"delete table ip {ZONEWARD}", ("table", 1), id="table deleted"),
+        pytest.param(f"flush chain ip {ZONEWARD} nat-output", ("rules", 1), id="chain flushed"),
+        pytest.param(f"flush map ip {ZONEWARD} services", ("elements", 8), id="map flushed"),
+        pytest.param(f"add table ip {ZONEWARD} {{ flags dormant; }}", ("table", 1), id="table dormant"),
     ],
 )
-async def test_what_others_take_away_comes_back(namespace: Namespace, command: str, told: tuple[str, int]) -> None:
-    async with kept(namespace, *SERVICES) as found:
+async def test_deleted_rules_are_restored(namespace: Namespace, command: str, reported: tuple[str, int]) -> None:
+    async with syncing(namespace, *SERVICES) as table:
         namespace.run("nft", command)
-        while not found.reports:
+        while not table.reports:
             await asyncio.sleep(0.05)
-        await found.right()
-        assert await found.audit() == [told]
+        await table.wait_until_right()
+        assert await table.audit() == [reported]
 
 
 @pytest.mark.parametrize("command", ["flush chain ip {table} c-2", "add rule ip {table} {own} drop"])
-async def test_rules_that_others_changed_are_found_by_an_audit(namespace: Namespace, command: str) -> None:
-    async with kept(namespace, *SERVICES) as found:
+async def test_audit_repairs_rules_that_another_program_changed(namespace: Namespace, command: str) -> None:
+    async with syncing(namespace, *SERVICES) as table:
         chains = namespace.run("nft", "list", "table", "ip", ZONEWARD).split()
         own = next(chain.strip(",") for chain in chains if chain.startswith("guard-"))
         namespace.run("nft", command.format(table=ZONEWARD, own=own))
-        assert await found.audit() == [("rules", 1)]
-        assert await found.audit() == [("rules", 1)]
+        assert await table.audit() == [("rules", 1)]
+        assert await table.audit() == [("rules", 1)]
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
-async def test_a_process_that_is_killed_or_hangs_is_replaced_and_all_comes_right(
+async def test_killed_or_hanging_process_is_replaced_and_the_rules_converge(
     namespace: Namespace, how: signal.Signals
 ) -> None:
-    async with kept(namespace, *SERVICES) as found:
-        for number in range(20):
-            found.put(a_service(4 + number, 1, 2, number + 3))
-            if number == 10:
-                assert found.kernel.pid is not None
-                os.kill(found.kernel.pid, how)
+    async with syncing(namespace, *SERVICES) as table:
+        for index in range(20):
+            table.put(a_service(4 + index, 1, 2, index + 3))
+            if index == 10:
+                assert table.kernel.pid is not None
+                os.kill(table.kernel.pid, how)
             await asyncio.sleep(0.001)
-        await found.right()
-        assert found.trouble
-        assert not found.reports
+        await table.wait_until_right()
+        assert table.trouble
+        assert not table.reports
 
 
-async def test_an_element_that_the_kernel_refuses_is_named(namespace: Namespace) -> None:
-    async with kept(namespace, *SERVICES) as found:
+async def test_refused_element_is_reported(namespace: Namespace) -> None:
+    async with syncing(namespace, *SERVICES) as table:
         bad = a_service(9, 99)
-        found.table.set_service(("shop", "s9"), replace(bad, ports=(replace(bad.ports[0], port=99_999),)))
-        found.put(a_service(8, 1, 2))
-        await found.table.wait_until_synced()
-        assert list(found.table.refused_services) == [("shop", "s9")]
-        assert "99999" in found.table.refused_services["shop", "s9"]
-        await found.right()
+        table.syncer.set_service(("shop", "s9"), replace(bad, ports=(replace(bad.ports[0], port=99_999),)))
+        table.put(a_service(8, 1, 2))
+        await table.syncer.wait_until_synced()
+        assert list(table.syncer.refused_services) == [("shop", "s9")]
+        assert "99999" in table.syncer.refused_services["shop", "s9"]
+        await table.wait_until_right()
 
 
 def large(*, ports: int, endpoints: int, **more: Any) -> NodeService:
-    """A Service of its own with that many endpoints of each port."""
-    some = [f"10.2.{number >> 8}.{number & 255}" for number in range(endpoints)]
+    """A Service with this number of ports, and of endpoints for each port."""
+    ips = [f"10.2.{index >> 8}.{index & 255}" for index in range(endpoints)]
     affinity, addresses = more.pop("affinity", None), more.pop("addresses", 0)
-    every = (
-        one_port(*(Backend(each, number) for each in some), name=f"p{number}", port=number, affinity_seconds=affinity)
-        for number in range(1, ports + 1)
+    service_ports = (
+        one_port(*(Backend(ip, port) for ip in ips), name=f"p{port}", port=port, affinity_seconds=affinity)
+        for port in range(1, ports + 1)
     )
-    external = tuple(f"198.51.{number >> 8}.{number & 255}" for number in range(addresses))
-    return node_service(*every, name="large", cluster_ip="10.96.1.1", external_ips=external)
+    external = tuple(f"198.51.{index >> 8}.{index & 255}" for index in range(addresses))
+    return node_service(*service_ports, name="large", cluster_ip="10.96.1.1", external_ips=external)
 
 
 LARGE: Final = {
@@ -243,38 +243,38 @@ LARGE: Final = {
 
 
 @pytest.mark.parametrize("what", LARGE)
-async def test_others_change_while_a_large_service_is_loaded(namespace: Namespace, what: str) -> None:
-    """And no transaction takes so long that the process is taken for one that hangs."""
-    async with kept(namespace, *SERVICES) as found:
-        found.put(LARGE[what])
-        begun = len(found.programmed)
-        while len(found.programmed) == begun:
+async def test_other_services_are_programmed_while_a_large_service_is_loaded(namespace: Namespace, what: str) -> None:
+    """No transaction takes so long that the process counts as hanging."""
+    async with syncing(namespace, *SERVICES) as table:
+        table.put(LARGE[what])
+        begun = len(table.programmed)
+        while len(table.programmed) == begun:
             await asyncio.sleep(0.001)
-        found.put(a_service(4, 1, 2))
-        await found.table.wait_until_synced()
-        told = [list(each.services) for each in found.programmed[begun:]]
-        assert told.index([("shop", "s4")]) < told.index([("shop", "large")])
-        assert not found.trouble
-        assert not found.table.refused_services
-        assert await found.audit() == []
-        found.served.pop(("shop", "large"))
-        found.table.set_service(("shop", "large"), None)
-        await found.right()
+        table.put(a_service(4, 1, 2))
+        await table.syncer.wait_until_synced()
+        order = [list(done.services) for done in table.programmed[begun:]]
+        assert order.index([("shop", "s4")]) < order.index([("shop", "large")])
+        assert not table.trouble
+        assert not table.syncer.refused_services
+        assert await table.audit() == []
+        table.served.pop(("shop", "large"))
+        table.syncer.set_service(("shop", "large"), None)
+        await table.wait_until_right()
 
 
-async def test_what_the_kernel_says_of_a_large_transaction_is_not_taken_for_its_answer_to_the_next(
+async def test_errors_of_a_large_transaction_are_not_taken_for_the_answer_to_the_next(
     namespace: Namespace,
 ) -> None:
     declared = base_sets("ip")
 
     def written(**changes: Any) -> bytes:
-        found = encode_transaction(RulesetChanges(family="ip", table="a-table", **changes), declared)
-        assert found is not None
-        return found
+        batch = encode_transaction(RulesetChanges(family="ip", table="a-table", **changes), declared)
+        assert batch is not None
+        return batch
 
     async with kernel_of(namespace) as kernel:
-        # There is no such table. What is refused is sent back, and there is no room for all of it.
-        endpoints = {f"10.96.{number >> 8}.{number & 255} . tcp . 80 . 0": "10.0.0.1 . 80" for number in range(20_000)}
+        # The table does not exist. The kernel returns what it refused, which does not fit into the buffer.
+        endpoints = {f"10.96.{index >> 8}.{index & 255} . tcp . 80 . 0": "10.0.0.1 . 80" for index in range(20_000)}
         with pytest.raises(KernelRefused):
             await kernel.send_batch(written(removed_elements={"endpoints": endpoints}))
         await kernel.run_commands("add table ip a-table\nadd set ip a-table cluster-ips { type ipv4_addr; }\n")

@@ -1,4 +1,4 @@
-"""What a node's own options do to its rules: whom it takes for its Pods, and where it serves node ports."""
+"""Options of a node's proxy: which clients count as its Pods, and where it serves node ports."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,7 +23,7 @@ NODE_PORT: Final = 30_000
 
 
 class World:
-    """One node with one Service that one of its own Pods serves, so that a kept address finds the way back."""
+    """A node with a Service whose endpoint is on the same node: answers to preserved client addresses return to it."""
 
     def __init__(self, bed: Bed, options: dict[str, Any]) -> None:
         self.node = bed.node("here", pods=("10.1.0.0/16", "fd00:1::/64"))
@@ -47,9 +47,9 @@ class World:
         )
 
     def seen(self, client: Namespace, family: Family) -> str:
-        """Whom the endpoint takes a client for: own, node, or the address where it is neither."""
-        found = client.ask(CLUSTER[family], 80).client
-        return {client.addresses[family == "ip6"]: "own", self.own[family]: "node"}.get(found, found)
+        """The client's address as the endpoint sees it: "own", "node", or any other address."""
+        address = client.ask(CLUSTER[family], 80).client
+        return {client.addresses[family == "ip6"]: "own", self.own[family]: "node"}.get(address, address)
 
 
 @contextmanager
@@ -68,13 +68,13 @@ def a_world(**options: Any) -> Iterator[World]:
         ({"pod_interfaces": "pods*", "masquerade_mark": 1 << 20}, "own", "node"),
     ],
 )
-def test_whose_address_an_endpoint_sees(options: dict[str, Any], pod: str, outside: str) -> None:
+def test_address_that_an_endpoint_sees(options: dict[str, Any], pod: str, outside: str) -> None:
     with a_world(**options) as world:
         for family in FAMILIES:
             assert (world.seen(world.pod, family), world.seen(world.outside, family)) == (pod, outside), family
 
 
-def test_node_ports_are_served_on_all_addresses_of_the_node_but_loopback() -> None:
+def test_node_ports_are_served_on_all_addresses_except_loopback() -> None:
     with a_world() as world:
         for family in FAMILIES:
             for address in (world.own[family], MORE[family]):
@@ -84,8 +84,8 @@ def test_node_ports_are_served_on_all_addresses_of_the_node_but_loopback() -> No
                 world.node.ask("127.0.0.1" if family == "ip" else "::1", NODE_PORT)
 
 
-def test_node_ports_are_served_on_addresses_in_ranges_alone() -> None:
-    """A family without ranges is served on all."""
+def test_node_ports_are_served_only_on_addresses_in_the_ranges() -> None:
+    """A family without ranges is served on all addresses."""
     with a_world(node_port_cidrs={"ip": ("192.0.2.200/29", "192.0.2.200/30", "127.0.0.0/8")}) as world:
         assert world.outside.ask(world.own["ip6"], NODE_PORT).address == HERE["ip6"]
         for client in (world.outside, world.node):
@@ -96,8 +96,8 @@ def test_node_ports_are_served_on_addresses_in_ranges_alone() -> None:
             world.node.ask("127.0.0.1", NODE_PORT)
 
 
-def test_a_node_reaches_a_balancers_address_that_it_has_where_the_ranges_have_the_node() -> None:
-    """It calls from that very address then. The ranges have the node's address of IPv4 alone."""
+def test_node_with_a_load_balancers_address_reaches_it_if_the_ranges_include_the_node() -> None:
+    """The node then connects from that address. The ranges include only its IPv4 address."""
     with a_world(node_ips={"ip": "192.0.2.1", "ip6": "2001:db8::1"}) as world:
         world.node.ip("addr add 203.0.113.1/32 dev lo", "addr add 2001:db8:b::1/128 dev lo nodad")
         assert world.node.ask(BALANCER["ip"], 80).address == HERE["ip"]

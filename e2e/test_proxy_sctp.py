@@ -1,4 +1,4 @@
-"""SCTP is served as the others are: seen in its first packets, for which no kernel has to know how to talk it."""
+"""SCTP is served like other protocols. Only first packets are sent, because kernels may lack SCTP sockets."""
 
 import socket
 from collections import Counter
@@ -47,30 +47,30 @@ def test_associations_reach_all_endpoints_evenly(node: tuple[Node, Namespace], f
         raw = socket.AF_INET6 if is_6 else socket.AF_INET
         arriving = [here.pods.call(_listening, raw, address) for address in ADDRESSES[family]]
         client.call(begin_associations, client.addresses[is_6], address, port, count=ASSOCIATIONS)
-        found: Counter[str] = Counter()
-        for endpoint, each in zip(ADDRESSES[family], arriving, strict=True):
-            with each:
-                found[endpoint] = here.pods.call(_count, each)
-        assert found.total() == ASSOCIATIONS
-        assert chance(found, dict.fromkeys(ADDRESSES[family], 1.0)) > FALSE_ALARM
+        counts: Counter[str] = Counter()
+        for endpoint, listening in zip(ADDRESSES[family], arriving, strict=True):
+            with listening:
+                counts[endpoint] = here.pods.call(_count, listening)
+        assert counts.total() == ASSOCIATIONS
+        assert chance(counts, dict.fromkeys(ADDRESSES[family], 1.0)) > FALSE_ALARM
 
 
 def _listening(family: int, address: str) -> socket.socket:
-    found = socket.socket(family, socket.SOCK_RAW, socket.IPPROTO_SCTP)
-    found.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
-    found.settimeout(0.3)
-    found.bind((address, 0))
-    return found
+    listening = socket.socket(family, socket.SOCK_RAW, socket.IPPROTO_SCTP)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
+    listening.settimeout(0.3)
+    listening.bind((address, 0))
+    return listening
 
 
 def _count(arriving: socket.socket) -> int:
-    """How many came to the port that endpoints have."""
-    found = 0
+    """The number of packets that came to the endpoints' port."""
+    count = 0
     while True:
         try:
             packet = arriving.recv(2048)
         except TimeoutError:
-            return found
-        # IPv4 has its own header before.
+            return count
+        # The IPv4 header precedes it.
         start = (packet[0] & 15) * 4 if arriving.family == socket.AF_INET else 0
-        found += SCTP_HEADER.unpack_from(packet, start)[1] == TARGET
+        count += SCTP_HEADER.unpack_from(packet, start)[1] == TARGET

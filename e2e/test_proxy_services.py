@@ -1,6 +1,6 @@
-"""Services of every type, policy and family end in the kernel: who answers, from where, and whom they take us for.
+"""Services of every type, policy and family in a real kernel: which endpoints answer, and which client they see.
 
-SCTP, for which a kernel may have no sockets, is seen in `e2e.test_proxy_sctp`.
+`e2e.test_proxy_sctp` tests SCTP, for which a kernel may have no sockets.
 """
 
 import fcntl
@@ -46,36 +46,36 @@ RANGES: Final[dict[Family, tuple[str, str]]] = {
     "ip": ("10.1.0.0/16", "10.2.0.0/16"),
     "ip6": ("fd00:1::/64", "fd00:2::/64"),
 }
-"""Of the Pods here and there."""
+"""Ranges of the Pods of both nodes."""
 SERVICES: Final[dict[Family, tuple[str, str, str]]] = {
     "ip": ("10.96.0", "198.51.100", "203.0.113"),
     "ip6": ("fd96:", "2001:db8:e:", "2001:db8:b:"),
 }
-"""Where cluster addresses, external ones and those of balancers begin."""
+"""Prefixes of cluster, external and load balancer addresses."""
 NODE: Final = ProxyNode(name="here", zone="a")
 _ETHTOOL, _SET_TX_CHECKSUM = 0x8946, 0x17
 
 
-def numbered(beginning: str, number: int) -> str:
-    return f"{beginning}:{number:x}" if ":" in beginning else f"{beginning}.{number}"
+def numbered(beginning: str, index: int) -> str:
+    return f"{beginning}:{index:x}" if ":" in beginning else f"{beginning}.{index}"
 
 
 def address_of(endpoint: str, family: Family) -> str:
-    side, number = endpoint.split("-")
+    side, index = endpoint.split("-")
     first = RANGES[family][side == "there"].split("/")[0]
-    return first.replace(".0.0", f".0.{number}") if family == "ip" else f"{first}{int(number):x}"
+    return first.replace(".0.0", f".0.{index}") if family == "ip" else f"{first}{int(index):x}"
 
 
-def service_of(case: ProxyCase, number: int, *, outside: Namespace) -> Service:
-    inner, outer, balancer = ([numbered(SERVICES[family][place], number) for family in FAMILIES] for place in range(3))
+def service_of(case: ProxyCase, index: int, *, outside: Namespace) -> Service:
+    inner, outer, balancer = ([numbered(SERVICES[family][kind], index) for family in FAMILIES] for kind in range(3))
     ports = tuple(
         ServicePort(
             name=protocol,
             protocol=protocol.upper(),
             port=port,
-            node_port=30_000 + number * 2 + place if case.node_ports else None,
+            node_port=30_000 + index * 2 + port_index if case.node_ports else None,
         )
-        for place, (protocol, (port, _)) in enumerate(PORTS.items())
+        for port_index, (protocol, (port, _)) in enumerate(PORTS.items())
     )
     spec: dict[str, Any] = {"type": "ClusterIP"} | dict(case.spec)
     if "load_balancer_source_ranges" in spec:
@@ -85,29 +85,29 @@ def service_of(case: ProxyCase, number: int, *, outside: Namespace) -> Service:
             for address in outside.addresses
         )
     external = tuple(outer) if case.external else None
-    ingress = tuple(LoadBalancerIngress(ip=each, ip_mode=case.balancer) for each in balancer)
+    ingress = tuple(LoadBalancerIngress(ip=address, ip_mode=case.balancer) for address in balancer)
     return Service(
-        metadata=ObjectMeta(namespace="ns", name=f"case-{number}"),
+        metadata=ObjectMeta(namespace="ns", name=f"case-{index}"),
         spec=ServiceSpec(cluster_ip=inner[0], cluster_ips=tuple(inner), ports=ports, external_ips=external, **spec),
         status=ServiceStatus(load_balancer=LoadBalancerStatus(ingress=ingress if case.balancer else None)),
     )
 
 
 def slices_of(endpoints: Sequence[At], family: Family) -> list[EndpointSlice]:
-    """One for each label that endpoints ask for."""
+    """One slice for each zone label and annotation of the endpoints."""
     by_label: dict[tuple[str | None, str | None], list[Endpoint]] = {}
-    for each in endpoints:
-        zones, nodes = (
-            tuple(ForZone(name=zone) for zone in each.hints),
-            tuple(ForNode(name=node) for node in each.nodes),
+    for at in endpoints:
+        hints = Hints(
+            for_zones=tuple(ForZone(name=zone) for zone in at.hints),
+            for_nodes=tuple(ForNode(name=node) for node in at.nodes),
         )
         endpoint = Endpoint(
-            addresses=(address_of(each.name, family),),
-            conditions=EndpointConditions(ready=each.ready, serving=each.serving, terminating=each.terminating),
-            node_name="here" if each.here else "there",
-            hints=Hints(for_zones=zones, for_nodes=nodes),
+            addresses=(address_of(at.name, family),),
+            conditions=EndpointConditions(ready=at.ready, serving=at.serving, terminating=at.terminating),
+            node_name="here" if at.here else "there",
+            hints=hints,
         )
-        by_label.setdefault((each.zone, each.zones), []).append(endpoint)
+        by_label.setdefault((at.zone, at.zones), []).append(endpoint)
     ports = tuple(
         EndpointPort(name=protocol, protocol=protocol.upper(), port=target) for protocol, (_, target) in PORTS.items()
     )
@@ -119,10 +119,10 @@ def slices_of(endpoints: Sequence[At], family: Family) -> list[EndpointSlice]:
                 annotations={names.ZONES_ANNOTATION: zones} if zones else {},
             ),
             address_type=ADDRESS_TYPES[family],
-            endpoints=tuple(some),
+            endpoints=tuple(slice_endpoints),
             ports=ports,
         )
-        for (zone, zones), some in by_label.items()
+        for (zone, zones), slice_endpoints in by_label.items()
     ]
 
 
@@ -132,16 +132,16 @@ def served_of(service: Service, endpoints: Sequence[At]) -> list[NodeService]:
 
 
 class World:
-    """The node with the rules, its Pod, and two who are outside."""
+    """A node with the rules, its Pod, another node, and two clients outside of the cluster."""
 
     def __init__(self, bed: Bed) -> None:
         self.bed = bed
         self.node = bed.node("here", pods=(RANGES["ip"][0], RANGES["ip6"][0]))
         bed.node("there", pods=(RANGES["ip"][1], RANGES["ip6"][1]))
         self.outside, self.stranger = bed.outside(), bed.outside()
-        for each in (self.outside, self.stranger):
-            each.route("10.96.0.0/16", "198.51.100.0/24", "203.0.113.0/24", via=self.node)
-            each.route("fd96::/64", "2001:db8:e::/64", "2001:db8:b::/64", via=self.node)
+        for client in (self.outside, self.stranger):
+            client.route("10.96.0.0/16", "198.51.100.0/24", "203.0.113.0/24", via=self.node)
+            client.route("fd96::/64", "2001:db8:e::/64", "2001:db8:b::/64", via=self.node)
         self.clients: dict[str, Namespace] = {
             "pod": self.node.pod("10.1.200.1", "fd00:1::c8:1"),
             "node": self.node,
@@ -163,15 +163,15 @@ def world() -> Iterator[World]:
     with Bed() as bed:
         world = World(bed)
         with NodeRules(world.node, options=world.options()) as rules:
-            for number, case in enumerate(CASES, start=1):
-                rules.serve(served_of(service_of(case, number, outside=world.outside), case.endpoints))
+            for index, case in enumerate(CASES, start=1):
+                rules.serve(served_of(service_of(case, index, outside=world.outside), case.endpoints))
         yield world
 
 
-def check(world: World, number: int, probe: Probe, family: Family, protocol: str) -> None:
+def check(world: World, index: int, probe: Probe, family: Family, protocol: str) -> None:
     client, is_6 = world.clients[probe.who], family == "ip6"
-    node_port = 30_000 + number * 2 + list(PORTS).index(protocol)
-    inner, outer, balancer = (numbered(service, number) for service in SERVICES[family])
+    node_port = 30_000 + index * 2 + list(PORTS).index(protocol)
+    inner, outer, balancer = (numbered(service, index) for service in SERVICES[family])
     address, port = {
         "cluster": (inner, PORTS[protocol][0]),
         "other-port": (inner, 7),
@@ -189,8 +189,8 @@ def check(world: World, number: int, probe: Probe, family: Family, protocol: str
         protocol=protocol,
         source=source,
         refused=probe.reaches == REFUSED,
-        # Datagrams from a port that was used before go where those went.
-        draws=CASES[number - 1].connections if protocol == "tcp" else 0,
+        # Datagrams from a port that was used before reach the same endpoint again.
+        draws=CASES[index - 1].connections if protocol == "tcp" else 0,
         shares={address_of(name, family): share for name, share in reaches.items()},
     )
     if probe.seen is not None:
@@ -201,16 +201,16 @@ def check(world: World, number: int, probe: Probe, family: Family, protocol: str
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("number", range(1, len(CASES) + 1), ids=[case.about.replace(" ", "-") for case in CASES])
-def test_each_address_reaches_whom_it_should(world: World, number: int, family: Family) -> None:
-    for probe in CASES[number - 1].probes:
+@pytest.mark.parametrize("index", range(1, len(CASES) + 1), ids=[case.about.replace(" ", "-") for case in CASES])
+def test_address_reaches_the_expected_endpoints(world: World, index: int, family: Family) -> None:
+    for probe in CASES[index - 1].probes:
         for protocol in PORTS:
-            check(world, number, probe, family, protocol)
+            check(world, index, probe, family, protocol)
 
 
 @contextmanager
 def full_checksums(client: Namespace) -> Iterator[None]:
-    """A client whose packets leave with their checksums, as over a real wire: else nobody looks at them."""
+    """Let the client compute checksums, as on real hardware; otherwise nothing verifies them."""
     client.call(_offload, False)
     try:
         yield
@@ -219,7 +219,7 @@ def full_checksums(client: Namespace) -> Iterator[None]:
 
 
 def _offload(is_on: bool) -> None:
-    """Whether checksums are left to the interfaces (linux/ethtool.h)."""
+    """Switch checksum offload on all interfaces (linux/ethtool.h)."""
     value = array("I", [_SET_TX_CHECKSUM, is_on])
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
         for _, name in socket.if_nameindex():
@@ -229,17 +229,17 @@ def _offload(is_on: bool) -> None:
 
 
 def outer_probes() -> Iterator[tuple[int, Probe]]:
-    """Those from outside that are answered, to addresses that are rewritten to the cluster address on the way."""
-    for number, case in enumerate(CASES, start=1):
+    """Answered probes from outside to addresses that the rules rewrite to the cluster address."""
+    for index, case in enumerate(CASES, start=1):
         for probe in case.probes:
             is_answered = not isinstance(probe.reaches, str)
             if probe.who == "outside" and probe.to in ("external", "balancer", "node-port") and is_answered:
-                yield number, probe
+                yield index, probe
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_checksums_are_right_where_an_address_is_rewritten_to_the_cluster_address(world: World, family: Family) -> None:
+def test_checksums_are_right_after_rewriting_to_the_cluster_address(world: World, family: Family) -> None:
     with full_checksums(world.outside):
-        for number, probe in outer_probes():
+        for index, probe in outer_probes():
             for protocol in PORTS:
-                check(world, number, probe, family, protocol)
+                check(world, index, probe, family, protocol)

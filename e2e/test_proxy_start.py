@@ -1,4 +1,4 @@
-"""A proxy that cannot run says so in one line and changes nothing; one that is told to goes away without a trace."""
+"""A proxy that cannot run reports it in one line and changes nothing; cleaning up removes only Zoneward's tables."""
 
 import os
 import socket
@@ -19,7 +19,7 @@ _HIDE: Final = (
     'for each in $(ldconfig -p | sed -n "s/.*libnftables.so.1 .*=> //p"); do mount --bind /dev/null $each; done'
 )
 NO_LIBRARY: Final = ("unshare", "--mount", "--", "sh", "-c", f'{_HIDE}; exec "$@"', "sh")
-# Requests go to a part of netfilter that is not there: what a kernel without nf_tables answers is real.
+# Requests are sent to a missing subsystem of netfilter, so that the error is that of a kernel without nf_tables.
 NO_NFTABLES: Final = """
 import socket
 class Socket(socket.socket):
@@ -29,7 +29,7 @@ class Socket(socket.socket):
         return super().send(data, *flags)
 """
 OTHERS: Final = "table ip others {\n\tchain somebody {\n\t}\n}\n"
-"""What somebody else has there."""
+"""Rules of another program."""
 Ended = tuple[int, str, str]
 
 
@@ -41,14 +41,14 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxied]:
 
 @pytest.fixture
 def site(shared: Proxied) -> Iterator[Proxied]:
-    """With no rules of ours in the kernel, and no proxy."""
+    """Without Zoneward's rules, and without a running proxy."""
     shared.node.run("nft", "-f", "-", text=f"flush ruleset\n{OTHERS}")
     yield shared
     shared.proxy.kill()
 
 
 def ended(site: Proxied, *flags: str, wrapper: Sequence[str] = (), modules: Path | None = None) -> Ended:
-    """The command on the node: status, output and errors. ``modules``: a folder that Python looks into first."""
+    """Run the command on the node: status, output and errors. ``modules`` comes first in Python's path."""
     command = [*site.node.enter, *wrapper, sys.executable, "-m", "zoneward", "proxy", *flags]
     environment = {**os.environ, **({} if modules is None else {"PYTHONPATH": str(modules)})}
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False, env=environment)
@@ -59,21 +59,19 @@ def started(site: Proxied, *flags: str, **options: Any) -> Ended:
     return ended(site, "--node", NODE, "--kubeconfig", str(site.server.kubeconfig), *FLAGS, *flags, **options)
 
 
-def check_refused(site: Proxied, found: Ended, *words: str) -> None:
-    """One line, exit status 2, and a kernel as it was."""
-    # The log may say before that it listens: what is wrong is the one line that is none of the log.
-    status, out, err = found
+def check_refused(site: Proxied, result: Ended, *words: str) -> None:
+    """One line, exit status 2, and unchanged rules."""
+    # The log may report listening before; the error is the only line that is not of the log.
+    status, out, err = result
     lines = [line for line in err.splitlines() if not line.startswith("{")]
-    assert (status, out, len(lines)) == (2, "", 1), found
+    assert (status, out, len(lines)) == (2, "", 1), result
     assert lines[0].startswith("zoneward: ")
     assert [word for word in words if word not in lines[0]] == []
     assert site.node.run("nft", "list", "ruleset") == OTHERS
 
 
 @pytest.mark.parametrize(("wrapper", "word"), [(NO_RIGHT, "CAP_NET_ADMIN"), (NO_LIBRARY, "libnftables.so.1")])
-def test_without_the_right_to_program_the_kernel_or_the_library(
-    site: Proxied, wrapper: Sequence[str], word: str
-) -> None:
+def test_without_the_capability_or_the_library(site: Proxied, wrapper: Sequence[str], word: str) -> None:
     check_refused(site, started(site, wrapper=wrapper), word)
 
 
@@ -82,12 +80,12 @@ def test_without_nf_tables_in_the_kernel(site: Proxied, tmp_path: Path) -> None:
     check_refused(site, started(site, modules=tmp_path), "nf_tables")
 
 
-def test_a_node_that_the_cluster_does_not_have(site: Proxied) -> None:
-    found = ended(site, "--node", "nobody", "--kubeconfig", str(site.server.kubeconfig))
-    check_refused(site, found, "--node", "'nobody'")
+def test_unknown_node(site: Proxied) -> None:
+    result = ended(site, "--node", "nobody", "--kubeconfig", str(site.server.kubeconfig))
+    check_refused(site, result, "--node", "'nobody'")
 
 
-def test_an_api_server_that_is_away_is_waited_for_and_sigterm_ends_the_wait(site: Proxied, tmp_path: Path) -> None:
+def test_waits_for_an_unreachable_api_server_until_sigterm(site: Proxied, tmp_path: Path) -> None:
     kubeconfig = tmp_path / "kubeconfig"
     kubeconfig.write_text(site.server.kubeconfig.read_text().replace(f":{site.server.port}", ":9"))
     with ZonewardProxy(site.node, kubeconfig, tmp_path) as proxy:
@@ -98,25 +96,25 @@ def test_an_api_server_that_is_away_is_waited_for_and_sigterm_ends_the_wait(site
 
 
 @pytest.mark.parametrize(("option", "port"), [("--listen", 10272), ("--healthz-listen", 10256)])
-def test_a_port_that_somebody_else_has(site: Proxied, option: str, port: int) -> None:
+def test_port_in_use(site: Proxied, option: str, port: int) -> None:
     with site.node.call(socket.create_server, ("0.0.0.0", port)):
         check_refused(site, started(site), option, str(port))
 
 
-def test_printing_needs_no_right(site: Proxied) -> None:
-    """What is printed is what a proxy that runs then puts into the kernel."""
-    found = started(site, "--print", wrapper=NO_RIGHT)
-    assert (found[0], found[2]) == (0, "")
+def test_printing_needs_no_capability(site: Proxied) -> None:
+    """The printed rules equal those that a running proxy programs."""
+    printed = started(site, "--print", wrapper=NO_RIGHT)
+    assert (printed[0], printed[2]) == (0, "")
     assert site.node.run("nft", "list", "ruleset") == OTHERS
     site.proxy.start()
-    assert difference(rules_there(site.node), rules_of(found[1])) == []
+    assert difference(rules_there(site.node), rules_of(printed[1])) == []
 
 
-def test_a_dry_run_says_what_would_change_and_changes_nothing(site: Proxied) -> None:
+def test_dry_run_prints_the_changes_and_makes_none(site: Proxied) -> None:
     status, commands, err = started(site, "--dry-run")
     assert (status, err) == (0, "")
     assert site.node.run("nft", "list", "ruleset") == OTHERS
-    # Somebody who does what it says has what a proxy would have, and it says no more.
+    # After these commands the rules are complete, and a dry run prints nothing.
     site.node.run("nft", "-f", "-", text=commands)
     assert difference(rules_there(site.node), rules_of(started(site, "--print")[1])) == []
     assert started(site, "--dry-run") == (0, "", "")
@@ -124,7 +122,7 @@ def test_a_dry_run_says_what_would_change_and_changes_nothing(site: Proxied) -> 
     assert started(site, "--dry-run") == (0, "add element ip zoneward cluster-ips { 10.96.0.10 }\n", "")
 
 
-def test_cleaning_up_removes_what_is_ours_and_nothing_else(site: Proxied) -> None:
+def test_cleanup_removes_only_zonewards_tables(site: Proxied) -> None:
     site.proxy.start()
     assert rules_there(site.node) != {}
     assert site.proxy.terminate() == 0

@@ -1,4 +1,4 @@
-"""Kubernetes' own slice controller works with a sandbox as its cluster, and does there what it does in a real one."""
+"""Kubernetes' own slice controller writes the same slices in a sandbox as in a real cluster."""
 
 from functools import partial
 from pathlib import Path
@@ -23,7 +23,7 @@ def endpoints(shop: Shop) -> dict[str, Object]:
 
 
 def comparable(shop: Shop) -> list[Object]:
-    """The slices without what is never twice the same."""
+    """The slices without fields that differ between runs."""
     written = shop.slices("cart")
     for item in written:
         metadata: Object = item["metadata"]
@@ -38,7 +38,7 @@ def comparable(shop: Shop) -> list[Object]:
     return written
 
 
-def test_the_built_in_slice_controller_follows_pods_and_services_as_in_a_real_cluster(tmp_path: Path) -> None:
+def test_built_in_slice_controller_writes_the_same_slices_in_a_sandbox(tmp_path: Path) -> None:
     with a_sandbox(tmp_path) as sandbox, ControlPlane(controllers=[CONTROLLER]) as plane:
         flags = controller_flags(sandbox.kubeconfig, [CONTROLLER], certificates=tmp_path / "certificates")
         # There are no permissions to look up in a sandbox, which speaks JSON.

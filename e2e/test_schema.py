@@ -22,7 +22,7 @@ NUMBERS: Final = dict.fromkeys(("int32", "int64"), "integer")
 TYPES: Final = {"string": "string", "boolean": "boolean", "[": "array", "{": "object"} | NUMBERS
 
 
-def test_each_struct_has_the_published_fields(control_plane: ControlPlane) -> None:
+def test_structs_have_the_published_fields(control_plane: ControlPlane) -> None:
     published: Object = {}
     for group in GROUPS:
         published |= control_plane.api().get(f"/openapi/v3/{group}")["components"]["schemas"]

@@ -43,7 +43,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "site"
 
 
-async def test_nothing_keeps_people_from_reading_it(built: Path, tmp_path: Path) -> None:
+async def test_pages_are_accessible_and_fit_the_screen(built: Path, tmp_path: Path) -> None:
     with served(built) as address:
         async with browser(tmp_path) as tab:
             for page in READ:
@@ -56,14 +56,12 @@ async def test_nothing_keeps_people_from_reading_it(built: Path, tmp_path: Path)
                         width,
                         dark,
                     )
-                    assert await tab.tell("document.documentElement.scrollWidth") <= width, page
+                    assert await tab.evaluate("document.documentElement.scrollWidth") <= width, page
         assert {request for request in tab.requests if not request.startswith((address, "data:"))} == set()
 
 
 @pytest.mark.parametrize("from_files", [False, True])
-async def test_the_search_finds_the_page_about_traffic_distribution(
-    from_files: bool, built: Path, tmp_path: Path
-) -> None:
+async def test_search_finds_the_page_about_traffic_distribution(from_files: bool, built: Path, tmp_path: Path) -> None:
     with served(built) as address:
         async with browser(tmp_path) as tab:
             await tab.show(width=1400, dark=False)
@@ -76,12 +74,12 @@ async def test_the_search_finds_the_page_about_traffic_distribution(
 
 
 async def first_results(tab: Tab) -> list[str]:
-    told = await tab.tell("[...document.querySelectorAll('#search-results li > a')].map(each => each.href)")
-    return [path.partition("/dev/")[2].partition("?")[0] for path in told[:5]]
+    links = await tab.evaluate("[...document.querySelectorAll('#search-results li > a')].map(element => element.href)")
+    return [path.partition("/dev/")[2].partition("?")[0] for path in links[:5]]
 
 
 @pytest.mark.parametrize("from_files", [False, True])
-async def test_a_reader_gets_the_same_page_of_another_version(from_files: bool, built: Path, tmp_path: Path) -> None:
+async def test_version_menu_opens_the_same_page_of_a_version(from_files: bool, built: Path, tmp_path: Path) -> None:
     with served(built) as address:
         start = built.as_uri() if from_files else address
         async with browser(tmp_path) as tab:
@@ -89,14 +87,14 @@ async def test_a_reader_gets_the_same_page_of_another_version(from_files: bool, 
             # The site's own entrance leads to the newest release.
             await tab.open(f"{start}/index.html")
             await tab.wait_until(f"location.href.includes('/0.1/index.html') && {_VERSIONS}?.disabled === false")
-            assert await tab.tell(f"[...{_VERSIONS}.options].map(each => each.text)") == [
+            assert await tab.evaluate(f"[...{_VERSIONS}.options].map(element => element.text)") == [
                 "dev (not released)",
                 "0.1 (newest release)",
             ]
             await tab.open(f"{start}/0.1/docs/why.html")
-            assert await tab.tell("document.querySelector('.other-version')") is None
+            assert await tab.evaluate("document.querySelector('.other-version')") is None
             assert await choose(tab, "dev") == f"{start}/dev/docs/why.html"
-            assert await tab.tell("document.querySelector('.other-version a').href") == f"{start}/0.1/docs/why.html"
+            assert await tab.evaluate("document.querySelector('.other-version a').href") == f"{start}/0.1/docs/why.html"
             assert await choose(tab, "0.1") == f"{start}/0.1/docs/why.html"
             # A page that the other version does not have.
             await tab.open(f"{start}/dev/{AFTER}.html")
@@ -106,11 +104,11 @@ async def test_a_reader_gets_the_same_page_of_another_version(from_files: bool, 
 async def choose(tab: Tab, version: str) -> str:
     """Takes a version from the list. Gives the address where that leads."""
     await tab.follow(f"{_VERSIONS}.value = {version!r}; {_VERSIONS}.dispatchEvent(new Event('change'))")
-    where: str = await tab.tell("location.href")
+    where: str = await tab.evaluate("location.href")
     return where
 
 
-def test_a_link_that_leads_nowhere_is_told_and_leaves_the_site_as_it_was(tmp_path: Path) -> None:
+def test_broken_link_is_reported_and_the_site_stays_unchanged(tmp_path: Path) -> None:
     tree, output = tmp_path / "tree", tmp_path / "out"
     shutil.copytree(ROOT / FRONT.parent, tree / FRONT.parent)
     (tree / FRONT).write_text("# Front\n\n[there](../why.md#here)\n")

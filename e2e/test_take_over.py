@@ -1,4 +1,4 @@
-"""A whole cluster taken over from the built-in controller, and given back, while Pods turn ready and unready."""
+"""Take over a whole cluster from the built-in controller, and give it back, while Pods become ready and unready."""
 
 import re
 import shlex
@@ -32,7 +32,7 @@ ANNOTATIONS: tuple[dict[str, str], ...] = (
     {"service.kubernetes.io/topology-mode": "PreferZone"},
 )
 FLIPPED = (*list(PODS)[:8], "large")
-"""Services of which one Pod turns unready and ready all the time."""
+"""Services of which one Pod keeps changing its readiness."""
 FLIPS = tuple(f"{name}-0" for name in FLIPPED)
 CONTESTED = "zoneward_controller_contested_services"
 MIRRORED = "mirrored"
@@ -40,7 +40,7 @@ TAKE_OVER_PAGE = ROOT / "docs" / "take-over.md"
 
 
 def service(name: str, index: int) -> Object:
-    """Some without a cluster IP, some with two."""
+    """A Service; some are headless, some have two families."""
     way = index % (len(DISTRIBUTIONS) + len(ANNOTATIONS))
     more = {3: {"clusterIP": "None"}, 5: {"ipFamilyPolicy": "PreferDualStack"}}.get(index % 7, {})
     return a_service(
@@ -77,7 +77,7 @@ class Cluster(Shop):
         self.api.create(some_endpoints(MIRRORED, namespace=NAMESPACE))
 
     def all_managers(self) -> set[str]:
-        """Of all slices but the mirrored one."""
+        """The managers of all slices except the mirrored one."""
         return {
             slice_["metadata"]["labels"][MANAGED_BY]
             for slice_ in self.slices()
@@ -85,7 +85,7 @@ class Cluster(Shop):
         }
 
     def ready_of(self, manager: str) -> dict[str, set[str]]:
-        """By Service, what that controller's slices list as ready, in the first family."""
+        """By Service, the ready IPv4 addresses in the slices of a manager."""
         listed: dict[str, set[str]] = {name: set() for name in PODS}
         for slice_ in self.slices(manager=manager):
             if slice_["addressType"] == "IPv4":
@@ -96,19 +96,19 @@ class Cluster(Shop):
         return self.ready_of(manager) == {name: set(addresses(name)) for name in PODS}
 
     def all_conditions(self) -> set[str]:
-        """Types of all that are in Services' status."""
+        """The types of all conditions of Services."""
         services = self.items("/api/v1/{}/services")
         return {one["type"] for service in services for one in service["status"].get("conditions") or ()}
 
     def is_contested(self) -> bool:
-        """Whether an Event of every Service says so."""
+        """Whether every Service has an Event about contested slices."""
         events = self.items("/apis/events.k8s.io/v1/{}/events")
         return {event["regarding"]["name"] for event in events if event["reason"] == "EndpointSlicesContested"} == {
             *PODS
         }
 
     def zones_of_slices(self) -> set[str]:
-        """Of groups of zones."""
+        """The zones of slice groups."""
         return {slice_["metadata"]["labels"].get(names.ZONE_LABEL, "") for slice_ in self.slices()} - {""}
 
     def mirrored(self) -> list[str]:
@@ -122,16 +122,16 @@ class Cluster(Shop):
         steady = {name: addresses(name)[name in FLIPPED :] for name in PODS}
         return Recording(self.api, NAMESPACE, PODS, steady=steady)
 
-    # --- who is at work -----------------------------------------------------------------------------------------------
+    # --- the controllers ----------------------------------------------------------------------------------------------
 
     def restart_built_in(self, *controllers: str) -> None:
-        """The controller manager, as an operator does who changes its flag ``--controllers``."""
+        """Restart the controller manager with another value of ``--controllers``."""
         self.plane.stop_controllers()
         self.plane.start_controllers(*controllers, flags=QUICK)
 
     @contextmanager
-    def ours(self, *flags: str, manager: str = names.MANAGER) -> Iterator[ZonewardController]:
-        """Taken over from the built-in controller."""
+    def taken_over(self, *flags: str, manager: str = names.MANAGER) -> Iterator[ZonewardController]:
+        """Run Zoneward's controller in place of the built-in one, once all slices are Zoneward's."""
         self.restart_built_in(*WITHOUT)
         with ZonewardController(self.plane, *flags) as controller:
             controller.wait_until(lambda: self.all_managers() == {manager}, what="all slices are Zoneward's")
@@ -159,11 +159,11 @@ def check(recording: Recording) -> None:
     assert recording.twice == PODS.keys()
 
 
-def test_every_service_is_taken_over_and_none_misses_an_endpoint(shop: Cluster) -> None:
+def test_no_endpoint_is_missing_while_all_services_are_taken_over(shop: Cluster) -> None:
     mirrored = shop.mirrored()
     with shop.recording() as recording, ExitStack() as flips:
         flips.enter_context(shop.flipping(*FLIPS, period=0.2))
-        with shop.ours() as controller:
+        with shop.taken_over() as controller:
             time.sleep(0.5)
             flips.close()
             controller.wait_until(lambda: shop.lists_all(names.MANAGER), what="all endpoints")
@@ -175,11 +175,11 @@ def test_every_service_is_taken_over_and_none_misses_an_endpoint(shop: Cluster) 
 
 
 @pytest.mark.parametrize("late", ["built-in", "zoneward"])
-def test_where_both_run_it_is_said_and_ours_go_once_theirs_are_complete(shop: Cluster, late: str) -> None:
+def test_zoneward_reports_a_second_controller_and_deletes_its_slices(shop: Cluster, late: str) -> None:
     shop.api.request("DELETE", EVENTS)
     with shop.recording() as recording, ExitStack() as ends:
         if late == "built-in":
-            controller = ends.enter_context(shop.ours())
+            controller = ends.enter_context(shop.taken_over())
         ends.enter_context(shop.flipping(*FLIPS, period=0.2))
         if late == "built-in":
             shop.restart_built_in(*CONTROLLERS)
@@ -189,17 +189,17 @@ def test_where_both_run_it_is_said_and_ours_go_once_theirs_are_complete(shop: Cl
         assert controller.is_ready
         assert controller.get("/healthz")[0] == 200
         assert controller.metric(CONTESTED) == len(PODS)
-        assert controller.told("backing off: the built-in controller writes slices of the same Service")
+        assert controller.logged("backing off: the built-in controller writes slices of the same Service")
         controller.wait_until(lambda: shop.all_managers() == {names.BUILT_IN_MANAGER}, what="Zoneward's slices gone")
-        controller.wait_until(lambda: not shop.all_conditions(), what="our conditions gone")
+        controller.wait_until(lambda: not shop.all_conditions(), what="no conditions of Zoneward")
         assert controller.terminate() == 0
     check(recording)
     assert shop.all_managers() == {names.BUILT_IN_MANAGER}
     shop.plane.wait_until(lambda: shop.lists_all(names.BUILT_IN_MANAGER), what="all endpoints")
 
 
-def test_ours_gone_already_the_built_in_one_comes_back_and_what_is_left_is_deleted(shop: Cluster) -> None:
-    with shop.ours() as controller:
+def test_built_in_controller_resumes_after_zoneward_was_killed(shop: Cluster) -> None:
+    with shop.taken_over() as controller:
         controller.wait_until(lambda: shop.lists_all(names.MANAGER), what="all endpoints")
         controller.kill()
         with shop.recording() as recording:
@@ -237,14 +237,14 @@ def go_back(shop: Cluster) -> None:
     assert shop.lists_all(names.BUILT_IN_MANAGER)
 
 
-def test_under_its_label_its_slices_are_kept_and_the_way_back_deletes_none(shop: Cluster) -> None:
+def test_slices_under_the_built_in_label_are_kept_in_both_directions(shop: Cluster) -> None:
     before, config = uids(shop), configured(shop.plane)
     with shop.recording() as recording, ExitStack() as flips:
         flips.enter_context(shop.flipping(*FLIPS, period=0.2))
-        with shop.ours("--config", config, manager=names.BUILT_IN_MANAGER) as controller:
+        with shop.taken_over("--config", config, manager=names.BUILT_IN_MANAGER) as controller:
             controller.wait_until(lambda: bool(shop.zones_of_slices()), what="groups of zones")
             assert controller.is_ready
-            # Slices come for the other zones, and all that were there are kept.
+            # Slices are added for the other zones, and all earlier ones are kept.
             assert before <= uids(shop)
             _check_a_service_that_selects_nobody(shop, controller)
             assert controller.terminate() == 0
@@ -254,26 +254,26 @@ def test_under_its_label_its_slices_are_kept_and_the_way_back_deletes_none(shop:
 
 
 def _check_a_service_that_selects_nobody(shop: Cluster, controller: ZonewardController) -> None:
-    """It gets a slice and loses it, as Kubernetes' conformance test of that name demands."""
+    """Its slice is created and deleted, as Kubernetes' conformance tests demand."""
 
-    def found() -> list[Object]:
+    def slices() -> list[Object]:
         return [slice_ for slice_ in shop.slices() if slice_["metadata"]["labels"][SERVICE_NAME] == "nobody"]
 
     created = shop.api.create(a_service("nobody", namespace=NAMESPACE, selector={"does-not-match": "anything"}))
-    controller.wait_until(found, what="a slice")
-    (slice_,) = found()
+    controller.wait_until(slices, what="a slice")
+    (slice_,) = slices()
     assert slice_["metadata"]["labels"][MANAGED_BY] == "endpointslice-controller.k8s.io"
     assert not slice_["endpoints"]
     shop.api.delete(created)
-    controller.wait_until(lambda: not found(), what="no slice")
+    controller.wait_until(lambda: not slices(), what="no slice")
 
 
-def test_the_label_changes_on_a_running_cluster_and_no_endpoint_is_missing(shop: Cluster) -> None:
+def test_no_endpoint_is_missing_while_the_label_changes(shop: Cluster) -> None:
     config = configured(shop.plane)
     with shop.recording() as recording:
         label = (("--config", config), names.BUILT_IN_MANAGER)
         for flags, manager in (label, ((), names.MANAGER), label):
-            with ExitStack() as flips, shop.ours(*flags, manager=manager) as controller:
+            with ExitStack() as flips, shop.taken_over(*flags, manager=manager) as controller:
                 flips.enter_context(shop.flipping(*FLIPS, period=0.2))
                 time.sleep(0.5)
                 flips.close()

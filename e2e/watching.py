@@ -47,13 +47,13 @@ class Watching:
 
     @property
     def notes(self) -> list[str]:
-        """What it says beside."""
+        """Its other output."""
         return [line for line in self._whole() if not line.startswith("{")]
 
     def wait_for(self, met: Callable[[], object]) -> None:
         wait_until(met, "the expected output", self._process)
 
-    def told_after(self, known: int) -> list[tuple[str, Object]]:
+    def lines_after(self, known: int) -> list[tuple[str, Object]]:
         """Types and decisions of all lines but the ``known`` first, once there is one and no more have come."""
         self.wait_for(lambda: len(self.lines) > known)
         time.sleep(_AFTERWARDS)

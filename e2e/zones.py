@@ -14,11 +14,12 @@ from functools import partial
 from pathlib import Path
 from typing import Final, Self
 
-import yaml
+from e2e.controllers import command_json
 from e2e.nodes import Bed, Namespace
 from e2e.processes import Process, wait_until
 from e2e.proxies import ZonewardProxy
-from tests.contract.api import Api, Object
+from e2e.sandbox import a_sandbox
+from tests.contract.api import Object
 
 from zoneward.kube.object_reader import read_objects
 from zoneward.kube.objects import Service, node_zone
@@ -29,7 +30,7 @@ from zoneward.sample import cluster
 from zoneward.snapshots.cluster_snapshot import Snapshot
 
 _COMMAND: Final = (sys.executable, "-m", "zoneward")
-_OURS: Final = ("--proxy", "zoneward")
+_PROXY: Final = ("--proxy", "zoneward")
 """The sample says that kube-proxy runs on its nodes."""
 
 
@@ -56,7 +57,7 @@ class Zones:
             places = {
                 zone: bed.node(self.nodes[zone], pods=pod_ranges) for zone, pod_ranges in sorted(self._ranges().items())
             }
-            # No Pod of the sample has an address so high.
+            # No Pod of the sample has this address.
             self.clients = {
                 zone: sender.pod(sender.ranges[0].replace("0/24", "250")) for zone, sender in places.items()
             }
@@ -73,10 +74,10 @@ class Zones:
         self._cleanup.close()
 
     def ask_for(self, value: str) -> None:
-        """Let every Service ask for a value of ``--what-if``, and wait until that is in every kernel."""
+        """Set every Service to a value of ``--what-if``, and wait until every kernel has it."""
         for service in self.snapshot.services:
-            asking = as_if_requested(service, value, Configuration())
-            self._server.call(self._api.patch, _object(service), _wish(service, asking))
+            wished = as_if_requested(service, value, Configuration())
+            self._server.call(self._api.patch, _object(service), _wish(service, wished))
         # The controller has written what it decides, and each proxy serves what `route` says.
         wait_until(lambda: not any(map(_writes, self.decisions())), "slices as they are planned")
         for zone in self.nodes:
@@ -89,27 +90,27 @@ class Zones:
         return _clusters(self.route(zone)) == _clusters(json.loads(proxy.get("/debug/selection")[1]))
 
     def decisions(self, *flags: str) -> list[Object]:
-        """What `plan` says of the cluster as it is."""
-        return list(self._zoneward("plan", "-A", "--with", "controller", *_OURS, *flags)["decisions"])
+        """The decisions of `plan` about the cluster as it is."""
+        return list(self._zoneward("plan", "-A", "--with", "controller", *_PROXY, *flags)["decisions"])
 
     def route(self, zone: str) -> Object:
-        """What `route` says of the node in a zone, of the slices as they are."""
-        return self._zoneward("route", "-A", *_OURS, "--as-is", "--node", self.nodes[zone])
+        """The output of `route` for the node in a zone and the existing slices."""
+        return self._zoneward("route", "-A", *_PROXY, "--as-is", "--node", self.nodes[zone])
 
     def measured(self) -> dict[str, Object]:
-        """What each zone's proxy has counted."""
+        """The measured traffic of each zone's proxy."""
         # The counters are not read twice within this time.
         time.sleep(MIN_DUMP_PERIOD + 0.1)
         return {zone: json.loads(proxy.get("/measured")[1]) for zone, proxy in self._proxies.items()}
 
     def decisions_measured(self, documents: Iterable[Object]) -> list[Object]:
-        """What `plan` says of the cluster beside what was measured."""
+        """`decisions` with measured traffic."""
         file = self._folder / "measured.jsonl"
         file.write_text("".join(f"{json.dumps(document)}\n" for document in documents))
         return self.decisions("--measured", str(file))
 
     def service(self, namespace: str, name: str) -> Service | None:
-        """Of the sample; None for one that is none of it."""
+        """A Service of the sample, or None."""
         key = namespace, name
         decisions = (
             service for service in self.snapshot.services if (service.metadata.namespace, service.metadata.name) == key
@@ -129,25 +130,17 @@ class Zones:
     # --- parts --------------------------------------------------------------------------------------------------------
 
     def _start_all(self, cleanup: ExitStack) -> None:
-        server, access = self._server, ("--kubeconfig", str(self.kubeconfig))
-
-        def start(*words: str) -> Process:
-            command = [*server.enter, *_COMMAND, *words]
-            return cleanup.enter_context(Process(command, log=self._folder / f"{words[0]}.log"))
-
-        address = server.addresses[0]
-        sandbox = start("sandbox", "--sample", "--listen", address, "--write-kubeconfig", str(self.kubeconfig))
-        wait_until(self.kubeconfig.exists, "a sandbox", sandbox)
-        known = yaml.safe_load(self.kubeconfig.read_text())
-        self._api = Api(known["clusters"][0]["cluster"]["server"], known["users"][0]["user"]["token"])
-        cleanup.callback(lambda: server.call(self._api.close))
-        start("controller", "--take-over", "--no-leader-elect", "--listen", "127.0.0.1:0", *access)
+        flags = ("--sample", "--listen", self._server.addresses[0])
+        self._api = cleanup.enter_context(a_sandbox(self._folder, *flags, network=self._server)).api
+        # A connection belongs to the thread that uses it.
+        cleanup.callback(lambda: self._server.call(self._api.close))
+        command = [*self._server.enter, *_COMMAND, "controller", "--take-over", "--no-leader-elect"]
+        command += ["--listen", "127.0.0.1:0", "--kubeconfig", str(self.kubeconfig)]
+        cleanup.enter_context(Process(command, log=self._folder / "controller.log"))
 
     def _zoneward(self, *words: str) -> Object:
-        manifest: Object = json.loads(
-            self._server.run(*_COMMAND, *words, "-o", "json", "-q", "--kubeconfig", str(self.kubeconfig))
-        )
-        return manifest
+        document: Object = self._server.call(command_json, self.kubeconfig, *words)
+        return document
 
     def _ports(self) -> list[int]:
         """All ports of the sample's Pods, except low ones that other programs may use too."""
@@ -169,7 +162,7 @@ class Zones:
 
 
 def _wish(service: Service, wished: Service) -> Object:
-    """What makes one Service ask as the other."""
+    """The patch that gives a Service the settings of another."""
     before, after = service.metadata.annotations or {}, wished.metadata.annotations or {}
     annotations: dict[str, str | None] = {**dict.fromkeys(before), **after}
     return {"metadata": {"annotations": annotations}, "spec": {"trafficDistribution": wished.spec.traffic_distribution}}
