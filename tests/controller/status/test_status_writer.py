@@ -34,7 +34,7 @@ from zoneward.controller.status.status_writer import (
     with_transition_times,
 )
 from zoneward.daemon.event_recorder import BURST
-from zoneward.kube.names import ACCEPTED_CONDITION, PROGRAMMED_CONDITION
+from zoneward.kube.names import ACCEPTED_CONDITION, MEASURED_DEMAND_ANNOTATION, PROGRAMMED_CONDITION
 from zoneward.kube.objects import (
     Condition,
     LoadBalancerStatus,
@@ -398,6 +398,6 @@ def test_a_patch_sets_the_wanted_conditions_and_deletes_the_other_own_ones() -> 
     accepted = {"type": ACCEPTED_CONDITION, "status": "True", "reason": "Accepted", "message": ""}
     gone = [{"$patch": "delete", "type": type_} for type_ in OWN_CONDITION_TYPES[1:]]
     assert status_patch("u-1", (replace(ACCEPTED, last_transition_time=STAMP),)) == {
-        "metadata": {"uid": "u-1"},
+        "metadata": {"uid": "u-1", "annotations": {MEASURED_DEMAND_ANNOTATION: None}},
         "status": {"conditions": [accepted | {"lastTransitionTime": STAMP}, *gone]},
     }

@@ -23,7 +23,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from zoneward.client.api_errors import ApiError, CallFailed, NotFound
 from zoneward.client.backoff import Backoff
@@ -67,17 +67,38 @@ MESSAGE_PERIOD: Final = 30.0
 _OnError = Callable[[ObjectKey, CallFailed], None]
 
 
+class MeasuredCondition(Condition, frozen=True, gc=False):
+    """The condition about measured demand. ``demand`` is the annotation that is written with it; None: none is."""
+
+    demand: str | None = None
+
+
 def own_conditions(service: Service) -> tuple[Condition, ...]:
     """Zoneward's conditions in the status of a Service."""
     conditions = (service.status.conditions or ()) if service.status is not None else ()
-    return tuple(condition for condition in conditions if condition.type in OWN_CONDITION_TYPES)
+    demand = (service.metadata.annotations or {}).get(names.MEASURED_DEMAND_ANNOTATION)
+    return tuple(
+        MeasuredCondition(**{**asdict(condition), "demand": demand})
+        if condition.type == names.MEASURED_CONDITION
+        else condition
+        for condition in conditions
+        if condition.type in OWN_CONDITION_TYPES
+    )
 
 
 def with_own_conditions(service: Service, conditions: Iterable[Condition]) -> Service:
     """The Service with these conditions of Zoneward, and those of other writers."""
-    status = service.status or ServiceStatus()
+    conditions, metadata, status = tuple(conditions), service.metadata, service.status or ServiceStatus()
     others = tuple(condition for condition in status.conditions or () if condition.type not in OWN_CONDITION_TYPES)
-    return replace(service, status=replace(status, conditions=(*others, *conditions)))
+    annotations, demand = dict(metadata.annotations or {}), _demand_of(conditions)
+    if annotations.pop(names.MEASURED_DEMAND_ANNOTATION, None) != demand:
+        added = {} if demand is None else {names.MEASURED_DEMAND_ANNOTATION: demand}
+        metadata = replace(metadata, annotations=annotations | added)
+    return replace(service, metadata=metadata, status=replace(status, conditions=(*others, *conditions)))
+
+
+def _demand_of(conditions: Iterable[Condition]) -> str | None:
+    return next((condition.demand for condition in conditions if isinstance(condition, MeasuredCondition)), None)
 
 
 def are_equal(one: Iterable[Condition], other: Iterable[Condition]) -> bool:
@@ -106,16 +127,18 @@ def with_transition_times(
 def status_patch(uid: str, wanted: Iterable[Condition]) -> dict[str, Any]:
     """The strategic merge patch of a Service's status after which it has these of Zoneward's conditions, and no others.
 
-    ``wanted`` have their times. The patch does not depend on the conditions that the Service has.
+    ``wanted`` have their times. The patch does not depend on what the Service has. An API server lets a patch of the
+    status change annotations too.
     """
-    entries = {condition.type: _full(condition) for condition in wanted}
+    wanted = tuple(wanted)
+    # With empty fields too, because they may replace other values.
+    entries = {item.type: {"reason": "", "message": "", **msgspec.to_builtins(item)} for item in wanted}
+    entries.get(names.MEASURED_CONDITION, {}).pop("demand", None)
     gone = [{"$patch": "delete", "type": type_} for type_ in OWN_CONDITION_TYPES if type_ not in entries]
-    return {"metadata": {"uid": uid}, "status": {"conditions": [*entries.values(), *gone]}}
-
-
-def _full(condition: Condition) -> dict[str, Any]:
-    """With empty fields too, because they may replace other values."""
-    return {"reason": "", "message": "", **msgspec.to_builtins(condition)}
+    return {
+        "metadata": {"uid": uid, "annotations": {names.MEASURED_DEMAND_ANNOTATION: _demand_of(wanted)}},
+        "status": {"conditions": [*entries.values(), *gone]},
+    }
 
 
 def _meaning(condition: Condition) -> tuple[str, str, str, str]:
