@@ -116,21 +116,21 @@ def busy() -> ControllerMetrics:
         metrics.record_sync(Cluster(service=service, nodes=NODES, pods=pods_in(EVEN)).plan())
     metrics.record_failed_sync(SyncResult.STALE)
     metrics.record_failed_sync()
-    metrics.record_retry()
+    metrics.retries.inc()
     metrics.record_write(Operation.CREATE)
-    metrics.record_latency(0.02)
+    metrics.latency.observe(0.02)
     metrics.record_api_error(Conflict(409, "Conflict", "x"), kind="endpointslices")
     metrics.watches.record_error(Unreachable("x"), kind="pods")
-    metrics.record_demand_read(succeeded=False)
-    metrics.record_demand_change("overload")
+    metrics.demand_reads.labels("failure").inc()
+    metrics.demand_changes.labels("overload").inc()
     return metrics
 
 
 def page(metrics: ControllerMetrics) -> str:
     """Once for each: a program runs once."""
     metrics.declare_state(a_program(due=1, gathering=2, working=3))
-    metrics.declare_demand(SimpleNamespace(services={"Measured": 4}, waiting=1, figures_age=12.5))
-    metrics.declare_overlay(SimpleNamespace(services=5, refused_services=6, pending_slices=7))
+    metrics.declare_demand(services=lambda: {"Measured": 4}, waiting=lambda: 1, figures_age=lambda: 12.5)
+    metrics.declare_overlay(services=lambda: 5, refused=lambda: 6, pending_slices=lambda: 7)
     return asyncio.run(MetricsPage(metrics.registry).text()).decode()
 
 

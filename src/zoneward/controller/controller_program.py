@@ -19,13 +19,11 @@ from zoneward.client.resources import EVENTS, LEASES, SERVICES, AnyWatchedResour
 from zoneward.client.transport import Transport
 from zoneward.client.watch_health import WatchHealth
 from zoneward.client.writer import TIME_LIMIT, WriteOutcome, Writer, write_outcome
-from zoneward.controller.context import ControllerContext, ControllerOptions
+from zoneward.controller.context import ControllerContext, ControllerOptions, FiguresSource, FiguresUnavailable
 from zoneward.controller.controller_configuration import ControllerConfiguration
 from zoneward.controller.controller_metrics import ControllerMetrics
-from zoneward.controller.demand.figures_source import FiguresSource, FiguresUnavailable
 from zoneward.controller.endpointslice_controller import EndpointSliceController
 from zoneward.controller.leader.leader_elector import (
-    LeaderCallbacks,
     LeaderElector,
     UnansweredWrites,
     always_leading,
@@ -185,7 +183,8 @@ class ControllerProgram:
             key=self._lease,
             identity=new_identity(),
             timing=self._settings.leader_election.timing,
-            callbacks=LeaderCallbacks(on_change=self._on_leader_change, on_error=self._on_lease_error),
+            on_change=self._on_leader_change,
+            on_error=self._on_lease_error,
         )
 
     async def _serve(self, stack: AsyncExitStack) -> None:

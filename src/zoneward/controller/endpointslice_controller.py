@@ -52,6 +52,7 @@ from zoneward.daemon.unreadable_objects import log_unreadable_object
 from zoneward.kube.adoption_marks import AdoptionAction, with_effective_selector
 from zoneward.kube.names import OVERLAY_MARK
 from zoneward.kube.objects import EndpointSlice, Namespace, ObjectKey, Service, has_address, has_ready_condition
+from zoneward.routing.compatibility import compatibility_of
 from zoneward.routing.configuration import StoredHints
 from zoneward.slices.plan import ServicePlan, plan_service
 
@@ -158,7 +159,7 @@ class EndpointSliceController:
                 log=self._log,
             )
         self._demand: DemandFollower | None = None
-        if context.figures is not None and not context.configuration.upstream:
+        if context.figures is not None and compatibility_of(context.configuration).reads_own_settings:
             self._demand = DemandFollower(
                 context.figures,
                 configuration=context.configuration,
@@ -172,7 +173,7 @@ class EndpointSliceController:
             )
         self._reconciler: ServiceReconciler | OverlayReconciler
         if self._parameters is not None:
-            overlay = self._reconciler = OverlayReconciler(
+            self._reconciler = OverlayReconciler(
                 context,
                 cache=self.cache,
                 queue=self.queue,
@@ -180,7 +181,6 @@ class EndpointSliceController:
                 parameters=self._parameters,
                 demand=self._demand,
             )
-            self.metrics.declare_overlay(overlay)
         else:
             self._reconciler = ServiceReconciler(
                 context,
@@ -446,10 +446,11 @@ class EndpointSliceController:
 
     def _hints_dropped(self, key: ObjectKey, stored: StoredHints) -> None:
         """The API server stored a slice without some of its hints: plan its Service without them."""
-        if self._context.configuration.upstream:
+        if compatibility_of(self._context.configuration).sets_hints_in_slices:
             return
         known = self._states.dropped_hints
-        if known.stored_of(key) != "none" and known.set(key, stored):
+        if known.get(key) not in ("none", stored):
+            known[key] = stored
             self._log.warning("the API server dropped hints", service="/".join(key), stored=stored)
             self.queue.add(key)
 
@@ -539,7 +540,7 @@ class EndpointSliceController:
             case SyncOutcome.WRITTEN:
                 waited = self.queue.done(key, writes=result.writes)
                 if result.writes:
-                    self.metrics.record_latency(waited)
+                    self.metrics.latency.observe(waited)
             case SyncOutcome.OUTDATED:
                 self.metrics.record_failed_sync(SyncResult.STALE)
                 self.queue.wait_for_cache(key)
@@ -554,7 +555,7 @@ class EndpointSliceController:
     def _retry_later(self, item: WorkItem[ObjectKey], writes: int, error: Exception | None) -> None:
         """Requeue a Service with a growing backoff."""
         self.metrics.record_failed_sync()
-        self.metrics.record_retry()
+        self.metrics.retries.inc()
         retry_after = error.retry_after if isinstance(error, ApiError) else None
         pause = self.queue.retry(item.key, writes=writes, retry_after=retry_after)
         self._log.warning(

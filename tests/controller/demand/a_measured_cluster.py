@@ -17,9 +17,9 @@ from tests.builders.structs import a_service, nodes_in, pods_in
 
 from zoneward.client.informer_cache import InformerCache
 from zoneward.client.resources import LiveNode, LivePod, object_key_of
+from zoneward.controller.context import FiguresSource, FiguresUnavailable
 from zoneward.controller.controller_metrics import ControllerMetrics
 from zoneward.controller.demand.demand_follower import DemandFollower
-from zoneward.controller.demand.figures_source import FiguresSource, FiguresUnavailable
 from zoneward.controller.leader.leader_elector import always_leading
 from zoneward.controller.queue.work_queue import WorkQueue
 from zoneward.controller.status.status_writer import with_own_conditions

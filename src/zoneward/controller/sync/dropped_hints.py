@@ -8,6 +8,8 @@ server stores them.
 
 import asyncio
 from collections.abc import Callable, Iterable
+from itertools import groupby
+from operator import itemgetter
 from typing import Final
 
 from msgspec.structs import replace
@@ -44,50 +46,16 @@ def stored_hints(sent: EndpointSlice, stored: EndpointSlice) -> StoredHints:
     return result
 
 
-class DroppedHints:
-    """Which hints of single Services the API server stores, if not all."""
-
-    def __init__(self) -> None:
-        self._stored: dict[ObjectKey, StoredHints] = {}
-
-    def stored_of(self, service: ObjectKey) -> StoredHints:
-        return self._stored.get(service, "all")
-
-    def set(self, service: ObjectKey, stored: StoredHints) -> bool:
-        """Returns whether this is a change."""
-        if self.stored_of(service) == stored:
-            return False
-        if stored == "all":
-            del self._stored[service]
-        else:
-            self._stored[service] = stored
-        return True
-
-    def by_namespace(self) -> dict[str, list[ObjectKey]]:
-        keys: dict[str, list[ObjectKey]] = {}
-        for key in sorted(self._stored):
-            keys.setdefault(key[0], []).append(key)
-        return keys
-
-    def forget(self, service: ObjectKey) -> None:
-        self._stored.pop(service, None)
-
-    def clear(self) -> None:
-        self._stored.clear()
-
-    def __len__(self) -> int:
-        return len(self._stored)
-
-
 class HintsProbe:
-    """Finds out by dry runs whether the API server stores hints again, one of a namespace at a time.
+    """Finds out by dry runs whether the API server stores hints again, one of a namespace at a time. ``dropped`` are
+    the Services whose hints it does not all store, and which it does (`ServiceStates.dropped_hints`).
 
     ``requeue`` gets the Services that may have other hints now.
     """
 
     def __init__(
         self,
-        dropped: DroppedHints,
+        dropped: dict[ObjectKey, StoredHints],
         *,
         cache: InformerCache,
         writer: Writer,
@@ -107,13 +75,20 @@ class HintsProbe:
 
     async def probe(self) -> None:
         """Try one dry run for each namespace, and requeue its Services if the result differs."""
-        for namespace, keys in self._dropped.by_namespace().items():
+        for namespace, group in groupby(sorted(self._dropped), key=itemgetter(0)):
+            keys = list(group)
             try:
                 stored = await self._ask(keys)
             except CallFailed as error:
                 self._log.warning("failed to test whether hints are stored", namespace=namespace, error=str(error))
                 continue
-            changed = [key for key in keys if self._dropped.set(key, stored)]
+            # They may have changed during the dry run.
+            changed = [key for key in keys if self._dropped.get(key, "all") != stored]
+            for key in changed:
+                if stored == "all":
+                    del self._dropped[key]
+                else:
+                    self._dropped[key] = stored
             if changed:
                 self._log.info("the API server changed which hints it stores", namespace=namespace, hints=stored)
                 self._requeue(changed)

@@ -16,7 +16,6 @@ from msgspec import structs
 
 from zoneward.client.informer_cache import InformerCache
 from zoneward.client.resources import LiveNode, LivePod, object_key_of, service_key_of
-from zoneward.controller.sync.dropped_hints import DroppedHints
 from zoneward.kube.adoption_marks import effective_selector, with_effective_selector
 from zoneward.kube.names import MANAGED_BY_LABEL
 from zoneward.kube.objects import EndpointSlice, ObjectKey, Service, node_zone, time_text
@@ -76,7 +75,8 @@ class ServiceStates:
         """Services whose decisions another demand may change: see `check_next`."""
         self.has_unchecked: Final = asyncio.Event()
         self._service_parts: dict[ObjectKey, Mapping[str, Fraction]] = {}
-        self.dropped_hints: Final = DroppedHints()
+        self.dropped_hints: Final[dict[ObjectKey, StoredHints]] = {}
+        """Services whose hints the API server does not all store, and which it does."""
         self._without_hints: dict[StoredHints, ClusterState] = {}
         """`_cluster_state` for Services whose hints the API server drops."""
         self._zones_changed = self._demand_changed = self._parts_changed = False
@@ -215,7 +215,7 @@ class ServiceStates:
 
     def cluster_state_of(self, key: ObjectKey) -> ClusterState:
         """The same for one Service, whose hints the API server may drop."""
-        stored = self.dropped_hints.stored_of(key)
+        stored = self.dropped_hints.get(key, "all")
         if stored == "all":
             return self._cluster_state
         if stored not in self._without_hints:
@@ -254,7 +254,7 @@ class ServiceStates:
         plan = state.service.plan(trigger_time=self.trigger_times.time(key), taken=taken)
         if all(family.decision.heuristic is None for family in plan.families):
             # It asks for no hints any more: whether they are stored does not matter.
-            self.dropped_hints.forget(key)
+            self.dropped_hints.pop(key, None)
         self._ready_endpoints[key] = min((family.decision.endpoints for family in plan.families), default=0)
         self._unchecked.pop(key, None)
         return plan
@@ -271,7 +271,7 @@ class ServiceStates:
         """A Service was deleted, or is not managed."""
         self._states.pop(key, None)
         self._ready_endpoints.pop(key, None)
-        self.dropped_hints.forget(key)
+        self.dropped_hints.pop(key, None)
         self.trigger_times.forget(key)
 
     def clear(self) -> None:
