@@ -83,6 +83,7 @@ class ControllerMetrics:
         self.predictions: Final = predictions
         self.totals: Final = SliceTotals()
         self.registry: Final = CollectorRegistry()
+        self._gauge = partial(GaugeFunc, registry=self.registry)
         self._declare_events()
         self._declare_totals()
         if predictions is not None:
@@ -156,7 +157,7 @@ class ControllerMetrics:
 
     def _declare_totals(self) -> None:
         """What `SliceTotals` has."""
-        totals, gauge = self.totals, partial(GaugeFunc, registry=self.registry)
+        totals, gauge = self.totals, self._gauge
         gauge(f"{UPSTREAM}endpoints_desired", "Number of endpoints desired", lambda: totals.endpoints)
         gauge(
             f"{UPSTREAM}total_endpoints",
@@ -189,7 +190,7 @@ class ControllerMetrics:
             values = (((*service, family), value(prediction)) for service, family, prediction in predictions)
             return [(labels, known) for labels, known in values if known is not None]
 
-        gauge, labels = partial(GaugeFunc, registry=self.registry), ["namespace", "service", "address_type"]
+        gauge, labels = self._gauge, ["namespace", "service", "address_type"]
         gauge(
             f"{ZONEWARD}service_series_left_out",
             "Services without their own series, beyond the limit",
@@ -212,7 +213,7 @@ class ControllerMetrics:
         self, *, services: Callable[[], Mapping[str, int]], waiting: Callable[[], int], figures_age: Callable[[], float]
     ) -> None:
         """Where demand is measured, what is known of it. ``services`` by the reason of their condition."""
-        gauge = partial(GaugeFunc, registry=self.registry)
+        gauge = self._gauge
         gauge(
             f"{ZONEWARD}demand_services",
             "Services that measured demand can change, by the reason of their condition about it",
@@ -234,7 +235,7 @@ class ControllerMetrics:
         self, *, services: Callable[[], int], refused: Callable[[], int], pending_slices: Callable[[], int]
     ) -> None:
         """In the overlay's mode, the state of the Services in it."""
-        gauge = partial(GaugeFunc, registry=self.registry)
+        gauge = self._gauge
         gauge(f"{ZONEWARD}overlay_services", "Services in the overlay", services)
         gauge(f"{ZONEWARD}overlay_refused_services", "Services that the overlay cannot take: see their Events", refused)
         gauge(
@@ -245,7 +246,7 @@ class ControllerMetrics:
 
     def declare_state(self, program: ObservedControllerProgram) -> None:
         """What is read from the running program."""
-        controller, gauge = program.controller, partial(GaugeFunc, registry=self.registry)
+        controller, gauge = program.controller, self._gauge
         gauge(
             f"{ZONEWARD}queue_services",
             "Services that have to be synced, by what they wait for",

@@ -30,12 +30,16 @@ from zoneward.controller.leader.leader_elector import (
     new_identity,
 )
 from zoneward.controller.mode import Mode
-from zoneward.controller.overlay.installation import has_policy, require_admission_policies
 from zoneward.controller.predictions import Predictions, PredictionsByFamily, predictions_of
 from zoneward.controller.queue.batching import Batching
 from zoneward.controller.replica_observer import ReplicaObserver
 from zoneward.controller.status.status_writer import LONGEST_PAUSE, StatusWriter
-from zoneward.controller.sync.permissions import PERMISSIONS, check_permissions
+from zoneward.controller.sync.requirements import (
+    PERMISSIONS,
+    check_permissions,
+    has_policy,
+    require_admission_policies,
+)
 from zoneward.daemon.health import cache_is_synced, watches_are_open
 from zoneward.daemon.listen_address import parse_listen_address
 from zoneward.daemon.log import Log, RepeatFilter

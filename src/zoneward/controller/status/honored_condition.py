@@ -18,7 +18,7 @@ versions that Services wait for: that takes milliseconds where 10,000 Services w
 
 import asyncio
 import hashlib
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import islice
@@ -199,12 +199,12 @@ class HonoredCondition:
         leading: Leadership,
         log: Log | None = None,
         clock: Callable[[], float] | None = None,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        self._proxies, self._cache, self._tracker = proxies, cache, tracker
+        self.proxies: Final = proxies
+        self._cache, self._tracker = cache, tracker
         self._status_writer, self._leading = status_writer, leading
         self._unexpected = UnexpectedErrorLog(log or SilentLog())
-        self._clock, self._sleep = clock or asyncio.get_running_loop().time, sleep
+        self._clock = clock or asyncio.get_running_loop().time
         self.slices_version = 0
         self._groups: Mapping[str, ProxyGroup] = {}
         self._has_all_leases = False
@@ -317,15 +317,15 @@ class HonoredCondition:
             try:
                 self.update()
                 while self.report(_BATCH):
-                    await self._sleep(0)
+                    await asyncio.sleep(0)
             except Exception as error:
                 # Slices are still written.
                 self._unexpected.error("internal error while deciding a condition", ("", ""), error)
-            await self._sleep(UPDATE_PERIOD)
+            await asyncio.sleep(UPDATE_PERIOD)
 
     def update(self) -> None:
         """Decide again for the Services that wait for proxies, from what the proxies have now."""
-        self._groups, self._has_all_leases = self._proxies.groups(), self._proxies.are_listed
+        self._groups, self._has_all_leases = self.proxies.groups(), self.proxies.are_listed
         if not self._leading.is_set():
             return
         self._update_presence()

@@ -7,7 +7,7 @@ server stores them.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from itertools import groupby
 from operator import itemgetter
 from typing import Final
@@ -17,10 +17,9 @@ from msgspec.structs import replace
 from zoneward.client.api_errors import CallFailed
 from zoneward.client.informer_cache import InformerCache
 from zoneward.client.resources import SLICES
-from zoneward.client.writer import Writer
-from zoneward.controller.leader.leader_elector import Leadership
-from zoneward.daemon.log import Log
-from zoneward.kube.names import MANAGED_BY_LABEL
+from zoneward.controller.context import ControllerContext
+from zoneward.controller.queue.work_queue import WorkQueue
+from zoneward.controller.sync.service_states import is_own
 from zoneward.kube.objects import EndpointSlice, ForNode, ForZone, Hints, ObjectKey, identity
 from zoneward.routing.configuration import StoredHints
 
@@ -48,24 +47,21 @@ def stored_hints(sent: EndpointSlice, stored: EndpointSlice) -> StoredHints:
 
 class HintsProbe:
     """Finds out by dry runs whether the API server stores hints again, one of a namespace at a time. ``dropped`` are
-    the Services whose hints it does not all store, and which it does (`ServiceStates.dropped_hints`).
-
-    ``requeue`` gets the Services that may have other hints now.
+    the Services whose hints it does not all store, and which it does (`ServiceStates.dropped_hints`). Services that may
+    have other hints now are queued.
     """
 
     def __init__(
         self,
+        context: ControllerContext,
         dropped: dict[ObjectKey, StoredHints],
         *,
         cache: InformerCache,
-        writer: Writer,
-        leading: Leadership,
-        log: Log,
-        manager: str,
-        requeue: Callable[[Iterable[ObjectKey]], None],
+        queue: WorkQueue[ObjectKey],
     ) -> None:
-        self._dropped, self._cache, self._writer, self._leading = dropped, cache, writer.once(), leading
-        self._log, self._manager, self._requeue = log, manager, requeue
+        self._dropped, self._cache, self._queue = dropped, cache, queue
+        self._writer, self._leading, self._log = context.writer.once(), context.leading, context.log
+        self._configuration = context.configuration
 
     async def run(self) -> None:
         while True:
@@ -91,13 +87,16 @@ class HintsProbe:
                     self._dropped[key] = stored
             if changed:
                 self._log.info("the API server changed which hints it stores", namespace=namespace, hints=stored)
-                self._requeue(changed)
+                self._queue.add_all(changed)
 
     async def _ask(self, keys: Iterable[ObjectKey]) -> StoredHints:
         for key in keys:
             for slice_ in self._cache.slices_of(*key):
-                is_own = (slice_.metadata.labels or {}).get(MANAGED_BY_LABEL) == self._manager
-                if is_own and slice_.endpoints and slice_.metadata.deletion_timestamp is None:
+                if (
+                    is_own(slice_, self._configuration)
+                    and slice_.endpoints
+                    and slice_.metadata.deletion_timestamp is None
+                ):
                     sent = _with_hints(slice_)
                     return stored_hints(sent, await self._writer.dry_run_update(SLICES, sent))
         # Without any endpoints there is nothing to drop: the next write shows it.
