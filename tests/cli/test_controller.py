@@ -24,7 +24,7 @@ from tests.client.serving import access_to, json_status, refused_port, served
 from tests.controller.a_controller import KEPT, Place, addresses, fill
 
 from zoneward.cli.controller import with_demand_file
-from zoneward.controller.demand.figures_source import FiguresUnavailable
+from zoneward.controller.context import FiguresUnavailable
 from zoneward.extras import how_to_install
 from zoneward.kube import names
 from zoneward.routing.configuration import Configuration, DemandSettings

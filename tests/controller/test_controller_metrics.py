@@ -24,14 +24,12 @@ from zoneward.controller.predictions import Prediction, Predictions
 from zoneward.controller.queue.work_queue import QueueDepth
 from zoneward.controller.sync_counts import (
     FamilyTotals,
-    Feature,
     HintedBy,
     Operation,
     SliceTotals,
     SyncLabels,
     SyncResult,
     TrafficDistribution,
-    family_totals,
     hinted_by,
     sync_labels,
     traffic_distribution,
@@ -116,21 +114,21 @@ def busy() -> ControllerMetrics:
         metrics.record_sync(Cluster(service=service, nodes=NODES, pods=pods_in(EVEN)).plan())
     metrics.record_failed_sync(SyncResult.STALE)
     metrics.record_failed_sync()
-    metrics.record_retry()
+    metrics.retries.inc()
     metrics.record_write(Operation.CREATE)
-    metrics.record_latency(0.02)
+    metrics.latency.observe(0.02)
     metrics.record_api_error(Conflict(409, "Conflict", "x"), kind="endpointslices")
     metrics.watches.record_error(Unreachable("x"), kind="pods")
-    metrics.record_demand_read(succeeded=False)
-    metrics.record_demand_change("overload")
+    metrics.demand_reads.labels("failure").inc()
+    metrics.demand_changes.labels("overload").inc()
     return metrics
 
 
 def page(metrics: ControllerMetrics) -> str:
     """Once for each: a program runs once."""
     metrics.declare_state(a_program(due=1, gathering=2, working=3))
-    metrics.declare_demand(SimpleNamespace(services={"Measured": 4}, waiting=1, figures_age=12.5))
-    metrics.declare_overlay(SimpleNamespace(services=5, refused_services=6, pending_slices=7))
+    metrics.declare_demand(services=lambda: {"Measured": 4}, waiting=lambda: 1, figures_age=lambda: 12.5)
+    metrics.declare_overlay(services=lambda: 5, refused=lambda: 6, pending_slices=lambda: 7)
     return asyncio.run(MetricsPage(metrics.registry).text()).decode()
 
 
@@ -273,10 +271,6 @@ def test_every_alert_is_documented() -> None:
 # --- The labels of a sync, and totals that are the same as if all Services were counted again -------------------------
 
 
-NODES = nodes_in({"a": 4, "b": 4, "c": 4})
-EVEN = {"a": 4, "b": 4, "c": 4}
-
-
 NO_LABELS = None
 """None that says what traffic distribution is asked for."""
 
@@ -285,14 +279,14 @@ NO_LABELS = None
     ("service", "pods", "labels"),
     [
         (a_service(), EVEN, SyncLabels("random", "", "Disabled", "")),
-        (a_service("Auto"), EVEN, SyncLabels("auto", Feature.HINTS, "Auto", "")),
-        (a_service("Auto"), {"a": 1}, SyncLabels("random", Feature.HINTS, "Auto", "")),
-        (a_service(subsetting="Auto"), EVEN, SyncLabels("auto", Feature.SUBSETTING, "Disabled", "")),
+        (a_service("Auto"), EVEN, SyncLabels("auto", "TopologyAwareHints", "Auto", "")),
+        (a_service("Auto"), {"a": 1}, SyncLabels("random", "TopologyAwareHints", "Auto", "")),
+        (a_service(subsetting="Auto"), EVEN, SyncLabels("auto", "TopologyAwareSubsetting", "Disabled", "")),
         *(
             (
                 a_service(distribution=distribution),
                 EVEN,
-                SyncLabels("auto", Feature.TRAFFIC_DISTRIBUTION, "Disabled", distribution),
+                SyncLabels("auto", "ServiceTrafficDistribution", "Disabled", distribution),
             )
             for distribution in names.TRAFFIC_DISTRIBUTIONS
         ),
@@ -374,9 +368,3 @@ def test_totals_are_the_sums_over_the_remaining_services(
             distribution is asked for _, distribution in left.values()
         )
     assert {name for _, name in accounts} == left.keys()
-
-
-def test_desired_slices_are_counted_by_ports_and_zones() -> None:
-    assert family_totals([(101, 2), (1, 1)], max_endpoints=100).desired_slices == 3
-    assert family_totals([(0, 1), (0, 1)], max_endpoints=100).desired_slices == 1
-    assert family_totals([], max_endpoints=100).desired_slices == 1

@@ -22,10 +22,9 @@ from zoneward.client.transport import Transport
 from zoneward.client.watch_health import WatchHealth
 from zoneward.client.writer import WriteOutcome, Writer
 from zoneward.controller import controller_program as running
-from zoneward.controller.context import ControllerContext
+from zoneward.controller.context import ControllerContext, FiguresUnavailable
 from zoneward.controller.controller_configuration import ControllerConfiguration
 from zoneward.controller.controller_program import ControllerProgram, _ask_prometheus
-from zoneward.controller.demand.figures_source import FiguresUnavailable
 from zoneward.controller.endpointslice_controller import EndpointSliceController
 from zoneward.controller.mode import Mode
 from zoneward.controller.replica_observer import LONGEST_WITHOUT_GC, ReplicaObserver

@@ -18,7 +18,7 @@ from tests.deploy.manifests import MODES, Right, granted
 from zoneward.controller.controller_configuration import ControllerConfiguration
 from zoneward.controller.controller_program import ControllerProgram
 from zoneward.controller.mode import Mode
-from zoneward.controller.sync import permissions as rights
+from zoneward.controller.sync import requirements as rights
 from zoneward.daemon.log import SilentLog
 from zoneward.kube import names
 from zoneward.routing.configuration import Configuration

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Collection
 
+    from zoneward.controller.context import FiguresSource
     from zoneward.controller.controller_configuration import ControllerConfiguration
-    from zoneward.controller.demand.figures_source import FiguresSource
     from zoneward.routing.configuration import Configuration
 
 
@@ -202,7 +202,7 @@ def with_demand_file(configuration: "Configuration") -> "tuple[Configuration, Fi
     import asyncio
 
     from zoneward.cli.demand_file import read_demand_file
-    from zoneward.controller.demand.figures_source import FiguresSource, FiguresUnavailable
+    from zoneward.controller.context import FiguresSource, FiguresUnavailable
     from zoneward.kube.demand_figures import DemandFigures
     from zoneward.kube.input_error import InputError
 

@@ -1,7 +1,7 @@
 """What all parts of a controller share, like the ControllerContext of kube-controller-manager."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, field
 from random import Random
 from typing import Final
@@ -9,17 +9,30 @@ from typing import Final
 from zoneward.client.reflector import ReflectorSettings
 from zoneward.client.writer import Writer
 from zoneward.controller.controller_metrics import ControllerMetrics
-from zoneward.controller.demand.figures_source import FiguresSource
 from zoneward.controller.handover.service_handover import ReadWriteConnection
 from zoneward.controller.leader.leader_elector import Leadership, always_leading
 from zoneward.controller.mode import Mode
 from zoneward.controller.queue.batching import Batching, RequeueDelay
 from zoneward.controller.status.status_writer import StatusWriter
 from zoneward.daemon.log import Log, SilentLog
+from zoneward.kube.demand_figures import DemandFigures
 from zoneward.routing.configuration import Configuration
 
 WORKERS: Final = 4
 RESYNC_PERIOD: Final = 1200.0
+
+
+class FiguresUnavailable(Exception):  # noqa: N818 -- named by what happened, as in `api_errors`
+    """The source has no figures; the message has the reason on one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class FiguresSource:
+    """``read`` gets the names of the cluster's Nodes, whose figures count, and raises `FiguresUnavailable` where there
+    are none; ``window`` is the time that they are about, in seconds."""
+
+    read: Callable[[Collection[str]], Awaitable[DemandFigures]]
+    window: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -75,28 +75,6 @@ class ObservedControllerProgram(Protocol):
     def watch_health(self) -> WatchHealth: ...
 
 
-class ObservedDemand(Protocol):
-    """What the metrics read from the part that follows measured demand."""
-
-    @property
-    def services(self) -> Mapping[str, int]: ...
-    @property
-    def waiting(self) -> int: ...
-    @property
-    def figures_age(self) -> float: ...
-
-
-class ObservedOverlay(Protocol):
-    """What the metrics read from the part that reconciles the overlay."""
-
-    @property
-    def services(self) -> int: ...
-    @property
-    def refused_services(self) -> int: ...
-    @property
-    def pending_slices(self) -> int: ...
-
-
 class ControllerMetrics:
     """``max_endpoints`` of a slice; ``predictions`` None: no series for single Services."""
 
@@ -105,6 +83,7 @@ class ControllerMetrics:
         self.predictions: Final = predictions
         self.totals: Final = SliceTotals()
         self.registry: Final = CollectorRegistry()
+        self._gauge = partial(GaugeFunc, registry=self.registry)
         self._declare_events()
         self._declare_totals()
         if predictions is not None:
@@ -178,7 +157,7 @@ class ControllerMetrics:
 
     def _declare_totals(self) -> None:
         """What `SliceTotals` has."""
-        totals, gauge = self.totals, partial(GaugeFunc, registry=self.registry)
+        totals, gauge = self.totals, self._gauge
         gauge(f"{UPSTREAM}endpoints_desired", "Number of endpoints desired", lambda: totals.endpoints)
         gauge(
             f"{UPSTREAM}total_endpoints",
@@ -211,7 +190,7 @@ class ControllerMetrics:
             values = (((*service, family), value(prediction)) for service, family, prediction in predictions)
             return [(labels, known) for labels, known in values if known is not None]
 
-        gauge, labels = partial(GaugeFunc, registry=self.registry), ["namespace", "service", "address_type"]
+        gauge, labels = self._gauge, ["namespace", "service", "address_type"]
         gauge(
             f"{ZONEWARD}service_series_left_out",
             "Services without their own series, beyond the limit",
@@ -230,44 +209,44 @@ class ControllerMetrics:
             labels,
         )
 
-    def declare_demand(self, demand: ObservedDemand) -> None:
-        """Where demand is measured, what is known of it."""
-        gauge = partial(GaugeFunc, registry=self.registry)
+    def declare_demand(
+        self, *, services: Callable[[], Mapping[str, int]], waiting: Callable[[], int], figures_age: Callable[[], float]
+    ) -> None:
+        """Where demand is measured, what is known of it. ``services`` by the reason of their condition."""
+        gauge = self._gauge
         gauge(
             f"{ZONEWARD}demand_services",
             "Services that measured demand can change, by the reason of their condition about it",
-            lambda: demand.services,
+            services,
             ["reason"],
         )
         gauge(
             f"{ZONEWARD}demand_waiting_services",
             "Services whose demand changes as soon as the limit of an hour has room",
-            lambda: demand.waiting,
+            waiting,
         )
         gauge(
             f"{ZONEWARD}demand_figures_age_seconds",
             "Seconds since the source of measured demand last responded",
-            lambda: demand.figures_age,
+            figures_age,
         )
 
-    def declare_overlay(self, overlay: ObservedOverlay) -> None:
+    def declare_overlay(
+        self, *, services: Callable[[], int], refused: Callable[[], int], pending_slices: Callable[[], int]
+    ) -> None:
         """In the overlay's mode, the state of the Services in it."""
-        gauge = partial(GaugeFunc, registry=self.registry)
-        gauge(f"{ZONEWARD}overlay_services", "Services in the overlay", lambda: overlay.services)
-        gauge(
-            f"{ZONEWARD}overlay_refused_services",
-            "Services that the overlay cannot take: see their Events",
-            lambda: overlay.refused_services,
-        )
+        gauge = self._gauge
+        gauge(f"{ZONEWARD}overlay_services", "Services in the overlay", services)
+        gauge(f"{ZONEWARD}overlay_refused_services", "Services that the overlay cannot take: see their Events", refused)
         gauge(
             f"{ZONEWARD}overlay_pending_slices",
             "EndpointSlices that do not have the hints of the overlay yet",
-            lambda: overlay.pending_slices,
+            pending_slices,
         )
 
     def declare_state(self, program: ObservedControllerProgram) -> None:
         """What is read from the running program."""
-        controller, gauge = program.controller, partial(GaugeFunc, registry=self.registry)
+        controller, gauge = program.controller, self._gauge
         gauge(
             f"{ZONEWARD}queue_services",
             "Services that have to be synced, by what they wait for",
@@ -338,33 +317,9 @@ class ControllerMetrics:
         """A sync failed. The counts of its Service do not change."""
         self._syncs[result].inc()
 
-    def record_retry(self) -> None:
-        """A sync that failed will be tried again."""
-        self.retries.inc()
-
     def record_write(self, operation: Operation) -> None:
         """One slice was written."""
         self._writes[operation].inc()
-
-    def record_overlay_write(self) -> None:
-        """The entries of one Service were written into the ConfigMap of its namespace."""
-        self.overlay_writes.inc()
-
-    def record_overlay_touch(self) -> None:
-        """A slice got an empty patch, so that its hints change."""
-        self.overlay_touches.inc()
-
-    def record_latency(self, seconds: float) -> None:
-        """From the first change of a Service until all that it led to was written, if anything was written."""
-        self.latency.observe(seconds)
-
-    def record_demand_read(self, *, succeeded: bool) -> None:
-        """Measured demand was asked for."""
-        self.demand_reads.labels("success" if succeeded else "failure").inc()
-
-    def record_demand_change(self, cause: str) -> None:
-        """A Service has another demand, and something moves."""
-        self.demand_changes.labels(cause).inc()
 
     def forget_service(self, service: ObjectKey) -> None:
         """A Service was deleted, or is no longer managed."""

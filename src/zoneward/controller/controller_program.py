@@ -19,25 +19,27 @@ from zoneward.client.resources import EVENTS, LEASES, SERVICES, AnyWatchedResour
 from zoneward.client.transport import Transport
 from zoneward.client.watch_health import WatchHealth
 from zoneward.client.writer import TIME_LIMIT, WriteOutcome, Writer, write_outcome
-from zoneward.controller.context import ControllerContext, ControllerOptions
+from zoneward.controller.context import ControllerContext, ControllerOptions, FiguresSource, FiguresUnavailable
 from zoneward.controller.controller_configuration import ControllerConfiguration
 from zoneward.controller.controller_metrics import ControllerMetrics
-from zoneward.controller.demand.figures_source import FiguresSource, FiguresUnavailable
 from zoneward.controller.endpointslice_controller import EndpointSliceController
 from zoneward.controller.leader.leader_elector import (
-    LeaderCallbacks,
     LeaderElector,
     UnansweredWrites,
     always_leading,
     new_identity,
 )
 from zoneward.controller.mode import Mode
-from zoneward.controller.overlay.installation import has_policy, require_admission_policies
 from zoneward.controller.predictions import Predictions, PredictionsByFamily, predictions_of
 from zoneward.controller.queue.batching import Batching
 from zoneward.controller.replica_observer import ReplicaObserver
 from zoneward.controller.status.status_writer import LONGEST_PAUSE, StatusWriter
-from zoneward.controller.sync.permissions import PERMISSIONS, check_permissions
+from zoneward.controller.sync.requirements import (
+    PERMISSIONS,
+    check_permissions,
+    has_policy,
+    require_admission_policies,
+)
 from zoneward.daemon.health import cache_is_synced, watches_are_open
 from zoneward.daemon.listen_address import parse_listen_address
 from zoneward.daemon.log import Log, RepeatFilter
@@ -185,7 +187,8 @@ class ControllerProgram:
             key=self._lease,
             identity=new_identity(),
             timing=self._settings.leader_election.timing,
-            callbacks=LeaderCallbacks(on_change=self._on_leader_change, on_error=self._on_lease_error),
+            on_change=self._on_leader_change,
+            on_error=self._on_lease_error,
         )
 
     async def _serve(self, stack: AsyncExitStack) -> None:

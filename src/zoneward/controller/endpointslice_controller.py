@@ -9,12 +9,10 @@ A failed reconciliation is requeued with a growing backoff: see `EndpointSliceCo
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable
-from random import Random
-from typing import Final
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any, Final
 
 from zoneward.client.affected_services import affected_services
-from zoneward.client.api_errors import ApiError
 from zoneward.client.informer_cache import InformerCache
 from zoneward.client.informers import ErrorHandler, run_informers
 from zoneward.client.list_watch_decoder import UnreadableObject
@@ -30,6 +28,7 @@ from zoneward.client.resources import (
     object_key_of,
     service_key_of,
 )
+from zoneward.client.watched_stores import WatchedStores
 from zoneward.controller.context import RESYNC_PERIOD, ControllerContext, ControllerOptions
 from zoneward.controller.demand.demand_follower import DemandFollower
 from zoneward.controller.handover.conflict_detector import ConflictDetector, is_built_in, is_built_in_write
@@ -40,20 +39,21 @@ from zoneward.controller.overlay.overlay_reconciler import OverlayReconciler
 from zoneward.controller.overlay.parameters import OverlayParameters, OverlayStores
 from zoneward.controller.queue.work_queue import Urgency, WorkItem, WorkQueue, namespace_of, urgency_of
 from zoneward.controller.status.honored_condition import HonoredCondition
-from zoneward.controller.status.node_proxies import NodeProxies, follow_node_proxies
+from zoneward.controller.status.node_proxies import NodeProxies
 from zoneward.controller.sync.dropped_hints import HintsProbe
 from zoneward.controller.sync.endpointslice_tracker import EndpointSliceTracker
 from zoneward.controller.sync.reconciler import ServiceReconciler
-from zoneward.controller.sync.service_states import ExistingSliceNames, ServiceStates
+from zoneward.controller.sync.service_states import ServiceStates
 from zoneward.controller.sync.slice_writer import ReconcileResult, SyncOutcome
 from zoneward.controller.sync_counts import SyncResult
 from zoneward.daemon.log import UnexpectedErrorLog
 from zoneward.daemon.unreadable_objects import log_unreadable_object
-from zoneward.kube.adoption_marks import AdoptionAction, with_effective_selector
+from zoneward.kube.adoption_marks import AdoptionAction
 from zoneward.kube.names import OVERLAY_MARK
 from zoneward.kube.objects import EndpointSlice, Namespace, ObjectKey, Service, has_address, has_ready_condition
+from zoneward.routing.compatibility import compatibility_of
 from zoneward.routing.configuration import StoredHints
-from zoneward.slices.plan import ServicePlan, plan_service
+from zoneward.slices.plan import ServicePlan
 
 _RECHECK_PERIOD: Final = 0.5
 """Seconds between two checks for Services to reconcile without an event."""
@@ -113,15 +113,7 @@ class EndpointSliceController:
             slice_groups_seen=None if follows_proxies else True,
             as_planned=None if self._parameters is None else self._parameters.as_planned,
         )
-        self._hints_probe = HintsProbe(
-            self._states.dropped_hints,
-            cache=self.cache,
-            writer=context.writer,
-            leading=self._leading,
-            log=self._log,
-            manager=context.configuration.manager,
-            requeue=self.queue.add_all,
-        )
+        self._hints_probe = HintsProbe(context, self._states.dropped_hints, cache=self.cache, queue=self.queue)
         self._conflicts = ConflictDetector() if conflicts is None else conflicts
         self.contested: Final = self._conflicts.contested
         """Services that are left to the built-in controller, which writes them too. Never replaced."""
@@ -141,16 +133,14 @@ class EndpointSliceController:
             log=self._log,
             back_off=options.back_off,
         )
-        self._node_proxies: NodeProxies | None = None
         self._honored: HonoredCondition | None = None
         if follows_proxies and self._status_writer is not None:
-            self._node_proxies = NodeProxies(
-                has_node=lambda name: self.cache.nodes.get("", name) is not None,
-                clock=asyncio.get_running_loop().time,
-                on_unreadable=self._set_aside,
-            )
             self._honored = HonoredCondition(
-                self._node_proxies,
+                NodeProxies(
+                    has_node=lambda name: self.cache.nodes.get("", name) is not None,
+                    clock=asyncio.get_running_loop().time,
+                    on_unreadable=self._set_aside,
+                ),
                 cache=self.cache,
                 tracker=self._tracker,
                 status_writer=self._status_writer,
@@ -158,7 +148,7 @@ class EndpointSliceController:
                 log=self._log,
             )
         self._demand: DemandFollower | None = None
-        if context.figures is not None and not context.configuration.upstream:
+        if context.figures is not None and compatibility_of(context.configuration).reads_own_settings:
             self._demand = DemandFollower(
                 context.figures,
                 configuration=context.configuration,
@@ -172,7 +162,7 @@ class EndpointSliceController:
             )
         self._reconciler: ServiceReconciler | OverlayReconciler
         if self._parameters is not None:
-            overlay = self._reconciler = OverlayReconciler(
+            self._reconciler = OverlayReconciler(
                 context,
                 cache=self.cache,
                 queue=self.queue,
@@ -180,7 +170,6 @@ class EndpointSliceController:
                 parameters=self._parameters,
                 demand=self._demand,
             )
-            self.metrics.declare_overlay(overlay)
         else:
             self._reconciler = ServiceReconciler(
                 context,
@@ -210,19 +199,12 @@ class EndpointSliceController:
         """Run until cancelled. Raises CallFailed if the cluster cannot be listed or watched at all."""
         try:
             async with asyncio.TaskGroup() as group:
-                following = run_informers(
-                    self._context.connection,
-                    self.cache,
-                    settings=self._options.watch_timing,
-                    runtime=ReflectorRuntime(
-                        random=self._options.random or Random(), clock=asyncio.get_running_loop().time
-                    ),
-                    on_error=self._on_watch_error,
-                    on_version=self._current,
-                )
+                following = self._follow(self.cache, on_version=self._current)
                 group.create_task(following, name="following the cluster")
                 if self._parameters is not None:
-                    group.create_task(self._follow_overlay(self._parameters.stores), name="following the overlay")
+                    stores = self._parameters.stores
+                    following = self._follow(stores, options=stores.list_options)
+                    group.create_task(following, name="following the overlay")
                 for index in range(self._options.workers):
                     self._start_worker(group.create_task(self._work(), name=f"worker {index}"))
                 self._start_worker(group.create_task(self._endpoints.run(), name="writing Endpoints objects"))
@@ -233,8 +215,14 @@ class EndpointSliceController:
                     group.create_task(self._status_writer.run(), name="writing conditions and Events")
                 if self._demand is not None:
                     group.create_task(self._demand.run(), name="following measured demand")
-                if self._node_proxies is not None and self._honored is not None:
-                    group.create_task(self._follow_node_proxies(self._node_proxies), name="following node proxies")
+                if self._honored is not None:
+                    following = self._honored.proxies.follow(
+                        self._context.connection,
+                        namespace=self._options.node_proxy_namespace or "",
+                        timing=self._options.watch_timing,
+                        on_watch_error=lambda error: self._on_watch_error(LEASES, error),
+                    )
+                    group.create_task(following, name="following node proxies")
                     group.create_task(self._honored.run(), name="deciding TrafficDistributionHonored")
         except ExceptionGroup as failures:
             raise failures.exceptions[0] from None
@@ -242,24 +230,14 @@ class EndpointSliceController:
             # The Lease may be released after this, so nothing may be written any more.
             await self._releases.end()
 
-    async def _follow_overlay(self, stores: OverlayStores) -> None:
-        await run_informers(
+    def _follow(self, stores: WatchedStores, **more: Any) -> Coroutine[Any, Any, None]:
+        return run_informers(
             self._context.connection,
             stores,
-            options=stores.list_options,
             settings=self._options.watch_timing,
             runtime=ReflectorRuntime(random=self._options.random, clock=asyncio.get_running_loop().time),
             on_error=self._on_watch_error,
-        )
-
-    async def _follow_node_proxies(self, proxies: NodeProxies) -> None:
-        assert self._options.node_proxy_namespace is not None
-        await follow_node_proxies(
-            self._context.connection,
-            proxies,
-            namespace=self._options.node_proxy_namespace,
-            timing=self._options.watch_timing,
-            on_watch_error=lambda error: self._on_watch_error(LEASES, error),
+            **more,
         )
 
     def _start_worker(self, worker: asyncio.Task[None]) -> None:
@@ -331,18 +309,7 @@ class EndpointSliceController:
         if service is None or self._reconciler.course(service, slices) is not AdoptionAction.SERVE:
             return None
         self._refresh_nodes()
-        sorted_slices = sorted(map(self._states.as_planned, slices), key=lambda slice_: slice_.metadata.name)
-        pods = sorted(self.cache.pods_of(namespace, name), key=lambda pod: pod.metadata.name)
-        cluster_state = self._states.cluster_state_of((namespace, name))
-        trigger_time = self._states.trigger_times.time((namespace, name))
-        return lambda: plan_service(
-            with_effective_selector(service),
-            pods=pods,
-            slices=sorted_slices,
-            cluster_state=cluster_state,
-            trigger_time=trigger_time,
-            taken=ExistingSliceNames(self.cache, namespace),
-        )
+        return self._states.fresh_plan((namespace, name), service)
 
     def _is_ours(self, service: Service) -> bool:
         """Whether this controller writes the slices of a Service."""
@@ -365,7 +332,7 @@ class EndpointSliceController:
     @property
     def unreadable(self) -> tuple[UnreadableObject, ...]:
         """The objects that cannot be read, including Leases of node proxies."""
-        leases = () if self._node_proxies is None else self._node_proxies.leases.unreadable.values()
+        leases = () if self._honored is None else self._honored.proxies.leases.unreadable.values()
         return (*self.cache.unreadable, *leases)
 
     # --- event handlers -----------------------------------------------------------------------------------------------
@@ -446,10 +413,11 @@ class EndpointSliceController:
 
     def _hints_dropped(self, key: ObjectKey, stored: StoredHints) -> None:
         """The API server stored a slice without some of its hints: plan its Service without them."""
-        if self._context.configuration.upstream:
+        if compatibility_of(self._context.configuration).sets_hints_in_slices:
             return
         known = self._states.dropped_hints
-        if known.stored_of(key) != "none" and known.set(key, stored):
+        if known.get(key) not in ("none", stored):
+            known[key] = stored
             self._log.warning("the API server dropped hints", service="/".join(key), stored=stored)
             self.queue.add(key)
 
@@ -539,7 +507,7 @@ class EndpointSliceController:
             case SyncOutcome.WRITTEN:
                 waited = self.queue.done(key, writes=result.writes)
                 if result.writes:
-                    self.metrics.record_latency(waited)
+                    self.metrics.latency.observe(waited)
             case SyncOutcome.OUTDATED:
                 self.metrics.record_failed_sync(SyncResult.STALE)
                 self.queue.wait_for_cache(key)
@@ -554,9 +522,8 @@ class EndpointSliceController:
     def _retry_later(self, item: WorkItem[ObjectKey], writes: int, error: Exception | None) -> None:
         """Requeue a Service with a growing backoff."""
         self.metrics.record_failed_sync()
-        self.metrics.record_retry()
-        retry_after = error.retry_after if isinstance(error, ApiError) else None
-        pause = self.queue.retry(item.key, writes=writes, retry_after=retry_after)
+        self.metrics.retries.inc()
+        pause = self.queue.retry(item.key, writes=writes, error=error)
         self._log.warning(
             "failed to sync a Service",
             service="/".join(item.key),

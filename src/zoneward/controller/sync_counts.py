@@ -45,15 +45,6 @@ class SyncResult(StrEnum):
     ERROR = "error"
 
 
-class Feature(StrEnum):
-    """What a Service asks for, in force or not."""
-
-    NONE = ""
-    HINTS = "TopologyAwareHints"
-    SUBSETTING = "TopologyAwareSubsetting"
-    TRAFFIC_DISTRIBUTION = "ServiceTrafficDistribution"
-
-
 class HintedBy(StrEnum):
     """What endpoints have their hints from: demand by CPU, or the zone that they are in."""
 
@@ -80,11 +71,12 @@ class SyncLabels(NamedTuple):
 
 
 _FEATURES: Final = {
-    Approach.CLUSTER_WIDE: Feature.NONE,
-    Approach.HINTS: Feature.HINTS,
-    Approach.SUBSETTING: Feature.SUBSETTING,
-    Approach.TRAFFIC_DISTRIBUTION: Feature.TRAFFIC_DISTRIBUTION,
+    Approach.CLUSTER_WIDE: "",
+    Approach.HINTS: "TopologyAwareHints",
+    Approach.SUBSETTING: "TopologyAwareSubsetting",
+    Approach.TRAFFIC_DISTRIBUTION: "ServiceTrafficDistribution",
 }
+"""What a Service asks for, in force or not."""
 
 
 def sync_labels(service: Service, decision: Decision) -> SyncLabels:
@@ -92,7 +84,7 @@ def sync_labels(service: Service, decision: Decision) -> SyncLabels:
     approach, asked = decision.approach, traffic_distribution(service, decision)
     return SyncLabels(
         approach="auto" if decision.active else "random",
-        feature=_FEATURES[approach].value,
+        feature=_FEATURES[approach],
         topology="Auto" if approach is Approach.HINTS else "Disabled",
         traffic_distribution=asked.value if asked is not None else "",
     )
@@ -148,10 +140,7 @@ def family_totals(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _ServiceSlices:
-    families: tuple[FamilyTotals, ...]
-    traffic_distribution: TrafficDistribution | None
+_Entry = tuple[tuple[FamilyTotals, ...], TrafficDistribution | None]
 
 
 class SliceTotals:
@@ -161,7 +150,7 @@ class SliceTotals:
         self.endpoints = self.slices = self.desired_slices = 0
         self.hinted: Final[Counter[HintedBy]] = Counter()
         self.by_traffic_distribution: Final[Counter[TrafficDistribution]] = Counter()
-        self._entries: dict[ObjectKey, _ServiceSlices] = {}
+        self._entries: dict[ObjectKey, _Entry] = {}
 
     def put(
         self,
@@ -171,7 +160,7 @@ class SliceTotals:
         traffic_distribution: TrafficDistribution | None = None,
     ) -> None:
         """What a Service counts now, in place of what it did. ``families`` is by address type."""
-        entry = _ServiceSlices(tuple(families.values()), traffic_distribution)
+        entry = tuple(families.values()), traffic_distribution
         self._add(self._entries.get(service), -1)
         self._entries[service] = entry
         self._add(entry, 1)
@@ -186,17 +175,16 @@ class SliceTotals:
     def __iter__(self) -> Iterator[ObjectKey]:
         return iter(self._entries)
 
-    def _add(self, entry: _ServiceSlices | None, sign: int) -> None:
-        if entry is None:
-            return
-        for family in entry.families:
+    def _add(self, entry: _Entry | None, sign: int) -> None:
+        families, distribution = entry or ((), None)
+        for family in families:
             self.endpoints += sign * family.endpoints
             self.slices += sign * family.slices
             self.desired_slices += sign * family.desired_slices
             if family.hinted_by is not None:
                 self.hinted[family.hinted_by] += sign * family.hinted
-        if entry.traffic_distribution is not None:
-            self.by_traffic_distribution[entry.traffic_distribution] += sign
+        if distribution is not None:
+            self.by_traffic_distribution[distribution] += sign
 
 
 def totals_of_plan(family: FamilyPlan, *, max_endpoints: int) -> FamilyTotals:

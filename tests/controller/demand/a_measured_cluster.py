@@ -14,17 +14,17 @@ from typing import Final, TypeVar
 import msgspec
 from msgspec.structs import replace
 from tests.builders.structs import a_service, nodes_in, pods_in
+from tests.controller.lines import Lines
 
 from zoneward.client.informer_cache import InformerCache
 from zoneward.client.resources import LiveNode, LivePod, object_key_of
+from zoneward.controller.context import FiguresSource, FiguresUnavailable
 from zoneward.controller.controller_metrics import ControllerMetrics
 from zoneward.controller.demand.demand_follower import DemandFollower
-from zoneward.controller.demand.figures_source import FiguresSource, FiguresUnavailable
 from zoneward.controller.leader.leader_elector import always_leading
 from zoneward.controller.queue.work_queue import WorkQueue
 from zoneward.controller.status.status_writer import with_own_conditions
 from zoneward.controller.sync.service_states import ServiceStates
-from zoneward.daemon.log import SilentLog
 from zoneward.kube.demand_figures import DemandFigures
 from zoneward.kube.objects import ObjectKey, Service
 from zoneward.routing.configuration import Configuration
@@ -41,18 +41,6 @@ DAY: Final = 24 * HOUR
 _T = TypeVar("_T")
 Shares = Callable[[str, float], float]
 """How much traffic starts in a zone at a time."""
-
-
-class LineLog(SilentLog):
-    """Keeps the events of all lines."""
-
-    def __init__(self) -> None:
-        self.lines: list[tuple[str, Mapping[str, object]]] = []
-
-    def info(self, event: str, **fields: object) -> None:
-        self.lines.append((event, fields))
-
-    warning = error = info
 
 
 class MeasuredService:
@@ -109,7 +97,7 @@ class MeasuredCluster:
         self.zones = tuple(pods)
         self.configuration = configuration or Configuration()
         self.cache, self.now, self.version = InformerCache(), 0.0, 0
-        self.log = LineLog()
+        self.log = Lines()
         self.metrics = ControllerMetrics()
         self.source: Callable[[], DemandFigures] = self.figures
         self.services: dict[str, MeasuredService] = {}

@@ -39,7 +39,7 @@ def metric(cluster: MeasuredCluster, name: str, **labels: str) -> float:
 
 
 def lines(cluster: MeasuredCluster, event: str) -> int:
-    return sum(event == logged for logged, _ in cluster.log.lines)
+    return cluster.log.events.count(event)
 
 
 # --- stable -----------------------------------------------------------------------------------------------------------

@@ -6,15 +6,17 @@ from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 
 from msgspec.structs import force_setattr
+from tests.client.a_writer import Object
 from tests.client.recording import until
 from tests.controller.a_controller import Place, a_place, at_work, fill, settle
 
 from zoneward.client.writer import Writer
-from zoneward.controller.demand.figures_source import FiguresSource, FiguresUnavailable
+from zoneward.controller.context import FiguresSource, FiguresUnavailable
 from zoneward.controller.status.status_writer import StatusWriter
 from zoneward.kube.demand_figures import DemandFigures
-from zoneward.kube.names import MEASURED_CONDITION, TOPOLOGY_MODE_ANNOTATION
+from zoneward.kube.names import MEASURED_CONDITION, MEASURED_DEMAND_ANNOTATION, TOPOLOGY_MODE_ANNOTATION
 from zoneward.routing.configuration import Configuration, DemandSettings
+from zoneward.sandbox.server.resource_registry import Write
 
 OFTEN = Configuration(demand=DemandSettings())
 # Below the bounds of the setting: the test does not wait for 10 s.
@@ -44,9 +46,20 @@ def measured(sandbox: Place) -> tuple[str, str, str] | None:
     return (result[0]["status"], result[0]["reason"], result[0]["message"]) if result else None
 
 
+def annotation(sandbox: Place) -> str | None:
+    text: str | None = sandbox.objects("services")[0]["metadata"]["annotations"].get(MEASURED_DEMAND_ANNOTATION)
+    return text
+
+
 def consumed(sandbox: Place) -> Counter[str]:
     hints = (endpoint.hints for slice_ in sandbox.slices() for endpoint in slice_.endpoints or ())
     return Counter(hint.for_zones[0].name for hint in hints if hint is not None and hint.for_zones)
+
+
+def without_measured_demand(service: Object) -> Object:
+    metadata = service["metadata"]
+    annotations = {key: value for key, value in metadata["annotations"].items() if key != MEASURED_DEMAND_ANNOTATION}
+    return service | {"metadata": metadata | {"annotations": annotations}}
 
 
 async def test_slices_and_the_condition_follow_the_figures_and_the_next_leader_keeps_them() -> None:
@@ -61,12 +74,19 @@ async def test_slices_and_the_condition_follow_the_figures_and_the_next_leader_k
             assert told is not None
             assert told[:2] == ("True", "Measured")
             assert told[2].startswith("a=0.6")
+            assert annotation(sandbox) == told[2]
             assert held == {"a": 5, "b": 2, "c": 2}
         version = sandbox.registry.store.version
         async with following(sandbox, FiguresSource(away, 3600)):
             await asyncio.sleep(0.2)
             assert (measured(sandbox), consumed(sandbox)) == (told, held)
         assert sandbox.registry.store.version == version
+        # As earlier versions wrote it, the condition alone restores nothing.
+        sandbox.registry.update(sandbox.registry.kinds["services"], "default", "cart", without_measured_demand, Write())
+        async with following(sandbox, FiguresSource(away, 3600)):
+            await until(lambda: measured(sandbox) is None and consumed(sandbox) == {"a": 3, "b": 3, "c": 3})
+        async with following(sandbox, FiguresSource(skewed, 3600)):
+            await until(lambda: annotation(sandbox) == told[2] and consumed(sandbox) == held)
 
 
 async def test_upstream_ignores_measured_demand() -> None:

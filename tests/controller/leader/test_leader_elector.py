@@ -38,7 +38,6 @@ from zoneward.controller.leader.election import (
     released_lease,
 )
 from zoneward.controller.leader.leader_elector import (
-    LeaderCallbacks,
     LeaderElector,
     UnansweredWrites,
     since_boot,
@@ -67,9 +66,8 @@ class Host:
             key=LEASE_KEY,
             identity=name,
             timing=election.timing,
-            callbacks=LeaderCallbacks(
-                on_change=lambda leads: self.told.append((seconds(), leads)), on_error=self.troubles.append
-            ),
+            on_change=lambda leads: self.told.append((seconds(), leads)),
+            on_error=self.troubles.append,
             clock=lambda: self._start + seconds() * self._rate,
             now=self._now,
             sleep=self._sleep,

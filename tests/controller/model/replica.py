@@ -14,7 +14,7 @@ from zoneward.client import writer as writing
 from zoneward.controller.context import ControllerContext, ControllerOptions
 from zoneward.controller.endpointslice_controller import EndpointSliceController
 from zoneward.controller.leader.election import LeaseTiming
-from zoneward.controller.leader.leader_elector import LeaderCallbacks, LeaderElector, always_leading
+from zoneward.controller.leader.leader_elector import LeaderElector, always_leading
 from zoneward.controller.mode import Mode
 from zoneward.controller.queue.batching import Batching
 from zoneward.controller.status.status_writer import StatusWriter, StatusWriteRate
@@ -96,7 +96,7 @@ class Replica:
                 key=LEASE_KEY,
                 identity=name,
                 timing=TIMING,
-                callbacks=LeaderCallbacks(on_change=self._leads),
+                on_change=self._leads,
                 clock=seconds,
                 now=lambda: network.registry.now,
                 chance=chance.random,

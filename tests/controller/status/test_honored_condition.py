@@ -15,12 +15,9 @@ from zoneward.controller.leader.leader_elector import always_leading
 from zoneward.controller.status.honored_condition import (
     HonoredCondition,
     HonoredReason,
-    NeededVersions,
-    WaitingServices,
     honored_condition,
     planned_reason,
     revision_of,
-    states_honored,
 )
 from zoneward.controller.status.node_proxies import ABSENT_AFTER, NodeProxies
 from zoneward.controller.status.status_writer import StatusWriter, are_equal, have_equal_meaning
@@ -106,12 +103,8 @@ def test_the_condition_has_a_status_reason_and_message() -> None:
     )
 
 
-def test_an_honored_condition_is_recognized_by_its_revision() -> None:
+def test_the_nodes_in_the_message_do_not_change_the_meaning() -> None:
     told = honored_condition(HonoredReason.PROGRAMMED, ON, "0123abcd", SAME, nodes=12)
-    assert states_honored(told, "0123abcd")
-    assert not states_honored(told, "0123abce")
-    assert not states_honored(honored_condition(HonoredReason.PROGRAMMING, ON, "0123abcd", SAME), "0123abcd")
-    assert not states_honored(None, "0123abcd")
     one, other = (
         honored_condition(HonoredReason.NODES_BEHIND, ON, "0123abcd", SAME, nodes=12, behind=behind)
         for behind in (["n1", "n2"], ["n2"])
@@ -119,39 +112,6 @@ def test_an_honored_condition_is_recognized_by_its_revision() -> None:
     assert have_equal_meaning((one,), (other,))
     assert not are_equal((one,), (other,))
     assert not have_equal_meaning((one,), (told,))
-
-
-# --- What is met is found, all of it, once, and nothing else ---
-
-
-_NEED = st.builds(NeededVersions, st.integers(0, 6), st.integers(0, 6))
-_STEPS = st.lists(
-    st.tuples(st.just("add"), st.integers(0, 4), _NEED)
-    | st.tuples(st.just("discard"), st.integers(0, 4), _NEED)
-    | st.tuples(st.just("met"), st.just(0), _NEED),
-    max_size=40,
-)
-
-
-@given(_STEPS)
-def test_met_services_are_exactly_those_of_a_full_search(steps: list[tuple[str, int, NeededVersions]]) -> None:
-    needs, all_of_them = WaitingServices(), dict[tuple[str, str], NeededVersions]()
-    for what, index, need in steps:
-        key = ("shop", str(index))
-        if what == "add":
-            needs.add(key, need)
-            all_of_them[key] = need
-        elif what == "discard":
-            needs.discard(key)
-            all_of_them.pop(key, None)
-        else:
-            met = {k for k, n in all_of_them.items() if n.services <= need.services and n.slices <= need.slices}
-            result = needs.pop_met(need)
-            assert len(result) == len(met)
-            assert set(result) == met
-            for key in met:
-                del all_of_them[key]
-        assert len(needs) == len(all_of_them)
 
 
 # --- Nothing is ever reported as honored that a live node does not have -----------------------------------------------

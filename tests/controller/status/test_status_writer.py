@@ -10,7 +10,6 @@ from typing import Any
 import msgspec
 import pytest
 from msgspec.structs import replace
-from tests.builders.structs import a_service
 from tests.client.a_writer import A_SERVICE, NAMESPACE, Object, a_writer
 from tests.client.recording import until
 from tests.controller.a_controller import LIMIT
@@ -24,25 +23,19 @@ from zoneward.controller.queue.batching import RequeueDelay
 from zoneward.controller.status import status_writer as telling
 from zoneward.controller.status.status_writer import (
     MAX_WAITING_EVENTS,
-    OWN_CONDITION_TYPES,
     StatusWriter,
     StatusWriteRate,
-    are_equal,
     own_conditions,
     status_patch,
-    with_own_conditions,
-    with_transition_times,
 )
 from zoneward.daemon.event_recorder import BURST
 from zoneward.kube.names import ACCEPTED_CONDITION, PROGRAMMED_CONDITION
 from zoneward.kube.objects import (
     Condition,
-    LoadBalancerStatus,
     ObjectKey,
     ObjectMeta,
     Service,
     ServiceEvent,
-    ServiceStatus,
 )
 from zoneward.routing.service_events import DISABLED, ENABLED
 from zoneward.sandbox.server.kinds import Kind
@@ -164,11 +157,15 @@ async def test_events_and_conditions_keep_those_of_other_writers() -> None:
         await scene.tell(OFF, (ServiceEvent("Warning", "", "without a reason"), *TURNED_OFF))
         assert scene.stored()["status"]["loadBalancer"] == ingress
         assert scene.conditions()["their.org/Thing"] == ("True", "Foreign", STAMP)
+        # The time of a condition changes only with its status.
+        scene.noon += timedelta(hours=1)
+        await scene.tell(programmed("Hints/Auto: 2 zones", status="False", reason="Overload"))
+        assert scene.conditions()[ACCEPTED_CONDITION] == ("True", "Accepted", "2026-11-21T12:00:00Z")
+        assert scene.conditions()[PROGRAMMED_CONDITION] == ("False", "Overload", "2026-11-21T13:00:00Z")
         await scene.tell(())
         assert scene.conditions() == {"their.org/Thing": ("True", "Foreign", STAMP)}
         assert [event[0] for event in scene.events()] == [ENABLED, DISABLED]
         assert [key for key, _ in scene.troubles] == [KEY]
-        assert scene.status_writer.dropped == 1
 
 
 async def test_a_plan_from_a_stale_cache_repeats_no_event() -> None:
@@ -251,7 +248,6 @@ async def test_the_waiting_events_of_a_service_are_limited() -> None:
         assert [event[1] for event in scene.events()] == [
             str(index) for index in range(BURST - MAX_WAITING_EVENTS, BURST)
         ]
-        assert scene.status_writer.dropped == BURST + 5 - MAX_WAITING_EVENTS
 
 
 async def test_a_namespace_does_not_delay_others() -> None:
@@ -364,40 +360,3 @@ async def test_an_exception_is_logged_once_and_ends_no_worker(monkeypatch: pytes
         assert fields["error"] == "RuntimeError: a bug"
         assert str(fields["at"]).startswith("test_status_writer.py:")
         scene.log.told.clear()
-
-
-# --- our conditions among those of others -----------------------------------------------------------------------------
-
-
-def test_own_conditions_are_replaced_without_changing_others() -> None:
-    service = a_service(status=ServiceStatus(conditions=(OTHER, ACCEPTED)))
-    assert own_conditions(service) == (ACCEPTED,)
-    assert with_own_conditions(service, OFF[1:]) == a_service(status=ServiceStatus(conditions=(OTHER, OFF[1])))
-    assert own_conditions(Service()) == ()
-    bare = Service(status=ServiceStatus(load_balancer=LoadBalancerStatus()))
-    changed = with_own_conditions(bare, OFF).status
-    assert changed == ServiceStatus(load_balancer=LoadBalancerStatus(), conditions=OFF)
-
-
-def test_conditions_are_equal_without_regard_to_order_and_times() -> None:
-    assert are_equal(OFF, (replace(OFF[1], last_transition_time=STAMP), ACCEPTED))
-    assert not are_equal(OFF[1:], OFF)
-    for change in ({"status": "True"}, {"reason": "Overload"}, {"message": "other"}):
-        assert not are_equal(OFF, (ACCEPTED, replace(OFF[1], **change)))
-
-
-def test_the_transition_time_changes_only_with_the_status() -> None:
-    off, later = OFF[1], "2026-11-21T09:00:00Z"
-    before = (replace(off, last_transition_time=STAMP), ACCEPTED)
-    for wanted, since in ((replace(off, reason="Overload"), STAMP), (ON[1], later), (ACCEPTED, later)):
-        timed = with_transition_times((wanted,), before=before, now=later)
-        assert timed == (replace(wanted, last_transition_time=since),)
-
-
-def test_a_patch_sets_the_wanted_conditions_and_deletes_the_other_own_ones() -> None:
-    accepted = {"type": ACCEPTED_CONDITION, "status": "True", "reason": "Accepted", "message": ""}
-    gone = [{"$patch": "delete", "type": type_} for type_ in OWN_CONDITION_TYPES[1:]]
-    assert status_patch("u-1", (replace(ACCEPTED, last_transition_time=STAMP),)) == {
-        "metadata": {"uid": "u-1"},
-        "status": {"conditions": [accepted | {"lastTransitionTime": STAMP}, *gone]},
-    }

@@ -14,7 +14,6 @@ from zoneward.controller.controller_metrics import ControllerMetrics
 from zoneward.controller.sync.endpointslice_tracker import EndpointSliceTracker
 from zoneward.controller.sync.slice_writer import MAX_ENDPOINTS, SliceWrite, SliceWriter, SyncOutcome, ordered_writes
 from zoneward.controller.sync_counts import Operation
-from zoneward.daemon.metrics import counter_total
 from zoneward.kube.objects import Endpoint, EndpointPort, EndpointSlice, ObjectMeta, Service
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.decision import Decision
@@ -25,33 +24,6 @@ from zoneward.slices.plan import FamilyPlan, ServicePlan
 from zoneward.slices.reconcile import SliceChanges
 
 KEY = (SLICE.metadata.namespace, "cart")
-
-
-async def test_the_tracker_expects_every_write() -> None:
-    tracker, metrics = EndpointSliceTracker(), ControllerMetrics()
-    async with a_writer() as (writer, _registry):
-        slice_writer = SliceWriter(writer, tracker=tracker, metrics=metrics)
-
-        async def write(operation: Operation, *slices: EndpointSlice) -> EndpointSlice | None:
-            """Returns the stored slice afterwards."""
-            result = await slice_writer.write(KEY, [SliceWrite(operation, slice_) for slice_ in slices])
-            assert (result.outcome, result.writes) == (SyncOutcome.WRITTEN, len(slices))
-            if operation is Operation.DELETE:
-                return None
-            return await writer.read(SLICES, namespace=KEY[0], name=SLICE.metadata.name)
-
-        created = await write(Operation.CREATE, SLICE)
-        assert created is not None
-        assert (tracker.is_stale(KEY, []), tracker.is_stale(KEY, [created])) == (True, False)
-        # Twice in one sync, the second time on what the first led to.
-        updated = await write(
-            Operation.UPDATE, *(replace(created, endpoints=endpoints) for endpoints in (SLICE.endpoints, ()))
-        )
-        assert updated is not None
-        assert tracker.is_stale(KEY, [created])
-        await write(Operation.DELETE, updated)
-        assert (tracker.is_stale(KEY, [updated]), tracker.is_stale(KEY, [])) == (True, False)
-    assert [counter_total(metrics.writes, operation=operation.value) for operation in Operation] == [1, 2, 1]
 
 
 @pytest.mark.parametrize(

@@ -15,9 +15,9 @@ from typing import NoReturn
 
 from zoneward.client.informer_cache import InformerCache
 from zoneward.client.resources import object_key_of
+from zoneward.controller.context import FiguresSource, FiguresUnavailable
 from zoneward.controller.controller_metrics import ControllerMetrics
 from zoneward.controller.demand.demand_in_force import ChangeLimit, DemandInForce, ExpectedDemand, parts_text
-from zoneward.controller.demand.figures_source import FiguresSource, FiguresUnavailable
 from zoneward.controller.leader.leader_elector import Leadership
 from zoneward.controller.queue.work_queue import Urgency, WorkQueue
 from zoneward.controller.sync.service_states import ServiceStates
@@ -85,24 +85,11 @@ class DemandFollower:
         self._is_answering = True
         self._notes: tuple[str, ...] = ()
         self._waiting = 0
-        metrics.declare_demand(self)
-
-    # --- what metrics read --------------------------------------------------------------------------------------------
-
-    @property
-    def services(self) -> Mapping[str, int]:
-        """The number of Services by the reason of their condition."""
-        return self._demand.counts
-
-    @property
-    def waiting(self) -> int:
-        """Services whose demand would change if the limit of an hour had room."""
-        return self._waiting
-
-    @property
-    def figures_age(self) -> float:
-        """Seconds since the source answered last, or since the start."""
-        return self._clock() - self._answered_at
+        metrics.declare_demand(
+            services=lambda: self._demand.counts,
+            waiting=lambda: self._waiting,
+            figures_age=lambda: self._clock() - self._answered_at,
+        )
 
     # --- what the controller calls ------------------------------------------------------------------------------------
 
@@ -187,14 +174,14 @@ class DemandFollower:
         try:
             figures = await self._source.read([node.metadata.name for node in self._cache.nodes])
         except FiguresUnavailable as error:
-            self._metrics.record_demand_read(succeeded=False)
+            self._metrics.demand_reads.labels("failure").inc()
             if self._is_answering:
                 self._log.warning("failed to read measured demand", error=printable(str(error)))
             self._is_answering = False
             return None
-        self._metrics.record_demand_read(succeeded=True)
+        self._metrics.demand_reads.labels("success").inc()
         if not self._is_answering:
-            self._log.info("measured demand recovered", after=round(self.figures_age))
+            self._log.info("measured demand recovered", after=round(self._clock() - self._answered_at))
         self._is_answering, self._answered_at = True, self._clock()
         if figures.notes != self._notes:
             self._notes = figures.notes
@@ -280,7 +267,7 @@ class DemandFollower:
                     waiting += 1
                     continue
                 self._limit.record(now=now)
-                self._metrics.record_demand_change(change.cause.name.lower())
+                self._metrics.demand_changes.labels(change.cause.name.lower()).inc()
             if change.parts is not None:
                 self._demand.adopt(key, change.parts, now=now)
                 self._log.info(

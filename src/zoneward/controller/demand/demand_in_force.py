@@ -1,8 +1,8 @@
 """The measured demand in force for each Service, the trend of its figures, and the condition that reports both.
 
-Times are seconds of any clock, and passed in. The condition is also the memory: after a restart, and for a new
-leader, the parts in it are in force until figures lead to others, or are too old. They are in the format of the
-annotation ``zoneward.dev/demand``.
+Times are seconds of any clock, and passed in. After a restart, and for a new leader, the parts in the annotation
+``zoneward.dev/measured-demand`` are in force until figures lead to others, or are too old. The annotation is written
+with the condition; a condition without it, as of earlier versions, counts as none.
 """
 
 from collections import Counter, deque
@@ -15,7 +15,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from zoneward.controller.status.status_writer import own_conditions
+from zoneward.controller.status.status_writer import MeasuredCondition, own_conditions
 from zoneward.kube.demand_figures import DemandFigures
 from zoneward.kube.demand_text import parse_demand
 from zoneward.kube.names import MEASURED_CONDITION
@@ -23,7 +23,6 @@ from zoneward.kube.objects import Condition, ObjectKey, Service
 from zoneward.routing.configuration import AdoptionSettings
 from zoneward.routing.demand import Demand
 from zoneward.routing.measured_demand import DemandTrend, FigureProblem, floored_parts, measured_shares
-from zoneward.routing.service_conditions import find_condition
 
 HORIZON: Final = 10_800.0
 """Seconds for which a new decision should hold if demand continues to change at the same rate."""
@@ -49,12 +48,17 @@ _PROBLEM_MESSAGES: Final[Mapping[FigureProblem, str]] = {
 }
 
 
-def measured_condition(state: MeasuredReason | FigureProblem, parts: Mapping[str, Fraction] | None) -> Condition:
-    """The condition of a Service. Its message does not change while the demand in force stays."""
+def measured_condition(
+    state: MeasuredReason | FigureProblem, parts: Mapping[str, Fraction] | None
+) -> MeasuredCondition:
+    """The condition of a Service. It does not change while the demand in force stays."""
     if isinstance(state, FigureProblem):
-        return Condition(type=MEASURED_CONDITION, status="False", reason=state, message=_PROBLEM_MESSAGES[state])
-    message = "measured demand leads to the same decision as CPU-based demand" if parts is None else parts_text(parts)
-    return Condition(type=MEASURED_CONDITION, status="True", reason=state, message=message)
+        return MeasuredCondition(
+            type=MEASURED_CONDITION, status="False", reason=state, message=_PROBLEM_MESSAGES[state]
+        )
+    demand = None if parts is None else parts_text(parts)
+    message = demand or "measured demand leads to the same decision as CPU-based demand"
+    return MeasuredCondition(type=MEASURED_CONDITION, status="True", reason=state, message=message, demand=demand)
 
 
 def parts_text(parts: Mapping[str, Fraction]) -> str:
@@ -122,8 +126,9 @@ class DemandInForce:
         return None if state is None else state.condition
 
     def restore(self, key: ObjectKey, service: Service, *, now: float) -> None:
-        """Restore the demand in force from the condition of a Service."""
-        condition = find_condition(own_conditions(service), MEASURED_CONDITION)
+        """Restore the demand in force from the condition of a Service, and the annotation beside it."""
+        own = own_conditions(service)
+        condition = next((condition for condition in own if isinstance(condition, MeasuredCondition)), None)
         state = self._services.get(key)
         if condition is None:
             if state is not None:
@@ -132,7 +137,7 @@ class DemandInForce:
         if state is None:
             state = self._services[key] = _ServiceDemand(now)
         is_measured = condition.status == "True" and condition.reason == MeasuredReason.MEASURED
-        parts = parse_demand(condition.message) if is_measured else None
+        parts = parse_demand(condition.demand or "") if is_measured else None
         state.parts = parts
         known = parts is not None or not is_measured
         state.condition = replace(condition, last_transition_time=None) if known else None

@@ -14,7 +14,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from zoneward.client.api_errors import ApiError, CallFailed, NotFound, WritesSuspended
+from zoneward.client.api_errors import CallFailed, NotFound, WritesSuspended
 from zoneward.client.backoff import Backoff
 from zoneward.client.informer_cache import InformerCache
 from zoneward.client.resources import ENDPOINTS
@@ -291,8 +291,7 @@ class EndpointsObjectWriter:
                 if write_outcome(error) is WriteOutcome.TERMINATING:
                     self.queue.done(key)
                     continue
-                retry_after = error.retry_after if isinstance(error, ApiError) else None
-                pause = self.queue.retry(key, retry_after=retry_after)
+                pause = self.queue.retry(key, error=error)
                 self._log.warning(
                     "failed to write Endpoints",
                     service="/".join(key),

@@ -1,7 +1,7 @@
 """Adopts one Service from the built-in controller of a running cluster, or releases it: read, do the next step, repeat.
 
 Each round reads everything from the API server, not from a cache. A running controller may do the same work at the same
-time: names of new slices are fixed, and slice_ change or deletion is for the version that was read.
+time: names of new slices are fixed, and every change or deletion is for the version that was read.
 
 The steps are in `handover_steps`.
 """
@@ -48,7 +48,7 @@ from zoneward.controller.handover.handover_steps import (
     next_release_step,
     reason_to_refuse,
 )
-from zoneward.controller.sync.permissions import Permission, check_permissions
+from zoneward.controller.sync.requirements import Permission, check_permissions
 from zoneward.daemon.log import Log, UnexpectedErrorLog
 from zoneward.kube.adoption_marks import SKIP_MIRROR_LABEL, effective_selector, with_effective_selector
 from zoneward.kube.input_error import InputError
@@ -366,7 +366,7 @@ RELEASE_BACKOFF: Final = Backoff(initial=5.0, cap=60.0)
 class ReleaseTasks:
     """The releases of Services, each in a separate task, a few at a time.
 
-    ``on_end`` gets slice_ Service whose task has ended: done, no longer needed, or cancelled. A failed release is
+    ``on_end`` gets the Service whose task has ended: done, no longer needed, or cancelled. A failed release is
     retried after a pause.
     """
 

@@ -71,18 +71,11 @@ class _UnansweredClaim:
     started: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeaderCallbacks:
-    """``on_change`` gets True when this replica begins to lead, and False as soon as it no longer does: another one
-    took over, or it did not renew by the deadline. ``on_error`` gets failed calls, which are retried."""
-
-    on_change: Callable[[bool], None] = lambda _is_leader: None
-    on_error: Callable[[CallFailed], None] = lambda _error: None
-
-
 class LeaderElector:
     """`run` it to take part in the election. ``key``: namespace and name of the Lease; ``identity`` is unique.
 
+    ``on_change`` gets True when this replica begins to lead, and False as soon as it no longer does: another one took
+    over, or it did not renew by the deadline. ``on_error`` gets failed calls, which are retried.
     ``clock`` counts seconds and never decreases, ``now`` is the time of day and may be anything, ``chance`` returns
     random numbers from 0 to 1.
     """
@@ -94,7 +87,8 @@ class LeaderElector:
         key: ObjectKey,
         identity: str,
         timing: LeaseTiming | None = None,
-        callbacks: LeaderCallbacks | None = None,
+        on_change: Callable[[bool], None] = lambda _is_leader: None,
+        on_error: Callable[[CallFailed], None] = lambda _error: None,
         clock: Callable[[], float] = since_boot,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -103,9 +97,9 @@ class LeaderElector:
         self.identity: Final = identity
         self.timing: Final = timing or LeaseTiming()
         self.leading: Final = asyncio.Event()
-        """Set while this replica leads, as `LeaderCallbacks.on_change` was last called."""
+        """Set while this replica leads, as ``on_change`` was last called."""
         self._connection, self._key = connection, key
-        self._callbacks = callbacks or LeaderCallbacks()
+        self._on_change, self._on_error = on_change, on_error
         self._clock, self._now, self._sleep, self._chance = clock, now, sleep, chance
         self._runs = False
         self._observed: ObservedLease | None = None
@@ -163,7 +157,7 @@ class LeaderElector:
                     continue
                 return
         except CallFailed as error:
-            self._callbacks.on_error(error)
+            self._on_error(error)
 
     # --- one attempt --------------------------------------------------------------------------------------------------
 
@@ -172,7 +166,7 @@ class LeaderElector:
         try:
             return await self._take_or_wait()
         except CallFailed as error:
-            self._callbacks.on_error(error)
+            self._on_error(error)
             retry_after = (error.retry_after if isinstance(error, ApiError) else None) or 0.0
             return max(self._spread(0.25, 0.5), min(retry_after, self.timing.retry_period))
         finally:
@@ -276,7 +270,7 @@ class LeaderElector:
             self.leading.set()
         else:
             self.leading.clear()
-        self._callbacks.on_change(is_leader)
+        self._on_change(is_leader)
 
 
 _NO_QUERY: Final[Mapping[str, str]] = {}

@@ -91,21 +91,11 @@ class OverlayReconciler:
         self._unreported_events: dict[ObjectKey, tuple[ServiceEvent, ...]] = {}
         """Of Services whose slices do not have their hints yet."""
         self._clock = asyncio.get_running_loop().time
-
-    @property
-    def services(self) -> int:
-        """The number of Services in the overlay."""
-        return len(self._encoded)
-
-    @property
-    def refused_services(self) -> int:
-        """The number of Services that the overlay cannot take."""
-        return len(self._refused)
-
-    @property
-    def pending_slices(self) -> int:
-        """The number of slices that do not have their hints yet."""
-        return sum(len(touches) for pending in (self._touches, self._removals) for touches in pending.values())
+        self._metrics.declare_overlay(
+            services=lambda: len(self._encoded),
+            refused=lambda: len(self._refused),
+            pending_slices=lambda: sum(map(len, (*self._touches.values(), *self._removals.values()))),
+        )
 
     def course(self, service: Service, slices: Iterable[EndpointSlice]) -> AdoptionAction:  # noqa: ARG002 -- as in the other modes
         """SERVE for a Service that is in the overlay if it asks for anything."""
@@ -163,7 +153,7 @@ class OverlayReconciler:
         self._removals.pop(key, None)
         is_written = await self._parameters.write(key, entries)
         if is_written:
-            self._metrics.record_overlay_write()
+            self._metrics.overlay_writes.inc()
         touched = await self._touch_slices(key, plan, overlays, is_written=is_written)
         self._states.trigger_times.written(key)
         if self._leading.is_set():
@@ -226,7 +216,7 @@ class OverlayReconciler:
             stored = await self._writer.touch(SLICES, namespace=namespace, name=name)
         except NotFound:
             return None
-        self._metrics.record_overlay_touch()
+        self._metrics.overlay_touches.inc()
         return stored
 
     def _report(self, key: ObjectKey, service: Service, plan: ServicePlan) -> None:
@@ -291,7 +281,7 @@ class OverlayReconciler:
                 return ReconcileResult(SyncOutcome.WRITTEN, writes)
             await self._parameters.write(key, {})
             writes += 1
-            self._metrics.record_overlay_write()
+            self._metrics.overlay_writes.inc()
             self._log.info("a Service left the overlay", service="/".join(key))
         self._forget(key)
         if self._status_writer is not None and self._leading.is_set():
@@ -328,7 +318,7 @@ class OverlayReconciler:
             self._status_writer.forget(key)
         is_written = await self._parameters.write(key, {})
         if is_written:
-            self._metrics.record_overlay_write()
+            self._metrics.overlay_writes.inc()
         return ReconcileResult(SyncOutcome.WRITTEN, int(is_written))
 
     def _forget(self, key: ObjectKey) -> None:

@@ -26,6 +26,7 @@ from time import thread_time
 from types import coroutine
 from typing import Any, Final, Generic, TypeVar
 
+from zoneward.client.api_errors import ApiError
 from zoneward.controller.queue.batching import NO_WRITES, Batching, RequeueDelay, WritePace
 from zoneward.controller.queue.fair_turns import FairTurns
 from zoneward.kube.objects import ObjectKey
@@ -349,7 +350,7 @@ class WorkQueue(Generic[K]):
             try:
                 writes = await queue.run(item.key, work(item.key))
             except SomethingFailed as error:
-                queue.retry(item.key, retry_after=error.retry_after)
+                queue.retry(item.key, error=error)
             else:
                 queue.done(item.key, writes=writes)
 
@@ -456,9 +457,10 @@ class WorkQueue(Generic[K]):
         self._wake_getters()
         return waited
 
-    def retry(self, key: K, *, writes: int = 0, retry_after: float | None = None) -> float:
-        """The work failed and is retried after a growing pause, ``retry_after`` at least. Returns the pause in
-        seconds."""
+    def retry(self, key: K, *, writes: int = 0, error: Exception | None = None) -> float:
+        """The work failed and is retried after a growing pause, and after the time that the server asked for. Returns
+        the pause in seconds."""
+        retry_after = error.retry_after if isinstance(error, ApiError) else None
         pause = self._schedule.retry(
             key, now=self._clock(), chance=self._chance(), writes=writes, retry_after=retry_after
         )

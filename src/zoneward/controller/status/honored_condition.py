@@ -13,17 +13,16 @@ status and later changes of endpoints need no more. An honored revision stays ho
 nodes list everything before they report anything.
 
 The renewal of a Lease costs nothing here. Once a second, the lowest versions of all proxies are compared with the
-versions that Services wait for, in order.
+versions that Services wait for: that takes milliseconds where 10,000 Services wait.
 """
 
 import asyncio
 import hashlib
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from heapq import heappop, heappush
-from itertools import count, islice
-from typing import Final, NamedTuple, NoReturn
+from itertools import islice
+from typing import Final, NoReturn
 
 import msgspec
 from msgspec.structs import replace
@@ -49,7 +48,9 @@ UPDATE_PERIOD: Final = 1.0
 _MOST_REPORTS: Final = 10
 """Services in one update for which to search the nodes that are behind: each search visits all nodes."""
 _BATCH: Final = 100
-"""Services to report or measure before yielding to other tasks."""
+"""Services to report before yielding to other tasks."""
+_MOST_MEASURED: Final = 1_000
+"""Services in one update whose slices are read, to find out which versions they need."""
 _DECIDING_ANNOTATIONS: Final = (
     names.TOPOLOGY_AWARE_HINTS_ANNOTATION,
     names.TOPOLOGY_MODE_ANNOTATION,
@@ -140,11 +141,6 @@ def honored_condition(
     )
 
 
-def states_honored(condition: Condition | None, revision: str) -> bool:
-    """Whether a condition states that this revision is honored."""
-    return condition is not None and condition.status == "True" and condition.observed_generation == int(revision, 16)
-
-
 def _planned_condition(conditions: Iterable[Condition], type_: str) -> Condition:
     return find_condition(conditions, type_) or Condition(type=type_)
 
@@ -153,59 +149,10 @@ def _count_of_nodes(count: int) -> str:
     return f"{count} node{'s' if count != 1 else ''}"
 
 
-class NeededVersions(NamedTuple):
-    """The versions that all proxies must have programmed."""
-
-    services: int
-    slices: int
-
-
-class WaitingServices:
-    """Services in the order of the versions that they wait for. `pop_met` costs only what it returns."""
-
-    def __init__(self) -> None:
-        self._tickets: dict[ObjectKey, int] = {}
-        """The ticket of a Service's valid entry in the heaps."""
-        self._next = count()
-        self._by_services: list[tuple[int, int, int, ObjectKey]] = []
-        self._by_slices: list[tuple[int, int, int, ObjectKey]] = []
-        """Services whose own version was met when it was last compared."""
-
-    def __len__(self) -> int:
-        return len(self._tickets)
-
-    def add(self, service: ObjectKey, needed: NeededVersions) -> None:
-        """Replaces what the Service waited for before."""
-        ticket = self._tickets[service] = next(self._next)
-        heappush(self._by_services, (needed.services, ticket, needed.slices, service))
-
-    def discard(self, service: ObjectKey) -> None:
-        if self._tickets.pop(service, None) is not None and not self._tickets:
-            self._by_services.clear()
-            self._by_slices.clear()
-
-    def pop_met(self, reached: NeededVersions) -> list[ObjectKey]:
-        """Remove and return the Services that need no more than this."""
-        met: list[ObjectKey] = []
-        while self._by_services and self._by_services[0][0] <= reached.services:
-            services, ticket, slices, service = heappop(self._by_services)
-            heappush(self._by_slices, (slices, ticket, services, service))
-        while self._by_slices and self._by_slices[0][0] <= reached.slices:
-            slices, ticket, services, service = heappop(self._by_slices)
-            if self._tickets.get(service) != ticket:
-                continue
-            if services > reached.services:
-                # A proxy was added meanwhile that has lower versions.
-                heappush(self._by_services, (services, ticket, slices, service))
-                continue
-            del self._tickets[service]
-            met.append(service)
-        return met
-
-
 @dataclass(slots=True, eq=False)
 class _HonoredState:
-    """The current revision of one Service. ``needed`` None: not known yet, or not needed."""
+    """The current revision of one Service. ``needed``: the versions of Services and slices that all proxies must have
+    programmed; None: not known yet, or not needed. ``overdue_at``: when to name the nodes that are behind."""
 
     service: Service
     planned: tuple[Condition, ...]
@@ -214,8 +161,9 @@ class _HonoredState:
     proxy_name: str
     condition: Condition
     version: int
-    needed: NeededVersions | None = None
+    needed: tuple[int, int] | None = None
     has_deleted: bool = False
+    overdue_at: float = 0.0
 
     @property
     def key(self) -> ObjectKey:
@@ -226,6 +174,11 @@ class _HonoredState:
         statuses = [condition.status for condition in planned]
         is_planned_same = statuses == [condition.status for condition in self.planned]
         return service is self.service and requested == self.requested and is_planned_same
+
+    def decide(self, reason: HonoredReason, *, nodes: int = 0, behind: Sequence[str] = ()) -> None:
+        self.condition = honored_condition(
+            reason, self.planned, self.revision, self.requested, nodes=nodes, behind=behind
+        )
 
 
 class HonoredCondition:
@@ -246,12 +199,12 @@ class HonoredCondition:
         leading: Leadership,
         log: Log | None = None,
         clock: Callable[[], float] | None = None,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        self._proxies, self._cache, self._tracker = proxies, cache, tracker
+        self.proxies: Final = proxies
+        self._cache, self._tracker = cache, tracker
         self._status_writer, self._leading = status_writer, leading
         self._unexpected = UnexpectedErrorLog(log or SilentLog())
-        self._clock, self._sleep = clock or asyncio.get_running_loop().time, sleep
+        self._clock = clock or asyncio.get_running_loop().time
         self.slices_version = 0
         self._groups: Mapping[str, ProxyGroup] = {}
         self._has_all_leases = False
@@ -261,20 +214,10 @@ class HonoredCondition:
         self._is_presence_complete = False
         """Whether the presence of all names was compared since all Leases were listed."""
         self._states: dict[ObjectKey, _HonoredState] = {}
-        self._unmeasured: dict[ObjectKey, None] = {}
-        self._waiting: dict[str, WaitingServices] = {}
-        """By proxy name."""
-        self._unable: set[ObjectKey] = set()
-        """Services that all proxies have reached, except one that reports that it cannot program it."""
-        self._overdue: list[tuple[float, int, _HonoredState]] = []
-        """A heap: when to name the nodes that are behind."""
-        self._next = count()
+        self._waiting: dict[ObjectKey, _HonoredState] = {}
+        """Those of Services that wait for proxies."""
         self._changed: dict[ObjectKey, None] = {}
         """Services whose condition has to be reported."""
-
-    def __len__(self) -> int:
-        """The number of Services with a request that proxies could honor."""
-        return len(self._states)
 
     # --- what Services ask for ----------------------------------------------------------------------------------------
 
@@ -288,11 +231,8 @@ class HonoredCondition:
     ) -> tuple[Condition, ...]:
         """The conditions to report of a Service whose plan is written. ``service`` is as in the cache, ``planned`` are
         the plan's conditions and ``requested`` its ``<approach>/<heuristic>``; ``has_deleted``: it deleted slices."""
-        key, planned, version = (
-            object_key_of(service),
-            tuple(planned),
-            parse_resource_version(service.metadata.resource_version),
-        )
+        key, planned = object_key_of(service), tuple(planned)
+        version = parse_resource_version(service.metadata.resource_version)
         if not planned or version is None or not is_proxied(service):
             self.forget(key)
             return planned
@@ -303,32 +243,17 @@ class HonoredCondition:
             if state is None or state.revision != revision or version < state.version:
                 state = self._begin(service, planned, revision, requested, version)
         state.service, state.planned, state.requested = service, planned, requested
-        if key in self._unmeasured:
-            state.has_deleted = state.has_deleted or has_deleted
+        state.has_deleted = state.needed is None and (state.has_deleted or has_deleted)
         return self._with_honored(state)
 
     def forget(self, key: ObjectKey) -> None:
         """A Service was deleted, requests nothing, or is not managed."""
-        state = self._states.pop(key, None)
-        if state is None:
-            return
-        self._unmeasured.pop(key, None)
-        self._unable.discard(key)
-        self._changed.pop(key, None)
-        if state.proxy_name in self._waiting:
-            self._waiting[state.proxy_name].discard(key)
+        for by_service in (self._states, self._waiting, self._changed):
+            by_service.pop(key, None)
 
     def clear(self) -> None:
         """Another replica leads from now on."""
-        for values in (
-            self._states,
-            self._unmeasured,
-            self._waiting,
-            self._unable,
-            self._overdue,
-            self._changed,
-            self._reported_presence,
-        ):
+        for values in (self._states, self._waiting, self._changed, self._reported_presence):
             values.clear()
         self._is_presence_complete = False
 
@@ -346,25 +271,24 @@ class HonoredCondition:
             condition=honored_condition(reason, planned, revision, requested),
             version=version,
         )
+        reported = self._reported(service)
         if reason is not HonoredReason.PROGRAMMING:
             return state
-        reported = self._reported(service)
-        if reported is not None and states_honored(reported, revision):
+        if (
+            reported is not None
+            and reported.status == "True"
+            and reported.observed_generation == state.condition.observed_generation
+        ):
+            # An earlier leader saw that this revision is honored.
             state.condition = replace(reported, last_transition_time=None)
-            return state
-        self._wait_for_nodes(state)
+        else:
+            self._wait_for_nodes(state)
         return state
 
     def _wait_for_nodes(self, state: _HonoredState) -> None:
-        state.condition, state.needed = (
-            honored_condition(HonoredReason.PROGRAMMING, state.planned, state.revision, state.requested),
-            None,
-        )
-        self._unmeasured[state.key] = None
-        self._check_overdue_in(state, BEHIND_AFTER)
-
-    def _check_overdue_in(self, state: _HonoredState, seconds: float) -> None:
-        heappush(self._overdue, (self._clock() + seconds, next(self._next), state))
+        state.decide(HonoredReason.PROGRAMMING)
+        state.needed, state.overdue_at = None, self._clock() + BEHIND_AFTER
+        self._waiting[state.key] = state
 
     def _reported(self, service: Service) -> Condition | None:
         return find_condition(own_conditions(self._status_writer.as_reported(service)), names.HONORED_CONDITION)
@@ -393,28 +317,33 @@ class HonoredCondition:
             try:
                 self.update()
                 while self.report(_BATCH):
-                    await self._sleep(0)
+                    await asyncio.sleep(0)
             except Exception as error:
                 # Slices are still written.
                 self._unexpected.error("internal error while deciding a condition", ("", ""), error)
-            await self._sleep(UPDATE_PERIOD)
+            await asyncio.sleep(UPDATE_PERIOD)
 
     def update(self) -> None:
         """Decide again for the Services that wait for proxies, from what the proxies have now."""
-        self._groups, self._has_all_leases = self._proxies.groups(), self._proxies.are_listed
+        self._groups, self._has_all_leases = self.proxies.groups(), self.proxies.are_listed
         if not self._leading.is_set():
             return
         self._update_presence()
-        for key in list(islice(self._unmeasured, 10 * _BATCH)):
-            self._measure(self._states[key])
-        for key in self._unable:
-            state = self._states[key]
-            assert state.needed is not None
-            self._waiting[state.proxy_name].add(key, state.needed)
-        self._unable.clear()
-        for proxy_name, waiting in self._waiting.items():
-            self._update_waiting(waiting, self._group(proxy_name))
-        self._update_overdue()
+        unmeasured = (state for state in self._waiting.values() if state.needed is None)
+        for state in islice(unmeasured, _MOST_MEASURED):
+            self._measure(state)
+        now, searches = self._clock(), 0
+        for key, state in [*self._waiting.items()]:
+            proxies = self._group(state.proxy_name)
+            if self._is_programmed(state, proxies):
+                del self._waiting[key]
+                state.decide(HonoredReason.PROGRAMMED, nodes=len(proxies.nodes))
+                self._changed[key] = None
+            elif state.overdue_at <= now and searches < _MOST_REPORTS:
+                state.overdue_at = now + BEHIND_PERIOD
+                if state.needed is not None and proxies.presence is Presence.PRESENT:
+                    searches += 1
+                    self._name_nodes_behind(state, proxies)
 
     def _update_presence(self) -> None:
         every = {*self._groups, *self._reported_presence}
@@ -443,40 +372,20 @@ class HonoredCondition:
         if state.has_deleted:
             # No object has the version of a deletion.
             newest = max(newest, self.slices_version)
-        state.needed = NeededVersions(state.version, newest)
-        del self._unmeasured[state.key]
-        self._waiting.setdefault(state.proxy_name, WaitingServices()).add(state.key, state.needed)
+        state.needed = state.version, newest
 
-    def _update_waiting(self, waiting: WaitingServices, proxies: ProxyGroup) -> None:
-        if not proxies.nodes:
-            return
-        for key in waiting.pop_met(NeededVersions(proxies.services, proxies.slices)):
-            state = self._states[key]
-            if key in proxies.unable:
-                self._unable.add(key)
-                continue
-            reason, nodes = HonoredReason.PROGRAMMED, len(proxies.nodes)
-            state.condition = honored_condition(reason, state.planned, state.revision, state.requested, nodes=nodes)
-            self._changed[key] = None
+    def _is_programmed(self, state: _HonoredState, proxies: ProxyGroup) -> bool:
+        if state.needed is None or not proxies.nodes or state.key in proxies.unable:
+            return False
+        services, slices = state.needed
+        return services <= proxies.services and slices <= proxies.slices
 
-    def _update_overdue(self) -> None:
-        now, left = self._clock(), _MOST_REPORTS
-        while left and self._overdue and self._overdue[0][0] <= now:
-            state = heappop(self._overdue)[2]
-            if self._states.get(state.key) is not state or state.condition.status == "True":
-                continue
-            self._check_overdue_in(state, BEHIND_PERIOD)
-            proxies = self._group(state.proxy_name)
-            if state.needed is None or proxies.presence is not Presence.PRESENT:
-                continue
-            left -= 1
-            behind = proxies.behind(state.key, *state.needed)
-            if behind:
-                reason, nodes = HonoredReason.NODES_BEHIND, len(proxies.nodes)
-                state.condition = honored_condition(
-                    reason, state.planned, state.revision, state.requested, nodes=nodes, behind=behind
-                )
-                self._changed[state.key] = None
+    def _name_nodes_behind(self, state: _HonoredState, proxies: ProxyGroup) -> None:
+        assert state.needed is not None
+        behind = proxies.behind(state.key, *state.needed)
+        if behind:
+            state.decide(HonoredReason.NODES_BEHIND, nodes=len(proxies.nodes), behind=behind)
+            self._changed[state.key] = None
 
     def report(self, most: int) -> bool:
         """Report the decisions of `update` for ``most`` Services. Returns whether there are more."""

@@ -6,7 +6,7 @@ had time to renew its Lease again.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from random import Random
@@ -85,7 +85,7 @@ class _Proxy:
 
 
 class NodeProxies:
-    """A reflector fills `leases` (`follow_node_proxies`). ``has_node`` returns whether a Node exists; ``on_unreadable``
+    """`follow` fills `leases`. ``has_node`` returns whether a Node exists; ``on_unreadable``
     gets the Leases that cannot be read."""
 
     def __init__(
@@ -107,12 +107,40 @@ class NodeProxies:
         """By proxy name, when there last were proxies."""
         self.leases: Final = ObjectStore[Lease](self._change, on_listed=self._listed, on_unreadable=on_unreadable)
 
-    def __len__(self) -> int:
-        return len(self._proxies)
-
     def watch_failed(self) -> None:
         """The watch of Leases failed."""
         self._excused = self._clock()
+
+    async def follow(
+        self,
+        connection: ReadTransport,
+        *,
+        namespace: str,
+        timing: ReflectorSettings | None = None,
+        on_watch_error: Callable[[CallFailed], None],
+    ) -> NoReturn:
+        """Keep `leases` current with the proxies' Leases in a namespace, until cancelled."""
+
+        def watch_failed(error: CallFailed) -> None:
+            self.watch_failed()
+            on_watch_error(error)
+
+        while True:
+            reflector = Reflector(
+                connection,
+                LEASES,
+                self.leases,
+                options=ListScope(namespace=namespace, label_selector=PROXY_LEASE_SELECTOR),
+                settings=timing,
+                runtime=ReflectorRuntime(random=Random()),
+                on_error=watch_failed,
+            )
+            try:
+                await reflector.run()
+            except CallFailed as error:
+                # Nothing else depends on these Leases.
+                on_watch_error(error)
+                await asyncio.sleep(REFUSED_PAUSE)
 
     def groups(self) -> Mapping[str, ProxyGroup]:
         """The proxies by the proxy name of the Services that they serve. A name that is missing has `NO_PROXIES`, or
@@ -177,37 +205,3 @@ class NodeProxies:
             has_renewed=has_renewed,
             is_dead=before is not None and not is_renewal and before.is_dead,
         )
-
-
-async def follow_node_proxies(
-    connection: ReadTransport,
-    proxies: NodeProxies,
-    *,
-    namespace: str,
-    timing: ReflectorSettings | None = None,
-    random: Random | None = None,
-    on_watch_error: Callable[[CallFailed], None] = lambda _error: None,
-    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-) -> NoReturn:
-    """Keep `NodeProxies.leases` current with the proxies' Leases in a namespace, until cancelled."""
-
-    def watch_failed(error: CallFailed) -> None:
-        proxies.watch_failed()
-        on_watch_error(error)
-
-    while True:
-        reflector = Reflector(
-            connection,
-            LEASES,
-            proxies.leases,
-            options=ListScope(namespace=namespace, label_selector=PROXY_LEASE_SELECTOR),
-            settings=timing,
-            runtime=ReflectorRuntime(random=random or Random()),
-            on_error=watch_failed,
-        )
-        try:
-            await reflector.run()
-        except CallFailed as error:
-            # Nothing else depends on these Leases.
-            on_watch_error(error)
-            await sleep(REFUSED_PAUSE)

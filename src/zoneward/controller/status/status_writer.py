@@ -23,9 +23,9 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
-from zoneward.client.api_errors import ApiError, CallFailed, NotFound
+from zoneward.client.api_errors import CallFailed, NotFound
 from zoneward.client.backoff import Backoff
 from zoneward.client.list_watch_decoder import UnreadableObject
 from zoneward.client.resources import EVENTS, SERVICES, object_key_of
@@ -64,20 +64,43 @@ LONGEST_PAUSE: Final = 600.0
 """Seconds, at most, until conditions are written again that another writer removed, or that were refused."""
 MESSAGE_PERIOD: Final = 30.0
 """Seconds between two writes of a Service's conditions of which the second changes nothing but messages."""
+_POLL_PERIOD: Final = 0.005
+"""Seconds between two checks whether everything is written."""
 _OnError = Callable[[ObjectKey, CallFailed], None]
+
+
+class MeasuredCondition(Condition, frozen=True, gc=False):
+    """The condition about measured demand. ``demand`` is the annotation that is written with it; None: none is."""
+
+    demand: str | None = None
 
 
 def own_conditions(service: Service) -> tuple[Condition, ...]:
     """Zoneward's conditions in the status of a Service."""
     conditions = (service.status.conditions or ()) if service.status is not None else ()
-    return tuple(condition for condition in conditions if condition.type in OWN_CONDITION_TYPES)
+    demand = (service.metadata.annotations or {}).get(names.MEASURED_DEMAND_ANNOTATION)
+    return tuple(
+        MeasuredCondition(**{**asdict(condition), "demand": demand})
+        if condition.type == names.MEASURED_CONDITION
+        else condition
+        for condition in conditions
+        if condition.type in OWN_CONDITION_TYPES
+    )
 
 
 def with_own_conditions(service: Service, conditions: Iterable[Condition]) -> Service:
     """The Service with these conditions of Zoneward, and those of other writers."""
-    status = service.status or ServiceStatus()
+    conditions, metadata, status = tuple(conditions), service.metadata, service.status or ServiceStatus()
     others = tuple(condition for condition in status.conditions or () if condition.type not in OWN_CONDITION_TYPES)
-    return replace(service, status=replace(status, conditions=(*others, *conditions)))
+    annotations, demand = dict(metadata.annotations or {}), _demand_of(conditions)
+    if annotations.pop(names.MEASURED_DEMAND_ANNOTATION, None) != demand:
+        added = {} if demand is None else {names.MEASURED_DEMAND_ANNOTATION: demand}
+        metadata = replace(metadata, annotations=annotations | added)
+    return replace(service, metadata=metadata, status=replace(status, conditions=(*others, *conditions)))
+
+
+def _demand_of(conditions: Iterable[Condition]) -> str | None:
+    return next((condition.demand for condition in conditions if isinstance(condition, MeasuredCondition)), None)
 
 
 def are_equal(one: Iterable[Condition], other: Iterable[Condition]) -> bool:
@@ -106,16 +129,18 @@ def with_transition_times(
 def status_patch(uid: str, wanted: Iterable[Condition]) -> dict[str, Any]:
     """The strategic merge patch of a Service's status after which it has these of Zoneward's conditions, and no others.
 
-    ``wanted`` have their times. The patch does not depend on the conditions that the Service has.
+    ``wanted`` have their times. The patch does not depend on what the Service has. An API server lets a patch of the
+    status change annotations too.
     """
-    entries = {condition.type: _full(condition) for condition in wanted}
+    wanted = tuple(wanted)
+    # With empty fields too, because they may replace other values.
+    entries = {item.type: {"reason": "", "message": "", **msgspec.to_builtins(item)} for item in wanted}
+    entries.get(names.MEASURED_CONDITION, {}).pop("demand", None)
     gone = [{"$patch": "delete", "type": type_} for type_ in OWN_CONDITION_TYPES if type_ not in entries]
-    return {"metadata": {"uid": uid}, "status": {"conditions": [*entries.values(), *gone]}}
-
-
-def _full(condition: Condition) -> dict[str, Any]:
-    """With empty fields too, because they may replace other values."""
-    return {"reason": "", "message": "", **msgspec.to_builtins(condition)}
+    return {
+        "metadata": {"uid": uid, "annotations": {names.MEASURED_DEMAND_ANNOTATION: _demand_of(wanted)}},
+        "status": {"conditions": [*entries.values(), *gone]},
+    }
 
 
 def _meaning(condition: Condition) -> tuple[str, str, str, str]:
@@ -162,12 +187,8 @@ class _ServiceStatus:
     not_before: float = 0.0
 
     @property
-    def has_wanted_conditions(self) -> bool:
-        return self.wanted is not None
-
-    @property
     def is_waiting(self) -> bool:
-        return bool(self.events) or (self.has_wanted_conditions and self.refused is None)
+        return bool(self.events) or (self.wanted is not None and self.refused is None)
 
 
 class StatusWriter:
@@ -200,10 +221,6 @@ class StatusWriter:
         self._recorder = EventRecorder(controller=CONTROLLER, action=_ACTION, instance=instance, now=now)
         self._services: dict[ObjectKey, _ServiceStatus] = {}
         self._limiter = RateLimiter(per_second=self._rate.per_second, burst=self._rate.burst, now=self._clock())
-        self._nothing_waits = asyncio.Event()
-        self._nothing_waits.set()
-        self._waiting: set[ObjectKey] = set()
-        self._discarded = 0
         self._written_at: dict[str, float] = {}
         """By a Service's uid, when its conditions were last written, the oldest first, in the last message period."""
         self._flushes = 0
@@ -211,12 +228,7 @@ class StatusWriter:
 
     def __len__(self) -> int:
         """The number of Services with a waiting write."""
-        return len(self._waiting)
-
-    @property
-    def dropped(self) -> int:
-        """The number of Events that were dropped: refused, or too many."""
-        return self._discarded + self._recorder.dropped
+        return sum(status.is_waiting for status in self._services.values())
 
     # --- what is to be reported ---------------------------------------------------------------------------------------
 
@@ -256,14 +268,11 @@ class StatusWriter:
 
     def forget(self, key: ObjectKey) -> None:
         """A Service was deleted: drop its reports."""
-        if self._services.pop(key, None) is not None:
-            self._remove_waiting(key)
+        self._services.pop(key, None)
 
     def clear(self) -> None:
         """Another replica leads and reports from now on."""
         self._services.clear()
-        self._waiting.clear()
-        self._nothing_waits.set()
 
     def _status_of(self, service: Service) -> _ServiceStatus | None:
         status = self._services.get(object_key_of(service))
@@ -278,8 +287,6 @@ class StatusWriter:
             if waiting.series is not None and waiting.metadata.name == recorded.metadata.name:
                 status.events[index] = recorded
                 return
-        if len(status.events) == MAX_WAITING_EVENTS:
-            self._discarded += 1
         status.events.append(recorded)
 
     def _set_wanted(
@@ -313,24 +320,16 @@ class StatusWriter:
 
     def _enqueue_or_forget(self, key: ObjectKey, status: _ServiceStatus) -> None:
         if status.is_waiting:
-            self._waiting.add(key)
-            self._nothing_waits.clear()
             self._queue.add(key)
             if status.events or self._pause(status) <= 0:
                 # The pause is for conditions, not for Events.
                 self._queue.wake(key)
             return
-        self._remove_waiting(key)
         version = parse_resource_version(status.service.metadata.resource_version)
         is_done = not status.removals and status.refused is None
         if is_done and (version is None or version >= status.version):
             # The Service has all conditions.
             del self._services[key]
-
-    def _remove_waiting(self, key: ObjectKey) -> None:
-        self._waiting.discard(key)
-        if not self._waiting:
-            self._nothing_waits.set()
 
     # --- writing it ---------------------------------------------------------------------------------------------------
 
@@ -346,8 +345,7 @@ class StatusWriter:
                 pause = await self._write(key, status)
             except CallFailed as error:
                 self._on_error(key, error)
-                retry_after = error.retry_after if isinstance(error, ApiError) else None
-                self._queue.retry(key, retry_after=retry_after)
+                self._queue.retry(key, error=error)
                 continue
             except Exception as error:
                 self._unexpected.error("internal error while writing a condition or Event", key, error)
@@ -358,21 +356,21 @@ class StatusWriter:
             else:
                 # New Events do not wait for the pause, nor does a new Service of this name.
                 self._queue.done(key)
-            if not status.is_waiting and self._services.get(key) is status:
-                self._remove_waiting(key)
 
     async def wait_until_written(self, limit: float) -> bool:
         """Wait up to ``limit`` seconds until everything is written. Returns whether it is; messages do not wait."""
         self._flushes += 1
-        for key in self._waiting:
-            self._queue.wake(key)
+        for key, status in self._services.items():
+            if status.is_waiting:
+                self._queue.wake(key)
         try:
             with suppress(TimeoutError):
                 async with asyncio.timeout(limit):
-                    await self._nothing_waits.wait()
+                    while len(self):
+                        await asyncio.sleep(_POLL_PERIOD)
         finally:
             self._flushes -= 1
-        return self._nothing_waits.is_set()
+        return not len(self)
 
     def shut_down(self) -> None:
         """End the workers."""
@@ -402,7 +400,6 @@ class StatusWriter:
                     # Events live for an hour; a series may be longer.
                     renewed = self._recorder.renewed(event)
                 elif outcome in (WriteOutcome.REFUSED, WriteOutcome.MISSING, WriteOutcome.TERMINATING):
-                    self._discarded += 1
                     self._on_error(object_key_of(status.service), error)
                 # No other Event has this name: if it exists, only the answer to the write was lost.
                 elif outcome is not WriteOutcome.EXISTS:
@@ -424,7 +421,7 @@ class StatusWriter:
         pause = self._pause(status)
         if pause > 0:
             return pause
-        if status.has_wanted_conditions:
+        if status.wanted is not None:
             await self._limit_rate(key)
         wanted, status.refused = status.wanted, None
         if wanted is None:

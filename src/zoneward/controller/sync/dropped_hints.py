@@ -7,7 +7,9 @@ server stores them.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from itertools import groupby
+from operator import itemgetter
 from typing import Final
 
 from msgspec.structs import replace
@@ -15,10 +17,9 @@ from msgspec.structs import replace
 from zoneward.client.api_errors import CallFailed
 from zoneward.client.informer_cache import InformerCache
 from zoneward.client.resources import SLICES
-from zoneward.client.writer import Writer
-from zoneward.controller.leader.leader_elector import Leadership
-from zoneward.daemon.log import Log
-from zoneward.kube.names import MANAGED_BY_LABEL
+from zoneward.controller.context import ControllerContext
+from zoneward.controller.queue.work_queue import WorkQueue
+from zoneward.controller.sync.service_states import is_own
 from zoneward.kube.objects import EndpointSlice, ForNode, ForZone, Hints, ObjectKey, identity
 from zoneward.routing.configuration import StoredHints
 
@@ -44,60 +45,23 @@ def stored_hints(sent: EndpointSlice, stored: EndpointSlice) -> StoredHints:
     return result
 
 
-class DroppedHints:
-    """Which hints of single Services the API server stores, if not all."""
-
-    def __init__(self) -> None:
-        self._stored: dict[ObjectKey, StoredHints] = {}
-
-    def stored_of(self, service: ObjectKey) -> StoredHints:
-        return self._stored.get(service, "all")
-
-    def set(self, service: ObjectKey, stored: StoredHints) -> bool:
-        """Returns whether this is a change."""
-        if self.stored_of(service) == stored:
-            return False
-        if stored == "all":
-            del self._stored[service]
-        else:
-            self._stored[service] = stored
-        return True
-
-    def by_namespace(self) -> dict[str, list[ObjectKey]]:
-        keys: dict[str, list[ObjectKey]] = {}
-        for key in sorted(self._stored):
-            keys.setdefault(key[0], []).append(key)
-        return keys
-
-    def forget(self, service: ObjectKey) -> None:
-        self._stored.pop(service, None)
-
-    def clear(self) -> None:
-        self._stored.clear()
-
-    def __len__(self) -> int:
-        return len(self._stored)
-
-
 class HintsProbe:
-    """Finds out by dry runs whether the API server stores hints again, one of a namespace at a time.
-
-    ``requeue`` gets the Services that may have other hints now.
+    """Finds out by dry runs whether the API server stores hints again, one of a namespace at a time. ``dropped`` are
+    the Services whose hints it does not all store, and which it does (`ServiceStates.dropped_hints`). Services that may
+    have other hints now are queued.
     """
 
     def __init__(
         self,
-        dropped: DroppedHints,
+        context: ControllerContext,
+        dropped: dict[ObjectKey, StoredHints],
         *,
         cache: InformerCache,
-        writer: Writer,
-        leading: Leadership,
-        log: Log,
-        manager: str,
-        requeue: Callable[[Iterable[ObjectKey]], None],
+        queue: WorkQueue[ObjectKey],
     ) -> None:
-        self._dropped, self._cache, self._writer, self._leading = dropped, cache, writer.once(), leading
-        self._log, self._manager, self._requeue = log, manager, requeue
+        self._dropped, self._cache, self._queue = dropped, cache, queue
+        self._writer, self._leading, self._log = context.writer.once(), context.leading, context.log
+        self._configuration = context.configuration
 
     async def run(self) -> None:
         while True:
@@ -107,22 +71,32 @@ class HintsProbe:
 
     async def probe(self) -> None:
         """Try one dry run for each namespace, and requeue its Services if the result differs."""
-        for namespace, keys in self._dropped.by_namespace().items():
+        for namespace, group in groupby(sorted(self._dropped), key=itemgetter(0)):
+            keys = list(group)
             try:
                 stored = await self._ask(keys)
             except CallFailed as error:
                 self._log.warning("failed to test whether hints are stored", namespace=namespace, error=str(error))
                 continue
-            changed = [key for key in keys if self._dropped.set(key, stored)]
+            # They may have changed during the dry run.
+            changed = [key for key in keys if self._dropped.get(key, "all") != stored]
+            for key in changed:
+                if stored == "all":
+                    del self._dropped[key]
+                else:
+                    self._dropped[key] = stored
             if changed:
                 self._log.info("the API server changed which hints it stores", namespace=namespace, hints=stored)
-                self._requeue(changed)
+                self._queue.add_all(changed)
 
     async def _ask(self, keys: Iterable[ObjectKey]) -> StoredHints:
         for key in keys:
             for slice_ in self._cache.slices_of(*key):
-                is_own = (slice_.metadata.labels or {}).get(MANAGED_BY_LABEL) == self._manager
-                if is_own and slice_.endpoints and slice_.metadata.deletion_timestamp is None:
+                if (
+                    is_own(slice_, self._configuration)
+                    and slice_.endpoints
+                    and slice_.metadata.deletion_timestamp is None
+                ):
                     sent = _with_hints(slice_)
                     return stored_hints(sent, await self._writer.dry_run_update(SLICES, sent))
         # Without any endpoints there is nothing to drop: the next write shows it.

@@ -192,7 +192,7 @@ class ServiceReconciler:
 
     def _conflict_verdict(self, key: ObjectKey, plan: ServicePlan) -> ConflictVerdict:
         replaced = (slice_ for family in plan.families for slice_ in family.replaced)
-        if any(is_built_in(surplu, self._configuration) for surplu in (*replaced, *plan.surplus)):
+        if any(is_built_in(slice_, self._configuration) for slice_ in (*replaced, *plan.surplus)):
             return self._conflicts.verdict(key, now=self._clock())
         return ConflictVerdict.DELETE
 

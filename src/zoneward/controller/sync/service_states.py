@@ -16,7 +16,6 @@ from msgspec import structs
 
 from zoneward.client.informer_cache import InformerCache
 from zoneward.client.resources import LiveNode, LivePod, object_key_of, service_key_of
-from zoneward.controller.sync.dropped_hints import DroppedHints
 from zoneward.kube.adoption_marks import effective_selector, with_effective_selector
 from zoneward.kube.names import MANAGED_BY_LABEL
 from zoneward.kube.objects import EndpointSlice, ObjectKey, Service, node_zone, time_text
@@ -24,7 +23,7 @@ from zoneward.routing.configuration import Configuration, StoredHints
 from zoneward.routing.demand import Demand, changes_demand, demand_of, is_new_node
 from zoneward.routing.request.annotations import requests_subsetting
 from zoneward.slices.cluster_state import ClusterState
-from zoneward.slices.plan import ServicePlan
+from zoneward.slices.plan import ServicePlan, plan_service
 from zoneward.slices.planner import ServicePlanner
 
 
@@ -65,7 +64,7 @@ class ServiceStates:
     ) -> None:
         """``slice_groups_seen``: as in `ClusterState`, until it is set. ``as_planned``: a slice as plans read it,
         None: as it is."""
-        self.as_planned: Final = as_planned or (lambda slice_: slice_)
+        self._as_planned = as_planned or (lambda slice_: slice_)
         self._cache, self._configuration, self._wall_clock = cache, configuration, wall_clock
         self._slice_groups_seen = slice_groups_seen
         self.trigger_times: Final = TriggerTimeTracker()
@@ -76,7 +75,8 @@ class ServiceStates:
         """Services whose decisions another demand may change: see `check_next`."""
         self.has_unchecked: Final = asyncio.Event()
         self._service_parts: dict[ObjectKey, Mapping[str, Fraction]] = {}
-        self.dropped_hints: Final = DroppedHints()
+        self.dropped_hints: Final[dict[ObjectKey, StoredHints]] = {}
+        """Services whose hints the API server does not all store, and which it does."""
         self._without_hints: dict[StoredHints, ClusterState] = {}
         """`_cluster_state` for Services whose hints the API server drops."""
         self._zones_changed = self._demand_changed = self._parts_changed = False
@@ -116,7 +116,7 @@ class ServiceStates:
             if slice_ is not None:
                 state = self._states.get(service_key_of(slice_))
                 if state is not None:
-                    state.slices[slice_.metadata.name] = self.as_planned(slice_) if exists else None
+                    state.slices[slice_.metadata.name] = self._as_planned(slice_) if exists else None
 
     def node_changed(self, old: LiveNode | None, new: LiveNode | None) -> bool:
         """Returns whether `refresh_nodes` has something to do."""
@@ -215,7 +215,7 @@ class ServiceStates:
 
     def cluster_state_of(self, key: ObjectKey) -> ClusterState:
         """The same for one Service, whose hints the API server may drop."""
-        stored = self.dropped_hints.stored_of(key)
+        stored = self.dropped_hints.get(key, "all")
         if stored == "all":
             return self._cluster_state
         if stored not in self._without_hints:
@@ -254,10 +254,23 @@ class ServiceStates:
         plan = state.service.plan(trigger_time=self.trigger_times.time(key), taken=taken)
         if all(family.decision.heuristic is None for family in plan.families):
             # It asks for no hints any more: whether they are stored does not matter.
-            self.dropped_hints.forget(key)
+            self.dropped_hints.pop(key, None)
         self._ready_endpoints[key] = min((family.decision.endpoints for family in plan.families), default=0)
         self._unchecked.pop(key, None)
         return plan
+
+    def fresh_plan(self, key: ObjectKey, service: Service) -> Callable[[], ServicePlan]:
+        """Work for a thread: plan a Service without its state, from what is taken from the cache now."""
+        pods, slices = self._objects_of(key)
+        cluster_state, trigger_time = self.cluster_state_of(key), self.trigger_times.time(key)
+        return lambda: plan_service(
+            with_effective_selector(service),
+            pods=pods,
+            slices=slices,
+            cluster_state=cluster_state,
+            trigger_time=trigger_time,
+            taken=ExistingSliceNames(self._cache, key[0]),
+        )
 
     def ready_endpoints(self, key: ObjectKey) -> int:
         """The ready endpoints of the last plan, in the address family with the fewest; 0 without a plan."""
@@ -271,7 +284,7 @@ class ServiceStates:
         """A Service was deleted, or is not managed."""
         self._states.pop(key, None)
         self._ready_endpoints.pop(key, None)
-        self.dropped_hints.forget(key)
+        self.dropped_hints.pop(key, None)
         self.trigger_times.forget(key)
 
     def clear(self) -> None:
@@ -281,13 +294,16 @@ class ServiceStates:
         self.dropped_hints.clear()
 
     def _begin(self, key: ObjectKey, service: Service) -> _ServiceState:
-        # Sorted by name, as an API server lists them: equal clusters give equal plans.
-        pods = sorted(self._cache.pods_of(*key), key=_name)
-        slices = sorted(map(self.as_planned, self._cache.slices_of(*key)), key=_name)
+        pods, slices = self._objects_of(key)
         has_slices = any(is_own(slice_, self._configuration) for slice_ in slices)
         since = {pod.metadata.name: pod.status.ready_since for pod in pods}
         self.trigger_times.observe(key, created=service.metadata.creation_timestamp, pods=since, has_slices=has_slices)
         return _ServiceState(ServicePlanner(service, self.cluster_state_of(key), pods=pods, slices=slices))
+
+    def _objects_of(self, key: ObjectKey) -> tuple[list[LivePod], list[EndpointSlice]]:
+        """Pods and slices by name, as an API server lists them: equal clusters give equal plans."""
+        slices = map(self._as_planned, self._cache.slices_of(*key))
+        return sorted(self._cache.pods_of(*key), key=_name), sorted(slices, key=_name)
 
     def _apply_changes(self, key: ObjectKey, state: _ServiceState, service: Service) -> None:
         state.service.update_cluster(self.cluster_state_of(key))

@@ -1,4 +1,5 @@
-"""The write permissions of the controller, and a check for them before it starts to write."""
+"""What the controller needs of an API server: write permissions, and in an overlay an admission policy. Both are
+checked before it starts to write."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
@@ -6,11 +7,13 @@ from typing import Any, Final
 import msgspec
 
 from zoneward.client.all_results import all_results
-from zoneward.client.api_errors import ApiError, Forbidden, NotFound
+from zoneward.client.api_errors import ApiError, CallFailed, Forbidden, NotFound
 from zoneward.client.resources import ENDPOINTS, EVENTS, SERVICES, SLICES, ApiResource
-from zoneward.client.transport_interface import WriteTransport
+from zoneward.client.transport_interface import ReadTransport, WriteTransport
 from zoneward.controller.mode import Mode
+from zoneward.kube.input_error import InputError
 from zoneward.kube.json_documents import DECODE_ERRORS, decode_json
+from zoneward.kube.overlay_objects import API, OVERLAY
 
 Permission = tuple[str, ApiResource[Any]] | tuple[str, ApiResource[Any], str]
 """An HTTP method, the kind that it is for, and maybe a subresource (``status``)."""
@@ -79,3 +82,42 @@ async def _is_allowed(connection: WriteTransport, permission: Permission, namesp
         if error.status == 405:
             return True
         raise
+
+
+# --- the policy of an overlay -----------------------------------------------------------------------------------------
+
+_POLICY_GROUP: Final = f"/apis/{API}"
+_POLICIES: Final = "mutatingadmissionpolicies"
+
+
+class _Resource(msgspec.Struct, frozen=True, gc=False):
+    name: str = ""
+
+
+class _ResourceList(msgspec.Struct, frozen=True, gc=False):
+    resources: tuple[_Resource, ...] = ()
+
+
+async def require_admission_policies(connection: ReadTransport, *, server: str) -> None:
+    """Raises InputError where the API server has no MutatingAdmissionPolicy. A server that does not say is trusted."""
+    try:
+        kinds = decode_json(await connection.get(_POLICY_GROUP), _ResourceList)
+    except (CallFailed, *DECODE_ERRORS):
+        return
+    if not any(resource.name == _POLICIES for resource in kinds.resources):
+        raise InputError(
+            server,
+            "expected Kubernetes 1.36 or newer for --overlay, whose API server has MutatingAdmissionPolicy;"
+            " use --only-marked and `zoneward adopt` instead",
+        )
+
+
+async def has_policy(connection: ReadTransport) -> bool:
+    """Whether the policy is installed; True where that cannot be read."""
+    try:
+        await connection.get(f"{_POLICY_GROUP}/{_POLICIES}/{OVERLAY}")
+    except NotFound:
+        return False
+    except CallFailed:
+        return True
+    return True
