@@ -1,5 +1,7 @@
 """Faults happen with their probability, to their requests, and the same each time."""
 
+from typing import Any
+
 import pytest
 
 from zoneward.sandbox.durations import Span
@@ -66,8 +68,8 @@ def test_invalid_fault_is_refused_with_what_was_expected(text: str, expected: st
 # --- which requests they meet -----------------------------------------------------------------------------------------
 
 
-def call(text: str, method: str, *, is_watch: bool = False, is_continued: bool = False) -> str:
-    hit = faults(text).on_request(method, is_watch=is_watch, is_continued=is_continued)
+def call(text: str, **request: Any) -> str:
+    hit = faults(text).on_request(**request)
     if hit is None:
         return ""
     if hit.is_answer_lost:
@@ -75,31 +77,30 @@ def call(text: str, method: str, *, is_watch: bool = False, is_continued: bool =
     return str(hit.refusal.code) if hit.refusal is not None else f"{hit.latency:g}s"
 
 
-METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
+REQUESTS: tuple[dict[str, Any], ...] = (
+    *({"method": method} for method in ("GET", "POST", "PUT", "PATCH", "DELETE")),
+    *({"method": "GET", "is_watch": True}, {"method": "GET", "is_continued": True}),
+)
 
 
 @pytest.mark.parametrize(
-    ("text", "answers"),
+    ("text", "answers", "is_of_watches"),
     [
-        ("latency=2s", ["2s"] * 5),
-        ("500", ["500"] * 5),
-        ("503", ["503"] * 5),
-        ("429", ["429"] * 5),
-        ("conflict", ["", "", "409", "409", ""]),
-        ("lost-answer", ["", "lost", "lost", "lost", "lost"]),
-        ("gone", [""] * 5),
-        ("drop-watch", [""] * 5),
-        ("cut-watch", [""] * 5),
-        ("silent-watch", [""] * 5),
+        ("latency=2s", ["2s"] * 7, False),
+        ("500", ["500"] * 7, False),
+        ("503", ["503"] * 7, False),
+        ("429", ["429"] * 7, False),
+        ("conflict", ["", "", "409", "409", "", "", ""], False),
+        ("lost-answer", ["", "lost", "lost", "lost", "lost", "", ""], False),
+        ("gone", [""] * 5 + ["410", "410"], True),
+        ("drop-watch", [""] * 7, True),
+        ("cut-watch", [""] * 7, True),
+        ("silent-watch", [""] * 7, True),
     ],
 )
-def test_faults_apply_to_their_requests(text: str, answers: list[str]) -> None:
-    assert [call(text, method) for method in METHODS] == answers
-
-
-def test_gone_fault_applies_to_watches_and_continued_lists() -> None:
-    assert call("gone", "GET", is_watch=True) == "410"
-    assert call("gone", "GET", is_continued=True) == "410"
+def test_faults_apply_to_their_requests_or_to_events(text: str, answers: list[str], is_of_watches: bool) -> None:
+    assert [call(text, **request) for request in REQUESTS] == answers
+    assert faults(text).on_event() == (text if is_of_watches else None)
 
 
 def test_the_first_of_two_refusals_wins() -> None:
@@ -134,8 +135,3 @@ def test_one_more_fault_does_not_change_the_others() -> None:
     assert unavailable(faults(*others, "503@0.1")) == unavailable(faults("503@0.1"))
     assert unavailable(faults("503@0.1", "500@0.5")) == unavailable(faults("503@0.1"))
     assert events(faults("cut-watch@0.1", "drop-watch@0.9")) == events(faults("cut-watch@0.1"))
-
-
-@pytest.mark.parametrize("fault", ["gone", "drop-watch", "cut-watch", "silent-watch"])
-def test_faults_of_watches_apply_to_watches(fault: str) -> None:
-    assert faults(fault).on_event() == fault
