@@ -12,10 +12,9 @@ def faults(*texts: str, seed: int = 1) -> FaultInjector:
     return FaultInjector([parse_fault(text) for text in texts], seed)
 
 
-def reads(of: FaultInjector) -> list[tuple[float, int] | None]:
-    """The latency and the code of each of many requests."""
-    hits = (of.on_request("GET") for _ in range(2_000))
-    return [(hit.latency, hit.refusal.code if hit.refusal else 0) if hit else None for hit in hits]
+def reads(of: FaultInjector) -> list[tuple[float, Fault | None]]:
+    """What many requests meet."""
+    return [of.on_request("GET") for _ in range(2_000)]
 
 
 # --- how they are written ---------------------------------------------------------------------------------------------
@@ -69,12 +68,10 @@ def test_invalid_fault_is_refused_with_what_was_expected(text: str, expected: st
 
 
 def call(text: str, **request: Any) -> str:
-    hit = faults(text).on_request(**request)
-    if hit is None:
-        return ""
-    if hit.is_answer_lost:
-        return "lost"
-    return str(hit.refusal.code) if hit.refusal is not None else f"{hit.latency:g}s"
+    latency, fault = faults(text).on_request(**request)
+    if fault is None:
+        return f"{latency:g}s" if latency else ""
+    return str(fault.refusal.code) if fault.refusal is not None else "lost"
 
 
 REQUESTS: tuple[dict[str, Any], ...] = (
@@ -104,18 +101,18 @@ def test_faults_apply_to_their_requests_or_to_events(text: str, answers: list[st
 
 
 def test_the_first_of_two_refusals_wins() -> None:
-    hit = faults("429=7s", "500").on_request("GET")
-    assert hit is not None
-    assert hit.refusal is not None
-    assert (hit.refusal.code, hit.refusal.reason) == (429, "TooManyRequests")
-    assert hit.refusal.details == {"retryAfterSeconds": 7}
+    _, fault = faults("429=7s", "500").on_request("GET")
+    assert fault is not None
+    assert fault.refusal is not None
+    assert (fault.refusal.code, fault.refusal.reason) == (429, "TooManyRequests")
+    assert fault.refusal.details == {"retryAfterSeconds": 7}
 
 
 # --- chance -----------------------------------------------------------------------------------------------------------
 
 
 def test_a_fault_is_as_frequent_as_its_probability() -> None:
-    assert 150 < len([hit for hit in reads(faults("500@0.1")) if hit]) < 250
+    assert 150 < len([1 for _, fault in reads(faults("500@0.1")) if fault]) < 250
     assert 150 < len([1 for of in [faults("drop-watch@0.1")] for _ in range(2_000) if of.on_event()]) < 250
 
 
@@ -126,7 +123,7 @@ def test_the_same_seed_gives_the_same_faults_and_another_one_others() -> None:
 
 def test_one_more_fault_does_not_change_the_others() -> None:
     def unavailable(of: FaultInjector) -> list[bool]:
-        return [hit is not None and hit[1] == 503 for hit in reads(of)]
+        return [fault is not None and fault.kind == "503" for _, fault in reads(of)]
 
     def events(of: FaultInjector) -> list[bool]:
         return [of.on_event() is FaultKind.CUT_WATCH for _ in range(2_000)]
