@@ -146,7 +146,7 @@ def test_a_rule_from_a_file_travels_with_what_it_calls_there(
     module = import_module(path.stem)
     try:
         for plain, rows in ((False, 200_000), (True, 2_000)):
-            own = CustomAlgorithm(name="own", rule=module.rule, key="", interpreted=plain)
+            own = CustomAlgorithm(name="own", rule=module.rule, interpreted=plain)
             wanted = SimulationSpec(contenders=parse_contenders(["own", "cluster-wide"], own=own))
             dataset = ComputedDataset("kep", sample=rows)
             assert simulate(wanted, dataset, runner=dask(cluster)) == simulate(wanted, dataset, runner=ThreadRunner(1))

@@ -104,7 +104,6 @@ class CustomAlgorithm:
 
     name: str
     rule: AllocateFunction
-    key: str
     interpreted: bool = False
 
 
@@ -204,7 +203,7 @@ def _make_contender(name: str, given: Mapping[str, Fraction], own: CustomAlgorit
         label += ":" + ",".join(f"{key}={_format_number(given[key])}" for key in PARAMETERS if key in given)
     if own is not None and name == own.name:
         settings: Mapping[str, Fraction] = given
-        rule, key, weighs, interpreted = own.rule, own.key, False, own.interpreted
+        rule, key, weighs, interpreted = own.rule, "", False, own.interpreted
     else:
         settings = {**_DEFAULTS.get(name, {}), **given}
         heuristic = _HEURISTICS[_RANDOM if name == _CLUSTER_WIDE else name]

@@ -5,9 +5,9 @@ from typing import Final
 
 import numpy as np
 
+from zoneward.lab.scoring import Floats, bound_totals
 from zoneward.lab.tally import (
     BANDS,
-    CURVE_POINTS,
     JOINT_BINS,
     JOINT_WIDTH,
     Counts,
@@ -221,19 +221,20 @@ def _worst(spec: SimulationSpec, tally: Tally) -> tuple[WorstRow, ...]:
 def _plots(spec: SimulationSpec, tally: Tally, *, bounds: bool) -> Plots:
     rows, endpoints = tally.counts["curve rows"], tally.counts["curve endpoints"]
     label = [contender.label for contender in spec.contenders]
+    filled = np.flatnonzero(rows)
+
+    def curve(algorithm: str, encoding: str, sums: Floats) -> Curve:
+        """``sums`` are those of totals, by point."""
+        points = zip((endpoints[filled] / rows[filled]).tolist(), (sums[filled] / rows[filled]).tolist(), strict=True)
+        return Curve(algorithm=algorithm, encoding=encoding, points=tuple(points))
+
     curves = tuple(
-        Curve(
-            algorithm=label[contender],
-            encoding=encoding,
-            points=tuple(
-                (float(endpoints[point]) / int(rows[point]), float(sums[point]) / int(rows[point]))
-                for point in range(CURVE_POINTS)
-                if rows[point]
-            ),
-        )
+        curve(label[contender], encoding, tally.sums[0][f"curve {contender} {encoding}"])
         for contender, encoding in spec.encoded_contenders
-        for sums in (tally.sums[0][f"curve {contender} {encoding}"],)
     )
+    if bounds:
+        possible = bound_totals(tally.sums[0]["curve possible"] / np.maximum(rows, 1)) * rows
+        curves += tuple(curve(BOUND, encoding, possible) for encoding in spec.encodings)
     spreads = tuple(
         ScoreHistogram(
             algorithm=label[contender],
@@ -259,17 +260,6 @@ def _plots(spec: SimulationSpec, tally: Tally, *, bounds: bool) -> Plots:
         if spec.can_encode(one, encoding) and spec.can_encode(other, encoding)
         for counts in (tally.counts[f"joint {one} {other} {encoding}"],)
     )
-    if bounds:
-        points = tuple(
-            (
-                float(endpoints[point]) / int(rows[point]),
-                _credits(float(possible[point]) / int(rows[point]), 1.0, 1.0, 1.0)["total"],
-            )
-            for possible in (tally.sums[0]["curve possible"],)
-            for point in range(CURVE_POINTS)
-            if rows[point]
-        )
-        curves += tuple(Curve(algorithm=BOUND, encoding=encoding, points=points) for encoding in spec.encodings)
     return Plots(curves=curves, spreads=spreads, joints=joints)
 
 
