@@ -15,8 +15,8 @@ import numpy as np
 
 from zoneward.kube.input_error import InputError, show
 from zoneward.lab.contenders import ALGORITHMS, CustomAlgorithm, parse_contenders
-from zoneward.lab.scoring import score_columns
-from zoneward.routing.algorithms.signature import IMPOSSIBLE, max_groups, reals_length, scratch_length
+from zoneward.lab.scoring import new_scratch, score_columns
+from zoneward.routing.algorithms.signature import IMPOSSIBLE, max_groups
 
 _OPTION: Final = "--algorithm-file"
 _ARGUMENTS: Final = 8
@@ -135,20 +135,8 @@ def _check_allocation(where: str, function: Callable[..., Any], inputs: _Input) 
 def _run(
     function: Callable[..., Any], demand: Sequence[int], supply: Sequence[int]
 ) -> tuple[Any, list[Any], list[Any]]:
-    zones = len(demand)
-    cells = max_groups(zones) * zones
-    composition: list[Any] = [0] * cells
-    weights: list[Any] = [0.0] * cells
-    groups = function(
-        tuple(demand),
-        tuple(supply),
-        _PARAMETERS,
-        (0,) * zones**2,
-        composition,
-        weights,
-        [0] * scratch_length(zones),
-        [0.0] * reals_length(zones),
-    )
+    previous, composition, weights, *scratch, _ = (array.tolist() for array in new_scratch(len(demand)))
+    groups = function(tuple(demand), tuple(supply), _PARAMETERS, tuple(previous), composition, weights, *scratch)
     return groups, composition, weights
 
 

@@ -1,5 +1,6 @@
 """The figures of a simulation, computed from its tally: means, differences, quantiles, plots."""
 
+from dataclasses import replace
 from math import sqrt
 from typing import Final
 
@@ -55,30 +56,25 @@ def summarize(
     shares: tuple[float, ...] = (),
 ) -> Simulation:
     """A tally as figures. ``shares`` are the quantiles wanted; ``bounds`` adds bounds that no algorithm can exceed."""
-    if not tally.sums:
-        return Simulation(
-            dataset=dataset,
-            rows=0,
-            of=of,
-            whole=whole or of,
-            by=spec.by,
-            unscored=0,
-            partial=partial,
-            seed=seed,
-            means=(),
-        )
-    rows = tally.counts["rows"]
-    everything = slice(None)
-    return Simulation(
+    of_nothing = Simulation(
         dataset=dataset,
-        rows=int(rows.sum()),
+        rows=0,
         of=of,
         whole=whole or of,
-        unscored=int(tally.counts["unscored"][0]),
+        by=spec.by,
+        unscored=0,
         partial=partial,
         seed=seed,
+        means=(),
+    )
+    if not tally.sums:
+        return of_nothing
+    everything = slice(None)
+    return replace(
+        of_nothing,
+        rows=int(tally.counts["rows"].sum()),
+        unscored=int(tally.counts["unscored"][0]),
         means=_means(spec, tally, everything, bounds=bounds),
-        by=spec.by,
         bands=_bands(spec, tally, bounds=bounds),
         quantiles=_quantiles(spec, tally, shares),
         differences=_differences(spec, tally),
