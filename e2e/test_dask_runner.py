@@ -146,7 +146,7 @@ def test_custom_rule_is_sent_with_the_functions_that_it_calls(
     module = import_module(path.stem)
     try:
         for plain, rows in ((False, 200_000), (True, 2_000)):
-            own = CustomAlgorithm(name="own", rule=module.rule, key="", interpreted=plain)
+            own = CustomAlgorithm(name="own", rule=module.rule, interpreted=plain)
             wanted = SimulationSpec(contenders=parse_contenders(["own", "cluster-wide"], own=own))
             dataset = ComputedDataset("kep", sample=rows)
             assert simulate(wanted, dataset, runner=dask(cluster)) == simulate(wanted, dataset, runner=ThreadRunner(1))

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from zoneward.kube.input_error import InputError
-from zoneward.lab.algorithm_file import CheckedAlgorithm, load_algorithm_file
-from zoneward.lab.contenders import parse_contenders
+from zoneward.lab.algorithm_file import check_algorithm, load_algorithm_file
+from zoneward.lab.contenders import CustomAlgorithm, parse_contenders
 from zoneward.lab.scoring import score_columns
 
 HEAD = "def rule(demand, supply, parameters, previous, composition, weights, scratch, reals):\n"
@@ -22,17 +22,18 @@ CASE = "for nodes 26, 1, 4, 27, 17, 1 and endpoints 0, 0, 1, 1, 0, 1"
 """The first input that a rule is tried on: it has six zones."""
 
 
-def tried(tmp_path: Path, code: str, name: str = "rule") -> CheckedAlgorithm:
+def tried(tmp_path: Path, code: str, name: str = "rule") -> tuple[CustomAlgorithm, str]:
     path = tmp_path / "my.py"
     path.write_text(code)
-    return load_algorithm_file(f"{path}:{name}").check()
+    written = f"{path}:{name}"
+    return check_algorithm(load_algorithm_file(written), written=written)
 
 
 @pytest.mark.slow
 def test_a_rule_that_numba_compiles_scores_like_the_registry_s(tmp_path: Path) -> None:
-    result = tried(tmp_path, HEAD + SAME_ZONE)
-    assert (result.note, result.rule.name, result.rule.interpreted) == ("", "rule", False)
-    (mine,), (theirs,) = parse_contenders([], own=result.rule), parse_contenders(["PreferSameZone"])
+    rule, note = tried(tmp_path, HEAD + SAME_ZONE)
+    assert (note, rule.name, rule.interpreted) == ("", "rule", False)
+    (mine,), (theirs,) = parse_contenders([], own=rule), parse_contenders(["PreferSameZone"])
     demand, supply = np.array([[3, 1, 2], [1, 1, 1]]), np.array([[5, 0, 9], [2, 2, 2]])
     assert np.array_equal(score_columns(mine, demand, supply), score_columns(theirs, demand, supply))
 
@@ -40,13 +41,13 @@ def test_a_rule_that_numba_compiles_scores_like_the_registry_s(tmp_path: Path) -
 @pytest.mark.slow
 def test_a_rule_that_numba_can_t_compile_runs_as_plain_python_and_says_so(tmp_path: Path) -> None:
     plain = "    if not any(n > 0 for n in sorted(supply, key=lambda n: -n)):\n        return -1"
-    result = tried(tmp_path, HEAD + plain + SAME_ZONE)
-    assert result.rule.interpreted
-    assert f"{tmp_path / 'my.py'}:rule: numba can't compile it (" in result.note
-    assert "so it runs as plain Python on one core: " in result.note
-    assert "times as long as local compiled" in result.note
-    assert "\n" not in result.note
-    (mine,), (theirs,) = parse_contenders([], own=result.rule), parse_contenders(["PreferSameZone"])
+    rule, note = tried(tmp_path, HEAD + plain + SAME_ZONE)
+    assert rule.interpreted
+    assert f"{tmp_path / 'my.py'}:rule: numba can't compile it (" in note
+    assert "so it runs as plain Python on one core: " in note
+    assert "times as long as local compiled" in note
+    assert "\n" not in note
+    (mine,), (theirs,) = parse_contenders([], own=rule), parse_contenders(["PreferSameZone"])
     demand, supply = np.array([[3, 1, 2], [1, 1, 1]]), np.array([[5, 0, 9], [2, 2, 2]])
     assert np.array_equal(score_columns(mine, demand, supply), score_columns(theirs, demand, supply))
 
@@ -55,9 +56,9 @@ def test_a_rule_that_numba_can_t_compile_runs_as_plain_python_and_says_so(tmp_pa
 def test_a_rule_that_means_something_else_when_compiled_runs_as_plain_python(tmp_path: Path) -> None:
     """Python's numbers don't overflow."""
     big = "    if 3037000500 * 3037000500 * (1 + supply[0]) < 0:\n        return -1"
-    result = tried(tmp_path, HEAD + big + SAME_ZONE)
-    assert result.rule.interpreted
-    assert "compiled it gives something else" in result.note
+    rule, note = tried(tmp_path, HEAD + big + SAME_ZONE)
+    assert rule.interpreted
+    assert "compiled it gives something else" in note
 
 
 # What a file holds -> what is said behind its name.

@@ -42,7 +42,7 @@ HAVING = {
     "cluster-wide": (PER_SLICE,),
 }
 """Which parameters each algorithm has."""
-OWN = CustomAlgorithm(name="mine", rule=same_zone, key="mine-1")
+OWN = CustomAlgorithm(name="mine", rule=same_zone)
 
 
 def only(*written: str) -> Contender:
@@ -136,21 +136,25 @@ def test_a_label_is_what_may_be_written_to_get_the_same_again(name: str, values:
         }[parameter] == value
 
 
-def test_sweeps_are_crossed() -> None:
-    assert labels(["local"], {"startingThreshold": (1, 2), "overloadThreshold": (0.2, 0.5)}) == [
-        "local:startingThreshold=1,overloadThreshold=0.2",
-        "local:startingThreshold=1,overloadThreshold=0.5",
-        "local:startingThreshold=2,overloadThreshold=0.2",
-        "local:startingThreshold=2,overloadThreshold=0.5",
-    ]
-
-
-def test_a_sweep_keeps_what_else_was_given_and_takes_the_place_of_its_own() -> None:
-    written = ["local:startingThreshold=7,maxEndpointsPerSlice=10"]
-    assert labels(written, {"startingThreshold": (1, 2)}) == [
-        "local:startingThreshold=1,maxEndpointsPerSlice=10",
-        "local:startingThreshold=2,maxEndpointsPerSlice=10",
-    ]
+@pytest.mark.parametrize(
+    ("written", "sweep", "expected"),
+    [
+        (
+            "local",
+            {"startingThreshold": (1, 2), "overloadThreshold": (0.2, 0.5)},
+            [f"local:startingThreshold={one},overloadThreshold={other}" for one in (1, 2) for other in (0.2, 0.5)],
+        ),
+        (
+            "local:startingThreshold=7,maxEndpointsPerSlice=10",
+            {"startingThreshold": (1, 2)},
+            [f"local:startingThreshold={one},maxEndpointsPerSlice=10" for one in (1, 2)],
+        ),
+    ],
+)
+def test_sweeps_are_crossed_and_replace_only_their_own_parameter(
+    written: str, sweep: dict[str, Sequence[float | str]], expected: list[str]
+) -> None:
+    assert labels([written], sweep) == expected
 
 
 @examples(30)
@@ -170,7 +174,7 @@ def test_as_many_as_the_grids_of_their_parameters_have_points(
 
 def test_an_own_rule_takes_part_alone_where_no_other_is_asked_for() -> None:
     (one,) = found([], own=OWN)
-    assert (one.label, one.rule, one.key, one.interpreted, one.weighs) == ("mine", same_zone, "mine-1", False, False)
+    assert (one.label, one.rule, one.key, one.interpreted, one.weighs) == ("mine", same_zone, "", False, False)
     assert (one.starting_threshold, one.overload_threshold, one.max_endpoints_per_slice) == (
         Fraction(0),
         Fraction(1, 2),
@@ -189,25 +193,14 @@ def test_balanced_takes_its_limit_twice_then_the_objective_and_the_cost_of_every
     assert only("ProportionalZoneCPU").parameters_for(2) == (1, 5, 1, 5)
 
 
-def test_a_sweep_of_the_limit_is_for_balanced_alone() -> None:
-    assert labels(["ProportionalZoneCPU,Balanced"], {"maxOverload": (0, 0.2)}) == [
-        "ProportionalZoneCPU",
-        "Balanced:maxOverload=0",
-        "Balanced:maxOverload=0.2",
-    ]
-
-
-def test_an_own_rule_has_no_limit_of_balanced() -> None:
-    with pytest.raises(InputError, match=r"^--algorithm: mine: expected startingThreshold=NUMBER, .*maxOverload=1'$"):
-        found(["mine:maxOverload=1"], own=OWN)
-
-
-def test_an_own_rule_may_have_every_other_parameter() -> None:
+def test_an_own_rule_may_have_every_parameter_but_that_of_balanced() -> None:
     written = ["local,mine:startingThreshold=2,overloadThreshold=0.1"]
     local, mine = found(written, sweep={"maxEndpointsPerSlice": [10]}, own=dataclasses.replace(OWN, interpreted=True))
     assert local.label == "local:maxEndpointsPerSlice=10"
     assert mine.label == "mine:startingThreshold=2,overloadThreshold=0.1,maxEndpointsPerSlice=10"
     assert (mine.rule, mine.interpreted, mine.parameters_for(3)) == (same_zone, True, (1, 10, 1, 10))
+    with pytest.raises(InputError, match=r"^--algorithm: mine: expected startingThreshold=NUMBER, .*maxOverload=1'$"):
+        found(["mine:maxOverload=1"], own=OWN)
 
 
 ONE_OF = (

@@ -35,8 +35,12 @@ def some_inputs(zones: int, rows: int = 200, *, first: int = 0, names: bool = Fa
     return Inputs(numbers, demand, supply, [f"shop/cart, {item}" for item in numbers] if names else ())
 
 
+def scored(inputs: Inputs, contenders: tuple[Contender, ...] = CONTENDERS) -> list[Floats]:
+    return [score_columns(contender, inputs.demand, inputs.supply) for contender in contenders]
+
+
 def write(path: Path, *pieces: Inputs, contenders: tuple[Contender, ...] = CONTENDERS, partial: str = "") -> list[Any]:
-    columns = [[score_columns(contender, piece.demand, piece.supply) for contender in contenders] for piece in pieces]
+    columns = [scored(piece, contenders) for piece in pieces]
     with ParquetWriter(path, contenders) as directory:
         for piece, rows in zip(pieces, columns, strict=True):
             directory.write(piece, rows)
@@ -155,9 +159,7 @@ def test_nothing_is_left_behind_where_it_ends_early(tmp_path: Path, error: type[
     def fail() -> None:
         inputs = some_inputs(2)
         with ParquetWriter(tmp_path / "out", CONTENDERS) as directory:
-            directory.write(
-                inputs, [score_columns(contender, inputs.demand, inputs.supply) for contender in CONTENDERS]
-            )
+            directory.write(inputs, scored(inputs))
             directory._flush()
             assert [path.match("out.*.making") for path in tmp_path.iterdir()] == [True]
             raise error("stop")
@@ -184,9 +186,7 @@ def test_what_another_run_writes_or_left_is_never_touched(tmp_path: Path) -> Non
     one, other = ParquetWriter(tmp_path / "out", CONTENDERS), ParquetWriter(tmp_path / "out", CONTENDERS)
     with one, other:
         for directory in (one, other):
-            directory.write(
-                inputs, [score_columns(contender, inputs.demand, inputs.supply) for contender in CONTENDERS]
-            )
+            directory.write(inputs, scored(inputs))
         one.finish()
         with pytest.raises(InputError, match="expected a directory that does not exist yet: Directory not empty"):
             other.finish()
@@ -206,9 +206,7 @@ def test_a_file_that_can_t_be_written_is_told(tmp_path: Path) -> None:
         with ParquetWriter(tmp_path / "out", CONTENDERS) as directory:
             (making,) = tmp_path.iterdir()
             (making / "part-00000.parquet").mkdir()
-            directory.write(
-                inputs, [score_columns(contender, inputs.demand, inputs.supply) for contender in CONTENDERS]
-            )
+            directory.write(inputs, scored(inputs))
             directory.finish()
 
     with pytest.raises(InputError, match=r"part-00000\.parquet: expected a file that can be written: "):

@@ -164,6 +164,10 @@ class Steps:
 class Quick:
     index: int
 
+    @property
+    def numbers(self) -> range:
+        return range(10 * self.index, 10 * self.index + 10)
+
     def inputs(self) -> Inputs:
         return inputs_of(10 * self.index)
 

@@ -27,7 +27,7 @@ from zoneward.kube.input_error import InputError
 from zoneward.routing.simulation_results import WEIGHTS
 
 if TYPE_CHECKING:
-    from zoneward.lab.algorithm_file import AlgorithmFile
+    from zoneward.lab.contenders import CustomAlgorithm
     from zoneward.lab.datasets import Dataset
     from zoneward.lab.simulation import Runner
     from zoneward.lab.tally import SimulationSpec
@@ -192,8 +192,7 @@ def _simulate(options: SimulationOptions) -> int:
     from zoneward.lab.tally import SimulationSpec
     from zoneward.routing.algorithms.heuristics import BALANCED
 
-    source = _algorithm_file(options)
-    custom = source.unchecked if source else None
+    custom = _custom_algorithm(options)
     names = (*run.contenders, *((custom.name,) if custom else ()))
     spec = SimulationSpec(
         contenders=parse_contenders(names, sweep=run.sweep, own=custom),
@@ -213,11 +212,13 @@ def _simulate(options: SimulationOptions) -> int:
         results = stack.enter_context(open_output(options, spec, interrupts))
         # Most files have no more rows than a chunk; errors in these are reported before anything is compiled.
         next(iter(dataset.chunks()), None)
-        if source is not None:
-            checked = source.check()
-            spec = replace(spec, contenders=parse_contenders(names, sweep=run.sweep, own=checked.rule))
-            if checked.note:
-                print_notes(options.shared, [Note(checked.note)])
+        if custom is not None:
+            from zoneward.lab.algorithm_file import check_algorithm
+
+            checked, note = check_algorithm(custom, written=run.algorithm_file)
+            spec = replace(spec, contenders=parse_contenders(names, sweep=run.sweep, own=checked))
+            if note:
+                print_notes(options.shared, [Note(note)])
         if run.scheduler is None:
             _compile(options, spec, interrupts)
         interrupts.check()
@@ -245,7 +246,7 @@ def _simulate(options: SimulationOptions) -> int:
     return INTERRUPTED if simulation.partial else 0
 
 
-def _algorithm_file(options: SimulationOptions) -> "AlgorithmFile | None":
+def _custom_algorithm(options: SimulationOptions) -> "CustomAlgorithm | None":
     if not options.run.algorithm_file:
         return None
     from zoneward.lab.algorithm_file import load_algorithm_file

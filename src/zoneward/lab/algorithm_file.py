@@ -4,7 +4,7 @@ import importlib.util
 import inspect
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from time import perf_counter
@@ -15,8 +15,8 @@ import numpy as np
 
 from zoneward.kube.input_error import InputError, show
 from zoneward.lab.contenders import ALGORITHMS, CustomAlgorithm, parse_contenders
-from zoneward.lab.scoring import score_columns
-from zoneward.routing.algorithms.signature import IMPOSSIBLE, max_groups, reals_length, scratch_length
+from zoneward.lab.scoring import new_scratch, score_columns
+from zoneward.routing.algorithms.signature import IMPOSSIBLE, max_groups
 
 _OPTION: Final = "--algorithm-file"
 _ARGUMENTS: Final = 8
@@ -25,52 +25,37 @@ _PARAMETERS: Final = (1, 2, 1, 2)
 _EXPECTED: Final = "my.py:function"
 
 
-@dataclass(frozen=True, slots=True)
-class CheckedAlgorithm:
-    """An algorithm that may be used. ``note`` is what its user should know, may be empty."""
+def load_algorithm_file(written: str) -> CustomAlgorithm:
+    """Load ``FILE:FUNCTION``, before `check_algorithm`: enough to parse options with, not to run.
 
-    rule: CustomAlgorithm
-    note: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class AlgorithmFile:
-    """A function from a file, as it was ``written`` on the command line."""
-
-    written: str
-    function: Callable[..., Any]
-
-    @property
-    def unchecked(self) -> CustomAlgorithm:
-        """The algorithm before it is checked: enough to parse options with, not to run."""
-        name = self.written.rpartition(":")[2].replace("_", "-")
-        return CustomAlgorithm(name=name, rule=self.function, key="")
-
-    def check(self) -> CheckedAlgorithm:
-        """Run it on a few inputs. Raises `InputError` where a result is no allocation. Takes seconds."""
-        for inputs in _draw_inputs():
-            _check_allocation(self.written, self.function, inputs)
-        fault = _find_numba_fault(self.function)
-        if not fault:
-            return CheckedAlgorithm(self.unchecked)
-        own = replace(self.unchecked, interpreted=True)
-        own_time, local_time = _measure_times(own)
-        note = (
-            f"{self.written}: numba can't compile it ({fault}), so it runs as plain Python on one core:"
-            f" {own_time * 1e6:.0f} us an input, {own_time / local_time:,.0f} times as long as local compiled"
-        )
-        return CheckedAlgorithm(own, note)
-
-
-def load_algorithm_file(written: str) -> AlgorithmFile:
-    """Load ``FILE:FUNCTION``. Raises `InputError` where there is none, or where it lacks the arguments of a rule."""
-    path, colon, name = written.rpartition(":")
-    if not colon or not name.isidentifier() or not path:
+    Raises `InputError` where there is none, or where it lacks the arguments of a rule.
+    """
+    path, colon, function = written.rpartition(":")
+    if not colon or not function.isidentifier() or not path:
         raise InputError(_OPTION, f"expected {_EXPECTED}, got {show(written)}")
-    file = AlgorithmFile(written, _load_function(Path(path), name))
-    if file.unchecked.name in ALGORITHMS:
-        raise InputError(_OPTION, written, f"expected a name that no algorithm has, got {file.unchecked.name}")
-    return file
+    custom = CustomAlgorithm(name=function.replace("_", "-"), rule=_load_function(Path(path), function))
+    if custom.name in ALGORITHMS:
+        raise InputError(_OPTION, written, f"expected a name that no algorithm has, got {custom.name}")
+    return custom
+
+
+def check_algorithm(custom: CustomAlgorithm, *, written: str) -> tuple[CustomAlgorithm, str]:
+    """Run it on a few inputs. Returns it as it may be used, and a note for its user, may be empty. Takes seconds.
+
+    Raises `InputError` where a result is no allocation.
+    """
+    for inputs in _draw_inputs():
+        _check_allocation(written, custom.rule, inputs)
+    interpreted = replace(custom, interpreted=True)
+    fault = _find_numba_fault(custom, interpreted)
+    if not fault:
+        return custom, ""
+    own_time, local_time = _measure_times(interpreted)
+    note = (
+        f"{written}: numba can't compile it ({fault}), so it runs as plain Python on one core:"
+        f" {own_time * 1e6:.0f} us an input, {own_time / local_time:,.0f} times as long as local compiled"
+    )
+    return interpreted, note
 
 
 def _load_function(path: Path, name: str) -> Callable[..., Any]:
@@ -150,30 +135,16 @@ def _check_allocation(where: str, function: Callable[..., Any], inputs: _Input) 
 def _run(
     function: Callable[..., Any], demand: Sequence[int], supply: Sequence[int]
 ) -> tuple[Any, list[Any], list[Any]]:
-    zones = len(demand)
-    cells = max_groups(zones) * zones
-    composition: list[Any] = [0] * cells
-    weights: list[Any] = [0.0] * cells
-    groups = function(
-        tuple(demand),
-        tuple(supply),
-        _PARAMETERS,
-        (0,) * zones**2,
-        composition,
-        weights,
-        [0] * scratch_length(zones),
-        [0.0] * reals_length(zones),
-    )
+    previous, composition, weights, *scratch, _ = (array.tolist() for array in new_scratch(len(demand)))
+    groups = function(tuple(demand), tuple(supply), _PARAMETERS, tuple(previous), composition, weights, *scratch)
     return groups, composition, weights
 
 
 # --- can it be compiled -----------------------------------------------------------------------------------------------
 
 
-def _find_numba_fault(function: Callable[..., Any]) -> str:
+def _find_numba_fault(own: CustomAlgorithm, interpreted: CustomAlgorithm) -> str:
     """Why numba can't compile it, in a line; empty where compiled code has the same results."""
-    own = CustomAlgorithm(name="own", rule=function, key="")
-    interpreted = CustomAlgorithm(name="own", rule=function, key="", interpreted=True)
     by_zones: dict[int, list[_Input]] = {}
     for input_ in _draw_inputs():
         by_zones.setdefault(len(input_[0]), []).append(input_)

@@ -5,7 +5,7 @@ A subsetting algorithm of the registry needs no line in this file, unless it has
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import product
 from typing import Final
@@ -104,7 +104,6 @@ class CustomAlgorithm:
 
     name: str
     rule: AllocateFunction
-    key: str
     interpreted: bool = False
 
 
@@ -128,7 +127,7 @@ def parse_contenders(
     swept: set[str] = set()
     for written_name in expanded:
         name, given = _parse_algorithm(written_name, own)
-        known = _parameters(name, own)
+        known = _parameters(name)
         own_grid = {parameter: values for parameter, values in grid.items() if parameter in known}
         swept.update(own_grid)
         for values in product(*own_grid.values()):
@@ -160,8 +159,8 @@ def _parse_algorithm(written: str, own: CustomAlgorithm | None) -> tuple[str, di
     given = {}
     for pair in filter(None, rest.split(",")):
         parameter, equals, value = pair.partition("=")
-        if not equals or parameter not in _parameters(name, own):
-            known = ", ".join(f"{parameter}=NUMBER" for parameter in _parameters(name, own))
+        if not equals or parameter not in _parameters(name):
+            known = ", ".join(f"{parameter}=NUMBER" for parameter in _parameters(name))
             raise InputError("--algorithm", name, f"expected {known}, got {show(pair)}")
         if parameter in given:
             raise InputError("--algorithm", name, f"expected {parameter} once, got it twice")
@@ -192,10 +191,8 @@ def _parse_number(option: str, parameter: str, written: str) -> Fraction:
     return value
 
 
-def _parameters(name: str, own: CustomAlgorithm | None) -> Sequence[str]:
-    if own is not None and name == own.name:
-        return _CUSTOM_PARAMETERS
-    return (*_DEFAULTS.get(name, ()), PER_SLICE)
+def _parameters(name: str) -> Sequence[str]:
+    return (*_DEFAULTS.get(name, ()), PER_SLICE) if name in ALGORITHMS else _CUSTOM_PARAMETERS
 
 
 def _make_contender(name: str, given: Mapping[str, Fraction], own: CustomAlgorithm | None) -> Contender:
@@ -203,22 +200,17 @@ def _make_contender(name: str, given: Mapping[str, Fraction], own: CustomAlgorit
     if given:
         label += ":" + ",".join(f"{key}={_format_number(given[key])}" for key in PARAMETERS if key in given)
     if own is not None and name == own.name:
-        settings: Mapping[str, Fraction] = given
-        rule, key, weighs, interpreted = own.rule, own.key, False, own.interpreted
+        contender = Contender(label=label, rule=own.rule, key="", interpreted=own.interpreted)
     else:
-        settings = {**_DEFAULTS.get(name, {}), **given}
         heuristic = _HEURISTICS[_RANDOM if name == _CLUSTER_WIDE else name]
-        rule, key, weighs, interpreted = heuristic.allocate, heuristic.allocate.__name__, heuristic.weighs, False
-    return Contender(
-        label=label,
-        rule=rule,
-        key=key,
-        starting_threshold=settings.get(STARTING, Fraction(0)),
-        overload_threshold=settings.get(OVERLOAD, settings.get(OVERLOAD_LIMIT, Fraction(1, 2))),
-        max_endpoints_per_slice=int(settings.get(PER_SLICE, 100)),
-        weighs=weighs,
-        balanced=name == BALANCED.name,
-        interpreted=interpreted,
+        rule, is_balanced = heuristic.allocate, name == BALANCED.name
+        contender = Contender(label=label, rule=rule, key=rule.__name__, weighs=heuristic.weighs, balanced=is_balanced)
+    settings = {**_DEFAULTS.get(name, {}), **given}
+    return replace(
+        contender,
+        starting_threshold=settings.get(STARTING, contender.starting_threshold),
+        overload_threshold=settings.get(OVERLOAD, settings.get(OVERLOAD_LIMIT, contender.overload_threshold)),
+        max_endpoints_per_slice=int(settings.get(PER_SLICE, contender.max_endpoints_per_slice)),
     )
 
 

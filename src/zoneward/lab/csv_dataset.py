@@ -28,7 +28,6 @@ from zoneward.lab.datasets import (
     MOST_ZONES,
     ROWS_PER_CHUNK,
     Chunk,
-    InMemoryChunk,
     Inputs,
     Integers,
     stratified_sample,
@@ -129,7 +128,7 @@ class CsvDataset:
         if rows.names:
             by_name = sorted(range(len(self.zones)), key=self.zones.__getitem__)
             demand, supply = (np.ascontiguousarray(part[:, by_name]) for part in (rows.demand, rows.supply))
-            yield InMemoryChunk(Inputs(numbers[rows.lines], demand, supply, rows.names))
+            yield Inputs(numbers[rows.lines], demand, supply, rows.names)
 
     def _changed(self, file: BinaryIO) -> InputError:
         file.seek(self._start)

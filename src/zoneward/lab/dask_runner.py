@@ -7,10 +7,12 @@ process knows the inputs.
 """
 
 import asyncio
+import pickle
 import re
 import sys
+import zlib
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cache, lru_cache, partial
 from importlib.util import find_spec
@@ -21,9 +23,8 @@ from typing import Any, Final
 from zoneward import __version__
 from zoneward.extras import how_to_install
 from zoneward.kube.input_error import InputError, show
-from zoneward.lab.datasets import ROWS_PER_CHUNK, Chunk, InMemoryChunk, RowRange, RowSelection
+from zoneward.lab.datasets import ROWS_PER_CHUNK, Chunk
 from zoneward.lab.scoring import Floats, compile_kernels, source_digest
-from zoneward.lab.serialization import deserialize, serialize
 from zoneward.lab.simulation import ScoredChunks, score_chunk
 from zoneward.lab.tally import SimulationSpec, Tally, merge_tallies
 
@@ -109,7 +110,7 @@ def split_tasks(chunks: Iterable[Chunk], *, rows_per_task: int, with_rows: bool)
     rows = 0
     for chunk in chunks:
         packets.append(serialize(chunk))
-        rows += _rows(chunk)
+        rows += len(chunk.numbers)
         heavy = with_rows or sum(map(len, packets)) >= _HEAVY_TASK
         if rows >= (min(rows_per_task, LEAST_ROWS) if heavy else rows_per_task):
             yield ScoringTask(tuple(packets))
@@ -117,18 +118,6 @@ def split_tasks(chunks: Iterable[Chunk], *, rows_per_task: int, with_rows: bool)
             rows = 0
     if packets:
         yield ScoringTask(tuple(packets))
-
-
-def _rows(chunk: Chunk) -> int:
-    match chunk:
-        case RowRange():
-            return chunk.stop - chunk.start
-        case RowSelection():
-            return len(chunk.numbers)
-        case InMemoryChunk():
-            return len(chunk.stored.numbers)
-        case _:
-            return ROWS_PER_CHUNK
 
 
 def run_task(expected: str, packed_spec: bytes, packets: tuple[bytes, ...], *, with_rows: bool) -> Result:
@@ -296,6 +285,42 @@ class TaskWindow:
 
     def _error(self, message: str) -> InputError:
         return InputError(OPTION, self.runner.address, message)
+
+
+# --- values on their way ----------------------------------------------------------------------------------------------
+
+_PROJECT: Final = __name__.partition(".")[0]
+_FASTEST: Final = 1
+
+
+def serialize(value: object, *, by_value: Sequence[Callable[..., Any]] = ()) -> bytes:
+    """A value as bytes that `deserialize` turns back into its equal.
+
+    Functions of ``by_value`` are sent with their code, unless they are Zoneward's.
+    """
+    modules = {function.__module__ for function in by_value if function.__module__.partition(".")[0] != _PROJECT}
+    pickled = _pickle_with_code(value, modules) if modules else pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
+    return zlib.compress(pickled, _FASTEST)
+
+
+def deserialize(packed: bytes) -> Any:
+    """The value from the bytes of `serialize`. Runs code of their sender, as everything on such a cluster does."""
+    return pickle.loads(zlib.decompress(packed))
+
+
+def _pickle_with_code(value: object, modules: set[str]) -> bytes:
+    """A value with what its functions call from their own files; the other machine imports what those files import."""
+    import cloudpickle  # type: ignore[import-untyped]
+
+    known = {"__main__", *cloudpickle.list_registry_pickle_by_value()}
+    registered = [sys.modules[name] for name in modules - known if name in sys.modules]
+    for module in registered:
+        cloudpickle.register_pickle_by_value(module)
+    try:
+        return bytes(cloudpickle.dumps(value))
+    finally:
+        for module in registered:
+            cloudpickle.unregister_pickle_by_value(module)
 
 
 # --- the connection to the scheduler ----------------------------------------------------------------------------------

@@ -39,10 +39,16 @@ class Inputs:
     def name(self, row: int) -> str:
         return self.names[row] if self.names else str(self.numbers[row])
 
+    def inputs(self) -> "Inputs":
+        """These: known rows are a `Chunk` too."""
+        return self
+
 
 class Chunk(Protocol):
-    """A stretch of a dataset, which can be sent to another machine."""
+    """A stretch of a dataset, which can be sent to another machine. ``numbers`` has as many as there are rows."""
 
+    @property
+    def numbers(self) -> Integers | range: ...
     def inputs(self) -> Inputs: ...
 
 
@@ -201,7 +207,7 @@ class ComputedDataset:
             return
         for index, part in enumerate(_parts(self)):
             for start in range(0, part.rows, ROWS_PER_CHUNK):
-                yield RowRange(self, index, start, min(start + ROWS_PER_CHUNK, part.rows))
+                yield RowSelection(self, index, range(start, min(start + ROWS_PER_CHUNK, part.rows)))
 
     def _chunks_of(self, numbers: Integers) -> Iterator[Chunk]:
         """Rows of the dataset by part, since those of a chunk have the same number of zones."""
@@ -213,36 +219,20 @@ class ComputedDataset:
             first += part.rows
 
 
-@dataclass(frozen=True, slots=True)
-class RowRange:
-    """Consecutive rows of one part."""
-
-    dataset: ComputedDataset
-    part: int
-    start: int
-    stop: int
-
-    def inputs(self) -> Inputs:
-        return _inputs(self.dataset, self.part, np.arange(self.start, self.stop, dtype=np.int64))
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class RowSelection:
-    """Some rows of one part."""
+    """Some rows of one part, by their ``numbers`` in it."""
 
     dataset: ComputedDataset
     part: int
-    numbers: Integers
+    numbers: Integers | range
 
     def inputs(self) -> Inputs:
-        return _inputs(self.dataset, self.part, self.numbers)
-
-
-def _inputs(dataset: ComputedDataset, part: int, numbers: Integers) -> Inputs:
-    parts = _parts(dataset)
-    demand, supply = parts[part].at(numbers)
-    first = sum(before.rows for before in parts[:part])
-    return Inputs(numbers + first, np.ascontiguousarray(demand), np.ascontiguousarray(supply))
+        parts = _parts(self.dataset)
+        numbers = np.asarray(self.numbers, np.int64)
+        demand, supply = parts[self.part].at(numbers)
+        first = sum(before.rows for before in parts[: self.part])
+        return Inputs(numbers + first, np.ascontiguousarray(demand), np.ascontiguousarray(supply))
 
 
 @cache
@@ -313,16 +303,6 @@ def _ascending_triples(values: range) -> Integers:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class InMemoryChunk:
-    """A chunk whose inputs are known already."""
-
-    stored: Inputs
-
-    def inputs(self) -> Inputs:
-        return self.stored
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class InMemoryDataset:
     """A few inputs with names, such as the Services of a cluster."""
 
@@ -338,7 +318,7 @@ class InMemoryDataset:
         return self.rows
 
     def chunks(self) -> Iterator[Chunk]:
-        yield InMemoryChunk(self.stored)
+        yield self.stored
 
 
 def cluster_dataset(plans: Iterable[ServicePlan], demand: Demand) -> InMemoryDataset:

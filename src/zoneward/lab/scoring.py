@@ -50,6 +50,19 @@ class Scratch(NamedTuple):
     measures: Any
 
 
+def new_scratch(zones: int) -> Scratch:
+    """In arrays of numpy."""
+    cells = max_groups(zones) * zones
+    return Scratch(
+        previous=np.zeros(zones**2, np.int64),
+        composition=np.zeros(cells, np.int64),
+        weights=np.zeros(cells),
+        integers=np.zeros(scratch_length(zones), np.int64),
+        reals=np.zeros(reals_length(zones)),
+        measures=np.zeros(MEASURES),
+    )
+
+
 def row_scorer(rule: AllocateFunction) -> Callable[..., None]:
     """The function that scores rows by a rule."""
 
@@ -113,15 +126,7 @@ def score_columns(contender: Contender, demand: Integers, supply: Integers) -> F
     """
     rows, zones = demand.shape
     results = np.empty((COLUMNS, rows))
-    cells = max_groups(zones) * zones
-    scratch = Scratch(
-        previous=np.zeros(zones**2, np.int64),
-        composition=np.zeros(cells, np.int64),
-        weights=np.zeros(cells),
-        integers=np.zeros(scratch_length(zones), np.int64),
-        reals=np.zeros(reals_length(zones)),
-        measures=np.zeros(MEASURES),
-    )
+    scratch = new_scratch(zones)
     thresholds = float(contender.starting_threshold), contender.max_endpoints_per_slice
     run = kernel(contender)
     parameters = contender.parameters_for(zones)

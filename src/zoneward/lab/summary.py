@@ -1,13 +1,14 @@
 """The figures of a simulation, computed from its tally: means, differences, quantiles, plots."""
 
+from dataclasses import replace
 from math import sqrt
 from typing import Final
 
 import numpy as np
 
+from zoneward.lab.scoring import Floats, bound_totals
 from zoneward.lab.tally import (
     BANDS,
-    CURVE_POINTS,
     JOINT_BINS,
     JOINT_WIDTH,
     Counts,
@@ -55,30 +56,25 @@ def summarize(
     shares: tuple[float, ...] = (),
 ) -> Simulation:
     """A tally as figures. ``shares`` are the quantiles wanted; ``bounds`` adds bounds that no algorithm can exceed."""
-    if not tally.sums:
-        return Simulation(
-            dataset=dataset,
-            rows=0,
-            of=of,
-            whole=whole or of,
-            by=spec.by,
-            unscored=0,
-            partial=partial,
-            seed=seed,
-            means=(),
-        )
-    rows = tally.counts["rows"]
-    everything = slice(None)
-    return Simulation(
+    of_nothing = Simulation(
         dataset=dataset,
-        rows=int(rows.sum()),
+        rows=0,
         of=of,
         whole=whole or of,
-        unscored=int(tally.counts["unscored"][0]),
+        by=spec.by,
+        unscored=0,
         partial=partial,
         seed=seed,
+        means=(),
+    )
+    if not tally.sums:
+        return of_nothing
+    everything = slice(None)
+    return replace(
+        of_nothing,
+        rows=int(tally.counts["rows"].sum()),
+        unscored=int(tally.counts["unscored"][0]),
         means=_means(spec, tally, everything, bounds=bounds),
-        by=spec.by,
         bands=_bands(spec, tally, bounds=bounds),
         quantiles=_quantiles(spec, tally, shares),
         differences=_differences(spec, tally),
@@ -221,19 +217,20 @@ def _worst(spec: SimulationSpec, tally: Tally) -> tuple[WorstRow, ...]:
 def _plots(spec: SimulationSpec, tally: Tally, *, bounds: bool) -> Plots:
     rows, endpoints = tally.counts["curve rows"], tally.counts["curve endpoints"]
     label = [contender.label for contender in spec.contenders]
+    filled = np.flatnonzero(rows)
+
+    def curve(algorithm: str, encoding: str, sums: Floats) -> Curve:
+        """``sums`` are those of totals, by point."""
+        points = zip((endpoints[filled] / rows[filled]).tolist(), (sums[filled] / rows[filled]).tolist(), strict=True)
+        return Curve(algorithm=algorithm, encoding=encoding, points=tuple(points))
+
     curves = tuple(
-        Curve(
-            algorithm=label[contender],
-            encoding=encoding,
-            points=tuple(
-                (float(endpoints[point]) / int(rows[point]), float(sums[point]) / int(rows[point]))
-                for point in range(CURVE_POINTS)
-                if rows[point]
-            ),
-        )
+        curve(label[contender], encoding, tally.sums[0][f"curve {contender} {encoding}"])
         for contender, encoding in spec.encoded_contenders
-        for sums in (tally.sums[0][f"curve {contender} {encoding}"],)
     )
+    if bounds:
+        possible = bound_totals(tally.sums[0]["curve possible"] / np.maximum(rows, 1)) * rows
+        curves += tuple(curve(BOUND, encoding, possible) for encoding in spec.encodings)
     spreads = tuple(
         ScoreHistogram(
             algorithm=label[contender],
@@ -259,17 +256,6 @@ def _plots(spec: SimulationSpec, tally: Tally, *, bounds: bool) -> Plots:
         if spec.can_encode(one, encoding) and spec.can_encode(other, encoding)
         for counts in (tally.counts[f"joint {one} {other} {encoding}"],)
     )
-    if bounds:
-        points = tuple(
-            (
-                float(endpoints[point]) / int(rows[point]),
-                _credits(float(possible[point]) / int(rows[point]), 1.0, 1.0, 1.0)["total"],
-            )
-            for possible in (tally.sums[0]["curve possible"],)
-            for point in range(CURVE_POINTS)
-            if rows[point]
-        )
-        curves += tuple(Curve(algorithm=BOUND, encoding=encoding, points=points) for encoding in spec.encodings)
     return Plots(curves=curves, spreads=spreads, joints=joints)
 
 

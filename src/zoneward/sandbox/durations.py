@@ -1,12 +1,11 @@
-"""Parses durations such as ``90s``, ``1m30s`` and ``250ms``, and ranges such as ``5s-15s``."""
+"""Ranges of durations such as ``5s-15s``, and durations as the sandbox writes them."""
 
-import re
 from random import Random
 from typing import Final, NamedTuple
 
-_UNITS: Final = {"d": 86_400.0, "h": 3_600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
-_PART: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(ms|[dhms])", re.ASCII)
-_WHOLE: Final = re.compile(rf"(?:{_PART.pattern})+", re.ASCII)
+from zoneward.kube.settings import parse_duration
+
+_UNITS: Final = {"d": 86_400.0, "h": 3_600.0, "m": 60.0}
 
 
 class Span(NamedTuple):
@@ -17,15 +16,6 @@ class Span(NamedTuple):
 
     def draw(self, chance: Random) -> float:
         return chance.uniform(self.least, self.most)
-
-
-def parse_duration(text: str) -> float:
-    """Seconds; ``0`` needs no unit. Raises ValueError with what was expected."""
-    if text == "0":
-        return 0.0
-    if not _WHOLE.fullmatch(text):
-        raise ValueError("a time such as 90s, 1m30s or 250ms")
-    return sum(float(part[1]) * _UNITS[part[2]] for part in _PART.finditer(text))
 
 
 def parse_span(text: str) -> Span:
@@ -43,8 +33,8 @@ def parse_span(text: str) -> Span:
 def written(seconds: float) -> str:
     """``1m30s``, ``2h``, ``0.25s``: the shortest form, to hundredths of a second."""
     rest, text = round(seconds, 2), ""
-    for unit in "dhm":
-        count, rest = divmod(rest, _UNITS[unit])
+    for unit, length in _UNITS.items():
+        count, rest = divmod(rest, length)
         text += f"{count:.0f}{unit}" if count else ""
     rest = round(rest, 2)
     return f"{text}{rest:g}s" if rest or not text else text

@@ -19,10 +19,10 @@ CART = "shop/cart"
 _KINDS = {kind.kind: kind for kind in new_registry().kinds.values()}
 
 
-def nodes(*counts: int, cpu: int = 4_000, pods: int = 110) -> tuple[NodeGroup, ...]:
+def nodes(*counts: int, cpu: int = 4_000) -> tuple[NodeGroup, ...]:
     """Node groups with these counts by zone; nodes of zone a are ``a-1`` and so on."""
     counted = zip(ZONES, counts, strict=False)
-    return tuple(NodeGroup(zone=zone, count=count, cpu=cpu, pods=pods) for zone, count in counted if count)
+    return tuple(NodeGroup(zone=zone, count=count, cpu=cpu) for zone, count in counted if count)
 
 
 def a_workload(name: str = "cart", **fields: Any) -> Workload:

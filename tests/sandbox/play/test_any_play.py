@@ -9,7 +9,6 @@ from tests.sandbox.play.a_world import CART, ZONES, World, a_play, a_workload, c
 from zoneward.sandbox.play.play_file import (
     Autoscale,
     CurvePoint,
-    Drain,
     Flap,
     NodeGroup,
     NodeSelection,
@@ -44,8 +43,7 @@ actions: st.SearchStrategy[dict[str, Any]] = st.one_of(
         lasting,
     ),
     st.builds(lambda nodes_, outage: {"outage": Outage(**nodes_, **outage)}, which, outages),
-    st.fixed_dictionaries({"add_nodes": st.sampled_from(nodes(1, 1, 1, pods=5))}),
-    st.builds(lambda nodes_, duration: {"drain": Drain(**nodes_, duration=duration)}, which, lasting),
+    st.fixed_dictionaries({"add_nodes": st.sampled_from(nodes(1, 1, 1, cpu=1_000))}),
     st.builds(lambda nodes_: {"remove_nodes": NodeSelection(**nodes_)}, which),
     st.builds(lambda path: {"autoscale": Autoscale(workload=path, points=curve, interval=4, noise="30%")}, workloads),
 )
@@ -56,10 +54,10 @@ steps = st.builds(lambda at, action: Step(at=at, **action), st.integers(0, 60).m
 def any_plays(draw: st.DrawFn) -> Play:
     return a_play(
         seed=draw(st.integers(0, 9)),
-        nodes=nodes(draw(st.integers(1, 2)), 2, 2, cpu=2_000, pods=draw(st.sampled_from([4, 110]))),
+        nodes=nodes(draw(st.integers(1, 2)), 2, 2, cpu=draw(st.sampled_from([1_000, 8_000]))),
         workloads=(
-            a_workload(replicas=draw(st.integers(0, 10)), cpu=200),
-            a_workload("search", replicas=3, spread=draw(st.sampled_from(["even", "random"]))),
+            a_workload(replicas=draw(st.integers(0, 10)), cpu=250),
+            a_workload("search", replicas=3, cpu=250, spread=draw(st.sampled_from(["even", "random"]))),
         ),
         steps=tuple(draw(st.lists(steps, max_size=6))),
     )
@@ -77,7 +75,7 @@ def test_any_play_keeps_the_cluster_consistent_and_comes_to_rest(play: Play) -> 
     for workload in play.workloads:
         pods = world.pods(workload.name)
         scaled = [step for step in play.steps if getattr(step.scale or step.autoscale, "workload", "") == workload.path]
-        has_room = [node["status"]["allocatable"]["pods"] for node in world.of("Node")].count("110") > 2
+        has_room = [node["status"]["allocatable"]["cpu"] for node in world.of("Node")].count("8") > 2
         if has_room and not scaled:
             assert len(pods) == workload.replicas
             assert len({pod["metadata"]["labels"]["pod-template-hash"] for pod in pods}) <= 1

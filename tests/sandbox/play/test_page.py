@@ -25,7 +25,6 @@ LISTS: dict[str, type[Struct]] = {
     "Fields of `wave`": play_file.Wave,
     "`flap`: ": play_file.Flap,
     "`outage`: ": play_file.Outage,
-    "`drain`: ": play_file.Drain,
     "`removeNodes`: ": play_file.NodeSelection,
 }
 

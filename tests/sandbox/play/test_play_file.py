@@ -11,7 +11,6 @@ from zoneward.kube.input_error import InputError
 from zoneward.sandbox.play.play_file import (
     Autoscale,
     CurvePoint,
-    Drain,
     Flap,
     NodeGroup,
     NodeSelection,
@@ -48,7 +47,7 @@ def test_every_field_of_nodes_and_workloads_is_read() -> None:
     play = read(
         seed=3,
         speed=2.5,
-        nodes=[{"zone": "a", "name": "n", "count": 2, "cpu": "1500m", "pods": 9}],
+        nodes=[{"zone": "a", "name": "n", "count": 2, "cpu": "1500m"}],
         workloads=[
             {
                 "name": "cart",
@@ -64,7 +63,7 @@ def test_every_field_of_nodes_and_workloads_is_read() -> None:
         ],
     )
     assert (play.seed, play.speed) == (3, 2.5)
-    assert play.nodes == (NodeGroup(name="n", zone="a", count=2, cpu=1_500, pods=9),)
+    assert play.nodes == (NodeGroup(name="n", zone="a", count=2, cpu=1_500),)
     assert play.workloads == (
         Workload(
             name="cart",
@@ -102,7 +101,6 @@ WEB = "default/web"
             {"outage": {"nodes": ["a-1"], "for": "3m", "noticedAfter": 0, "evictedAfter": "5s"}},
             Outage(nodes=("a-1",), duration=180, noticed_after=0, evicted_after=5),
         ),
-        ({"drain": {"zone": "a", "for": 60}}, Drain(zone="a", duration=60)),
         ({"removeNodes": {"zone": "a", "count": 1}}, NodeSelection(zone="a", count=1)),
     ],
 )

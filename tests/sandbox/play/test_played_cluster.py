@@ -21,7 +21,6 @@ from tests.sandbox.play.a_world import (
 from zoneward.sandbox.play.play_file import (
     Autoscale,
     CurvePoint,
-    Drain,
     Flap,
     NodeSelection,
     Outage,
@@ -219,15 +218,6 @@ def test_outage_has_separate_timers_from_an_earlier_one() -> None:
     )
     assert len(played(play, until=79).ready_pods()) == 9
     assert len(played(play, until=81).ready_pods()) == 6
-
-
-def test_drained_node_has_no_pods_until_it_is_uncordoned() -> None:
-    play = a_play({"drain": Drain(nodes=("a-1", "a-2"), duration=30)})
-    world = played(play, until=45)
-    assert world.zones() == {"b": 5, "c": 4}
-    assert world.objects["Node", "", "a-1"]["spec"]["unschedulable"]
-    assert len(world.ready_pods()) == 9
-    assert not played(play, until=60).objects["Node", "", "a-1"]["spec"].get("unschedulable")
 
 
 def test_newest_nodes_are_removed_after_their_pods() -> None:

@@ -1,5 +1,7 @@
 """Faults happen with their probability, to their requests, and the same each time."""
 
+from typing import Any
+
 import pytest
 
 from zoneward.sandbox.durations import Span
@@ -10,10 +12,9 @@ def faults(*texts: str, seed: int = 1) -> FaultInjector:
     return FaultInjector([parse_fault(text) for text in texts], seed)
 
 
-def reads(of: FaultInjector) -> list[tuple[float, int] | None]:
-    """The latency and the code of each of many requests."""
-    hits = (of.on_request("GET") for _ in range(2_000))
-    return [(hit.latency, hit.refusal.code if hit.refusal else 0) if hit else None for hit in hits]
+def reads(of: FaultInjector) -> list[tuple[float, Fault | None]]:
+    """What many requests meet."""
+    return [of.on_request("GET") for _ in range(2_000)]
 
 
 # --- how they are written ---------------------------------------------------------------------------------------------
@@ -66,55 +67,52 @@ def test_invalid_fault_is_refused_with_what_was_expected(text: str, expected: st
 # --- which requests they meet -----------------------------------------------------------------------------------------
 
 
-def call(text: str, method: str, *, is_watch: bool = False, is_continued: bool = False) -> str:
-    hit = faults(text).on_request(method, is_watch=is_watch, is_continued=is_continued)
-    if hit is None:
-        return ""
-    if hit.is_answer_lost:
-        return "lost"
-    return str(hit.refusal.code) if hit.refusal is not None else f"{hit.latency:g}s"
+def call(text: str, **request: Any) -> str:
+    latency, fault = faults(text).on_request(**request)
+    if fault is None:
+        return f"{latency:g}s" if latency else ""
+    return str(fault.refusal.code) if fault.refusal is not None else "lost"
 
 
-METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
+REQUESTS: tuple[dict[str, Any], ...] = (
+    *({"method": method} for method in ("GET", "POST", "PUT", "PATCH", "DELETE")),
+    *({"method": "GET", "is_watch": True}, {"method": "GET", "is_continued": True}),
+)
 
 
 @pytest.mark.parametrize(
-    ("text", "answers"),
+    ("text", "answers", "is_of_watches"),
     [
-        ("latency=2s", ["2s"] * 5),
-        ("500", ["500"] * 5),
-        ("503", ["503"] * 5),
-        ("429", ["429"] * 5),
-        ("conflict", ["", "", "409", "409", ""]),
-        ("lost-answer", ["", "lost", "lost", "lost", "lost"]),
-        ("gone", [""] * 5),
-        ("drop-watch", [""] * 5),
-        ("cut-watch", [""] * 5),
-        ("silent-watch", [""] * 5),
+        ("latency=2s", ["2s"] * 7, False),
+        ("500", ["500"] * 7, False),
+        ("503", ["503"] * 7, False),
+        ("429", ["429"] * 7, False),
+        ("conflict", ["", "", "409", "409", "", "", ""], False),
+        ("lost-answer", ["", "lost", "lost", "lost", "lost", "", ""], False),
+        ("gone", [""] * 5 + ["410", "410"], True),
+        ("drop-watch", [""] * 7, True),
+        ("cut-watch", [""] * 7, True),
+        ("silent-watch", [""] * 7, True),
     ],
 )
-def test_faults_apply_to_their_requests(text: str, answers: list[str]) -> None:
-    assert [call(text, method) for method in METHODS] == answers
-
-
-def test_gone_fault_applies_to_watches_and_continued_lists() -> None:
-    assert call("gone", "GET", is_watch=True) == "410"
-    assert call("gone", "GET", is_continued=True) == "410"
+def test_faults_apply_to_their_requests_or_to_events(text: str, answers: list[str], is_of_watches: bool) -> None:
+    assert [call(text, **request) for request in REQUESTS] == answers
+    assert faults(text).on_event() == (text if is_of_watches else None)
 
 
 def test_the_first_of_two_refusals_wins() -> None:
-    hit = faults("429=7s", "500").on_request("GET")
-    assert hit is not None
-    assert hit.refusal is not None
-    assert (hit.refusal.code, hit.refusal.reason) == (429, "TooManyRequests")
-    assert hit.refusal.details == {"retryAfterSeconds": 7}
+    _, fault = faults("429=7s", "500").on_request("GET")
+    assert fault is not None
+    assert fault.refusal is not None
+    assert (fault.refusal.code, fault.refusal.reason) == (429, "TooManyRequests")
+    assert fault.refusal.details == {"retryAfterSeconds": 7}
 
 
 # --- chance -----------------------------------------------------------------------------------------------------------
 
 
 def test_a_fault_is_as_frequent_as_its_probability() -> None:
-    assert 150 < len([hit for hit in reads(faults("500@0.1")) if hit]) < 250
+    assert 150 < len([1 for _, fault in reads(faults("500@0.1")) if fault]) < 250
     assert 150 < len([1 for of in [faults("drop-watch@0.1")] for _ in range(2_000) if of.on_event()]) < 250
 
 
@@ -125,7 +123,7 @@ def test_the_same_seed_gives_the_same_faults_and_another_one_others() -> None:
 
 def test_one_more_fault_does_not_change_the_others() -> None:
     def unavailable(of: FaultInjector) -> list[bool]:
-        return [hit is not None and hit[1] == 503 for hit in reads(of)]
+        return [fault is not None and fault.kind == "503" for _, fault in reads(of)]
 
     def events(of: FaultInjector) -> list[bool]:
         return [of.on_event() is FaultKind.CUT_WATCH for _ in range(2_000)]
@@ -134,8 +132,3 @@ def test_one_more_fault_does_not_change_the_others() -> None:
     assert unavailable(faults(*others, "503@0.1")) == unavailable(faults("503@0.1"))
     assert unavailable(faults("503@0.1", "500@0.5")) == unavailable(faults("503@0.1"))
     assert events(faults("cut-watch@0.1", "drop-watch@0.9")) == events(faults("cut-watch@0.1"))
-
-
-@pytest.mark.parametrize("fault", ["gone", "drop-watch", "cut-watch", "silent-watch"])
-def test_faults_of_watches_apply_to_watches(fault: str) -> None:
-    assert faults(fault).on_event() == fault

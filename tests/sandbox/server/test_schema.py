@@ -68,14 +68,3 @@ def test_value_of_a_wrong_type_is_refused_with_its_path(kind: Any, value: object
 )
 def test_empty_fields_are_written_as_go_writes_them(kind: Any, given: Object, field: str, expected: object) -> None:
     assert decode(given, kind)[0][field] == expected
-
-
-def test_unknown_fields_are_dropped_and_reported_with_their_path() -> None:
-    given = {"spec": {"size": 1, "ports": [{"port": 80, "Port": 81}]}, "more": {}}
-    obj, warnings = decode(given, SERVICE)
-    assert "more" not in obj
-    assert obj["spec"] == {"ports": [{"port": 80}]}
-    assert warnings == [f'unknown field "{field}"' for field in ("spec.size", "spec.ports[0].Port", "more")]
-    assert decode(given, SERVICE, validation="Ignore") == (obj, [])
-    with pytest.raises(StatusError, match="strict decoding error"):
-        decode(given, SERVICE, validation="Strict")

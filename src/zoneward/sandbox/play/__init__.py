@@ -1,1 +1,1 @@
-"""Plays: a cluster that lives. `reading` makes values of a file, `cluster` says what happens when, `driver` does it."""
+"""Plays: a cluster that lives. `play_file` reads a file, `played_cluster` says what happens when, `driver` does it."""

@@ -11,7 +11,8 @@ from msgspec import Meta, Struct, field
 from zoneward.kube import quantity
 from zoneward.kube.input_error import InputError, invalid_document, show
 from zoneward.kube.names import DOMAIN
-from zoneward.sandbox.durations import parse_duration, parse_span
+from zoneward.kube.settings import parse_duration
+from zoneward.sandbox.durations import parse_span
 
 MAX_REPLICAS: Final = 5_000
 MAX_NODES: Final = 1_000
@@ -32,6 +33,7 @@ _Name = Annotated[str, Meta(pattern="^[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?$")]
 _Zone = Annotated[str, Meta(pattern="^[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$")]
 _Replicas = Annotated[int, Meta(ge=0, le=MAX_REPLICAS)]
 _Percent = Annotated[str, Meta(pattern="^[0-9]{1,3}%$")]
+_TIME: Final = "a time such as 90s, 1m30s or 250ms"
 
 
 def _parse(type_: Any, value: object) -> Any:
@@ -46,7 +48,8 @@ def _parse(type_: Any, value: object) -> Any:
             return MilliCpu(milli)
         longest = parse_span(text).most if type_ is SpanText else parse_duration(text)
     except ValueError as error:
-        raise ValueError(f"Expected {'CPUs such as 4 or 250m' if type_ is MilliCpu else error}") from None
+        expected = {MilliCpu: "CPUs such as 4 or 250m", SpanText: str(error)}.get(type_, _TIME)
+        raise ValueError(f"Expected {expected}") from None
     if longest > 10 * 365 * 86_400 or (not longest and type_ is not Seconds):
         raise ValueError("Expected a time above 0 and of no more than ten years")
     return type_(text if type_ is SpanText else longest)
@@ -67,7 +70,6 @@ class NodeGroup(_Fields, frozen=True, kw_only=True):
     count: Annotated[int, Meta(ge=1, le=MAX_NODES)] = 1
     cpu: MilliCpu = 4_000
     """Allocatable, in thousandths of a CPU."""
-    pods: Annotated[int, Meta(ge=1, le=255)] = 110
 
     @property
     def prefix(self) -> str:
@@ -202,14 +204,7 @@ class Outage(NodeSelection, frozen=True, kw_only=True):
     """Seconds from then until the pods are deleted and replaced (``tolerationSeconds`` of a pod)."""
 
 
-class Drain(NodeSelection, frozen=True, kw_only=True):
-    """Cordon nodes and delete their pods."""
-
-    duration: Interval | None = field(name="for", default=None)
-    """Seconds until they are uncordoned; None: never."""
-
-
-StepAction = Scale | RollOut | Autoscale | Flap | Outage | Drain | NodeGroup | NodeSelection
+StepAction = Scale | RollOut | Autoscale | Flap | Outage | NodeGroup | NodeSelection
 
 
 class Step(_Fields, frozen=True, kw_only=True):
@@ -223,20 +218,21 @@ class Step(_Fields, frozen=True, kw_only=True):
     autoscale: Autoscale | None = None
     flap: Flap | None = None
     outage: Outage | None = None
-    drain: Drain | None = None
     add_nodes: NodeGroup | None = None
     remove_nodes: NodeSelection | None = None
 
     def __post_init__(self) -> None:
-        names = [name for name in self.__struct_fields__ if name not in ("at", "every")]
-        if len(actions := [name for name in names if getattr(self, name) is not None]) != 1:
+        if len(actions := self._actions()) != 1:
             raise ValueError(f"expected one action, got {' and '.join(actions) or 'none'}")
 
     @property
     def action(self) -> StepAction:
-        nodes = (self.outage, self.drain, self.add_nodes, self.remove_nodes)
-        actions = (self.scale, self.rollout, self.autoscale, self.flap, *nodes)
-        return next(action for action in actions if action is not None)
+        (action,) = self._actions().values()
+        return action
+
+    def _actions(self) -> dict[str, StepAction]:
+        fields = {name: getattr(self, name) for name in self.__struct_fields__ if name not in ("at", "every")}
+        return {name: action for name, action in fields.items() if action is not None}
 
 
 class Play(_Fields, frozen=True, kw_only=True):

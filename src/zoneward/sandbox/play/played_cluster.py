@@ -12,7 +12,6 @@ from zoneward.sandbox.play.play_file import (
     MAX_REPLICAS,
     Autoscale,
     CurvePoint,
-    Drain,
     Flap,
     NodeGroup,
     NodeSelection,
@@ -44,12 +43,8 @@ class PlayedCluster:
 
     # --- other clients ------------------------------------------------------------------------------------------------
 
-    def watched(self) -> list[Key]:
-        """The objects for `observe`."""
-        return [*(node.key for node in self._nodes.values()), *self._workloads.pods]
-
     def observe(self, key: Key, obj: Object | None) -> None:
-        """Take the current state of an object; None if it does not exist."""
+        """Take the current state of an object of any kind; None if it does not exist."""
         if key in self._workloads.pods:
             self._observe_pod(self._workloads.pods[key], obj)
         elif key[0] == "Node" and key[2] in self._nodes:
@@ -129,9 +124,6 @@ class PlayedCluster:
             case Outage(duration=duration) as outage:
                 report(f"{outage}: silent {'for good' if duration is None else f'for {written(duration)}'}")
                 self._fail(self._selected(outage), outage)
-            case Drain(duration=duration) as drain:
-                report(f"{drain}: drained")
-                self._drain(self._selected(drain), duration)
             case NodeGroup() as group:
                 report(f"zone {group.zone} gets nodes: {group.count}")
                 self._add_nodes(group)
@@ -258,25 +250,14 @@ class PlayedCluster:
             self.timeline.do(Patch(node.key, {"spec": {"unschedulable": is_cordoned or None}}))
             self._workloads.use_room()
 
-    def _drain(self, nodes: list[PlayedNode], duration: float | None) -> None:
-        # Cordon all nodes before the first pod is scheduled again.
-        for node in nodes:
-            self._cordon(node, is_cordoned=True)
-        self._end_pods(nodes, self._workloads.delete)
-
-        def uncordon() -> None:
-            for node in nodes:
-                if node.name in self._nodes and not node.is_leaving:
-                    self._cordon(node, is_cordoned=False)
-
-        if duration is not None:
-            self.timeline.after(duration, uncordon)
-
     def _remove(self, nodes: list[PlayedNode]) -> None:
         """Delete nodes after their pods, or at once if the kubelet does not run."""
         for node in nodes:
             node.is_leaving = True
-        self._drain(nodes, None)
+        # Cordon all nodes before the first pod is scheduled again.
+        for node in nodes:
+            self._cordon(node, is_cordoned=True)
+        self._end_pods(nodes, self._workloads.delete)
         for node in nodes:
             if node.name in self._nodes and not (node.is_alive and node.pods):
                 self.timeline.do(Delete(node.key))

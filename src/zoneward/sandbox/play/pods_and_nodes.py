@@ -15,6 +15,8 @@ _BITS: Final = 9
 """Bits of the range of a node: more addresses than pods, so that addresses are not reused at once."""
 _HOSTS: Final = int(IPv4Address("192.168.0.0"))
 _MOST_ADDRESSES: Final = (1 << _BITS) - 2
+_PODS_PER_NODE: Final = 110
+"""The kubelet's default."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -116,7 +118,7 @@ class PlayedNode:
 
     def takes(self, workload: Workload) -> bool:
         is_open = self.is_ready and not self.is_cordoned and not self.is_leaving
-        return is_open and len(self.pods) < self.group.pods and self.used_cpu + workload.cpu <= self.group.cpu
+        return is_open and len(self.pods) < _PODS_PER_NODE and self.used_cpu + workload.cpu <= self.group.cpu
 
     def add(self, pod: PlayedPod) -> None:
         pod.node = self
@@ -137,7 +139,7 @@ class PlayedNode:
 
     def manifest(self, now: str) -> Object:
         cidr = f"{IPv4Address(_PODS + (self.index << _BITS))}/{32 - _BITS}"
-        room = {"cpu": _cpu_text(self.group.cpu), "memory": "16Gi", "pods": str(self.group.pods)}
+        room = {"cpu": _cpu_text(self.group.cpu), "memory": "16Gi", "pods": str(_PODS_PER_NODE)}
         labels = {
             "kubernetes.io/arch": "amd64",
             "kubernetes.io/hostname": self.name,

@@ -48,16 +48,13 @@ class Fault:
     retry_after: int = 1
     """Seconds of ``Retry-After`` of 429."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RequestFault:
-    """The fault of a request: a delay, then a refusal or a lost answer."""
-
-    latency: float = 0
-    """Seconds."""
-    refusal: StatusError | None = None
-    """The answer to a request that is not handled. Therefore its message names no object."""
-    is_answer_lost: bool = False
+    @property
+    def refusal(self) -> StatusError | None:
+        """The answer to a request that is not handled. Therefore its message names no object."""
+        if self.kind not in _REFUSALS:
+            return None
+        details = {"retryAfterSeconds": self.retry_after} if self.kind is FaultKind.TOO_MANY else None
+        return StatusError(*_REFUSALS[self.kind], details=details)
 
 
 _REFUSALS: Final = {
@@ -122,8 +119,13 @@ class FaultInjector:
             if fault.kind in _WATCH_FAULTS:
                 self._events.append((fault, Random(f"{seed} {fault.kind} {fault_number} events")))
 
-    def on_request(self, method: str, *, is_watch: bool = False, is_continued: bool = False) -> RequestFault | None:
-        """``is_continued``: a list with a ``continue`` token. The first of several errors wins."""
+    def on_request(
+        self, method: str, *, is_watch: bool = False, is_continued: bool = False
+    ) -> tuple[float, Fault | None]:
+        """The delay of a request in seconds, and the fault that it meets then: a refusal or a lost answer.
+
+        ``is_continued``: a list with a ``continue`` token. The first of several errors wins.
+        """
         latency, hit = 0.0, None
         for fault, chance in self._requests:
             if method not in _METHODS.get(fault.kind, (method,)):
@@ -138,12 +140,7 @@ class FaultInjector:
                 latency += fault.latency.least + (fault.latency.most - fault.latency.least) * amount
             elif hit is None:
                 hit = fault
-        if hit is None:
-            return RequestFault(latency=latency) if latency else None
-        if hit.kind is FaultKind.LOST_ANSWER:
-            return RequestFault(latency=latency, is_answer_lost=True)
-        details = {"retryAfterSeconds": hit.retry_after} if hit.kind is FaultKind.TOO_MANY else None
-        return RequestFault(latency=latency, refusal=StatusError(*_REFUSALS[hit.kind], details=details))
+        return latency, hit
 
     def on_event(self) -> FaultKind | None:
         """The first of several faults wins."""

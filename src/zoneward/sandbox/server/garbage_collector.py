@@ -7,7 +7,6 @@ does not have (a ReplicaSet) count as existing.
 from collections import OrderedDict, defaultdict
 from datetime import datetime, timedelta
 from heapq import heappop, heappush
-from itertools import islice
 from typing import Final
 
 from zoneward.sandbox.server.kinds import Kind, Object
@@ -17,9 +16,6 @@ from zoneward.sandbox.server.versioned_store import Key, Record, StoredChange
 
 Reference = tuple[str, Key]
 """The resource and the key of an object."""
-
-_AT_ONCE: Final = 500
-"""Objects of a kind that are deleted with their namespace in one step."""
 
 
 class GarbageCollector:
@@ -42,9 +38,9 @@ class GarbageCollector:
     def is_idle(self) -> bool:
         return not self._pending
 
-    def collect(self, *, most: int = 500) -> None:
-        """Handle at most ``most`` pending objects; this may add more."""
-        for _ in range(min(most, len(self._pending))):
+    def collect(self) -> None:
+        """Handle all objects that are pending now; this may add more."""
+        for _ in range(len(self._pending)):
             (resource, key), _ = self._pending.popitem(last=False)
             kind = self._registry.kinds[resource]
             record = self._registry.store.get(kind, key)
@@ -100,12 +96,9 @@ class GarbageCollector:
         for kind in self._registry.kinds.values():
             if not kind.is_namespaced or kind.stored_as is not None:
                 continue
-            records = self._registry.store.records(kind, namespace=namespace)
-            going = list(islice((key for key, record in records if not record.is_ending), _AT_ONCE))
-            for key in going:
-                self._registry.delete(kind, *key, Deletion())
-            if len(going) == _AT_ONCE:
-                self._pending[self._namespaces.resource, ("", namespace)] = None
+            for key, record in list(self._registry.store.records(kind, namespace=namespace)):
+                if not record.is_ending:
+                    self._registry.delete(kind, *key, Deletion())
             left |= next(self._registry.store.records(kind, namespace=namespace), None) is not None
         if not left:
             finalize = Write(subresource="finalize")

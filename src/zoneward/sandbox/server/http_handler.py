@@ -91,17 +91,17 @@ class ApiHandler:
         """The answer, with faults."""
         if path in _HEALTH:
             return web.Response(text="ok")
-        fault = None
-        if self._faults is not None:
-            is_watch, is_continued = is_true(request.query.get("watch")), bool(request.query.get("continue"))
-            fault = self._faults.on_request(request.method, is_watch=is_watch, is_continued=is_continued)
-        if fault is None:
+        if self._faults is None:
             return await self._answer_path(request, path)
-        await asyncio.sleep(fault.latency)
-        if fault.refusal is not None:
+        is_watch, is_continued = is_true(request.query.get("watch")), bool(request.query.get("continue"))
+        latency, fault = self._faults.on_request(request.method, is_watch=is_watch, is_continued=is_continued)
+        if latency:
+            await asyncio.sleep(latency)
+        if fault is not None and fault.refusal is not None:
             raise fault.refusal
         answer = await self._answer_path(request, path)
-        if fault.is_answer_lost:
+        if fault is not None:
+            # Its answer is lost.
             _abort(request)
         return answer
 

@@ -19,7 +19,6 @@ from zoneward.sandbox.server.resource_registry import Registry
 from zoneward.sandbox.server.status_errors import StatusError
 from zoneward.sandbox.server.versioned_store import VersionedStore
 
-_CLUSTER_WIDE_FIRST: Final = ("Namespace", "Node")
 NAMESPACES: Final = ("default", "kube-node-lease", "kube-public", "kube-system")
 
 
@@ -43,27 +42,21 @@ def new_registry(
 
 
 def load_objects(registry: Registry, files: Sequence[tuple[str, bytes | bytearray]]) -> Counter[str]:
-    """Store all objects of known kinds, namespaces and nodes first. Returns counts of the others, by version and kind.
+    """Store all objects of known kinds. Returns counts of the others, by version and kind.
 
-    Missing namespaces are created. Raises InputError for the first object that the API would refuse.
+    Missing namespaces are created, until the files have them. Raises InputError for the first object that the API would
+    refuse.
     """
     known = {(kind.api, kind.kind): kind for kind in registry.kinds.values()}
     skipped: Counter[str] = Counter()
-    later: list[tuple[Kind, msgspec.Raw | Object, str, int]] = []
     for source, data in files:
         for document_number, value in _objects_in(source, data):
             head = object_head(value)
             kind = known.get((head.api_version or "", head.kind or ""))
             if kind is None:
                 skipped[f"{head.api_version}/{head.kind}"] += 1
-            elif kind.kind in _CLUSTER_WIDE_FIRST:
-                _restore(registry, kind, value, source, document_number)
             else:
-                later.append((kind, value, source, document_number))
-    later.reverse()
-    while later:
-        # Free each value after storing it.
-        _restore(registry, *later.pop())
+                _restore(registry, kind, value, source, document_number)
     return skipped
 
 
@@ -89,7 +82,9 @@ def _objects_in(source: str, data: bytes | bytearray) -> Iterator[tuple[int, Any
     """Objects with the number of their document; those in a ``List`` one by one."""
     document_number = 1
     try:
-        for document in iter_documents(decode_text(source, data), read_yaml=_read_yaml):
+        for document in iter_documents(
+            decode_text(source, data), read_yaml=lambda text, start: iter(whole_documents(text[start:]))
+        ):
             for value in document if isinstance(document, list) else (document,):
                 for obj in _flat(value):
                     yield document_number, obj
@@ -118,10 +113,6 @@ def _flat(value: Any) -> Iterator[Any]:
             yield {"kind": item_kind, "apiVersion": head.api_version} | obj
         else:
             yield from _flat(item)
-
-
-def _read_yaml(text: bytes | bytearray, start: int) -> Iterator[object]:
-    yield from whole_documents(text[start:])
 
 
 def save_objects(registry: Registry, stream: IO[bytes]) -> None:

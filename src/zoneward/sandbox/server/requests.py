@@ -161,38 +161,38 @@ def _protobuf_fields(message: bytes) -> Iterator[tuple[int, bytes]]:
 # --- options ----------------------------------------------------------------------------------------------------------
 
 
-class _Preconditions(msgspec.Struct):
+class _Preconditions(msgspec.Struct, rename="camel"):
     uid: str | None = None
-    resourceVersion: str | None = None  # noqa: N815
+    resource_version: str | None = None
 
 
-class _DeleteOptions(msgspec.Struct):
-    gracePeriodSeconds: int | None = None  # noqa: N815
+class _DeleteOptions(msgspec.Struct, rename="camel"):
+    grace_period_seconds: int | None = None
     preconditions: _Preconditions | None = None
-    orphanDependents: bool | None = None  # noqa: N815
-    propagationPolicy: str | None = None  # noqa: N815
-    dryRun: list[str] | None = None  # noqa: N815
+    orphan_dependents: bool | None = None
+    propagation_policy: str | None = None
+    dry_run: list[str] | None = None
 
 
 def deletion_options(query: Mapping[str, str], body: bytes, content_type: str) -> Deletion:
     """From the body, or from the query without one. Raises StatusError."""
     grace = query.get("gracePeriodSeconds")
     options = _DeleteOptions(
-        gracePeriodSeconds=parse_number(grace) if grace else None,
-        propagationPolicy=query.get("propagationPolicy"),
-        dryRun=[query["dryRun"]] if query.get("dryRun") else None,
+        grace_period_seconds=parse_number(grace) if grace else None,
+        propagation_policy=query.get("propagationPolicy"),
+        dry_run=[query["dryRun"]] if query.get("dryRun") else None,
     )
     if body.strip():
         try:
             options = msgspec.convert(_decode_value(body, content_type) or {}, _DeleteOptions)
         except msgspec.ValidationError as error:
             raise bad_request(f"the body is no DeleteOptions: {error}") from None
-    if options.orphanDependents or options.propagationPolicy not in (None, "", "Background"):
+    if options.orphan_dependents or options.propagation_policy not in (None, "", "Background"):
         raise unsupported(422, "Invalid", "deletion in the foreground and orphans", "delete in the background")
     preconditions = options.preconditions or _Preconditions()
     return Deletion(
-        grace=options.gracePeriodSeconds,
+        grace=options.grace_period_seconds,
         uid=preconditions.uid,
-        version=preconditions.resourceVersion,
-        is_dry_run=bool(options.dryRun),
+        version=preconditions.resource_version,
+        is_dry_run=bool(options.dry_run),
     )
