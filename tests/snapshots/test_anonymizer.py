@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator
 from ipaddress import ip_address
 from itertools import count
 from types import NoneType, UnionType
@@ -50,15 +50,16 @@ from zoneward.routing.request.annotations import NUMBER_ANNOTATIONS
 from zoneward.routing.request.approach import Approach
 from zoneward.routing.rules import Reason
 from zoneward.sample import cluster
-from zoneward.snapshots import public_values
-from zoneward.snapshots.anonymizer import KEEP, TABLE, Rule, anonymized
+from zoneward.snapshots.anonymizer import ANNOTATIONS, KEEP, KEPT_KEYS, TABLE, anonymized, rule_of
 from zoneward.snapshots.cluster_snapshot import Snapshot
-from zoneward.snapshots.pseudonyms import NameCollector
+from zoneward.snapshots.pseudonyms import Pseudonyms
 from zoneward.snapshots.snapshot_writer import iter_documents
 
 # --- secrets ----------------------------------------------------------------------------------------------------------
 
 SECRET: Final = "acme"
+STRUCTS: Final = (*KINDS.values(), ProxyPod, *PROXY_OBJECT_KINDS.values(), *WORKLOAD_KINDS.values())
+"""All kinds that are read."""
 WORDS: Final = frozenset({*HEURISTICS, *Approach, *Reason})
 NUMBERS: Final = {annotation.name: annotation.parse for annotation in NUMBER_ANNOTATIONS}
 
@@ -89,12 +90,9 @@ SHAPED: Final = (
 )  # fmt: skip
 """The forms of public values, with a secret in them."""
 KEYS: Final = (
-    *public_values.KEPT_KEYS,
-    *public_values.SETTINGS,
+    *KEPT_KEYS,
+    *ANNOTATIONS,
     *NUMBERS,
-    names.APPROACH_ANNOTATION,
-    names.ZONES_ANNOTATION,
-    names.ZONE_WEIGHTS_ANNOTATION,
     names.TRIGGER_TIME_ANNOTATION,
     "zoneward.dev/selector",
     "zoneward.dev/before-adoption",
@@ -122,42 +120,39 @@ def disguised(value: Any, form: str) -> Any:
     return type(value)(**changed)
 
 
-@pytest.mark.parametrize("form", [None, *SHAPED])
-@pytest.mark.parametrize("kind", TABLE, ids=lambda kind: kind.__name__)
-def test_no_text_of_any_field_gets_out_even_if_it_looks_public(kind: type, form: str | None) -> None:
+def as_text(snapshot: Snapshot) -> str:
+    return msgspec.json.encode(list(iter_documents(snapshot))).decode()
+
+
+@pytest.mark.parametrize("kind", STRUCTS, ids=lambda kind: kind.__name__)
+def test_no_text_of_any_field_gets_out_even_if_it_looks_public(kind: type) -> None:
     secret = filled(kind, count(1))
-    snapshot = Snapshot.of([secret if form is None else disguised(secret, form)])
-    for words, numbers in ((frozenset[str](), {}), (WORDS, NUMBERS)):
-        after = anonymized(snapshot, words=words, numbers=numbers)
-        assert SECRET not in msgspec.json.encode(list(iter_documents(after))).decode()
+    for disguise in (secret, *(disguised(secret, form) for form in SHAPED)):
+        snapshot = Snapshot.of([disguise])
+        assert SECRET in as_text(snapshot)
+        assert SECRET not in as_text(anonymized(snapshot))
+        assert SECRET not in as_text(anonymized(snapshot, words=WORDS, numbers=NUMBERS))
 
 
 # --- the table --------------------------------------------------------------------------------------------------------
 
 
-def rules_of(struct: Any, rules: Mapping[str, Rule], path: str = "") -> Iterator[tuple[str, Any, Rule | None]]:
-    """Path, type and rule of all fields of a kind, down to those that have a rule."""
+def paths_of(struct: type[msgspec.Struct], path: str) -> Iterator[tuple[str, str]]:
+    """The paths of the fields of a kind, down to those in the table, and the types of those that are kept."""
     for field in msgspec.structs.fields(struct):
-        at = f"{path}.{field.encode_name}" if path else field.encode_name
-        inner = struct_of(field.type)
-        if at in rules or inner is None:
-            yield at, field.type, rules.get(at)
+        field_path = f"{path}.{field.encode_name}"
+        rule, inner = rule_of(field_path), struct_of(field.type)
+        if rule is None and inner is not None:
+            yield from paths_of(inner, field_path)
         else:
-            yield from rules_of(inner, rules, at)
+            yield field_path, str(field.type) if rule is KEEP else ""
 
 
-@pytest.mark.parametrize("kind", TABLE, ids=lambda kind: kind.__name__)
-def test_every_field_is_in_the_table_and_only_numbers_and_booleans_are_kept_as_they_are(kind: type) -> None:
-    rules = list(rules_of(kind, TABLE[kind]))
-    assert {path for path, _, _ in rules} == set(TABLE[kind])
-    assert [path for path, _, rule in rules if rule is None] == []
-    for path, annotation, rule in rules:
-        if rule is KEEP:
-            assert "str" not in str(annotation), path
-
-
-def test_every_kind_that_is_read_is_in_the_table() -> None:
-    assert set(TABLE) == {*KINDS.values(), ProxyPod, *PROXY_OBJECT_KINDS.values(), *WORKLOAD_KINDS.values()}
+def test_every_field_that_is_read_is_in_the_table_and_only_numbers_and_booleans_are_kept_as_they_are() -> None:
+    paths = [path for kind in STRUCTS for path in paths_of(kind, kind.__name__)]
+    assert [path for path, _ in paths if rule_of(path) is None] == []
+    assert [path for path, annotation in paths if "str" in annotation] == []
+    assert [end for end in TABLE if not any(f".{path}".endswith(f".{end}") for path, _ in paths)] == []
 
 
 @pytest.mark.parametrize("kind", WORKLOAD_KINDS.values(), ids=lambda kind: kind.__name__)
@@ -238,71 +233,64 @@ IPV4: Final = st.ip_addresses(v=4).map(str) | st.from_regex(r"10\.100\.10[01]\.1
 IPV6: Final = st.ip_addresses(v=6).map(str) | st.from_regex(r"fd00::1000:100[0-9a-f]", fullmatch=True)
 
 
+def renamed(kind: str, texts: Collection[str]) -> list[str]:
+    """The pseudonyms of texts, in the order of the texts."""
+    pseudonyms = Pseudonyms()
+    assert all(pseudonyms.name(kind, text) == text for text in texts)
+    pseudonyms.assign()
+    assert pseudonyms.name(kind, "") == ""
+    after = [pseudonyms.name(kind, text) for text in sorted(texts)]
+    assert after == sorted(set(after))
+    assert not {*texts} & {*after}
+    return after
+
+
 @given(NAMES)
 def test_pseudonyms_are_unique_of_equal_length_and_keep_the_order(texts: set[str]) -> None:
-    collector = NameCollector()
-    for text in texts:
-        assert collector.name("pod", text) == text
-    known = collector.pseudonyms()
-    pseudonyms = [known.name("pod", text) for text in sorted(texts)]
-    assert pseudonyms == sorted(set(pseudonyms))
-    assert len({len(name) for name in pseudonyms}) <= 1
-    assert not texts & set(pseudonyms)
-    assert known.name("pod", "") == ""
+    assert len({len(name) for name in renamed("pod", texts)}) <= 1
 
 
-@given(st.sets(IPV4), st.sets(IPV6))
-def test_pseudonyms_of_addresses_are_valid_keep_the_family_and_the_order(four: set[str], six: set[str]) -> None:
-    collector = NameCollector()
-    for text in (*four, *six):
-        collector.name("address", text)
-    known = collector.pseudonyms()
-    for version, texts in ((4, four), (6, six)):
-        pseudonyms = [known.name("address", text) for text in sorted(texts)]
-        assert pseudonyms == sorted(set(pseudonyms))
-        for address in pseudonyms:
-            parsed = ip_address(address)
-            assert (parsed.version, str(parsed)) == (version, address)
-        assert not texts & set(pseudonyms)
+@pytest.mark.parametrize(("version", "addresses"), [(4, IPV4), (6, IPV6)])
+@given(data=st.data())
+def test_pseudonyms_of_addresses_are_valid_keep_the_family_and_the_order(
+    version: int, addresses: st.SearchStrategy[str], data: st.DataObject
+) -> None:
+    for address in renamed("address", data.draw(st.sets(addresses))):
+        parsed = ip_address(address)
+        assert (parsed.version, str(parsed)) == (version, address)
 
 
 def test_very_many_addresses_stay_in_order_and_private() -> None:
-    texts = [f"192.168.{high}.{low}" for high in range(200) for low in range(200)]
-    collector = NameCollector()
-    for text in texts:
-        collector.name("address", text)
-    known = collector.pseudonyms()
-    pseudonyms = [known.name("address", text) for text in sorted(texts)]
-    assert pseudonyms == sorted(set(pseudonyms))
-    assert all(ip_address(address).is_private for address in pseudonyms)
+    texts = [f"192.168.{high}.{low}" for high in range(100) for low in range(250)]
+    assert all(ip_address(address).is_private for address in renamed("address", texts))
 
 
 @given(st.sets(st.from_regex(r"(cart)?-?[-.a-z0-9]{0,4}", fullmatch=True).filter(bool), min_size=1))
 def test_slices_keep_their_order_relative_to_planned_slices(texts: set[str]) -> None:
-    collector = NameCollector()
-    collector.name("service", "cart")
+    pseudonyms = Pseudonyms()
+    pseudonyms.name("service", "cart")
     for text in texts:
-        collector.slice("cart", text)
-    known = collector.pseudonyms()
-    service = known.name("service", "cart")
-    pseudonyms = [known.slice("cart", text) for text in sorted(texts)]
-    assert pseudonyms == sorted(set(pseudonyms))
-    for text, name in zip(sorted(texts), pseudonyms, strict=True):
+        pseudonyms.slice("cart", text)
+    pseudonyms.assign()
+    service = pseudonyms.name("service", "cart")
+    after = [pseudonyms.slice("cart", text) for text in sorted(texts)]
+    assert after == sorted(set(after))
+    for text, name in zip(sorted(texts), after, strict=True):
         for hash_ in ("0000000000", "ffffffffff"):
             if not "0" <= text.removeprefix("cart-")[:1] < "g" or not text.startswith("cart-"):
                 assert (text < f"cart-{hash_}") == (name < f"{service}-{hash_}"), (text, name)
 
 
 def test_slices_of_different_services_have_different_pseudonyms() -> None:
-    collector = NameCollector()
+    pseudonyms = Pseudonyms()
     for service in ("a", "a-b", "b", ""):
-        collector.name("service", service)
+        pseudonyms.name("service", service)
         for text in ("a-b-1", "a-1", "b", "x"):
-            collector.slice(service, text)
-    known = collector.pseudonyms()
+            pseudonyms.slice(service, text)
+    pseudonyms.assign()
     texts = ("a-b-1", "a-1", "b", "x")
-    pseudonyms = [known.slice(service, text) for service in ("a", "a-b", "b", "") for text in texts]
-    assert len(set(pseudonyms)) == len(pseudonyms)
+    after = [pseudonyms.slice(service, text) for service in ("a", "a-b", "b", "") for text in texts]
+    assert len(set(after)) == len(after)
 
 
 # --- references between objects ---------------------------------------------------------------------------------------
@@ -340,9 +328,18 @@ def of_service(**fields: Any) -> Service:
     return service
 
 
-@pytest.mark.parametrize("key", [*sorted(public_values.SETTINGS), names.APPROACH_ANNOTATION])
-def test_known_settings_are_kept(key: str) -> None:
-    known = "Hints/local" if key == names.APPROACH_ANNOTATION else max({*public_values.SETTINGS.get(key, ()), "local"})
+@pytest.mark.parametrize(
+    ("key", "known"),
+    [
+        (names.TOPOLOGY_AWARE_HINTS_ANNOTATION, "auto"),
+        (names.TOPOLOGY_MODE_ANNOTATION, "PreferZone"),
+        (names.SUBSETTING_ANNOTATION, "Require"),
+        (names.SUBSETTING_ALGORITHM_ANNOTATION, "local"),
+        (names.SUBSETTING_ALGORITHM_ANNOTATION, "zoneward.dev/local"),
+        (names.APPROACH_ANNOTATION, "Hints/local"),
+    ],
+)
+def test_known_settings_are_kept(key: str, known: str) -> None:
     annotations = {key: known, "kubectl.kubernetes.io/last-applied-configuration": '{"kind":"Service"}'}
     assert of_service(annotations=annotations).metadata.annotations == {key: known}
     assert of_service(annotations={key: "of-acme"}).metadata.annotations == {key: "unknown-1"}
