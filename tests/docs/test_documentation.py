@@ -48,6 +48,7 @@ from zoneward.advice.explanation import (
 )
 from zoneward.advice.fixes import FixKind
 from zoneward.advice.honored_traffic import HonoredTraffic, NodeTraffic
+from zoneward.advice.traffic_report import ReportNow, ServiceReport, SettingReport, SettingTotal
 from zoneward.cli.main import cli
 from zoneward.cli.main import run as cli_run
 from zoneward.controller.demand.demand_in_force import MeasuredReason
@@ -60,15 +61,7 @@ from zoneward.proxy import proxy_events
 from zoneward.proxy.proxy_configuration import DEFAULT_PORT, HEALTHZ_PORT
 from zoneward.proxy.ruleset.base_rules import base_sets
 from zoneward.report.route_report import NodeRoutes, PortRoute
-from zoneward.report.traffic_json import (
-    CrossingView,
-    MeasuringReportView,
-    ReportNowView,
-    ReportSettingView,
-    ServiceReportView,
-    SettingTotalView,
-    ZoneFlowView,
-)
+from zoneward.report.traffic_json import CrossingFigures, MeasuringReport, ZoneFlow
 from zoneward.routing import service_events as events
 from zoneward.routing.algorithms.proportional_zone_cpu import least_endpoints
 from zoneward.routing.configuration import FeatureGates
@@ -318,8 +311,8 @@ def test_the_commands_page_lists_every_field_of_an_explanation() -> None:
 
 def test_the_page_of_report_lists_every_field_of_its_json() -> None:
     views = (
-        *(CrossingView, MeasuringReportView, NodeTraffic, ReportNowView, ReportSettingView, ServiceReportView),
-        *(SettingTotalView, ZoneFlowView),
+        *(CrossingFigures, MeasuringReport, NodeTraffic, ReportNow, SettingReport, ServiceReport),
+        *(SettingTotal, ZoneFlow),
     )
     fields_of_views = {field.encode_name for view in views for field in msgspec.structs.fields(view)}
     assert fields_of_views <= set(codes(text_of("report.md").split("## JSON\n")[1].split("\n## ")[0]))

@@ -385,13 +385,12 @@ class _Outcomes:
         self._flows: CrossingCalculation | None = None
         service = None if cluster.measured is None else cluster.measured.services.get(key)
         if service is not None:
-            flows = {pair: flow for pair, flow in service.flows.items() if all(pair)}
-            self._flows = CrossingCalculation(flows, cluster.prices)
+            self._flows = CrossingCalculation(service.known, cluster.prices)
         self._is_measured = cluster.measured is not None
 
     def weight(self, family: FamilyPlan) -> float:
         if self._is_measured:
-            return 0.0 if self._flows is None else self._flows.whole().value
+            return 0.0 if self._flows is None else self._flows.whole.value
         return float(family.decision.endpoints)
 
     def of(self, traffic: ExpectedTraffic | None) -> Outcome | None:
