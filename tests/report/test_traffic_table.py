@@ -71,26 +71,27 @@ def test_what_is_in_no_figure_has_lines_of_its_own() -> None:
     totals = ReportTotals()
     totals.external, totals.unknown = Crossing(amount=Figure(12 * GB), money=Figure(0.12)), 3 * GB
     report = a_report(BOTH, prices=USD, totals=totals)
-    lines = "\n".join(explain_figures(report, ReportNumbers(report)))
+    lines = "\n".join(explain_figures(ReportNumbers(report)))
     assert "From outside of the cluster 12.0 GB more left their zone, 0.12 USD: they are in no figure above." in lines
     assert "3.00 GB started or ended in an unknown zone" in lines
     quiet = a_report(BOTH, prices=USD)
-    assert "no figure above" not in "\n".join(explain_figures(quiet, ReportNumbers(quiet)))
+    assert "no figure above" not in "\n".join(explain_figures(ReportNumbers(quiet)))
 
 
 def test_without_prices_what_is_saved_is_in_gb_and_without_bytes_a_share() -> None:
-    crossing, whole = Crossing(amount=Figure(2 * GB, 1e16, 1e16), money=Figure(0.02, 1e-7, 1e-7)), Figure(4 * GB, 1e16)
+    amount, whole = Figure(2 * GB, 1e16, 1e16), Figure(4 * GB, 1e16)
+    crossing = Crossing(amount, Figure(0.02, 1e-7, 1e-7), whole=whole)
     with_money, without = a_report(BOTH, prices=USD), a_report(BOTH)
     shares = a_report([of_node("a", with_bytes=False)])
-    assert ReportNumbers(with_money).cells(crossing, whole) == ["2.00", "0.02"]
-    assert (ReportNumbers(without).value(crossing, whole), ReportNumbers(without).margin(crossing, whole)) == (
+    assert ReportNumbers(with_money).cells(crossing) == ["2.00", "0.02"]
+    assert (ReportNumbers(without).value(crossing), ReportNumbers(without).margin(crossing)) == (
         "2.00",
         "0.28",
     )
-    assert ReportNumbers(with_money).margin(crossing, whole) == "<0.01"
-    assert (ReportNumbers(shares).columns, ReportNumbers(shares).cells(crossing, whole)) == (("CROSS",), ["50%"])
-    assert ReportNumbers(shares).value(crossing, Figure()) == "-"
-    assert ReportNumbers(with_money).cells(None, whole) == ["-", "-"]
+    assert ReportNumbers(with_money).margin(crossing) == "<0.01"
+    assert (ReportNumbers(shares).columns, ReportNumbers(shares).cells(crossing)) == (("CROSS",), ["50%"])
+    assert ReportNumbers(shares).value(Crossing(amount)) == "-"
+    assert ReportNumbers(with_money).cells(None) == ["-", "-"]
     assert replace(with_money, prices=Prices()).currency is None
 
 

@@ -13,6 +13,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Final, Literal
 
+from zoneward.advice.findings.cluster_view import ServiceView, view_service
 from zoneward.advice.findings.codes import Finding
 from zoneward.advice.fix_commands import (
     INSTALL_OVERLAY,
@@ -27,7 +28,6 @@ from zoneward.advice.json_value import JsonValue, round_if_any, round_part, roun
 from zoneward.advice.kubernetes_version import OVERLAY_SINCE, is_before, kubernetes_configuration
 from zoneward.advice.measured_flows import MeasuredFlows
 from zoneward.advice.node_proxies import NodeProxies
-from zoneward.advice.now import traffic_now
 from zoneward.advice.prices import PairPrices
 from zoneward.advice.proxy_kinds import switched_on
 from zoneward.advice.service_input import Change, ServiceInput
@@ -170,25 +170,26 @@ class AdvisedCluster:
         return tuple(sorted(node for node, kind in self.node_proxies.kind_of.items() if kind.can_switch_on))
 
 
-def advise_service(given: ServiceInput, cluster: AdvisedCluster) -> ServiceAdvice | None:
+def view_as_decided(given: ServiceInput, cluster: AdvisedCluster) -> ServiceView:
+    """A Service with its traffic now and its plan, by what decides in this cluster."""
+    return view_service(_as_decided(given, cluster), cluster.node_proxies)
+
+
+def advise_service(
+    given: ServiceInput, cluster: AdvisedCluster, *, view: ServiceView | None = None
+) -> ServiceAdvice | None:
     """The advice for one Service in its first address family; None for one that proxies ignore or that has no traffic
-    in known zones. ``given`` is decided with Zoneward's settings.
+    in known zones. ``given`` is decided with Zoneward's settings; the ``view`` is by `view_as_decided`.
     """
-    decided = _as_decided(given, cluster)
+    view = view or view_as_decided(given, cluster)
+    decided = view.given
     family = next(iter(decided.plan.families), None)
     if family is None:
         return None
     address_type = family.address_type
     key = given.service.metadata.namespace, given.service.metadata.name
     outcomes = _Outcomes(cluster, (*key, address_type))
-    state = given.cluster_state
-    current = traffic_now(
-        given.service,
-        slices=given.slices,
-        demand=state.demand,
-        node_proxies=cluster.node_proxies,
-        gates=decided.cluster_state.configuration.gates,
-    ).get(address_type)
+    current = view.current.get(address_type)
     now = outcomes.of(current.traffic if current is not None else family.traffic)
     if now is None:
         return None
@@ -384,13 +385,12 @@ class _Outcomes:
         self._flows: CrossingCalculation | None = None
         service = None if cluster.measured is None else cluster.measured.services.get(key)
         if service is not None:
-            flows = {pair: flow for pair, flow in service.flows.items() if all(pair)}
-            self._flows = CrossingCalculation(flows, cluster.prices)
+            self._flows = CrossingCalculation(service.known, cluster.prices)
         self._is_measured = cluster.measured is not None
 
     def weight(self, family: FamilyPlan) -> float:
         if self._is_measured:
-            return 0.0 if self._flows is None else self._flows.whole().value
+            return 0.0 if self._flows is None else self._flows.whole.value
         return float(family.decision.endpoints)
 
     def of(self, traffic: ExpectedTraffic | None) -> Outcome | None:

@@ -45,6 +45,20 @@ class ServiceFlows:
     external: Mapping[ZonePair, Flow]
     connections: Mapping[str, Mapping[str, int]]
 
+    @property
+    def known(self) -> dict[ZonePair, Flow]:
+        """The flows between known zones."""
+        return between_known_zones(self.flows)
+
+    @property
+    def unknown(self) -> float:
+        """The amount that starts or ends in an unknown zone."""
+        return sum(flow.amount for pair, flow in self.flows.items() if not all(pair))
+
+
+def between_known_zones(flows: Mapping[ZonePair, Flow]) -> dict[ZonePair, Flow]:
+    return {pair: flow for pair, flow in flows.items() if all(pair)}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredFlows:

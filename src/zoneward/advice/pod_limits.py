@@ -1,7 +1,7 @@
 """What limits the number and the places of a Service's Pods, as far as the input says it."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -12,12 +12,13 @@ from zoneward.advice.service_input import ServiceInput
 from zoneward.advice.workloads import UNKNOWN_WORKLOAD, Workload, makes
 from zoneward.kube import workload_objects
 from zoneward.kube.adoption_marks import effective_selector
-from zoneward.kube.leader_labels import follower_label, leader_label
+from zoneward.kube.leader_labels import ACTIVE_LABELS, ROLE_LABELS, follower_label, leader_label
 from zoneward.kube.objects import Pod
 from zoneward.kube.workload_objects import StatefulSet, replicas_of
 from zoneward.routing.phrases import counted
 from zoneward.slices.endpoints import FINISHED_PHASES
 
+_ROLE_LABELS: Final = ROLE_LABELS | ACTIVE_LABELS
 _MORE_ORDINALS: Final = 500
 """Claims that earlier Pods may have left behind."""
 
@@ -90,7 +91,7 @@ def _refusals(given: ServiceInput, workload: Workload | None) -> Iterator[str]:
             f"the Pod template of {resource} does not have the labels that the Service selects: "
             "new Pods would not serve it"
         )
-    role = database_role(_pods_of_workload(given))
+    role = database_role(_pods_of_workload(given, with_label=_ROLE_LABELS))
     if role is not None:
         yield (
             f"{resource} looks like a database: {role}. "
@@ -113,9 +114,15 @@ def _selector(given: ServiceInput) -> Mapping[str, str]:
     return effective_selector(given.service) or {}
 
 
-def _pods_of_workload(given: ServiceInput) -> Iterator[Pod]:
-    """Also those that the Service does not select, as it may select the leader alone."""
-    pods = {(pod.metadata.namespace, pod.metadata.name): pod for pod in (*given.namespace_pods, *given.pods)}
+def _pods_of_workload(given: ServiceInput, *, with_label: Collection[str] = ()) -> Iterator[Pod]:
+    """Also those that the Service does not select, as it may select the leader alone. ``with_label``: only those that
+    have one of these labels, which is found out faster than the owner.
+    """
+    pods = {
+        (pod.metadata.namespace, pod.metadata.name): pod
+        for pod in (*given.namespace_pods, *given.pods)
+        if not with_label or not (pod.metadata.labels or {}).keys().isdisjoint(with_label)
+    }
     return (pod for pod in pods.values() if runs(pod) and given.is_of_workload(pod))
 
 

@@ -15,10 +15,20 @@ from dataclasses import dataclass
 from math import sqrt
 from typing import Final, NamedTuple
 
+import msgspec
+
 from zoneward.advice.cluster_abilities import CONTROLLER, familiarity
 from zoneward.advice.comparison import NOW, ComparedApproach, Flows, Recommendation
 from zoneward.advice.honored_traffic import NodeTraffic
-from zoneward.advice.measured_flows import Flow, MeasuredFlows, ServiceFamily, ServiceFlows, ZonePair
+from zoneward.advice.json_value import JsonValue, round_if_any, round_share
+from zoneward.advice.measured_flows import (
+    Flow,
+    MeasuredFlows,
+    ServiceFamily,
+    ServiceFlows,
+    ZonePair,
+    between_known_zones,
+)
 from zoneward.advice.prices import BYTES_IN_GB, PairPrices, Prices
 from zoneward.routing.demand import Demand
 from zoneward.routing.request.what_if import NO_APPROACH
@@ -62,16 +72,24 @@ class Figure:
         return Estimate(share, _Z * sqrt(spread * max(variance, 0.0)) / whole.value)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Crossing:
-    """What leaves its zone in a month: the amount (bytes or connections), and its price where there are prices."""
+_NOTHING: Final = Figure()
 
-    amount: Figure = Figure()
-    money: Figure | None = None
+
+class Crossing:
+    """What leaves its zone in a month: the amount (bytes or connections), its price where there are prices, and the
+    ``whole`` amount of which it is a part. JSON has its estimates (`zoneward.report.traffic_json`).
+    """
+
+    __slots__ = ("amount", "money", "whole")
+
+    def __init__(self, amount: Figure = _NOTHING, money: Figure | None = None, *, whole: Figure = _NOTHING) -> None:
+        self.amount: Final = amount
+        self.money: Final = money
+        self.whole: Final = whole
 
     def __add__(self, other: "Crossing") -> "Crossing":
-        money = other.money if self.money is None else self.money + (other.money or Figure())
-        return Crossing(amount=self.amount + other.amount, money=money)
+        money = other.money if self.money is None else self.money + (other.money or _NOTHING)
+        return Crossing(self.amount + other.amount, money, whole=self.whole + other.whole)
 
     @property
     def weight(self) -> float:
@@ -79,8 +97,7 @@ class Crossing:
         return self.amount.value if self.money is None else self.money.value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SettingReport:
+class SettingReport(JsonValue, frozen=True, gc=False, kw_only=True):
     """One setting for one Service. ``crossing`` and ``saved`` (now - with this setting) are None where nothing can be
     predicted, and where traffic is dropped: that saves nothing.
 
@@ -90,49 +107,49 @@ class SettingReport:
 
     approach: str
     active: bool
-    reason: Reason
-    message: str
+    reason: str
+    reason_code: Reason
     needs: str | None
+    crossing: Crossing | None
+    saved: Crossing | None
     max_overload: float | None
     overloads: bool
     dropped: float
-    crossing: Crossing | None
-    saved: Crossing | None
-
-    @property
-    def drops(self) -> bool:
-        """Whether traffic has no endpoint, beyond the noise of sums."""
-        return self.dropped > _DROPPED
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServiceReport:
+class ReportNow(JsonValue, frozen=True, gc=False, kw_only=True):
+    """What was measured. ``in_zone`` is the share that stayed, ``predicted_in_zone`` the one that the slices in force
+    should keep; None without slices."""
+
+    crossing: Crossing
+    in_zone: float | None
+    predicted_in_zone: float | None
+    max_overload: float | None
+
+
+class ServiceReport(JsonValue, frozen=True, gc=False, kw_only=True):
     """One Service in one family. Amounts are of a month.
 
-    ``whole`` is everything between known zones, ``unknown`` what starts or ends in an unknown one, and
-    ``external`` what came from outside of the cluster and left the zone of the node that took it in: neither is in any
-    other figure. ``best`` is the setting that saves the most of those that the cluster can apply and that overload
-    nothing and drop nothing; ``better`` the same with Zoneward's controller, where that is another one. Both are None
-    where nothing is saved. ``in_zone`` is the share that stayed, ``expected_in_zone`` the one that what is in force
-    should keep.
+    ``gb`` is everything between known zones, ``unknown_gb`` what starts or ends in an unknown one, both None without
+    bytes, and ``external`` what came from outside of the cluster and left the zone of the node that took it in: neither
+    is in any other figure. ``best`` is the setting that saves the most of those that the cluster can apply and that
+    overload nothing and drop nothing; ``better`` the same with Zoneward's controller, where that is another one. Both
+    are None where nothing is saved. ``nodes`` are the nodes with connections to it.
     """
 
     namespace: str
     service: str
     address_type: str
     endpoints: int
-    asked: str
-    flows: Mapping[ZonePair, Flow]
-    whole: Figure
-    unknown: float
+    asks_for: str
+    gb: float | None
+    unknown_gb: float | None
+    now: ReportNow
     external: Crossing
-    now: Crossing
-    max_overload: float | None
-    in_zone: float | None
-    expected_in_zone: float | None
     settings: tuple[SettingReport, ...]
     best: str | None
     better: str | None
+    nodes: tuple[NodeTraffic, ...] = ()
 
     @property
     def key(self) -> ServiceFamily:
@@ -147,19 +164,29 @@ class ServiceReport:
         best = self.setting(self.best)
         return best.saved.weight if best is not None and best.saved is not None else 0.0
 
+    @property
+    def overload(self) -> float | None:
+        """That of the busiest endpoint now, or as asked for where no slices are known."""
+        asked = self.setting(self.asks_for)
+        return asked.max_overload if self.now.max_overload is None and asked is not None else self.now.max_overload
+
 
 def ranked(services: Iterable[ServiceReport]) -> list[ServiceReport]:
     """Those that save the most first, then those with the most traffic between zones."""
-    return sorted(services, key=lambda service: (-service.gain, -service.now.weight, service.key))
+    return sorted(services, key=lambda service: (-service.gain, -service.now.crossing.weight, service.key))
 
 
 def report_service(
-    measured: ServiceFlows, recommendation: Recommendation, *, prices: PairPrices | None, keep_threshold: float
-) -> ServiceReport:
-    """``prices``: None without any, or without bytes. The ``recommendation`` has flows."""
+    measured: MeasuredFlows, recommendation: Recommendation, *, prices: PairPrices | None, keep_threshold: float
+) -> ServiceReport | None:
+    """None for a Service that was not measured. ``prices``: None without any, or without bytes. The ``recommendation``
+    has flows.
+    """
     comparison, predicted = recommendation.comparison, recommendation.flows
-    flows = {pair: flow for pair, flow in measured.flows.items() if all(pair)}
-    calculation = CrossingCalculation(flows, prices)
+    service = measured.services.get((comparison.namespace, comparison.service, comparison.address_type))
+    if service is None:
+        return None
+    calculation = CrossingCalculation(service.known, prices)
     now = calculation.measured()
     settings = tuple(
         _setting(candidate, predicted.get(candidate.approach), calculation, keep_threshold=keep_threshold)
@@ -167,28 +194,35 @@ def report_service(
     )
     best = _best(settings, comparison.asks_for)
     better = _best(settings, comparison.asks_for, with_controller=True)
-    whole = calculation.whole()
-    expected = calculation.predicted(predicted[NOW]) if predicted.get(NOW) else None
+    external = CrossingCalculation(between_known_zones(service.external), prices).measured()
     return ServiceReport(
         namespace=comparison.namespace,
         service=comparison.service,
         address_type=comparison.address_type,
         endpoints=comparison.endpoints,
-        asked=comparison.asks_for,
-        flows=flows,
-        whole=whole,
-        unknown=sum(flow.amount for pair, flow in measured.flows.items() if not all(pair)),
-        external=CrossingCalculation(
-            {pair: flow for pair, flow in measured.external.items() if all(pair)}, prices
-        ).measured(),
-        now=now,
-        max_overload=None if comparison.now is None else comparison.now.max_overload,
-        in_zone=1 - now.amount.value / whole.value if whole.value else None,
-        expected_in_zone=1 - expected.amount.value / whole.value if expected is not None and whole.value else None,
+        asks_for=comparison.asks_for,
+        gb=in_gb(now.whole.value) if measured.has_bytes else None,
+        unknown_gb=in_gb(service.unknown) if measured.has_bytes else None,
+        now=ReportNow(
+            crossing=now,
+            in_zone=_in_zone(now),
+            predicted_in_zone=_in_zone(calculation.predicted(predicted[NOW])) if predicted.get(NOW) else None,
+            max_overload=None if comparison.now is None else round_if_any(comparison.now.max_overload),
+        ),
+        external=Crossing(external.amount, external.money),
         settings=settings,
         best=best,
         better=better if better != best else None,
     )
+
+
+def in_gb(amount: float) -> float:
+    """Bytes as JSON has them."""
+    return round_share(amount / BYTES_IN_GB)
+
+
+def _in_zone(crossing: Crossing) -> float | None:
+    return round_share(1 - crossing.amount.value / crossing.whole.value) if crossing.whole.value else None
 
 
 def _setting(
@@ -200,14 +234,14 @@ def _setting(
     return SettingReport(
         approach=compared.approach,
         active=compared.active,
-        reason=compared.reason_code,
-        message=compared.reason,
+        reason=compared.reason,
+        reason_code=compared.reason_code,
         needs=compared.needs,
-        max_overload=compared.max_overload,
-        overloads=compared.overloads(keep_threshold),
-        dropped=dropped,
         crossing=crossing,
         saved=saved,
+        max_overload=round_if_any(compared.max_overload),
+        overloads=compared.overloads(keep_threshold),
+        dropped=round_share(dropped),
     )
 
 
@@ -222,7 +256,7 @@ def _best(settings: Iterable[SettingReport], asked: str, *, with_controller: boo
         and (setting.active or setting.approach == NO_APPROACH)
         and setting.needs in usable
         and not setting.overloads
-        and not setting.drops
+        and not setting.dropped
     ]
     if not good:
         return None
@@ -246,9 +280,7 @@ class CrossingCalculation:
         self._flows = flows
         self._prices = prices
         self._now = self._leaving({pair: {pair[1]: 1.0} for pair in flows})
-
-    def whole(self) -> Figure:
-        return self._sum({pair: flow.amount for pair, flow in self._flows.items()})
+        self.whole: Final = self._sum({pair: flow.amount for pair, flow in flows.items()})
 
     def measured(self) -> Crossing:
         return self._crossing(self._now)
@@ -278,7 +310,7 @@ class CrossingCalculation:
 
     def _crossing(self, leaving: Mapping[ZonePair, tuple[float, float]]) -> Crossing:
         money = None if self._prices is None else self._sum({pair: price for pair, (_, price) in leaving.items()})
-        return Crossing(amount=self._sum({pair: amount for pair, (amount, _) in leaving.items()}), money=money)
+        return Crossing(self._sum({pair: amount for pair, (amount, _) in leaving.items()}), money, whole=self.whole)
 
     def _of_flow(self, start: str, flow: Flow, ends: Mapping[str, float]) -> tuple[float, float]:
         """What of it leaves its zone, and the price of that. Responses go the other way."""
@@ -305,17 +337,32 @@ class CrossingCalculation:
 # --- totals -----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
-class SettingTotal:
+class SettingTotal(msgspec.Struct, gc=False, rename="camel"):
     """One setting for all Services together: where it is not active, what comes instead; where nothing can be
     predicted, what is now. ``active``, ``best``, ``overloads`` and ``drops`` count Services."""
 
-    crossing: Crossing = Crossing()
-    saved: Crossing = Crossing()
+    approach: str
+    crossing: Crossing = msgspec.field(default_factory=Crossing)
+    saved: Crossing = msgspec.field(default_factory=Crossing)
     active: int = 0
     best: int = 0
     overloads: int = 0
     drops: int = 0
+
+    def add(self, service: ServiceReport, setting: SettingReport | None) -> None:
+        """Without a ``setting`` the Service stays as it is now."""
+        now = service.now.crossing
+        if setting is None or setting.crossing is None or setting.saved is None:
+            self.crossing += now
+            self.saved += Crossing(money=None if now.money is None else _NOTHING, whole=now.whole)
+        else:
+            self.crossing += setting.crossing
+            self.saved += setting.saved
+        if setting is not None:
+            self.active += setting.active
+            self.best += setting.approach == service.best
+            self.overloads += setting.overloads
+            self.drops += setting.dropped > 0
 
 
 class ReportTotals:
@@ -323,42 +370,23 @@ class ReportTotals:
 
     def __init__(self) -> None:
         self.services = 0
-        self.whole = Figure()
         self.unknown = 0.0
         self.now = Crossing()
         self.external = Crossing()
-        self.best = SettingTotal()
+        self.best = SettingTotal("best")
         self.settings: dict[str, SettingTotal] = {}
         self.flows: dict[ZonePair, float] = {}
 
-    def add(self, service: ServiceReport) -> None:
+    def add(self, service: ServiceReport, measured: ServiceFlows) -> None:
         self.services += 1
-        self.whole += service.whole
-        self.unknown += service.unknown
-        self.now += service.now
+        self.unknown += measured.unknown
+        self.now += service.now.crossing
         self.external += service.external
-        for pair, flow in service.flows.items():
+        for pair, flow in measured.known.items():
             self.flows[pair] = self.flows.get(pair, 0.0) + flow.amount
         for setting in service.settings:
-            total = self.settings.setdefault(setting.approach, SettingTotal())
-            _add(total, service, setting)
-            total.best += setting.approach == service.best
-        _add(self.best, service, service.setting(service.best))
-        self.best.best += service.best is not None
-
-
-def _add(total: SettingTotal, service: ServiceReport, setting: SettingReport | None) -> None:
-    """Without a setting it stays as it is now."""
-    if setting is None or setting.crossing is None or setting.saved is None:
-        total.crossing += service.now
-        total.saved += Crossing(money=None if service.now.money is None else Figure())
-    else:
-        total.crossing += setting.crossing
-        total.saved += setting.saved
-    if setting is not None:
-        total.active += setting.active
-        total.overloads += setting.overloads
-        total.drops += setting.drops
+            self.settings.setdefault(setting.approach, SettingTotal(setting.approach)).add(service, setting)
+        self.best.add(service, service.setting(service.best))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

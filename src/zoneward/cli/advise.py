@@ -183,7 +183,7 @@ def _advise(
     """Raises InputError or a usage error."""
     from collections import Counter
 
-    from zoneward.advice.actions import advise, advise_service
+    from zoneward.advice.actions import advise, advise_service, view_as_decided
     from zoneward.advice.findings.check_cluster import check_cluster
     from zoneward.advice.measured_flows import measure_flows
     from zoneward.advice.prices import PairPrices
@@ -206,16 +206,21 @@ def _advise(
         notes += tuple(map(Note, left_out))
     elif price_per_gb is not None:
         raise click.UsageError("--price-per-gb: expected --measured with it: without bytes there is no price")
-    with without_gc(), waiting(options, "checking"):
-        checked = check_cluster(view_cluster(selected, options))
     demand = selected.cluster_state.demand
     has_prices = measured is not None and measured.has_bytes and bool(prices)
     pair_prices = PairPrices(prices, dict(demand.regions)) if has_prices else None
     cluster = replace(_advised_cluster(selected), measured=measured, prices=pair_prices)
     objects = read_workload_objects(selected.snapshot)
+    # Before the processes fork, which share these plans.
+    with without_gc(), waiting(options, "checking"):
+        inputs = [selected.input_of(service, objects) for service in selected.services]
+        views = tuple(view_as_decided(given, cluster) for given in inputs)
+        checked = check_cluster(view_cluster(selected, options, views))
+    viewed = {id(view.service): (given, view) for given, view in zip(inputs, views, strict=True)}
 
     def work(service: "Service") -> "ServiceAdvice | None":
-        return advise_service(selected.input_of(service, objects), cluster)
+        given, view = viewed[id(service)]
+        return advise_service(given, cluster, view=view)
 
     results = [advice for advice in in_processes(work, selected.services, options) if advice is not None]
     advice = advise(

@@ -11,7 +11,7 @@ from zoneward.kube.input_error import InputError
 
 if TYPE_CHECKING:
     from zoneward.advice.findings.check_cluster import CheckedCluster, Ignored
-    from zoneward.advice.findings.cluster_view import ClusterView
+    from zoneward.advice.findings.cluster_view import ClusterView, ServiceView
     from zoneward.advice.findings.codes import Need
     from zoneward.cli.planned_services import SelectedServices
     from zoneward.snapshots.cluster_snapshot import Snapshot
@@ -123,8 +123,10 @@ def _ignored(text: str) -> "Ignored":
     return Ignored(code, service)
 
 
-def view_cluster(selected: "SelectedServices", options: Options) -> "ClusterView":
-    """The cluster as checks see it."""
+def view_cluster(
+    selected: "SelectedServices", options: Options, services: "tuple[ServiceView, ...] | None" = None
+) -> "ClusterView":
+    """The cluster as checks see it, with its ``services`` where they are viewed already."""
     from zoneward.advice.findings.cluster_view import ClusterView, view_service
     from zoneward.cli.cluster_input import controller_lease_name
     from zoneward.cli.planned_services import read_workload_objects, with_what_if
@@ -132,17 +134,15 @@ def view_cluster(selected: "SelectedServices", options: Options) -> "ClusterView
     from zoneward.kube.workload_objects import Lease, MutatingAdmissionPolicy, MutatingAdmissionPolicyBinding
 
     snapshot = selected.snapshot
-    services = tuple(
-        view_service(
-            service,
-            asking=with_what_if(service, options, selected.configuration),
-            pods=snapshot.pods_of(service),
-            slices=snapshot.slices_of(service),
-            cluster_state=selected.cluster_state,
-            node_proxies=selected.node_proxies,
+    if services is None:
+        services = tuple(
+            view_service(
+                selected.input_of(service),
+                selected.node_proxies,
+                asking=with_what_if(service, options, selected.configuration) if options.what_if else None,
+            )
+            for service in selected.services
         )
-        for service in selected.services
-    )
     objects = read_workload_objects(snapshot)
     leases = tuple(object_ for object_ in snapshot.workload_objects if isinstance(object_, Lease))
     overlays = selected.overlays()

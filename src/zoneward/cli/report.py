@@ -194,28 +194,24 @@ def _complete(
     chosen: "Callable[[Iterable[ServiceReport]], list[ServiceReport]]",
 ) -> "TrafficReport":
     """The report with totals of all Services and the lines of those that are shown."""
+    from msgspec import structs
+
     reported = []
     for service in services:
-        report.totals.add(service)
+        report.totals.add(service, report.measured.services[service.key])
         reported.append(service)
     traffic = _node_traffic(request.selected, report.measured)
-    return replace(report, services=chosen(reported), node_traffic=traffic)
+    shown = [structs.replace(service, nodes=traffic.get(service.key, ())) for service in chosen(reported)]
+    return replace(report, services=shown, node_traffic=traffic)
 
 
 _ORDERS: "Final[dict[str | None, Callable[[ServiceReport], tuple[float, str, str, str]]]]" = {
     "name": lambda service: (0.0, *service.key),
     # Unknown shares come last.
-    "in-zone": lambda service: (2.0 if service.in_zone is None else service.in_zone, *service.key),
-    "overload": lambda service: (-_overload(service), *service.key),
+    "in-zone": lambda service: (2.0 if service.now.in_zone is None else service.now.in_zone, *service.key),
+    "overload": lambda service: (1.0 if service.overload is None else -service.overload, *service.key),
 }
 """Besides that of what is saved."""
-
-
-def _overload(service: "ServiceReport") -> float:
-    """That of now, or as asked for where no slices are known."""
-    asked = service.setting(service.asked)
-    known = (service.max_overload, None if asked is None else asked.max_overload)
-    return next((overload for overload in known if overload is not None), -1.0)
 
 
 def _services(request: "ComparisonRequest", report: "TrafficReport", options: Options) -> "Iterator[ServiceReport]":
@@ -224,16 +220,14 @@ def _services(request: "ComparisonRequest", report: "TrafficReport", options: Op
     from zoneward.advice.traffic_report import report_service
     from zoneward.cli.compared_services import compare_services
 
-    measured = report.measured
     prices = None
     if report.currency is not None:
         prices = PairPrices(report.prices, dict(request.selected.cluster_state.demand.regions))
     threshold = float(request.selected.configuration.hints.keep_threshold)
     for recommendation in compare_services(request, options):
-        comparison = recommendation.comparison
-        service = measured.services.get((comparison.namespace, comparison.service, comparison.address_type))
+        service = report_service(report.measured, recommendation, prices=prices, keep_threshold=threshold)
         if service is not None:
-            yield report_service(service, recommendation, prices=prices, keep_threshold=threshold)
+            yield service
 
 
 def _node_traffic(

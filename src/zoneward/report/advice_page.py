@@ -16,7 +16,7 @@ from zoneward.report.advice_text import (
     describe_weights,
     service_table,
 )
-from zoneward.report.html import DARK_STYLE, Content, Markup, Source, fact, page, tag
+from zoneward.report.html import DARK_STYLE, Content, Markup, Source, fact, footer, page, tag
 from zoneward.report.page_commands import COMMANDS_SCRIPT, COMMANDS_STYLE, command_lines
 from zoneward.report.table_parts import TEXT_STYLE
 
@@ -57,11 +57,13 @@ def advice_page(advice: Advice, *, source: Source) -> str:
         tag("dl", *_facts(advice), class_="facts large"),
         tag("p", describe_weights(summary)),
         *actions,
-        tag("footer", "Made by ", tag("code", "zoneward advise -o html"), ". Every action is "
-            "verified by the decision of this cluster's own controller and proxies."),
+        footer(
+            "zoneward advise -o html",
+            ". Every action is verified by the decision of this cluster's own controller and proxies.",
+        ),
         style=f"{DARK_STYLE}{TEXT_STYLE}{COMMANDS_STYLE}{_STYLE}",
         script=COMMANDS_SCRIPT if advice.actions else "",
-    )  # fmt: skip
+    )
 
 
 def _facts(advice: Advice) -> Iterator[Markup]:
@@ -69,9 +71,9 @@ def _facts(advice: Advice) -> Iterator[Markup]:
 
     if summary.in_zone is not None:
         yield fact("in its zone now", f"{summary.in_zone:.0%}", "of traffic")
-        yield fact("with what Kubernetes has", f"{summary.in_zone_reachable:.0%}", "")
+        yield fact("with what Kubernetes has", f"{summary.in_zone_reachable:.0%}")
         if adds_zoneward(summary):
-            yield fact("with Zoneward", f"{summary.in_zone_with_zoneward:.0%}", "")
+            yield fact("with Zoneward", f"{summary.in_zone_with_zoneward:.0%}")
     if summary.crossing is not None:
         saved = f"{amount_text(summary.saved or 0.0, summary.unit)} can be saved"
         yield fact("leaves its zone in a month", amount_text(summary.crossing, summary.unit), saved)

@@ -12,7 +12,7 @@ from rich.padding import Padding
 
 from zoneward.advice.findings.check_cluster import CheckedCluster
 from zoneward.advice.findings.codes import CODES, SEVERITIES, Code, Finding, Severity
-from zoneward.report.html import DARK_STYLE, Content, Markup, Source, name, page, table, tag
+from zoneward.report.html import DARK_STYLE, Content, Markup, Source, fact, footer, name, page, table, tag
 from zoneward.report.terminal_text import StyledText, Text
 from zoneward.routing.phrases import counted
 
@@ -141,19 +141,14 @@ def check_page(checked: CheckedCluster, *, source: Source) -> str:
         tag("h1", "Is this cluster fit for zone aware routing?"),
         source.heading(),
         tag("p", _summary(checked).plain),
-        tag("dl", *(tag("div", tag("dt", what), tag("dd", str(count))) for what, count in facts), class_="facts large"),
+        tag("dl", *(fact(what, str(count)) for what, count in facts), class_="facts large"),
         *([tag("nav", tag("ul", *links), aria_label="Findings")] if blocks else []),
         *(_section(severity, code, findings) for severity, code, findings in blocks),
         *_not_checked(checked),
-        tag(
-            "footer",
-            "Made by zoneward check. For programs: ",
-            tag("code", "-o json"),
-            " or ",
-            tag("code", "-o sarif"),
-            ". Each code is explained in ",
-            tag("code", "docs/check.md"),
-            ".",
+        footer(
+            "zoneward check -o html",
+            *(". For programs: ", tag("code", "-o json"), " or ", tag("code", "-o sarif")),
+            *(". Each code is explained in ", tag("code", "docs/check.md"), "."),
         ),
         style=f"{DARK_STYLE}{_PAGE_STYLE}",
     )

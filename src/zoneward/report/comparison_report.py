@@ -205,8 +205,8 @@ def comparison_facts(totals: ComparisonTotals, abilities: ClusterAbilities) -> l
         if total is not None and total.in_zone_traffic is not None:
             facts.append(fact(title, whole_percent(total.in_zone_traffic, plus=False), "weighed by endpoints"))
     if start is not None and start.max_overload is not None:
-        facts.append(fact("worst overload", whole_percent(start.max_overload), ""))
-    facts.append(fact("Services", f"{totals.services:,}", ""))
+        facts.append(fact("worst overload", whole_percent(start.max_overload)))
+    facts.append(fact("Services", f"{totals.services:,}"))
     return facts
 
 

@@ -13,7 +13,7 @@ from zoneward.report.explain_text import (
     describe_outcome,
     traffic_sections,
 )
-from zoneward.report.html import DARK_STYLE, Content, Markup, Source, fact, name, page, table, tag
+from zoneward.report.html import DARK_STYLE, Content, Markup, Source, fact, footer, name, page, table, tag
 from zoneward.report.page_commands import COMMANDS_SCRIPT, COMMANDS_STYLE, command_lines
 from zoneward.report.table_parts import TEXT_STYLE
 
@@ -39,7 +39,7 @@ def explanation_page(explanation: Explanation, *, source: Source) -> str:
     if explanation.bypassed_by:
         content.append(tag("h2", "What bypasses it"))
         content.append(tag("ul", *(tag("li", bypass.detail) for bypass in explanation.bypassed_by)))
-    content.append(tag("footer", "Made by ", tag("code", "zoneward explain -o html"), "."))
+    content.append(footer("zoneward explain -o html"))
     has_commands = any(fix.commands for family in explanation.families for fix in family.fixes)
     return page(
         explanation.name,

@@ -12,12 +12,12 @@ import msgspec
 
 from zoneward.advice.dropped_traffic import format_dropped
 from zoneward.advice.explanation import Explanation, FamilyExplanation, ServiceTraffic, VerifiedFix, ZoneTraffic
-from zoneward.advice.honored_traffic import HonoredTraffic, NodeTraffic
+from zoneward.advice.honored_traffic import HonoredTraffic
 from zoneward.kube.safe_text import printable
 from zoneward.report.plan_table import short_names
 from zoneward.report.table_parts import Table
-from zoneward.report.terminal_text import StyledText, Text, join_lines, render_text, share_style, whole_percent
-from zoneward.report.traffic_table import describe_deviation
+from zoneward.report.terminal_text import StyledText, Text, join_lines, percent, render_text, whole_percent
+from zoneward.report.traffic_table import node_table
 from zoneward.routing.phrases import counted
 
 _COMMAND_INDENT: Final = "     "
@@ -62,7 +62,7 @@ def traffic_sections(family: FamilyExplanation) -> Iterator[Section]:
     elif measured is not msgspec.UNSET:
         left = len(measured.nodes) - _MOST_NODES
         more = f"{counted(left, 'more node')}: -o json has all." if left > 0 else ""
-        yield Section("Measured", _describe_measured(measured), _node_table(measured), more)
+        yield Section("Measured", _describe_measured(measured), node_table(measured.first(_MOST_NODES)), more)
 
 
 def explanation_text(explanation: Explanation, *, width: int, color: bool) -> str:
@@ -168,12 +168,8 @@ def _zone_table(traffic: ServiceTraffic) -> Table:
     return Table(columns, rows, columns[1:-1])
 
 
-def _percent(share: float | None) -> StyledText:
-    return Text("-" if share is None else f"{share:.0%}", share_style(share))
-
-
 def _in_zone(zone: ZoneTraffic) -> StyledText:
-    return Text(f"{zone.in_zone:.0%}", "red") if zone.dropped and zone.in_zone is not None else _percent(zone.in_zone)
+    return Text(f"{zone.in_zone:.0%}", "red") if zone.dropped and zone.in_zone is not None else percent(zone.in_zone)
 
 
 def _uses(zone: ZoneTraffic, short: Mapping[str, str]) -> str:
@@ -202,29 +198,6 @@ def _describe_measured(measured: HonoredTraffic) -> str:
     if deviating:
         text += f"; {counted(deviating, 'node')} {'does' if deviating == 1 else 'do'} not do what is predicted"
     return text
-
-
-def _node_table(measured: HonoredTraffic) -> Table:
-    """Nodes with what each measured beside what is in force: those that deviate come first."""
-    rows = [
-        [
-            Text(node.node),
-            Text(node.zone or "no zone"),
-            Text(f"{node.connections:,}"),
-            _percent(node.in_zone),
-            _percent(node.predicted_in_zone),
-            _verdict(node),
-        ]
-        for node in measured.first(_MOST_NODES)
-    ]
-    columns = ("NODE", "ZONE", "CONNECTIONS", "STAYS", "PREDICTED", "")
-    return Table(columns, rows, columns[2:5])
-
-
-def _verdict(node: NodeTraffic) -> Text:
-    if node.deviates is not None:
-        return Text(describe_deviation(node), "yellow")
-    return Text("nothing is predicted" if node.predicted is None else "as predicted", "dim")
 
 
 # --- why --------------------------------------------------------------------------------------------------------------

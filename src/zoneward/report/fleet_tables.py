@@ -78,9 +78,9 @@ def report_table(results: Sequence[ClusterResult[TrafficReport]]) -> Table:
         numbers, totals = ReportNumbers(report), report.totals
         return [
             Text(f"{totals.services:,}"),
-            *map(Text, numbers.cells(totals.now, totals.whole)),
-            Text(numbers.value(totals.best.saved, totals.whole)),
-            Text(numbers.margin(totals.best.saved, totals.whole), "dim"),
+            *map(Text, numbers.cells(totals.now)),
+            Text(numbers.value(totals.best.saved)),
+            Text(numbers.margin(totals.best.saved), "dim"),
             Text(f"by {counted(totals.best.best, 'Service')}"),
         ]
 

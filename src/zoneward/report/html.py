@@ -58,9 +58,15 @@ def name(text: str) -> Markup:
     return tag("bdi", joined(parts if len(parts) > 1 else _HUMPS.split(text), between="<wbr />"))
 
 
-def fact(title: str, value: str, beside: str) -> Markup:
+def fact(title: str, value: str, beside: str = "") -> Markup:
     """A figure of a list of the class ``facts``, with its title above and ``beside`` it something smaller."""
-    return tag("div", tag("dt", title), tag("dd", value, " ", tag("small", beside)))
+    return tag("div", tag("dt", title), tag("dd", value, *((" ", tag("small", beside)) if beside else ())))
+
+
+def footer(made_by: str, *more: Content) -> Markup:
+    """The last line of a page. ``made_by`` is the command; ``more`` is shown in place of how programs get the same."""
+    programs: tuple[Content, ...] = more or (". For programs: ", tag("code", "-o json"), ".")
+    return tag("footer", "Made by ", tag("code", made_by), *programs)
 
 
 @dataclass(frozen=True, slots=True)

@@ -206,7 +206,7 @@ def plan_facts(plans: Sequence[ServicePlan], *, demand: Demand) -> list[Markup]:
         in_zone, worst_plan, worst = total
         facts.append(fact("in its zone", f"{in_zone:.0%}", "weighed by endpoints"))
         facts.append(fact("worst overload", _worst_text(worst), _name(worst_plan)))
-    facts.append(fact("Services", f"{len(plans):,}", ""))
+    facts.append(fact("Services", f"{len(plans):,}"))
     facts.append(fact("nodes", f"{len(demand.nodes):,}", f"in {counted(len(demand.zones), 'zone')}"))
     return facts
 

@@ -12,6 +12,7 @@ from zoneward.report.html import (
     Content,
     Markup,
     Source,
+    footer,
     joined,
     name,
     page,
@@ -33,6 +34,10 @@ th.words, td.words { text-align: left; }
 td.words:last-child { white-space: normal; overflow-wrap: anywhere; }
 """
 """For a page that shows a `Table`, or text with a style."""
+NOTES_STYLE: Final = """
+ul.notes { margin: 1rem 0 0; padding-left: 1.2rem; max-width: 60rem; font-size: .92em; color: var(--soft); }
+"""
+"""Of the list below a table."""
 SEARCH_STYLE: Final = """
 p.search { margin: .8rem 0; display: flex; flex-wrap: wrap; gap: .3rem .7rem; align-items: center; }
 p.search[hidden] { display: none; }
@@ -151,7 +156,6 @@ th[aria-sort=descending] button::after { content: " \\25BE"; }
 @media (max-width: 560px) { .parts tr th:first-child { min-width: 6rem; max-width: 8rem; } }
 .parts .wide { display: inline-block; }
 .part { content-visibility: auto; }
-ul.notes { margin: 1rem 0 0; padding-left: 1.2rem; max-width: 60rem; font-size: .92em; color: var(--soft); }
 """
 _ROWS: Final = 90
 """Of one table of a page, or a few more where a group has them."""
@@ -163,11 +167,12 @@ _CLASSES: Final = frozenset(("bold", "dim", "green", "yellow", "red"))
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A small table. Columns of ``right`` hold numbers."""
+    """A small table. Columns of ``right`` hold numbers. ``units``: columns whose names are always in capitals."""
 
     columns: Sequence[str]
     rows: Sequence[Sequence[StyledText]]
     right: Collection[str]
+    units: Collection[str] = ()
 
     def for_terminal(self, width: int) -> TableText:
         """Laid out in ``width`` columns."""
@@ -177,7 +182,7 @@ class Table:
         """A table of a page that has `TEXT_STYLE`."""
         classes: list[dict[str, str]] = [{} if column in self.right else {"class_": "words"} for column in self.columns]
         head = (
-            tag("th", column.lower(), scope="col", **of_cell)
+            tag("th", column if column in self.units else column.lower(), scope="col", **of_cell)
             for column, of_cell in zip(self.columns, classes, strict=True)
         )
         rows = (
@@ -230,8 +235,8 @@ class TableParts:
             *([search_field()] if self.rows else []),
             *self._folded_tables(title),
             tag("ul", *(tag("li", styled(line)) for line in self.below.split("\n")), class_="notes"),
-            tag("footer", "Made by ", tag("code", made_by), ". For programs: ", tag("code", "-o json"), "."),
-            style=f"{DARK_STYLE}{TEXT_STYLE}{SEARCH_STYLE}{_STYLE}{left}",
+            footer(made_by),
+            style=f"{DARK_STYLE}{TEXT_STYLE}{SEARCH_STYLE}{NOTES_STYLE}{_STYLE}{left}",
             script=SEARCH_SCRIPT + _SCRIPT if self.rows else "",
         )
 

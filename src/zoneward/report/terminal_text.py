@@ -62,6 +62,11 @@ def share_style(share: float | None) -> str:
     return "green" if share >= MOST_IN_ZONE else "yellow" if share >= HALF_IN_ZONE else "default"
 
 
+def percent(share: float | None) -> Text:
+    """A share of traffic that stays in its zone."""
+    return Text("-" if share is None else f"{share:.0%}", share_style(share))
+
+
 def join_lines(texts: Iterable[str | StyledText], style: str = "") -> StyledText:
     """Each text on its own line."""
     return _LINE_END.join(text if isinstance(text, StyledText) else Text(text, style) for text in texts)

@@ -4,30 +4,30 @@ The page needs no network. Its one script hides the Services that do not match w
 without it everything else is there, and the field is not.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Final
 
 from zoneward.advice.cluster_abilities import ClusterAbilities
-from zoneward.advice.honored_traffic import HonoredTraffic, NodeTraffic, honored_traffic
+from zoneward.advice.honored_traffic import honored_traffic
 from zoneward.advice.prices import BYTES_IN_GB
-from zoneward.advice.traffic_report import ServiceReport, SettingReport, SettingTotal, TrafficReport
+from zoneward.advice.traffic_report import ServiceReport, TrafficReport
 from zoneward.report.flow_picture import FLOW_STYLE, flow_picture, largest_flows
-from zoneward.report.html import DARK_STYLE, Content, Markup, Source, fact, name, page, table, tag
-from zoneward.report.table_parts import SEARCH_SCRIPT, SEARCH_STYLE, search_field
-from zoneward.report.terminal_text import whole_percent
+from zoneward.report.html import DARK_STYLE, Content, Markup, Source, fact, footer, name, page, table, tag
+from zoneward.report.table_parts import NOTES_STYLE, SEARCH_SCRIPT, SEARCH_STYLE, TEXT_STYLE, search_field
+from zoneward.report.terminal_text import Text, whole_percent
 from zoneward.report.traffic_table import (
     ReportNumbers,
-    describe_deviation,
     describe_measuring,
     describe_node,
     explain_figures,
     format_number,
-    marks_of,
     name_of,
+    node_table,
+    setting_table,
     title_of,
+    total_table,
 )
 from zoneward.routing.phrases import counted
-from zoneward.routing.request.what_if import NO_APPROACH
 
 _MOST_ZONES: Final = 12
 """Zones in the picture: those with the most traffic."""
@@ -43,15 +43,6 @@ _ORDERS: Final = {
 """Names of attributes whose largest value comes first, but that of the name."""
 _MOST_NODES: Final = 20
 """Nodes that are listed for a Service: those that deviate first."""
-NODES_STYLE: Final = """
-:root { --good: #116329; --bad: #a40e26; }
-@media screen and (prefers-color-scheme: dark) { :root { --good: #56d364; --bad: #ff8e86; } }
-.good { color: var(--good); }
-.bad { color: var(--bad); }
-.nodes td:last-child, .nodes th:last-child { text-align: left; white-space: normal; min-width: 14rem; max-width: 30rem;
-  overflow-wrap: anywhere; }
-.nodes th:nth-child(2), .nodes td:nth-child(2) { text-align: left; }
-"""
 _MORE: Final = (
     "Best: saves the most of what the cluster can have as it is, and overloads no pod and drops nothing.",
     "Needs proxy: predicted with the proxies that the nodes have now, which do not read what this setting writes.",
@@ -68,9 +59,7 @@ details.service summary strong, details.service summary span span { display: blo
 details.service summary strong::before { content: "\\25B8\\00A0"; color: var(--soft); }
 details.service[open] summary strong::before { content: "\\25BE\\00A0"; }
 details.service .inside { padding: 0 0 1rem 1.1rem; }
-.settings td:last-child, .settings th:last-child { text-align: left; white-space: normal; min-width: 14rem;
-  max-width: 30rem; overflow-wrap: anywhere; }
-ul.notes { margin: 1rem 0 0; padding-left: 1.2rem; max-width: 60rem; font-size: .92em; color: var(--soft); }
+td.words:last-child { min-width: 14rem; max-width: 30rem; }
 @media (max-width: 700px) { details.service summary { grid-template-columns: 1fr 1fr; } }
 """
 _SCRIPT: Final = """
@@ -99,49 +88,42 @@ def traffic_page(report: TrafficReport, abilities: ClusterAbilities, *, source: 
         title,
         tag("h1", title),
         source.heading(),
-        tag("dl", *_facts(report, numbers), class_="facts large"),
+        tag("dl", *_facts(numbers), class_="facts large"),
         *(tag("p", line) for line in describe_measuring(report)),
         *_flows(report, numbers),
         tag("h2", "What each setting would do"),
-        _totals(report, numbers, abilities),
+        total_table(numbers, abilities).as_element("Settings for all Services"),
         tag("h2", "Services"),
-        *_services(report, numbers, abilities),
+        *_services(numbers, abilities),
         tag("h2", "Do nodes do what is predicted?"),
         *_honored(report),
         tag("h2", "How to read it"),
-        tag("ul", *(tag("li", line) for line in (*explain_figures(report, numbers), *_MORE)), class_="notes"),
-        tag(
-            "footer",
-            "Made by ",
-            tag("code", "zoneward report -o html"),
-            ". For programs: ",
-            tag("code", "-o json"),
-            ".",
-        ),
-        style=f"{DARK_STYLE}{FLOW_STYLE}{NODES_STYLE}{SEARCH_STYLE}{_STYLE}",
+        tag("ul", *(tag("li", line) for line in (*explain_figures(numbers), *_MORE)), class_="notes"),
+        footer("zoneward report -o html"),
+        style=f"{DARK_STYLE}{FLOW_STYLE}{TEXT_STYLE}{SEARCH_STYLE}{NOTES_STYLE}{_STYLE}",
         script=SEARCH_SCRIPT + _SCRIPT if report.services else "",
     )
 
 
-def _facts(report: TrafficReport, numbers: ReportNumbers) -> Iterator[Markup]:
-    totals = report.totals
+def _facts(numbers: ReportNumbers) -> Iterator[Markup]:
+    report, totals = numbers.report, numbers.report.totals
     now, saved = totals.now, totals.best.saved
     unit = f" {numbers.currency}" if numbers.currency else " GB" if numbers.has_bytes else ""
 
     amount = f"; {format_number(now.amount.value / BYTES_IN_GB)} GB" if numbers.currency else ""
     yield fact(
         "leaves its zone in a month" if numbers.has_bytes else "leaves its zone",
-        f"{numbers.value(now, totals.whole)}{unit}",
-        f"\N{PLUS-MINUS SIGN}{numbers.margin(now, totals.whole)}{amount}",
+        f"{numbers.value(now)}{unit}",
+        f"\N{PLUS-MINUS SIGN}{numbers.margin(now)}{amount}",
     )
     share = f"; {saved.weight / now.weight:.0%} of it" if now.weight else ""
     yield fact(
         "could be saved",
-        f"{numbers.value(saved, totals.whole)}{unit}",
-        f"\N{PLUS-MINUS SIGN}{numbers.margin(saved, totals.whole)}{share}",
+        f"{numbers.value(saved)}{unit}",
+        f"\N{PLUS-MINUS SIGN}{numbers.margin(saved)}{share}",
     )
-    if totals.whole.value:
-        stays = f"{1 - now.amount.value / totals.whole.value:.0%}"
+    if now.whole.value:
+        stays = f"{1 - now.amount.value / now.whole.value:.0%}"
         yield fact("stays in its zone", stays, f"of {counted(totals.services, 'Service')}")
     coverage = report.coverage
     hours = f"{report.measured.longest:.3g} h" if report.measured.longest else ""
@@ -152,7 +134,7 @@ def _flows(report: TrafficReport, numbers: ReportNumbers) -> Iterator[Content]:
     flows = largest_flows(report.totals.flows, _MOST_ZONES)
     if not flows:
         return
-    whole = report.totals.whole.value
+    whole = report.totals.now.whole.value
     total = f"{format_number(whole / BYTES_IN_GB)} GB a month" if numbers.has_bytes else "shares of connections"
     zones = sorted({zone for pair in flows for zone in pair})
 
@@ -177,59 +159,11 @@ def _flows(report: TrafficReport, numbers: ReportNumbers) -> Iterator[Content]:
     yield tag("details", tag("summary", "The figures of the picture"), grid)
 
 
-def _totals(report: TrafficReport, numbers: ReportNumbers, abilities: ClusterAbilities) -> Markup:
-    totals = report.totals
-    whole = totals.whole
-
-    def row(title: str, cells: Sequence[str], saved: str, margin: str, note: Content) -> Markup:
-        written = (tag("td", cell) for cell in (*cells, saved, margin))
-        return tag("tr", tag("th", title, scope="row"), *written, tag("td", note))
-
-    def setting(title: str, total: SettingTotal, note: Content) -> Markup:
-        return row(
-            title,
-            numbers.cells(total.crossing, whole),
-            numbers.value(total.saved, whole),
-            numbers.margin(total.saved, whole),
-            note,
-        )
-
-    rows = [
-        row("now", numbers.cells(totals.now, whole), "", numbers.margin(totals.now, whole), "as measured"),
-        setting("best of each", totals.best, f"for {counted(totals.best.best, 'Service')}, the others as they are"),
-        *(
-            setting(title_of(approach, abilities), total, _total_note(total, abilities.missing_for(approach)))
-            for approach, total in totals.settings.items()
-            if total.active or approach == NO_APPROACH
-        ),
-    ]
-    head = ("setting", *_heads(numbers), "saved", "\N{PLUS-MINUS SIGN}", "")
-    return table(head, [rows], label="Settings for all Services", class_="plain settings")
-
-
-def _heads(numbers: ReportNumbers) -> tuple[str, ...]:
-    return numbers.columns if numbers.has_bytes else ("leaves its zone",)
-
-
-def _total_note(total: SettingTotal, needs: str | None) -> Content:
-    parts: list[Content] = [f"active for {total.active}", f"best for {total.best}"]
-    if total.overloads:
-        parts.append(tag("span", f"overloads {total.overloads}", class_="bad"))
-    if total.drops:
-        parts.append(tag("span", f"drops traffic of {total.drops}", class_="bad"))
-    if needs is not None:
-        parts.append(f"needs {needs}")
-    return _listed(parts)
-
-
-def _listed(parts: Sequence[Content]) -> Markup:
-    return tag("span", *(piece for index, part in enumerate(parts) for piece in ((", ", part) if index else (part,))))
-
-
 # --- Services ---------------------------------------------------------------------------------------------------------
 
 
-def _services(report: TrafficReport, numbers: ReportNumbers, abilities: ClusterAbilities) -> Iterator[Content]:
+def _services(numbers: ReportNumbers, abilities: ClusterAbilities) -> Iterator[Content]:
+    report = numbers.report
     if not report.services:
         yield tag("p", "None of the Services was measured.")
         return
@@ -241,136 +175,73 @@ def _services(report: TrafficReport, numbers: ReportNumbers, abilities: ClusterA
         tag("select", *(tag("option", words, value=key) for key, words in _ORDERS.items()), id="order"),
         placeholder="namespace, Service or setting",
     )
-    rows = [_service(service, report, numbers, abilities) for service in report.services]
+    rows = [_service(service, numbers, abilities) for service in report.services]
     yield tag("div", *rows[:_MOST_SERVICES], class_="services")
     if left := rows[_MOST_SERVICES:]:
         more = tag("summary", f"{len(left):,} more")
         yield tag("details", more, tag("div", *left, class_="services"), class_="others")
 
 
-def _service(
-    service: ServiceReport, report: TrafficReport, numbers: ReportNumbers, abilities: ClusterAbilities
-) -> Markup:
-    whole = service.whole
-    best = service.setting(service.best)
+def _service(service: ServiceReport, numbers: ReportNumbers, abilities: ClusterAbilities) -> Markup:
+    best, now = service.setting(service.best), service.now
     unit = f" {numbers.currency}" if numbers.currency else " GB" if numbers.has_bytes else " leaves its zone"
-    now = f"now {numbers.value(service.now, whole)}{unit}"
-    nodes = report.node_traffic.get(service.key, ())
     if best is None or best.saved is None:
         setting, saved = tag("span", "nothing to save"), tag("span")
     else:
-        setting = tag("span", title_of(best.approach, abilities), *(" (asked for)",) * (best.approach == service.asked))
-        words = f"saves {numbers.value(best.saved, whole)} \N{PLUS-MINUS SIGN}{numbers.margin(best.saved, whole)}"
-        saved = tag("span", words, class_="good")
-    deviating = sum(node.deviates is not None for node in nodes)
-    marks = [tag("span", f"not as predicted on {counted(deviating, 'node')}", class_="bad")] if deviating else []
+        asked = " (asked for)" if best.approach == service.asks_for else ""
+        setting = tag("span", f"{title_of(best.approach, abilities)}{asked}")
+        words = f"saves {numbers.value(best.saved)} \N{PLUS-MINUS SIGN}{numbers.margin(best.saved)}"
+        saved = tag("span", words, class_="green")
+    deviating = sum(node.deviates is not None for node in service.nodes)
+    marks = [tag("span", f"not as predicted on {counted(deviating, 'node')}", class_="red")] if deviating else []
     return tag(
         "details",
         tag(
-            "summary", tag("strong", name(name_of(service.key))), tag("span", now), setting, tag("span", saved, *marks)
+            "summary",
+            tag("strong", name(name_of(service.key))),
+            tag("span", f"now {numbers.value(now.crossing)}{unit}"),
+            setting,
+            tag("span", saved, *marks),
         ),
-        tag("div", *_inside(service, nodes, numbers, abilities), class_="inside"),
+        tag("div", *_inside(service, numbers, abilities), class_="inside"),
         class_="service",
         data_saved=str(service.gain),
-        data_crossing=str(service.now.weight),
-        data_in_zone=str(-1.0 if service.in_zone is None else 1.0 - service.in_zone),
-        data_overload=str(-1.0 if service.max_overload is None else service.max_overload),
+        data_crossing=str(now.crossing.weight),
+        data_in_zone=str(-1.0 if now.in_zone is None else 1.0 - now.in_zone),
+        data_overload=str(-1.0 if service.overload is None else service.overload),
     )
 
 
-def _inside(
-    service: ServiceReport, nodes: Sequence[NodeTraffic], numbers: ReportNumbers, abilities: ClusterAbilities
-) -> Iterator[Content]:
-    if service.in_zone is not None:
-        expected = ""
-        if service.expected_in_zone is not None:
-            expected = f"; of what is in force {service.expected_in_zone:.0%} is predicted"
-        busiest = ""
-        if service.max_overload is not None:
-            busiest = f". The busiest endpoint is at {whole_percent(service.max_overload)}"
-        yield tag("p", f"{service.in_zone:.0%} of its traffic stays in its zone{expected}{busiest}.")
-    label = f"Settings of {name_of(service.key)}"
-    rows = [_setting_row(setting, service, numbers, abilities) for setting in service.settings]
-    head = ("setting", *_heads(numbers), "saved", "\N{PLUS-MINUS SIGN}", "busiest", "reason")
-    yield table(head, [rows], label=label, class_="plain settings")
-    if not nodes:
+def _inside(service: ServiceReport, numbers: ReportNumbers, abilities: ClusterAbilities) -> Iterator[Content]:
+    now, title = service.now, name_of(service.key)
+    if now.in_zone is not None:
+        expected = busiest = ""
+        if now.predicted_in_zone is not None:
+            expected = f"; of what is in force {now.predicted_in_zone:.0%} is predicted"
+        if now.max_overload is not None:
+            busiest = f". The busiest endpoint is at {whole_percent(now.max_overload)}"
+        yield tag("p", f"{now.in_zone:.0%} of its traffic stays in its zone{expected}{busiest}.")
+    yield setting_table(service, numbers, abilities).as_element(f"Settings of {title}")
+    if not service.nodes:
         return
-    yield from nodes_of_service(honored_traffic(nodes), name_of(service.key))
-
-
-def _setting_row(
-    setting: SettingReport, service: ServiceReport, numbers: ReportNumbers, abilities: ClusterAbilities
-) -> Markup:
-    whole = service.whole
-    marks: list[Content] = [
-        tag("span", words, class_=mark)
-        for words, mark in marks_of(setting, service, better="better with the controller")
-    ]
-    saved = ("-", "") if setting.saved is None else (
-        numbers.value(setting.saved, whole), numbers.margin(setting.saved, whole))  # fmt: skip
-    worst = "-" if setting.max_overload is None else whole_percent(setting.max_overload)
-    cells = (*numbers.cells(setting.crossing, whole), *saved, worst)
-    reason = tag("td", *((_listed(marks), ": ") if marks else ()), setting.message)
-    return tag(
-        "tr",
-        tag("th", title_of(setting.approach, abilities), scope="row"),
-        *(tag("td", cell) for cell in cells),
-        reason,
-    )
-
-
-# --- nodes ------------------------------------------------------------------------------------------------------------
+    shown = honored_traffic(service.nodes).first(_MOST_NODES)
+    if len(shown) < len(service.nodes):
+        yield tag("p", f"{len(shown)} of {len(service.nodes)} nodes; -o json has all.")
+    yield node_table(shown).as_element(f"Nodes with traffic to {title}")
 
 
 def _honored(report: TrafficReport) -> Iterator[Content]:
-    judged = [node for nodes in report.node_traffic.values() for node in nodes if node.predicted is not None]
+    judged = {node.node for nodes in report.node_traffic.values() for node in nodes if node.predicted is not None}
     deviating = report.deviating()
     if not judged:
         yield tag("p", "The input has no EndpointSlices of these Services: nothing is predicted of what is in force.")
     elif not deviating:
-        nodes = counted(len({traffic_.node for traffic_ in judged}), "node")
+        nodes = counted(len(judged), "node")
         yield tag("p", f"Yes: nothing on {nodes} differs from it by more than chance explains.")
     else:
-        yield tag(
-            "p", f"{counted(len(deviating), 'node')} do not. Perhaps its proxy ignores hints, or has old endpoints."
-        )
-        rows = [
-            _node_row(traffic_, describe_node(key, traffic_))
-            for services in deviating.values()
-            for key, traffic_ in services
-        ]
-        yield _node_table(rows, "Nodes that do not do what is predicted")
-
-
-def nodes_of_service(measured: HonoredTraffic, title: str) -> Iterator[Content]:
-    """A table of nodes with what each measured, for a page that has `NODES_STYLE`."""
-    shown = measured.first(_MOST_NODES)
-    if len(shown) < len(measured.nodes):
-        yield tag("p", f"{len(shown)} of {len(measured.nodes)} nodes; -o json has all.")
-    yield _node_table(
-        [_node_row(node_traffic, _verdict(node_traffic)) for node_traffic in shown], f"Nodes with traffic to {title}"
-    )
-
-
-def _verdict(node: NodeTraffic) -> Content:
-    if node.deviates is None:
-        return "nothing is predicted" if node.predicted is None else "as predicted"
-    return tag("span", describe_deviation(node), class_="bad")
-
-
-def _node_row(node: NodeTraffic, words: Content) -> Markup:
-    predicted = node.predicted_in_zone
-    return tag(
-        "tr",
-        tag("th", name(node.node), scope="row"),
-        tag("td", name(node.zone or "no zone")),
-        tag("td", f"{node.connections:,}"),
-        tag("td", "-" if node.in_zone is None else f"{node.in_zone:.0%}"),
-        tag("td", "-" if predicted is None else f"{predicted:.0%}"),
-        tag("td", words),
-    )
-
-
-def _node_table(rows: Sequence[Markup], label: str) -> Markup:
-    head = ("node", "zone", "connections", "stays", "predicted", "")
-    return table(head, [rows], label=label, class_="plain nodes")
+        what = f"{counted(len(deviating), 'node')} do not. Perhaps its proxy ignores hints, or has old endpoints."
+        yield tag("p", what)
+        of_node = [(node, describe_node(key, node)) for services in deviating.values() for key, node in services]
+        words = (Text(text, "yellow") for _, text in of_node)
+        nodes_and_words = node_table((node for node, _ in of_node), lambda _: next(words))
+        yield nodes_and_words.as_element("Nodes that do not do what is predicted")

@@ -1,7 +1,8 @@
 """Traffic between zones and what it costs, as a table; and its words and numbers, which the page has, too."""
 
-from collections.abc import Iterator, Sequence
-from typing import Final, Literal
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import count
+from typing import Final
 
 from zoneward.advice.cluster_abilities import CONTROLLER, PROXY, ClusterAbilities
 from zoneward.advice.dropped_traffic import format_dropped
@@ -10,8 +11,8 @@ from zoneward.advice.measured_flows import HOURS_IN_MONTH, ServiceFamily
 from zoneward.advice.prices import BYTES_IN_GB
 from zoneward.advice.traffic_report import Crossing, Figure, ServiceReport, SettingReport, SettingTotal, TrafficReport
 from zoneward.report.plan_table import CLUSTER_WIDE, short_reason
-from zoneward.report.table_parts import TableParts
-from zoneward.report.terminal_text import StyledText, Text, join_wrapped, whole_percent
+from zoneward.report.table_parts import Table, TableParts
+from zoneward.report.terminal_text import StyledText, Text, join_wrapped, percent, whole_percent
 from zoneward.routing.phrases import counted, listed
 from zoneward.routing.request.what_if import NO_APPROACH
 
@@ -20,18 +21,15 @@ _MOST_NODES: Final = 5
 _MOST_SERVICES: Final = 2
 """Services that it names for each of them."""
 _HOURS_IN_DAY: Final = 24
-Mark = Literal["good", "bad", "needs"]
-"""What kind of words mark a setting; the page has a class of each name."""
-_STYLES: Final[dict[Mark, str]] = {"good": "green", "bad": "red", "needs": "dim"}
 
 
 class ReportNumbers:
     """The figures of a report as text: money and GB, or shares where there are no bytes."""
 
     def __init__(self, report: TrafficReport) -> None:
-        self._spread = report.spread
-        self.has_bytes = report.measured.has_bytes
-        self.currency = report.currency
+        self.report: Final = report
+        self.has_bytes: Final = report.measured.has_bytes
+        self.currency: Final = report.currency
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -40,36 +38,31 @@ class ReportNumbers:
             return "GB", self.currency
         return ("GB",) if self.has_bytes else ("CROSS",)
 
-    def cells(self, crossing: Crossing | None, whole: Figure) -> list[str]:
-        """What leaves its zone in a month: GB, money, or the share of the ``whole``."""
+    def cells(self, crossing: Crossing | None) -> list[str]:
+        """What leaves its zone in a month: GB, money, or the share of the whole."""
         if crossing is None:
             return ["-"] * len(self.columns)
-        if not self.has_bytes:
-            return [self.value(crossing, whole)]
         amount = format_number(crossing.amount.value / BYTES_IN_GB)
-        return [amount] if self.currency is None else [amount, self.value(crossing, whole)]
+        return [self.value(crossing)] if self.currency is None else [amount, self.value(crossing)]
 
-    def value(self, crossing: Crossing, whole: Figure) -> str:
+    def value(self, crossing: Crossing) -> str:
         """Money where there are prices, else GB, else a share."""
         if not self.has_bytes:
-            return self._share(crossing, whole, 0)
+            share = crossing.amount.share_of(crossing.whole, spread=self.report.spread)
+            return "-" if share is None else whole_percent(share.value, plus=False)
         if self.currency is not None:
             return format_number((crossing.money or Figure()).value)
         return format_number(crossing.amount.value / BYTES_IN_GB)
 
-    def margin(self, crossing: Crossing, whole: Figure) -> str:
+    def margin(self, crossing: Crossing) -> str:
         """That of `value`."""
+        spread = self.report.spread
         if not self.has_bytes:
-            return self._share(crossing, whole, 1)
+            share = crossing.amount.share_of(crossing.whole, spread=spread)
+            return "-" if share is None else f"{share.margin:.1%}"
         if self.currency is not None:
-            return _format_margin((crossing.money or Figure()).estimate(spread=self._spread).margin)
-        return _format_margin(crossing.amount.estimate(spread=self._spread).margin / BYTES_IN_GB)
-
-    def _share(self, crossing: Crossing, whole: Figure, index: int) -> str:
-        share = crossing.amount.share_of(whole, spread=self._spread)
-        if share is None:
-            return "-"
-        return whole_percent(share[index], plus=False) if index == 0 else f"{share[index]:.1%}"
+            return _format_margin((crossing.money or Figure()).estimate(spread=spread).margin)
+        return _format_margin(crossing.amount.estimate(spread=spread).margin / BYTES_IN_GB)
 
 
 def format_number(value: float) -> str:
@@ -94,18 +87,6 @@ def name_of(key: ServiceFamily) -> str:
     return f"{namespace}/{service}" + ("" if family == "IPv4" else f" {family[-1]}")
 
 
-def shown_settings(
-    service: ServiceReport, abilities: ClusterAbilities
-) -> tuple[list[SettingReport], list[SettingReport]]:
-    """Settings with a separate line, and those that are not active, or that no proxy of the cluster reads."""
-    shown: list[SettingReport] = []
-    others: list[SettingReport] = []
-    for setting in service.settings:
-        works = (setting.active or setting.approach == NO_APPROACH) and abilities.missing_for(setting.approach) != PROXY
-        (shown if works else others).append(setting)
-    return shown, others
-
-
 # --- the table --------------------------------------------------------------------------------------------------------
 
 
@@ -114,21 +95,64 @@ def traffic_parts(report: TrafficReport, abilities: ClusterAbilities, *, has_det
     each: what is measured, and each setting that would be active.
     """
     numbers = ReportNumbers(report)
-    columns = ("SERVICE", "SETTING", *numbers.columns, "SAVED", "±", "WORST", "")
-    rows = _total_rows(report, numbers, abilities) if report.totals.services else []
+    columns = ("SERVICE", "SETTING", *numbers.columns, "SAVED", "\N{PLUS-MINUS SIGN}", "WORST", "")
+    rows: list[list[StyledText]] = []
+    if report.totals.services:
+        titles = (Text("" if row else "TOTAL", "bold") for row in count())
+        rows = [[title, *row] for title, row in zip(titles, _total_rows(numbers, abilities), strict=False)]
     for service in report.services:
         if has_details:
-            rows.extend(_service_rows(service, report, numbers, abilities))
+            rows.extend(_service_rows(service, numbers, abilities))
         else:
-            rows.append(_service_row(service, report, numbers, abilities))
+            rows.append(_service_row(service, numbers, abilities))
     return TableParts(
         above=(join_wrapped([*describe_measuring(report)]),),
         columns=columns,
         rows=rows,
         right=columns[2:-1],
-        below=join_wrapped([*_honored(report), *(Text(line, "dim") for line in _legend(report, numbers, has_details))]),
+        below=join_wrapped([*_honored(report), *(Text(line, "dim") for line in _legend(numbers, has_details))]),
         is_grouped=has_details,
     )
+
+
+def total_table(numbers: ReportNumbers, abilities: ClusterAbilities) -> Table:
+    """The settings for all Services, of a page."""
+    columns = ("SETTING", *numbers.columns, "SAVED", "\N{PLUS-MINUS SIGN}", "")
+    rows = [[*row[:-2], row[-1]] for row in _total_rows(numbers, abilities)]
+    return Table(columns, rows, columns[1:-1], units=numbers.columns)
+
+
+def setting_table(service: ServiceReport, numbers: ReportNumbers, abilities: ClusterAbilities) -> Table:
+    """All settings of one Service with their reasons, of a page."""
+    columns = ("SETTING", *numbers.columns, "SAVED", "\N{PLUS-MINUS SIGN}", "WORST", "REASON")
+    rows = []
+    for setting in service.settings:
+        *row, note = _setting_row(setting, service, numbers, abilities)
+        rows.append([*row, note.append(": " if note.plain else "", "default").append(setting.reason, "default")])
+    return Table(columns, rows, columns[1:-1], units=numbers.columns)
+
+
+def node_table(nodes: Iterable[NodeTraffic], words_of: Callable[[NodeTraffic], StyledText] | None = None) -> Table:
+    """Nodes with what each measured beside what is in force. ``words_of``: other words than whether it deviates."""
+    rows = [
+        [
+            Text(node.node),
+            Text(node.zone or "no zone"),
+            Text(f"{node.connections:,}"),
+            percent(node.in_zone),
+            percent(node.predicted_in_zone),
+            (words_of or _verdict)(node),
+        ]
+        for node in nodes
+    ]
+    columns = ("NODE", "ZONE", "CONNECTIONS", "STAYS", "PREDICTED", "")
+    return Table(columns, rows, columns[2:5])
+
+
+def _verdict(node: NodeTraffic) -> StyledText:
+    if node.deviates is not None:
+        return Text(describe_deviation(node), "yellow")
+    return Text("nothing is predicted" if node.predicted is None else "as predicted", "dim")
 
 
 def describe_measuring(report: TrafficReport) -> Iterator[str]:
@@ -169,101 +193,99 @@ def describe_prices(report: TrafficReport) -> str:
     return f"{text}; {pairs} pairs of zones or regions have their own." if pairs else f"{text}."
 
 
-def _total_rows(report: TrafficReport, numbers: ReportNumbers, abilities: ClusterAbilities) -> list[list[StyledText]]:
-    totals = report.totals
-    share = totals.now.amount.share_of(totals.whole, spread=report.spread)
-    rows = [
-        [
-            Text("TOTAL", "bold"),
-            *_row(
-                "now",
-                numbers.cells(totals.now, totals.whole),
-                "",
-                numbers.margin(totals.now, totals.whole),
-                None,
-                Text("" if share is None else f"{1 - share.value:.0%} stays in its zone"),
-            ),
-        ],
-        _total_row(
-            "best of each", totals.best, report, numbers, Text(f"for {counted(totals.best.best, 'Service')}", "green")
-        ),
-    ]
+def _total_rows(numbers: ReportNumbers, abilities: ClusterAbilities) -> Iterator[list[StyledText]]:
+    """A row for now, one for the best setting of each Service, and one for each setting."""
+    totals = numbers.report.totals
+    share = totals.now.amount.share_of(totals.now.whole, spread=numbers.report.spread)
+    stays = Text("" if share is None else f"{1 - share.value:.0%} stays in its zone")
+    yield _row("now", numbers.cells(totals.now), "", numbers.margin(totals.now), None, stays)
+    best = Text(f"for {counted(totals.best.best, 'Service')}", "green")
+    yield _total_row("best of each", totals.best, numbers, best)
     for approach, total in totals.settings.items():
         needs = abilities.missing_for(approach)
-        if needs == PROXY or not (total.active or approach == NO_APPROACH):
-            continue
-        rows.append(_total_row(title_of(approach, abilities), total, report, numbers, _total_note(total, needs)))
-    return rows
+        if needs != PROXY and (total.active or approach == NO_APPROACH):
+            yield _total_row(title_of(approach, abilities), total, numbers, _total_note(total, needs))
 
 
-def _total_row(
-    title: str, total: SettingTotal, report: TrafficReport, numbers: ReportNumbers, note: Text
-) -> list[StyledText]:
-    whole = report.totals.whole
-    saved, margin = numbers.value(total.saved, whole), numbers.margin(total.saved, whole)
-    return [Text(), *_row(title, numbers.cells(total.crossing, whole), saved, margin, None, note)]
+def _total_row(title: str, total: SettingTotal, numbers: ReportNumbers, note: Text) -> list[StyledText]:
+    saved, margin = numbers.value(total.saved), numbers.margin(total.saved)
+    return _row(title, numbers.cells(total.crossing), saved, margin, None, note)
 
 
 def _total_note(total: SettingTotal, needs: str | None) -> Text:
-    note = Text()
-    for index, words, style in (
-        (total.best, f"best for {total.best}", "green"),
-        (total.overloads, f"overloads {total.overloads}", "red"),
-        (total.drops, f"drops traffic of {total.drops}", "red"),
-        (needs is not None, f"needs {needs}", "dim"),
-    ):
-        if index:
-            note.append(", " if note.plain else "", "default").append(words, style)
-    return note
+    return _listed(
+        (words, style)
+        for is_shown, words, style in (
+            (total.best, f"best for {total.best}", "green"),
+            (total.overloads, f"overloads {total.overloads}", "red"),
+            (total.drops, f"drops traffic of {total.drops}", "red"),
+            (needs is not None, f"needs {needs}", "dim"),
+        )
+        if is_shown
+    )
 
 
-def _service_row(
-    service: ServiceReport, report: TrafficReport, numbers: ReportNumbers, abilities: ClusterAbilities
-) -> list[StyledText]:
+def _listed(parts: Iterable[tuple[str, str]]) -> Text:
+    """Words with their styles, with commas between them."""
+    text = Text()
+    for words, style in parts:
+        text.append(", " if text.plain else "", "default").append(words, style)
+    return text
+
+
+def _service_row(service: ServiceReport, numbers: ReportNumbers, abilities: ClusterAbilities) -> list[StyledText]:
     """One line: the best setting, and what it saves."""
-    best, cells = service.setting(service.best), numbers.cells(service.now, service.whole)
-    note = _now_note(service, report.node_traffic.get(service.key, ()))
+    best, now = service.setting(service.best), service.now
+    cells = numbers.cells(now.crossing)
+    note = _now_note(service, numbers)
     if service.better is not None:
         note.append(f", better: {title_of(service.better, abilities)}", "green")
     if best is None or best.saved is None:
-        margin = numbers.margin(service.now, service.whole)
-        return [Text(name_of(service.key)), *_row("-", cells, "", margin, service.max_overload, note)]
-    after = numbers.cells(best.crossing, service.whole)
-    cells = [old if old == new else f"{old}>{new}" for old, new in zip(cells, after, strict=True)]
-    saved, margin = numbers.value(best.saved, service.whole), numbers.margin(best.saved, service.whole)
+        row = _row("-", cells, "", numbers.margin(now.crossing), now.max_overload, note)
+        return [Text(name_of(service.key)), *row]
+    cells = [
+        old if old == new else f"{old}>{new}" for old, new in zip(cells, numbers.cells(best.crossing), strict=True)
+    ]
+    saved, margin = numbers.value(best.saved), numbers.margin(best.saved)
     row = _row(title_of(best.approach, abilities), cells, saved, margin, best.max_overload, note)
     return [Text(name_of(service.key)), *row]
 
 
 def _service_rows(
-    service: ServiceReport, report: TrafficReport, numbers: ReportNumbers, abilities: ClusterAbilities
-) -> list[list[StyledText]]:
-    margin = numbers.margin(service.now, service.whole)
-    now = _row(
-        "now",
-        numbers.cells(service.now, service.whole),
-        "",
-        margin,
-        service.max_overload,
-        _now_note(service, report.node_traffic.get(service.key, ())),
-    )
-    rows: list[list[StyledText]] = [[Text(name_of(service.key)), *now]]
-    shown, others = shown_settings(service, abilities)
-    for reported in shown:
-        saved, margin = "-", ""
-        if reported.saved is not None:
-            saved, margin = numbers.value(reported.saved, service.whole), numbers.margin(reported.saved, service.whole)
-        cells = numbers.cells(reported.crossing, service.whole)
-        style = "bold" if reported.approach == service.best else ""
-        note = _setting_note(reported, service)
-        title = title_of(reported.approach, abilities)
-        rows.append([Text(), *_row(title, cells, saved, margin, reported.max_overload, note, style=style)])
+    service: ServiceReport, numbers: ReportNumbers, abilities: ClusterAbilities
+) -> Iterator[list[StyledText]]:
+    now, note = service.now, _now_note(service, numbers)
+    row = _row("now", numbers.cells(now.crossing), "", numbers.margin(now.crossing), now.max_overload, note)
+    yield [Text(name_of(service.key)), *row]
+    others = []
+    for setting in service.settings:
+        is_shown = setting.active or setting.approach == NO_APPROACH
+        if is_shown and abilities.missing_for(setting.approach) != PROXY:
+            yield [Text(), *_setting_row(setting, service, numbers, abilities)]
+        else:
+            others.append(setting)
     if others:
-        reason = _why_not(others[0], service)
+        reason = _why_not(others[0], service, numbers)
         title = title_of(others[0].approach, abilities) if len(others) == 1 else f"{len(others)} others"
         empty = [Text() for _ in numbers.columns]
-        rows.append([Text(), Text(title, "dim"), *empty, Text(), Text(), Text(), Text(reason, "dim")])
-    return rows
+        yield [Text(), Text(title, "dim"), *empty, Text(), Text(), Text(), Text(reason, "dim")]
+
+
+def _setting_row(
+    setting: SettingReport, service: ServiceReport, numbers: ReportNumbers, abilities: ClusterAbilities
+) -> list[StyledText]:
+    saved, margin = (
+        ("-", "") if setting.saved is None else (numbers.value(setting.saved), numbers.margin(setting.saved))
+    )
+    return _row(
+        title_of(setting.approach, abilities),
+        numbers.cells(setting.crossing),
+        saved,
+        margin,
+        setting.max_overload,
+        _setting_note(setting, service),
+        style="bold" if setting.approach == service.best else "",
+    )
 
 
 def _row(
@@ -280,44 +302,45 @@ def _row(
     ]
 
 
-def _now_note(service: ServiceReport, nodes: Sequence[NodeTraffic]) -> Text:
-    if service.in_zone is None:
-        return Text("zones unknown" if service.unknown else "no traffic")
-    note = Text(f"{service.in_zone:.0%} stays")
-    if service.expected_in_zone is not None:
-        note.append(f", {service.expected_in_zone:.0%} predicted")
-    deviating = sum(node.deviates is not None for node in nodes)
+def _now_note(service: ServiceReport, numbers: ReportNumbers) -> Text:
+    now = service.now
+    if now.in_zone is None:
+        return Text("zones unknown" if numbers.report.measured.services[service.key].unknown else "no traffic")
+    note = Text(f"{now.in_zone:.0%} stays")
+    if now.predicted_in_zone is not None:
+        note.append(f", {now.predicted_in_zone:.0%} predicted")
+    deviating = sum(node.deviates is not None for node in service.nodes)
     if deviating:
         note.append(", ", "default").append(f"not so on {counted(deviating, 'node')}", "yellow")
     return note
 
 
-def marks_of(setting: SettingReport, service: ServiceReport, *, better: str) -> Iterator[tuple[str, Mark]]:
-    """What a setting is marked with. ``better``: the words for what Zoneward's controller would improve."""
-    marks: tuple[tuple[bool, str, Mark], ...] = (
-        (setting.approach == service.best, "best", "good"),
-        (setting.approach == service.better, better, "good"),
-        (setting.approach == service.asked, "asked for", "good"),
-        (setting.overloads, "overloads a pod", "bad"),
-        (setting.drops, f"drops {format_dropped(setting.dropped)}", "bad"),
-        (setting.needs is not None, f"needs {setting.needs}", "needs"),
-    )
-    return ((words, mark) for applies, words, mark in marks if applies)
-
-
 def _setting_note(setting: SettingReport, service: ServiceReport) -> Text:
-    note = Text()
-    for words, mark in marks_of(setting, service, better="better"):
-        if not (words == f"needs {CONTROLLER}" and setting.approach == service.better):
-            note.append(", " if note.plain else "", "default").append(words, _STYLES[mark])
-    return note
+    """What a setting is marked with."""
+    is_better = setting.approach == service.better
+    return _listed(
+        (words, style)
+        for is_shown, words, style in (
+            (setting.approach == service.best, "best", "green"),
+            (is_better, "better", "green"),
+            (setting.approach == service.asks_for, "asked for", "green"),
+            (setting.overloads, "overloads a pod", "red"),
+            (setting.dropped, f"drops {format_dropped(setting.dropped)}", "red"),
+            (
+                setting.needs is not None and not (is_better and setting.needs == CONTROLLER),
+                f"needs {setting.needs}",
+                "dim",
+            ),
+        )
+        if is_shown
+    )
 
 
-def _why_not(setting: SettingReport, service: ServiceReport) -> str:
+def _why_not(setting: SettingReport, service: ServiceReport, numbers: ReportNumbers) -> str:
     if setting.needs == PROXY:
         return f"needs {PROXY}"
-    zones = len({zone for pair in service.flows for zone in pair})
-    return short_reason(setting.reason, setting.message, endpoints=service.endpoints, zones=zones)
+    zones = len({zone for pair in numbers.report.measured.services[service.key].known for zone in pair})
+    return short_reason(setting.reason_code, setting.reason, endpoints=service.endpoints, zones=zones)
 
 
 # --- below ------------------------------------------------------------------------------------------------------------
@@ -346,10 +369,11 @@ def _honored(report: TrafficReport) -> Iterator[Text]:
         yield Text(f"So do {counted(len(deviating) - _MOST_NODES, 'more node')}: -o json names all.", "yellow")
 
 
-def _legend(report: TrafficReport, numbers: ReportNumbers, has_details: bool) -> Iterator[str]:
+def _legend(numbers: ReportNumbers, has_details: bool) -> Iterator[str]:
+    report = numbers.report
     if len(report.services) < report.totals.services:
         yield f"{len(report.services)} of {report.totals.services:,} Services are shown; --top 0 shows all."
-    yield from explain_figures(report, numbers)
+    yield from explain_figures(numbers)
     yield "best: saves the most and overloads no pod, as the cluster is.  better: with Zoneward's controller."
     if not has_details:
         yield "12.5>0.00: now, and with the best setting, of which WORST is.  -: no setting saves anything."
@@ -357,8 +381,9 @@ def _legend(report: TrafficReport, numbers: ReportNumbers, has_details: bool) ->
     yield f"More: {more}-o json (reasons, nodes), -o csv, -o html (a page with the flows), zoneward explain."
 
 
-def explain_figures(report: TrafficReport, numbers: ReportNumbers) -> Iterator[str]:
+def explain_figures(numbers: ReportNumbers) -> Iterator[str]:
     """What the columns mean, and what is in none of them."""
+    totals = numbers.report.totals
     what = (
         f"GB between zones in a month of {HOURS_IN_MONTH} h"
         if numbers.has_bytes
@@ -367,9 +392,8 @@ def explain_figures(report: TrafficReport, numbers: ReportNumbers) -> Iterator[s
     rest = f", {numbers.currency} their price" if numbers.currency else ""
     yield f"{numbers.columns[0]}: {what}{rest}.  SAVED: now - with the setting."
     yield "WORST: the busiest pod's load above a fair one.  ±: of SAVED, or of now: 95 % random error, without growth."
-    totals = report.totals
     if numbers.has_bytes and totals.external.amount.value:
-        cost = f", {numbers.value(totals.external, totals.whole)} {numbers.currency}" if numbers.currency else ""
+        cost = f", {numbers.value(totals.external)} {numbers.currency}" if numbers.currency else ""
         amount = format_number(totals.external.amount.value / BYTES_IN_GB)
         yield f"From outside of the cluster {amount} GB more left their zone{cost}: they are in no figure above."
     if totals.unknown:
@@ -379,7 +403,7 @@ def explain_figures(report: TrafficReport, numbers: ReportNumbers) -> Iterator[s
             else f"{totals.unknown:,.0f} connections"
         )
         yield f"{amount} started or ended in an unknown zone: they are in no figure above."
-    if report.deviating():
+    if numbers.report.deviating():
         yield (
             f"Not as predicted: of {LEAST_CONNECTIONS} or more connections a share that differs by over 5 points, and"
             " by more than chance explains."

@@ -12,6 +12,7 @@ from zoneward.advice.findings.cluster_view import ClusterView, view_service
 from zoneward.advice.findings.codes import Need
 from zoneward.advice.node_proxies import NodeProxies
 from zoneward.advice.proxy_kinds import PROXY_KINDS
+from zoneward.advice.service_input import ServiceInput
 from zoneward.kube import names
 from zoneward.kube.objects import EndpointSlice, Node, Pod, Service
 from zoneward.kube.workload_objects import (
@@ -64,9 +65,8 @@ def a_view(
     )
     if slices is None:
         slices = built_in(service, nodes, pods)
-    view = view_service(
-        service, asking=asking, pods=pods, slices=slices, cluster_state=state, node_proxies=node_proxies
-    )
+    given = ServiceInput(service, tuple(nodes), tuple(pods), tuple(slices), state)
+    view = view_service(given, node_proxies, asking=asking)
     objects = {"workloads": (a_deployment(),)} | objects
     return ClusterView(
         nodes=nodes, cluster_state=state, services=(view,), node_proxies=node_proxies, lacking=lacking or {}, **objects

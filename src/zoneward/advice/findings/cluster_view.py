@@ -1,7 +1,7 @@
 """A cluster as the checks see it: typed objects, the plan of each Service, and what its slices do now."""
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
 
@@ -10,6 +10,7 @@ from zoneward.advice.findings.codes import FindingObject, Need
 from zoneward.advice.kubernetes_version import kubernetes_minor, setting_name
 from zoneward.advice.node_proxies import NodeProxies
 from zoneward.advice.now import CurrentTraffic, traffic_now
+from zoneward.advice.service_input import ServiceInput
 from zoneward.kube.adoption_marks import effective_selector, runs_zoneward
 from zoneward.kube.objects import EndpointSlice, Node, ObjectKey, Pod, Service
 from zoneward.kube.workload_objects import (
@@ -23,21 +24,36 @@ from zoneward.kube.workload_objects import (
 from zoneward.routing.algorithms.heuristics import HEURISTICS, Heuristic
 from zoneward.slices.cluster_state import ClusterState
 from zoneward.slices.overlay import FamilyOverlay
-from zoneward.slices.plan import FamilyPlan, ServicePlan, plan_service
+from zoneward.slices.plan import FamilyPlan, ServicePlan
 
 
 @dataclass(frozen=True)
 class ServiceView:
     """One Service: as it is, with its Pods and all slices that name it, its plan, and its traffic now.
 
-    The plan is that of another Service where ``--what-if`` asks for something else. ``current`` is by address type.
+    ``asking`` is the same Service with what ``--what-if`` asks for: the plan is for that one. ``current`` is by address
+    type.
     """
 
-    service: Service
-    plan: ServicePlan
-    pods: tuple[Pod, ...] = ()
-    slices: tuple[EndpointSlice, ...] = ()
-    current: Mapping[str, CurrentTraffic] = field(default_factory=lambda: MappingProxyType({}))
+    given: ServiceInput
+    current: Mapping[str, CurrentTraffic]
+    asking: Service | None = None
+
+    @property
+    def service(self) -> Service:
+        return self.given.service
+
+    @property
+    def pods(self) -> tuple[Pod, ...]:
+        return self.given.pods
+
+    @property
+    def slices(self) -> tuple[EndpointSlice, ...]:
+        return self.given.slices
+
+    @cached_property
+    def plan(self) -> ServicePlan:
+        return (self.given if self.asking is None else replace(self.given, service=self.asking)).plan
 
     @property
     def key(self) -> ObjectKey:
@@ -83,24 +99,17 @@ class ServiceView:
                 yield family, HEURISTICS[name]
 
 
-def view_service(
-    service: Service,
-    *,
-    asking: Service | None = None,
-    pods: Iterable[Pod],
-    slices: Iterable[EndpointSlice],
-    cluster_state: ClusterState,
-    node_proxies: NodeProxies | None,
-) -> ServiceView:
-    """A Service with its plan and its traffic now. ``asking`` is the same Service with what ``--what-if`` asks for."""
-    pods, slices = tuple(pods), tuple(slices)
-    plan = plan_service(asking or service, pods=pods, slices=slices, cluster_state=cluster_state)
-    current: Mapping[str, CurrentTraffic] = {}
-    if node_proxies is not None and slices:
-        gates = cluster_state.configuration.gates
-        demand = cluster_state.for_service(service).demand
-        current = traffic_now(service, slices=slices, demand=demand, node_proxies=node_proxies, gates=gates)
-    return ServiceView(service, plan, pods, slices, current)
+def view_service(given: ServiceInput, node_proxies: NodeProxies, *, asking: Service | None = None) -> ServiceView:
+    """A Service with its traffic now."""
+    state = given.cluster_state
+    current = traffic_now(
+        given.service,
+        slices=given.slices,
+        demand=state.demand,
+        node_proxies=node_proxies,
+        gates=state.configuration.gates,
+    )
+    return ServiceView(given, current, asking)
 
 
 @dataclass(frozen=True)
