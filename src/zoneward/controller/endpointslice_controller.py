@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from zoneward.client.affected_services import affected_services
 from zoneward.client.informer_cache import InformerCache
-from zoneward.client.informers import ErrorHandler, run_informers
+from zoneward.client.informers import ErrorHandler, WatchedStores, run_informers
 from zoneward.client.list_watch_decoder import UnreadableObject
 from zoneward.client.object_store import EventHandler
 from zoneward.client.reflector import ReflectorRuntime
@@ -28,7 +28,6 @@ from zoneward.client.resources import (
     object_key_of,
     service_key_of,
 )
-from zoneward.client.watched_stores import WatchedStores
 from zoneward.controller.context import RESYNC_PERIOD, ControllerContext, ControllerOptions
 from zoneward.controller.demand.demand_follower import DemandFollower
 from zoneward.controller.handover.conflict_detector import ConflictDetector, is_built_in, is_built_in_write
