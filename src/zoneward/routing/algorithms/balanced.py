@@ -76,13 +76,14 @@ def balanced(
         total += supply[zone]
     if total == 0 or consumers < 2 or zones > _MAX_ZONES:
         return IMPOSSIBLE
-    order = scratch[part(0, zones)]
-    _order_zones(demand, supply, parameters, order, scratch[part(1, zones)], consumers > MAX_CONSUMERS)
+    # `proportional_zone_cpu` has the first six parts of the scratch space.
+    order = scratch[part(6, zones)]
+    _order_zones(demand, supply, parameters, order, scratch[part(7, zones)], consumers > MAX_CONSUMERS)
     problem = Problem(
-        demand=scratch[part(2, zones)][:zones],
-        supply=scratch[part(3, zones)][:zones],
-        consumers=scratch[part(4, zones)],
-        costs=scratch[part(5, zones)],
+        demand=scratch[part(8, zones)][:zones],
+        supply=scratch[part(9, zones)][:zones],
+        consumers=scratch[part(10, zones)],
+        costs=scratch[part(11, zones)],
         shares=reals[part(0, zones)],
         best=reals[part(1, zones)],
         consumer_count=consumers,
@@ -93,20 +94,20 @@ def balanced(
     )
     _write_problem(problem, demand, supply, parameters, order)
     flow_room = FlowRoom(
-        before=scratch[part(6, zones)],
-        sink=scratch[part(7, zones)],
-        visited=scratch[part(8, zones)],
+        before=scratch[part(12, zones)],
+        sink=scratch[part(13, zones)],
+        visited=scratch[part(14, zones)],
         distance=reals[part(2, zones)],
     )
     local = LocalRoom(
-        order=scratch[part(9, zones)],
-        set_of=scratch[part(10, zones)],
-        size=scratch[part(11, zones)],
-        unused=scratch[part(12, zones)],
-        users=scratch[part(13, zones)],
-        composition=scratch[part(14, zones)],
-        count=scratch[part(15, zones)],
-        used=scratch[part(16, zones)],
+        order=scratch[part(15, zones)],
+        set_of=scratch[part(16, zones)],
+        size=scratch[part(17, zones)],
+        unused=scratch[part(18, zones)],
+        users=scratch[part(19, zones)],
+        composition=scratch[part(20, zones)],
+        count=scratch[part(21, zones)],
+        used=scratch[part(22, zones)],
         share=reals[part(3, zones)],
         cost=reals[part(4, zones)],
         overload=reals[part(5, zones)],
@@ -121,17 +122,16 @@ def balanced(
     )
     sort_by_demand(problem, local)
     if consumers > MAX_CONSUMERS:
-        is_better = _search_locally(problem, local, parameters, previous, weights, scratch[part(17, zones)], reals)
+        is_better = _search_locally(problem, local, parameters, previous, weights, scratch, reals)
     else:
         exact = ExactRoom(
-            low=scratch[part(18, zones)],
-            high=scratch[part(19, zones)],
-            spare=scratch[part(20, zones)],
-            tried=scratch[part(21, zones)],
-            flow=scratch[part(22, zones)],
-            best=scratch[part(23, zones)],
-            home=scratch[part(24, zones)],
-            unused=scratch[part(25, zones)],
+            low=scratch[part(23, zones)],
+            high=scratch[part(24, zones)],
+            tried=scratch[part(26, zones)],
+            flow=scratch[part(27, zones)],
+            best=scratch[part(28, zones)],
+            home=scratch[part(29, zones)],
+            unused=scratch[part(30, zones)],
             share=reals[part(13, zones)],
             least_cost=reals[part(14, zones)],
             overload=reals[part(15, zones)],

@@ -31,16 +31,15 @@ _POOLED_REACH: Final = 3
 class ExactRoom(NamedTuple):
     """Named arrays of the search.
 
-    By consumer: ``low`` and ``high``, the window of sizes; ``spare`` endpoints that it can share; its ``share`` of
-    demand; and, by size in the window, the bounds ``least_cost``, ``overload`` and ``lack``. By kind: ``tried`` counts
-    endpoints, and ``load`` is a multiple of the fair one. By kind and zone: ``flow`` counts endpoints, ``best`` are
-    those of the best sets, and ``flow_cost`` is that of a request to one. By zone: the kind of its consumer (``home``,
-    or 0), ``unused`` endpoints, and the ``price`` of a request.
+    By consumer: ``low`` and ``high``, the window of sizes; its ``share`` of demand; and, by size in the window, the
+    bounds ``least_cost``, ``overload`` and ``lack``. By kind: ``tried`` counts endpoints, and ``load`` is a multiple of
+    the fair one. By kind and zone: ``flow`` counts endpoints, ``best`` are those of the best sets, and ``flow_cost`` is
+    that of a request to one. By zone: the kind of its consumer (``home``, or 0), ``unused`` endpoints, and the
+    ``price`` of a request.
     """
 
     low: Any
     high: Any
-    spare: Any
     share: Any
     least_cost: Any
     overload: Any
@@ -187,53 +186,13 @@ def _try_counts(problem: Problem, room: ExactRoom, least: float) -> None:
             worst = max(worst, load[kind] - 1)
             mean += tried[kind] * abs(load[kind] - 1)
     mean /= problem.total
-    if not is_better(problem, least, worst, mean, problem.best):
-        return
-    cost = _plain_cost(problem, room) if problem.is_plain else _place_kinds(problem, room)
-    if is_better(problem, cost, worst, mean, problem.best):
-        write_value(problem, cost, worst, mean, problem.best)
-        _remember(problem, room)
+    if is_better(problem, least, worst, mean, problem.best):
+        _place_kinds(problem, room, worst, mean)
 
 
-def _remember(problem: Problem, room: ExactRoom) -> None:
-    if problem.is_plain:
-        _place_kinds(problem, room)
-    for cell in range(KINDS * len(problem.supply)):
-        room.best[cell] = room.flow[cell]
-
-
-def _plain_cost(problem: Problem, room: ExactRoom) -> float:
-    """The least part of traffic that leaves its zone, with the overlaps to try: without a table, faster than a flow.
-
-    Of the endpoints that a zone uses alone, as many as it has are its own. A shared one can be located in any of its
-    zones: the zone with the largest load per endpoint takes as many as it can, then the next (a greedy choice is
-    optimal here, because what sets of zones can take is submodular).
-    """
-    tried, load, spare = room.tried, room.load, room.spare
-    # Any two of the three zones can take all shared endpoints together.
-    shared = tried[0b011] + tried[0b101] + tried[0b110] + tried[0b111]
-    stays = 0.0
-    for consumer in range(problem.consumer_count):
-        alone = 1 << consumer
-        own = problem.supply[problem.consumers[consumer]]
-        stays += load[alone] * min(own, tried[alone])
-        # The pair without this consumer is of no use for it.
-        spare[consumer] = min(max(0, own - tried[alone]), shared - tried[0b111 - alone])
-    for _ in range(problem.consumer_count):
-        largest = -1
-        for consumer in range(problem.consumer_count):
-            if spare[consumer] >= 0 and (largest < 0 or load[1 << consumer] > load[1 << largest]):
-                largest = consumer
-        taken = min(spare[largest], shared)
-        stays += load[1 << largest] * taken
-        shared -= taken
-        spare[largest] = -1
-    return 1 - stays / problem.total
-
-
-def _place_kinds(problem: Problem, room: ExactRoom) -> float:
-    """Write into ``room.flow`` how many endpoints of each kind to try are in each zone, with the least mean cost of a
-    request, and return that."""
+def _place_kinds(problem: Problem, room: ExactRoom, worst: float, mean: float) -> None:
+    """Find out how many endpoints of each kind to try are in each zone where requests cost least, and remember them
+    where they are better than the best so far."""
     zones = len(problem.supply)
     tried, flow = room.tried, room.flow
     for kind in range(KINDS):
@@ -264,4 +223,8 @@ def _place_kinds(problem: Problem, room: ExactRoom) -> float:
     for cell in range(KINDS * zones):
         if flow[cell] > 0:
             cost += flow[cell] * room.flow_cost[cell]
-    return cost / problem.total
+    cost /= problem.total
+    if is_better(problem, cost, worst, mean, problem.best):
+        write_value(problem, cost, worst, mean, problem.best)
+        for cell in range(KINDS * zones):
+            room.best[cell] = flow[cell]
