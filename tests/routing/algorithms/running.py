@@ -64,7 +64,13 @@ class Result:
 
 
 def run(
-    rule: AllocateFunction, demand: Sequence[int], supply: Sequence[int], threshold: Fraction = HALF
+    rule: AllocateFunction,
+    demand: Sequence[int],
+    supply: Sequence[int],
+    threshold: Fraction = HALF,
+    *,
+    parameters: Sequence[int] = (),
+    previous: Sequence[int] = (),
 ) -> Result | None:
     """None where it is impossible. The room that a rule gets is full of sevens: it must not read what it did not
     write."""
@@ -74,8 +80,8 @@ def run(
     groups = rule(
         tuple(demand),
         tuple(supply),
-        threshold.as_integer_ratio(),
-        (0,) * zones**2,
+        parameters or threshold.as_integer_ratio(),
+        previous or (0,) * zones**2,
         composition,
         weights,
         [7] * scratch_length(zones),

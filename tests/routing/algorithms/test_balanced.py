@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from tests.routing.algorithms.running import run
 
 from zoneward.kube.validation import MAX_ZONE_HINTS
 from zoneward.routing.algorithms.balanced import balanced
 from zoneward.routing.algorithms.heuristics import HEURISTICS
 from zoneward.routing.algorithms.set_value import LOCALITY, SCORE
-from zoneward.routing.algorithms.signature import IMPOSSIBLE, max_groups, reals_length, scratch_length
 from zoneward.routing.algorithms.zone_weights import weigh_zones
 from zoneward.routing.zone_costs import COST_UNIT
 
@@ -77,31 +77,17 @@ def everybody(case: Case) -> Sets:
 
 
 def sets_of(case: Case, heuristic: str = "Balanced", parameters: Sequence[int] = ()) -> Sets | None:
-    """None where it is impossible. The room that the algorithm gets is full of sevens: it must not read what it did not
-    write."""
-    zones = case.zones
-    composition = [0] * (max_groups(zones) * zones)
-    weights = [0.0] * (max_groups(zones) * zones)
+    """None where it is impossible."""
     rule = balanced if heuristic == "Balanced" else HEURISTICS[heuristic].allocate
-    groups = rule(
-        case.demand,
-        case.supply,
-        parameters or case.parameters,
-        (0,) * zones**2,
-        composition,
-        weights,
-        [7] * scratch_length(zones),
-        [7.0] * reals_length(zones),
-    )
-    if groups == IMPOSSIBLE:
+    result = run(rule, case.demand, case.supply, parameters=parameters or case.parameters)
+    if result is None:
         return None
-    assert 0 <= groups <= max_groups(zones)
-    sets = []
-    for group in range(groups):
-        members = frozenset(zone for zone in range(zones) if weights[group * zones + zone] and case.demand[zone])
-        for located in range(zones):
-            assert composition[group * zones + located] >= 0
-            sets += [(members, located)] * composition[group * zones + located]
+    sets: Sets = []
+    for located, weights in result.rows:
+        members = frozenset(zone for zone, weight in enumerate(weights) if weight and case.demand[zone])
+        for zone, count in enumerate(located):
+            assert count >= 0
+            sets += [(members, zone)] * count
     return sets
 
 

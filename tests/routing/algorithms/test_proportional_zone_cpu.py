@@ -7,9 +7,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from tests.properties.random_clusters import examples
+from tests.routing.algorithms.running import run as run_rule
 
 from zoneward.routing.algorithms.proportional_zone_cpu import proportional_zone_cpu
-from zoneward.routing.algorithms.signature import IMPOSSIBLE, max_groups, reals_length, scratch_length
 
 START: Final = Fraction(1, 5)
 KEEP: Final = Fraction(3, 10)
@@ -29,14 +29,12 @@ def run(
     """
     zones = len(demand)
     flat = transposed([cell for row in previous for cell in row], zones) if previous else [0] * zones**2
-    composition = [0] * (max_groups(zones) * zones)
-    weights = [0.0] * (max_groups(zones) * zones)
     parameters = [*threshold.as_integer_ratio(), *start.as_integer_ratio()]
-    scratch, reals = [7] * scratch_length(zones), [7.0] * reals_length(zones)
-    result = proportional_zone_cpu(demand, supply, parameters, flat, composition, weights, scratch, reals)
-    if result == IMPOSSIBLE:
+    result = run_rule(proportional_zone_cpu, demand, supply, parameters=parameters, previous=flat)
+    if result is None:
         return None
-    assert result == zones
+    composition, weights = result.composition, result.weights
+    assert result.groups == zones
     assert not any(composition[zones**2 :])
     assert weights == [float(cell < zones**2 and cell % (zones + 1) == 0) for cell in range(len(weights))]
     cells = transposed(composition[: zones**2], zones)

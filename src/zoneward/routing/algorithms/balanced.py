@@ -17,33 +17,30 @@ from typing import Final
 from zoneward.routing.algorithms.exact_search import (
     KINDS,
     MAX_CONSUMERS,
-    MAX_WINDOW,
     ExactRoom,
-    place_best,
     search_exactly,
     search_pooled,
-    uses,
 )
 from zoneward.routing.algorithms.local_search import (
-    FAIR,
-    GIVEN,
-    NEAR,
+    NO_SET,
     LocalRoom,
-    find_disjoint_sets,
     improve_groups,
+    improve_sets,
+    sort_by_demand,
+    start_at_home,
+    start_by_wish,
     write_groups,
 )
 from zoneward.routing.algorithms.proportional_zone_cpu import proportional_zone_cpu
 from zoneward.routing.algorithms.set_value import (
     COSTS_AT,
-    MEASURES,
     OBJECTIVE_AT,
     Problem,
     overload_limit,
     request_cost,
     write_value,
 )
-from zoneward.routing.algorithms.signature import IMPOSSIBLE, IntegerSequence, max_groups, row, table
+from zoneward.routing.algorithms.signature import IMPOSSIBLE, IntegerSequence, max_groups, part
 from zoneward.routing.algorithms.transport import FlowRoom
 from zoneward.routing.zone_costs import COST_UNIT
 
@@ -51,6 +48,8 @@ EXACT_ENDPOINTS: Final = 20
 """Up to this number of endpoints in two or three zones with demand, the answer is the optimum."""
 _MARGIN: Final = 2
 """With more, the sizes that are tried differ at most by this from those of good disjoint sets."""
+_MAX_ZONES: Final = 62
+"""Sets of zones are bits of a machine word."""
 
 
 def balanced(
@@ -75,51 +74,18 @@ def balanced(
     for zone in range(zones):
         consumers += 1 if demand[zone] > 0 else 0
         total += supply[zone]
-    if total == 0 or consumers < 2:
+    if total == 0 or consumers < 2 or zones > _MAX_ZONES:
         return IMPOSSIBLE
-    groups = max_groups(zones)
-    flow_room = FlowRoom(
-        before=scratch[row(5, zones, zones)],
-        sink=scratch[row(6, zones, zones)],
-        visited=scratch[row(7, zones, zones)],
-        distance=reals[row(2, zones, zones)],
-    )
-    local = LocalRoom(
-        order=scratch[row(15, zones, zones)],
-        set_of=scratch[row(16, zones, zones)],
-        size=scratch[row(17, zones, zones)],
-        top=scratch[row(18, zones + 1, zones)],
-        unused=scratch[row(19, zones, zones)],
-        count=scratch[row(20, groups, zones)],
-        used=scratch[row(21, zones, zones)],
-        composition=scratch[table(2, groups * zones, zones)],
-        share=reals[row(6, zones, zones)],
-        cost=reals[row(7, zones, zones)],
-        overload=reals[row(8, zones, zones)],
-        more_cost=reals[row(9, zones, zones)],
-        more_overload=reals[row(10, zones, zones)],
-        more_lack=reals[row(11, zones, zones)],
-        fewer_cost=reals[row(12, zones, zones)],
-        fewer_overload=reals[row(13, zones, zones)],
-        fewer_lack=reals[row(14, zones, zones)],
-        price=reals[row(15, zones, zones)],
-        load=reals[row(16, groups, zones)],
-        part=reals[row(17, zones, zones)],
-        zone_cost=reals[row(18, zones, zones)],
-        round_best=reals[row(19, MEASURES, zones)],
-        weights=reals[table(4, groups * zones, zones)],
-        group_price=reals[table(5, groups * zones, zones)],
-        flow_room=flow_room,
-    )
-    order, keys = scratch[row(0, zones, zones)], scratch[row(1, zones, zones)]
-    _order_zones(demand, supply, parameters, order, keys, consumers > MAX_CONSUMERS)
+    # `proportional_zone_cpu` has the first six parts of the scratch space.
+    order = scratch[part(6, zones)]
+    _order_zones(demand, supply, parameters, order, scratch[part(7, zones)], consumers > MAX_CONSUMERS)
     problem = Problem(
-        demand=scratch[row(2, zones, zones)],
-        supply=scratch[row(3, zones, zones)],
-        consumers=scratch[row(4, zones, zones)],
-        costs=scratch[table(0, zones * zones, zones)],
-        shares=reals[row(0, zones, zones)],
-        best=reals[row(1, MEASURES, zones)],
+        demand=scratch[part(8, zones)][:zones],
+        supply=scratch[part(9, zones)][:zones],
+        consumers=scratch[part(10, zones)],
+        costs=scratch[part(11, zones)],
+        shares=reals[part(0, zones)],
+        best=reals[part(1, zones)],
         consumer_count=consumers,
         total=total,
         limit=overload_limit(parameters),
@@ -127,38 +93,64 @@ def balanced(
         is_plain=_is_plain(parameters, zones),
     )
     _write_problem(problem, demand, supply, parameters, order)
+    flow_room = FlowRoom(
+        before=scratch[part(12, zones)],
+        sink=scratch[part(13, zones)],
+        visited=scratch[part(14, zones)],
+        distance=reals[part(2, zones)],
+    )
+    local = LocalRoom(
+        order=scratch[part(15, zones)],
+        set_of=scratch[part(16, zones)],
+        size=scratch[part(17, zones)],
+        unused=scratch[part(18, zones)],
+        users=scratch[part(19, zones)],
+        composition=scratch[part(20, zones)],
+        count=scratch[part(21, zones)],
+        used=scratch[part(22, zones)],
+        share=reals[part(3, zones)],
+        cost=reals[part(4, zones)],
+        overload=reals[part(5, zones)],
+        lack=reals[part(6, zones)],
+        price=reals[part(7, zones)],
+        load=reals[part(8, zones)],
+        part=reals[part(9, zones)],
+        zone_cost=reals[part(10, zones)],
+        round_best=reals[part(11, zones)],
+        group_price=reals[part(12, zones)],
+        flow_room=flow_room,
+    )
+    sort_by_demand(problem, local)
     if consumers > MAX_CONSUMERS:
-        own_scratch = scratch[table(3, 6 * zones, zones)]
-        is_better = _search_locally(problem, local, parameters, previous, own_scratch, reals)
+        is_better = _search_locally(problem, local, parameters, previous, weights, scratch, reals)
     else:
         exact = ExactRoom(
-            low=scratch[row(8, MAX_CONSUMERS, zones)],
-            high=scratch[row(9, MAX_CONSUMERS, zones)],
-            size=scratch[row(10, MAX_CONSUMERS, zones)],
-            spare=scratch[row(11, MAX_CONSUMERS, zones)],
-            tried=scratch[row(12, KINDS, zones)],
-            best=scratch[row(13, KINDS, zones)],
-            unused=scratch[row(14, zones, zones)],
-            flow=scratch[table(1, KINDS * zones, zones)],
-            share=reals[row(3, MAX_CONSUMERS, zones)],
-            part=reals[row(4, MAX_CONSUMERS, zones)],
-            load=reals[row(5, KINDS, zones)],
-            least_cost=reals[table(0, MAX_CONSUMERS * MAX_WINDOW, zones)],
-            overload=reals[table(1, MAX_CONSUMERS * MAX_WINDOW, zones)],
-            lack=reals[table(2, MAX_CONSUMERS * MAX_WINDOW, zones)],
-            flow_cost=reals[table(3, KINDS * zones, zones)],
+            low=scratch[part(23, zones)],
+            high=scratch[part(24, zones)],
+            tried=scratch[part(26, zones)],
+            flow=scratch[part(27, zones)],
+            best=scratch[part(28, zones)],
+            home=scratch[part(29, zones)],
+            unused=scratch[part(30, zones)],
+            share=reals[part(13, zones)],
+            least_cost=reals[part(14, zones)],
+            overload=reals[part(15, zones)],
+            lack=reals[part(16, zones)],
+            load=reals[part(17, zones)],
+            flow_cost=reals[part(18, zones)],
+            price=reals[part(19, zones)],
             flow_room=flow_room,
         )
         is_better = _search_exactly(problem, exact, local)
     if not is_better:
         return IMPOSSIBLE
-    for group in range(groups):
+    for group in range(max_groups(zones)):
         target = order[group] if group < zones else group
         for zone in range(zones):
             cell = target * zones + order[zone]
             composition[cell] = local.composition[group * zones + zone]
-            weights[cell] = local.weights[group * zones + zone]
-    return groups
+            weights[cell] = float(local.users[group] >> zone & 1)
+    return max_groups(zones)
 
 
 def _order_zones(
@@ -230,56 +222,66 @@ def _write_problem(
 
 def _search_exactly(problem: Problem, room: ExactRoom, local: LocalRoom) -> bool:
     """Two or three zones with demand; writes groups where they are better than one for all."""
-    for kind in range(KINDS):
-        room.best[kind] = 0
+    zones, consumers, total = len(problem.supply), problem.consumer_count, problem.total
+    for cell in range(KINDS * zones):
+        room.best[cell] = 0
+    for zone in range(zones):
+        room.home[zone] = 0
     for consumer in range(MAX_CONSUMERS):
         room.low[consumer] = room.high[consumer] = 0
-        if consumer < problem.consumer_count:
+        room.share[consumer] = 0.0
+        if consumer < consumers:
             room.share[consumer] = problem.shares[problem.consumers[consumer]]
-        else:
-            room.share[consumer] = 0.0
-    if problem.total >= problem.consumer_count:
-        for start in (NEAR, FAIR):
-            find_disjoint_sets(problem, local, start)
-            is_new = False
-            for consumer in range(problem.consumer_count):
-                size = local.size[problem.consumers[consumer]]
-                low, high = max(1, size - _MARGIN), min(problem.total, size + _MARGIN)
-                if room.low[consumer] != low or room.high[consumer] != high:
-                    is_new = True
-                room.low[consumer], room.high[consumer] = low, high
-            if is_new:
-                search_exactly(problem, room)
-    if problem.total <= EXACT_ENDPOINTS:
-        for consumer in range(problem.consumer_count):
-            room.low[consumer], room.high[consumer] = 1, problem.total
+            room.home[problem.consumers[consumer]] = 1 << consumer
+    for is_fair in (False, True):
+        if total < consumers:
+            continue
+        start_by_wish(problem, local, is_fair)
+        improve_sets(problem, local)
+        is_new = False
+        for consumer in range(consumers):
+            size = local.size[problem.consumers[consumer]]
+            low, high = max(1, size - _MARGIN), min(total, size + _MARGIN)
+            if room.low[consumer] != low or room.high[consumer] != high:
+                is_new = True
+            room.low[consumer], room.high[consumer] = low, high
+        if is_new:
+            search_exactly(problem, room)
+    if total <= EXACT_ENDPOINTS:
+        for consumer in range(consumers):
+            room.low[consumer], room.high[consumer] = 1, total
         search_exactly(problem, room)
-    elif problem.consumer_count == MAX_CONSUMERS:
+    elif consumers == MAX_CONSUMERS:
         search_pooled(problem, room)
     return _write_best(problem, room, local)
 
 
 def _write_best(problem: Problem, room: ExactRoom, local: LocalRoom) -> bool:
+    """Write a group for each kind of endpoints of the best sets; False where there are none."""
     zones = len(problem.supply)
-    endpoints = 0
-    for kind in range(KINDS):
-        endpoints += room.best[kind]
-    if endpoints == 0:
-        return False
-    place_best(problem, room)
-    _clear_groups(zones, local)
-    for zone in range(zones):
-        local.weights[zone * zones + zone] = 1.0
-    for kind in range(KINDS):
-        if room.best[kind] == 0:
-            continue
-        group = problem.consumers[kind] if kind < MAX_CONSUMERS else zones + kind - MAX_CONSUMERS
-        for located in range(zones):
-            local.composition[group * zones + located] = room.flow[kind * zones + located]
+    for group in range(max_groups(zones)):
+        local.users[group] = 1 << group if group < zones else 0
+    for cell in range(max_groups(zones) * zones):
+        local.composition[cell] = 0
+    is_better = False
+    shared = zones
+    for kind in range(1, KINDS):
+        users = 0
+        group = shared
         for consumer in range(problem.consumer_count):
-            if uses(kind, consumer):
-                local.weights[group * zones + problem.consumers[consumer]] = 1.0
-    return True
+            if kind >> consumer & 1:
+                zone = problem.consumers[consumer]
+                users |= 1 << zone
+                if kind == 1 << consumer:
+                    group = zone
+        for located in range(zones):
+            count = room.best[kind * zones + located]
+            local.composition[group * zones + located] = count
+            is_better = is_better or count > 0
+        local.users[group] = users
+        if group == shared:
+            shared += 1
+    return is_better
 
 
 def _search_locally(
@@ -287,38 +289,35 @@ def _search_locally(
     room: LocalRoom,
     parameters: IntegerSequence,
     previous: IntegerSequence,
+    weights: MutableSequence[float],
     scratch: MutableSequence[int],
     reals: MutableSequence[float],
 ) -> bool:
     """Any number of zones: disjoint sets, then steps of single endpoints. Writes groups, and returns whether they are
     better than one for all."""
     zones = len(problem.supply)
-    _clear_groups(zones, room)
-    start = FAIR
+    for cell in range(zones * zones):
+        room.composition[cell] = 0
     groups = proportional_zone_cpu(
-        problem.demand, problem.supply, parameters, previous, room.composition, room.weights, scratch, reals
+        problem.demand, problem.supply, parameters, previous, room.composition, weights, scratch, reals
     )
-    if groups > 0:
-        start = GIVEN
+    if groups == IMPOSSIBLE:
+        start_by_wish(problem, room, True)
+    else:
         for zone in range(zones):
             room.size[zone] = 0
             for located in range(zones):
                 room.size[zone] += room.composition[zone * zones + located]
-    _clear_groups(zones, room)
-    best = find_disjoint_sets(problem, room, start)
+            room.set_of[zone] = zone if room.size[zone] > 0 else NO_SET
+    first = improve_sets(problem, room)
     # The sizes and zones of these sets, in case that the next are no better.
     for zone in range(zones):
         room.count[zone] = room.size[zone]
         room.used[zone] = room.set_of[zone]
-    if find_disjoint_sets(problem, room, NEAR) <= best:
+    start_at_home(problem, room)
+    if improve_sets(problem, room) <= first:
         for zone in range(zones):
             room.size[zone] = room.count[zone]
             room.set_of[zone] = room.used[zone]
     write_groups(problem, room)
     return improve_groups(problem, room)
-
-
-def _clear_groups(zones: int, room: LocalRoom) -> None:
-    for cell in range(max_groups(zones) * zones):
-        room.composition[cell] = 0
-        room.weights[cell] = 0.0

@@ -1,13 +1,27 @@
 """The steps that KEP-2004's algorithms share: every endpoint starts at home, then single endpoints move.
 
-``share`` holds doubles, demand over its sum, and an expected number of endpoints is always total * share: the
-proposal's table depends on the last bit. ``count`` holds how many endpoints each group has.
+An expected number of endpoints is always total * share, in doubles: the proposal's table depends on the last bit.
 """
 
 from collections.abc import MutableSequence, Sequence
+from typing import Any, NamedTuple
 
 from zoneward.routing.algorithms.signature import IntegerSequence
 from zoneward.routing.algorithms.zone_heaps import GIVERS, RECEIVERS, heapify, pop, push, push_and_pop
+
+
+class MoveRoom(NamedTuple):
+    """Named arrays of the steps.
+
+    ``count`` holds how many endpoints each group has, ``fewest`` what each zone must keep, and ``share`` its demand
+    over the sum. ``givers`` and ``receivers`` are queues of zones.
+    """
+
+    count: Any
+    fewest: Any
+    givers: Any
+    receivers: Any
+    share: Any
 
 
 def place_all_at_home(
@@ -67,85 +81,64 @@ def lacking_endpoints(zone: int, total: int, share: Sequence[float], count: Inte
     return int(total * share[zone]) - count[zone]
 
 
-def queue_zones(
-    order: int, queue: int, fewest: int, zones: int, scratch: MutableSequence[int], share: Sequence[float]
-) -> int:
+def queue_zones(order: int, queue: MutableSequence[int], zones: int, room: MoveRoom) -> int:
     """Queue every zone that has more endpoints than it must keep (`GIVERS`), or fewer (`RECEIVERS`); returns their
-    number.
-
-    ``scratch`` is laid out as for `give_endpoints`; the queue begins at ``queue``.
-    """
+    number."""
     size = 0
     for zone in range(zones):
-        above = scratch[zone] - scratch[fewest + zone]
+        above = room.count[zone] - room.fewest[zone]
         if (order == GIVERS and above > 0) or (order == RECEIVERS and above < 0):
-            scratch[queue + size] = zone
+            queue[size] = zone
             size += 1
-    heapify(order, scratch, queue, size, share, scratch)
+    heapify(order, queue, size, room.share, room.count)
     return size
 
 
-def lift_to_minimum(
-    givers: int,
-    receivers: int,
-    fewest: int,
-    zones: int,
-    composition: MutableSequence[int],
-    scratch: MutableSequence[int],
-    share: Sequence[float],
-) -> int:
+def lift_to_minimum(zones: int, composition: MutableSequence[int], room: MoveRoom) -> int:
     """Give endpoints to every zone that has fewer than it must have, the most loaded zone first, from zones that have
     more.
 
     Returns how many givers are left in the queue, or -1 where they cannot give enough: they have then given what they
-    can. ``scratch`` is laid out as for `give_endpoints`, with room for another queue from ``receivers`` on.
+    can.
     """
-    giving = queue_zones(GIVERS, givers, fewest, zones, scratch, share)
-    receiving = queue_zones(RECEIVERS, receivers, fewest, zones, scratch, share)
+    giving = queue_zones(GIVERS, room.givers, zones, room)
+    receiving = queue_zones(RECEIVERS, room.receivers, zones, room)
     while receiving > 0 and giving >= 0:
-        receiver = pop(RECEIVERS, scratch, receivers, receiving, share, scratch)
+        receiver = pop(RECEIVERS, room.receivers, receiving, room.share, room.count)
         receiving -= 1
-        wanted = scratch[fewest + receiver] - scratch[receiver]
-        giving = give_endpoints(receiver, wanted, giving, givers, fewest, zones, composition, scratch, share)
+        wanted = room.fewest[receiver] - room.count[receiver]
+        giving = give_endpoints(receiver, wanted, giving, zones, composition, room)
     return giving
 
 
 def give_endpoints(
-    receiver: int,
-    wanted: int,
-    giving: int,
-    givers: int,
-    fewest: int,
-    zones: int,
-    composition: MutableSequence[int],
-    scratch: MutableSequence[int],
-    share: Sequence[float],
+    receiver: int, wanted: int, giving: int, zones: int, composition: MutableSequence[int], room: MoveRoom
 ) -> int:
-    """Give endpoints to a group, each from the zone that is the first giver at that moment; returns how many givers are
-    left in the queue, or -1 where they cannot give that many.
+    """Give endpoints to a group, each from the zone that is the first of the ``giving`` givers at that moment; returns
+    how many givers are left in the queue, or -1 where they cannot give that many.
 
-    ``scratch`` holds the counts, from ``fewest`` on what each zone must keep, and from ``givers`` on the queue. A zone
-    that has given is pushed back to the queue if it can give another one.
+    A zone that has given is pushed back to the queue if it can give another one.
     """
+    givers, share, count = room.givers, room.share, room.count
     if wanted <= 0:
         return giving
     if giving == 0:
         return -1
-    giver = pop(GIVERS, scratch, givers, giving, share, scratch)
+    giver = pop(GIVERS, givers, giving, share, count)
     giving -= 1
     while True:
-        move_endpoint(giver, receiver, zones, composition, scratch)
+        move_endpoint(giver, receiver, zones, composition, count)
         wanted -= 1
-        can_give = scratch[giver] > scratch[fewest + giver]
+        can_give = count[giver] > room.fewest[giver]
         if wanted == 0:
             if can_give:
-                push(GIVERS, scratch, givers, giving, giver, share, scratch)
+                push(GIVERS, givers, giving, giver, share, count)
                 giving += 1
             return giving
         if can_give:
-            giver = push_and_pop(GIVERS, scratch, givers, giving, giver, share, scratch)
+            giver = push_and_pop(GIVERS, givers, giving, giver, share, count)
         elif giving > 0:
-            giver = pop(GIVERS, scratch, givers, giving, share, scratch)
+            giver = pop(GIVERS, givers, giving, share, count)
             giving -= 1
         else:
             return -1

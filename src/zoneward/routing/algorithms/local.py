@@ -6,15 +6,9 @@ before.
 """
 
 from collections.abc import MutableSequence
-from typing import Final
 
-from zoneward.routing.algorithms.endpoint_moves import lift_to_minimum, min_endpoints_below, place_all_at_home
-from zoneward.routing.algorithms.signature import IMPOSSIBLE, IntegerSequence
-
-FEWEST_AT: Final = 1
-GIVERS_AT: Final = 2
-RECEIVERS_AT: Final = 3
-"""Where stretches of the scratch space begin, in zones: after the counts what each zone must have, then two queues."""
+from zoneward.routing.algorithms.endpoint_moves import MoveRoom, lift_to_minimum, min_endpoints_below, place_all_at_home
+from zoneward.routing.algorithms.signature import IMPOSSIBLE, IntegerSequence, part
 
 
 def local(
@@ -33,7 +27,8 @@ def local(
     Zones that cannot be lifted to the floor stay where they are.
     """
     zones = len(demand)
-    if lift_below_threshold(demand, supply, parameters, composition, weights, scratch, reals) < 0:
+    room = local_room(scratch, reals, zones)
+    if lift_below_threshold(demand, supply, parameters, composition, weights, room) < 0:
         return IMPOSSIBLE
     total = 0
     total_demand = 0
@@ -42,10 +37,20 @@ def local(
         total_demand += demand[zone]
     for zone in range(zones):
         # A zone that has more than it expects has more than its floor, and keeps that.
-        floor = total * demand[zone] // total_demand
-        scratch[FEWEST_AT * zones + zone] = max(scratch[FEWEST_AT * zones + zone], floor)
-    lift_to_minimum(GIVERS_AT * zones, RECEIVERS_AT * zones, FEWEST_AT * zones, zones, composition, scratch, reals)
+        room.fewest[zone] = max(room.fewest[zone], total * demand[zone] // total_demand)
+    lift_to_minimum(zones, composition, room)
     return zones
+
+
+def local_room(scratch: MutableSequence[int], reals: MutableSequence[float], zones: int) -> MoveRoom:
+    """Room that no step has written yet."""
+    return MoveRoom(
+        count=scratch[part(0, zones)],
+        fewest=scratch[part(1, zones)],
+        givers=scratch[part(2, zones)],
+        receivers=scratch[part(3, zones)],
+        share=reals[part(0, zones)],
+    )
 
 
 def lift_below_threshold(
@@ -54,22 +59,15 @@ def lift_below_threshold(
     parameters: IntegerSequence,
     composition: MutableSequence[int],
     weights: MutableSequence[float],
-    scratch: MutableSequence[int],
-    reals: MutableSequence[float],
+    room: MoveRoom,
 ) -> int:
     """Put every endpoint into its own zone's group, then lift every zone below the threshold; returns how many queued
-    zones can still give more, or `IMPOSSIBLE`.
-
-    It leaves counts at the beginning of ``scratch``, `FEWEST_AT`, `GIVERS_AT` and `RECEIVERS_AT` behind them, shares at
-    the beginning of ``reals``.
-    """
+    zones can still give more, or `IMPOSSIBLE`."""
     zones = len(demand)
     limit = parameters[0] / parameters[1]
-    total = place_all_at_home(demand, supply, composition, weights, scratch, reals)
+    total = place_all_at_home(demand, supply, composition, weights, room.count, room.share)
     if total == 0:
         return IMPOSSIBLE
     for zone in range(zones):
-        scratch[FEWEST_AT * zones + zone] = min_endpoints_below(limit, total * reals[zone])
-    return lift_to_minimum(
-        GIVERS_AT * zones, RECEIVERS_AT * zones, FEWEST_AT * zones, zones, composition, scratch, reals
-    )
+        room.fewest[zone] = min_endpoints_below(limit, total * room.share[zone])
+    return lift_to_minimum(zones, composition, room)

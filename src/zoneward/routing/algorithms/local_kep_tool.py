@@ -8,7 +8,7 @@ when the most loaded zone lacks less than one, with any number in the others.
 from collections.abc import MutableSequence
 
 from zoneward.routing.algorithms.endpoint_moves import lacking_endpoints, move_endpoints, spare_endpoints
-from zoneward.routing.algorithms.local import GIVERS_AT, RECEIVERS_AT, lift_below_threshold
+from zoneward.routing.algorithms.local import lift_below_threshold, local_room
 from zoneward.routing.algorithms.signature import IMPOSSIBLE, IntegerSequence
 from zoneward.routing.algorithms.zone_heaps import GIVERS, RECEIVERS, heapify, pop, push
 
@@ -26,26 +26,26 @@ def local_kep_tool(
     """First lift every zone below the threshold, then hand whole endpoints from zones with one to spare to zones that
     lack one. Impossible as `local` is."""
     zones = len(demand)
-    giving = lift_below_threshold(demand, supply, parameters, composition, weights, scratch, reals)
+    room = local_room(scratch, reals, zones)
+    giving = lift_below_threshold(demand, supply, parameters, composition, weights, room)
     if giving < 0:
         return IMPOSSIBLE
-    count, share = scratch, reals
-    givers, receivers = GIVERS_AT * zones, RECEIVERS_AT * zones
+    count, share, givers, receivers = room.count, room.share, room.givers, room.receivers
     total = 0
     for zone in range(zones):
         total += supply[zone]
-        scratch[receivers + zone] = zone
-    heapify(RECEIVERS, scratch, receivers, zones, share, count)
+        receivers[zone] = zone
+    heapify(RECEIVERS, receivers, zones, share, count)
     while giving > 0:
-        giver = pop(GIVERS, scratch, givers, giving, share, count)
+        giver = pop(GIVERS, givers, giving, share, count)
         giving -= 1
         if spare_endpoints(giver, total, share, count) <= 0:
             return zones
         while spare_endpoints(giver, total, share, count) > 0:
-            receiver = pop(RECEIVERS, scratch, receivers, zones, share, count)
+            receiver = pop(RECEIVERS, receivers, zones, share, count)
             moved = min(spare_endpoints(giver, total, share, count), lacking_endpoints(receiver, total, share, count))
             if moved <= 0:
                 return zones
             move_endpoints(moved, giver, receiver, zones, composition, count)
-            push(RECEIVERS, scratch, receivers, zones - 1, receiver, share, count)
+            push(RECEIVERS, receivers, zones - 1, receiver, share, count)
     return zones

@@ -13,19 +13,13 @@ disjoint sets are near the optimum already, and no such step is tried.
 from typing import Any, Final, NamedTuple
 
 from zoneward.kube.validation import MAX_ZONE_HINTS
-from zoneward.routing.algorithms.set_value import Problem, is_better, request_cost, write_value
+from zoneward.routing.algorithms.set_value import Problem, is_better, nearest_cost, request_cost, write_value
 from zoneward.routing.algorithms.signature import max_groups
 from zoneward.routing.algorithms.transport import FlowRoom, cheapest_flow
-from zoneward.routing.zone_costs import COST_UNIT
 
-NEAR: Final = 0
-"""Start with the endpoints of each zone in its own set."""
-FAIR: Final = 1
-"""Start with endpoints in proportion to demand."""
-GIVEN: Final = 2
-"""Start with the sizes in the room, one for each zone with demand."""
 NO_SET: Final = -1
-NO_ZONE: Final = -1
+_NONE: Final = -1
+"""No zone, or no group."""
 _MOST_STEPS: Final = 100_000
 """Only a bound that guarantees an end."""
 _MERGING_ZONES: Final = 4
@@ -33,20 +27,24 @@ _MERGING_ZONES: Final = 4
 _MAX_TRIALS: Final = 600
 _FEW: Final = 16
 """Endpoints a zone from which rounding matters little."""
+_NOW: Final = 0
+_MORE: Final = 1
+_FEWER: Final = 2
+"""The sizes for which a set is measured: its own one, and one step above and below."""
 
 
 class LocalRoom(NamedTuple):
     """Named arrays of the search.
 
     By zone: ``order``, most demand first; ``set_of``, the set of a zone, by the zone that gave it its name, or
-    `NO_SET`. By set: ``size``, and ``share`` and ``cost`` of its requests, as parts of all; what a step changes with
-    more and with fewer endpoints, ``more_cost`` and ``fewer_cost``, ``more_overload`` and ``fewer_overload``, and
-    ``more_lack`` and ``fewer_lack``, of the traffic above a fair load. ``top`` are the three most overloaded sets.
-    ``price`` is that of a request to each zone, or negative where its endpoints are used up; ``unused`` endpoints.
+    `NO_SET`. By set: ``size``, and ``share`` of all requests. By size measured and set: the ``cost`` of its requests,
+    as a part of that of all, its ``overload``, and ``lack``, the part of traffic above a fair load. By zone, ``price``
+    is that of a request, and ``unused`` counts endpoints.
 
-    Shared sets are groups, as algorithms return them: ``composition`` and ``weights``, with ``count`` endpoints and
-    the ``load`` of each. By zone: how many endpoints it uses (``used``), what it sends to each (``part``), and what
-    its requests to all cost (``zone_cost``). ``round_best`` is the value of the sets from which steps start.
+    Shared sets are groups, as algorithms return them. By group: ``users`` has a bit for each of its zones, ``count``
+    its endpoints, and ``load`` is that of each. By group and zone: ``composition``, and ``group_price`` of a request.
+    By zone: how many endpoints it uses (``used``), what it sends to each (``part``), and what its requests to all cost
+    (``zone_cost``). ``round_best`` is the value of the sets from which steps start.
     """
 
     order: Any
@@ -55,17 +53,11 @@ class LocalRoom(NamedTuple):
     share: Any
     cost: Any
     overload: Any
-    more_cost: Any
-    more_overload: Any
-    more_lack: Any
-    fewer_cost: Any
-    fewer_overload: Any
-    fewer_lack: Any
-    top: Any
+    lack: Any
     price: Any
     unused: Any
+    users: Any
     composition: Any
-    weights: Any
     count: Any
     load: Any
     used: Any
@@ -79,36 +71,8 @@ class LocalRoom(NamedTuple):
 # --- disjoint sets to start with --------------------------------------------------------------------------------------
 
 
-def find_disjoint_sets(problem: Problem, room: LocalRoom, start: int) -> float:
-    """Write sizes and zones of good sets into ``room.size`` and ``room.set_of``. Returns their value."""
-    zones = len(problem.demand)
-    merges = problem.consumer_count >= _MERGING_ZONES
-    _sort_by_demand(problem, room)
-    if start == NEAR and merges:
-        _start_at_home(problem, room)
-    elif start == GIVEN:
-        for zone in range(zones):
-            room.set_of[zone] = zone if room.size[zone] > 0 else NO_SET
-    else:
-        _start_by_wish(problem, room, start)
-    for zone in range(zones):
-        if room.size[zone] > 0:
-            _measure_set(problem, room, zone)
-    step = 1
-    while 2 * step < problem.total:
-        step *= 2
-    for _ in range(_MOST_STEPS):
-        _move_endpoints(problem, room, step)
-        if step > 1:
-            step //= 2
-        elif not merges or not _move_zone(problem, room):
-            break
-    _write_disjoint_value(problem, room)
-    value: float = room.round_best[0]
-    return value
-
-
-def _sort_by_demand(problem: Problem, room: LocalRoom) -> None:
+def sort_by_demand(problem: Problem, room: LocalRoom) -> None:
+    """Write the order of zones."""
     for zone in range(len(problem.demand)):
         position = zone
         while position > 0 and problem.demand[room.order[position - 1]] < problem.demand[zone]:
@@ -117,8 +81,9 @@ def _sort_by_demand(problem: Problem, room: LocalRoom) -> None:
         room.order[position] = zone
 
 
-def _start_by_wish(problem: Problem, room: LocalRoom, start: int) -> None:
-    """Sets to start with: one for each zone, or one for each endpoint where there are more zones."""
+def start_by_wish(problem: Problem, room: LocalRoom, is_fair: bool) -> None:
+    """Sets to start with: one for each zone, or one for each endpoint where there are more zones. A zone wishes for its
+    fair part of all endpoints, or for those that it has."""
     zones, total = len(problem.demand), problem.total
     size, order, share = room.size, room.order, room.share
     for zone in range(zones):
@@ -136,7 +101,7 @@ def _start_by_wish(problem: Problem, room: LocalRoom, start: int) -> None:
                 if share[order[other]] < share[chosen]:
                     chosen = order[other]
         else:
-            wanted = problem.supply[zone] if start == NEAR else int(total * problem.shares[zone])
+            wanted = int(total * problem.shares[zone]) if is_fair else problem.supply[zone]
             size[zone] = max(1, min(wanted, left - (sets - position - 1)))
             left -= size[zone]
         room.set_of[zone] = chosen
@@ -152,7 +117,7 @@ def _start_by_wish(problem: Problem, room: LocalRoom, start: int) -> None:
         left -= more
 
 
-def _start_at_home(problem: Problem, room: LocalRoom) -> None:
+def start_at_home(problem: Problem, room: LocalRoom) -> None:
     """Sets to start with: one for each zone with endpoints. A zone without any joins the nearest of these, of several
     the one with the least demand for each endpoint; the most loaded set gets endpoints where no traffic starts."""
     demand, supply = problem.demand, problem.supply
@@ -195,251 +160,243 @@ def _start_at_home(problem: Problem, room: LocalRoom) -> None:
         size[neediest] += idle
 
 
-# --- the value of disjoint sets ---------------------------------------------------------------------------------------
+# --- steps between disjoint sets --------------------------------------------------------------------------------------
 
 
-def _set_cost(problem: Problem, room: LocalRoom, chosen: int, size: int) -> float:
-    """The cost of the requests of a set with ``size`` endpoints, the nearest ones, as a part of all requests."""
-    supply, price = problem.supply, room.price
-    zones = len(supply)
-    left = size
-    if problem.is_plain:
-        stays = 0.0
-        for position in range(zones):
-            zone = room.order[position]
-            if room.set_of[zone] == chosen:
-                taken = min(left, supply[zone])
-                stays += taken * problem.shares[zone]
-                left -= taken
-        remote: float = room.share[chosen] - stays / size
-        return remote
-    for located in range(zones):
-        price[located] = 0.0
-        for zone in range(zones):
-            if room.set_of[zone] == chosen:
-                price[located] += problem.shares[zone] * problem.costs[zone * zones + located] / COST_UNIT
-    cost = 0.0
-    while left > 0:
-        nearest = NO_ZONE
-        for located in range(zones):
-            if supply[located] > 0 and price[located] >= 0 and (nearest < 0 or price[located] < price[nearest]):
-                nearest = located
-        if nearest < 0:
+def improve_sets(problem: Problem, room: LocalRoom) -> float:
+    """Change sizes and zones of disjoint sets by single steps, while one is better. Returns the value of the sets."""
+    merges = problem.consumer_count >= _MERGING_ZONES
+    for chosen in range(len(problem.supply)):
+        if room.size[chosen] > 0:
+            _measure_set(problem, room, chosen, _NOW, room.size[chosen])
+    step = 1
+    while 2 * step < problem.total:
+        step *= 2
+    for _ in range(_MOST_STEPS):
+        _move_endpoints(problem, room, step)
+        if step > 1:
+            step //= 2
+        elif not merges or not _move_zone(problem, room):
             break
-        taken = min(left, supply[nearest])
-        cost += taken * price[nearest]
-        left -= taken
-        price[nearest] = -1.0
-    return cost / size
+    cost, worst, lack = _measure_all(problem, room)
+    write_value(problem, cost, worst, 2 * lack, room.round_best)
+    value: float = room.round_best[0]
+    return value
 
 
-def _measure_set(problem: Problem, room: LocalRoom, chosen: int) -> None:
-    share = 0.0
-    for zone in range(len(problem.supply)):
-        if room.set_of[zone] == chosen:
-            share += problem.shares[zone]
-    room.share[chosen] = share
-    room.cost[chosen] = _set_cost(problem, room, chosen, room.size[chosen])
-
-
-def _disjoint_measures(problem: Problem, room: LocalRoom) -> tuple[float, float, float]:
+def _measure_all(problem: Problem, room: LocalRoom) -> tuple[float, float, float]:
     """The mean cost of a request, the worst overload, and the part of traffic above a fair load."""
-    total = problem.total
     cost = worst = lack = 0.0
     for chosen in range(len(problem.supply)):
-        size, share = room.size[chosen], room.share[chosen]
-        if size > 0:
+        if room.size[chosen] > 0:
             cost += room.cost[chosen]
-            worst = max(worst, total * share / size - 1)
-            lack += max(0.0, share - size / total)
+            worst = max(worst, room.overload[chosen])
+            lack += room.lack[chosen]
     return cost, worst, lack
 
 
-def _write_disjoint_value(problem: Problem, room: LocalRoom) -> None:
-    cost, worst, lack = _disjoint_measures(problem, room)
-    write_value(problem, cost, worst, 2 * lack, room.round_best)
+def _measure_set(problem: Problem, room: LocalRoom, chosen: int, measured: int, size: int) -> None:
+    """Measure a set as if it had ``size`` endpoints, the nearest ones."""
+    zones = len(problem.supply)
+    share = 0.0
+    for zone in range(zones):
+        if room.set_of[zone] == chosen:
+            share += problem.shares[zone]
+    cell = measured * zones + chosen
+    room.share[chosen] = share
+    room.cost[cell] = (
+        _plain_cost(problem, room, chosen, size) if problem.is_plain else _cost(problem, room, chosen, size)
+    )
+    room.overload[cell] = problem.total * share / size - 1
+    room.lack[cell] = max(0.0, share - size / problem.total)
 
 
-# --- steps between disjoint sets --------------------------------------------------------------------------------------
+def _plain_cost(problem: Problem, room: LocalRoom, chosen: int, size: int) -> float:
+    """`_cost` without a table: the zones with most demand have their own endpoints."""
+    cost = 0.0
+    left = size
+    for position in range(len(problem.supply)):
+        zone = room.order[position]
+        if room.set_of[zone] == chosen:
+            taken = min(left, problem.supply[zone])
+            cost += problem.shares[zone] * (1 - taken / size)
+            left -= taken
+    return cost
+
+
+def _cost(problem: Problem, room: LocalRoom, chosen: int, size: int) -> float:
+    """The cost of the requests of a set with ``size`` endpoints, as a part of that of all."""
+    zones = len(problem.supply)
+    for located in range(zones):
+        room.price[located] = 0.0
+        for zone in range(zones):
+            if room.set_of[zone] == chosen:
+                room.price[located] += problem.shares[zone] * request_cost(problem, zone, located)
+    return nearest_cost(problem.supply, room.price, size)
+
+
+def _measure_steps(problem: Problem, room: LocalRoom, chosen: int, step: int) -> None:
+    """Measure a set with ``step`` endpoints more and fewer."""
+    size = room.size[chosen]
+    if size > 0:
+        _measure_set(problem, room, chosen, _MORE, size + step)
+    if size > step:
+        _measure_set(problem, room, chosen, _FEWER, size - step)
 
 
 def _move_endpoints(problem: Problem, room: LocalRoom, step: int) -> None:
     """Give ``step`` endpoints of one set to another while that is better; each time the best of all such steps."""
     for chosen in range(len(problem.supply)):
-        _price_steps(problem, room, chosen, step)
+        _measure_steps(problem, room, chosen, step)
     for _ in range(_MOST_STEPS):
         giver, taker = _best_move(problem, room, step)
         if giver == NO_SET:
             break
-        room.size[giver] -= step
-        room.size[taker] += step
-        room.cost[giver] = room.fewer_cost[giver]
-        room.cost[taker] = room.more_cost[taker]
-        _price_steps(problem, room, giver, step)
-        _price_steps(problem, room, taker, step)
+        _change_size(problem, room, giver, -step, _FEWER)
+        _change_size(problem, room, taker, step, _MORE)
+        _measure_steps(problem, room, giver, step)
+        _measure_steps(problem, room, taker, step)
 
 
-def _price_steps(problem: Problem, room: LocalRoom, chosen: int, step: int) -> None:
-    """Measure a set with ``step`` endpoints more and fewer."""
-    total, size, share = problem.total, room.size[chosen], room.share[chosen]
-    lack = max(0.0, share - size / total)
-    if size > 0:
-        room.overload[chosen] = total * share / size - 1
-        room.more_cost[chosen] = _set_cost(problem, room, chosen, size + step)
-        room.more_lack[chosen] = max(0.0, share - (size + step) / total) - lack
-        room.more_overload[chosen] = total * share / (size + step) - 1
-    if size > step:
-        room.fewer_cost[chosen] = _set_cost(problem, room, chosen, size - step)
-        room.fewer_lack[chosen] = max(0.0, share - (size - step) / total) - lack
-        room.fewer_overload[chosen] = total * share / (size - step) - 1
+def _change_size(problem: Problem, room: LocalRoom, chosen: int, change: int, measured: int) -> None:
+    """Give a set the size for which it is measured already."""
+    cell = measured * len(problem.supply) + chosen
+    room.size[chosen] += change
+    room.cost[chosen], room.overload[chosen], room.lack[chosen] = room.cost[cell], room.overload[cell], room.lack[cell]
 
 
 def _best_move(problem: Problem, room: LocalRoom, step: int) -> tuple[int, int]:
     """The sets that give and take in the best step, or `NO_SET` twice."""
     zones = len(problem.supply)
-    cost, worst_now, lack = _disjoint_measures(problem, room)
-    write_value(problem, cost, worst_now, 2 * lack, room.round_best)
-    _find_top(problem, room)
-    top = room.top
+    cost_now, worst_now, lack_now = _measure_all(problem, room)
+    write_value(problem, cost_now, worst_now, 2 * lack_now, room.round_best)
     best_giver = best_taker = NO_SET
+    more, fewer = _MORE * zones, _FEWER * zones
     for giver in range(zones):
         if room.size[giver] <= step:
             continue
-        given_cost = cost - room.cost[giver] + room.fewer_cost[giver]
-        given_lack = lack + room.fewer_lack[giver]
+        given_cost = cost_now - room.cost[giver] + room.cost[fewer + giver]
+        given_lack = lack_now - room.lack[giver] + room.lack[fewer + giver]
         for taker in range(zones):
             if taker == giver or room.size[taker] == 0:
                 continue
-            worst = max(0.0, room.fewer_overload[giver], room.more_overload[taker])
-            # The most overloaded set that does not change.
-            rank = 0
-            while rank < 2 and (top[rank] == giver or top[rank] == taker):
-                rank += 1
-            if top[rank] != NO_SET:
-                worst = max(worst, room.overload[top[rank]])
-            new_cost = given_cost - room.cost[taker] + room.more_cost[taker]
-            new_lack = given_lack + room.more_lack[taker]
-            if new_cost >= cost and new_lack >= lack and worst >= worst_now:
-                # Better in nothing.
-                continue
-            if is_better(problem, new_cost, worst, 2 * new_lack, room.round_best):
-                write_value(problem, new_cost, worst, 2 * new_lack, room.round_best)
-                best_giver, best_taker = giver, taker
+            cost = given_cost - room.cost[taker] + room.cost[more + taker]
+            lack = given_lack - room.lack[taker] + room.lack[more + taker]
+            worst = max(0.0, room.overload[fewer + giver], room.overload[more + taker])
+            # The sets that do not change can only add to the worst overload: they are looked at where it matters.
+            if (cost < cost_now or lack < lack_now or worst < worst_now) and is_better(
+                problem, cost, worst, 2 * lack, room.round_best
+            ):
+                worst = max(worst, _worst_of_others(problem, room, giver, taker))
+                if is_better(problem, cost, worst, 2 * lack, room.round_best):
+                    write_value(problem, cost, worst, 2 * lack, room.round_best)
+                    best_giver, best_taker = giver, taker
     return best_giver, best_taker
 
 
-def _find_top(problem: Problem, room: LocalRoom) -> None:
-    """The three most overloaded sets, in order: a step changes two."""
-    top = room.top
-    top[0] = top[1] = top[2] = NO_SET
+def _worst_of_others(problem: Problem, room: LocalRoom, one: int, other: int) -> float:
+    worst = 0.0
     for chosen in range(len(problem.supply)):
-        if room.size[chosen] == 0:
-            continue
-        rank = 3
-        while rank > 0 and (top[rank - 1] == NO_SET or room.overload[chosen] > room.overload[top[rank - 1]]):
-            rank -= 1
-            if rank < 2:
-                top[rank + 1] = top[rank]
-        if rank < 3:
-            top[rank] = chosen
+        if room.size[chosen] > 0 and chosen not in (one, other):
+            worst = max(worst, room.overload[chosen])
+    return worst
 
 
 def _move_zone(problem: Problem, room: LocalRoom) -> bool:
     """Let a zone change to another set where that is better; the best of all such steps."""
     zones = len(problem.supply)
-    set_of, size, share, cost = room.set_of, room.size, room.share, room.cost
-    _write_disjoint_value(problem, room)
-    best_zone = best_set = NO_ZONE
+    cost, worst, lack = _measure_all(problem, room)
+    write_value(problem, cost, worst, 2 * lack, room.round_best)
+    best_zone = best_set = _NONE
     for zone in range(zones):
-        old = set_of[zone]
-        if old == NO_SET:
-            continue
+        old = room.set_of[zone]
         for new in range(zones):
-            if new == old or size[new] == 0:
+            if old == NO_SET or new == old or room.size[new] == 0:
                 continue
-            before = size[old], share[old], cost[old], size[new], share[new], cost[new]
-            _change_set(problem, room, zone, new)
-            new_cost, worst, lack = _disjoint_measures(problem, room)
-            if is_better(problem, new_cost, worst, 2 * lack, room.round_best):
-                write_value(problem, new_cost, worst, 2 * lack, room.round_best)
+            moved = _change_set(problem, room, zone, new)
+            cost, worst, lack = _measure_all(problem, room)
+            if is_better(problem, cost, worst, 2 * lack, room.round_best):
+                write_value(problem, cost, worst, 2 * lack, room.round_best)
                 best_zone, best_set = zone, new
-            set_of[zone] = old
-            size[old], share[old], cost[old], size[new], share[new], cost[new] = before
-    if best_zone == NO_ZONE:
+            room.size[old] += moved
+            room.size[new] -= moved
+            _change_set(problem, room, zone, old)
+    if best_zone == _NONE:
         return False
     _change_set(problem, room, best_zone, best_set)
     return True
 
 
-def _change_set(problem: Problem, room: LocalRoom, zone: int, new: int) -> None:
-    """Move a zone to another set. A set that its last zone leaves gives its endpoints to that one."""
+def _change_set(problem: Problem, room: LocalRoom, zone: int, new: int) -> int:
+    """Move a zone to another set. A set that its last zone leaves gives its endpoints to that one; returns how many."""
     old = room.set_of[zone]
     room.set_of[zone] = new
-    is_empty = True
+    moved: int = room.size[old]
     for other in range(len(problem.supply)):
         if room.set_of[other] == old:
-            is_empty = False
-    if is_empty:
-        room.size[new] += room.size[old]
-        room.size[old] = 0
-    else:
-        _measure_set(problem, room, old)
-    _measure_set(problem, room, new)
+            moved = 0
+    room.size[old] -= moved
+    room.size[new] += moved
+    for chosen in (old, new):
+        if room.size[chosen] > 0:
+            _measure_set(problem, room, chosen, _NOW, room.size[chosen])
+    return moved
 
 
 # --- from disjoint sets to groups -------------------------------------------------------------------------------------
 
 
 def write_groups(problem: Problem, room: LocalRoom) -> None:
-    """Write disjoint sets as groups, which are empty so far: own ones, and shared ones where zones have one set."""
+    """Write disjoint sets as groups: own ones, and shared ones where zones have one set."""
     zones = len(problem.supply)
     groups = max_groups(zones)
-    for zone in range(zones):
-        room.weights[zone * zones + zone] = 1.0
-        room.unused[zone] = problem.supply[zone]
+    for group in range(groups):
+        room.users[group] = 1 << group if group < zones else 0
     for cell in range(groups * zones):
-        room.group_price[cell] = 0.0
+        room.composition[cell] = 0
+    for zone in range(zones):
+        room.unused[zone] = problem.supply[zone]
     # At home first, the zones with most demand before others; then anywhere.
     for at_home in (True, False):
         shared = zones
         for chosen in range(zones):
             if room.size[chosen] == 0:
                 continue
-            group = NO_ZONE
-            members = 0
+            group = _NONE
+            users = 0
             for zone in range(zones):
                 if room.set_of[zone] == chosen:
                     group = zone
-                    members += 1
-            if members > 1:
+                    users |= 1 << zone
+            if users != 1 << group:
                 group = shared
                 shared += 1
-            if at_home:
-                _price_group(problem, room, group, chosen)
-            _fill_group(problem, room, group, chosen, at_home)
+            room.users[group] = users
+            _price_group(problem, room, group, room.size[chosen])
+            _fill_group(problem, room, group, room.size[chosen], at_home)
     if not problem.is_plain:
         cheapest_flow(groups, zones, room.composition, room.group_price, room.flow_room)
 
 
-def _price_group(problem: Problem, room: LocalRoom, group: int, chosen: int) -> None:
+def _price_group(problem: Problem, room: LocalRoom, group: int, size: int) -> None:
     zones = len(problem.supply)
-    for position in range(zones):
-        zone = room.order[position]
-        if room.set_of[zone] == chosen:
-            room.weights[group * zones + zone] = 1.0
-            for located in range(zones):
-                price = problem.shares[zone] * request_cost(problem, zone, located) / room.size[chosen]
-                room.group_price[group * zones + located] += price
+    for located in range(zones):
+        price = 0.0
+        for position in range(zones):
+            zone = room.order[position]
+            if room.users[group] >> zone & 1:
+                price += problem.shares[zone] * request_cost(problem, zone, located) / size
+        room.group_price[group * zones + located] = price
 
 
-def _fill_group(problem: Problem, room: LocalRoom, group: int, chosen: int, at_home: bool) -> None:
+def _fill_group(problem: Problem, room: LocalRoom, group: int, size: int, at_home: bool) -> None:
     zones = len(problem.supply)
-    needed = room.size[chosen]
+    needed = size
     for zone in range(zones):
         needed -= room.composition[group * zones + zone]
     for position in range(zones):
         zone = room.order[position]
-        if not at_home or room.set_of[zone] == chosen:
+        if not at_home or room.users[group] >> zone & 1:
             count = min(needed, room.unused[zone])
             room.composition[group * zones + zone] += count
             room.unused[zone] -= count
@@ -454,8 +411,9 @@ def improve_groups(problem: Problem, room: LocalRoom) -> bool:
     zones = len(problem.supply)
     cells = max_groups(zones) * zones
     _measure_groups(problem, room)
-    cost, worst, mean = _measures_after(problem, room, NO_ZONE, 0, NO_ZONE, NO_ZONE)
-    write_value(problem, cost, worst, mean, room.round_best)
+    cost, worst, mean = _measures_after(problem, room, _NONE, 0, _NONE, _NONE)
+    best = room.round_best
+    write_value(problem, cost, worst, mean, best)
     trials = 0 if problem.total < _FEW * problem.consumer_count else _MAX_TRIALS
     cell = 0
     unchanged = 0
@@ -468,7 +426,6 @@ def improve_groups(problem: Problem, room: LocalRoom) -> bool:
         else:
             unchanged += 1
             cell = (cell + 1) % cells
-    best = room.round_best
     return is_better(problem, best[3], best[1], best[2], problem.best)
 
 
@@ -485,7 +442,7 @@ def _measure_groups(problem: Problem, room: LocalRoom) -> None:
                 continue
             room.count[group] += count
             for zone in range(zones):
-                if room.weights[group * zones + zone] > 0 and problem.demand[zone] > 0:
+                if room.users[group] >> zone & 1 and problem.demand[zone] > 0:
                     room.used[zone] += count
                     room.zone_cost[zone] += count * request_cost(problem, zone, located)
     for zone in range(zones):
@@ -493,7 +450,7 @@ def _measure_groups(problem: Problem, room: LocalRoom) -> None:
     for group in range(max_groups(zones)):
         load = 0.0
         for zone in range(zones):
-            if room.weights[group * zones + zone] > 0:
+            if room.users[group] >> zone & 1:
                 load += room.part[zone]
         room.load[group] = load
 
@@ -505,22 +462,24 @@ def _change_endpoint(problem: Problem, room: LocalRoom, group: int, located: int
     trials = 0
     if room.composition[group * zones + located] == 0:
         return trials, False
+    users = room.users[group]
     members = 0
     for zone in range(zones):
-        members += 1 if room.weights[group * zones + zone] > 0 else 0
-    for join in range(NO_ZONE, zones):
-        if join >= 0 and (problem.demand[join] == 0 or room.weights[group * zones + join] > 0):
+        members += users >> zone & 1
+    for join in range(_NONE, zones):
+        if join >= 0 and (problem.demand[join] == 0 or users >> join & 1):
             continue
-        for leave in range(NO_ZONE, zones):
-            if leave >= 0 and (room.weights[group * zones + leave] == 0 or room.used[leave] <= 1):
+        for leave in range(_NONE, zones):
+            if leave >= 0 and (not users >> leave & 1 or room.used[leave] <= 1):
                 continue
-            users = members + (join >= 0) - (leave >= 0)
-            if (join < 0 and leave < 0) or not 0 < users <= MAX_ZONE_HINTS:
+            members_after = members + (join >= 0) - (leave >= 0)
+            if (join < 0 and leave < 0) or not 0 < members_after <= MAX_ZONE_HINTS:
                 continue
             trials += 1
             cost, worst, mean = _measures_after(problem, room, group, located, join, leave)
             if is_better(problem, cost, worst, mean, room.round_best):
-                target = _group_after(problem, room, group, join, leave)
+                joined, left = (1 << join if join >= 0 else 0), (1 << leave if leave >= 0 else 0)
+                target = _group_of(problem, room, users + joined - left)
                 if target >= 0:
                     write_value(problem, cost, worst, mean, room.round_best)
                     room.composition[group * zones + located] -= 1
@@ -552,9 +511,9 @@ def _measures_after(
         if count == 0:
             continue
         load = room.load[other]
-        if join >= 0 and room.weights[other * zones + join] > 0:
+        if join >= 0 and room.users[other] >> join & 1:
             load += joined - room.part[join]
-        if leave >= 0 and room.weights[other * zones + leave] > 0:
+        if leave >= 0 and room.users[other] >> leave & 1:
             load += left - room.part[leave]
         if other == group:
             count -= 1
@@ -568,24 +527,18 @@ def _measures_after(
     return cost, worst, mean / total
 
 
-def _group_after(problem: Problem, room: LocalRoom, group: int, join: int, leave: int) -> int:
-    """The group of the zones that use an endpoint after a step, or -1 where no group is left."""
+def _group_of(problem: Problem, room: LocalRoom, users: int) -> int:
+    """The group of these zones, an empty one if there is none yet, or -1 where no group is left."""
     zones = len(problem.supply)
-    empty = -1
-    for other in range(max_groups(zones)):
+    empty = _NONE
+    for group in range(max_groups(zones)):
+        if room.users[group] == users:
+            return group
         count = 0
-        is_same = True
         for zone in range(zones):
-            count += room.composition[other * zones + zone]
-            is_user = zone == join or (zone != leave and room.weights[group * zones + zone] > 0)
-            if is_user != (room.weights[other * zones + zone] > 0):
-                is_same = False
-        if is_same:
-            return other
-        if count == 0 and other >= zones:
-            empty = other
-    if empty >= 0:
-        for zone in range(zones):
-            is_user = zone == join or (zone != leave and room.weights[group * zones + zone] > 0)
-            room.weights[empty * zones + zone] = 1.0 if is_user else 0.0
+            count += room.composition[group * zones + zone]
+        if count == 0 and group >= zones:
+            empty = group
+    if empty != _NONE:
+        room.users[empty] = users
     return empty

@@ -3,7 +3,7 @@
 from collections.abc import MutableSequence
 
 from zoneward.routing.algorithms.endpoint_moves import place_all_at_home
-from zoneward.routing.algorithms.signature import IMPOSSIBLE, IntegerSequence
+from zoneward.routing.algorithms.signature import IMPOSSIBLE, IntegerSequence, part
 
 
 def local_weighted(
@@ -24,41 +24,41 @@ def local_weighted(
     """
     zones = len(demand)
     # Whole endpoints to spare (negative: in need), and the fractions beside them.
-    whole = zones
-    share, fraction, needed = reals, zones, 2 * zones
+    whole = scratch[part(1, zones)]
+    share, fraction, needed = reals[part(0, zones)], reals[part(1, zones)], reals[part(2, zones)]
     total = place_all_at_home(demand, supply, composition, weights, scratch, share)
     if total == 0:
         return IMPOSSIBLE
     for zone in range(zones):
         spare = supply[zone] - total * share[zone]
-        scratch[whole + zone] = int(spare)
-        reals[fraction + zone] = spare - scratch[whole + zone]
+        whole[zone] = int(spare)
+        fraction[zone] = spare - whole[zone]
         if spare > 0:
-            composition[zone * zones + zone] -= scratch[whole + zone]
-            if reals[fraction + zone] > 0:
+            composition[zone * zones + zone] -= whole[zone]
+            if fraction[zone] > 0:
                 composition[zone * zones + zone] -= 1
     for zone in range(zones):
         for located in range(zones):
-            taken = min(max(-scratch[whole + zone], 0), max(scratch[whole + located], 0))
-            scratch[whole + located] -= taken
-            scratch[whole + zone] += taken
+            taken = min(max(-whole[zone], 0), max(whole[located], 0))
+            whole[located] -= taken
+            whole[zone] += taken
             composition[zone * zones + located] += taken
 
     for zone in range(zones):
-        reals[needed + zone] = float(max(-scratch[whole + zone], 0))
+        needed[zone] = float(max(-whole[zone], 0))
     # A zone that spares nothing has no group here, and fewer zones have whole endpoints left than need fractions of
     # them: together with the own groups these are at most two for each zone.
     group = zones
     for zone in range(zones):
-        if reals[fraction + zone] > 0:
+        if fraction[zone] > 0:
             composition[group * zones + zone] = 1
-            weights[group * zones + zone] = 1 - reals[fraction + zone]
-            _serve(group, 1, reals[fraction + zone], zones, weights, reals, fraction, needed)
+            weights[group * zones + zone] = 1 - fraction[zone]
+            _serve(group, 1, fraction[zone], zones, weights, fraction, needed)
             group += 1
     for zone in range(zones):
-        if scratch[whole + zone] > 0:
-            composition[group * zones + zone] = scratch[whole + zone]
-            _serve(group, scratch[whole + zone], float(scratch[whole + zone]), zones, weights, reals, fraction, needed)
+        if whole[zone] > 0:
+            composition[group * zones + zone] = whole[zone]
+            _serve(group, whole[zone], float(whole[zone]), zones, weights, fraction, needed)
             group += 1
     return group
 
@@ -69,21 +69,20 @@ def _serve(
     rest: float,
     zones: int,
     weights: MutableSequence[float],
-    reals: MutableSequence[float],
-    fraction: int,
-    needed: int,
+    fraction: MutableSequence[float],
+    needed: MutableSequence[float],
 ) -> None:
     """Give ``rest`` of a group's ``endpoints`` to zones in need, in their order: first to those that need a
     fraction, then to those that still need whole ones."""
     for zone in range(zones):
-        if rest > 0 and reals[fraction + zone] < 0:
-            part = min(rest, -reals[fraction + zone])
+        if rest > 0 and fraction[zone] < 0:
+            part = min(rest, -fraction[zone])
             weights[group * zones + zone] += part / endpoints
-            reals[fraction + zone] += part
+            fraction[zone] += part
             rest -= part
     for zone in range(zones):
-        if rest > 0 and reals[needed + zone] > 0:
-            part = min(rest, reals[needed + zone])
+        if rest > 0 and needed[zone] > 0:
+            part = min(rest, needed[zone])
             weights[group * zones + zone] += part / endpoints
-            reals[needed + zone] -= part
+            needed[zone] -= part
             rest -= part

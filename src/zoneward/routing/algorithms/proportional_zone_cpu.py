@@ -21,7 +21,7 @@ Two ways lead to an allocation:
 
 from collections.abc import MutableSequence
 
-from zoneward.routing.algorithms.signature import IMPOSSIBLE, IntegerSequence
+from zoneward.routing.algorithms.signature import IMPOSSIBLE, IntegerSequence, part
 
 
 def proportional_zone_cpu(
@@ -53,62 +53,59 @@ def proportional_zone_cpu(
     if total_demand == 0 or total_supply == 0:
         return IMPOSSIBLE
 
-    # Views of the scratch space by offset: what each zone consumes, its minimums, its bounds, its new endpoints.
-    consumed, required, aimed, lower, upper, fresh = 0, zones, 2 * zones, 3 * zones, 4 * zones, 5 * zones
+    # What each zone consumes, its minimums, its bounds, its new endpoints.
+    consumed, required, aimed = scratch[part(0, zones)], scratch[part(1, zones)], scratch[part(2, zones)]
+    lower, upper, fresh = scratch[part(3, zones)], scratch[part(4, zones)], scratch[part(5, zones)]
     sum_required = 0
     sum_aimed = 0
     for zone in range(zones):
-        scratch[consumed + zone] = 0
-        scratch[required + zone] = 0
-        scratch[aimed + zone] = 0
+        consumed[zone] = 0
+        required[zone] = 0
+        aimed[zone] = 0
         if demand[zone] > 0:
-            scratch[required + zone] = least_endpoints(
-                total_supply, demand[zone], total_demand, parameters[0], parameters[1]
-            )
-            scratch[aimed + zone] = least_endpoints(
-                total_supply, demand[zone], total_demand, parameters[2], parameters[3]
-            )
-        sum_required += scratch[required + zone]
-        sum_aimed += scratch[aimed + zone]
+            required[zone] = least_endpoints(total_supply, demand[zone], total_demand, parameters[0], parameters[1])
+            aimed[zone] = least_endpoints(total_supply, demand[zone], total_demand, parameters[2], parameters[3])
+        sum_required += required[zone]
+        sum_aimed += aimed[zone]
     if sum_required > total_supply:
         return IMPOSSIBLE
     if sum_aimed > total_supply:
         for zone in range(zones):
-            scratch[aimed + zone] = scratch[required + zone]
+            aimed[zone] = required[zone]
 
     # Endpoints that were not placed before: to their own zone, or, where that has no demand, to the zone most in need.
     for located in range(zones):
         unplaced = supply[located]
         for zone in range(zones):
             unplaced -= previous[zone * zones + located]
-            scratch[consumed + zone] += previous[zone * zones + located]
-        scratch[fresh + located] = 0
+            consumed[zone] += previous[zone * zones + located]
+        fresh[located] = 0
         if demand[located] > 0:
             composition[located * zones + located] += unplaced
-            scratch[consumed + located] += unplaced
-            scratch[fresh + located] = unplaced
+            consumed[located] += unplaced
+            fresh[located] = unplaced
     for located in range(zones):
         if demand[located] == 0:
             unplaced = supply[located]
             for zone in range(zones):
                 unplaced -= previous[zone * zones + located]
             for _ in range(unplaced):
-                needy = _neediest(demand, scratch, consumed, zones)
+                needy = _neediest(demand, consumed, zones)
                 composition[needy * zones + located] += 1
-                scratch[consumed + needy] += 1
+                consumed[needy] += 1
 
     if placed > 0:
-        _lend_fresh(demand, composition, scratch, consumed, aimed, fresh, zones)
+        _lend_fresh(demand, composition, consumed, aimed, fresh, zones)
         enough = True
         for zone in range(zones):
-            if scratch[consumed + zone] < scratch[required + zone]:
+            if consumed[zone] < required[zone]:
                 enough = False
         if enough:
             return zones
 
-    _bound(demand, total_demand, total_supply, scratch, aimed, lower, upper, zones)
-    _balance(demand, total_supply, scratch, consumed, lower, upper, zones)
-    _move(composition, scratch, consumed, lower, zones)
+    _bound(demand, total_demand, total_supply, aimed, lower, upper, zones)
+    _balance(demand, total_supply, consumed, lower, upper, zones)
+    _move(composition, consumed, lower, zones)
     return zones
 
 
@@ -117,13 +114,11 @@ def least_endpoints(total_supply: int, demand: int, total_demand: int, numerator
     return total_supply * demand * denominator // (total_demand * (denominator + numerator)) + 1
 
 
-def _neediest(demand: IntegerSequence, scratch: MutableSequence[int], consumed: int, zones: int) -> int:
+def _neediest(demand: IntegerSequence, consumed: IntegerSequence, zones: int) -> int:
     """The zone with the largest demand per endpoint; the first by name where two are alike."""
     best = -1
     for zone in range(zones):
-        if demand[zone] > 0 and (
-            best < 0 or demand[zone] * scratch[consumed + best] > demand[best] * scratch[consumed + zone]
-        ):
+        if demand[zone] > 0 and (best < 0 or demand[zone] * consumed[best] > demand[best] * consumed[zone]):
             best = zone
     return best
 
@@ -131,44 +126,38 @@ def _neediest(demand: IntegerSequence, scratch: MutableSequence[int], consumed: 
 def _lend_fresh(
     demand: IntegerSequence,
     composition: MutableSequence[int],
-    scratch: MutableSequence[int],
-    consumed: int,
-    aimed: int,
-    fresh: int,
+    consumed: MutableSequence[int],
+    aimed: MutableSequence[int],
+    fresh: MutableSequence[int],
     zones: int,
 ) -> None:
     """Let new endpoints serve zones below the aim: that moves no endpoint, since they served no zone before."""
     for needy in range(zones):
-        while scratch[consumed + needy] < scratch[aimed + needy]:
+        while consumed[needy] < aimed[needy]:
             giver = -1
             for zone in range(zones):
                 if (
-                    scratch[fresh + zone] > 0
-                    and scratch[consumed + zone] > scratch[aimed + zone]
-                    and (
-                        giver < 0
-                        or demand[zone] * (scratch[consumed + giver] - 1)
-                        < demand[giver] * (scratch[consumed + zone] - 1)
-                    )
+                    fresh[zone] > 0
+                    and consumed[zone] > aimed[zone]
+                    and (giver < 0 or demand[zone] * (consumed[giver] - 1) < demand[giver] * (consumed[zone] - 1))
                 ):
                     giver = zone
             if giver < 0:
                 break
             composition[giver * zones + giver] -= 1
             composition[needy * zones + giver] += 1
-            scratch[fresh + giver] -= 1
-            scratch[consumed + giver] -= 1
-            scratch[consumed + needy] += 1
+            fresh[giver] -= 1
+            consumed[giver] -= 1
+            consumed[needy] += 1
 
 
 def _bound(
     demand: IntegerSequence,
     total_demand: int,
     total_supply: int,
-    scratch: MutableSequence[int],
-    aimed: int,
-    lower: int,
-    upper: int,
+    aimed: MutableSequence[int],
+    lower: MutableSequence[int],
+    upper: MutableSequence[int],
     zones: int,
 ) -> None:
     """Bounds of each zone: floor and ceiling of its fair part, and never below the aim."""
@@ -176,22 +165,21 @@ def _bound(
     for zone in range(zones):
         fair = total_supply * demand[zone]
         floor = fair // total_demand
-        scratch[lower + zone] = max(floor, scratch[aimed + zone])
-        scratch[upper + zone] = max(-(-fair // total_demand), scratch[aimed + zone])
-        sum_lower += scratch[lower + zone]
+        lower[zone] = max(floor, aimed[zone])
+        upper[zone] = max(-(-fair // total_demand), aimed[zone])
+        sum_lower += lower[zone]
     if sum_lower > total_supply:
         # The minimums of small zones leave less than the floor to large ones.
         for zone in range(zones):
-            scratch[lower + zone] = scratch[aimed + zone]
+            lower[zone] = aimed[zone]
 
 
 def _balance(
     demand: IntegerSequence,
     total_supply: int,
-    scratch: MutableSequence[int],
-    consumed: int,
-    lower: int,
-    upper: int,
+    consumed: MutableSequence[int],
+    lower: MutableSequence[int],
+    upper: MutableSequence[int],
     zones: int,
 ) -> None:
     """Write into ``lower`` how many endpoints each zone is to consume: what it has, within its bounds, adding up to
@@ -201,38 +189,38 @@ def _balance(
     """
     total = 0
     for zone in range(zones):
-        target = min(max(scratch[consumed + zone], scratch[lower + zone]), scratch[upper + zone])
+        target = min(max(consumed[zone], lower[zone]), upper[zone])
         total += target
     # From here on `upper` holds the target and `lower` the bound in the direction of the change.
     shrink = total > total_supply
     for zone in range(zones):
-        target = min(max(scratch[consumed + zone], scratch[lower + zone]), scratch[upper + zone])
+        target = min(max(consumed[zone], lower[zone]), upper[zone])
         if not shrink:
-            scratch[lower + zone] = scratch[upper + zone]
-        scratch[upper + zone] = target
+            lower[zone] = upper[zone]
+        upper[zone] = target
     while total != total_supply:
         best = -1
         for zone in range(zones):
-            target = scratch[upper + zone]
-            if demand[zone] == 0 or target == scratch[lower + zone]:
+            target = upper[zone]
+            if demand[zone] == 0 or target == lower[zone]:
                 continue
             if best < 0:
                 best = zone
             elif shrink:
                 # Take where the rest is least loaded afterwards.
-                if demand[zone] * (scratch[upper + best] - 1) < demand[best] * (target - 1):
+                if demand[zone] * (upper[best] - 1) < demand[best] * (target - 1):
                     best = zone
-            elif demand[zone] * scratch[upper + best] > demand[best] * target:
+            elif demand[zone] * upper[best] > demand[best] * target:
                 best = zone
         step = -1 if shrink else 1
-        scratch[upper + best] += step
+        upper[best] += step
         total += step
     for zone in range(zones):
-        scratch[lower + zone] = scratch[upper + zone]
+        lower[zone] = upper[zone]
 
 
 def _move(
-    composition: MutableSequence[int], scratch: MutableSequence[int], consumed: int, target: int, zones: int
+    composition: MutableSequence[int], consumed: MutableSequence[int], target: IntegerSequence, zones: int
 ) -> None:
     """Move endpoints from zones above their target to zones below it: home first, then other guests, then own ones."""
     for turn in range(3):
@@ -244,12 +232,12 @@ def _move(
                     if turn == 0 and needy != located:
                         continue
                     moved = min(
-                        scratch[consumed + giver] - scratch[target + giver],
-                        scratch[target + needy] - scratch[consumed + needy],
+                        consumed[giver] - target[giver],
+                        target[needy] - consumed[needy],
                         composition[giver * zones + located],
                     )
                     if moved > 0:
                         composition[giver * zones + located] -= moved
                         composition[needy * zones + located] += moved
-                        scratch[consumed + giver] -= moved
-                        scratch[consumed + needy] += moved
+                        consumed[giver] -= moved
+                        consumed[needy] += moved

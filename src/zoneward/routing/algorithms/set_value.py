@@ -60,6 +60,25 @@ def request_cost(problem: Problem, start: int, end: int) -> float:
     return cost
 
 
+def nearest_cost(supply: IntegerSequence, price: MutableSequence[float], size: int) -> float:
+    """The mean cost of a request to ``size`` endpoints, the cheapest ones, by the price of a request to each zone.
+    Overwrites the prices of zones that it uses up."""
+    cost = 0.0
+    left = size
+    while left > 0:
+        nearest = -1
+        for zone in range(len(supply)):
+            if supply[zone] > 0 and price[zone] >= 0 and (nearest < 0 or price[zone] < price[nearest]):
+                nearest = zone
+        if nearest < 0:
+            break
+        taken = min(left, supply[nearest])
+        cost += taken * price[nearest]
+        left -= taken
+        price[nearest] = -1.0
+    return cost / size
+
+
 def value_of(objective: int, limit: float, cost: float, worst: float, mean: float) -> float:
     """The value of sets with a mean cost of a request, the worst and the mean overload."""
     if worst > limit:

@@ -51,8 +51,7 @@ AllocateFunction = Callable[
 """(demand, supply, parameters, previous, composition, weights, scratch, reals) -> number of groups, or IMPOSSIBLE."""
 
 
-_ROWS: Final = 24
-_TABLES: Final = 6
+_PARTS: Final = 32
 
 
 def max_groups(zones: int) -> int:
@@ -62,7 +61,7 @@ def max_groups(zones: int) -> int:
 
 def scratch_length(zones: int) -> int:
     """Integers for the algorithm with the largest need: ``Balanced``, which tries many sets."""
-    return _ROWS * _row_length(zones) + _TABLES * _table_length(zones)
+    return _PARTS * _part_length(zones)
 
 
 def reals_length(zones: int) -> int:
@@ -70,24 +69,14 @@ def reals_length(zones: int) -> int:
     return scratch_length(zones)
 
 
-def row(index: int, length: int, zones: int) -> slice:
-    """One of 24 parts of ``scratch`` or ``reals``, with up to one value a group and eight more.
+def part(index: int, zones: int) -> slice:
+    """One of 32 parts of ``scratch`` or ``reals``, with a value for each group and zone, and 72 more.
 
     Such a slice is a view of an array of numpy, and a copy of a part of a list: take each part once.
     """
-    start = index * _row_length(zones)
-    return slice(start, start + length)
+    start = index * _part_length(zones)
+    return slice(start, start + _part_length(zones))
 
 
-def table(index: int, length: int, zones: int) -> slice:
-    """One of 6 parts with up to one value a group and zone, and 72 more, like `row`."""
-    start = _ROWS * _row_length(zones) + index * _table_length(zones)
-    return slice(start, start + length)
-
-
-def _row_length(zones: int) -> int:
-    return max_groups(zones) + 8
-
-
-def _table_length(zones: int) -> int:
+def _part_length(zones: int) -> int:
     return max_groups(zones) * zones + 72

@@ -4,7 +4,7 @@ Binary heaps of zones with the usual sift-up and sift-down (``docs/kep-2004-tabl
 they are at that moment, and a zone whose count changes while it waits is not sifted again: both decide ties, and ties
 decide digits of the proposal's table.
 
-A heap is a stretch of an array from ``start`` on; the caller keeps its size.
+A heap is the beginning of an array; the caller keeps its size.
 """
 
 from collections.abc import MutableSequence, Sequence
@@ -19,37 +19,33 @@ RECEIVERS: Final = 1
 def push(
     order: int,
     heap: MutableSequence[int],
-    start: int,
     size: int,
     zone: int,
     share: Sequence[float],
     count: Sequence[int],
 ) -> None:
     """Add a zone to a heap of ``size`` zones."""
-    heap[start + size] = zone
+    heap[size] = zone
     child = size
     while child > 0:
         parent = (child - 1) // 2
-        if not _precedes(order, heap[start + child], heap[start + parent], share, count):
+        if not _precedes(order, heap[child], heap[parent], share, count):
             break
-        heap[start + parent], heap[start + child] = heap[start + child], heap[start + parent]
+        heap[parent], heap[child] = heap[child], heap[parent]
         child = parent
 
 
-def pop(
-    order: int, heap: MutableSequence[int], start: int, size: int, share: Sequence[float], count: Sequence[int]
-) -> int:
+def pop(order: int, heap: MutableSequence[int], size: int, share: Sequence[float], count: Sequence[int]) -> int:
     """Take the first zone from a heap of ``size`` zones."""
     last = size - 1
-    heap[start], heap[start + last] = heap[start + last], heap[start]
-    _sift_down(order, heap, start, 0, last, share, count)
-    return heap[start + last]
+    heap[0], heap[last] = heap[last], heap[0]
+    _sift_down(order, heap, 0, last, share, count)
+    return heap[last]
 
 
 def push_and_pop(
     order: int,
     heap: MutableSequence[int],
-    start: int,
     size: int,
     zone: int,
     share: Sequence[float],
@@ -61,32 +57,29 @@ def push_and_pop(
     the way down, and equals may end up in another order: there is no shorter way.
     """
     if size > 2:
-        push(order, heap, start, size, zone, share, count)
-        return pop(order, heap, start, size + 1, share, count)
+        push(order, heap, size, zone, share, count)
+        return pop(order, heap, size + 1, share, count)
     if size == 0:
         return zone
-    first = heap[start]
+    first = heap[0]
     if _precedes(order, zone, first, share, count):
         # This is needed: the key of a waiting zone may have changed.
-        _sift_down(order, heap, start, 0, size, share, count)
+        _sift_down(order, heap, 0, size, share, count)
         return zone
-    heap[start] = zone
-    _sift_down(order, heap, start, 0, size, share, count)
+    heap[0] = zone
+    _sift_down(order, heap, 0, size, share, count)
     return first
 
 
-def heapify(
-    order: int, heap: MutableSequence[int], start: int, size: int, share: Sequence[float], count: Sequence[int]
-) -> None:
+def heapify(order: int, heap: MutableSequence[int], size: int, share: Sequence[float], count: Sequence[int]) -> None:
     """Make a heap of ``size`` zones in any order."""
     for parent in range(size // 2 - 1, -1, -1):
-        _sift_down(order, heap, start, parent, size, share, count)
+        _sift_down(order, heap, parent, size, share, count)
 
 
 def _sift_down(
     order: int,
     heap: MutableSequence[int],
-    start: int,
     parent: int,
     size: int,
     share: Sequence[float],
@@ -96,11 +89,11 @@ def _sift_down(
         child = 2 * parent + 1
         if child >= size:
             return
-        if child + 1 < size and _precedes(order, heap[start + child + 1], heap[start + child], share, count):
+        if child + 1 < size and _precedes(order, heap[child + 1], heap[child], share, count):
             child += 1
-        if not _precedes(order, heap[start + child], heap[start + parent], share, count):
+        if not _precedes(order, heap[child], heap[parent], share, count):
             return
-        heap[start + parent], heap[start + child] = heap[start + child], heap[start + parent]
+        heap[parent], heap[child] = heap[child], heap[parent]
         parent = child
 
 
