@@ -1,7 +1,7 @@
 """``zoneward check``: is this cluster fit for zone aware routing?"""
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
 import click
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from zoneward.cli.planned_services import SelectedServices
     from zoneward.snapshots.cluster_snapshot import Snapshot
 
+T = TypeVar("T")
 _TOP: Final = 5
 
 
@@ -144,7 +145,10 @@ def view_cluster(selected: "SelectedServices", options: Options) -> "ClusterView
         for service in selected.services
     )
     objects = read_workload_objects(snapshot)
-    leases = tuple(object_ for object_ in snapshot.workload_objects if isinstance(object_, Lease))
+
+    def of_type(type_: type[T]) -> Iterable[T]:
+        return (object_ for object_ in snapshot.workload_objects if isinstance(object_, type_))
+
     overlays = selected.overlays()
     lacking = dict(objects.lacking)
     if not any(service.runs_zoneward for service in services):
@@ -162,13 +166,9 @@ def view_cluster(selected: "SelectedServices", options: Options) -> "ClusterView
         claims=objects.claims,
         volumes=objects.volumes,
         overlays=overlays,
-        policies=tuple(
-            object_ for object_ in snapshot.workload_objects if isinstance(object_, MutatingAdmissionPolicy)
-        ),
-        policy_bindings=tuple(
-            object_ for object_ in snapshot.workload_objects if isinstance(object_, MutatingAdmissionPolicyBinding)
-        ),
-        is_led=is_led(leases, name=controller_lease_name(options)),
+        policies=tuple(of_type(MutatingAdmissionPolicy)),
+        policy_bindings=tuple(of_type(MutatingAdmissionPolicyBinding)),
+        is_led=is_led(tuple(of_type(Lease)), name=controller_lease_name(options)),
         lacking={**dict(_lacking(snapshot)), **lacking},
     )
 

@@ -4,9 +4,12 @@ import os
 import signal
 import sys
 from importlib import import_module
+from platform import python_version
 from typing import TYPE_CHECKING, Any, Final
 
 import click
+
+from zoneward import __version__
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -31,6 +34,9 @@ _COMMANDS: Final = {
     "version": ("zoneward.cli.version", "Print the version."),
     "completion": ("zoneward.cli.completion", "Print a shell completion script."),
 }
+
+
+VERSION_TEXT: Final = f"zoneward {__version__} (Python {python_version()})"
 
 
 class _ReaderGone(Exception):  # noqa: N818 -- no error: the reader of our output has seen enough
@@ -84,17 +90,8 @@ class _Commands(click.Group):
             formatter.write_dl([(name, help_) for name, (_, help_) in _COMMANDS.items()])
 
 
-def _print_version(ctx: click.Context, _option: click.Parameter, wanted: bool) -> None:
-    if wanted and not ctx.resilient_parsing:
-        from zoneward.cli.version import print_version
-
-        print_version()
-        ctx.exit()
-
-
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.option("--version", is_flag=True, expose_value=False, is_eager=True, callback=_print_version,
-              help="Print the version and exit.")  # fmt: skip
+@click.version_option(message=VERSION_TEXT, help="Print the version and exit.")
 def cli() -> None:
     """Keep Kubernetes Service traffic in its own zone without overloading anyone.
 
