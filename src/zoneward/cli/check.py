@@ -1,6 +1,6 @@
 """``zoneward check``: is this cluster fit for zone aware routing?"""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
 import click
@@ -70,7 +70,12 @@ def command(
         return checked
 
     if len(options.contexts) > 1:
-        return _check_fleet(options, work, output=output, fail_on=fail_on)
+        from zoneward.cli.fleet import exit_status, show_fleet
+        from zoneward.report import fleet_tables
+
+        results = show_fleet(options, work, "Check", output, table_of=fleet_tables.check_table)
+        fails = fail_on is not None and any(result.result.has_at_least(fail_on) for result in results if result.result)
+        return exit_status(results) or int(fails)
     checked = work(options)
     if output == "table":
         from zoneward.report.check_report import check_table
@@ -87,24 +92,6 @@ def command(
 
         print_document(sarif_document(checked), "json")
     return int(fail_on is not None and checked.has_at_least(fail_on))
-
-
-def _check_fleet(
-    options: Options,
-    work: "Callable[[Options], CheckedCluster]",
-    *,
-    output: str,
-    fail_on: Literal["warning", "error"] | None,
-) -> int:
-    """Show a row for each context. Returns 2 if a cluster could not be read."""
-    if output not in ("table", "json"):
-        raise click.UsageError("--context: expected -o table or json with several")
-    from zoneward.cli.fleet import exit_status, show_fleet
-    from zoneward.report.fleet_tables import check_table
-
-    results = show_fleet(options, work, "Check", output, table_of=check_table)
-    fails = fail_on is not None and any(result.result.has_at_least(fail_on) for result in results if result.result)
-    return exit_status(results) or int(fails)
 
 
 def _ignored(text: str) -> "Ignored":
