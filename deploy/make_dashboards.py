@@ -16,7 +16,7 @@ FOLDER: Final = Path(__file__).parent / "helm" / "monitoring" / "grafana"
 def dashboards() -> dict[str, str]:
     """Names and contents of the files."""
     made = (cluster(), service(), node(), controller(), proxy(), meter())
-    return {f"{each.name}.json": each.text() for each in made}
+    return {f"{board.name}.json": board.text() for board in made}
 
 
 def main() -> None:

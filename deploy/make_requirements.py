@@ -42,7 +42,7 @@ def main() -> None:
     for file, requirements in {
         IMAGE: needed + extras["controller"],
         BUILD: project["build-system"]["requires"],
-        EVERY_EXTRA: needed + [each for extra in extras.values() for each in extra],
+        EVERY_EXTRA: needed + [requirement for extra in extras.values() for requirement in extra],
     }.items():
         file.write_text(_HEAD + hashed(requirements))
 

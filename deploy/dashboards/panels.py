@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass
+from itertools import count
 from typing import Final, TypeVar
 
 from grafana_foundation_sdk.builders import common, prometheus, stat, table, timeseries
@@ -54,17 +55,15 @@ class Board:
         made.tooltip(model.DashboardCursorSync.CROSSHAIR)
         made.with_variable(build.DatasourceVariable("datasource").label("Data source").type("prometheus"))
         made.with_variable(textbox("jobs", "Jobs", "The scrape jobs of Zoneward's programs.", _JOBS))
-        for each in (_clusters(), *self.variables):
-            made.with_variable(each)
+        for chosen in (_clusters(), *self.variables):
+            made.with_variable(chosen)
         link = build.DashboardLink("Zoneward").type(model.DashboardLinkType.DASHBOARDS).tags([_TAG])
         made.link(link.as_dropdown(True).include_vars(True).keep_time(True))
-        number = 0
+        panel_ids = count(1)
         for title, panels in self.rows.items():
-            number += 1
-            made.with_row(build.Row(title).id(number))
+            made.with_row(build.Row(title).id(next(panel_ids)))
             for panel in panels:
-                number += 1
-                made.with_panel(panel.id(number).span(_width(panel, len(panels))))
+                made.with_panel(panel.id(next(panel_ids)).span(_width(panel, len(panels))))
         return JSONEncoder(indent=2, sort_keys=True, ensure_ascii=False).encode(made.build()) + "\n"
 
 

@@ -199,10 +199,10 @@ def node() -> Board:
                     ("sum by (instance) (zoneward_proxy_services{NODE})", "served, {{instance}}"),
                     *(
                         (
-                            f"sum by (instance) (zoneward_proxy_{each}_services{{NODE}})",
-                            f"{each.replace('_', ' ')}, {{{{instance}}}}",
+                            f"sum by (instance) (zoneward_proxy_{state}_services{{NODE}})",
+                            f"{state.replace('_', ' ')}, {{{{instance}}}}",
                         )
-                        for each in not_served
+                        for state in not_served
                     ),
                 ),
                 graph(
@@ -240,8 +240,8 @@ def node() -> Board:
                     "Messages that the kernel lost, connections beyond the limit of series or without bytes.",
                     units.CountsPerSecond,
                     *(
-                        (f"rate(zoneward_meter_{each}_total{{NODE}}[STEP])", f"{name}, {{{{instance}}}}")
-                        for each, name in missed.items()
+                        (f"rate(zoneward_meter_{metric}_total{{NODE}}[STEP])", f"{name}, {{{{instance}}}}")
+                        for metric, name in missed.items()
                     ),
                 ),
             ),

@@ -161,11 +161,8 @@ def test_zone_of_unselected_objects_can_be_removed() -> None:
 
 
 def _decision(zoneward: Commands, *arguments: str) -> dict[str, Any]:
-    result = zoneward("plan", "--sample", CART, *arguments, "-o", "json")
-    assert result.status == 0, result.err
-    (decision,) = json.loads(result.out)["decisions"]
-    assert isinstance(decision, dict)
-    return decision
+    (decision,) = zoneward.json("plan", "--sample", CART, *arguments)["decisions"]
+    return dict(decision)
 
 
 def test_json_has_before_and_load(zoneward: Commands) -> None:

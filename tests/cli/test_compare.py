@@ -1,7 +1,6 @@
 """``zoneward compare`` as people and scripts use it."""
 
 import csv
-import json
 import multiprocessing
 from collections.abc import Iterator
 from io import StringIO
@@ -21,11 +20,7 @@ from zoneward.report.comparison_report import csv_lines
 
 
 def document(zoneward: Commands, *arguments: str) -> dict[str, Any]:
-    result = zoneward("compare", "--sample", *arguments, "-o", "json")
-    assert result.status == 0, result.err
-    comparison = json.loads(result.out)
-    assert isinstance(comparison, dict)
-    return comparison
+    return dict(zoneward.json("compare", "--sample", *arguments))
 
 
 def test_json_has_every_approach_for_every_service(zoneward: Commands) -> None:

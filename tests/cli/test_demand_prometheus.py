@@ -11,7 +11,7 @@ from tests.cli.a_prometheus import Answers, a_prometheus
 from tests.cli.live_cluster import Cluster
 from tests.cli.running import Commands, configuration_file
 
-from zoneward.cli.known_demand import find_cluster_demand
+from zoneward.cli.known_demand import know_cluster_demand
 from zoneward.client.auth.kubeconfig import load_client_config
 from zoneward.kube.input_error import InputError
 from zoneward.kube.prometheus_settings import PrometheusSettings
@@ -93,13 +93,14 @@ def test_a_command_that_asks_before_it_reads_the_cluster_lists_the_nodes(cluster
     access = load_client_config(kubeconfig=str(cluster.kubeconfig), environment={})
     with answering(*SEARCH, nodes=("worker-a1", "ghost")) as server:
         demand = DemandSettings(source="prometheus", prometheus=PrometheusSettings(url=server.url))
-        result = find_cluster_demand(Configuration(demand=demand), access)
-    assert result.figures is not None
-    assert result.figures.notes == ("not counted: programs of nodes that are not in the cluster (ghost)",)
+        result = know_cluster_demand(Configuration(demand=demand), access)
+    assert [note.text for note in result.notes[1:]] == [
+        "not counted: programs of nodes that are not in the cluster (ghost)"
+    ]
     assert 'node!~"ghost"' in server.asked[1]
     cluster.server.refusals["nodes"] = 403
     with pytest.raises(InputError):
-        find_cluster_demand(Configuration(demand=demand), access)
+        know_cluster_demand(Configuration(demand=demand), access)
 
 
 def test_hostile_names_do_not_reach_the_terminal(zoneward: Commands) -> None:

@@ -106,10 +106,11 @@ def test_a_table_shows_question_marks_and_is_the_same_otherwise(
         assert is_clean(done.err)
         return done.out
 
-    hostile, tame = shown(HOSTILE), shown(printable(HOSTILE))
+    hostile = shown(HOSTILE)
     if command.startswith("explain"):
         # JSON in commands has escapes, which are of another length.
         return
+    tame = shown(printable(HOSTILE))
     # Which endpoint serves whom depends on a hash of its name, and messages quote settings that nobody knows.
     if command.startswith("route") or annotations:
         assert hostile.count("\n") == tame.count("\n")

@@ -1,6 +1,5 @@
 """``plan --measured``: what nodes counted, beside what is predicted."""
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -35,10 +34,7 @@ def serving(status: int, body: bytes) -> Iterator[str]:
 
 
 def decision(zoneward: Commands, service: str, *arguments: str | Path) -> dict[str, Any]:
-    result = zoneward("plan", "-q", "-f", SAMPLE, service, "-o", "json", *arguments)
-    assert result.status == 0, result.err
-    planned: dict[str, Any] = json.loads(result.out)["decisions"][0]
-    return planned
+    return dict(zoneward.json("plan", "-q", "-f", SAMPLE, service, *arguments)["decisions"][0])
 
 
 def test_the_measured_share_stands_beside_the_predicted_one(zoneward: Commands) -> None:

@@ -38,9 +38,7 @@ def dev(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def document(zoneward: Commands, command: str, file: Path, *arguments: str | Path) -> Any:
-    result = zoneward(command, "-q", "-f", file, *arguments, "-o", "json")
-    assert result.status == 0, result.err
-    return json.loads(result.out)
+    return zoneward.json(command, "-q", "-f", file, *arguments)
 
 
 def decisions(zoneward: Commands, file: Path) -> dict[str, Any]:

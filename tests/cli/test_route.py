@@ -12,9 +12,7 @@ NODE = "worker-a2"
 
 def ports(zoneward: Commands, *arguments: str) -> dict[str, dict[str, Any]]:
     """Ports by ``service:port``; of dual-stack Services those of IPv4."""
-    result = zoneward("route", "--node", NODE, *arguments, "-o", "json")
-    assert result.status == 0, result.err
-    document = json.loads(result.out)
+    document = zoneward.json("route", "--node", NODE, *arguments)
     assert (document["node"], document["zone"]) == (NODE, "eu-central-1a")
     return {f"{port['service']}:{port['port']}": port for port in document["ports"] if port["addressType"] == "IPv4"}
 
@@ -58,8 +56,7 @@ def test_endpoints_of_a_group_have_weights(zoneward: Commands) -> None:
         for weight in (1.0, 0.333333)
     )
     # Another zone's proxy has none of the own ones, and both of the shared ones.
-    result = zoneward("route", "--node", "worker-c1", *LOCAL_OPT, "-o", "json")
-    elsewhere = json.loads(result.out)["ports"][0]
+    elsewhere = zoneward.json("route", "--node", "worker-c1", *LOCAL_OPT)["ports"][0]
     assert own.isdisjoint(elsewhere["cluster"])
     assert shared < {*elsewhere["cluster"]}
     assert ports(zoneward, "--sample", "--what-if", "local", "shop/inventory")["inventory:http"]["weights"] is None
@@ -84,8 +81,7 @@ def test_as_is_reads_the_slices_of_the_snapshot(zoneward: Commands) -> None:
 
 def weighted_slices(zoneward: Commands, folder: Path, weights: str) -> Path:
     """The sample, and for ``shop/cart`` the slices that a plan makes, with these weights on the first."""
-    result = zoneward("plan", "--sample", "shop/cart", "-o", "slices-json")
-    document = json.loads(result.out)
+    document = json.loads(zoneward("plan", "--sample", "shop/cart", "-o", "slices-json").out)
     first = min(document["items"], key=lambda item: item["metadata"]["name"])
     first["metadata"]["annotations"] = {"zoneward.dev/zone-weights": weights}
     path = folder / "slices.json"
@@ -98,16 +94,8 @@ def test_zone_weights_are_listed_only_for_zonewards_proxy(zoneward: Commands, tm
     located = located_in(zoneward)
     zone, other = "eu-central-1a", "eu-central-1b"
     text = json.dumps({"counts": located, "shares": {zone: {zone: 0.9, other: 0.1}}})
-    files = (
-        "-f",
-        str(SAMPLE),
-        "-f",
-        str(weighted_slices(zoneward, tmp_path, text)),
-        "--as-is",
-        "--proxy",
-        "zoneward",
-        "shop/cart",
-    )
+    slices = str(weighted_slices(zoneward, tmp_path, text))
+    files = ("-f", str(SAMPLE), "-f", slices, "--as-is", "--proxy", "zoneward", "shop/cart")
     routes = ports(zoneward, *files)["cart:http"]
     assert routes["rule"] == "zone-weights"
     assert len(routes["cluster"]) == len(routes["weights"]) == located[zone] + located[other]

@@ -59,6 +59,11 @@ def program(mode: str) -> str:
     return "controller" if mode in MODES else mode.partition("/")[0]
 
 
+def probes(mode: str) -> list[Object]:
+    """What the kubelet asks: whether it has started, lives, and is ready."""
+    return [container(mode)[probe]["httpGet"] for probe in ("startupProbe", "livenessProbe", "readinessProbe")]
+
+
 def label(mode: str) -> dict[str, str]:
     return {"app.kubernetes.io/name": f"zoneward-{program(mode)}"}
 
@@ -174,8 +179,8 @@ def test_the_command_accepts_the_arguments_and_ports_agree(mode: str) -> None:
     assert port == {"name": "status", "containerPort": default}
     assert str(params["listen"]).endswith(f":{default}")
     assert pod(mode)["metadata"]["annotations"]["prometheus.io/port"] == str(default)
-    for probe, path in (("startupProbe", "/healthz"), ("livenessProbe", "/healthz"), ("readinessProbe", "/readyz")):
-        assert given[probe]["httpGet"] == {"path": path, "port": "status"}
+    live, ready = ({"path": path, "port": "status"} for path in ("/healthz", "/readyz"))
+    assert probes(mode) == [live, live, ready]
 
 
 @pytest.mark.parametrize("mode", PROXY_MODES)
@@ -189,12 +194,11 @@ def test_the_command_accepts_the_arguments_of_a_proxy(mode: str) -> None:
     assert params["listen"] == f"127.0.0.1:{DEFAULT_PORT}"
     assert params["healthz_listen"].endswith(f":{ports['healthz']}")
     assert ports["status"] == DEFAULT_PORT
-    for probe, path, port in (
-        ("startupProbe", "/livez", "healthz"),
-        ("livenessProbe", "/livez", "healthz"),
-        ("readinessProbe", "/readyz", "status"),
-    ):
-        assert given[probe]["httpGet"] == {"host": "127.0.0.1", "path": path, "port": port}
+    live, ready = (
+        {"host": "127.0.0.1", "path": path, "port": port}
+        for path, port in (("/livez", "healthz"), ("/readyz", "status"))
+    )
+    assert probes(mode) == [live, live, ready]
 
 
 @pytest.mark.parametrize("mode", METER_MODES)
@@ -203,8 +207,8 @@ def test_the_command_accepts_the_arguments_of_a_meter(mode: str) -> None:
     params = invoked(mode)
     assert (params["node"], params["listen"]) == ("$(NODE_NAME)", f"127.0.0.1:{METER_PORT}")
     assert given["ports"] == [{"name": "status", "containerPort": METER_PORT}]
-    for probe, path in (("startupProbe", "/healthz"), ("livenessProbe", "/healthz"), ("readinessProbe", "/readyz")):
-        assert given[probe]["httpGet"] == {"host": "127.0.0.1", "path": path, "port": "status"}
+    live, ready = ({"host": "127.0.0.1", "path": path, "port": "status"} for path in ("/healthz", "/readyz"))
+    assert probes(mode) == [live, live, ready]
 
 
 def test_only_the_container_that_ends_before_a_meter_starts_may_change_settings_of_the_node() -> None:

@@ -1,7 +1,7 @@
 """``zoneward check``: is this cluster fit for zone aware routing?"""
 
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Final, Literal
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
 import click
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from zoneward.cli.planned_services import SelectedServices
     from zoneward.snapshots.cluster_snapshot import Snapshot
 
+T = TypeVar("T")
 _TOP: Final = 5
 
 
@@ -69,7 +70,12 @@ def command(
         return checked
 
     if len(options.contexts) > 1:
-        return _check_fleet(options, work, output=output, fail_on=fail_on)
+        from zoneward.cli.fleet import exit_status, show_fleet
+        from zoneward.report import fleet_tables
+
+        results = show_fleet(options, work, "Check", output, table_of=fleet_tables.check_table)
+        fails = fail_on is not None and any(result.result.has_at_least(fail_on) for result in results if result.result)
+        return exit_status(results) or int(fails)
     checked = work(options)
     if output == "table":
         from zoneward.report.check_report import check_table
@@ -86,24 +92,6 @@ def command(
 
         print_document(sarif_document(checked), "json")
     return int(fail_on is not None and checked.has_at_least(fail_on))
-
-
-def _check_fleet(
-    options: Options,
-    work: "Callable[[Options], CheckedCluster]",
-    *,
-    output: str,
-    fail_on: Literal["warning", "error"] | None,
-) -> int:
-    """Show a row for each context. Returns 2 if a cluster could not be read."""
-    if output not in ("table", "json"):
-        raise click.UsageError("--context: expected -o table or json with several")
-    from zoneward.cli.fleet import exit_status, show_fleet
-    from zoneward.report.fleet_tables import check_table
-
-    results = show_fleet(options, work, "Check", output, table_of=check_table)
-    fails = fail_on is not None and any(result.result.has_at_least(fail_on) for result in results if result.result)
-    return exit_status(results) or int(fails)
 
 
 def _ignored(text: str) -> "Ignored":
@@ -144,7 +132,10 @@ def view_cluster(
             for service in selected.services
         )
     objects = read_workload_objects(snapshot)
-    leases = tuple(object_ for object_ in snapshot.workload_objects if isinstance(object_, Lease))
+
+    def of_type(type_: type[T]) -> Iterable[T]:
+        return (object_ for object_ in snapshot.workload_objects if isinstance(object_, type_))
+
     overlays = selected.overlays()
     lacking = dict(objects.lacking)
     if not any(service.runs_zoneward for service in services):
@@ -162,13 +153,9 @@ def view_cluster(
         claims=objects.claims,
         volumes=objects.volumes,
         overlays=overlays,
-        policies=tuple(
-            object_ for object_ in snapshot.workload_objects if isinstance(object_, MutatingAdmissionPolicy)
-        ),
-        policy_bindings=tuple(
-            object_ for object_ in snapshot.workload_objects if isinstance(object_, MutatingAdmissionPolicyBinding)
-        ),
-        is_led=is_led(leases, name=controller_lease_name(options)),
+        policies=tuple(of_type(MutatingAdmissionPolicy)),
+        policy_bindings=tuple(of_type(MutatingAdmissionPolicyBinding)),
+        is_led=is_led(tuple(of_type(Lease)), name=controller_lease_name(options)),
         lacking={**dict(_lacking(snapshot)), **lacking},
     )
 

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -109,17 +109,7 @@ class StoryMetrics(ControllerMetrics):
 # --- what is shown ----------------------------------------------------------------------------------------------------
 
 
-class DemoView(Protocol):
-    async def run(self) -> None:
-        """Show what happens; never returns."""
-        ...
-
-    async def end(self) -> None:
-        """Show what has not been shown, when `run` is over."""
-        ...
-
-
-def demo_view(story: DemoStory, cache: InformerCache, *, length: float, plain: bool) -> DemoView:
+def demo_view(story: DemoStory, cache: InformerCache, *, length: float, plain: bool) -> "DemoText | DemoScreen":
     """A screen on a terminal, otherwise lines. ``length``: about how many seconds the demo will take."""
     if not plain and is_screen():
         return DemoScreen(story, cache, length=length)
@@ -127,7 +117,7 @@ def demo_view(story: DemoStory, cache: InformerCache, *, length: float, plain: b
 
 
 class DemoText:
-    """Each line of the log as it comes, and at the end a table."""
+    """Each line of the log as it comes, and at the end a table. `run` never returns; `end` shows the rest."""
 
     def __init__(self, story: DemoStory, cache: InformerCache) -> None:
         self._story, self._cache = story, cache
@@ -157,7 +147,7 @@ class DemoText:
 
 
 class DemoScreen:
-    """Tables and log on a terminal, drawn again when something changes."""
+    """Tables and log on a terminal, drawn again when something changes. `run` never returns."""
 
     def __init__(self, story: DemoStory, cache: InformerCache, *, length: float) -> None:
         self._story, self._cache, self._length = story, cache, length

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import click
 
@@ -13,6 +13,8 @@ from zoneward.report.fleet_tables import ClusterResult, fleet_document
 from zoneward.report.table_parts import Table
 
 T = TypeVar("T")
+_OUTPUTS: Final = ("table", "text", "json", "yaml")
+"""Those of all commands, of which no command has both table and text."""
 
 
 def show_fleet(
@@ -27,6 +29,8 @@ def show_fleet(
     """Print the result of each context, as a document of ``kind`` or as a row of a table, in the order of the command
     line. A cluster that cannot be read has an error, and the others are read all the same.
     """
+    if output not in _OUTPUTS:
+        raise click.UsageError("--context: expected -o table or json with several")
     if options.files or options.sample:
         raise click.UsageError("--context: expected neither -f nor --sample with it: they replace the cluster")
     results: list[ClusterResult[T]] = []

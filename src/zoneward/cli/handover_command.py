@@ -15,7 +15,7 @@ from zoneward.cli.cluster_completion import complete_files, complete_namespace, 
 from zoneward.cli.cluster_input import controller_lease_name, find_cluster, load_configuration
 from zoneward.cli.daemon_command import CLUSTER_OPTIONS
 from zoneward.cli.interrupts import INTERRUPTED
-from zoneward.cli.known_demand import find_cluster_demand, know_demand
+from zoneward.cli.known_demand import know_cluster_demand
 from zoneward.cli.options import Options, add_options
 from zoneward.cli.output import Note, print_line, print_notes
 from zoneward.kube.input_error import InputError
@@ -107,7 +107,7 @@ def run_handover(service: str, direction: HandoverCommand, *, options: Options, 
         raise InputError(str(options.config), f"controller.keepBuiltInLabel: {problem}")
     access, key = _find_service(service, options)
     since = time_text(time.time() - configuration.hints.new_node_grace)
-    known_demand = know_demand(find_cluster_demand(structs.replace(configuration, nodes_new_since=since), access))
+    known_demand = know_cluster_demand(structs.replace(configuration, nodes_new_since=since), access)
     print_notes(options, known_demand.notes)
     name = "/".join(key)
     handovers: list[ServiceHandover] = []

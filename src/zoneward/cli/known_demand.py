@@ -32,17 +32,6 @@ NO_PARTS: Final[ServiceParts] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
-class FoundDemand:
-    """What a source said, before anything of the cluster is known: parts of zones for all Services (then they stand in
-    the configuration), or figures of single Services. ``source_name`` is what messages call the source.
-    """
-
-    configuration: Configuration
-    source_name: str = ""
-    figures: DemandFigures | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class KnownDemand:
     """The configuration with the demand of all Services, and the parts of zones in the traffic of single ones."""
 
@@ -77,29 +66,46 @@ def choose_demand(value: str, configured: DemandSettings) -> DemandSettings:
     return DemandSettings(source="file", file=value)
 
 
-def find_demand(configuration: Configuration, *, nodes: Collection[str] | None = None) -> FoundDemand:
-    """Read the file or ask the Prometheus of the configuration; without either, nothing is read. ``nodes``: the names
-    of the cluster's Nodes, where they are known: of a Prometheus only their programs count. Raises InputError where
-    nothing useful came.
+def know_demand(
+    configuration: Configuration,
+    *,
+    nodes: Collection[str] | None = None,
+    zones: Collection[str] | None = None,
+    services: Collection[ObjectKey] | None = None,
+) -> KnownDemand:
+    """Read the file or ask the Prometheus of the configuration; without either, nothing is read.
+
+    ``nodes``: the names of the cluster's Nodes: of a Prometheus only their programs count. ``zones`` of its Nodes and
+    its ``services`` show what is unknown there. None: nobody knows them yet. Raises InputError where nothing useful
+    came, and for a zone in a file that no Node is in.
     """
-    settings = configuration.demand
+    settings, source_name, figures = configuration.demand, "", None
     if settings.source == "file":
         from zoneward.cli.demand_file import read_demand_file
 
         read = read_demand_file(settings.file or "")
-        name = STDIN_NAME if settings.file == STDIN else without_password(settings.file or "")
+        source_name = STDIN_NAME if settings.file == STDIN else without_password(settings.file or "")
         if isinstance(read, DemandFigures):
-            return FoundDemand(configuration, name, read)
-        return FoundDemand(structs.replace(configuration, demand=structs.replace(settings, zones=read)), name)
-    if settings.source == "prometheus":
-        return FoundDemand(configuration, str(settings.prometheus), _ask_for_demand(settings, nodes))
-    return FoundDemand(configuration)
+            figures = read
+        else:
+            settings = structs.replace(settings, zones=read)
+            configuration = structs.replace(configuration, demand=settings)
+        if zones is not None:
+            _check_zones(settings, figures, zones, source_name)
+    elif settings.source == "prometheus":
+        source_name, figures = str(settings.prometheus), _ask_for_demand(settings, nodes)
+    if figures is None:
+        return KnownDemand(configuration, NO_PARTS, tuple(map(Note, _describe_demand(settings))))
+    if zones is not None:
+        figures = without_zones(figures, known=zones)
+    parts = service_parts(figures)
+    return KnownDemand(configuration, parts, tuple(_notes(settings, figures, parts, services, source_name)))
 
 
-def find_cluster_demand(configuration: Configuration, access: "ClientConfig") -> FoundDemand:
-    """As `find_demand`, before anything else of a running cluster is read: it lists the Nodes where they matter."""
+def know_cluster_demand(configuration: Configuration, access: "ClientConfig") -> KnownDemand:
+    """As `know_demand`, before anything else of a running cluster is read: it lists the Nodes where they matter."""
     if configuration.demand.source != "prometheus":
-        return find_demand(configuration)
+        return know_demand(configuration)
     import asyncio
     from datetime import UTC, datetime
 
@@ -116,26 +122,9 @@ def find_cluster_demand(configuration: Configuration, access: "ClientConfig") ->
         return names | {node.metadata.name for node in nodes}
 
     try:
-        return find_demand(configuration, nodes=asyncio.run(read()))
+        return know_demand(configuration, nodes=asyncio.run(read()))
     except CallFailed as error:
         raise to_input_error(error, access, now=datetime.now(UTC)) from error
-
-
-def know_demand(
-    read: FoundDemand, *, zones: Collection[str] | None = None, services: Collection[ObjectKey] | None = None
-) -> KnownDemand:
-    """What a source means for a cluster. ``zones`` of its Nodes and its ``services`` show what is unknown there; None:
-    nobody knows them yet. Raises InputError for a zone in a file that no Node is in.
-    """
-    settings, figures = read.configuration.demand, read.figures
-    if settings.source == "file" and zones is not None:
-        _check_zones(read, zones)
-    if figures is None:
-        return KnownDemand(read.configuration, NO_PARTS, tuple(map(Note, _describe_demand(settings))))
-    if zones is not None:
-        figures = without_zones(figures, known=zones)
-    parts = service_parts(figures)
-    return KnownDemand(read.configuration, parts, tuple(_notes(read, figures, parts, services)))
 
 
 def _ask_for_demand(settings: DemandSettings, nodes: Collection[str] | None) -> DemandFigures:
@@ -157,22 +146,27 @@ def ask_prometheus(question: Coroutine[Any, Any, _Found]) -> _Found:
         raise InputError(str(error)) from error
 
 
-def _check_zones(read: FoundDemand, zones: Collection[str]) -> None:
-    if read.figures is not None:
-        named = {zone: f"{key[0]}/{key[1]}" for key, amounts in read.figures.amounts.items() for zone in amounts}
+def _check_zones(
+    settings: DemandSettings, figures: DemandFigures | None, zones: Collection[str], source_name: str
+) -> None:
+    if figures is not None:
+        named = {zone: f"{key[0]}/{key[1]}" for key, amounts in figures.amounts.items() for zone in amounts}
     else:
-        named = {zone: "" for zone, _ in read.configuration.demand.zones}
+        named = {zone: "" for zone, _ in settings.zones}
     known = sorted(set(zones))
     for zone, service in sorted(named.items()):
         if zone not in known:
             expected = f"expected zones of Nodes ({listed(tuple(known)) or 'there are none'}), got {zone!r}"
-            raise InputError(read.source_name, service, expected + did_you_mean(zone, known))
+            raise InputError(source_name, service, expected + did_you_mean(zone, known))
 
 
 def _notes(
-    read: FoundDemand, figures: DemandFigures, parts: ServiceParts, services: Collection[ObjectKey] | None
+    settings: DemandSettings,
+    figures: DemandFigures,
+    parts: ServiceParts,
+    services: Collection[ObjectKey] | None,
+    source_name: str,
 ) -> Iterator[Note]:
-    settings, source_name = read.configuration.demand, read.source_name
     if services is None:
         of_all = counted(len(parts), "Service")
     else:

@@ -4,33 +4,38 @@ import os
 import signal
 import sys
 from importlib import import_module
+from platform import python_version
 from typing import TYPE_CHECKING, Any, Final
 
 import click
+
+from zoneward import __version__
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
 _COMMANDS: Final = {
-    "advise": ("zoneward.cli.advise", "Show what to change, ranked, and verified on this cluster."),
-    "plan": ("zoneward.cli.plan", "Show which endpoints each zone would use, and why."),
-    "explain": ("zoneward.cli.explain", "Show what happens to a Service, why, and the smallest fixes."),
-    "compare": ("zoneward.cli.compare", "Show every approach and algorithm side by side."),
-    "report": ("zoneward.cli.report", "Show what traffic between zones costs, now and with each setting."),
-    "check": ("zoneward.cli.check", "Find what keeps zone aware routing from working."),
-    "route": ("zoneward.cli.route", "Show which endpoints the proxy on one node would select."),
-    "simulate": ("zoneward.cli.simulate", "Score algorithms over millions of inputs."),
-    "snapshot": ("zoneward.cli.snapshot", "Save a cluster to one file, for -f."),
-    "controller": ("zoneward.cli.controller", "Run the controller, which writes a cluster's EndpointSlices."),
-    "adopt": ("zoneward.cli.adopt", "Take a Service over from the built-in controller, without a gap."),
-    "release": ("zoneward.cli.release", "Give an adopted Service back to the built-in controller."),
-    "proxy": ("zoneward.cli.proxy", "Run the proxy of a node, which programs its kernel."),
-    "meter": ("zoneward.cli.meter", "Count the traffic of a node to Services, by zone."),
-    "sandbox": ("zoneward.cli.sandbox", "Run an API server in memory, for kubectl and for Zoneward."),
-    "demo": ("zoneward.cli.demo", "Watch the controller at work, without a cluster."),
-    "version": ("zoneward.cli.version", "Print the version."),
-    "completion": ("zoneward.cli.completion", "Print a shell completion script."),
+    "advise": "Show what to change, ranked, and verified on this cluster.",
+    "plan": "Show which endpoints each zone would use, and why.",
+    "explain": "Show what happens to a Service, why, and the smallest fixes.",
+    "compare": "Show every approach and algorithm side by side.",
+    "report": "Show what traffic between zones costs, now and with each setting.",
+    "check": "Find what keeps zone aware routing from working.",
+    "route": "Show which endpoints the proxy on one node would select.",
+    "simulate": "Score algorithms over millions of inputs.",
+    "snapshot": "Save a cluster to one file, for -f.",
+    "controller": "Run the controller, which writes a cluster's EndpointSlices.",
+    "adopt": "Take a Service over from the built-in controller, without a gap.",
+    "release": "Give an adopted Service back to the built-in controller.",
+    "proxy": "Run the proxy of a node, which programs its kernel.",
+    "meter": "Count the traffic of a node to Services, by zone.",
+    "sandbox": "Run an API server in memory, for kubectl and for Zoneward.",
+    "demo": "Watch the controller at work, without a cluster.",
+    "version": "Print the version.",
+    "completion": "Print a shell completion script.",
 }
+"""Every command, which is in the module of its name, with what it does."""
+VERSION_TEXT: Final = f"zoneward {__version__} (Python {python_version()})"
 
 
 class _ReaderGone(Exception):  # noqa: N818 -- no error: the reader of our output has seen enough
@@ -48,7 +53,7 @@ class _Commands(click.Group):
             return None
         from zoneward.cli.options import offer_near_values
 
-        command = import_module(_COMMANDS[name][0]).command
+        command = import_module(f"zoneward.cli.{name}").command
         assert isinstance(command, click.Command)
         offer_near_values(command)
         return command
@@ -67,7 +72,7 @@ class _Commands(click.Group):
     def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem[str]]":
         from click.shell_completion import CompletionItem
 
-        items = [CompletionItem(name, help=about) for name, (_, about) in _COMMANDS.items()]
+        items = [CompletionItem(name, help=about) for name, about in _COMMANDS.items()]
         return [
             *(item for item in items if item.value.startswith(incomplete)),
             *click.Command.shell_complete(self, ctx, incomplete),
@@ -81,20 +86,11 @@ class _Commands(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         with formatter.section("Commands"):
-            formatter.write_dl([(name, help_) for name, (_, help_) in _COMMANDS.items()])
-
-
-def _print_version(ctx: click.Context, _option: click.Parameter, wanted: bool) -> None:
-    if wanted and not ctx.resilient_parsing:
-        from zoneward.cli.version import print_version
-
-        print_version()
-        ctx.exit()
+            formatter.write_dl(list(_COMMANDS.items()))
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.option("--version", is_flag=True, expose_value=False, is_eager=True, callback=_print_version,
-              help="Print the version and exit.")  # fmt: skip
+@click.version_option(message=VERSION_TEXT, help="Print the version and exit.")
 def cli() -> None:
     """Keep Kubernetes Service traffic in its own zone without overloading anyone.
 

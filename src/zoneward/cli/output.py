@@ -7,7 +7,7 @@ import stat
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -182,6 +182,17 @@ def atomic_file(
         finally:
             with suppress(OSError):
                 making.unlink(missing_ok=True)
+
+
+def compressed_by_name(file: IO[bytes], name: str, *, level: int) -> AbstractContextManager[IO[bytes]]:
+    """The file, or where ``name`` ends in .gz what compresses into it. Equal content gives equal bytes: it has neither
+    a name nor a time in it.
+    """
+    if not name.lower().endswith(".gz"):
+        return nullcontext(file)
+    from gzip import GzipFile
+
+    return GzipFile(filename="", mode="wb", compresslevel=level, fileobj=file, mtime=0)  # type: ignore[return-value]
 
 
 def _opened(descriptor: Callable[[], int], *, given: Path, option: str) -> IO[bytes]:

@@ -20,7 +20,7 @@ from zoneward.cli.cluster_input import (
     refuse_unknown_namespaces,
 )
 from zoneward.cli.interrupts import INTERRUPTED
-from zoneward.cli.known_demand import KnownDemand, find_cluster_demand, know_demand
+from zoneward.cli.known_demand import KnownDemand, know_cluster_demand
 from zoneward.cli.live_output import Screen, Stream, is_screen, run_until_first_ends
 from zoneward.cli.live_plans import LivePlans
 from zoneward.cli.options import Options
@@ -83,7 +83,7 @@ def watch_plans(options: Options, output: str) -> int:
     check_usage(options, output)
     configuration = load_configuration(options)
     access, namespaces = find_cluster(options)
-    known_demand = know_demand(find_cluster_demand(configuration, access))
+    known_demand = know_cluster_demand(configuration, access)
     print_notes(options, known_demand.notes)
     try:
         asyncio.run(watch_cluster(access, namespaces, known_demand, options=options, output=output))

@@ -22,7 +22,7 @@ from zoneward.cli.cluster_input import (
     no_services_note,
     reading_notes,
 )
-from zoneward.cli.known_demand import NO_PARTS, KnownDemand, ServiceParts, find_demand, know_demand
+from zoneward.cli.known_demand import NO_PARTS, KnownDemand, ServiceParts, know_demand
 from zoneward.cli.options import Options
 from zoneward.cli.output import Note
 from zoneward.kube import names
@@ -262,9 +262,9 @@ def select_services(options: Options, *, workloads: bool = False, views_kubernet
             configuration, nodes_new_since=time_text(time.time() - configuration.hints.new_node_grace)
         )
     snapshot = load_snapshot(options, workloads=workloads)
-    found_demand = find_demand(configuration, nodes=snapshot.node_names)
     known_demand = know_demand(
-        found_demand,
+        configuration,
+        nodes=snapshot.node_names,
         zones={zone for node in snapshot.nodes if (zone := node_zone(node))},
         services={(service.metadata.namespace, service.metadata.name) for service in snapshot.services},
     )

@@ -102,7 +102,16 @@ def command(
         return _begin(one, approaches, measured_in, window, prices, charge)
 
     if len(options.contexts) > 1:
-        return _report_fleet(options, begin, chosen, output=output)
+        from zoneward.cli.fleet import exit_status, show_fleet
+        from zoneward.report.fleet_tables import report_table
+        from zoneward.report.traffic_json import report_document
+
+        def work(one: Options) -> "TrafficReport":
+            request, report = begin(one)
+            return _complete(request, report, _services(request, report, one), chosen)
+
+        results = show_fleet(options, work, "Report", output, table_of=report_table, fields_of=report_document)
+        return exit_status(results)
     request, report = begin(options)
     services = _services(request, report, options)
     if output == "csv":
@@ -127,28 +136,6 @@ def command(
         has_details = details or bool(options.services)
         print_table(options, traffic_parts(report, request.abilities, has_details=has_details))
     return 0
-
-
-def _report_fleet(
-    options: Options,
-    begin: "Callable[[Options], tuple[ComparisonRequest, TrafficReport]]",
-    chosen: "Callable[[Iterable[ServiceReport]], list[ServiceReport]]",
-    *,
-    output: str,
-) -> int:
-    """Show a row for each context. Returns 2 if a cluster could not be read."""
-    if output not in ("table", "json"):
-        raise click.UsageError("--context: expected -o table or json with several")
-    from zoneward.cli.fleet import exit_status, show_fleet
-    from zoneward.report.fleet_tables import report_table
-    from zoneward.report.traffic_json import report_document
-
-    def work(one: Options) -> "TrafficReport":
-        request, report = begin(one)
-        return _complete(request, report, _services(request, report, one), chosen)
-
-    results = show_fleet(options, work, "Report", output, table_of=report_table, fields_of=report_document)
-    return exit_status(results)
 
 
 def _begin(

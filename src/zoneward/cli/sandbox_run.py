@@ -7,16 +7,15 @@ import signal
 import ssl
 import sys
 from collections.abc import Coroutine, Iterator
-from contextlib import AsyncExitStack, contextmanager, suppress
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
-from gzip import GzipFile
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 import yaml
 
-from zoneward.cli.output import atomic_file, print_line
+from zoneward.cli.output import atomic_file, compressed_by_name, print_line
 from zoneward.kube.gc_tuning import freeze_objects, without_gc
 from zoneward.kube.input_error import InputError
 from zoneward.kube.input_files import STDIN_NAME, expand, load, read_regular
@@ -297,14 +296,8 @@ def _print_notes(options: "SandboxOptions", *notes: str) -> None:
 
 
 def _save(registry: Registry, file: Path) -> None:
-    with atomic_file(file, option="--save", private=True) as stream, _packed(stream, file) as packed:
-        save_objects(registry, packed)
-
-
-@contextmanager
-def _packed(stream: IO[bytes], file: Path) -> Iterator[IO[bytes]]:
-    if not file.name.lower().endswith(".gz"):
-        yield stream
-        return
-    with GzipFile(filename="", mode="wb", compresslevel=1, fileobj=stream, mtime=0) as packed:
-        yield packed  # type: ignore[misc]
+    with (
+        atomic_file(file, option="--save", private=True) as stream,
+        compressed_by_name(stream, file.name, level=1) as compressed,
+    ):
+        save_objects(registry, compressed)

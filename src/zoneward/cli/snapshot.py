@@ -1,16 +1,15 @@
 """``zoneward snapshot``: save the objects that decisions need to one file, to read again or to share."""
 
 import sys
-from contextlib import AbstractContextManager, nullcontext
-from gzip import GzipFile
+from contextlib import nullcontext
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from zoneward.cli.cluster_completion import complete_files
 from zoneward.cli.options import GroupedCommand, Options, reading_options
-from zoneward.cli.output import Note, print_notes
+from zoneward.cli.output import Note, atomic_file, compressed_by_name, print_notes
 
 if TYPE_CHECKING:
     from zoneward.snapshots.cluster_snapshot import Snapshot
@@ -60,9 +59,11 @@ def command(*, options: Options, to: str, output: str | None, anonymize: bool) -
     name = to.lower()
     if form is None:
         form = "yaml" if name.removesuffix(".gz").endswith((".yaml", ".yml")) else "json"
-    is_compressed = name.endswith(".gz")
     # Open it before the cluster is read, so that a file that can't be written is reported at once.
-    with without_gc(), nullcontext(sys.stdout.buffer) if to == "-" else _private_file(to) as file:
+    with (
+        without_gc(),
+        nullcontext(sys.stdout.buffer) if to == "-" else atomic_file(Path(to), option="--file", private=True) as file,
+    ):
         snapshot = load_snapshot(options, workloads=True)
         notes = list(reading_notes(snapshot))
         if options.namespaces or options.selector is not None or options.services:
@@ -79,21 +80,10 @@ def command(*, options: Options, to: str, output: str | None, anonymize: bool) -
 
             numbers = {annotation.name: annotation.parse for annotation in NUMBER_ANNOTATIONS}
             snapshot = anonymized(snapshot, words={*HEURISTICS, *Approach, *Reason}, numbers=numbers)
-        with _compressed(file) if is_compressed else nullcontext(file) as stream:
+        with compressed_by_name(file, to, level=6) as stream:
             write_snapshot(snapshot, stream, form="yaml" if form == "yaml" else "json")
     notes.append(Note(_summary(snapshot, "standard output" if to == "-" else to)))
     print_notes(options, notes)
-
-
-def _private_file(path: str) -> AbstractContextManager[IO[bytes]]:
-    from zoneward.cli.output import atomic_file
-
-    return atomic_file(Path(path), option="--file", private=True)
-
-
-def _compressed(file: IO[bytes]) -> GzipFile:
-    # Without a name and a time, the same cluster gives the same bytes.
-    return GzipFile(filename="", mode="wb", compresslevel=6, fileobj=file, mtime=0)
 
 
 def _summary(snapshot: "Snapshot", where: str) -> str:

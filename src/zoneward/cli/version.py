@@ -1,17 +1,11 @@
 """``zoneward version``."""
 
-import platform
-
 import click
 
-from zoneward import __version__
+from zoneward.cli.main import VERSION_TEXT
 
 
 @click.command("version")
 def command() -> None:
     """Print the version."""
-    print_version()
-
-
-def print_version() -> None:
-    click.echo(f"zoneward {__version__} (Python {platform.python_version()})")
+    click.echo(VERSION_TEXT)
