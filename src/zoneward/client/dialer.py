@@ -49,7 +49,8 @@ def proxy_for(server: str, environment: Mapping[str, str]) -> str | None:
     parts = urlsplit(server)
     host, port = parts.hostname or "", parts.port or _PORTS[parts.scheme]
     proxy = _variable(environment, f"{parts.scheme}_proxy")
-    if not proxy or is_loopback(host) or _is_in_no_proxy(host, port, _variable(environment, "no_proxy")):
+    excluded = filter(None, map(str.strip, _variable(environment, "no_proxy").lower().split(",")))
+    if not proxy or is_loopback(host) or any(_matches(pattern, host, port) for pattern in excluded):
         return None
     if "://" not in proxy:
         proxy = f"http://{proxy}"
@@ -66,10 +67,6 @@ def is_loopback(host: str) -> bool:
         return ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
-
-
-def _is_in_no_proxy(host: str, port: int, no_proxy: str) -> bool:
-    return any(_matches(word.strip().lower(), host, port) for word in no_proxy.split(",") if word.strip())
 
 
 def _matches(pattern: str, host: str, port: int) -> bool:

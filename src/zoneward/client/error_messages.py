@@ -2,7 +2,7 @@
 
 import re
 from datetime import datetime
-from typing import Final, NamedTuple
+from typing import Final
 
 from zoneward.client.api_errors import (
     ApiError,
@@ -128,7 +128,7 @@ def _missing_permission(error: Forbidden) -> str | None:
     requested = _requested_permission(error)
     if requested is None:
         return _word_denied_path(error.method.lower(), error.path, "")
-    return _word_denied(requested.verb, requested.resource, requested.group, requested.namespace, "")
+    return _word_denied(*requested, "")
 
 
 def _refused(error: Forbidden) -> str:
@@ -136,21 +136,14 @@ def _refused(error: Forbidden) -> str:
     requested = _requested_permission(error)
     if requested is None:
         return f"the server refuses to {error.method.lower()} {error.path} (403)"
-    where = f" in namespace {requested.namespace}" if requested.namespace else ""
+    verb, resource, group, namespace = requested
+    where = f" in namespace {namespace}" if namespace else ""
     why = ", which is being deleted" if where and error.is_terminating else ""
-    return f"the server refuses to {requested.verb} {_plural(requested.resource, requested.group)}{where}{why} (403)"
+    return f"the server refuses to {verb} {_plural(resource, group)}{where}{why} (403)"
 
 
-class _RequestedPermission(NamedTuple):
-    """The permission that a request needs."""
-
-    verb: str
-    resource: str
-    group: str
-    namespace: str | None
-
-
-def _requested_permission(error: Forbidden) -> _RequestedPermission | None:
+def _requested_permission(error: Forbidden) -> tuple[str, str, str, str | None] | None:
+    """Verb, resource, group and namespace of the permission that a request needs."""
     match = _RESOURCE_PATH.fullmatch(error.path)
     if match is None:
         return None
@@ -160,7 +153,7 @@ def _requested_permission(error: Forbidden) -> _RequestedPermission | None:
     elif verb == "delete" and not match["name"]:
         verb = "deletecollection"
     resource = match["resource"] + (f"/{match['subresource']}" if match["subresource"] else "")
-    return _RequestedPermission(verb, resource, match["group"] or "", match["namespace"])
+    return verb, resource, match["group"] or "", match["namespace"]
 
 
 def _word_denied(verb: str, resource: str, group: str, namespace: str | None, user: str) -> str:

@@ -108,11 +108,11 @@ class WatchChange(Generic[WatchedT]):
 def decode_watch_event(line: bytes, resource: WatchedResource[WatchedT]) -> WatchChange[WatchedT] | Bookmark:
     """Decode a line of a watch. Raises UnexpectedResponse, or the ApiError of an ERROR event."""
     try:
-        event = _decode_change(line, resource)
-        if event is None:
-            return _decode_bookmark(line)
+        event = _decode_line(line, resource)
     except DECODE_ERRORS as error:
         raise UnexpectedResponse(f"expected an event of a watch, got something else: {error}") from None
+    if isinstance(event, Bookmark):
+        return event
     type_, obj = event
     version = obj.version if isinstance(obj, UnreadableObject) else obj.metadata.resource_version
     if not version:
@@ -120,30 +120,30 @@ def decode_watch_event(line: bytes, resource: WatchedResource[WatchedT]) -> Watc
     return WatchChange(obj, version, type_ == "DELETED")
 
 
-def _decode_change(line: bytes, resource: WatchedResource[WatchedT]) -> tuple[str, WatchedT | UnreadableObject] | None:
-    """The type and the object of an event; None if its object is of another kind, as that of a bookmark."""
+def _decode_line(
+    line: bytes, resource: WatchedResource[WatchedT]
+) -> tuple[str, WatchedT | UnreadableObject] | Bookmark:
+    """A bookmark, or the type and the object of a change."""
     try:
         event: EventOf[WatchedT] = resource.events.decode(line)
     except DECODE_ERRORS:
-        raw = decode_json(line, _Event)
-        if raw.type not in _CHANGES:
-            return None
-        try:
-            return raw.type, decode_json(raw.object, resource.struct)
-        except DECODE_ERRORS as problem:
-            return raw.type, _unreadable(raw.object, resource, problem)
-    return (event.type, event.object) if event.type in _CHANGES else None
-
-
-def _decode_bookmark(line: bytes) -> Bookmark:
-    """The object of a bookmark has only metadata, and that of an ERROR is a Status."""
-    event = decode_json(line, _Event)
-    if event.type == "ERROR":
-        raise watch_error(event.object)
-    if event.type == "BOOKMARK":
-        bookmark = decode_json(event.object, _BookmarkObject).metadata
+        pass
+    else:
+        if event.type in _CHANGES:
+            return event.type, event.object
+    # The object of a bookmark has only metadata, and that of an ERROR is a Status.
+    raw = decode_json(line, _Event)
+    if raw.type == "ERROR":
+        raise watch_error(raw.object)
+    if raw.type == "BOOKMARK":
+        bookmark = decode_json(raw.object, _BookmarkObject).metadata
         return Bookmark(bookmark.resource_version, (bookmark.annotations or {}).get(INITIAL_EVENTS_END) == "true")
-    raise UnexpectedResponse(f"expected an event of a watch, got one of type {event.type!r}")
+    if raw.type not in _CHANGES:
+        raise UnexpectedResponse(f"expected an event of a watch, got one of type {raw.type!r}")
+    try:
+        return raw.type, decode_json(raw.object, resource.struct)
+    except DECODE_ERRORS as error:
+        return raw.type, _unreadable(raw.object, resource, error)
 
 
 class _BookmarkMetadata(msgspec.Struct, gc=False, rename="camel"):

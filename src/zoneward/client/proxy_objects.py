@@ -1,8 +1,8 @@
 """Lists the objects that show which proxies run on the nodes. All are optional: a missing permission costs a line."""
 
-from collections.abc import Coroutine, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Final
+from collections.abc import Coroutine, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -25,11 +25,12 @@ from zoneward.kube.proxy_programs import (
     reduce_pod,
 )
 
+_T = TypeVar("_T")
 _TIME_LIMIT: Final = 10.0
 """Seconds for each ConfigMap: a command must not wait long for optional objects."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class ProxyObjects:
     """DaemonSets, ConfigMaps and Pods, reduced to the fields that are used. ``unread``: a line for each reason why
     some could not be read.
@@ -38,73 +39,57 @@ class ProxyObjects:
     daemon_sets: tuple[DaemonSet, ...] = ()
     config_maps: tuple[ConfigMap, ...] = ()
     pods: tuple[ProxyPod, ...] = ()
-    unread: tuple[str, ...] = field(default=())
+    unread: tuple[str, ...] = ()
 
 
 async def list_proxy_objects(transport: ReadTransport) -> ProxyObjects:
     """The DaemonSets of proxies, the ConfigMaps of kube-proxy and Cilium, and the Pods of proxies: those of the
     DaemonSets, and static Pods.
     """
-    objects = ProxyObjects()
+    lost: dict[str, list[str]] = {}
+
+    async def readable(what: str, reading: Coroutine[Any, Any, tuple[_T, ...]]) -> tuple[_T, ...]:
+        """The objects; none if they cannot be read."""
+        try:
+            return await reading
+        except NotFound:
+            # A server without this kind has no such objects.
+            return ()
+        except CallFailed as error:
+            why = "no permission" if isinstance(error, Forbidden) else error.message
+            lost.setdefault(why, []).append(what)
+            return ()
+
+    # Objects that cannot be decoded are skipped.
+    every = await readable("DaemonSets", list_all(transport, DAEMON_SETS, on_unreadable=lambda _unreadable: None))
+    reduced = [(daemon_set, reduce_daemon_set(daemon_set)) for daemon_set in every]
+    daemon_sets = tuple(daemon_set for _, daemon_set in reduced if daemon_set is not None)
     selectors = (f"{key} in ({','.join(values)})" for key, values in POD_LABELS.items())
     scopes = [ListScope(namespace=SYSTEM_NAMESPACE, label_selector=selector) for selector in selectors]
-    lost: dict[str, list[str]] = {}
-    for what, reading in (
-        ("DaemonSets", _read_daemon_sets),
-        ("ConfigMaps of proxies", _read_config_maps),
-        ("Pods of proxies", _read_pods),
-    ):
-        why = await _refusal(reading(transport, objects, scopes))
-        if why is not None:
-            lost.setdefault(why, []).append(what)
-    objects.unread = tuple(f"{' and '.join(kinds)} cannot be read ({why})" for why, kinds in lost.items())
-    return objects
+    scopes += [scope for live, daemon_set in reduced if daemon_set is not None for scope in _unusual_scopes(live)]
+    config_maps = await readable("ConfigMaps of proxies", _read_config_maps(transport, daemon_sets))
+    pods = await readable("Pods of proxies", _read_pods(transport, scopes))
+    unread = tuple(f"{' and '.join(kinds)} cannot be read ({why})" for why, kinds in lost.items())
+    return ProxyObjects(daemon_sets, config_maps, pods, unread)
 
 
-async def _refusal(reading: Coroutine[Any, Any, None]) -> str | None:
-    """Why the objects could not be read; None if they were."""
-    try:
-        await reading
-    except NotFound:
-        # A server without this kind has no such objects.
-        return None
-    except Forbidden:
-        return "no permission"
-    except CallFailed as error:
-        return error.message
-    return None
+def _unusual_scopes(daemon_set: DaemonSet) -> Iterator[ListScope]:
+    """The Pods of a DaemonSet with unusual labels, or in an unusual namespace."""
+    namespace, selector = daemon_set.metadata.namespace, daemon_set.spec.selector
+    labels = (selector.match_labels if selector is not None else None) or {}
+    is_usual = any(labels.get(key) in values for key, values in POD_LABELS.items())
+    if labels and not (is_usual and namespace == SYSTEM_NAMESPACE):
+        label_selector = ",".join(f"{key}={value}" for key, value in sorted(labels.items()))
+        yield ListScope(namespace=namespace, label_selector=label_selector)
 
 
-async def _read_daemon_sets(transport: ReadTransport, objects: ProxyObjects, scopes: list[ListScope]) -> None:
-    """Also adds to ``scopes`` the Pods of DaemonSets with unusual labels."""
-    daemon_sets: list[DaemonSet] = []
-    # Objects that cannot be decoded are skipped.
-    for daemon_set in await list_all(transport, DAEMON_SETS, on_unreadable=lambda _unreadable: None):
-        reduced = reduce_daemon_set(daemon_set)
-        if reduced is None:
-            continue
-        daemon_sets.append(reduced)
-        namespace = daemon_set.metadata.namespace
-        labels = (daemon_set.spec.selector.match_labels if daemon_set.spec.selector is not None else None) or {}
-        is_usual = any(labels.get(key) in values for key, values in POD_LABELS.items())
-        if labels and not (is_usual and namespace == SYSTEM_NAMESPACE):
-            selector = ",".join(f"{key}={value}" for key, value in sorted(labels.items()))
-            scopes.append(ListScope(namespace=namespace, label_selector=selector))
-    objects.daemon_sets = tuple(daemon_sets)
-
-
-async def _read_config_maps(transport: ReadTransport, objects: ProxyObjects, _scopes: list[ListScope]) -> None:
-    programs = [
-        (set_.metadata.namespace, find_program(set_.spec.template.spec.containers)) for set_ in objects.daemon_sets
-    ]
+async def _read_config_maps(transport: ReadTransport, daemon_sets: Sequence[DaemonSet]) -> tuple[ConfigMap, ...]:
+    programs = [(set_.metadata.namespace, find_program(set_.spec.template.spec.containers)) for set_ in daemon_sets]
     cilium = {namespace for namespace, proxy in programs if proxy is not None and proxy.program == "cilium"}
     keys = [(SYSTEM_NAMESPACE, name) for name in KUBE_PROXY_CONFIGS]
     keys += [(namespace, CILIUM_CONFIG) for namespace in sorted(cilium)]
     config_maps = await all_results(_read_config_map(transport, *key) for key in keys)
-    objects.config_maps = (
-        *(map_ for map_ in config_maps if map_ is not None),
-        *await _read_overlays(transport),
-    )
+    return (*(map_ for map_ in config_maps if map_ is not None), *await _read_overlays(transport))
 
 
 async def _read_overlays(transport: ReadTransport) -> Sequence[ConfigMap]:
@@ -128,11 +113,11 @@ async def _read_config_map(transport: ReadTransport, namespace: str, name: str) 
         return None
 
 
-async def _read_pods(transport: ReadTransport, objects: ProxyObjects, scopes: list[ListScope]) -> None:
+async def _read_pods(transport: ReadTransport, scopes: Iterable[ListScope]) -> tuple[ProxyPod, ...]:
     pods: dict[ObjectKey, ProxyPod] = {}
     for scope in scopes:
         for pod in await list_all(transport, PROXY_PODS, scope, on_unreadable=lambda _unreadable: None):
             reduced = reduce_pod(pod)
             if reduced is not None:
                 pods[object_key_of(pod)] = reduced
-    objects.pods = tuple(pods.values())
+    return tuple(pods.values())

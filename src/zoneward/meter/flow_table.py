@@ -35,7 +35,8 @@ class FlowTable:
         self._total_of = total_of
         self._live: dict[bytes, _LiveFlow] = {}
         self._dump = 0
-        self._has_baseline = False
+        self.has_baseline = False
+        """Whether the first dump has ended. Everything after it is counted."""
         self._ended: set[bytes] | None = None
         """Flows that ended during this dump: the parts that are read later may still list them."""
         self.unannounced = 0
@@ -45,11 +46,6 @@ class FlowTable:
 
     def __len__(self) -> int:
         return len(self._live)
-
-    @property
-    def has_baseline(self) -> bool:
-        """Whether the first dump has ended. Everything after it is counted."""
-        return self._has_baseline
 
     def begin_dump(self) -> None:
         self._dump += 1
@@ -65,7 +61,7 @@ class FlowTable:
             if total is None:
                 return
             live = self._live[key] = _LiveFlow(total, self._dump)
-            if self._has_baseline:
+            if self.has_baseline:
                 self._count_connection(total, flow)
                 _count_bytes(live, flow)
             else:
@@ -86,7 +82,7 @@ class FlowTable:
         live = self._live.pop(key, None)
         if live is None:
             # Before the first dump has ended, it is unknown when the flow began.
-            total = self._total_of(flow) if self._has_baseline else None
+            total = self._total_of(flow) if self.has_baseline else None
             if total is not None:
                 self._count_connection(total, flow)
                 if flow.request >= 0:
@@ -98,7 +94,7 @@ class FlowTable:
 
     def end_dump(self) -> None:
         """Forget flows that two dumps in a row did not list: a dump may skip one while the kernel's table grows."""
-        self._ended, self._has_baseline = None, True
+        self._ended, self.has_baseline = None, True
         lost = [key for key, live in self._live.items() if live.dump < self._dump - 1]
         for key in lost:
             del self._live[key]

@@ -85,7 +85,7 @@ class Proxier:
         self._triggers: dict[ServiceKey, datetime] = {}
         self._owned = {family: OwnedServices() for family in FAMILIES}
         self.conflicts: Final[dict[Family, dict[ServiceKey, tuple[str, ...]]]] = {family: {} for family in FAMILIES}
-        """Descriptions of the requests of each Service that other Services own (`OwnedServices.conflicts`)."""
+        """Descriptions of the requests of each Service that other Services own (`AddressOwnership.conflicts`)."""
         self._node_services: dict[Family, dict[ServiceKey, NodeService]] = {family: {} for family in FAMILIES}
         """Services as last set in the tables."""
         self._programmed: dict[Family, dict[ServiceKey, NodeService]] = {family: {} for family in FAMILIES}
@@ -110,7 +110,7 @@ class Proxier:
 
     def find_service(self, address: str, port: Port) -> tuple[ServiceKey, AddressKind] | None:
         """The Service that owns a port of an address, and the kind of the address."""
-        return self._owned["ip6" if ":" in address else "ip"].find(address, port)
+        return self._owned["ip6" if ":" in address else "ip"].ownership.find(address, port)
 
     def is_pending(self, service: ServiceKey) -> bool:
         """Whether a change of a Service is not in the kernel yet."""
@@ -271,7 +271,7 @@ class Proxier:
         return {
             family: keep_endpoints(requested, error.addresses)
             for family, owned in self._owned.items()
-            if (requested := owned.requested(service)) is not None
+            if (requested := owned.requested.get(service)) is not None
         }
 
     def _fits(self, service: ServiceKey, families: Mapping[Family, NodeService]) -> bool:
@@ -303,7 +303,7 @@ class Proxier:
             table.set_service(service, served)
 
     def _check_conflicts(self, family: Family, service: ServiceKey) -> None:
-        before, what = self.conflicts[family], self._owned[family].conflicts(service)
+        before, what = self.conflicts[family], self._owned[family].ownership.conflicts(service)
         if what == before.get(service, ()):
             return
         if what:

@@ -1,6 +1,6 @@
 """The settings of a node's proxy that selection does not depend on."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from ipaddress import ip_network
 from typing import Annotated, Final
 
@@ -58,8 +58,7 @@ class ProxyConfiguration(Settings, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for problem in _problems(self):
-            raise ConfigurationError(problem)
+        _check(self)
 
     @property
     def service_ranges(self) -> tuple[str, ...]:
@@ -75,13 +74,13 @@ class ProxyConfiguration(Settings, frozen=True, kw_only=True):
         return parse_listen_address(self.proxy_mode_listen) if self.proxy_mode_listen else None
 
 
-def _problems(settings: ProxyConfiguration) -> Iterator[str]:
-    """The invalid values in the settings, and the conflicts between fields."""
+def _check(settings: ProxyConfiguration) -> None:
+    """Raises ConfigurationError for an invalid value, or a conflict between fields."""
     if settings.cluster_cidrs and settings.pod_interfaces is not None:
-        yield "clusterCIDRs and podInterfacePrefix: expected one of them, got both"
+        raise ConfigurationError("clusterCIDRs and podInterfacePrefix: expected one of them, got both")
     if settings.pod_interfaces is not None and not _is_interface_prefix(settings.pod_interfaces):
         expected = "expected how names of interfaces begin (veth)"
-        yield f"podInterfacePrefix: {expected}, got {show(settings.pod_interfaces)}"
+        raise ConfigurationError(f"podInterfacePrefix: {expected}, got {show(settings.pod_interfaces)}")
     node_ports = () if settings.node_port_addresses == (PRIMARY,) else settings.node_port_addresses
     for key, ranges, alternative in (
         ("clusterCIDRs", settings.cluster_cidrs, ""),
@@ -92,11 +91,9 @@ def _problems(settings: ProxyConfiguration) -> Iterator[str]:
             try:
                 network_of(text)
             except ValueError:
-                yield f"{key}: expected a range of addresses (10.0.0.0/8){alternative}, got {show(text)}"
-    try:
-        by_family(settings.cluster_cidrs)
-    except ConfigurationError as error:
-        yield str(error)
+                expected = f"{key}: expected a range of addresses (10.0.0.0/8){alternative}"
+                raise ConfigurationError(f"{expected}, got {show(text)}") from None
+    by_family(settings.cluster_cidrs)
 
 
 def by_family(ranges: Iterable[str]) -> dict[Family, str]:

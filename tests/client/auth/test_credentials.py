@@ -171,9 +171,7 @@ async def test_a_plugin_gets_arguments_environment_and_cluster_and_gives_a_token
 
 
 async def run(user: UserInfo, *, is_terminal: bool = False, time_limit: float = 60.0, **cluster: Any) -> ExecCredential:
-    assert user.exec_plugin is not None
-    access = for_user(user, **cluster)
-    return await run_plugin(user.exec_plugin, access, is_terminal=is_terminal, time_limit=time_limit)
+    return await run_plugin(for_user(user, **cluster), is_terminal=is_terminal, time_limit=time_limit)
 
 
 async def test_a_plugin_is_run_once_until_what_it_gave_expires(tmp_path: Path) -> None:

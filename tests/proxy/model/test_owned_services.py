@@ -67,7 +67,7 @@ class Cluster:
         )
 
     def lost(self, served: NodeService) -> tuple[str, ...]:
-        return self.claims.conflicts(key(served))
+        return self.claims.ownership.conflicts(key(served))
 
 
 def test_a_cluster_ip_wins_over_external_and_load_balancers_addresses_in_any_order() -> None:
@@ -195,7 +195,7 @@ def test_any_order_of_changes_ends_as_if_all_were_seen_at_once(
     conflicts = {
         f"Service shop/{name}: it does not get {what}"
         for name in there
-        for what in here.claims.conflicts(("shop", name))
+        for what in here.claims.ownership.conflicts(("shop", name))
     }
     assert set(lost) == conflicts
     # No two Services have the same address and port.

@@ -51,8 +51,9 @@ class Credentials:
         try:
             if self._has_plugin:
                 async with self._one_at_a_time:
-                    if self._from_plugin is None or self._is_expired(self._from_plugin):
-                        self._from_plugin = await self._run()
+                    given = self._from_plugin
+                    if given is None or (given.expires is not None and self._now() >= given.expires):
+                        self._from_plugin = await run_plugin(self._access, is_terminal=self._is_terminal)
             return self._identity()
         except InputError as error:
             raise NoCredentials(error) from error
@@ -66,7 +67,7 @@ class Credentials:
             if self._has_plugin:
                 async with self._one_at_a_time:
                     if self._identity() == refused:
-                        self._from_plugin = await self._run()
+                        self._from_plugin = await run_plugin(self._access, is_terminal=self._is_terminal)
             identity = self._identity()
         except InputError as error:
             raise NoCredentials(error) from error
@@ -104,14 +105,6 @@ class Credentials:
         if not token.isascii() or not token.isprintable() or not token:
             raise InputError(self._access.source, f"user {user.name}", location, "expected a token, got something else")
         return f"Bearer {token}"
-
-    def _is_expired(self, given: ExecCredential) -> bool:
-        return given.expires is not None and self._now() >= given.expires
-
-    async def _run(self) -> ExecCredential:
-        plugin = self._access.user.exec_plugin
-        assert plugin is not None
-        return await run_plugin(plugin, self._access, is_terminal=self._is_terminal)
 
 
 def impersonation_headers(impersonation: ImpersonationConfig) -> list[tuple[str, str]]:

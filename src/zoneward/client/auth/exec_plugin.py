@@ -36,22 +36,18 @@ class ExecCredential:
     expires: datetime | None
 
 
-async def run_plugin(
-    plugin: ExecPluginConfig,
-    access: ClientConfig,
-    *,
-    is_terminal: bool,
-    time_limit: float = TIME_LIMIT,
-) -> ExecCredential:
-    """The credentials that the plugin prints.
+async def run_plugin(access: ClientConfig, *, is_terminal: bool, time_limit: float = TIME_LIMIT) -> ExecCredential:
+    """The credentials that the plugin of the user prints.
 
     ``is_terminal``: standard input is a terminal. The plugin then uses it, unless its interactiveMode is Never.
     Otherwise it runs without input, and the last line of its error output becomes part of the error. Raises InputError:
     no such command (with its install hint), failure, no answer in time, an unusable answer.
     """
+    plugin = access.user.exec_plugin
+    assert plugin is not None
     interactive = is_terminal and plugin.interactive != "Never"
     if plugin.interactive == "Always" and not is_terminal:
-        raise _error(access, plugin, "expected a terminal to log in at (interactiveMode Always), got none")
+        raise _error(access, "expected a terminal to log in at (interactiveMode Always), got none")
     limit = INTERACTIVE_TIME_LIMIT if interactive else time_limit
     process = await _start(plugin, access, interactive=interactive)
     try:
@@ -61,15 +57,15 @@ async def run_plugin(
     except (TimeoutError, asyncio.CancelledError) as error:
         await _end(process, is_group=not interactive)
         if isinstance(error, TimeoutError):
-            raise _error(access, plugin, f"expected credentials within {limit:g} s, got none") from None
+            raise _error(access, f"expected credentials within {limit:g} s, got none") from None
         raise
     except _OutputTooLarge:
         await _end(process, is_group=not interactive)
-        raise _error(access, plugin, f"expected credentials of at most {MAX_OUTPUT >> 20} MiB, got more") from None
+        raise _error(access, f"expected credentials of at most {MAX_OUTPUT >> 20} MiB, got more") from None
     if process.returncode:
         ending = f"exit status {process.returncode}" if process.returncode > 0 else f"signal {-process.returncode}"
         lines = errors.decode("utf-8", "replace").strip().splitlines()
-        raise _error(access, plugin, f"expected exit status 0, got {ending}" + (f": {lines[-1]}" if lines else ""))
+        raise _error(access, f"expected exit status 0, got {ending}" + (f": {lines[-1]}" if lines else ""))
     return _credential(output, plugin, access)
 
 
@@ -121,7 +117,7 @@ async def _start(plugin: ExecPluginConfig, access: ClientConfig, *, interactive:
         missing = isinstance(error, FileNotFoundError)
         got = "no such command" if missing else (isinstance(error, OSError) and error.strerror) or str(error)
         hint = f": {plugin.install_hint}" if missing and plugin.install_hint else ""
-        raise _error(access, plugin, f"expected a command that can be run, got {got}{hint}") from None
+        raise _error(access, f"expected a command that can be run, got {got}{hint}") from None
 
 
 async def _end(process: asyncio.subprocess.Process, *, is_group: bool) -> None:
@@ -163,8 +159,8 @@ def _credential(output: bytes, plugin: ExecPluginConfig, access: ClientConfig) -
     try:
         document = json.loads(output)
     except (ValueError, RecursionError):
-        raise _error(access, plugin, "expected an ExecCredential in JSON, got something else") from None
-    answer = DocumentFields(document, source=_source(access, plugin))
+        raise _error(access, "expected an ExecCredential in JSON, got something else") from None
+    answer = DocumentFields(document, source=_source(access))
     for name, expected in (("kind", "ExecCredential"), ("apiVersion", plugin.api_version)):
         if answer.text(name) != expected:
             raise answer.error(name, expected, show(answer.text(name)))
@@ -195,9 +191,10 @@ def _expiry(status: DocumentFields) -> datetime | None:
     return expires
 
 
-def _error(access: ClientConfig, plugin: ExecPluginConfig, problem: str) -> InputError:
-    return InputError(_source(access, plugin), problem)
+def _error(access: ClientConfig, problem: str) -> InputError:
+    return InputError(_source(access), problem)
 
 
-def _source(access: ClientConfig, plugin: ExecPluginConfig) -> str:
-    return f"{access.source}: user {access.user.name}: exec {plugin.command}"
+def _source(access: ClientConfig) -> str:
+    assert access.user.exec_plugin is not None
+    return f"{access.source}: user {access.user.name}: exec {access.user.exec_plugin.command}"

@@ -40,7 +40,7 @@ def load_client_config(
     exist are skipped. Without any context, it uses the service account of the Pod that it runs in.
     """
     files = [kubeconfig] if kubeconfig else _files(environment)
-    merged = _MergedKubeconfig.of(files, must_exist=bool(kubeconfig))
+    merged = _MergedKubeconfig(files, must_exist=bool(kubeconfig))
     name = context or merged.current
     config = None
     if name and merged.read:
@@ -64,7 +64,7 @@ def load_client_config(
 def context_names(*, kubeconfig: str | None = None, environment: Mapping[str, str]) -> tuple[str, ...]:
     """The names of all contexts; none if there is no file. Raises InputError."""
     files = [kubeconfig] if kubeconfig else _files(environment)
-    return _MergedKubeconfig.of(files, must_exist=False).names("contexts")
+    return _MergedKubeconfig(files, must_exist=False).names("contexts")
 
 
 def _files(environment: Mapping[str, str]) -> list[str]:
@@ -76,25 +76,20 @@ def _files(environment: Mapping[str, str]) -> list[str]:
 class _MergedKubeconfig:
     """The entries of all files by section and name; if a name is repeated, the first file wins."""
 
-    def __init__(self) -> None:
+    def __init__(self, files: list[str], *, must_exist: bool) -> None:
         self.read: list[str] = []
         self.current = ""
         self._entries: dict[str, dict[str, DocumentFields]] = {section: {} for section in _SECTIONS}
-
-    @classmethod
-    def of(cls, files: list[str], *, must_exist: bool) -> "_MergedKubeconfig":
-        merged = cls()
         for file in files:
             document = _document(file, must_exist=must_exist)
             if document is not None:
-                merged._add(document)
-        return merged
+                self._add(document)
 
     def config(self, context: str) -> ClientConfig:
         """The configuration of a context, its ``environment`` still empty."""
         chosen = self._entry("contexts", context, named_in=self.read[0])
-        cluster = self._named(chosen, "cluster", "clusters")
-        user = self._named(chosen, "user", "users") if chosen.text("user") else None
+        cluster = self._entry("clusters", chosen.required("cluster", "the name of a cluster"), named_in=chosen)
+        user = self._entry("users", chosen.text("user"), named_in=chosen) if chosen.text("user") else None
         return ClientConfig(
             cluster=parse_cluster(cluster),
             user=parse_user(user or DocumentFields({}, source=chosen.source), name=chosen.text("user")),
@@ -120,9 +115,6 @@ class _MergedKubeconfig:
                     raise entry.error("name", f"a unique name in {section}", show(name))
                 entries[name] = entry.inner(inner)
             self._entries[section] = entries | self._entries[section]
-
-    def _named(self, chosen: DocumentFields, field: str, section: str) -> DocumentFields:
-        return self._entry(section, chosen.required(field, f"the name of a {field}"), named_in=chosen)
 
     def _entry(self, section: str, name: str, *, named_in: DocumentFields | str) -> DocumentFields:
         entries = self._entries[section]

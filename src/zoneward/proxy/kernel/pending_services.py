@@ -6,7 +6,6 @@ others, a few at a time, then alone; after `MAX_LOST_TRANSACTIONS` the one at fa
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import MappingProxyType
 from typing import Final
 
 from zoneward.proxy.model.node_service import NodeService, ServiceKey
@@ -32,14 +31,15 @@ class PendingServices:
 
     def __init__(self, *, on_refused: Callable[[ServiceKey, str], None]) -> None:
         self._on_refused = on_refused
-        self._wanted: dict[ServiceKey, NodeService] = {}
+        self.wanted: Final[dict[ServiceKey, NodeService]] = {}
         self._pending: dict[ServiceKey, None] = {}
         self._in_flight: frozenset[ServiceKey] = frozenset()
         self._programmed: dict[ServiceKey, ServiceParts] = {}
         """Services as programmed since the table was read."""
         self._accepted: dict[ServiceKey, ServiceParts] = {}
         """The last version of each Service that the kernel accepted as a whole."""
-        self._refused: dict[ServiceKey, str] = {}
+        self.refused: Final[dict[ServiceKey, str]] = {}
+        """The Services that the kernel refuses, and the reasons."""
         self._fallback: dict[ServiceKey, ServiceParts] = {}
         """The parts of refused Services to program instead of the wanted version."""
         self._lost_transactions: dict[ServiceKey, int] = {}
@@ -49,28 +49,20 @@ class PendingServices:
 
     def set_service(self, service: ServiceKey, wanted: NodeService | None) -> bool:
         """Record the wanted version of a Service (None: not served). Returns whether it has to be programmed."""
-        if self._wanted.get(service) == wanted:
+        if self.wanted.get(service) == wanted:
             return False
         if wanted is None:
-            self._wanted.pop(service, None)
+            self.wanted.pop(service, None)
             self._lost_transactions.pop(service, None)
         else:
-            self._wanted[service] = wanted
+            self.wanted[service] = wanted
         if service in self._lost_transactions and service in self._fallback:
             # Each attempt delays all other Services, so only an audit retries it.
-            self._on_refused(service, self._refused[service])
+            self._on_refused(service, self.refused[service])
             return False
         self._fallback.pop(service, None)
         self._pending[service] = None
         return True
-
-    @property
-    def refused(self) -> Mapping[ServiceKey, str]:
-        """The Services that the kernel refuses, and the reasons."""
-        return MappingProxyType(self._refused)
-
-    def wanted_services(self) -> Mapping[ServiceKey, NodeService]:
-        return self._wanted
 
     def is_pending(self, service: ServiceKey) -> bool:
         return service in self._pending or service in self._in_flight
@@ -122,7 +114,7 @@ class PendingServices:
 
     def wanted_parts(self, service: ServiceKey) -> ServiceParts:
         """The parts of a Service to program: the wanted version, or the fallback of a refused Service."""
-        wanted = self._wanted.get(service)
+        wanted = self.wanted.get(service)
         return self._fallback.get(service, () if wanted is None else (wanted,))
 
     def whole_services(self, batch: Batch) -> dict[ServiceKey, ServiceParts]:
@@ -131,7 +123,7 @@ class PendingServices:
 
     def programmed_services(self, batch: Iterable[ServiceKey]) -> dict[ServiceKey, NodeService | None]:
         """The wanted versions of the Services of a batch, without those that use their fallback."""
-        return {service: self._wanted.get(service) for service in batch if service not in self._fallback}
+        return {service: self.wanted.get(service) for service in batch if service not in self._fallback}
 
     # --- results ------------------------------------------------------------------------------------------------------
 
@@ -142,7 +134,7 @@ class PendingServices:
             if not parts:
                 del self._programmed[service], self._accepted[service]
             if service not in self._fallback:
-                self._refused.pop(service, None)
+                self.refused.pop(service, None)
                 self._lost_transactions.pop(service, None)
         for service in batch.keys() - whole.keys():
             self._programmed[service] = batch[service]
@@ -155,7 +147,7 @@ class PendingServices:
         self._fallback[service] = self._accepted.get(service, ()) if is_first else ()
         if self._programmed.get(service, ()) != self._fallback[service]:
             self._pending[service] = None
-        self._refused[service] = why
+        self.refused[service] = why
         self._on_refused(service, why)
 
     def mark_lost(self, batch: Batch, why: str) -> None:
@@ -169,15 +161,15 @@ class PendingServices:
         """Make every Service pending, because the table was read again. Retries refused Services, except those with
         lost transactions."""
         self._programmed.clear()
-        for service in [service for service in self._refused if service not in self._lost_transactions]:
+        for service in [service for service in self.refused if service not in self._lost_transactions]:
             self._forget_refusal(service)
-        self._pending = dict.fromkeys(sorted({*self._wanted, *self._pending}))
+        self._pending = dict.fromkeys(sorted({*self.wanted, *self._pending}))
 
     def retry_refused(self) -> None:
-        for service in tuple(self._refused):
+        for service in tuple(self.refused):
             self._forget_refusal(service)
             self._pending[service] = None
 
     def _forget_refusal(self, service: ServiceKey) -> None:
-        del self._refused[service]
+        del self.refused[service]
         self._fallback.pop(service, None)

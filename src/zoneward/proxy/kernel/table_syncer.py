@@ -243,7 +243,7 @@ class TableSyncer:
         self._writer.reset(present, base_sets(self._family))
         if present is None:
             return
-        for service, wanted in self._services.wanted_services().items():
+        for service, wanted in self._services.wanted.items():
             if service not in self._slots:
                 slots = read_slots(present, wanted)
                 if slots:

@@ -5,9 +5,10 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from typing import Final
 
 from zoneward.proxy.model.node_service import NodeService, ServiceKey
-from zoneward.routing.selection.address_ownership import AddressKind, AddressOwnership, AddressRequest, Port
+from zoneward.routing.selection.address_ownership import AddressOwnership, AddressRequest
 
 
 class OwnedServices:
@@ -15,45 +16,34 @@ class OwnedServices:
     change because of it."""
 
     def __init__(self) -> None:
-        self._requested: dict[ServiceKey, NodeService] = {}
-        self._ownership = AddressOwnership()
+        self.requested: Final[dict[ServiceKey, NodeService]] = {}
+        """The Services as they were last recorded."""
+        self.ownership: Final = AddressOwnership()
 
     def set_service(self, service: ServiceKey, requested: NodeService | None) -> dict[ServiceKey, NodeService | None]:
         """Record what a Service requests; None: it was deleted. Returns all Services that may have changed, as they are
         served now."""
         if requested is None:
-            self._requested.pop(service, None)
+            self.requested.pop(service, None)
         else:
-            self._requested[service] = requested
+            self.requested[service] = requested
         request = None if requested is None else address_request(requested)
-        affected = self._ownership.set_service(service, request)
+        affected = self.ownership.set_service(service, request)
         return self._node_services(dict.fromkeys((service, *sorted(affected))))
 
     def set_node_addresses(self, addresses: frozenset[str]) -> dict[ServiceKey, NodeService | None]:
         """Record the node's addresses that serve node ports. Returns all Services that may have changed, as they are
         served now."""
-        return self._node_services(sorted(self._ownership.set_node_addresses(addresses)))
-
-    def requested(self, service: ServiceKey) -> NodeService | None:
-        """The Service as it was last recorded."""
-        return self._requested.get(service)
-
-    def find(self, address: str, port: Port) -> tuple[ServiceKey, AddressKind] | None:
-        """The Service that owns a port of an address, and the kind of the address."""
-        return self._ownership.find(address, port)
-
-    def conflicts(self, service: ServiceKey) -> tuple[str, ...]:
-        """Descriptions of the first few requests of a Service that other Services own."""
-        return self._ownership.conflicts(service)
+        return self._node_services(sorted(self.ownership.set_node_addresses(addresses)))
 
     def _node_services(self, services: Iterable[ServiceKey]) -> dict[ServiceKey, NodeService | None]:
         return {service: self._node_service(service) for service in services}
 
     def _node_service(self, service: ServiceKey) -> NodeService | None:
-        served = self._requested.get(service)
+        served = self.requested.get(service)
         if served is None:
             return None
-        lost = self._ownership.owned_by_others(service)
+        lost = self.ownership.owned_by_others(service)
         if lost.cluster_ip:
             return None
         own = served.cluster_ip
@@ -102,6 +92,6 @@ def resolve_ownership(
     for service in requested:
         services |= owned.set_service((service.namespace, service.name), service)
     for key in services:
-        for what in owned.conflicts(key):
+        for what in owned.ownership.conflicts(key):
             on_conflict(f"Service {'/'.join(key)}: it does not get {what}")
     return {key: served for key, served in services.items() if served is not None}

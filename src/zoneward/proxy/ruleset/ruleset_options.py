@@ -31,11 +31,6 @@ def all_node_addresses(
     return {family: tuple(addresses) for family, addresses in addresses_by_family.items()}
 
 
-def node_addresses(node: Node | None) -> dict[Family, str]:
-    """The address of each family that identifies a Node: the first internal one, else the first external one."""
-    return {family: addresses[0] for family, addresses in all_node_addresses(node).items()}
-
-
 def node_port_addresses(options: RulesetOptions, node: Node | None) -> dict[Family, frozenset[str]]:
     """The Node's addresses that serve node ports."""
     ranges = options.node_port_cidrs or {}
@@ -51,7 +46,8 @@ def node_port_addresses(options: RulesetOptions, node: Node | None) -> dict[Fami
 
 def ruleset_options(settings: ProxyConfiguration, node: Node | None) -> RulesetOptions:
     """The options of the rules. If the Node reports no address, all of its addresses serve node ports."""
-    own = node_addresses(node)
+    # The first internal address of each family identifies a Node, else the first external one.
+    own = {family: addresses[0] for family, addresses in all_node_addresses(node).items()}
     ranges: dict[Family, Sequence[str]]
     if settings.node_port_addresses == (PRIMARY,):
         ranges = {family: (address,) for family, address in own.items()}

@@ -10,7 +10,7 @@ meanwhile.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -137,15 +137,10 @@ class RulesetState:
             chains={name: chain for name, chain in chains.items() if name not in self._leftover_chains},
             removed_elements=removed,
             added_elements=added,
-            deleted_chains=self._deletable(
-                gone_shared | (old.chains.keys() - rules.chains.keys()), self._leftover_chains
-            ),
-            deleted_sets=self._deletable(old.sets.keys() - rules.sets.keys(), self._leftover_sets),
+            # Leftovers may still be in use in the kernel.
+            deleted_chains=frozenset((gone_shared | (old.chains.keys() - rules.chains.keys())) - self._leftover_chains),
+            deleted_sets=frozenset(old.sets.keys() - rules.sets.keys() - self._leftover_sets),
         )
-
-    def _deletable(self, names: Iterable[str], there: set[str]) -> frozenset[str]:
-        """The names without leftovers: those may still be in use in the kernel."""
-        return frozenset(name for name in names if name not in there)
 
     def declarations(self) -> Ruleset:
         """The whole table without its elements."""
