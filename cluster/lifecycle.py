@@ -8,17 +8,17 @@ There is one cluster on a machine. All that it writes is in one folder; what sta
 import shlex
 import shutil
 import signal
+import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 import click
 from cluster.box import Box
-from cluster.cgroups import end_all, groups_left
+from cluster.cgroups import end_all, enter_group, groups_left
 from cluster.control_plane import ControlPlane
-from cluster.image_store import fill_node, make_store
 from cluster.images import make_images
 from cluster.machine import (
     MachineError,
@@ -28,10 +28,17 @@ from cluster.machine import (
     save_kernel_settings,
 )
 from cluster.network import join_nodes, make_wire
-from cluster.node import make_node, start_containerd, start_kubelet
+from cluster.node import (
+    import_image,
+    make_node,
+    node_folder,
+    start_containerd,
+    start_containerd_and_wait,
+    start_kubelet,
+)
 from cluster.parts import Mode, Parts
 from cluster.programs import build_all, find_all
-from cluster.sites import SITES
+from cluster.sites import SITES, Site
 from e2e.processes import wait_until
 
 FOLDER: Final = Path("/var/tmp/zoneward-cluster")
@@ -40,6 +47,7 @@ KUBECTL: Final = FOLDER / "kubectl"
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """They interrupt everything except the end of a cluster."""
 _SETTINGS: Final = FOLDER / "kernel.json"
+_DATABASES: Final = ("io.containerd.metadata.v1.bolt/meta.db", "io.containerd.snapshotter.v1.overlayfs/metadata.db")
 _MANIFESTS: Final = Path(__file__).parent / "manifests"
 
 
@@ -129,9 +137,9 @@ def _start(mode: Mode, images: list[Path], environment: Mapping[str, str], *, ni
         make_node(box, site)
     join_nodes(box, SITES)
     report("the nodes' namespaces are made")
-    store = make_store(box, SITES[0], images)
+    store = _make_store(box, SITES[0], images)
     for site in SITES:
-        fill_node(box, site, store)
+        _fill_node(box, site, store)
         start_containerd(box, site)
     plane.start(SITES)
     plane.start_controllers()
@@ -160,3 +168,46 @@ def _write_kubectl(cluster: Cluster) -> None:
     words = ["nsenter", f"--net={cluster.box.network('box')}", "--", *map(str, cluster.plane.kubectl_command)]
     KUBECTL.touch(mode=0o700)
     KUBECTL.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
+
+
+# --- images -----------------------------------------------------------------------------------------------------------
+# containerd's folder with the cluster's images unpacked: made once, and linked into the folder of each node, because
+# its files are only read. So six nodes start as quickly as one, and the kernel has each program in memory once.
+
+
+def _make_store(box: Box, site: Site, archives: Sequence[Path]) -> Path:
+    """Beside the archives, by the containerd of a node that runs nothing yet; it does not run afterwards."""
+    store = archives[0].parent / "containerd"
+    if not store.exists():
+        click.echo("unpacking the images ...", err=True)
+        start_containerd_and_wait(box, site)
+        for archive in archives:
+            import_image(box, site, archive)
+        box.end(f"containerd-{site.name}")
+        part = store.with_name(".containerd.part")
+        shutil.rmtree(part, ignore_errors=True)
+        _copy(_root(box, site), part)
+        part.rename(store)
+        shutil.rmtree(_root(box, site))
+    return store
+
+
+def _fill_node(box: Box, site: Site, store: Path) -> None:
+    """Before its containerd starts."""
+    _copy(store, _root(box, site))
+
+
+def _root(box: Box, site: Site) -> Path:
+    return node_folder(box, site) / "var/lib/containerd"
+
+
+def _copy(source: Path, target: Path) -> None:
+    """By links, or as a whole between file systems; as a program of the cluster, which ends with it."""
+    copy = [*enter_group("commands"), "cp", "--archive"]
+    linked = subprocess.run([*copy, "--link", source, target], capture_output=True, check=False)
+    if linked.returncode:
+        shutil.rmtree(target, ignore_errors=True)
+        subprocess.run([*copy, source, target], check=True)
+    for database in _DATABASES:
+        (target / database).unlink()
+        shutil.copy2(source / database, target / database)
