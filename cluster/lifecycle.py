@@ -5,6 +5,7 @@ There is one cluster on a machine. All that it writes is in one folder; what sta
 `stop_cluster` removes it last.
 """
 
+import os
 import shlex
 import shutil
 import signal
@@ -62,7 +63,7 @@ class Cluster:
         self.kubectl: Final[Callable[..., str]] = self.plane.kubectl
 
 
-def start_cluster(mode: Mode, *, environment: Mapping[str, str], niceness_counts: bool = False) -> Cluster:
+def start_cluster(mode: Mode, *, niceness_counts: bool = False) -> Cluster:
     """Builds what is missing, and returns once all nodes and CoreDNS are ready.
 
     An exception before that, KeyboardInterrupt as well, ends what has been started. Raises MachineError and
@@ -71,13 +72,13 @@ def start_cluster(mode: Mode, *, environment: Mapping[str, str], niceness_counts
     ``niceness_counts``: control plane, proxies and Pods get CPU before kubelets and containerd. Otherwise each program
     gets as much as any other.
     """
-    check_machine(environment=environment)
+    check_machine(environment=os.environ)
     if is_there():
         raise MachineError("a cluster runs already, or was left behind: `make cluster-down` ends it")
-    build_all(environment=environment)
-    images = make_images(environment=environment)
+    build_all()
+    images = make_images(environment=os.environ)
     try:
-        return _start(mode, images, environment, niceness_counts=niceness_counts)
+        return _start(mode, images, niceness_counts=niceness_counts)
     except BaseException:
         stop_cluster()
         raise
@@ -97,9 +98,9 @@ def stop_cluster() -> None:
 
 
 @contextmanager
-def own_cluster(*, environment: Mapping[str, str], niceness_counts: bool = False) -> Iterator[Cluster]:
+def own_cluster(*, niceness_counts: bool = False) -> Iterator[Cluster]:
     """A cluster with the built-in parts, which ends with the block."""
-    cluster = start_cluster(Mode.BUILT_IN, environment=environment, niceness_counts=niceness_counts)
+    cluster = start_cluster(Mode.BUILT_IN, niceness_counts=niceness_counts)
     try:
         yield cluster
     finally:
@@ -107,11 +108,11 @@ def own_cluster(*, environment: Mapping[str, str], niceness_counts: bool = False
         cluster.box.reap()
 
 
-def open_cluster(*, environment: Mapping[str, str]) -> Cluster:
+def open_cluster() -> Cluster:
     """The running cluster. Raises MachineError if there is none."""
     if not KUBECTL.exists():
         raise MachineError("no cluster runs: `make cluster` starts one")
-    return Cluster(find_all(environment=environment))
+    return Cluster(find_all())
 
 
 def is_there() -> bool:
@@ -119,7 +120,7 @@ def is_there() -> bool:
     return FOLDER.exists() or bool(groups_left())
 
 
-def _start(mode: Mode, images: list[Path], environment: Mapping[str, str], *, niceness_counts: bool) -> Cluster:
+def _start(mode: Mode, images: list[Path], *, niceness_counts: bool) -> Cluster:
     began = time.monotonic()
 
     def report(what: str) -> None:
@@ -129,7 +130,7 @@ def _start(mode: Mode, images: list[Path], environment: Mapping[str, str], *, ni
     save_kernel_settings(_SETTINGS)
     if niceness_counts:
         let_niceness_count()
-    cluster = Cluster(find_all(environment=environment))
+    cluster = Cluster(find_all())
     box, plane = cluster.box, cluster.plane
     box.make(cluster.programs)
     make_wire(box)
