@@ -283,10 +283,10 @@ async def _bed() -> AsyncIterator[_Bed]:
         find_programs(environment=os.environ)
     except ProgramsError as error:
         print(f"on the sandbox, and not beside the built-in controller: {error}", file=sys.stderr)
-        with sandbox.running() as (file, _):
-            async with ApiServer(sandbox.address_in(file)) as server:
+        with sandbox.running() as running:
+            async with ApiServer(running.address) as server:
                 await _prepare(server)
-                yield _Bed(server, (Zoneward(file, file.parent),))
+                yield _Bed(server, (Zoneward(running.kubeconfig, running.kubeconfig.parent),))
         return
     async with plane() as (control, server):
         await _prepare(server)
@@ -363,10 +363,10 @@ async def _roll(
 
 async def large() -> AsyncIterator[Figure]:
     """From start to rest, twice: the second start has nothing to write."""
-    with sandbox.running("-f", str(large_snapshot("json"))) as (file, _):
-        async with ApiServer(sandbox.address_in(file)) as server:
+    with sandbox.running("-f", str(large_snapshot("json"))) as running:
+        async with ApiServer(running.address) as server:
             for label, most_changes in (("from no slices", None), ("from slices that are right", 0)):
-                controller = Zoneward(file, file.parent)
+                controller = Zoneward(running.kubeconfig, running.kubeconfig.parent)
                 version, _ = await _listed(server)
                 controller.start()
                 try:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from statistics import mean, median
 from typing import Final
 
-from e2e.control_plane import QUICK, ControlPlane
+from e2e.control_plane import ControlPlane
 from e2e.controllers import ZonewardController
 from tests.builders.objects import a_namespace, a_node, a_pod, a_service, a_slice
 from tests.contract.api import Api, Object
@@ -108,7 +108,7 @@ def _slice(api: Api, size: int, manager: str) -> Object:
 
 def _flips() -> Iterator[Figure]:
     """Pods flip; the built-in controller writes their slices, and CPU is that of Zoneward's whole process."""
-    with ControlPlane(controllers=("endpointslice-controller",), controller_flags=QUICK) as plane:
+    with ControlPlane(controllers=("endpointslice-controller",)) as plane:
         api = _prepared(plane)
         api.create_all(a_node(f"node-{index}", zone="abc"[index % 3]) for index in range(30))
         for size in _FLIPPED:

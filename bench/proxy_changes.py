@@ -22,12 +22,11 @@ from tests.proxy.drawn_services import key, node_service, one_port
 
 from bench.api_server import ApiServer
 from bench.children import results_of
-from bench.kernel_events import KernelEvents
 from bench.measuring import MIB, Figure, quantile
 from bench.processes import peak_of
 from bench.proxies import KubeProxy, Zoneward, create, plane
 from bench.proxy_cluster import NAMESPACE, address_of, cluster, pod_address
-from bench.proxy_server import PAUSE, proxied_node
+from bench.proxy_server import PAUSE, KernelEvents, proxied_node
 from zoneward.netlink.messages import Family, error_number
 from zoneward.proxy.kernel.nft_client import KernelRefused
 from zoneward.proxy.kernel.nft_process import NftLibrary, TransactionSocket, query_kernel

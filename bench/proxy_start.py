@@ -25,11 +25,11 @@ def start() -> Iterator[Figure]:
     with TemporaryDirectory() as name:
         folder = Path(name)
         write(folder / "cluster.json", cluster(_SERVICES, _ENDPOINTS))
-        with sandbox.running("-f", str(folder / "cluster.json")) as (file, _):
+        with sandbox.running("-f", str(folder / "cluster.json")) as running:
             for _ in range(_STARTS):
-                new.append(_started(Zoneward(file, folder)))
-                again.append(_started(Zoneward(file, folder)))
-                Zoneward(file, folder).clear()
+                new.append(_started(Zoneward(running.kubeconfig, folder)))
+                again.append(_started(Zoneward(running.kubeconfig, folder)))
+                Zoneward(running.kubeconfig, folder).clear()
     yield from _figures("start", new, most_programming=_MOST_PROGRAMMING)
     yield from _figures("start with its rules there", again, most_elements=0)
 

@@ -4,7 +4,6 @@ The server and its clients are separate processes: the figures are those of the 
 """
 
 import asyncio
-import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,10 +13,11 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 import msgspec
+from e2e.sandbox import Sandbox, a_sandbox
 
 from bench.api_server import ApiServer
 from bench.children import measured
-from bench.measuring import MIB, ZONEWARD, Figure
+from bench.measuring import MIB, Figure
 from bench.processes import cpu_of, resident_of
 from bench.snapshots import PODS, large_snapshot
 
@@ -31,49 +31,32 @@ _MOST_CHANGE: Final = 1e6 / 1_500
 
 def sandbox() -> Iterator[Figure]:
     """All figures of the sandbox."""
-    with running() as (_, pid):
-        empty = resident_of(pid)
+    with running() as server:
+        empty = resident_of(server.pid)
     start = time.perf_counter()
-    with running("-f", str(large_snapshot("json"))) as (file, pid):
+    with running("-f", str(large_snapshot("json"))) as server:
+        pid = server.pid
         yield Figure(f"sandbox with {PODS:,} Pods, ready", time.perf_counter() - start, "s", _MOST_LOADING)
         yield Figure("  resident memory", resident_of(pid) / MIB, "MiB")
         yield Figure("  a Pod, with its part of all else", (resident_of(pid) - empty) / 1024 / PODS, "KiB", _MOST_KIB)
-        before, address = cpu_of(pid), address_in(file)
-        (rate, lost), _ = measured("sandbox.change", address)
+        before = cpu_of(pid)
+        (rate, lost), _ = measured("sandbox.change", server.address)
         cpu = (cpu_of(pid) - before) / _CHANGES * 1e6
         yield Figure(f"a change of a Pod's status with {_WATCHERS} watchers, CPU", cpu, "us", _MOST_CHANGE)
         yield Figure("  changes a second, clients on the other core", rate, "1/s")
         yield Figure("  events that did not reach a watcher", lost, "", 0)
         before = cpu_of(pid)
-        measured("sandbox.create", address)
+        measured("sandbox.create", server.address)
         yield Figure("a Pod created, CPU", (cpu_of(pid) - before) / _CHANGES * 1e6, "us")
         memory = (resident_of(pid) - empty) / 1024 / (PODS + _CHANGES)
         yield Figure("  a Pod afterwards", memory, "KiB", _MOST_KIB)
 
 
 @contextmanager
-def running(*options: str) -> Iterator[tuple[Path, int]]:
-    """A sandbox's kubeconfig and process."""
-    with TemporaryDirectory() as folder:
-        file = Path(folder, "kubeconfig.yaml")
-        command = (*ZONEWARD, "sandbox", *options, "--write-kubeconfig", str(file))
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-        try:
-            while not file.exists():
-                if process.poll() is not None:
-                    raise subprocess.CalledProcessError(process.returncode, command)
-                time.sleep(0.02)
-            yield file, process.pid
-        finally:
-            process.terminate()
-            process.wait()
-
-
-def address_in(kubeconfig: Path) -> str:
-    """The server's."""
-    import yaml
-
-    return str(yaml.safe_load(kubeconfig.read_bytes())["clusters"][0]["cluster"]["server"])
+def running(*options: str) -> Iterator[Sandbox]:
+    """A sandbox as a separate process."""
+    with TemporaryDirectory() as folder, a_sandbox(Path(folder), *options) as server:
+        yield server
 
 
 # --- the clients ------------------------------------------------------------------------------------------------------

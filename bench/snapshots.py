@@ -8,7 +8,7 @@ from tests.synthetic_cluster import synthetic_cluster
 from zoneward.snapshots.snapshot_writer import write_json, write_yaml
 
 PODS, NODES, SERVICES, SEED = 50_000, 2_000, 2_000, 20_260_601
-CACHE = Path(".cache/bench")
+CACHE = Path(".cache/bench").resolve()
 
 
 def large_snapshot(form: str, *, pods: int = PODS, nodes: int = NODES, services: int = SERVICES) -> Path:

@@ -1,6 +1,5 @@
 """``python -m cluster``: a real cluster on this machine. `cluster/README.md` has what it is made of."""
 
-import os
 import signal
 import sys
 from subprocess import SubprocessError
@@ -29,7 +28,7 @@ def main() -> None:
 @_MODE
 def up(mode: str) -> None:
     """Start it, with the built-in parts or with Zoneward's: until `down`."""
-    start_cluster(Mode(mode), environment=os.environ)
+    start_cluster(Mode(mode))
     click.echo(f"kubectl for this cluster:  {KUBECTL} get nodes")
 
 
@@ -44,7 +43,7 @@ def down() -> None:
 @_MODE
 def change(mode: str) -> None:
     """Change who writes slices and who programs the nodes, while the cluster runs."""
-    open_cluster(environment=os.environ).parts.start(Mode(mode))
+    open_cluster().parts.start(Mode(mode))
 
 
 @main.command()

@@ -6,9 +6,8 @@ longer. Each run is a line of JSON as soon as it is done, so that an interruptio
 
 import datetime
 import json
-import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import product
 from pathlib import Path
@@ -49,14 +48,7 @@ class Run:
     in_zone: float
 
 
-def run(
-    disruptions: Sequence[str],
-    *,
-    runs: int,
-    resume: bool,
-    mode: Mode = Mode.BOTH,
-    environment: Mapping[str, str] = os.environ,
-) -> list[str]:
+def run(disruptions: Sequence[str], *, runs: int, resume: bool, mode: Mode) -> list[str]:
     """Run all disruptions, or those named, on a separate cluster, with the built-in parts and in a ``mode`` of
     Zoneward; return `missed_goals`.
 
@@ -73,7 +65,7 @@ def run(
         run_ for run_ in _plan(disruptions or list(DISRUPTIONS), runs, mode) if not any(_is(run_, one) for one in done)
     ]
     # Otherwise the control plane waits for containers that end: 0.2 to 0.5 s for each write while eight do.
-    with own_cluster(environment=environment, niceness_counts=True) as cluster:
+    with own_cluster(niceness_counts=True) as cluster:
         about = f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d}, with {describe(cluster)}"
         if any(name == "upgrade" for *_, name in left):
             load_project_image(cluster)

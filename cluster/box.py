@@ -99,9 +99,9 @@ class Box:
         """The file of its network namespace."""
         return Path("/proc", str(self.holder(inside)), "ns", "net")
 
-    def run(self, *command: str | Path, inside: str = BOX, text: str | None = None, patience: float = 180.0) -> str:
+    def run(self, *command: str | Path, inside: str = BOX, text: str | None = None) -> str:
         """The output of a command; ``text`` is its input. Raises BoxError with its error."""
-        return self._run(self.enter(inside), command, text, patience)
+        return self._run(self.enter(inside), command, text, 180.0)
 
     def run_here(self, *command: str | Path, network: str, text: str | None = None) -> str:
         """As `run`, but only in that network: the command sees the machine's processes and files."""

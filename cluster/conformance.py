@@ -24,7 +24,7 @@ DOCUMENT: Final = ROOT / "docs" / "conformance.md"
 RESULTS: Final = ROOT / "build" / "conformance"
 """A folder for each selection, and in it one for each mode: the suite's log and report."""
 RESULT_OF_EACH_TEST: Final = Path(__file__).parent / "conformance_results.csv"
-KNOWN: Final = Path(__file__).parent / "known_failures.yaml"
+_KNOWN: Final = Path(__file__).with_name("known_failures.yaml")
 Results = dict[Mode, dict[str, Result]]
 
 
@@ -37,8 +37,8 @@ class KnownFailure:
     reason: str
 
 
-def read_known(file: Path = KNOWN) -> list[KnownFailure]:
-    content = yaml.safe_load(file.read_text()) or []
+def read_known() -> list[KnownFailure]:
+    content = yaml.safe_load(_KNOWN.read_text()) or []
     return [KnownFailure(entry["test"], tuple(map(Mode, entry["modes"])), entry["reason"]) for entry in content]
 
 
@@ -70,12 +70,12 @@ def failures(mode: Mode, tests: Mapping[str, Result], known: Sequence[KnownFailu
     return lines if tests else [f"{mode}: no test ran"]
 
 
-def compare_modes(*, environment: Mapping[str, str] = os.environ) -> list[str]:
+def compare_modes() -> list[str]:
     """Run the whole selection in every mode, write both documents, and return `regressions`."""
     started = time.monotonic()
-    TESTS.build(environment=environment)
-    with own_cluster(environment=environment) as cluster:
-        results, versions = _run(cluster, "full", tuple(Mode), environment), describe(cluster)
+    TESTS.build(environment=os.environ)
+    with own_cluster() as cluster:
+        results, versions = _run(cluster, "full", tuple(Mode)), describe(cluster)
     known = read_known()
     minutes = round((time.monotonic() - started) / 60)
     heading = f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d}, {minutes} minutes, with {versions}"
@@ -84,13 +84,13 @@ def compare_modes(*, environment: Mapping[str, str] = os.environ) -> list[str]:
     return regressions(results, known)
 
 
-def check_mode(cluster: Cluster, mode: Mode, *, environment: Mapping[str, str] = os.environ) -> list[str]:
+def check_mode(cluster: Cluster, mode: Mode) -> list[str]:
     """Run the short selection in one mode, and return `failures`."""
-    return failures(mode, _run(cluster, "short", (mode,), environment)[mode], read_known())
+    return failures(mode, _run(cluster, "short", (mode,))[mode], read_known())
 
 
-def _run(cluster: Cluster, selection: str, modes: Sequence[Mode], environment: Mapping[str, str]) -> Results:
-    tests = TESTS.find(environment=environment)
+def _run(cluster: Cluster, selection: str, modes: Sequence[Mode]) -> Results:
+    tests = TESTS.find(environment=os.environ)
     chosen, results = read_selection(selection), Results()
     for mode in modes:
         cluster.parts.start(mode)

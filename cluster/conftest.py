@@ -1,6 +1,5 @@
 """One cluster for all tests that need one; it is ended, and what it left is looked for, when they are done."""
 
-import os
 from collections.abc import Iterator
 
 import pytest
@@ -12,7 +11,7 @@ from cluster.project_image import load_project_image
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
     """With the built-in parts, and the project's image on every node."""
-    with own_cluster(environment=os.environ) as running:
+    with own_cluster() as running:
         load_project_image(running)
         yield running
     assert find_leftovers() == []

@@ -31,9 +31,9 @@ class ControlPlane:
     def kubectl_command(self) -> list[str | Path]:
         return [self._programs["kubectl"], f"--kubeconfig={self.kubeconfig()}"]
 
-    def kubectl(self, *arguments: str | Path, text: str | None = None, patience: float = 180.0) -> str:
-        """What it prints, as the cluster's administrator. Raises BoxError."""
-        return self._box.run(*self.kubectl_command, *arguments, text=text, patience=patience)
+    def kubectl(self, *arguments: str | Path, text: str | None = None) -> str:
+        """The output of a command, as the cluster's administrator. Raises BoxError."""
+        return self._box.run(*self.kubectl_command, *arguments, text=text)
 
     def kubeconfig(self, user: str = ADMIN) -> Path:
         """The file of a user: ``admin``, ``system:kube-proxy`` or ``system:node:NODE``; or of one that was written."""

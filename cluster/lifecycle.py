@@ -5,20 +5,21 @@ There is one cluster on a machine. All that it writes is in one folder; what sta
 `stop_cluster` removes it last.
 """
 
+import os
 import shlex
 import shutil
 import signal
+import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 import click
 from cluster.box import Box
-from cluster.cgroups import end_all, groups_left
+from cluster.cgroups import end_all, enter_group, groups_left
 from cluster.control_plane import ControlPlane
-from cluster.image_store import fill_node, make_store
 from cluster.images import make_images
 from cluster.machine import (
     MachineError,
@@ -28,10 +29,17 @@ from cluster.machine import (
     save_kernel_settings,
 )
 from cluster.network import join_nodes, make_wire
-from cluster.node import make_node, start_containerd, start_kubelet
+from cluster.node import (
+    import_image,
+    make_node,
+    node_folder,
+    start_containerd,
+    start_containerd_and_wait,
+    start_kubelet,
+)
 from cluster.parts import Mode, Parts
 from cluster.programs import build_all, find_all
-from cluster.sites import SITES
+from cluster.sites import SITES, Site
 from e2e.processes import wait_until
 
 FOLDER: Final = Path("/var/tmp/zoneward-cluster")
@@ -40,6 +48,7 @@ KUBECTL: Final = FOLDER / "kubectl"
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """They interrupt everything except the end of a cluster."""
 _SETTINGS: Final = FOLDER / "kernel.json"
+_DATABASES: Final = ("io.containerd.metadata.v1.bolt/meta.db", "io.containerd.snapshotter.v1.overlayfs/metadata.db")
 _MANIFESTS: Final = Path(__file__).parent / "manifests"
 
 
@@ -54,7 +63,7 @@ class Cluster:
         self.kubectl: Final[Callable[..., str]] = self.plane.kubectl
 
 
-def start_cluster(mode: Mode, *, environment: Mapping[str, str], niceness_counts: bool = False) -> Cluster:
+def start_cluster(mode: Mode, *, niceness_counts: bool = False) -> Cluster:
     """Builds what is missing, and returns once all nodes and CoreDNS are ready.
 
     An exception before that, KeyboardInterrupt as well, ends what has been started. Raises MachineError and
@@ -63,13 +72,13 @@ def start_cluster(mode: Mode, *, environment: Mapping[str, str], niceness_counts
     ``niceness_counts``: control plane, proxies and Pods get CPU before kubelets and containerd. Otherwise each program
     gets as much as any other.
     """
-    check_machine(environment=environment)
+    check_machine(environment=os.environ)
     if is_there():
         raise MachineError("a cluster runs already, or was left behind: `make cluster-down` ends it")
-    build_all(environment=environment)
-    images = make_images(environment=environment)
+    build_all()
+    images = make_images(environment=os.environ)
     try:
-        return _start(mode, images, environment, niceness_counts=niceness_counts)
+        return _start(mode, images, niceness_counts=niceness_counts)
     except BaseException:
         stop_cluster()
         raise
@@ -89,9 +98,9 @@ def stop_cluster() -> None:
 
 
 @contextmanager
-def own_cluster(*, environment: Mapping[str, str], niceness_counts: bool = False) -> Iterator[Cluster]:
+def own_cluster(*, niceness_counts: bool = False) -> Iterator[Cluster]:
     """A cluster with the built-in parts, which ends with the block."""
-    cluster = start_cluster(Mode.BUILT_IN, environment=environment, niceness_counts=niceness_counts)
+    cluster = start_cluster(Mode.BUILT_IN, niceness_counts=niceness_counts)
     try:
         yield cluster
     finally:
@@ -99,11 +108,11 @@ def own_cluster(*, environment: Mapping[str, str], niceness_counts: bool = False
         cluster.box.reap()
 
 
-def open_cluster(*, environment: Mapping[str, str]) -> Cluster:
+def open_cluster() -> Cluster:
     """The running cluster. Raises MachineError if there is none."""
     if not KUBECTL.exists():
         raise MachineError("no cluster runs: `make cluster` starts one")
-    return Cluster(find_all(environment=environment))
+    return Cluster(find_all())
 
 
 def is_there() -> bool:
@@ -111,7 +120,7 @@ def is_there() -> bool:
     return FOLDER.exists() or bool(groups_left())
 
 
-def _start(mode: Mode, images: list[Path], environment: Mapping[str, str], *, niceness_counts: bool) -> Cluster:
+def _start(mode: Mode, images: list[Path], *, niceness_counts: bool) -> Cluster:
     began = time.monotonic()
 
     def report(what: str) -> None:
@@ -121,7 +130,7 @@ def _start(mode: Mode, images: list[Path], environment: Mapping[str, str], *, ni
     save_kernel_settings(_SETTINGS)
     if niceness_counts:
         let_niceness_count()
-    cluster = Cluster(find_all(environment=environment))
+    cluster = Cluster(find_all())
     box, plane = cluster.box, cluster.plane
     box.make(cluster.programs)
     make_wire(box)
@@ -129,9 +138,9 @@ def _start(mode: Mode, images: list[Path], environment: Mapping[str, str], *, ni
         make_node(box, site)
     join_nodes(box, SITES)
     report("the nodes' namespaces are made")
-    store = make_store(box, SITES[0], images)
+    store = _make_store(box, SITES[0], images)
     for site in SITES:
-        fill_node(box, site, store)
+        _fill_node(box, site, store)
         start_containerd(box, site)
     plane.start(SITES)
     plane.start_controllers()
@@ -160,3 +169,46 @@ def _write_kubectl(cluster: Cluster) -> None:
     words = ["nsenter", f"--net={cluster.box.network('box')}", "--", *map(str, cluster.plane.kubectl_command)]
     KUBECTL.touch(mode=0o700)
     KUBECTL.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
+
+
+# --- images -----------------------------------------------------------------------------------------------------------
+# containerd's folder with the cluster's images unpacked: made once, and linked into the folder of each node, because
+# its files are only read. So six nodes start as quickly as one, and the kernel has each program in memory once.
+
+
+def _make_store(box: Box, site: Site, archives: Sequence[Path]) -> Path:
+    """Beside the archives, by the containerd of a node that runs nothing yet; it does not run afterwards."""
+    store = archives[0].parent / "containerd"
+    if not store.exists():
+        click.echo("unpacking the images ...", err=True)
+        start_containerd_and_wait(box, site)
+        for archive in archives:
+            import_image(box, site, archive)
+        box.end(f"containerd-{site.name}")
+        part = store.with_name(".containerd.part")
+        shutil.rmtree(part, ignore_errors=True)
+        _copy(_root(box, site), part)
+        part.rename(store)
+        shutil.rmtree(_root(box, site))
+    return store
+
+
+def _fill_node(box: Box, site: Site, store: Path) -> None:
+    """Before its containerd starts."""
+    _copy(store, _root(box, site))
+
+
+def _root(box: Box, site: Site) -> Path:
+    return node_folder(box, site) / "var/lib/containerd"
+
+
+def _copy(source: Path, target: Path) -> None:
+    """By links, or as a whole between file systems; as a program of the cluster, which ends with it."""
+    copy = [*enter_group("commands"), "cp", "--archive"]
+    linked = subprocess.run([*copy, "--link", source, target], capture_output=True, check=False)
+    if linked.returncode:
+        shutil.rmtree(target, ignore_errors=True)
+        subprocess.run([*copy, source, target], check=True)
+    for database in _DATABASES:
+        (target / database).unlink()
+        shutil.copy2(source / database, target / database)

@@ -4,7 +4,6 @@
 """
 
 import os
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -39,18 +38,18 @@ TESTS: Final = Programs(
 )
 
 
-def find_all(*, environment: Mapping[str, str]) -> dict[str, Path]:
+def find_all() -> dict[str, Path]:
     """Each program of the control plane and of a node. Raises ProgramsError."""
-    return CONTROL_PLANE.find(environment=environment) | NODE.find(environment=environment)
+    return CONTROL_PLANE.find(environment=os.environ) | NODE.find(environment=os.environ)
 
 
-def build_all(*, environment: Mapping[str, str]) -> None:
+def build_all() -> None:
     """Build the missing ones: about 20 minutes for all of them. Raises ProgramsError."""
     for programs in (CONTROL_PLANE, NODE):
-        programs.build(environment=environment)
+        programs.build(environment=os.environ)
 
 
 if __name__ == "__main__":
     with exit_where_missing():
-        build_all(environment=os.environ)
+        build_all()
         TESTS.build(environment=os.environ)

@@ -13,7 +13,7 @@ from cluster.lifecycle import Cluster
 from cluster.sites import SITES
 from e2e.processes import wait_until
 
-SELECTIONS: Final = Path(__file__).parent / "selections.yaml"
+_SELECTIONS: Final = Path(__file__).parent / "selections.yaml"
 _PROGRAM: Final = "e2e-suite"
 _REPORT: Final = "report.json"
 _PROCESSES: Final = 5
@@ -44,8 +44,8 @@ class Selection:
     skip: tuple[str, ...]
 
 
-def read_selection(name: str, file: Path = SELECTIONS) -> Selection:
-    content = yaml.safe_load(file.read_text())[name]
+def read_selection(name: str) -> Selection:
+    content = yaml.safe_load(_SELECTIONS.read_text())[name]
     return Selection(name, tuple(content["focus"]), tuple(content["skip"]))
 
 

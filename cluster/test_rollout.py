@@ -71,12 +71,6 @@ def predicted_in_zone(cluster: Cluster) -> float:
     return float(decision["inZoneTraffic"])
 
 
-def test_controller_and_proxy_fail_no_more_connections_in_a_rollout(cluster: Cluster, built_in: Outcome) -> None:
-    start(cluster, Mode.BOTH)
-    outcome = rolled_out(cluster)
-    assert outcome.failed <= built_in.failed, outcome.lines
-
-
 def test_overlay_keeps_its_hints_and_fails_no_more_connections(cluster: Cluster, built_in: Outcome) -> None:
     start(cluster, Mode.OVERLAY)
     cluster.kubectl("annotate", "service", "web", BALANCED, *NAMESPACE)
@@ -98,3 +92,9 @@ def test_overlay_keeps_its_hints_and_fails_no_more_connections(cluster: Cluster,
     assert not any(endpoint.get("hints") for endpoint in endpoints(cluster))
     named = f"--field-selector=metadata.name={names.OVERLAY_CONFIG_MAP}"
     assert cluster.kubectl("get", "configmaps", "--all-namespaces", named) == ""
+
+
+def test_controller_and_proxy_fail_no_more_connections_in_a_rollout(cluster: Cluster, built_in: Outcome) -> None:
+    start(cluster, Mode.BOTH)
+    outcome = rolled_out(cluster)
+    assert outcome.failed <= built_in.failed, outcome.lines

@@ -58,8 +58,8 @@ class ControlPlane:
     """Used as a context manager: starts on entering, ready once entered, ended and removed on leaving.
 
     ``users`` are known by name and have no permissions until ``allow`` grants some. ``controllers`` are names of the
-    controller manager's; without any it does not run. ``server_flags`` are added to kube-apiserver's,
-    ``controller_flags`` to the controllers'. ``minor`` is Kubernetes', by default the one that the environment names.
+    controller manager's; without any it does not run. ``server_flags`` are added to kube-apiserver's.
+    ``minor`` is Kubernetes', by default the one that the environment names.
     Data, keys and logs are in ``folder``, which is removed too.
     """
 
@@ -68,7 +68,6 @@ class ControlPlane:
         *,
         users: Sequence[str] = ("reader",),
         controllers: Sequence[str] = (),
-        controller_flags: Sequence[str] = (),
         server_flags: Sequence[str] = (),
         minor: str | None = None,
     ) -> None:
@@ -76,7 +75,7 @@ class ControlPlane:
         self.admin = User(ADMIN, groups=("system:masters",))
         self.users = {name: User(name) for name in users}
         self._controller_names = tuple(controllers)
-        self._server_flags, self._controller_flags = tuple(server_flags), tuple(controller_flags)
+        self._server_flags = tuple(server_flags)
         self._cleanup = ExitStack()
         self._etcd: Process | None = None
         self._server: Process | None = None
@@ -94,7 +93,7 @@ class ControlPlane:
             self._write_secrets()
             self._start_on_free_ports()
             if self._controller_names:
-                self.start_controllers(*self._controller_names, flags=self._controller_flags)
+                self.start_controllers(*self._controller_names, flags=QUICK)
             self._cleanup = cleanup.pop_all()
         return self
 
@@ -129,8 +128,8 @@ class ControlPlane:
         write_kubeconfig(file, name, server=self.address, authority=self.authority, token=known.token)
         return file
 
-    def allow(self, user: User | str, rules: Sequence[Object]) -> None:
-        """Grant a user a ClusterRole with these rules, once. It takes effect a moment later."""
+    def allow(self, user: User | str, rules: Sequence[Object], *, until: str | None = None) -> None:
+        """Grant a user a ClusterRole with these rules, once; and wait ``until`` the user may list this path."""
         known = self._known(user)
         common = {"apiVersion": f"{_RBAC}/v1", "metadata": {"name": f"allowed:{known.name}"}}
         role = {"kind": "ClusterRole", "rules": list(rules)}
@@ -141,6 +140,9 @@ class ControlPlane:
         }
         for object_ in (role, binding):
             self.api().create(common | object_)
+        if until is not None:
+            api = self.api(user)
+            self.wait_until(lambda: api.send("GET", until).code == 200, what=f"{known.name} may list {until}")
 
     def service_account(self, name: str, *, namespace: str, pod: Object | None = None) -> User:
         """An existing service account, with a separate token, or with a Pod's."""
@@ -152,9 +154,9 @@ class ControlPlane:
         answer = self.api().request("POST", f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token", asked)
         return User(f"system:serviceaccount:{namespace}:{name}", token=answer["status"]["token"])
 
-    def kubectl(self, *arguments: str, user: User | str = ADMIN) -> str:
-        """What it prints."""
-        command = [str(self.programs["kubectl"]), "--kubeconfig", str(self.kubeconfig(user)), *arguments]
+    def kubectl(self, *arguments: str) -> str:
+        """The output of a command, as administrator."""
+        command = [str(self.programs["kubectl"]), "--kubeconfig", str(self.kubeconfig()), *arguments]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
         assert done.returncode == 0, done.stderr
         return done.stdout
@@ -170,11 +172,6 @@ class ControlPlane:
     def wait_until(self, met: Callable[[], object], *, what: str) -> None:
         """As `wait_until`, while its programs run."""
         wait_until(met, what, self._etcd, self._server, self._controllers)
-
-    def wait_until_allowed(self, user: User | str, path: str) -> None:
-        """Wait until a role takes effect."""
-        api = self.api(user)
-        self.wait_until(lambda: api.send("GET", path).code == 200, what=f"{user} may list {path}")
 
     # --- its programs -------------------------------------------------------------------------------------------------
 

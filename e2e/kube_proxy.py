@@ -91,18 +91,15 @@ class KubeProxy:
             return list(json.loads(text)["nftables"])
         return []
 
-    def endpoints(
-        self, address: str, port: int, *, protocol: str = "tcp", rules: list[dict[str, Any]] | None = None
-    ) -> set[str]:
-        """The endpoints of a Service's IPv4 address, without session affinity: ``10.1.0.1:8080``. ``rules``: as `rules`
-        returned them."""
+    def endpoints(self, address: str, port: int, *, rules: list[dict[str, Any]] | None = None) -> set[str]:
+        """The endpoints of a Service without affinity, such as ``10.1.0.1:8080``. ``rules``: those of `rules`."""
         rules = self.rules() if rules is None else rules
         chains = {
             verdict["goto"]["target"]
             for rule in rules
             if rule.get("map", {}).get("name") == "service-ips"
             for key, verdict in rule["map"].get("elem", ())
-            if key["concat"] == [address, protocol, port]
+            if key["concat"] == [address, "tcp", port]
         }
         # Up to 1.35 each endpoint has a separate chain.
         chains |= {target for expression in _expressions(rules, chains) for target in _chosen(expression)}

@@ -7,9 +7,6 @@ from typing import Final
 from e2e.nodes import Node
 from e2e.processes import Daemon, Process, fetch
 
-from zoneward.kube.measured_traffic import MeasuredTraffic
-from zoneward.snapshots.measured_traffic_files import read_measured_traffic
-
 _AS_IN_A_CONTAINER: Final = ("setpriv", "--no-new-privs", "--inh-caps", "-all", "--bounding-set", "-all,+net_admin")
 _STATUS: Final = "http://127.0.0.1:10274"
 
@@ -36,10 +33,3 @@ class ZonewardMeter(Daemon):
 
     def get(self, path: str) -> tuple[int, str]:
         return self.node.call(fetch, f"{_STATUS}{path}")
-
-    def measured(self) -> MeasuredTraffic:
-        """The document that it serves now; it may be some seconds old."""
-        status, text = self.get("/measured")
-        assert status == 200, text
-        (traffic,) = read_measured_traffic(_STATUS, text.encode())
-        return traffic

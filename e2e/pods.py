@@ -2,7 +2,7 @@
 
 import json
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -14,8 +14,9 @@ from tests.contract.api import Api, Object
 LABELS: Final = {"app": "cart"}
 
 
-def a_shop(namespace: str, pods: int, *, nodes: Sequence[str] = ("node-a", "node-b", "node-c")) -> list[Object]:
-    """A namespace and nodes of zones a, b and c, with the Pods cart-0, cart-1, ... on them in turn."""
+def a_shop(namespace: str, pods: int) -> list[Object]:
+    """A namespace, and the nodes node-a, node-b and node-c with the Pods cart-0, cart-1, ... on them in turn."""
+    nodes = ("node-a", "node-b", "node-c")
     return [
         a_namespace(namespace),
         *(a_node(name, zone=zone) for name, zone in zip(nodes, "abc", strict=True)),

@@ -15,6 +15,9 @@ from urllib.request import ProxyHandler, build_opener
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from zoneward.kube.measured_traffic import MeasuredTraffic
+from zoneward.snapshots.measured_traffic_files import read_measured_traffic
+
 PATIENCE: Final = 120.0
 """Seconds until a wait fails; on an idle machine everything takes a few seconds."""
 _LAST: Final = 15
@@ -192,6 +195,13 @@ class Daemon:
             for sample in family.samples
             if sample.name == name and labels.items() <= sample.labels.items()
         )
+
+    def measured(self) -> MeasuredTraffic:
+        """The traffic that a meter or a proxy has counted; it may be some seconds old."""
+        status, text = self.get("/measured")
+        assert status == 200, text
+        (traffic,) = read_measured_traffic("/measured", text.encode())
+        return traffic
 
     def wait_until(self, met: Callable[[], object], *, what: str, patience: float = PATIENCE) -> None:
         """As `wait_until`, while it runs."""

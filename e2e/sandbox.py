@@ -15,7 +15,9 @@ from tests.contract.api import Api
 @dataclass(frozen=True, slots=True)
 class Sandbox:
     kubeconfig: Path
+    address: str
     api: Api
+    pid: int
 
 
 @contextmanager
@@ -27,6 +29,7 @@ def a_sandbox(folder: Path, *flags: str, network: Namespace | None = None) -> It
     with Process((*enter, *sandbox, *flags), log=folder / "sandbox.log") as process:
         wait_until(kubeconfig.exists, "a sandbox", process)
         known = yaml.safe_load(kubeconfig.read_text())
-        api = Api(known["clusters"][0]["cluster"]["server"], known["users"][0]["user"]["token"])
-        yield Sandbox(kubeconfig, api)
+        address = str(known["clusters"][0]["cluster"]["server"])
+        api = Api(address, known["users"][0]["user"]["token"])
+        yield Sandbox(kubeconfig, address, api, process.pid)
         api.close()

@@ -43,12 +43,9 @@ def plane() -> Iterator[ControlPlane]:
     controllers = ("endpoints-controller", *SLICE_CONTROLLERS)
     with ControlPlane(users=("operator", "half", "keeper"), controllers=controllers) as plane:
         plane.api().create_all(a_shop(NAMESPACE, NUMBER))
-        plane.allow("operator", RULES)
         half = [{"apiGroups": [""], "resources": ["services"], "verbs": ["get"]}, *RULES[1:]]
-        plane.allow("half", half)
-        plane.allow("keeper", deployed_rules())
-        for user in plane.users:
-            plane.wait_until_allowed(user, "/api/v1/nodes")
+        for user, rules in (("operator", RULES), ("half", half), ("keeper", deployed_rules())):
+            plane.allow(user, rules, until="/api/v1/nodes")
         yield plane
 
 

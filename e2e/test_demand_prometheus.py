@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Final
 
@@ -64,55 +65,25 @@ def forged(node: str | None) -> list[Sample]:
 
 def of_others() -> list[Sample]:
     """As kube-state-metrics, Istio, Linkerd and Hubble document their labels: a client Pod in each zone."""
-    samples_: list[Sample] = []
+    of_istio = {"destination_service_name": "cart", "destination_service_namespace": "shop"}
+    of_linkerd = {"dst_namespace": "shop", "dst_service": "cart"}
+    of_hubble = {"destination_namespace": "shop", "destination_workload": "cart"}
+    samples: list[Sample] = []
     for zone, part in zip(ZONES, PARTS, strict=True):
         pod, node = f"client-{zone}", f"node-{zone}"
         client = {"namespace": "clients", "pod": pod}
-        samples_ += [
-            ("kube_pod_info", {**client, "node": node, "uid": pod, "pod_ip": "10.0.0.1"}, 1),
-            ("kube_node_labels", {"node": node, "label_topology_kubernetes_io_zone": zone}, 1),
-            *(
-                (
-                    "istio_requests_total",
-                    {
-                        **client,
-                        "reporter": reporter,
-                        "response_code": code,
-                        "destination_service_name": "cart",
-                        "destination_service_namespace": "shop",
-                    },
-                    part,
-                )
-                for reporter in ("source", "destination")
-                for code in ("200", "503")
-            ),
-            *(
-                (
-                    "request_total",
-                    {**client, "direction": way, "dst_namespace": "shop", "dst_service": "cart", "tls": tls},
-                    part,
-                )
-                for way in ("outbound", "inbound")
-                for tls in ("true", "no_identity")
-            ),
-            *(
-                (
-                    "hubble_flows_processed_total",
-                    {
-                        "source_namespace": "clients",
-                        "source_pod": pod,
-                        "destination_namespace": "shop",
-                        "destination_workload": "cart",
-                        "traffic_direction": way,
-                        "verdict": verdict,
-                    },
-                    part,
-                )
-                for way in ("egress", "ingress")
-                for verdict in ("FORWARDED", "DROPPED")
-            ),
-        ]
-    return samples_
+        source = {"source_namespace": "clients", "source_pod": pod}
+        samples.append(("kube_pod_info", {**client, "node": node, "uid": pod, "pod_ip": "10.0.0.1"}, 1))
+        samples.append(("kube_node_labels", {"node": node, "label_topology_kubernetes_io_zone": zone}, 1))
+        for reporter, code in product(("source", "destination"), ("200", "503")):
+            labels = {**client, **of_istio, "reporter": reporter, "response_code": code}
+            samples.append(("istio_requests_total", labels, part))
+        for direction, tls in product(("outbound", "inbound"), ("true", "no_identity")):
+            samples.append(("request_total", {**client, **of_linkerd, "direction": direction, "tls": tls}, part))
+        for direction, verdict in product(("egress", "ingress"), ("FORWARDED", "DROPPED")):
+            labels = {**source, **of_hubble, "traffic_direction": direction, "verdict": verdict}
+            samples.append(("hubble_flows_processed_total", labels, part))
+    return samples
 
 
 def grown(samples: list[Sample]) -> list[Sample]:

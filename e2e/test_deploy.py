@@ -226,8 +226,7 @@ def test_log_names_missing_permissions(taken_over: Cluster, tmp_path: Path) -> N
         {"apiGroups": [group], "resources": [resource], "verbs": [verb]}
         for group, resource, verb in granted(TAKE_OVER) - lacking
     ]
-    taken_over.plane.allow("less", rules)
-    taken_over.plane.wait_until_allowed("less", "/api/v1/services")
+    taken_over.plane.allow("less", rules, until="/api/v1/services")
     with taken_over.controller("less", tmp_path, "--leader-elect-resource-name=less") as controller:
         controller.wait_until(lambda: len(controller.logged("missing permission")) == 2, what="two missing permissions")
         said = " ".join(record["reason"] for record in controller.logged("missing permission"))

@@ -72,8 +72,7 @@ def attacked() -> Iterator[ControlPlane]:
     """A control plane with the tenant."""
     with ControlPlane(users=(TENANT,)) as plane:
         plane.api().create(a_namespace(TENANT))
-        plane.allow(TENANT, MAY)
-        plane.wait_until_allowed(TENANT, "/api/v1/pods")
+        plane.allow(TENANT, MAY, until="/api/v1/pods")
         yield plane
 
 

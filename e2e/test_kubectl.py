@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from e2e.control_plane import QUICK, ControlPlane
+from e2e.control_plane import ControlPlane
 from e2e.kubectl_cases import OWN, SCENARIOS, Case, Scenario, sent
 from e2e.programs import find_programs
 from e2e.sandbox import a_sandbox
@@ -105,7 +105,7 @@ def differences(scenario: Scenario, real: Sequence[Outcome], sandbox: Sequence[O
 def real() -> Iterator[Path]:
     """A kubeconfig. With the controllers that make deleted namespaces go."""
     controllers = ("garbage-collector-controller", "namespace-controller")
-    with ControlPlane(controllers=controllers, controller_flags=QUICK) as plane:
+    with ControlPlane(controllers=controllers) as plane:
         yield plane.kubeconfig()
 
 

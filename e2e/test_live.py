@@ -30,8 +30,7 @@ def plane() -> Iterator[ControlPlane]:
         auto = {"service.kubernetes.io/topology-mode": "Auto"}
         api.create_all([*a_shop("shop", PODS), a_service("cart", namespace="shop", selector=LABELS, annotations=auto)])
         for user, rules in (("reader", ROLE["rules"]), ("lister", LIST_ONLY), ("half", WITHOUT_PODS)):
-            plane.allow(user, rules)
-            plane.wait_until_allowed(user, "/api/v1/services")
+            plane.allow(user, rules, until="/api/v1/services")
         plane.wait_until(lambda: len(Shop(api, "shop").ready()) == PODS, what="its slices")
         yield plane
 

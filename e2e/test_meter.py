@@ -1,4 +1,4 @@
-"""The meter counts what clients count, beside real kube-proxies and beside Zoneward's proxy."""
+"""A meter counts what clients count, beside real kube-proxies and beside Zoneward's proxy; so does the proxy itself."""
 
 import signal
 import socket
@@ -30,7 +30,9 @@ from tests.deploy.manifests import DEPLOY, METER_MODES, NAMESPACES
 from zoneward.kube.measured_traffic import ServiceTraffic
 
 NAMESPACE: Final = "measured"
-PROXIES: Final = ("nftables", "iptables", "ipvs", "zoneward")
+IN_PROXY: Final = "in-proxy"
+PROXIES: Final = ("nftables", "iptables", "ipvs", "zoneward", IN_PROXY)
+"""Modes of kube-proxy, or Zoneward's proxy, beside a meter; and Zoneward's proxy without one."""
 ENDPOINTS: Final = {
     "10.1.0.1": "a",
     "10.2.0.1": "b",
@@ -57,6 +59,7 @@ class Shape:
 _FOUR: Final = ("10.1.0.1", "10.2.0.1", "10.2.0.2")
 _QUIET: Final = 9
 SERVICES: Final = {
+    "started": Shape(("10.1.0.1",)),
     "plain": Shape(_FOUR, spec={"type": "NodePort"}),
     "datagrams": Shape(_FOUR, protocol="UDP"),
     "six": Shape(("fd00:1::1", "fd00:2::1"), spec={"ipFamilies": ["IPv6"], "ipFamilyPolicy": "SingleStack"}),
@@ -69,7 +72,7 @@ SERVICES: Final = {
 
 
 class Site:
-    """A node in zone a with a proxy and a meter, a node in zone b, and Services with endpoints in both."""
+    """A node in zone a with a proxy and the ``counter``, a node in zone b, and Services with endpoints in both."""
 
     def __init__(self, bed: Bed, plane: ControlPlane, folder: Path, kind: str) -> None:
         self.node: Final = bed.node(f"{kind}-a", pods=_NODES["a"])
@@ -97,8 +100,12 @@ class Site:
             self._made[name] = [made, *map(api.create, slices)]
         for document in (NAMESPACES, METER_MODES[1]):
             plane.kubectl("apply", "--kustomize", str(DEPLOY / document), "--validate=strict")
-        account = plane.service_account("zoneward-meter", namespace="zoneward-meter")
-        self.meter = ZonewardMeter(self.node, plane.kubeconfig(account), folder, "--enable-accounting")
+        self.counter: ZonewardMeter | ZonewardProxy
+        if kind == IN_PROXY:
+            self.counter = ZonewardProxy(self.node, plane.kubeconfig(), folder)
+        else:
+            account = plane.service_account("zoneward-meter", namespace="zoneward-meter")
+            self.counter = ZonewardMeter(self.node, plane.kubeconfig(account), folder, "--enable-accounting")
 
     def _slice(self, service: str, shape: Shape, zone: str) -> Object:
         addresses = [endpoint for endpoint in shape.endpoints if ENDPOINTS[endpoint] == zone]
@@ -112,10 +119,15 @@ class Site:
             self.plane.api().delete(self._made[service].pop())
 
     def delete_services(self) -> None:
-        """Their node ports are others' again."""
+        """Release their node ports."""
         for service in self._made.values():
             for object_ in service:
                 self.plane.api().delete(object_)
+
+    def start(self) -> None:
+        """Start the counter, and wait until it counts."""
+        self.counter.start()
+        self.wait_until(lambda: self.answers("started") and bool(self.counter.measured().services), "a count")
 
     def answers(self, service: str) -> bool:
         with suppress(OSError):
@@ -123,7 +135,7 @@ class Site:
         return False
 
     def traffic(self, service: str) -> ServiceTraffic:
-        in_namespace = [entry for entry in self.meter.measured().services if entry.namespace == self.namespace]
+        in_namespace = [entry for entry in self.counter.measured().services if entry.namespace == self.namespace]
         empty = ServiceTraffic(namespace=self.namespace, service=service, address_type="IPv4")
         return next((entry for entry in in_namespace if entry.service == service), empty)
 
@@ -131,7 +143,7 @@ class Site:
         return Counter(self.traffic(service).zones)
 
     def wait_until(self, met: Callable[[], object], what: str) -> None:
-        self.meter.wait_until(met, what=what)
+        self.counter.wait_until(met, what=what)
 
     @contextmanager
     def long_connection(self, service: str = "long") -> Iterator[tuple[socket.socket, socket.socket]]:
@@ -183,11 +195,14 @@ def site(
     with ExitStack() as stack:
         made = Site(stack.enter_context(Bed()), control_plane, tmp_path_factory.mktemp(kind), kind)
         stack.callback(made.delete_services)
-        stack.enter_context(_proxy(kind, made))
-        stack.enter_context(made.meter)
-        for name in ("plain", "six"):
-            wait_until(partial(made.answers, name), f"an answer of {name}")
-        made.meter.start()
+        if kind == IN_PROXY:
+            stack.enter_context(Door(made.node.path, control_plane.ports.server))
+        else:
+            stack.enter_context(_proxy(kind, made))
+            for name in ("plain", "six"):
+                wait_until(partial(made.answers, name), f"an answer of {name}")
+        stack.enter_context(made.counter)
+        made.start()
         yield made
 
 
@@ -230,16 +245,17 @@ def test_open_connection_is_counted_with_its_bytes(site: Site) -> None:
         assert _bytes(site.traffic("long")) == pytest.approx(real, rel=0.03, abs=200)
 
 
-def test_restarted_meter_counts_nothing_twice(site: Site) -> None:
+def test_restart_counts_nothing_twice(site: Site) -> None:
     with site.long_connection() as (asking, there):
         _exchange(asking, there)
-        site.meter.start()
-        assert not site.connections("long")
+        site.start()
+        assert site.connections("long").total() == 0
         _exchange(asking, there)
         site.wait_until(partial(site.has_answered, _ANSWER), "what was sent since")
         assert _bytes(site.traffic("long"))[1] < 2 * _ANSWER
-        since = site.meter.measured().since.timestamp()
-        assert site.meter.metric("zoneward_meter_counting_since_seconds") == pytest.approx(since, abs=0.1)
+        if isinstance(site.counter, ZonewardMeter):
+            since = site.counter.measured().since.timestamp()
+            assert site.counter.metric("zoneward_meter_counting_since_seconds") == pytest.approx(since, abs=0.1)
 
 
 _ASKED, _ANSWER = 1_000, 2_000_000
@@ -302,22 +318,22 @@ def test_zone_of_a_removed_endpoint_is_known(site: Site) -> None:
 
 @in_one_mode
 def test_lost_messages_are_reported(site: Site) -> None:
-    assert site.meter.metric("zoneward_meter_lost_messages_total") == 0
-    assert site.meter.measured().complete
-    site.meter.signal(signal.SIGSTOP)
+    assert site.counter.metric("zoneward_meter_lost_messages_total") == 0
+    assert site.counter.measured().complete
+    site.counter.signal(signal.SIGSTOP)
     opening = RawConnections([site.addresses["quiet"]], 80, network="10.14")
     while opening.opened < _MORE_THAN_ARE_HELD:
         site.client.call(opening.come_and_go, 12_000, 1.0)
-    site.meter.signal(signal.SIGCONT)
-    site.wait_until(lambda: site.meter.metric("zoneward_meter_lost_messages_total") > 0, "lost messages")
-    assert not site.meter.measured().complete
+    site.counter.signal(signal.SIGCONT)
+    site.wait_until(lambda: site.counter.metric("zoneward_meter_lost_messages_total") > 0, "lost messages")
+    assert not site.counter.measured().complete
 
 
 @in_one_mode
 def test_missing_capability_is_reported_in_one_line(site: Site) -> None:
     command = [*site.node.enter, "setpriv", "--inh-caps", "-all", "--bounding-set", "-all"]
     command += [sys.executable, "-m", "zoneward", "meter", "--node", site.node.name, "--listen", "127.0.0.1:0", "-q"]
-    command += ["--kubeconfig", str(site.meter.kubeconfig)]
+    command += ["--kubeconfig", str(site.counter.kubeconfig)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert done.stderr.splitlines() == [

@@ -114,8 +114,7 @@ def cluster() -> Iterator[Cluster]:
         schedule(plane, KUBE_PROXY, nodes=len(nodes))
         for user, rules in (("reader", [*ROLES["cluster-role"], *ROLES["cluster-role-proxies"]]),
                             ("blind", ROLES["cluster-role"])):  # fmt: skip
-            plane.allow(user, rules)
-            plane.wait_until_allowed(user, "/api/v1/services")
+            plane.allow(user, rules, until="/api/v1/services")
         proxies = {zone: KubeProxy(plane, node=node.name, network=node) for zone, node in nodes.items()}
         yield Cluster(
             plane,

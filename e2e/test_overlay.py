@@ -192,8 +192,8 @@ class State:
         ]
 
 
-def wait_until_settled(cluster: Cluster, limit: float = 45.0) -> State:
-    end = time.monotonic() + limit
+def wait_until_settled(cluster: Cluster) -> State:
+    end = time.monotonic() + 45
     while True:
         state = State(cluster)
         problems = state.problems()

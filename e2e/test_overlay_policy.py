@@ -244,8 +244,8 @@ def test_static_policy_only_completes_hints_of_kubernetes(slices: Slices) -> Non
 
 def test_tenant_may_not_write_the_parameters(cluster: Cluster) -> None:
     plane = cluster.plane
-    plane.allow("reader", [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["*"]}])
-    plane.wait_until_allowed("reader", f"/api/v1/namespaces/{NAMESPACE}/configmaps")
+    rules = [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["*"]}]
+    plane.allow("reader", rules, until=f"/api/v1/namespaces/{NAMESPACE}/configmaps")
     tenant = plane.api("reader")
     refused = "only Zoneward's controller and cluster administrators"
     with pytest.raises(ApiError, match=refused):

@@ -2,12 +2,12 @@
 
 import asyncio
 import json
-import subprocess
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from datetime import datetime
 from typing import Any, Final
+from urllib.error import HTTPError
+from urllib.request import ProxyHandler, build_opener
 
 import pytest
 from e2e.control_plane import ControlPlane
@@ -21,25 +21,19 @@ from zoneward.proxy.health.service_health import ServiceHealthServer
 NODE, NAMESPACE, SERVICE = "node-health", "proxy-health", "cart"
 HEALTHZ: Final = 10256
 HEADERS: Final = ("Content-Type", "X-Content-Type-Options", "X-Load-Balancing-Endpoint-Weight")
-_ASK: Final = """
-import json, sys, urllib.error, urllib.request
-try:
-    answer = urllib.request.urlopen(sys.argv[1], timeout=30)
-except urllib.error.HTTPError as error:
-    answer = error
-print(json.dumps([answer.status, dict(answer.headers), answer.read().decode()]))
-"""
+_OPENER: Final = build_opener(ProxyHandler({}))
 Answer = tuple[int, dict[str, str], Any]
 
 
-def asking(port: int, path: str) -> Sequence[str]:
-    return sys.executable, "-c", _ASK, f"http://127.0.0.1:{port}{path}"
-
-
-def answer_in(printed: str) -> Answer:
+def ask(port: int, path: str) -> Answer:
     """Status, headers and body; each timestamp is replaced."""
-    status, headers, body = json.loads(printed)
-    return status, {header: headers.get(header) for header in HEADERS}, without_times(json.loads(body))
+    try:
+        answer = _OPENER.open(f"http://127.0.0.1:{port}{path}", timeout=30)
+    except HTTPError as error:
+        answer = error
+    with answer:
+        headers = {header: answer.headers.get(header) for header in HEADERS}
+        return answer.status, headers, without_times(json.loads(answer.read()))
 
 
 def without_times(value: Any, name: str = "") -> Any:
@@ -66,24 +60,24 @@ def real(control_plane: ControlPlane) -> Iterator[dict[str, Answer]]:
     try:
         with KubeProxy(control_plane, node=NODE, settings=settings) as proxy:
 
-            def ask(port: int, path: str) -> Answer:
-                return answer_in(proxy.run(*asking(port, path)))
+            def asked(port: int, path: str) -> Answer:
+                return proxy.network.call(ask, port, path)
 
             def says(status: int, port: int, path: str) -> bool:
-                with suppress(subprocess.CalledProcessError):
-                    return ask(port, path)[0] == status
+                with suppress(OSError):
+                    return asked(port, path)[0] == status
                 return False
 
             control_plane.wait_until(lambda: says(200, port, "/"), what="an endpoint")
-            answers["some"] = ask(port, "/")
-            control_plane.wait_until(lambda: len(ask(HEALTHZ, "/healthz")[2]["status"]) == 2, what="both families")
-            answers["healthz"], answers["livez"] = ask(HEALTHZ, "/healthz"), ask(HEALTHZ, "/livez")
+            answers["some"] = asked(port, "/")
+            control_plane.wait_until(lambda: len(asked(HEALTHZ, "/healthz")[2]["status"]) == 2, what="both families")
+            answers["healthz"], answers["livez"] = asked(HEALTHZ, "/healthz"), asked(HEALTHZ, "/livez")
             api.patch(a_node(NODE), {"spec": {"taints": [{"key": TO_BE_DELETED, "effect": "NoSchedule"}]}})
             control_plane.wait_until(lambda: says(503, HEALTHZ, "/healthz"), what="the taint")
-            answers["leaving-healthz"], answers["leaving-livez"] = ask(HEALTHZ, "/healthz"), ask(HEALTHZ, "/livez")
+            answers["leaving-healthz"], answers["leaving-livez"] = asked(HEALTHZ, "/healthz"), asked(HEALTHZ, "/livez")
             api.delete(here)
             control_plane.wait_until(lambda: says(503, port, "/"), what="no endpoint")
-            answers["none"] = ask(port, "/")
+            answers["none"] = asked(port, "/")
             yield answers
     finally:
         for object_ in (service, a_node(NODE)):
@@ -97,7 +91,7 @@ async def zonewards_answer(what: str) -> Answer:
             health.programmed_at[family] = 0.0
         health.is_eligible = not what.startswith("leaving")
         if what.endswith("z"):
-            return await answer_of(healthz_port, f"/{what.rpartition('-')[2]}")
+            return await asyncio.to_thread(ask, healthz_port, f"/{what.rpartition('-')[2]}")
         running = asyncio.create_task(ports.run())
         try:
             # Outside of the range of ports that the kernel assigns.
@@ -105,16 +99,11 @@ async def zonewards_answer(what: str) -> Answer:
             ports.set_service((NAMESPACE, SERVICE), port, 1 if what == "some" else 0)
             while not ports.open_ports:
                 await asyncio.sleep(0.01)
-            return await answer_of(port, "/")
+            return await asyncio.to_thread(ask, port, "/")
         finally:
             running.cancel()
             with suppress(asyncio.CancelledError):
                 await running
-
-
-async def answer_of(port: int, path: str) -> Answer:
-    process = await asyncio.create_subprocess_exec(*asking(port, path), stdout=subprocess.PIPE)
-    return answer_in((await process.communicate())[0].decode())
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,8 @@ ROLL: Final = 0.15
 """Seconds between two replacements."""
 GONE: Final = 2.0
 """Seconds for which an endpoint still listens after it left its slice, as a terminating Pod does."""
+OLD_SET: Final = "type ipv4_addr . ipv4_addr . inet_service . inet_proto; flags dynamic,timeout; timeout 1h; size 65536"
+OLD_RULE: Final = "update @connections { ip daddr . ct original ip daddr . ct original proto-dst . meta l4proto }"
 CHANGED: Final = "zoneward_proxy_changed_elements_total"
 
 
@@ -151,3 +153,29 @@ def monitored(site: Proxied) -> Iterator[Callable[[], list[str]]]:
 
         wait_until(lambda: has_seen("from-here"), "a monitor")
         yield events
+
+
+def test_no_connection_fails_while_the_table_of_an_older_version_is_replaced(site: Proxied) -> None:
+    site.proxy.start()
+    assert site.proxy.terminate() == 0
+    lines = site.node.run("nft", "list", "table", "ip", "zoneward").splitlines()
+    (layout,) = (line.split()[1] for line in lines if "chain layout-" in line)
+    # As in versions that counted in the kernel.
+    for command in (
+        f"delete chain ip zoneward {layout}",
+        "add chain ip zoneward layout-0123456789abcdef",
+        f"add set ip zoneward connections {{ {OLD_SET}; counter; }}",
+        "add chain ip zoneward count-connections",
+        f"add rule ip zoneward count-connections meta l4proto tcp {OLD_RULE} return",
+        "add chain ip zoneward nat-input { type nat hook input priority 100; }",
+        "add rule ip zoneward nat-input ct status dnat jump count-connections",
+        "insert rule ip zoneward nat-postrouting ct status dnat jump count-connections",
+    ):
+        site.node.run("nft", command)
+    with site.opening() as opened:
+        site.proxy.start()
+    assert opened.all()
+    assert not opened.failures()
+    rules = site.node.run("nft", "list", "table", "ip", "zoneward")
+    assert layout in rules
+    assert not any(name in rules for name in ("connections", "nat-input"))

@@ -17,16 +17,13 @@ from e2e.chances import check_spread
 from e2e.node_rules import NodeRules
 from e2e.nodes import Bed, Namespace
 from e2e.proxy_cases import CASES, REFUSED, At, Probe, ProxyCase
+from tests.builders import structs
 
 from zoneward.kube import names
 from zoneward.kube.objects import (
     Endpoint,
-    EndpointConditions,
     EndpointPort,
     EndpointSlice,
-    ForNode,
-    ForZone,
-    Hints,
     LoadBalancerIngress,
     LoadBalancerStatus,
     ObjectMeta,
@@ -97,30 +94,27 @@ def slices_of(endpoints: Sequence[At], family: Family) -> list[EndpointSlice]:
     """One slice for each zone label and annotation of the endpoints."""
     by_label: dict[tuple[str | None, str | None], list[Endpoint]] = {}
     for at in endpoints:
-        hints = Hints(
-            for_zones=tuple(ForZone(name=zone) for zone in at.hints),
-            for_nodes=tuple(ForNode(name=node) for node in at.nodes),
-        )
-        endpoint = Endpoint(
-            addresses=(address_of(at.name, family),),
-            conditions=EndpointConditions(ready=at.ready, serving=at.serving, terminating=at.terminating),
-            node_name="here" if at.here else "there",
-            hints=hints,
+        endpoint = structs.an_endpoint(
+            address_of(at.name, family),
+            zone=None,
+            node="here" if at.here else "there",
+            ready=at.ready,
+            serving=at.serving,
+            terminating=at.terminating,
+            hinted=structs.hints(*at.hints, nodes=at.nodes),
         )
         by_label.setdefault((at.zone, at.zones), []).append(endpoint)
     ports = tuple(
         EndpointPort(name=protocol, protocol=protocol.upper(), port=target) for protocol, (_, target) in PORTS.items()
     )
     return [
-        EndpointSlice(
-            metadata=ObjectMeta(
-                name=f"slice-{zone}-{zones}",
-                labels={names.ZONE_LABEL: zone} if zone else {},
-                annotations={names.ZONES_ANNOTATION: zones} if zones else {},
-            ),
-            address_type=ADDRESS_TYPES[family],
-            endpoints=tuple(slice_endpoints),
+        structs.a_slice(
+            f"slice-{zone}-{zones}",
+            *slice_endpoints,
+            family=ADDRESS_TYPES[family],
             ports=ports,
+            labels={names.ZONE_LABEL: zone} if zone else {},
+            annotations={names.ZONES_ANNOTATION: zones} if zones else {},
         )
         for (zone, zones), slice_endpoints in by_label.items()
     ]

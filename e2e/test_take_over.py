@@ -140,7 +140,7 @@ class Cluster(Shop):
 
 @pytest.fixture(scope="module")
 def shop() -> Iterator[Cluster]:
-    with ControlPlane(controllers=CONTROLLERS, controller_flags=QUICK) as plane:
+    with ControlPlane(controllers=CONTROLLERS) as plane:
         shop = Cluster(plane)
         shop.fill()
         plane.wait_until(lambda: shop.lists_all(names.BUILT_IN_MANAGER) and bool(shop.mirrored()), what="its slices")

@@ -23,11 +23,11 @@ def server(request: pytest.FixtureRequest) -> Iterator[Api]:
         with run_sandbox(new_registry()) as sandbox:
             yield sandbox.api
     elif chosen == "real":
-        from e2e.control_plane import QUICK, ControlPlane  # what it needs is not for those who only want the sandbox
+        from e2e.control_plane import ControlPlane  # what it needs is not for those who only want the sandbox
 
         controllers = ("garbage-collector-controller", "namespace-controller")
         with (
-            ControlPlane(controllers=controllers, controller_flags=QUICK) as plane,
+            ControlPlane(controllers=controllers) as plane,
             closing(Api.of(plane.kubeconfig())) as real,
         ):
             yield real

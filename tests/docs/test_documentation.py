@@ -28,6 +28,7 @@ from zoneward.advice.decisions import DecisionDocument, LoadComparison, SkippedS
 from zoneward.advice.explanation import Explanation
 from zoneward.advice.fixes import FixKind
 from zoneward.advice.honored_traffic import NodeTraffic
+from zoneward.advice.traffic_report import ServiceReport, SettingTotal
 from zoneward.cli.main import cli
 from zoneward.cli.main import run as cli_run
 from zoneward.controller.demand.demand_in_force import MeasuredReason
@@ -39,7 +40,7 @@ from zoneward.proxy import proxy_events
 from zoneward.proxy.proxy_configuration import DEFAULT_PORT, HEALTHZ_PORT
 from zoneward.proxy.ruleset.base_rules import base_sets
 from zoneward.report.route_report import NodeRoutes
-from zoneward.report.traffic_json import MeasuringReportView, ServiceReportView, SettingTotalView, ZoneFlowView
+from zoneward.report.traffic_json import CrossingFigures, MeasuringReport, ZoneFlow
 from zoneward.routing import service_events as events
 from zoneward.routing.algorithms.proportional_zone_cpu import least_endpoints
 from zoneward.routing.configuration import FeatureGates
@@ -269,7 +270,7 @@ def test_the_pages_list_every_field_of_json_documents_and_every_rule_of_selectio
     explained = (DOCS / "commands.md").read_text().split("### explain -o json\n")[1].split("\n## ")[0]
     assert json_fields(Explanation, without=(LoadComparison, NodeTraffic)) <= set(codes(explained))
     reported = text_of("report.md").split("## JSON\n")[1].split("\n## ")[0]
-    assert json_fields(MeasuringReportView, NodeTraffic, ServiceReportView, SettingTotalView, ZoneFlowView) <= set(
+    assert json_fields(CrossingFigures, MeasuringReport, NodeTraffic, ServiceReport, SettingTotal, ZoneFlow) <= set(
         codes(reported)
     )
 
