@@ -7,11 +7,11 @@ import pytest
 from aiohttp import web
 from tests.client.calling import transport
 from tests.client.serving import access_to, served
-from zoneward.controller.sync.permissions import Permission, check_permissions
 
 from zoneward.client.api_errors import CallFailed, Forbidden, ServerFault
 from zoneward.client.error_messages import to_input_error
 from zoneward.client.resources import SERVICES, SLICES
+from zoneward.controller.sync.requirements import Permission, check_permissions
 
 NEEDED: tuple[Permission, ...] = (
     ("PATCH", SERVICES),
