@@ -325,9 +325,6 @@ async def test_a_service_that_is_missing_only_in_the_cache_keeps_its_slices(
     assert not counter_total(controller.metrics.writes, operation="delete")
 
 
-# --- leading ----------------------------------------------------------------------------------------------------------
-
-
 # --- Every Service once in a period, spread over all of it ------------------------------------------------------------
 
 

@@ -65,16 +65,26 @@ async def test_adopt_and_release_restores_the_service() -> None:
 
 
 async def test_a_built_in_controller_that_does_not_respond_is_an_error_and_no_endpoint_is_missing() -> None:
+    """On a clock that only advances during sleeps."""
+    now = 0.0
     async with a_shop() as shop:
+
+        async def sleep(seconds: float) -> None:
+            nonlocal now
+            now += seconds
+            if shop.runs:
+                await shop.quiet()
+
+        on_this_clock = {"clock": lambda: now, "sleep": sleep}
         shop.lets_go = False
         with pytest.raises(InputError, match=r"timed out after 0\.5 s: the built-in controller still writes cart-"):
-            await shop.adopting(total=0.5).adopt(endpoints_policy="keep")
+            await shop.adopting(total=0.5, **on_this_clock).adopt(endpoints_policy="keep")
         shop.lets_go = True
         await shop.adopting().adopt(endpoints_policy="keep")
         assert is_ours(shop)
         shop.runs = False
         with pytest.raises(InputError, match="waited for the built-in controller to list every ready endpoint"):
-            await shop.adopting(total=0.3).release()
+            await shop.adopting(total=0.3, **on_this_clock).release()
         assert len(shop.slices(names.MANAGER)) == 1
 
 

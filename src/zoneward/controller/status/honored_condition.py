@@ -13,7 +13,7 @@ status and later changes of endpoints need no more. An honored revision stays ho
 nodes list everything before they report anything.
 
 The renewal of a Lease costs nothing here. Once a second, the lowest versions of all proxies are compared with the
-versions that Services wait for: that takes milliseconds where 10,000 Services wait.
+versions that Services wait for, which takes milliseconds where 10,000 Services wait.
 """
 
 import asyncio
@@ -152,7 +152,8 @@ def _count_of_nodes(count: int) -> str:
 @dataclass(slots=True, eq=False)
 class _HonoredState:
     """The current revision of one Service. ``needed``: the versions of Services and slices that all proxies must have
-    programmed; None: not known yet, or not needed. ``overdue_at``: when to name the nodes that are behind."""
+    programmed; None: not known yet, or not needed. ``overdue_at``: when to name the nodes that are behind.
+    ``presence``: of the proxies, when the conditions were last reported."""
 
     service: Service
     planned: tuple[Condition, ...]
@@ -164,6 +165,7 @@ class _HonoredState:
     needed: tuple[int, int] | None = None
     has_deleted: bool = False
     overdue_at: float = 0.0
+    presence: Presence = Presence.UNKNOWN
 
     @property
     def key(self) -> ObjectKey:
@@ -209,10 +211,6 @@ class HonoredCondition:
         self._groups: Mapping[str, ProxyGroup] = {}
         self._has_all_leases = False
         """Whether the groups were made of all Leases."""
-        self._reported_presence: dict[str, Presence] = {}
-        """By proxy name, the presence that all reported conditions are based on."""
-        self._is_presence_complete = False
-        """Whether the presence of all names was compared since all Leases were listed."""
         self._states: dict[ObjectKey, _HonoredState] = {}
         self._waiting: dict[ObjectKey, _HonoredState] = {}
         """Those of Services that wait for proxies."""
@@ -253,9 +251,8 @@ class HonoredCondition:
 
     def clear(self) -> None:
         """Another replica leads from now on."""
-        for values in (self._states, self._waiting, self._changed, self._reported_presence):
-            values.clear()
-        self._is_presence_complete = False
+        for by_service in (self._states, self._waiting, self._changed):
+            by_service.clear()
 
     def _begin(
         self, service: Service, planned: tuple[Condition, ...], revision: str, requested: str | None, version: int
@@ -294,7 +291,7 @@ class HonoredCondition:
         return find_condition(own_conditions(self._status_writer.as_reported(service)), names.HONORED_CONDITION)
 
     def _with_honored(self, state: _HonoredState) -> tuple[Condition, ...]:
-        presence = self._group(state.proxy_name).presence
+        presence = state.presence = self._group(state.proxy_name).presence
         if presence is Presence.ABSENT or (presence is Presence.UNKNOWN and self._reported(state.service) is None):
             return state.planned
         return (*state.planned, state.condition)
@@ -346,23 +343,14 @@ class HonoredCondition:
                     self._name_nodes_behind(state, proxies)
 
     def _update_presence(self) -> None:
-        every = {*self._groups, *self._reported_presence}
-        if self._has_all_leases and not self._is_presence_complete:
-            self._is_presence_complete = True
-            every |= {state.proxy_name for state in self._states.values()}
-            self._reported_presence = dict.fromkeys(every, Presence.UNKNOWN)
-        now = {name: self._group(name).presence for name in every}
-        before = self._reported_presence
-        changed = {name for name, presence in now.items() if presence is not before.get(name, Presence.ABSENT)}
-        self._reported_presence = {name: presence for name, presence in now.items() if presence is not Presence.ABSENT}
-        if not changed:
-            return
         for key, state in self._states.items():
-            if state.proxy_name in changed:
-                self._changed[key] = None
-                if now[state.proxy_name] is Presence.ABSENT and state.condition.status == "True":
-                    # The condition is removed. Nothing is known about proxies that are added later.
-                    self._wait_for_nodes(state)
+            presence = self._group(state.proxy_name).presence
+            if presence is state.presence:
+                continue
+            self._changed[key] = None
+            if presence is Presence.ABSENT and state.condition.status == "True":
+                # The condition is removed. Nothing is known about proxies that are added later.
+                self._wait_for_nodes(state)
 
     def _measure(self, state: _HonoredState) -> None:
         slices = self._cache.slices_of(*state.key)
