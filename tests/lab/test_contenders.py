@@ -20,8 +20,8 @@ from zoneward.lab.contenders import (
     STARTING,
     Contender,
     CustomAlgorithm,
+    parse_contenders,
 )
-from zoneward.lab.contenders import parse_contenders as found
 from zoneward.routing.algorithms.heuristics import LOCAL_KEP_TOOL, SUBSETTING_ALGORITHMS
 from zoneward.routing.algorithms.same_zone import same_zone
 
@@ -46,14 +46,14 @@ OWN = CustomAlgorithm(name="mine", rule=same_zone)
 
 
 def only(*written: str) -> Contender:
-    (one,) = found(written)
+    (one,) = parse_contenders(written)
     return one
 
 
 def labels(
     written: Sequence[str], sweep: dict[str, Sequence[float | str]] | None = None, own: CustomAlgorithm | None = None
 ) -> list[str]:
-    return [contender.label for contender in found(written, sweep=sweep, own=own)]
+    return [contender.label for contender in parse_contenders(written, sweep=sweep, own=own)]
 
 
 def test_all_are_those_of_the_proposal_in_its_order_and_then_those_for_hints() -> None:
@@ -65,7 +65,7 @@ def test_a_name_of_the_proposals_tool_stands_for_ours() -> None:
     theirs = ["Original", "Local", "LocalShared", "LocalWeighted", "LocalOpt", "none"]
     ours = ["random", "local-kep-tool", "local-shared", "local-weighted", "local-opt", "cluster-wide"]
     assert labels(theirs) == ours
-    assert found(theirs) == found(ours)
+    assert parse_contenders(theirs) == parse_contenders(ours)
 
 
 STARTS = {"local": 3, "local-kep-tool": 3, "local-shared": 1, "ProportionalZoneCPU": 1}
@@ -87,7 +87,7 @@ def test_an_algorithm_takes_its_own_parameters_and_no_others(name: str, paramete
         assert labels([f"{name}:{parameter}=7"]) == [f"{name}:{parameter}=7"]
     else:
         with pytest.raises(InputError, match=rf"^--algorithm: {name}: expected .*, got '{parameter}=7'$"):
-            found([f"{name}:{parameter}=7"])
+            parse_contenders([f"{name}:{parameter}=7"])
 
 
 @pytest.mark.parametrize(
@@ -166,14 +166,14 @@ def test_as_many_as_the_grids_of_their_parameters_have_points(
     names: list[str], grid: dict[str, list[float | str]]
 ) -> None:
     grid = {key: values for key, values in grid.items() if any(key in HAVING[name] for name in names)}
-    swept = found(names, sweep=grid)
+    swept = parse_contenders(names, sweep=grid)
     sizes = [prod(len(values) for key, values in grid.items() if key in HAVING[name]) for name in names]
     assert len(swept) == sum(sizes)
     assert len({item.label for item in swept}) == len(swept)
 
 
 def test_an_own_rule_takes_part_alone_where_no_other_is_asked_for() -> None:
-    (one,) = found([], own=OWN)
+    (one,) = parse_contenders([], own=OWN)
     assert (one.label, one.rule, one.key, one.interpreted, one.weighs) == ("mine", same_zone, "", False, False)
     assert (one.starting_threshold, one.overload_threshold, one.max_endpoints_per_slice) == (
         Fraction(0),
@@ -183,24 +183,26 @@ def test_an_own_rule_takes_part_alone_where_no_other_is_asked_for() -> None:
 
 
 def test_balanced_takes_its_limit_twice_then_the_objective_and_the_cost_of_every_other_zone() -> None:
-    default, other = found(["Balanced,Balanced:maxOverload=0.5"])
+    default, other = parse_contenders(["Balanced,Balanced:maxOverload=0.5"])
     assert default.parameters_for(2) == (1, 5, 1, 5, 0, 0, 1_000_000, 1_000_000, 0)
     costs = other.parameters_for(12)[5:]
     assert other.parameters_for(12)[:5] == (1, 2, 1, 2, 0)
     assert [sum(costs[12 * zone : 12 * zone + 12]) for zone in range(12)] == [11_000_000] * 12
     assert [costs[13 * zone] for zone in range(12)] == [0] * 12
-    assert [item.label for item in found(["all"]) if item.balanced] == ["Balanced"]
+    assert [item.label for item in parse_contenders(["all"]) if item.balanced] == ["Balanced"]
     assert only("ProportionalZoneCPU").parameters_for(2) == (1, 5, 1, 5)
 
 
 def test_an_own_rule_may_have_every_parameter_but_that_of_balanced() -> None:
     written = ["local,mine:startingThreshold=2,overloadThreshold=0.1"]
-    local, mine = found(written, sweep={"maxEndpointsPerSlice": [10]}, own=dataclasses.replace(OWN, interpreted=True))
+    local, mine = parse_contenders(
+        written, sweep={"maxEndpointsPerSlice": [10]}, own=dataclasses.replace(OWN, interpreted=True)
+    )
     assert local.label == "local:maxEndpointsPerSlice=10"
     assert mine.label == "mine:startingThreshold=2,overloadThreshold=0.1,maxEndpointsPerSlice=10"
     assert (mine.rule, mine.interpreted, mine.parameters_for(3)) == (same_zone, True, (1, 10, 1, 10))
     with pytest.raises(InputError, match=r"^--algorithm: mine: expected startingThreshold=NUMBER, .*maxOverload=1'$"):
-        found(["mine:maxOverload=1"], own=OWN)
+        parse_contenders(["mine:maxOverload=1"], own=OWN)
 
 
 ONE_OF = (
@@ -243,7 +245,7 @@ THREE = "expected startingThreshold=NUMBER, overloadThreshold=NUMBER, maxEndpoin
 )
 def test_what_is_written_wrong_is_shown_with_what_was_expected(written: str, message: str) -> None:
     with pytest.raises(InputError) as raised:
-        found([written])
+        parse_contenders([written])
     assert str(raised.value) == message
 
 
@@ -261,5 +263,5 @@ def test_an_invalid_sweep_is_refused_with_the_expected_value(
     name: str, parameter: str, value: float | str, message: str
 ) -> None:
     with pytest.raises(InputError) as raised:
-        found([name], sweep={parameter: [value]})
+        parse_contenders([name], sweep={parameter: [value]})
     assert str(raised.value) == message

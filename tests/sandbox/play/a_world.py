@@ -52,9 +52,9 @@ class World:
             match action:
                 case str():
                     self.lines.append(action)
-                case Create(key=key, obj=thing):
+                case Create(key=key, obj=obj):
                     assert key not in self.objects, key
-                    self.objects[key] = thing
+                    self.objects[key] = obj
                 case Patch(key=key, patch=patch):
                     self._patch(key, patch)
                 case Delete(key=key, grace=None) if key[0] == "Pod":

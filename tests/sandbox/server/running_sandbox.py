@@ -13,7 +13,7 @@ from zoneward.sandbox.server.faults import FaultInjector
 from zoneward.sandbox.server.resource_registry import Registry
 from zoneward.sandbox.server.sandbox_server import SandboxServer
 
-Found = TypeVar("Found")
+Result = TypeVar("Result")
 _PATIENCE = 10.0
 """Seconds for what takes a few milliseconds."""
 
@@ -26,10 +26,10 @@ class RunningSandbox:
     serving: SandboxServer
     loop: asyncio.AbstractEventLoop
 
-    def inside(self, work: Callable[[Registry], Found]) -> Found:
+    def inside(self, work: Callable[[Registry], Result]) -> Result:
         """What ``work`` finds there, between two requests."""
 
-        async def done() -> Found:
+        async def done() -> Result:
             return work(self.serving.registry)
 
         return asyncio.run_coroutine_threadsafe(done(), self.loop).result(_PATIENCE)

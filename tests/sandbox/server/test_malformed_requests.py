@@ -96,7 +96,7 @@ def test_malformed_request_is_answered_or_closed_without_a_traceback(caplog: pyt
 
     with caplog.at_level(logging.WARNING):
         answers = asyncio.run(run())
-    told = [record.getMessage() for record in caplog.records if record.exc_info]
-    assert told == []
+    errors = [record.getMessage() for record in caplog.records if record.exc_info]
+    assert errors == []
     wrong = [(request[:200], answer) for request, answer in zip(REQUESTS, answers, strict=True) if b" 500 " in answer]
     assert wrong == []

@@ -59,8 +59,8 @@ def dumped(obj: Object) -> bytes:
     return json.dumps(obj).encode()
 
 
-def a_list(*things: Object, kind: str = "List", api: str = "v1") -> Object:
-    return {"apiVersion": api, "kind": kind, "metadata": {"resourceVersion": ""}, "items": list(things)}
+def a_list(*items: Object, kind: str = "List", api: str = "v1") -> Object:
+    return {"apiVersion": api, "kind": kind, "metadata": {"resourceVersion": ""}, "items": list(items)}
 
 
 def anonymous() -> bytes:
@@ -100,8 +100,8 @@ def test_unknown_kinds_are_counted() -> None:
 
 def test_missing_namespaces_are_created() -> None:
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "known", "labels": {"a": "b"}}}
-    things = a_list(a_lease("a", namespace="known"), a_lease("a", namespace="new"), namespace)
-    registry = filled(dumped(things))
+    document = a_list(a_lease("a", namespace="known"), a_lease("a", namespace="new"), namespace)
+    registry = filled(dumped(document))
     assert names(registry, "namespaces") == sorted(f"/{name}" for name in (*NAMESPACES, "known", "new"))
     assert registry.get(registry.kinds["namespaces"], "", "known")["metadata"]["labels"]["a"] == "b"
 

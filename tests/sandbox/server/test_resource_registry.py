@@ -172,7 +172,7 @@ def test_stored_objects_are_copied() -> None:
     leases = registry.kinds["leases.coordination.k8s.io"]
     asked: Object = {"metadata": {"name": "cart", "labels": {"app": "cart"}}, "spec": {"holderIdentity": "me"}}
     given = decoded(asked, leases)
-    told = registry.create(leases, "default", given).object
-    given["metadata"]["labels"]["app"] = told["spec"]["holderIdentity"] = "changed"
+    created = registry.create(leases, "default", given).object
+    given["metadata"]["labels"]["app"] = created["spec"]["holderIdentity"] = "changed"
     stored = registry.get(leases, "default", "cart")
     assert (stored["metadata"]["labels"], stored["spec"]) == ({"app": "cart"}, {"holderIdentity": "me"})

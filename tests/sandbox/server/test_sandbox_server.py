@@ -64,11 +64,11 @@ async def test_bookmarks_come_at_their_interval_with_the_version_of_all_kinds() 
         start, times = time.monotonic(), []
         for index in range(4):
             version = add(running[0].registry, f"n{index}", plural="nodes")
-            told = await event(watching)
+            received = await event(watching)
             times.append(time.monotonic() - start)
             metadata = {"resourceVersion": str(version)}
             bookmarked = {"kind": "Lease", "apiVersion": "coordination.k8s.io/v1", "metadata": metadata}
-            assert told == {"type": "BOOKMARK", "object": bookmarked}
+            assert received == {"type": "BOOKMARK", "object": bookmarked}
     assert all(moment > count_ * every * 0.8 for count_, moment in enumerate(times, 1))
 
 
@@ -89,7 +89,7 @@ async def test_a_watcher_that_falls_behind_the_history_gets_410(monkeypatch: pyt
     """Nothing is kept for it: it gets what its connection holds, then 410, and all others lose nothing."""
     monkeypatch.setattr(stores, "HISTORY", 40)
     monkeypatch.setattr(stores, "_SPARE", 10)
-    changes, told = 600, []
+    changes, events = 600, []
     async with a_sandbox() as running, a_watch(*running) as slow, a_watch(*running) as quick:
         registry = running[0].registry
         kind = registry.kinds["leases.coordination.k8s.io"]
@@ -101,8 +101,8 @@ async def test_a_watcher_that_falls_behind_the_history_gets_410(monkeypatch: pyt
                     assert b'"annotations"' in await quick.content.readline()
         async with asyncio.timeout(PATIENCE):
             while line := await slow.content.readline():
-                told.append(msgspec.json.decode(line))
-    *observed, last = told
+                events.append(msgspec.json.decode(line))
+    *observed, last = events
     assert len(observed) < changes
     versions = [int(event["object"]["metadata"]["resourceVersion"]) for event in observed]
     assert versions == list(range(versions[0], versions[0] + len(versions)))

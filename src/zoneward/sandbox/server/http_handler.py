@@ -285,9 +285,9 @@ class ApiHandler:
         shape: Shape,
     ) -> web.Response:
         if shape == "Table":
-            things = [kind.from_stored(record.object()) for _, record in records]
+            objects = [kind.from_stored(record.object()) for _, record in records]
             include = request.query.get("includeObject", "")
-            return _encoded(tables.table(kind, things, metadata=metadata, include=include, now=self._registry.now))
+            return _encoded(tables.table(kind, objects, metadata=metadata, include=include, now=self._registry.now))
         head = len(head_of(kind.stored))
         items = [b"{" + record.data[head:] for _, record in records]
         if kind.stored_as is not None:

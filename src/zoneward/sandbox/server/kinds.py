@@ -1,26 +1,28 @@
 """Names and strategy of a kind, and rules for metadata. ``catalog`` has all kinds."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from datetime import datetime
 from typing import Any, Final, Protocol
 
 import msgspec
 
-from zoneward.kube.formats import subdomain_problems
+from zoneward.kube.formats import label_problems, subdomain_problems
 from zoneward.kube.objects import ObjectMeta
 from zoneward.kube.validation import (
+    PROTOCOLS,
     FieldError,
+    error,
     fixed_metadata_errors,
     free_metadata_errors,
     immutable,
+    invalid,
     new_metadata_errors,
+    not_supported,
 )
 
 Object = dict[str, Any]
 """A decoded JSON object."""
-PORT_RANGE: Final = "must be between 1 and 65535, inclusive"
-"""How kube-apiserver words it."""
 
 
 def get_field(obj: Any, path: str) -> Any:
@@ -133,6 +135,28 @@ def changed_metadata_errors(new: Object, old: Object) -> list[FieldError]:
 
 def _are_same(new: Mapping[str, Any], old: Mapping[str, Any], fields: tuple[str, ...]) -> bool:
     return all(new.get(field) == old.get(field) for field in fields)
+
+
+# --- ports ------------------------------------------------------------------------------------------------------------
+
+
+def port_errors(port: Object, field: str, *, needs_name: bool) -> Iterator[FieldError]:
+    """Errors of the fields that ports of Services and of Endpoints share."""
+    name, protocol = port.get("name") or "", port.get("protocol") or ""
+    if name:
+        yield from invalid(f"{field}.name", name, label_problems(name))
+    elif needs_name:
+        yield error("FieldValueRequired", f"{field}.name")
+    yield from port_range_errors(port["port"], f"{field}.port")
+    if not protocol:
+        yield error("FieldValueRequired", f"{field}.protocol")
+    elif protocol not in PROTOCOLS:
+        yield not_supported(f"{field}.protocol", protocol, sorted(PROTOCOLS))
+
+
+def port_range_errors(port: int, field: str) -> Iterator[FieldError]:
+    if not 1 <= port <= 65535:
+        yield from invalid(field, port, ["must be between 1 and 65535, inclusive"])
 
 
 # --- kinds ------------------------------------------------------------------------------------------------------------

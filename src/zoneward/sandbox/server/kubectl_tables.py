@@ -11,12 +11,12 @@ _NONE: Final = "<none>"
 _ROLE_PREFIX: Final = "node-role.kubernetes.io/"
 
 
-def table(kind: Kind, things: Iterable[Object], *, metadata: Object, include: str, now: datetime) -> Object:
+def table(kind: Kind, objects: Iterable[Object], *, metadata: Object, include: str, now: datetime) -> Object:
     """A row for each object; ``metadata`` is that of the list, ``include`` the parameter ``includeObject``. The objects
     are not copied.
     """
     columns, rows = _COLUMNS[kind.kind], []
-    for obj in things:
+    for obj in objects:
         stored = kind.to_stored(obj)
         row: Object = {"cells": [column.cell(stored, now) for column in columns]}
         row["object"] = None if include == "None" else obj if include == "Object" else partial(obj)

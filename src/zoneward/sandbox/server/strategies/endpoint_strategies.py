@@ -12,17 +12,15 @@ from zoneward.kube import formats
 from zoneward.kube.objects import Endpoint, EndpointSlice
 from zoneward.kube.validation import (
     MAX_ENDPOINTS,
-    PROTOCOLS,
     FieldError,
     content_errors,
     endpoint_errors,
     error,
     immutable_address_type,
     invalid,
-    not_supported,
     too_many,
 )
-from zoneward.sandbox.server.kinds import PORT_RANGE, Object, ObjectReader, Strategy
+from zoneward.sandbox.server.kinds import Object, ObjectReader, Strategy, port_errors
 
 _CONTENT: Final = ("addressType", "endpoints", "ports")
 
@@ -146,7 +144,12 @@ def _subset_errors(subset: Mapping[str, Any], field: str) -> Iterator[FieldError
     for name in ("addresses", "notReadyAddresses"):
         for index, address in enumerate(subset.get(name) or ()):
             yield from _address_errors(address, f"{field}.{name}[{index}]")
-    yield from _ports_errors(subset.get("ports") or (), f"{field}.ports")
+    ports = subset.get("ports") or ()
+    for index, port in enumerate(ports):
+        yield from port_errors(port, f"{field}.ports[{index}]", needs_name=len(ports) > 1)
+        if (app_protocol := port.get("appProtocol")) is not None:
+            problems = formats.qualified_name_problems(app_protocol)
+            yield from invalid(f"{field}.ports[{index}].appProtocol", app_protocol, problems)
 
 
 def _address_errors(address: Mapping[str, Any], field: str) -> Iterator[FieldError]:
@@ -159,20 +162,3 @@ def _address_errors(address: Mapping[str, Any], field: str) -> Iterator[FieldErr
         yield from invalid(f"{field}.hostname", hostname, formats.label_problems(hostname))
     if (node := address.get("nodeName")) is not None:
         yield from invalid(f"{field}.nodeName", node, formats.subdomain_problems(node))
-
-
-def _ports_errors(ports: Sequence[Mapping[str, Any]], field: str) -> Iterator[FieldError]:
-    for index, port in enumerate(ports):
-        here, name, protocol = f"{field}[{index}]", port.get("name") or "", port.get("protocol") or ""
-        if name:
-            yield from invalid(f"{here}.name", name, formats.label_problems(name))
-        elif len(ports) > 1:
-            yield error("FieldValueRequired", f"{here}.name")
-        if not 1 <= port["port"] <= 65535:
-            yield from invalid(f"{here}.port", port["port"], [PORT_RANGE])
-        if not protocol:
-            yield error("FieldValueRequired", f"{here}.protocol")
-        elif protocol not in PROTOCOLS:
-            yield not_supported(f"{here}.protocol", protocol, sorted(PROTOCOLS))
-        if (app_protocol := port.get("appProtocol")) is not None:
-            yield from invalid(f"{here}.appProtocol", app_protocol, formats.qualified_name_problems(app_protocol))

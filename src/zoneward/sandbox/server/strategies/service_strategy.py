@@ -14,7 +14,6 @@ from zoneward.kube import formats
 from zoneward.kube.names import HEADLESS
 from zoneward.kube.objects import Service, ServiceSpec
 from zoneward.kube.validation import (
-    PROTOCOLS,
     FieldError,
     error,
     invalid,
@@ -22,7 +21,7 @@ from zoneward.kube.validation import (
     not_supported,
     validate_traffic_distribution,
 )
-from zoneward.sandbox.server.kinds import PORT_RANGE, Object, ObjectReader, Strategy
+from zoneward.sandbox.server.kinds import Object, ObjectReader, Strategy, port_errors, port_range_errors
 from zoneward.sandbox.server.status_errors import internal
 
 Spec = Mapping[str, Any]
@@ -258,18 +257,11 @@ def _spec_errors(spec: Spec) -> Iterator[FieldError]:
     names = [port.get("name", "") for port in ports]
     for index, port in enumerate(ports):
         field, name = f"spec.ports[{index}]", names[index]
-        if name:
-            yield from invalid(f"{field}.name", name, formats.label_problems(name))
-        elif len(ports) > 1:
-            yield error("FieldValueRequired", f"{field}.name")
         if name and name in names[:index]:
             yield error("FieldValueDuplicate", f"{field}.name", value=name)
-        if not 1 <= port["port"] <= 65535:
-            yield from invalid(f"{field}.port", port["port"], [PORT_RANGE])
-        if port["protocol"] not in PROTOCOLS:
-            yield not_supported(f"{field}.protocol", port["protocol"], sorted(PROTOCOLS))
-        if isinstance(target := port["targetPort"], int) and not 1 <= target <= 65535:
-            yield from invalid(f"{field}.targetPort", target, [PORT_RANGE])
+        yield from port_errors(port, field, needs_name=len(ports) > 1)
+        if isinstance(target := port["targetPort"], int):
+            yield from port_range_errors(target, f"{field}.targetPort")
     yield from labels_errors(spec.get("selector") or {}, "spec.selector")
     for field, known in _CHOICES.items():
         if (value := spec.get(field)) is not None and value not in known:
