@@ -37,7 +37,6 @@ from zoneward.kube.proxy_programs import (
 from zoneward.kube.struct_decoder import (
     FieldTree,
     ObjectHead,
-    array_items,
     decode_object,
     field_tree,
     merge_trees,
@@ -127,7 +126,7 @@ def iter_documents(text: bytes | bytearray, *, read_yaml: YamlReader) -> Iterato
             return
         if len(text) <= HAND_WRITTEN_BYTES:
             refuse_duplicate_keys(document)
-        yield array_items(document) if text[start] in b"[" else document
+        yield msgspec.json.decode(document, type=list[msgspec.Raw]) if text[start] in b"[" else document
 
 
 def _whole_list(text: bytes | bytearray, start: int) -> ObjectHead | None:

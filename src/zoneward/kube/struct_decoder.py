@@ -2,7 +2,7 @@
 
 import json
 import re
-from typing import Any, Final, NamedTuple, get_args
+from typing import Any, Final, get_args
 
 import msgspec
 from msgspec.structs import fields
@@ -36,23 +36,20 @@ def merge_trees(one: FieldTree | None, other: FieldTree | None) -> FieldTree | N
     return one | {name: merge_trees(one[name], shape) if name in one else shape for name, shape in other.items()}
 
 
-class ObjectHead(NamedTuple):
+class ObjectHead(msgspec.Struct, gc=False, rename="camel"):
     """The fields that decide how a value is decoded."""
 
-    api_version: str | None
-    kind: str | None
-    items: Any
+    api_version: str | None = None
+    kind: str | None = None
+    items: Any = msgspec.UNSET
     """The undecoded items of a ``List``; ``msgspec.UNSET`` without such a field."""
 
 
-class _KindAndItems(msgspec.Struct, gc=False, rename="camel"):
-    api_version: str | None = None
-    kind: str | None = None
+class _UndecodedHead(ObjectHead, gc=False, rename="camel"):
     items: list[msgspec.Raw] | msgspec.UnsetType | None = msgspec.UNSET
 
 
-_HEAD: Final = msgspec.json.Decoder(_KindAndItems)
-_ITEMS: Final = msgspec.json.Decoder(list[msgspec.Raw])
+_HEAD: Final = msgspec.json.Decoder(_UndecodedHead)
 _OBJECTS: Final[dict[type[Object], msgspec.json.Decoder[Object]]] = {
     kind: msgspec.json.Decoder(kind) for kind in KINDS.values()
 }
@@ -64,8 +61,7 @@ def object_head(value: object) -> ObjectHead:
     """Raises FieldMismatch if the value is not a mapping, or its kind or apiVersion is not a string."""
     if isinstance(value, msgspec.Raw):
         try:
-            head = _HEAD.decode(value)
-            return ObjectHead(head.api_version, head.kind, head.items)
+            return _HEAD.decode(value)
         except msgspec.ValidationError:
             value = _untyped(value)
         except UnicodeDecodeError as error:
@@ -77,11 +73,6 @@ def object_head(value: object) -> ObjectHead:
         if text is not None and not isinstance(text, str):
             raise FieldMismatch(field, "a string", _got(text, "a string"))
     return ObjectHead(value.get("apiVersion"), value.get("kind"), value.get("items", msgspec.UNSET))
-
-
-def array_items(array: msgspec.Raw) -> list[msgspec.Raw]:
-    """The undecoded items of a JSON array."""
-    return _ITEMS.decode(array)
 
 
 def decode_object(value: object, kind: type[Object]) -> Object:

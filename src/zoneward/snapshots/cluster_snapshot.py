@@ -62,15 +62,13 @@ class PodIndex:
         """
         if not selector:
             return ()
-        candidates = self.with_rarest_label(namespace, selector)
+        # The label with the fewest Pods has the fewest candidates.
+        known = [label for label in selector.items() if label[0] in self._keys]
+        if known:
+            candidates = min((self._pods.get((namespace, *label), []) for label in known), key=len)
+        else:
+            candidates = [pod for pod in self._all if pod.metadata.namespace == namespace]
         return tuple(pod for pod in candidates if selector.items() <= (pod.metadata.labels or {}).items())
-
-    def with_rarest_label(self, namespace: str, selector: Mapping[str, str] | None) -> Sequence[Pod]:
-        """Pods of the namespace with the rarest label of a selector."""
-        known = [label for label in (selector or {}).items() if label[0] in self._keys]
-        if selector and not known:
-            return [pod for pod in self._all if pod.metadata.namespace == namespace]
-        return min((self._pods.get((namespace, *label), ()) for label in known), key=len, default=())
 
 
 @dataclass(frozen=True)
@@ -144,10 +142,6 @@ class Snapshot:
         """All Pods of a namespace."""
         return self._pods_by_namespace.get(namespace, ())
 
-    def most_pods_of(self, service: Service) -> int:
-        """An upper bound of the number of Pods that the Service selects, without comparing labels."""
-        return len(self._pods.with_rarest_label(service.metadata.namespace, effective_selector(service)))
-
     def slices_of(self, service: Service) -> tuple[EndpointSlice, ...]:
         """The EndpointSlices of the Service, of all controllers."""
         return self._slices.get((service.metadata.namespace, service.metadata.name), ())
@@ -160,18 +154,15 @@ class Snapshot:
         wanted = {_key(service) for service in services}
         pods = {_key(pod) for service in services for pod in self.pods_of(service)}
         slices = {_key(slice_) for service in services for slice_ in self.slices_of(service)}
-        return Snapshot(
+        return replace(
+            self,
             services=tuple(service for service in self.services if _key(service) in wanted),
-            nodes=self.nodes,
             pods=tuple(pod for pod in self.pods if _key(pod) in pods or isinstance(pod, ProxyPod)),
             slices=tuple(slice_ for slice_ in self.slices if _key(slice_) in slices),
-            daemon_sets=self.daemon_sets,
-            config_maps=self.config_maps,
-            unread_proxy_objects=self.unread_proxy_objects,
             workload_objects=tuple(self._around(services)),
+            skipped=MappingProxyType({}),
+            warnings=(),
             lists_pods=self.has_pods,
-            unread_workloads=self.unread_workloads,
-            lists_workloads=self.lists_workloads,
         )
 
     def _around(self, services: Iterable[Service]) -> Iterator[WorkloadObject]:
