@@ -725,12 +725,12 @@ def _sum_effect(parts: Sequence[tuple[float, Outcome, Outcome]]) -> Effect:
 
 def _merge_patches(patches: Iterable[ObjectPatch]) -> tuple[ObjectPatch, ...]:
     """One patch for each object: workloads may serve several Services. The last value of a field wins."""
-    merged: dict[tuple[str, str, str, str], ObjectPatch] = {}
+    by_object: dict[tuple[str, str, str, str], ObjectPatch] = {}
     for patch in patches:
         key = patch.api_version, patch.kind, patch.namespace, patch.name
-        known = merged.get(key)
-        merged[key] = patch if known is None else known.merged(patch)
-    return tuple(merged.values())
+        known = by_object.get(key)
+        by_object[key] = patch if known is None else known.merged(patch)
+    return tuple(by_object.values())
 
 
 def _summary(

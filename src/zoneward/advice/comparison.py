@@ -12,6 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from zoneward.advice.cluster_abilities import CONTROLLER, ClusterAbilities, familiarity, is_built_in
+from zoneward.advice.measured_flows import ServiceFamily
 from zoneward.advice.node_proxies import NodeProxies
 from zoneward.advice.now import traffic_now
 from zoneward.advice.service_input import ServiceInput
@@ -110,6 +111,10 @@ class ServiceComparison(msgspec.Struct, frozen=True, kw_only=True, gc=False, ren
     best: str | None
     better: str | None
     approaches: tuple[ComparedApproach, ...]
+
+    @property
+    def key(self) -> ServiceFamily:
+        return self.namespace, self.service, self.address_type
 
     def find(self, approach: str | None) -> ComparedApproach | None:
         return next((candidate for candidate in self.approaches if candidate.approach == approach), None)

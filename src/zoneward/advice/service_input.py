@@ -172,17 +172,17 @@ def _labelled(node: Node, zones: Mapping[str, str]) -> Node:
 
 def patched(service: Service, patch: MergePatch) -> Service:
     """The Service after a merge patch of fields that Zoneward reads."""
-    return msgspec.convert(_merged(msgspec.to_builtins(service), patch), Service)
+    return msgspec.convert(merged(msgspec.to_builtins(service), patch), Service)
 
 
-def _merged(document: Any, patch: Any) -> Any:
-    """RFC 7396 § 2."""
+def merged(document: Any, patch: Any, *, keeps_null: bool = False) -> Any:
+    """RFC 7396 § 2. ``keeps_null``: the document is a patch too, in which null removes a field."""
     if not isinstance(patch, Mapping):
         return patch
-    merged = dict(document) if isinstance(document, dict) else {}
+    fields = dict(document) if isinstance(document, Mapping) else {}
     for key, value in patch.items():
-        if value is None:
-            merged.pop(key, None)
+        if value is None and not keeps_null:
+            fields.pop(key, None)
         else:
-            merged[key] = _merged(merged.get(key), value)
-    return merged
+            fields[key] = merged(fields.get(key), value, keeps_null=keeps_null)
+    return fields
