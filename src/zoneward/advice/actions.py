@@ -13,7 +13,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Final, Literal
 
-from zoneward.advice.findings.cluster_view import ServiceView, view_service
+from zoneward.advice.findings.cluster_view import ServiceView
 from zoneward.advice.findings.codes import Finding
 from zoneward.advice.fix_commands import (
     INSTALL_OVERLAY,
@@ -172,7 +172,8 @@ class AdvisedCluster:
 
 def view_as_decided(given: ServiceInput, cluster: AdvisedCluster) -> ServiceView:
     """A Service with its traffic now and its plan, by what decides in this cluster."""
-    return view_service(_as_decided(given, cluster), cluster.node_proxies)
+    decided = _as_decided(given, cluster)
+    return ServiceView(decided, decided.traffic_now(cluster.node_proxies))
 
 
 def advise_service(
@@ -228,20 +229,13 @@ def _as_decided(given: ServiceInput, cluster: AdvisedCluster) -> ServiceInput:
     if key in cluster.overlaid:
         return given.as_overlay()
     upstream = given.as_upstream(cluster.cpu_demand)
-    state = upstream.cluster_state
-    configuration = kubernetes_configuration(state.configuration, cluster.kubernetes)
-    return dataclasses.replace(upstream, cluster_state=dataclasses.replace(state, configuration=configuration))
+    return upstream.with_state(
+        configuration=kubernetes_configuration(upstream.cluster_state.configuration, cluster.kubernetes)
+    )
 
 
 def _with_proxies(given: ServiceInput, node_proxies: NodeProxies) -> ServiceInput:
-    return dataclasses.replace(
-        given,
-        cluster_state=dataclasses.replace(
-            given.cluster_state,
-            consumer=node_proxies.default.consumer,
-            consumer_by_node=node_proxies.consumer_by_node,
-        ),
-    )
+    return given.with_state(consumer=node_proxies.default.consumer, consumer_by_node=node_proxies.consumer_by_node)
 
 
 def _needs_change(outcome: Outcome) -> bool:
@@ -430,7 +424,7 @@ class ServiceEffect(JsonValue, frozen=True, gc=False):
     effect: Effect
 
 
-class Action(JsonValue, frozen=True, gc=False):
+class Action(JsonValue, frozen=True, gc=False, kw_only=True):
     """One thing to do, for one or for many Services. ``rank`` is its place in the list, from 1; ``after`` has the ranks
     of those that must come before, ``instead_of`` of those that change the same Services in another way.
 
@@ -443,17 +437,17 @@ class Action(JsonValue, frozen=True, gc=False):
     view: View
     title: str
     needs: Requirement | None
-    after: tuple[int, ...]
-    instead_of: tuple[int, ...]
-    services: tuple[ServiceEffect, ...]
+    after: tuple[int, ...] = ()
+    instead_of: tuple[int, ...] = ()
+    services: tuple[ServiceEffect, ...] = ()
     effect: Effect
-    pods: int
+    pods: int = 0
     risk: Risk
-    risk_reason: str
-    limited_by: tuple[str, ...]
+    risk_reason: str = ""
+    limited_by: tuple[str, ...] = ()
     commands: tuple[str, ...]
     notes: tuple[str, ...]
-    patches: tuple[ObjectPatch, ...]
+    patches: tuple[ObjectPatch, ...] = ()
 
     @property
     def switches_proxies(self) -> bool:
@@ -630,17 +624,13 @@ def _switch_action(services: Sequence[ServiceAdvice], cluster: AdvisedCluster) -
         view="kubernetes",
         title=f"enable-service-topology in the Cilium of {nodes}, for hints to have an effect (ZW201)",
         needs=None,
-        after=(),
-        instead_of=(),
         services=tuple(
             ServiceEffect(*service.key, "its hints are honored", {}, effect_of(service.now, service.switched))
             for service in gaining
         ),
         effect=_sum_effect([(service.weight, service.now, service.switched) for service in gaining]),
-        pods=0,
         risk="medium",
         risk_reason="Cilium restarts on every node; where a provider runs it, it may not offer the setting",
-        limited_by=(),
         commands=(
             kubectl(
                 *("patch", "--type=merge", "-p", '{"data":{"enable-service-topology":"true"}}'),
@@ -653,7 +643,6 @@ def _switch_action(services: Sequence[ServiceAdvice], cluster: AdvisedCluster) -
             "with Helm: loadBalancer.serviceTopology=true",
             "GKE Dataplane V2 and other managed Ciliums undo changes of their settings: ask the provider",
         ),
-        patches=(),
     )
 
 
@@ -665,14 +654,8 @@ def _measure_action(services: Sequence[ServiceAdvice], rank: int) -> Action:
         view="zoneward",
         title="zoneward meter on the nodes: ranks actions by bytes, and shows money",
         needs="meter",
-        after=(),
-        instead_of=(),
-        services=(),
         effect=_sum_effect([(service.weight, service.now, service.now) for service in services]),
-        pods=0,
         risk="low",
-        risk_reason="",
-        limited_by=(),
         commands=(
             "kubectl apply -k deploy/namespaces",
             (
@@ -685,7 +668,6 @@ def _measure_action(services: Sequence[ServiceAdvice], rank: int) -> Action:
             "it reads connections and changes none; meter.accounting=true has kernels count bytes: docs/meter.md",
             "after an hour: zoneward advise --measured PROMETHEUS_URL --price-per-gb 0.01USD",
         ),
-        patches=(),
     )
 
 

@@ -132,7 +132,7 @@ def view_cluster(
     selected: "SelectedServices", options: Options, services: "tuple[ServiceView, ...] | None" = None
 ) -> "ClusterView":
     """The cluster as checks see it, with its ``services`` where they are viewed already."""
-    from zoneward.advice.findings.cluster_view import ClusterView, view_service
+    from zoneward.advice.findings.cluster_view import ClusterView, ServiceView
     from zoneward.cli.cluster_input import controller_lease_name
     from zoneward.cli.planned_services import with_what_if
     from zoneward.cli.workload_input import read_workload_objects
@@ -142,10 +142,10 @@ def view_cluster(
     snapshot = selected.snapshot
     if services is None:
         services = tuple(
-            view_service(
+            ServiceView(
                 selected.input_of(service),
-                selected.node_proxies,
-                asking=with_what_if(service, options, selected.configuration) if options.what_if else None,
+                selected.now_of(service),
+                with_what_if(service, options, selected.configuration) if options.what_if else None,
             )
             for service in selected.services
         )
