@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from operator import attrgetter
 from typing import Final, Literal
 
 from zoneward.advice.findings.cluster_view import ServiceView
@@ -188,8 +189,7 @@ def advise_service(
     if family is None:
         return None
     address_type = family.address_type
-    key = given.service.metadata.namespace, given.service.metadata.name
-    outcomes = _Outcomes(cluster, (*key, address_type))
+    outcomes = _Outcomes(cluster, (*given.key, address_type))
     current = view.current.get(address_type)
     now = outcomes.of(current.traffic if current is not None else family.traffic)
     if now is None:
@@ -204,7 +204,7 @@ def advise_service(
     kubernetes = None
     if _needs_change(switched):
         kubernetes = _option(_best_fix(decided, address_type), decided, switched, outcomes)
-    advice = ServiceAdvice(key, outcomes.weight(family), now, switched, kubernetes, None)
+    advice = ServiceAdvice(given.key, outcomes.weight(family), now, switched, kubernetes, None)
     if decided is given or not _needs_change(advice.reachable):
         return advice
     return dataclasses.replace(advice, zoneward=_with_balanced(given, address_type, cluster, advice, outcomes))
@@ -215,18 +215,16 @@ def outcome_as_decided(given: ServiceInput, cluster: AdvisedCluster) -> Outcome 
     family = next(iter(_as_decided(given, cluster).plan.families), None)
     if family is None:
         return None
-    key = given.service.metadata.namespace, given.service.metadata.name
-    return _Outcomes(cluster, (*key, family.address_type)).of(family.traffic)
+    return _Outcomes(cluster, (*given.key, family.address_type)).of(family.traffic)
 
 
 def _as_decided(given: ServiceInput, cluster: AdvisedCluster) -> ServiceInput:
     """The same Service decided by what writes its hints: Zoneward's controller or overlay, else the built-in controller
     of this version.
     """
-    key = given.service.metadata.namespace, given.service.metadata.name
     if runs_zoneward(given.service, given.slices):
         return given
-    if key in cluster.overlaid:
+    if given.key in cluster.overlaid:
         return given.as_overlay()
     upstream = given.as_upstream(cluster.cpu_demand)
     return upstream.with_state(
@@ -252,11 +250,11 @@ def _best_fix(given: ServiceInput, address_type: str) -> Fix | None:
     fixes = [fix for fix in search.fixes() if not _is_uncertain(fix)]
     free = [fix for fix in fixes if fix.kind in _FREE and not fix.pods]
     if free:
-        return max(free, key=_in_zone)
+        return max(free, key=attrgetter("in_zone"))
     if not search.aim.only_served:
         settings = list(search.settings(dataclasses.replace(search.aim, threshold=ACCEPTABLE)))
         if settings:
-            return max(settings, key=_in_zone)
+            return max(settings, key=attrgetter("in_zone"))
         with_pods = list(search.settings_with_pods((names.PREFER_SAME_ZONE,)))
         fixes += with_pods
         if with_pods and not with_pods[0].pods:
@@ -273,11 +271,6 @@ def _is_uncertain(fix: Fix) -> bool:
     heuristic = HEURISTICS.get(fix.family.decision.heuristic or "")
     moves = bool(fix.change.pods or fix.change.zone_of_node)
     return moves and heuristic is not None and (heuristic.balances or heuristic.node_hints)
-
-
-def _in_zone(fix: Fix) -> float:
-    traffic = fix.family.traffic
-    return 0.0 if traffic is None else traffic.in_zone or 0.0
 
 
 def _option(
@@ -600,7 +593,10 @@ def _action(view: View, needs: Requirement | None, group: _Group, earlier: Seque
             for action in earlier
             if not action.switches_proxies and keys & {(part.namespace, part.service) for part in action.services}
         ),
-        services=tuple(_service_effect(service, option) for service, option in group),
+        services=tuple(
+            ServiceEffect(*service.key, option.about, option.pods, effect_of(option.before, option.after))
+            for service, option in group
+        ),
         effect=_sum_effect([(service.weight, option.before, option.after) for service, option in group]),
         pods=sum(sum(option.pods.values()) for _, option in group),
         risk=first.risk,
@@ -669,10 +665,6 @@ def _measure_action(services: Sequence[ServiceAdvice], rank: int) -> Action:
             "after an hour: zoneward advise --measured PROMETHEUS_URL --price-per-gb 0.01USD",
         ),
     )
-
-
-def _service_effect(service: ServiceAdvice, option: Option) -> ServiceEffect:
-    return ServiceEffect(*service.key, option.about, option.pods, effect_of(option.before, option.after))
 
 
 def effect_of(before: Outcome, after: Outcome) -> Effect:

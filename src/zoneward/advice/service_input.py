@@ -18,7 +18,7 @@ from zoneward.advice.now import CurrentTraffic, traffic_now
 from zoneward.advice.workloads import Workload, WorkloadObjects, owner_of, workload_of
 from zoneward.kube import names
 from zoneward.kube.adoption_marks import effective_selector
-from zoneward.kube.objects import EndpointSlice, Node, Pod, Service, node_zone
+from zoneward.kube.objects import EndpointSlice, Node, ObjectKey, Pod, Service, node_zone
 from zoneward.routing.demand import Demand, cpu_demand_of, demands_of
 from zoneward.slices.cluster_state import ClusterState
 from zoneward.slices.overlay import overlay_configuration
@@ -70,6 +70,10 @@ class ServiceInput:
     namespace_pods: tuple[Pod, ...] = field(default=(), compare=False, repr=False)
     objects: WorkloadObjects = field(default=WorkloadObjects(), compare=False, repr=False)
     is_changed: bool = False
+
+    @property
+    def key(self) -> ObjectKey:
+        return self.service.metadata.namespace, self.service.metadata.name
 
     @cached_property
     def plan(self) -> ServicePlan:

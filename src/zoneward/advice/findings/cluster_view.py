@@ -57,7 +57,7 @@ class ServiceView:
 
     @property
     def key(self) -> ObjectKey:
-        return self.service.metadata.namespace, self.service.metadata.name
+        return self.given.key
 
     @property
     def object(self) -> FindingObject:
