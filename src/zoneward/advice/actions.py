@@ -11,9 +11,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from operator import attrgetter
 from typing import Final, Literal
 
-from zoneward.advice.findings.cluster_view import ServiceView, view_service
+from zoneward.advice.findings.cluster_view import ServiceView
 from zoneward.advice.findings.codes import Finding
 from zoneward.advice.fix_commands import (
     INSTALL_OVERLAY,
@@ -172,7 +173,8 @@ class AdvisedCluster:
 
 def view_as_decided(given: ServiceInput, cluster: AdvisedCluster) -> ServiceView:
     """A Service with its traffic now and its plan, by what decides in this cluster."""
-    return view_service(_as_decided(given, cluster), cluster.node_proxies)
+    decided = _as_decided(given, cluster)
+    return ServiceView(decided, decided.traffic_now(cluster.node_proxies))
 
 
 def advise_service(
@@ -187,8 +189,7 @@ def advise_service(
     if family is None:
         return None
     address_type = family.address_type
-    key = given.service.metadata.namespace, given.service.metadata.name
-    outcomes = _Outcomes(cluster, (*key, address_type))
+    outcomes = _Outcomes(cluster, (*given.key, address_type))
     current = view.current.get(address_type)
     now = outcomes.of(current.traffic if current is not None else family.traffic)
     if now is None:
@@ -203,7 +204,7 @@ def advise_service(
     kubernetes = None
     if _needs_change(switched):
         kubernetes = _option(_best_fix(decided, address_type), decided, switched, outcomes)
-    advice = ServiceAdvice(key, outcomes.weight(family), now, switched, kubernetes, None)
+    advice = ServiceAdvice(given.key, outcomes.weight(family), now, switched, kubernetes, None)
     if decided is given or not _needs_change(advice.reachable):
         return advice
     return dataclasses.replace(advice, zoneward=_with_balanced(given, address_type, cluster, advice, outcomes))
@@ -214,34 +215,25 @@ def outcome_as_decided(given: ServiceInput, cluster: AdvisedCluster) -> Outcome 
     family = next(iter(_as_decided(given, cluster).plan.families), None)
     if family is None:
         return None
-    key = given.service.metadata.namespace, given.service.metadata.name
-    return _Outcomes(cluster, (*key, family.address_type)).of(family.traffic)
+    return _Outcomes(cluster, (*given.key, family.address_type)).of(family.traffic)
 
 
 def _as_decided(given: ServiceInput, cluster: AdvisedCluster) -> ServiceInput:
     """The same Service decided by what writes its hints: Zoneward's controller or overlay, else the built-in controller
     of this version.
     """
-    key = given.service.metadata.namespace, given.service.metadata.name
     if runs_zoneward(given.service, given.slices):
         return given
-    if key in cluster.overlaid:
+    if given.key in cluster.overlaid:
         return given.as_overlay()
     upstream = given.as_upstream(cluster.cpu_demand)
-    state = upstream.cluster_state
-    configuration = kubernetes_configuration(state.configuration, cluster.kubernetes)
-    return dataclasses.replace(upstream, cluster_state=dataclasses.replace(state, configuration=configuration))
+    return upstream.with_state(
+        configuration=kubernetes_configuration(upstream.cluster_state.configuration, cluster.kubernetes)
+    )
 
 
 def _with_proxies(given: ServiceInput, node_proxies: NodeProxies) -> ServiceInput:
-    return dataclasses.replace(
-        given,
-        cluster_state=dataclasses.replace(
-            given.cluster_state,
-            consumer=node_proxies.default.consumer,
-            consumer_by_node=node_proxies.consumer_by_node,
-        ),
-    )
+    return given.with_state(consumer=node_proxies.default.consumer, consumer_by_node=node_proxies.consumer_by_node)
 
 
 def _needs_change(outcome: Outcome) -> bool:
@@ -258,11 +250,11 @@ def _best_fix(given: ServiceInput, address_type: str) -> Fix | None:
     fixes = [fix for fix in search.fixes() if not _is_uncertain(fix)]
     free = [fix for fix in fixes if fix.kind in _FREE and not fix.pods]
     if free:
-        return max(free, key=_in_zone)
+        return max(free, key=attrgetter("in_zone"))
     if not search.aim.only_served:
         settings = list(search.settings(dataclasses.replace(search.aim, threshold=ACCEPTABLE)))
         if settings:
-            return max(settings, key=_in_zone)
+            return max(settings, key=attrgetter("in_zone"))
         with_pods = list(search.settings_with_pods((names.PREFER_SAME_ZONE,)))
         fixes += with_pods
         if with_pods and not with_pods[0].pods:
@@ -279,11 +271,6 @@ def _is_uncertain(fix: Fix) -> bool:
     heuristic = HEURISTICS.get(fix.family.decision.heuristic or "")
     moves = bool(fix.change.pods or fix.change.zone_of_node)
     return moves and heuristic is not None and (heuristic.balances or heuristic.node_hints)
-
-
-def _in_zone(fix: Fix) -> float:
-    traffic = fix.family.traffic
-    return 0.0 if traffic is None else traffic.in_zone or 0.0
 
 
 def _option(
@@ -430,7 +417,7 @@ class ServiceEffect(JsonValue, frozen=True, gc=False):
     effect: Effect
 
 
-class Action(JsonValue, frozen=True, gc=False):
+class Action(JsonValue, frozen=True, gc=False, kw_only=True):
     """One thing to do, for one or for many Services. ``rank`` is its place in the list, from 1; ``after`` has the ranks
     of those that must come before, ``instead_of`` of those that change the same Services in another way.
 
@@ -443,17 +430,17 @@ class Action(JsonValue, frozen=True, gc=False):
     view: View
     title: str
     needs: Requirement | None
-    after: tuple[int, ...]
-    instead_of: tuple[int, ...]
-    services: tuple[ServiceEffect, ...]
+    after: tuple[int, ...] = ()
+    instead_of: tuple[int, ...] = ()
+    services: tuple[ServiceEffect, ...] = ()
     effect: Effect
-    pods: int
+    pods: int = 0
     risk: Risk
-    risk_reason: str
-    limited_by: tuple[str, ...]
+    risk_reason: str = ""
+    limited_by: tuple[str, ...] = ()
     commands: tuple[str, ...]
     notes: tuple[str, ...]
-    patches: tuple[ObjectPatch, ...]
+    patches: tuple[ObjectPatch, ...] = ()
 
     @property
     def switches_proxies(self) -> bool:
@@ -606,7 +593,10 @@ def _action(view: View, needs: Requirement | None, group: _Group, earlier: Seque
             for action in earlier
             if not action.switches_proxies and keys & {(part.namespace, part.service) for part in action.services}
         ),
-        services=tuple(_service_effect(service, option) for service, option in group),
+        services=tuple(
+            ServiceEffect(*service.key, option.about, option.pods, effect_of(option.before, option.after))
+            for service, option in group
+        ),
         effect=_sum_effect([(service.weight, option.before, option.after) for service, option in group]),
         pods=sum(sum(option.pods.values()) for _, option in group),
         risk=first.risk,
@@ -630,17 +620,13 @@ def _switch_action(services: Sequence[ServiceAdvice], cluster: AdvisedCluster) -
         view="kubernetes",
         title=f"enable-service-topology in the Cilium of {nodes}, for hints to have an effect (ZW201)",
         needs=None,
-        after=(),
-        instead_of=(),
         services=tuple(
             ServiceEffect(*service.key, "its hints are honored", {}, effect_of(service.now, service.switched))
             for service in gaining
         ),
         effect=_sum_effect([(service.weight, service.now, service.switched) for service in gaining]),
-        pods=0,
         risk="medium",
         risk_reason="Cilium restarts on every node; where a provider runs it, it may not offer the setting",
-        limited_by=(),
         commands=(
             kubectl(
                 *("patch", "--type=merge", "-p", '{"data":{"enable-service-topology":"true"}}'),
@@ -653,7 +639,6 @@ def _switch_action(services: Sequence[ServiceAdvice], cluster: AdvisedCluster) -
             "with Helm: loadBalancer.serviceTopology=true",
             "GKE Dataplane V2 and other managed Ciliums undo changes of their settings: ask the provider",
         ),
-        patches=(),
     )
 
 
@@ -665,14 +650,8 @@ def _measure_action(services: Sequence[ServiceAdvice], rank: int) -> Action:
         view="zoneward",
         title="zoneward meter on the nodes: ranks actions by bytes, and shows money",
         needs="meter",
-        after=(),
-        instead_of=(),
-        services=(),
         effect=_sum_effect([(service.weight, service.now, service.now) for service in services]),
-        pods=0,
         risk="low",
-        risk_reason="",
-        limited_by=(),
         commands=(
             "kubectl apply -k deploy/namespaces",
             (
@@ -685,12 +664,7 @@ def _measure_action(services: Sequence[ServiceAdvice], rank: int) -> Action:
             "it reads connections and changes none; meter.accounting=true has kernels count bytes: docs/meter.md",
             "after an hour: zoneward advise --measured PROMETHEUS_URL --price-per-gb 0.01USD",
         ),
-        patches=(),
     )
-
-
-def _service_effect(service: ServiceAdvice, option: Option) -> ServiceEffect:
-    return ServiceEffect(*service.key, option.about, option.pods, effect_of(option.before, option.after))
 
 
 def effect_of(before: Outcome, after: Outcome) -> Effect:
@@ -725,12 +699,12 @@ def _sum_effect(parts: Sequence[tuple[float, Outcome, Outcome]]) -> Effect:
 
 def _merge_patches(patches: Iterable[ObjectPatch]) -> tuple[ObjectPatch, ...]:
     """One patch for each object: workloads may serve several Services. The last value of a field wins."""
-    merged: dict[tuple[str, str, str, str], ObjectPatch] = {}
+    by_object: dict[tuple[str, str, str, str], ObjectPatch] = {}
     for patch in patches:
         key = patch.api_version, patch.kind, patch.namespace, patch.name
-        known = merged.get(key)
-        merged[key] = patch if known is None else known.merged(patch)
-    return tuple(merged.values())
+        known = by_object.get(key)
+        by_object[key] = patch if known is None else known.merged(patch)
+    return tuple(by_object.values())
 
 
 def _summary(

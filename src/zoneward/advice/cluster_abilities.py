@@ -9,7 +9,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from zoneward.advice.kubernetes_version import OVERLAY_SINCE, is_before, setting_name
+from zoneward.advice.kubernetes_version import (
+    DISTRIBUTION_SINCE,
+    OVERLAY_SINCE,
+    SAME_ZONE_SINCE,
+    is_before,
+    setting_name,
+)
 from zoneward.advice.node_proxies import NodeProxies
 from zoneward.kube import names
 from zoneward.kube.adoption_marks import has_selector_annotation
@@ -20,9 +26,8 @@ from zoneward.routing.request.what_if import NO_APPROACH
 
 CONTROLLER: Final = "controller"
 PROXY: Final = "proxy"
-_SINCE: Final = {names.PREFER_SAME_ZONE: 31, names.PREFER_SAME_NODE: 34}
-"""The minor version of Kubernetes that enables a distribution by default (KEP-4444, KEP-3015 § Implementation History).
-"""
+_SINCE: Final = {names.PREFER_SAME_ZONE: DISTRIBUTION_SINCE, names.PREFER_SAME_NODE: SAME_ZONE_SINCE}
+"""The minor version of Kubernetes that enables a distribution by default."""
 _KNOWN: Final = (
     NO_APPROACH,
     names.PREFER_SAME_ZONE,

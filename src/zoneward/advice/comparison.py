@@ -12,8 +12,8 @@ import msgspec
 from msgspec.structs import replace
 
 from zoneward.advice.cluster_abilities import CONTROLLER, ClusterAbilities, familiarity, is_built_in
+from zoneward.advice.measured_flows import ServiceFamily
 from zoneward.advice.node_proxies import NodeProxies
-from zoneward.advice.now import traffic_now
 from zoneward.advice.service_input import ServiceInput
 from zoneward.kube.objects import EndpointSlice
 from zoneward.routing import score
@@ -110,6 +110,10 @@ class ServiceComparison(msgspec.Struct, frozen=True, kw_only=True, gc=False, ren
     best: str | None
     better: str | None
     approaches: tuple[ComparedApproach, ...]
+
+    @property
+    def key(self) -> ServiceFamily:
+        return self.namespace, self.service, self.address_type
 
     def find(self, approach: str | None) -> ComparedApproach | None:
         return next((candidate for candidate in self.approaches if candidate.approach == approach), None)
@@ -319,21 +323,14 @@ def _busiest_loads(planned: Mapping[str, Mapping[str, _Planned]]) -> dict[str, d
 def _traffic_in_force(
     given: ServiceInput, node_proxies: NodeProxies
 ) -> dict[str, tuple[InForce, ExpectedTraffic | None]]:
-    configuration = given.cluster_state.configuration
-    current = traffic_now(
-        given.service,
-        slices=given.slices,
-        demand=given.cluster_state.for_service(given.service).demand,
-        node_proxies=node_proxies,
-        gates=configuration.gates,
-    )
+    most = given.cluster_state.configuration.max_endpoints_per_slice
     in_force = {}
-    for address_type, now in current.items():
+    for address_type, now in given.traffic_now(node_proxies).items():
         own = [slice_ for slice_ in given.slices if slice_.address_type == address_type]
         numbers = InForce(
             **_numbers_of(now.traffic),
             slices=len(own),
-            score=_score(now.traffic, own, configuration.max_endpoints_per_slice),
+            score=_score(now.traffic, own, most),
         )
         in_force[address_type] = (numbers, now.traffic)
     return in_force

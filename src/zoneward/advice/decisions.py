@@ -1,24 +1,21 @@
 """The decisions of a plan as the JSON that scripts rely on (``plan -o json``)."""
 
-from collections.abc import Iterable, Mapping
-from types import MappingProxyType
-from typing import Any, Final
+from collections.abc import Iterable
+from typing import Any
 
 import msgspec
 
 from zoneward.advice.json_value import JsonValue, round_if_any, round_share
 from zoneward.advice.load_change import LoadChange, PlansBefore, family_before, load_change
-from zoneward.advice.now import CurrentTraffic
+from zoneward.advice.now import NOTHING_KNOWN, ClusterTraffic, CurrentTraffic
 from zoneward.kube.measured_traffic import Time
-from zoneward.kube.objects import Condition, ObjectKey, ServiceEvent
+from zoneward.kube.objects import Condition, ServiceEvent
 from zoneward.routing.algorithms.heuristics import BALANCED
 from zoneward.routing.decision import Decision
 from zoneward.routing.rules import Rule
 from zoneward.routing.selection.expected_traffic import ExpectedTraffic
 from zoneward.routing.selection.traffic_measurements import TrafficMeasurements, predicted_in_zone_share
 from zoneward.slices.plan import FamilyPlan, ServicePlan
-
-_NOTHING_KNOWN: Final[Mapping[ObjectKey, Mapping[str, CurrentTraffic]]] = MappingProxyType({})
 
 
 class DecidedZone(JsonValue, frozen=True, gc=False):
@@ -177,7 +174,7 @@ class SkippedService(JsonValue, frozen=True, gc=False):
 def decisions_document(
     plans: Iterable[ServicePlan],
     *,
-    now: Mapping[ObjectKey, Mapping[str, CurrentTraffic]] = _NOTHING_KNOWN,
+    now: ClusterTraffic = NOTHING_KNOWN,
     measured: TrafficMeasurements | None = None,
     zones: Iterable[str] = (),
     before: PlansBefore | None = None,
@@ -250,10 +247,7 @@ def _decision(
         allocation=_allocation(decision),
         groups=_groups(decision),
         weights=_weights(decision),
-        in_zone_traffic=round_if_any(traffic.in_zone) if traffic else None,
-        dropped_traffic=round_share(traffic.dropped) if traffic else None,
-        max_overload=round_share(traffic.max_overload) if traffic else None,
-        mean_overload=round_share(traffic.mean_overload) if traffic else None,
+        **_figures(traffic),
         moved=decision.moved,
         now=_now(now) if now is not None else None,
         slices=count_slices(plan, family),
@@ -278,11 +272,19 @@ def _before(family: FamilyPlan, before: PlansBefore) -> DecisionBefore | None:
         reason=earlier.decision.message,
         endpoints=earlier.decision.endpoints,
         zones=_zones(traffic),
-        in_zone_traffic=round_if_any(traffic.in_zone) if traffic else None,
-        dropped_traffic=round_share(traffic.dropped) if traffic else None,
-        max_overload=round_share(traffic.max_overload) if traffic else None,
-        mean_overload=round_share(traffic.mean_overload) if traffic else None,
+        **_figures(traffic),
     )
+
+
+def _figures(traffic: ExpectedTraffic | None) -> dict[str, Any]:
+    if traffic is None:
+        return dict.fromkeys(("in_zone_traffic", "dropped_traffic", "max_overload", "mean_overload"))
+    return {
+        "in_zone_traffic": round_if_any(traffic.in_zone),
+        "dropped_traffic": round_share(traffic.dropped),
+        "max_overload": round_share(traffic.max_overload),
+        "mean_overload": round_share(traffic.mean_overload),
+    }
 
 
 def compared_load(change: LoadChange | None) -> LoadComparison | None:

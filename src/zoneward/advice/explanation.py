@@ -3,6 +3,7 @@
 Text, page and picture show this document and nothing else.
 """
 
+import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
@@ -19,7 +20,7 @@ from zoneward.advice.json_value import JsonValue, round_if_any, round_part, roun
 from zoneward.advice.load_change import PlansBefore, load_change, plans_before
 from zoneward.advice.measured_flows import MeasuredFlows
 from zoneward.advice.node_proxies import NodeProxies
-from zoneward.advice.now import CurrentTraffic, ignoring_proxies, traffic_now
+from zoneward.advice.now import CurrentTraffic, ignoring_proxies
 from zoneward.advice.pod_limits import Unchecked, pod_limits
 from zoneward.advice.service_input import ServiceInput
 from zoneward.kube.adoption_marks import runs_zoneward
@@ -228,10 +229,7 @@ def explain_service(
     """
     read = unchanged or given
     service = actual or given.service
-    state = read.cluster_state
-    now = traffic_now(
-        service, slices=read.slices, demand=state.demand, node_proxies=node_proxies, gates=state.configuration.gates
-    )
+    now = dataclasses.replace(read, service=service).traffic_now(node_proxies)
     before = plans_before([unchanged.plan]) if unchanged is not None else None
     honored = _honored(read, service, measured) if measured is not None else {}
     bypassed_by = bypasses(given)

@@ -5,13 +5,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from zoneward.advice.changed_cluster import ServicePods
 from zoneward.advice.dropped_traffic import CLUSTER_POLICY
 from zoneward.advice.fixes import Fix
 from zoneward.advice.json_value import JsonValue
 from zoneward.advice.kubernetes_version import kubernetes_minor
 from zoneward.advice.pod_limits import runs, unselected_pods
-from zoneward.advice.service_input import Change, ServiceInput
+from zoneward.advice.service_input import Change, ServiceInput, merged
 from zoneward.advice.shell_commands import kubectl
 from zoneward.advice.workloads import POD_TEMPLATE_HASH, UNKNOWN_WORKLOAD, Workload
 from zoneward.kube import names
@@ -39,20 +41,7 @@ class ObjectPatch(JsonValue, frozen=True, gc=False):
 
     def merged(self, other: "ObjectPatch") -> "ObjectPatch":
         """Both patches of the same object; ``other`` wins in the fields that both have."""
-        return ObjectPatch(
-            self.api_version, self.kind, self.namespace, self.name, merged_fields(self.fields, other.fields)
-        )
-
-
-def merged_fields(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
-    """Both; where both have a field, mappings are merged and the second wins otherwise."""
-    result = dict(first)
-    for key, value in second.items():
-        known = result.get(key)
-        if isinstance(known, Mapping) and isinstance(value, Mapping):
-            value = merged_fields(known, value)
-        result[key] = value
-    return result
+        return replace(self, fields=merged(self.fields, other.fields, keeps_null=True))
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations, islice, product
 from math import inf
+from operator import attrgetter
 from typing import Final, Literal
 
 from zoneward.advice.changed_cluster import ImpossibleChange
@@ -100,6 +101,11 @@ class Fix:
     def pods(self) -> int:
         """Its cost: how many Pods more there are; below 0, fewer."""
         return self.change.more_pods
+
+    @property
+    def in_zone(self) -> float:
+        """The share of traffic that stays in its zone with it; 0 where that is unknown."""
+        return (self.family.traffic.in_zone if self.family.traffic else None) or 0.0
 
 
 # --- the aim ----------------------------------------------------------------------------------------------------------
@@ -309,7 +315,7 @@ class FixSearch:
             return fix
         zones = [zone for zone in search.zones if size > 0 or self._trials.replicas.by_zone.get(zone, 0) >= -size]
         fixes = [self._verified(fix.kind, Change(pods={zone: size})) for zone in zones]
-        worst = min([fix, *filter(None, fixes)], key=_in_zone)
+        worst = min([fix, *filter(None, fixes)], key=attrgetter("in_zone"))
         return dataclasses.replace(worst, wherever=all(fixes))
 
     def _spread(
@@ -331,7 +337,7 @@ class FixSearch:
                 for pods in (ways if few else (ways[worst],))
             ]
             if all(fixes):
-                return min(filter(None, fixes), key=_in_zone)
+                return min(filter(None, fixes), key=attrgetter("in_zone"))
         return None
 
     # --- dropped traffic ----------------------------------------------------------------------------------------------
@@ -461,14 +467,10 @@ class FixSearch:
         return family is not None and aim.is_met(family)
 
 
-def _in_zone(fix: Fix) -> float:
-    return (fix.family.traffic.in_zone if fix.family.traffic else None) or 0.0
-
-
 def _value(fix: Fix) -> tuple[float, float]:
     """What settings are compared by: traffic in its zone, then overload, each to a percent."""
     overload = fix.family.traffic.max_overload if fix.family.traffic else 0.0
-    return round(_in_zone(fix), 2), -round(overload, 2)
+    return round(fix.in_zone, 2), -round(overload, 2)
 
 
 def setting_patch(

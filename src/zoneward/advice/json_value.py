@@ -21,6 +21,11 @@ def round_if_any(share: float | None) -> float | None:
     return None if share is None else round_share(share)
 
 
+def round_percents(*shares: float | None) -> tuple[float | None, ...]:
+    """As precise as tables show them: what they show as equal changes nothing."""
+    return tuple(None if share is None else round(share, 2) for share in shares)
+
+
 def round_part(share: float) -> float:
     """The same for a share that is exactly 0 or 1 only where it is nothing or all."""
     return share if share in (0, 1) else min(max(round_share(share), 1e-6), 1 - 1e-6)

@@ -15,7 +15,7 @@ SAME_ZONE_SINCE: Final = 34
 Implementation History). Older ones refuse them. ``PreferClose`` means the same as ``PreferSameZone`` in all."""
 OVERLAY_SINCE: Final = 36
 """The minor version whose API server has ``MutatingAdmissionPolicy`` (``admissionregistration.k8s.io/v1``)."""
-_DISTRIBUTION_SINCE: Final = 31
+DISTRIBUTION_SINCE: Final = 31
 """The minor version with ``spec.trafficDistribution`` on by default (KEP-4444 § Implementation History)."""
 
 
@@ -50,6 +50,6 @@ def kubernetes_configuration(configuration: Configuration, kubernetes: int | Non
 def kubernetes_gates(kubernetes: int | None) -> FeatureGates:
     """The feature gates that are on by default in this version; all of today's where it is not known."""
     return FeatureGates(
-        service_traffic_distribution=not is_before(_DISTRIBUTION_SINCE, kubernetes),
+        service_traffic_distribution=not is_before(DISTRIBUTION_SINCE, kubernetes),
         prefer_same_traffic_distribution=not is_before(SAME_ZONE_SINCE, kubernetes),
     )

@@ -117,10 +117,10 @@ class NodeProxies:
         return {node: kind.consumer for node, kind in self.kind_of.items() if kind.consumer != self.default.consumer}
 
 
-def same_proxy_everywhere(nodes: Iterable[Node], kind: ProxyKind, *, evidence: str = "--proxy") -> NodeProxies:
+def same_proxy_everywhere(nodes: Iterable[Node], kind: ProxyKind) -> NodeProxies:
     """One kind on all nodes and for all Services: nothing is detected."""
     every = [node.metadata.name for node in nodes]
-    return NodeProxies(dict.fromkeys(every, kind), dict.fromkeys(every, evidence), kind, labelled=kind)
+    return NodeProxies(dict.fromkeys(every, kind), dict.fromkeys(every, "--proxy"), kind, labelled=kind)
 
 
 def detect_node_proxies(

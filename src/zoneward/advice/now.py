@@ -2,10 +2,12 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
 
 from zoneward.advice.node_proxies import NodeProxies
 from zoneward.advice.proxy_kinds import ProxyKind
-from zoneward.kube.objects import EndpointSlice, Service
+from zoneward.kube.objects import EndpointSlice, ObjectKey, Service
 from zoneward.routing.configuration import FeatureGates
 from zoneward.routing.decision import Decision
 from zoneward.routing.demand import Demand
@@ -25,6 +27,11 @@ class CurrentTraffic:
 
     traffic: ExpectedTraffic | None
     proxies: Mapping[str, int]
+
+
+ClusterTraffic = Mapping[ObjectKey, Mapping[str, CurrentTraffic]]
+"""By namespace and name of the Service and by address type."""
+NOTHING_KNOWN: Final[ClusterTraffic] = MappingProxyType({})
 
 
 def traffic_now(

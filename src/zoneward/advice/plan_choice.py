@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
 from zoneward.advice.decisions import count_slices
-from zoneward.advice.now import CurrentTraffic
-from zoneward.kube.objects import ObjectKey
+from zoneward.advice.json_value import round_percents
+from zoneward.advice.now import ClusterTraffic, CurrentTraffic
 from zoneward.routing.selection.expected_traffic import ExpectedTraffic
 from zoneward.slices.plan import ServicePlan
 
@@ -14,7 +14,7 @@ Sort = Literal["name", "in-zone", "overload"]
 
 def choose_plans(
     plans: Sequence[ServicePlan],
-    now: Mapping[ObjectKey, Mapping[str, CurrentTraffic]],
+    now: ClusterTraffic,
     *,
     sort: Sort | None,
     top: int | None,
@@ -34,7 +34,7 @@ def choose_plans(
     return tuple(chosen[: top or None])
 
 
-def _now_of(plan: ServicePlan, now: Mapping[ObjectKey, Mapping[str, CurrentTraffic]]) -> Mapping[str, CurrentTraffic]:
+def _now_of(plan: ServicePlan, now: ClusterTraffic) -> Mapping[str, CurrentTraffic]:
     return now.get((plan.service.metadata.namespace, plan.service.metadata.name), {})
 
 
@@ -50,11 +50,7 @@ def _changes(plan: ServicePlan, now: Mapping[str, CurrentTraffic], *, writes_sli
 
 
 def _figures(traffic: ExpectedTraffic | None) -> tuple[float | None, ...]:
-    """As precise as tables show them."""
-    if traffic is None:
-        return ()
-    in_zone = None if traffic.in_zone is None else round(traffic.in_zone, 2)
-    return in_zone, round(traffic.max_overload, 2), round(traffic.dropped, 2)
+    return () if traffic is None else round_percents(traffic.in_zone, traffic.max_overload, traffic.dropped)
 
 
 def _rank(plan: ServicePlan, now: Mapping[str, CurrentTraffic], sort: Sort) -> tuple[bool, float]:

@@ -13,10 +13,12 @@ import msgspec
 from msgspec.structs import replace
 
 from zoneward.advice.changed_cluster import ServicePods, SliceReplicas
+from zoneward.advice.node_proxies import NodeProxies
+from zoneward.advice.now import CurrentTraffic, traffic_now
 from zoneward.advice.workloads import Workload, WorkloadObjects, owner_of, workload_of
 from zoneward.kube import names
 from zoneward.kube.adoption_marks import effective_selector
-from zoneward.kube.objects import EndpointSlice, Node, Pod, Service, node_zone
+from zoneward.kube.objects import EndpointSlice, Node, ObjectKey, Pod, Service, node_zone
 from zoneward.routing.demand import Demand, cpu_demand_of, demands_of
 from zoneward.slices.cluster_state import ClusterState
 from zoneward.slices.overlay import overlay_configuration
@@ -68,6 +70,10 @@ class ServiceInput:
     namespace_pods: tuple[Pod, ...] = field(default=(), compare=False, repr=False)
     objects: WorkloadObjects = field(default=WorkloadObjects(), compare=False, repr=False)
     is_changed: bool = False
+
+    @property
+    def key(self) -> ObjectKey:
+        return self.service.metadata.namespace, self.service.metadata.name
 
     @cached_property
     def plan(self) -> ServicePlan:
@@ -144,22 +150,29 @@ class ServiceInput:
             ).for_service(service)
         return dataclasses.replace(self, service=service, nodes=nodes, pods=pods, slices=slices, cluster_state=state)
 
+    def traffic_now(self, node_proxies: NodeProxies) -> dict[str, CurrentTraffic]:
+        """What the slices in force do, by address type."""
+        state = self.cluster_state.for_service(self.service)
+        gates = state.configuration.gates
+        return traffic_now(
+            self.service, slices=self.slices, demand=state.demand, node_proxies=node_proxies, gates=gates
+        )
+
+    def with_state(self, **changes: Any) -> "ServiceInput":
+        """The same with other fields of the cluster's state."""
+        return dataclasses.replace(self, cluster_state=dataclasses.replace(self.cluster_state, **changes))
+
     def as_upstream(self, cpu_demand: Demand | None = None) -> "ServiceInput":
         """The same, decided as the built-in controller does. Traffic starts where it did. ``cpu_demand`` is by the CPU
         of the nodes as that controller counts it, where it is known already.
         """
-        state = self.cluster_state
-        configuration = state.configuration.as_upstream()
+        configuration = self.cluster_state.configuration.as_upstream()
         cpu_demand = cpu_demand or cpu_demand_of(self.nodes, configuration)
-        state = dataclasses.replace(state, cpu_demand=cpu_demand, configuration=configuration)
-        return dataclasses.replace(self, cluster_state=state)
+        return self.with_state(cpu_demand=cpu_demand, configuration=configuration)
 
     def as_overlay(self) -> "ServiceInput":
         """The same, decided for an overlay on the slices of the built-in controller."""
-        configuration = overlay_configuration(self.cluster_state.configuration)
-        return dataclasses.replace(
-            self, cluster_state=dataclasses.replace(self.cluster_state, configuration=configuration)
-        )
+        return self.with_state(configuration=overlay_configuration(self.cluster_state.configuration))
 
 
 def _labelled(node: Node, zones: Mapping[str, str]) -> Node:
@@ -172,17 +185,17 @@ def _labelled(node: Node, zones: Mapping[str, str]) -> Node:
 
 def patched(service: Service, patch: MergePatch) -> Service:
     """The Service after a merge patch of fields that Zoneward reads."""
-    return msgspec.convert(_merged(msgspec.to_builtins(service), patch), Service)
+    return msgspec.convert(merged(msgspec.to_builtins(service), patch), Service)
 
 
-def _merged(document: Any, patch: Any) -> Any:
-    """RFC 7396 § 2."""
+def merged(document: Any, patch: Any, *, keeps_null: bool = False) -> Any:
+    """RFC 7396 § 2. ``keeps_null``: the document is a patch too, in which null removes a field."""
     if not isinstance(patch, Mapping):
         return patch
-    merged = dict(document) if isinstance(document, dict) else {}
+    fields = dict(document) if isinstance(document, Mapping) else {}
     for key, value in patch.items():
-        if value is None:
-            merged.pop(key, None)
+        if value is None and not keeps_null:
+            fields.pop(key, None)
         else:
-            merged[key] = _merged(merged.get(key), value)
-    return merged
+            fields[key] = merged(fields.get(key), value, keeps_null=keeps_null)
+    return fields

@@ -183,7 +183,7 @@ def report_service(
     has flows.
     """
     comparison, predicted = recommendation.comparison, recommendation.flows
-    service = measured.services.get((comparison.namespace, comparison.service, comparison.address_type))
+    service = measured.services.get(comparison.key)
     if service is None:
         return None
     calculation = CrossingCalculation(service.known, prices)

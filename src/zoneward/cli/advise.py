@@ -253,7 +253,7 @@ def _show_changes(options: Options, manifests: tuple[str, ...], output: str) -> 
     from zoneward.advice.manifest_changes import ManifestChanges, applied, changed_service
     from zoneward.cli.planned_services import select_services
     from zoneward.kube.gc_tuning import without_gc
-    from zoneward.report.manifest_changes_text import changes_markdown, changes_text
+    from zoneward.report.advice_text import changes_markdown, changes_text
     from zoneward.snapshots.cluster_snapshot import read_snapshot
 
     given = read_snapshot(manifests, stdin=sys.stdin.buffer).services

@@ -115,7 +115,7 @@ def view_cluster(
     selected: "SelectedServices", options: Options, services: "tuple[ServiceView, ...] | None" = None
 ) -> "ClusterView":
     """The cluster as checks see it, with its ``services`` where they are viewed already."""
-    from zoneward.advice.findings.cluster_view import ClusterView, view_service
+    from zoneward.advice.findings.cluster_view import ClusterView, ServiceView
     from zoneward.cli.cluster_input import controller_lease_name
     from zoneward.cli.planned_services import read_workload_objects, with_what_if
     from zoneward.kube.controller_lease import is_led
@@ -124,10 +124,10 @@ def view_cluster(
     snapshot = selected.snapshot
     if services is None:
         services = tuple(
-            view_service(
+            ServiceView(
                 selected.input_of(service),
-                selected.node_proxies,
-                asking=with_what_if(service, options, selected.configuration) if options.what_if else None,
+                selected.now_of(service),
+                with_what_if(service, options, selected.configuration) if options.what_if else None,
             )
             for service in selected.services
         )

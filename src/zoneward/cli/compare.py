@@ -136,15 +136,12 @@ def _sorted(compared: "list[Recommendation]", sort: str) -> "list[Recommendation
 
 def _changes(recommendation: "Recommendation") -> bool:
     """Whether the best approach changes traffic."""
+    from zoneward.advice.json_value import round_percents
+
     comparison = recommendation.comparison
     start, best = comparison.now or comparison.today, comparison.find(comparison.best)
-    return best is not None and _figures(start) != _figures(best)
-
-
-def _figures(numbers: "InForce | ComparedApproach") -> tuple[float | None, ...]:
-    """As precise as the table shows them."""
-    return tuple(
-        None if share is None else round(share, 2) for share in (numbers.in_zone_traffic, numbers.max_overload)
+    return best is not None and round_percents(start.in_zone_traffic, start.max_overload) != round_percents(
+        best.in_zone_traffic, best.max_overload
     )
 
 

@@ -11,7 +11,7 @@ from msgspec import structs
 from zoneward.advice.findings.codes import Need
 from zoneward.advice.kubernetes_version import kubernetes_configuration, kubernetes_minor
 from zoneward.advice.node_proxies import NodeProxies, detect_node_proxies, same_proxy_everywhere
-from zoneward.advice.now import CurrentTraffic, traffic_now
+from zoneward.advice.now import CurrentTraffic
 from zoneward.advice.proxy_kinds import PROXY_KINDS, ProxyKind
 from zoneward.advice.service_input import ServiceInput
 from zoneward.advice.workloads import NO_OBJECTS, WorkloadObjects
@@ -151,13 +151,7 @@ class SelectedServices:
 
     def now_of(self, service: Service) -> dict[str, CurrentTraffic]:
         """What the slices of a Service in the snapshot do, by address type."""
-        return traffic_now(
-            service,
-            slices=self.snapshot.slices_of(service),
-            demand=self.cluster_state.for_service(service).demand,
-            node_proxies=self.node_proxies,
-            gates=self.configuration.gates,
-        )
+        return self.input_of(service).traffic_now(self.node_proxies)
 
     def now(self) -> dict[ObjectKey, dict[str, CurrentTraffic]]:
         """The same for all selected Services, by namespace and name, in the cluster as it was read."""

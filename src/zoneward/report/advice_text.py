@@ -1,11 +1,14 @@
-"""``advise`` for a terminal: the whole list on one screen, or one action with its commands."""
+"""``advise`` for a terminal: the whole list on one screen, or one action with its commands. ``advise --diff``, also
+as Markdown for the comment of a pull request.
+"""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from textwrap import wrap
 from typing import Final
 
 from zoneward.advice.actions import ACCEPTABLE, WITHOUT_RISK, Action, Advice, AdviceSummary, Effect, Risk
 from zoneward.advice.dropped_traffic import format_dropped
+from zoneward.advice.manifest_changes import ChangedService, ManifestChanges
 from zoneward.advice.prices import BYTES_IN_GB
 from zoneward.kube.safe_text import printable
 from zoneward.report.table_parts import Table
@@ -262,6 +265,60 @@ def share_change(effect: Effect) -> StyledText:
 
 def _overload_style(share: float) -> str:
     return "red" if share > ACCEPTABLE else "yellow" if share > WITHOUT_RISK else "default"
+
+
+# --- what manifests change --------------------------------------------------------------------------------------------
+
+
+def changes_text(changes: ManifestChanges, *, width: int, color: bool) -> str:
+    """A row for each Service that changes."""
+    text = f"{describe_changes(changes)}\n"
+    if changes.services:
+        rows = [
+            [
+                Text(f"{service.namespace}/{service.service}"),
+                *_changed_figures(service),
+                Text("; ".join(service.changes)),
+            ]
+            for service in changes.services
+        ]
+        table = Table(("SERVICE", "IN ZONE", "WORST", "CHANGE"), rows, ("IN ZONE", "WORST"))
+        text += render_text(table.for_terminal(width), color=color, width=width)
+    return text
+
+
+def changes_markdown(changes: ManifestChanges) -> str:
+    """The same for a comment. All text of objects is code, in which a forge sees no links and no names of users."""
+    lines = [f"**Zoneward**: {describe_changes(changes, quote=_code)}"]
+    if changes.services:
+        lines += ["", "| Service | in its zone | busiest Pod | change |", "| --- | --- | --- | --- |"]
+        for service in changes.services:
+            in_zone, worst = (figure.plain for figure in _changed_figures(service))
+            name = f"{service.namespace}/{service.service}"
+            change = "<br>".join(map(_code, service.changes))
+            lines.append(f"| {_code(name)} | {in_zone} | {worst} | {change} |")
+    return "\n".join(map(printable, lines)) + "\n"
+
+
+def _code(text: str) -> str:
+    return f"`{text.replace('`', chr(39)).replace('|', chr(92) + '|')}`"
+
+
+def describe_changes(changes: ManifestChanges, *, quote: Callable[[str], str] = str) -> str:
+    """``2 Services change, 3 do not; not in the cluster: shop/new``; names as ``quote`` has them."""
+    count = len(changes.services)
+    text = f"{counted(count, 'Service')} {'changes' if count == 1 else 'change'}"
+    if changes.unchanged:
+        text += f", {changes.unchanged} {'does' if changes.unchanged == 1 else 'do'} not"
+    return printable(
+        text + (f"; not in the cluster: {listed(tuple(map(quote, changes.unknown)))}" if changes.unknown else "")
+    )
+
+
+def _changed_figures(service: ChangedService) -> tuple[StyledText, StyledText]:
+    if service.effect is None:
+        return Text("-", "dim"), Text("-", "dim")
+    return share_change(service.effect), overload_change(service.effect)
 
 
 # --- lines ------------------------------------------------------------------------------------------------------------

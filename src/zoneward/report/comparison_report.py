@@ -19,11 +19,20 @@ from zoneward.advice.comparison import (
     ServiceComparison,
 )
 from zoneward.advice.dropped_traffic import format_dropped
+from zoneward.advice.measured_flows import ServiceFamily
 from zoneward.kube.safe_text import safe_csv_cell
 from zoneward.report.html import Markup, fact
 from zoneward.report.plan_table import CLUSTER_WIDE, short_reason
 from zoneward.report.table_parts import TableParts, folded
-from zoneward.report.terminal_text import SHARE_COLORS, StyledText, Text, join_wrapped, share_style, whole_percent
+from zoneward.report.terminal_text import (
+    SHARE_COLORS,
+    StyledText,
+    Text,
+    join_words,
+    join_wrapped,
+    share_style,
+    whole_percent,
+)
 from zoneward.routing.phrases import counted
 from zoneward.routing.request.what_if import NO_APPROACH
 
@@ -194,7 +203,7 @@ def _describe_settings(comparison: ServiceComparison, abilities: ClusterAbilitie
             for words, approach in (("best", comparison.best), ("asked for", comparison.asks_for))
             if candidate.approach == approach
         )
-        yield f"{_approach_name(candidate.approach, abilities)}: {in_zone} in its zone, worst {overload}{needs}{marks}"
+        yield f"{title_of(candidate.approach, abilities)}: {in_zone} in its zone, worst {overload}{needs}{marks}"
 
 
 def comparison_facts(totals: ComparisonTotals, abilities: ClusterAbilities) -> list[Markup]:
@@ -264,19 +273,20 @@ class _Cells:
 def _service_row(recommendation: Recommendation, abilities: ClusterAbilities, cells: _Cells) -> _Row:
     """One line: the best setting, and what becomes of traffic with it."""
     comparison = recommendation.comparison
-    title = Text(_name_of(comparison))
+    title = Text(name_of(comparison.key))
     start: ComparedApproach | InForce = comparison.now or comparison.today
     best = comparison.find(comparison.best)
     dropped = comparison.today.dropped_traffic or 0.0
     is_asked = best is None or best.approach == comparison.asks_for
     asked = _note(("as asked for", is_asked and best is not None), needs=None, dropped=dropped)
     if best is None:
-        return cells.row(_approach_name(comparison.asks_for, abilities), start, asked, changes="", title=title)
+        return cells.row(title_of(comparison.asks_for, abilities), start, asked, changes="", title=title)
     changes = "" if is_asked else _changes(best)
-    return cells.row(_approach_name(best.approach, abilities), best, asked, changes=changes, title=title, since=start)
+    return cells.row(title_of(best.approach, abilities), best, asked, changes=changes, title=title, since=start)
 
 
-def _approach_name(approach: str, abilities: ClusterAbilities) -> str:
+def title_of(approach: str, abilities: ClusterAbilities) -> str:
+    """What this cluster calls an approach."""
     return CLUSTER_WIDE if approach == NO_APPROACH else abilities.name_of(approach)
 
 
@@ -318,13 +328,14 @@ def _service_rows(recommendation: Recommendation, abilities: ClusterAbilities, c
         )
         asked = any(candidate.approach == comparison.asks_for for candidate in idle)
         rows.append(cells.idle_row(title, reason, asked=asked))
-    rows[0] = (Text(_name_of(comparison)), *rows[0][1:])
+    rows[0] = (Text(name_of(comparison.key)), *rows[0][1:])
     return rows
 
 
-def _name_of(comparison: ServiceComparison) -> str:
-    family = "" if comparison.address_type == "IPv4" else f" {comparison.address_type[-1]}"
-    return f"{comparison.namespace}/{comparison.service}{family}"
+def name_of(key: ServiceFamily) -> str:
+    """``shop/cart``, ``shop/cart 6`` for IPv6."""
+    namespace, service, family = key
+    return f"{namespace}/{service}" + ("" if family == "IPv4" else f" {family[-1]}")
 
 
 @lru_cache(maxsize=4096)
@@ -338,11 +349,7 @@ def _note(*marks: tuple[str, bool], needs: str | None, dropped: float) -> Text:
     words = ", ".join(word for word, applies in marks if applies)
     needed = f"needs {needs}" if needs is not None and not dict(marks).get("better") else ""
     parts = ((f"drops {format_dropped(dropped)}" if dropped else "", "red"), (words, "green"), (needed, "dim"))
-    shown = [part for part in parts if part[0]]
-    note = Text(shown[0][0], shown[0][1]) if shown else Text()
-    for text, style in shown[1:]:
-        note.append(", ", "default").append(text, style)
-    return note
+    return join_words(part for part in parts if part[0])
 
 
 def _total_rows(

@@ -10,6 +10,7 @@ from typing import Final
 
 from zoneward.advice.dropped_traffic import format_dropped
 from zoneward.advice.explanation import Explanation, FamilyExplanation, ServiceTraffic, ZoneTraffic
+from zoneward.advice.measured_flows import ZonePair
 from zoneward.report.html import Markup, joined, tag
 from zoneward.report.plan_table import short_names
 
@@ -217,32 +218,35 @@ def _endpoint_box(
 
 
 def _flows(zones: list[str], traffic: ServiceTraffic | None, start: int, end: int, layout: _Layout) -> Iterator[Markup]:
-    """A line from each zone to the endpoints that it uses, as thick as the traffic. Lines do not overlap at their
-    ends."""
-    if traffic is None:
-        return
-    row_of = {zone: end_zone for end_zone, zone in enumerate(zones)}
-    leaving: dict[str, float] = {}
-    arriving: dict[str, float] = {}
-    widths = _widths(traffic)
-    for zone in zones:
-        leaving[zone] = -sum(width for (start_zone, _), width in widths.items() if start_zone == zone) / 2
-        arriving[zone] = -sum(width for (_, end_zone), width in widths.items() if end_zone == zone) / 2
+    """A line from each zone to the endpoints that it uses, as thick as the traffic."""
+    if traffic is not None:
+        middles = {zone: layout.top(row) + layout.height / 2 for row, zone in enumerate(zones)}
+        classes = {zone: f"z{row % COLOURS}" for row, zone in enumerate(zones)}
+        for (zone, _), path in flow_lines(_widths(traffic), middles, start, end):
+            yield tag("path", **path, class_=classes[zone])
+
+
+def flow_lines(
+    widths: Mapping[ZonePair, float], middles: Mapping[str, float], start: int, end: int
+) -> Iterator[tuple[ZonePair, dict[str, str]]]:
+    """The attributes of a line for each pair, from the box of one zone at ``start`` to that of another at ``end``, as
+    thick as its width. Lines do not overlap at their ends. ``middles`` are those of the boxes.
+    """
+    leaving, arriving = (
+        {zone: -sum(width for pair, width in widths.items() if pair[side] == zone) / 2 for zone in middles}
+        for side in (0, 1)
+    )
     bend = (start + end) / 2
-    for (zone, end_zone), width in widths.items():
-        y = layout.top(row_of[zone]) + layout.height / 2 + leaving[zone] + width / 2
-        to = layout.top(row_of[end_zone]) + layout.height / 2 + arriving[end_zone] + width / 2
-        leaving[zone] += width
-        arriving[end_zone] += width
-        yield tag(
-            "path",
-            d=f"M{start} {y:.4g}C{bend:g} {y:.4g} {bend:g} {to:.4g} {end} {to:.4g}",
-            stroke_width=f"{width:.3g}",
-            class_=f"z{row_of[zone] % COLOURS}",
-        )
+    for pair, width in widths.items():
+        y = middles[pair[0]] + leaving[pair[0]] + width / 2
+        to = middles[pair[1]] + arriving[pair[1]] + width / 2
+        leaving[pair[0]] += width
+        arriving[pair[1]] += width
+        path = f"M{start} {y:.4g}C{bend:g} {y:.4g} {bend:g} {to:.4g} {end} {to:.4g}"
+        yield pair, {"d": path, "stroke_width": f"{width:.3g}"}
 
 
-def _widths(traffic: ServiceTraffic) -> Mapping[tuple[str, str], float]:
+def _widths(traffic: ServiceTraffic) -> dict[ZonePair, float]:
     return {
         (zone, end_zone): max(0.75, _THICKEST * 2 * figures.demand * share)
         for zone, figures in traffic.zones.items()

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from zoneward.advice.measured_flows import ZonePair
-from zoneward.report.explain_picture import COLOURS, PICTURE_STYLE, cut_middle, svg_text
+from zoneward.report.explain_picture import COLOURS, PICTURE_STYLE, cut_middle, flow_lines, svg_text
 from zoneward.report.html import Markup, joined, tag
 from zoneward.report.plan_table import short_names
 
@@ -76,31 +76,14 @@ def _top(row: int) -> int:
 
 
 def _lines(zones: list[str], flows: Mapping[ZonePair, float], whole: float) -> Iterator[Markup]:
-    """A line for each flow, as thick as it is. Lines do not overlap at their ends, and those that leave their zone are
-    above the others."""
-    row_of = {zone: row for row, zone in enumerate(zones)}
+    """A line for each flow, as thick as it is; those that leave their zone are above the others."""
     scale = _scale(zones, flows, whole)
     widths = {pair: max(_LEAST, amount * scale) for pair, amount in sorted(flows.items()) if amount}
-    leaving, arriving = (
-        {zone: -sum(width for pair, width in widths.items() if pair[end] == zone) / 2 for zone in zones}
-        for end in (0, 1)
-    )
-    start_x, end_x = _LEFT + _BOX, _RIGHT
-    bend = (start_x + end_x) / 2
-    drawn: list[tuple[bool, Markup]] = []
-    for (start, end), width in widths.items():
-        y = _top(row_of[start]) + _HEIGHT / 2 + leaving[start] + width / 2
-        to = _top(row_of[end]) + _HEIGHT / 2 + arriving[end] + width / 2
-        leaving[start] += width
-        arriving[end] += width
-        line = tag(
-            "path",
-            d=f"M{start_x} {y:.4g}C{bend:g} {y:.4g} {bend:g} {to:.4g} {end_x} {to:.4g}",
-            stroke_width=f"{width:.3g}",
-            class_="stays" if start == end else f"z{row_of[start] % COLOURS}",
-        )
-        drawn.append((start != end, line))
-    yield from (line for _, line in sorted(drawn, key=lambda item: item[0]))
+    middles = {zone: _top(row) + _HEIGHT / 2 for row, zone in enumerate(zones)}
+    classes = {zone: f"z{row % COLOURS}" for row, zone in enumerate(zones)}
+    lines = flow_lines(widths, middles, _LEFT + _BOX, _RIGHT)
+    for (start, end), path in sorted(lines, key=lambda line: line[0][0] != line[0][1]):
+        yield tag("path", **path, class_="stays" if start == end else classes[start])
 
 
 def _scale(zones: list[str], flows: Mapping[ZonePair, float], whole: float) -> float:

@@ -5,7 +5,8 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from zoneward.advice.actions import Action
-from zoneward.advice.fix_commands import ObjectPatch, merged_fields
+from zoneward.advice.fix_commands import ObjectPatch
+from zoneward.advice.service_input import merged
 from zoneward.report.slice_manifests import to_yaml
 
 COMPONENT_FILE: Final = "kustomization.yaml"
@@ -42,4 +43,4 @@ def patch_files(actions: Iterable[Action]) -> Mapping[str, str]:
 def _manifest(patch: ObjectPatch, about: str) -> str:
     metadata = {"namespace": patch.namespace, "name": patch.name}
     document = {"apiVersion": patch.api_version, "kind": patch.kind, "metadata": metadata}
-    return to_yaml(merged_fields(document, patch.fields), (about,))
+    return to_yaml(merged(document, patch.fields, keeps_null=True), (about,))

@@ -1,22 +1,30 @@
 """The table of ``plan``: a line for each Service, made for a person, and for 100 columns or a page."""
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from zoneward.advice.decisions import count_slices
 from zoneward.advice.dropped_traffic import DroppedTraffic, dropped_traffic, format_dropped
-from zoneward.advice.load_change import PlansBefore, load_change
+from zoneward.advice.load_change import LoadChange, PlansBefore, load_change
 from zoneward.advice.node_proxies import NodeProxies
-from zoneward.advice.now import CurrentTraffic, ignoring_proxies
+from zoneward.advice.now import NOTHING_KNOWN, ClusterTraffic, CurrentTraffic, ignoring_proxies
 from zoneward.advice.proxy_kinds import ProxyKind
 from zoneward.kube import names
-from zoneward.kube.objects import ObjectKey
 from zoneward.report.html import Markup, fact
 from zoneward.report.slice_manifests import deleted_slices
 from zoneward.report.table_parts import TableParts, folded
-from zoneward.report.terminal_text import SHARE_COLORS, StyledText, Text, join_wrapped, share_style, whole_percent
+from zoneward.report.terminal_text import (
+    SHARE_COLORS,
+    StyledText,
+    Text,
+    join_words,
+    join_wrapped,
+    share_style,
+    whole_percent,
+)
 from zoneward.routing.algorithms.heuristics import HEURISTICS
 from zoneward.routing.allocation import Allocation
 from zoneward.routing.configuration import Configuration
@@ -27,8 +35,12 @@ from zoneward.routing.request.approach import Approach
 from zoneward.routing.request.what_if import known_name
 from zoneward.routing.rules import Reason, Rule
 from zoneward.routing.selection.endpoint_selection import is_proxied
-from zoneward.routing.selection.expected_traffic import ExpectedTraffic, ExpectedZoneTraffic
-from zoneward.routing.selection.traffic_measurements import TrafficMeasurements, predicted_in_zone_share
+from zoneward.routing.selection.expected_traffic import ExpectedTraffic
+from zoneward.routing.selection.traffic_measurements import (
+    ServiceMeasurement,
+    TrafficMeasurements,
+    predicted_in_zone_share,
+)
 from zoneward.slices.plan import FamilyPlan, ServicePlan
 
 CLUSTER_WIDE = "cluster-wide"
@@ -37,7 +49,6 @@ _MOST_ZONE_COLUMNS = 6
 _CHANGE: Final = ">"
 _DROPS: Final = "drops"
 _COLORS: Final = f"Colours: {SHARE_COLORS}; WORST green below {{}}, red from {{}}."
-_NOTHING_KNOWN: Final[Mapping[ObjectKey, Mapping[str, CurrentTraffic]]] = MappingProxyType({})
 _DESTINATIONS = {
     "ProportionalZoneCPU": "zones by their CPU",
     "Balanced": "zones as far as endpoints carry",
@@ -83,7 +94,7 @@ def plan_parts(
     *,
     demand: Demand,
     configuration: Configuration,
-    now: Mapping[ObjectKey, Mapping[str, CurrentTraffic]] = _NOTHING_KNOWN,
+    now: ClusterTraffic = NOTHING_KNOWN,
     node_proxies: NodeProxies | None = None,
     wide: bool = False,
     known_zones: Collection[str] = (),
@@ -104,94 +115,90 @@ def plan_parts(
     anything. ``is_page``: rules are folded in each row, and the first line is not about all Services. ``has_colors``:
     the legend explains them.
     """
-    every = tuple(sorted({*demand.zones, *known_zones}))
-    zones = every if len(every) <= _MOST_ZONE_COLUMNS else ()
-    short = short_names(every)
-    short_of = dict(zip(every, short, strict=True))
-    columns = ["SERVICE"]
-    if wide:
-        columns.append("APPROACH")
-    columns.extend(short[: len(zones)])
-    columns.extend(("IN ZONE", "WORST", "MEAN") if wide else ("IN ZONE", "WORST"))
-    if shows_slices:
-        columns.extend(("MOVED", "SLICES") if wide else ("SLICES",))
-    if measured is not None:
-        position = columns.index("IN ZONE") + 1
-        columns[position:position] = ["MEASURED", "PREDICTED"] if wide else ["MEASURED"]
-    if before is not None:
-        position = columns.index("WORST") + 1
-        columns[position:position] = ["LOAD", "RISE"] if wide else ["LOAD"]
-    rows = []
+    every = plans if every_plan is None else every_plan
+    known = tuple(sorted({*demand.zones, *known_zones}))
+    zones = known if len(known) <= _MOST_ZONE_COLUMNS else ()
+    short = dict(zip(known, short_names(known), strict=True))
+
+    def columns() -> Iterator[tuple[str, Callable[[_Row], StyledText]]]:
+        yield "SERVICE", _service
+        if wide:
+            yield "APPROACH", lambda row: Text(_approach(row.family.decision, configuration))
+        for zone in zones:
+            yield short[zone], partial(_zone, zone=zone, configuration=configuration)
+        yield "IN ZONE", lambda row: _from_to(row, _in_zone)
+        if measured is not None:
+            yield "MEASURED", lambda row: _measured(row, measured)
+        if measured is not None and wide:
+            yield "PREDICTED", lambda row: _predicted(row, measured)
+        yield "WORST", lambda row: _from_to(row, partial(_worst, configuration=configuration))
+        if before is not None:
+            yield "LOAD", lambda row: _growth(row.load.change if row.load else None, configuration)
+        if before is not None and wide:
+            yield "RISE", lambda row: _growth(row.load.highest_rise if row.load else None, configuration)
+        if wide:
+            yield "MEAN", lambda row: _share(row.served.mean_overload if row.served else None)
+        if wide and shows_slices:
+            yield "MOVED", lambda row: Text(str(row.family.decision.moved))
+        if shows_slices:
+            yield "SLICES", _changes
+        yield "TRAFFIC SENT TO", partial(_goes_to, short=short, demand=demand, node_proxies=node_proxies, whole=wide)
+
+    names, cells = zip(*columns(), strict=True)
+    family_rows: list[_Row] = []
+    rows: list[list[StyledText]] = []
     details: list[Markup | None] = []
-    has_now = has_unknown = drops = False
     for plan in plans:
         current = now.get((plan.service.metadata.namespace, plan.service.metadata.name), {})
         for family in plan.families:
-            traffic = family.traffic
-            today = in_force.traffic if (in_force := current.get(family.address_type)) is not None else None
-            cells = [_service(plan, family)]
-            if wide:
-                cells.append(Text(_approach(family.decision, configuration)))
-            cells.extend(_zone(traffic, zone, configuration) for zone in zones)
-            today, traffic = _served_traffic(today), _served_traffic(traffic)
-            in_zone = _from_to(_in_zone(today) if today else None, _in_zone(traffic))
-            worst = _from_to(_worst(today, configuration) if today else None, _worst(traffic, configuration))
-            has_now = has_now or _CHANGE in in_zone.plain + worst.plain
-            has_unknown = has_unknown or (traffic is not None and traffic.in_zone is None)
-            drops = drops or _DROPS in worst.plain
-            cells.append(in_zone)
-            if measured is not None:
-                cells.extend(_measured(plan, family, measured)[: 2 if wide else 1])
-            cells.append(worst)
-            if before is not None:
-                cells.extend(_load(family, before, configuration)[: 2 if wide else 1])
-            if wide:
-                cells.append(_share(traffic.mean_overload if traffic else None))
-                if shows_slices:
-                    cells.append(Text(str(family.decision.moved)))
-            if shows_slices:
-                cells.append(_changes(plan, family))
-            goes_to = _goes_to(family, short_of, demand=demand, node_proxies=node_proxies, whole=wide)
-            rows.append([*cells, goes_to])
-            if is_page:
-                details.append(folded("rules", map(_describe_rule, family.decision.rules)))
+            load = load_change(family, before) if before is not None else None
+            row = _Row(plan, family, current.get(family.address_type), load)
+            family_rows.append(row)
+            rows.append([cell(row) for cell in cells])
+            details.append(folded("rules", map(_describe_rule, family.decision.rules)))
         if not plan.families:
             why = Text(f"nowhere: {plan.service.spec.type}", "dim")
-            rows.append([Text(_name(plan)), *(Text() for _ in columns[1:]), why])
-            if is_page:
-                details.append(None)
+            rows.append([Text(_name(plan)), *(Text() for _ in names[2:]), why])
+            details.append(None)
+    figures = [row[names.index(name)].plain for row in rows for name in ("IN ZONE", "WORST")]
     legend = _legend(
         plans,
         configuration,
         each_zone=bool(zones),
-        has_now=has_now,
-        has_unknown=has_unknown,
-        drops=drops,
+        has_now=any(_CHANGE in text for text in figures),
+        has_unknown=any(row.served is not None and row.served.in_zone is None for row in family_rows),
+        drops=any(_DROPS in text for text in figures),
         wide=wide,
         is_changed=before is not None,
         shows_slices=shows_slices,
         has_colors=has_colors,
-        services=len(plans if every_plan is None else every_plan),
+        services=len(every),
     )
     if measured is not None:
-        legend = join_wrapped([_measured_from(measured, demand, short_of, wide=wide), legend])
+        legend = join_wrapped([_measured_from(measured, demand, short, wide=wide), legend])
     return TableParts(
-        above=(
-            _heading(
-                demand,
-                short_of,
-                node_proxies,
-                plans if every_plan is None else every_plan,
-                configuration,
-                has_total=not is_page,
-            ),
-        ),
-        columns=(*columns, "TRAFFIC SENT TO"),
+        above=(_heading(demand, short, node_proxies, every, configuration, has_total=not is_page),),
+        columns=names,
         rows=rows,
-        right=set(columns) - {"SERVICE", "APPROACH", "SLICES"},
+        right=set(names) - {"SERVICE", "APPROACH", "SLICES", "TRAFFIC SENT TO"},
         below=legend,
-        details=details,
+        details=details if is_page else (),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """One address family of a Service, with what the slices in force do, and its load against that before a change."""
+
+    plan: ServicePlan
+    family: FamilyPlan
+    in_force: CurrentTraffic | None
+    load: LoadChange | None
+
+    @property
+    def served(self) -> ExpectedTraffic | None:
+        """The traffic as planned, if any of it is served."""
+        return _served_traffic(self.family.traffic)
 
 
 def _describe_rule(rule: Rule) -> str:
@@ -216,11 +223,12 @@ def _served_traffic(traffic: ExpectedTraffic | None) -> ExpectedTraffic | None:
     return traffic if traffic is not None and traffic.served else None
 
 
-def _from_to(today: StyledText | None, planned: StyledText) -> StyledText:
+def _from_to(row: _Row, text_of: Callable[[ExpectedTraffic | None], StyledText]) -> StyledText:
     """``34%>97%``: now and as planned; one figure where there is no difference, or nothing in force."""
-    if today is None or today.plain == planned.plain:
+    today, planned = _served_traffic(row.in_force.traffic if row.in_force else None), text_of(row.served)
+    if today is None or text_of(today).plain == planned.plain:
         return planned
-    return today.append(_CHANGE, "dim").append_text(planned)
+    return text_of(today).append(_CHANGE, "dim").append_text(planned)
 
 
 def _measured_from(
@@ -288,7 +296,7 @@ def _total(plans: Sequence[ServicePlan], configuration: Configuration) -> Text |
         return None
     in_zone, worst_plan, worst = sums
     text = Text("Total: ", "bold").append(f"{in_zone:.0%} in its zone", "bold")
-    text.append(", weighed by endpoints; worst ", "default").append(_worst(worst, configuration))
+    text.append(", weighed by endpoints; worst ", "default").append(_worst(worst, configuration=configuration))
     return text.append(f", {_name(worst_plan)}", "default")
 
 
@@ -371,24 +379,20 @@ def _approach(decision: Decision, configuration: Configuration) -> str:
     return CLUSTER_WIDE if decision.approach is Approach.CLUSTER_WIDE else decision.approach
 
 
-def _service(plan: ServicePlan, family: FamilyPlan) -> StyledText:
-    text = Text(_name(plan))
-    if len(plan.families) > 1:
-        text.append(f" {family.address_type[-1]}", "dim")
+def _service(row: _Row) -> StyledText:
+    text = Text(_name(row.plan))
+    if len(row.plan.families) > 1:
+        text.append(f" {row.family.address_type[-1]}", "dim")
     return text
 
 
-def _zone(traffic: ExpectedTraffic | None, zone: str, configuration: Configuration) -> StyledText:
+def _zone(row: _Row, *, zone: str, configuration: Configuration) -> StyledText:
+    traffic = row.family.traffic
     figures = traffic.zones.get(zone) if traffic else None
     if figures is None:
         return Text("-", "dim")
-    return Text(
-        f"{figures.located}>{figures.consumed}", "red" if figures.dropped else _colour(_above(figures), configuration)
-    )
-
-
-def _above(figures: ExpectedZoneTraffic) -> float:
-    return figures.overload if figures.overload is not None else 0.0
+    style = "red" if figures.dropped else _colour(figures.overload or 0.0, configuration)
+    return Text(f"{figures.located}>{figures.consumed}", style)
 
 
 def _share(share: float | None) -> StyledText:
@@ -402,14 +406,25 @@ def _in_zone(traffic: ExpectedTraffic | None) -> StyledText:
     return Text(f"{traffic.in_zone:.0%}", "red" if traffic.dropped else share_style(traffic.in_zone))
 
 
-def _measured(plan: ServicePlan, family: FamilyPlan, measured: TrafficMeasurements) -> tuple[StyledText, StyledText]:
-    """The shares that stayed in their zone: measured, and predicted."""
-    meta, traffic = plan.service.metadata, family.traffic
-    measurement = measured.of(meta.namespace, meta.name, family.address_type)
+def _measurement(row: _Row, measured: TrafficMeasurements) -> ServiceMeasurement | None:
+    meta = row.plan.service.metadata
+    return measured.of(meta.namespace, meta.name, row.family.address_type)
+
+
+def _measured(row: _Row, measured: TrafficMeasurements) -> StyledText:
+    """The share that stayed in its zone, and of how many connections."""
+    measurement = _measurement(row, measured)
     if measurement is None or measurement.share is None:
-        return _share(None), _share(None)
-    share = _share(measurement.share).append(f" of {_shorten_count(measurement.connections)}", "dim")
-    return share, _share(predicted_in_zone_share(measurement, traffic) if traffic else None)
+        return _share(None)
+    return _share(measurement.share).append(f" of {_shorten_count(measurement.connections)}", "dim")
+
+
+def _predicted(row: _Row, measured: TrafficMeasurements) -> StyledText:
+    """The prediction for traffic that starts as measured."""
+    measurement, traffic = _measurement(row, measured), row.family.traffic
+    if measurement is None or measurement.share is None or traffic is None:
+        return _share(None)
+    return _share(predicted_in_zone_share(measurement, traffic))
 
 
 def _shorten_count(count: int) -> str:
@@ -419,7 +434,7 @@ def _shorten_count(count: int) -> str:
     return f"{count / 1e3:.0f}k" if count < 999_500 else f"{count / 1e6:.1f}M"
 
 
-def _worst(traffic: ExpectedTraffic | None, configuration: Configuration) -> StyledText:
+def _worst(traffic: ExpectedTraffic | None, *, configuration: Configuration) -> StyledText:
     """The load of the busiest endpoint, or that traffic is dropped."""
     if traffic is None:
         return Text("-", "dim")
@@ -428,13 +443,6 @@ def _worst(traffic: ExpectedTraffic | None, configuration: Configuration) -> Sty
 
 def _worst_text(traffic: ExpectedTraffic) -> str:
     return _DROPS if traffic.dropped else f"+{traffic.max_overload:.0%}"
-
-
-def _load(family: FamilyPlan, before: PlansBefore, configuration: Configuration) -> tuple[StyledText, StyledText]:
-    """The growth of the highest load, and the highest growth of any endpoint's load."""
-    loads = load_change(family, before)
-    change, rise = (loads.change, loads.highest_rise) if loads else (None, None)
-    return _growth(change, configuration), _growth(rise, configuration)
 
 
 def _growth(change: float | None, configuration: Configuration) -> StyledText:
@@ -448,29 +456,27 @@ def _colour(overload: float, configuration: Configuration) -> str:
     return "yellow" if overload < configuration.hints.keep_threshold else "red"
 
 
-def _changes(plan: ServicePlan, family: FamilyPlan) -> StyledText:
-    counts = count_slices(plan, family)
-    text = Text()
-    for sign, count, style in (
+def _changes(row: _Row) -> StyledText:
+    counts = count_slices(row.plan, row.family)
+    changes = (
         ("+", counts.create, "green"),
         ("~", counts.update, "yellow"),
         ("-", counts.delete, "red"),
         ("=", counts.unchanged, "dim"),
-    ):
-        if count:
-            text.append(" " if text else "").append(f"{sign}{count}", style)
-    return text
+    )
+    return join_words(((f"{sign}{count}", style) for sign, count, style in changes if count), between=" ")
 
 
 def _goes_to(
-    family: FamilyPlan,
-    short: Mapping[str, str],
+    row: _Row,
     *,
+    short: Mapping[str, str],
     demand: Demand,
     node_proxies: NodeProxies | None,
     whole: bool,
 ) -> StyledText:
     """Which endpoints get the traffic, and why: the whole reason, or a few words for it."""
+    family = row.family
     dropped = dropped_traffic(family.service, family.slices, family.traffic, family.cluster_state.demand)
     if dropped is not None and dropped.share == 1:
         return Text(f"nowhere: {dropped.reason}", "red")

@@ -1,5 +1,6 @@
 """What the proxy of one node selects: ``route`` as JSON and as a table."""
 
+from collections import Counter
 from collections.abc import Sequence
 
 import msgspec
@@ -51,22 +52,12 @@ def route_table(route: NodeRoutes, *, width: int) -> RenderableType:
     heading = Text.assemble("Proxy on ", (route.node, "bold"), " in zone ", (route.zone or "(none)", "bold"))
     heading.append(f": {route.proxy}")
     rows = []
-    dual = {
-        (label_of_port.namespace, label_of_port.service)
-        for label_of_port in route.ports
-        if label_of_port.address_type == "IPv6"
-    } & {
-        (label_of_port.namespace, label_of_port.service)
-        for label_of_port in route.ports
-        if label_of_port.address_type == "IPv4"
-    }
+    families = {(port.namespace, port.service, port.address_type) for port in route.ports}
+    count = Counter((namespace, service) for namespace, service, _ in families)
     for port in route.ports:
-        label_of_port = port.port or str(port.port_number)
-        name = f"{port.namespace}/{port.service}:{label_of_port}" + (
-            "" if port.protocol == "TCP" else f"/{port.protocol}"
-        )
-        label = Text(name)
-        if (port.namespace, port.service) in dual:
+        protocol = "" if port.protocol == "TCP" else f"/{port.protocol}"
+        label = Text(f"{port.namespace}/{port.service}:{port.port or port.port_number}{protocol}")
+        if count[port.namespace, port.service] > 1:
             label.append(f" {port.address_type[-1]}", "dim")
         is_near = port.rule.endswith(("hints", "slices", "weights"))
         style = "green" if is_near else "yellow" if port.rule == "terminating" else ""
@@ -75,7 +66,7 @@ def route_table(route: NodeRoutes, *, width: int) -> RenderableType:
         rows.append([label, Text(port.rule, style), used, *load, _endpoints(port)])
     columns = ["SERVICE PORT", "RULE", "USES", "ENDPOINTS"]
     legend = ["USES: endpoints this node may send to, of all of the port's. More: -o json."]
-    if any(label_of_port.load_change is not msgspec.UNSET for label_of_port in route.ports):
+    if any(port.load_change is not msgspec.UNSET for port in route.ports):
         columns.insert(3, "LOAD")
         legend.append("LOAD: the busiest endpoint's load against the busiest one's before the change of the cluster.")
     table = align_columns(columns, rows, right={"USES", "LOAD"}, width=width, cut=True)

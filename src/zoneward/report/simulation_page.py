@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Final, Protocol, TypeVar
 
-from zoneward.report.html import DARK_STYLE, Content, Markup, joined, name, page, table, tag
+from zoneward.report.html import DARK_STYLE, Content, Markup, footer, joined, name, page, table, tag
 from zoneward.report.simulation_report import encodings_of, find_best, has_gaps
 from zoneward.routing.simulation_results import (
     BOUND,
@@ -85,14 +85,7 @@ def simulation_page(simulation: Simulation, *, command: str = "") -> str:
         *_highlights(simulation),
         tag("nav", *links, aria_label="Contents") if sections else tag("p", "No input was scored."),
         *(tag("section", tag("h2", section.title), *section.content, id=section.key) for section in sections),
-        tag(
-            "footer",
-            "Created by zoneward simulate. For programs: ",
-            tag("code", "-o json"),
-            " or ",
-            tag("code", "-o csv"),
-            ".",
-        ),
+        footer("zoneward simulate", ". For programs: ", tag("code", "-o json"), " or ", tag("code", "-o csv"), "."),
         style=f"{DARK_STYLE}{_STYLE}",
     )
 
@@ -329,9 +322,9 @@ def _pairs(simulation: Simulation) -> PageSection:
 # --- tables, in one encoding ------------------------------------------------------------------------------------------
 
 
-def _format_number(value: float, digits: int = 2) -> str:
+def _format_number(value: float) -> str:
     """With thousands set apart; never a zero with a sign."""
-    return f"{round(value, digits) + 0.0:,.{digits}f}"
+    return f"{round(value, 2) + 0.0:,.2f}"
 
 
 def _means_table(means: Sequence[Means], *, rows: int, label: str) -> Markup:

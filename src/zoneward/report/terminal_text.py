@@ -62,6 +62,14 @@ def share_style(share: float | None) -> str:
     return "green" if share >= MOST_IN_ZONE else "yellow" if share >= HALF_IN_ZONE else "default"
 
 
+def join_words(parts: Iterable[tuple[str, str]], *, between: str = ", ") -> Text:
+    """Words, each with its style."""
+    text = Text()
+    for words, style in parts:
+        text.append(between if text.plain else "", "default").append(words, style)
+    return text
+
+
 def percent(share: float | None) -> Text:
     """A share of traffic that stays in its zone."""
     return Text("-" if share is None else f"{share:.0%}", share_style(share))

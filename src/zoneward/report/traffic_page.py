@@ -11,6 +11,7 @@ from zoneward.advice.cluster_abilities import ClusterAbilities
 from zoneward.advice.honored_traffic import honored_traffic
 from zoneward.advice.prices import BYTES_IN_GB
 from zoneward.advice.traffic_report import ServiceReport, TrafficReport
+from zoneward.report.comparison_report import name_of, title_of
 from zoneward.report.flow_picture import FLOW_STYLE, flow_picture, largest_flows
 from zoneward.report.html import DARK_STYLE, Content, Markup, Source, fact, footer, name, page, table, tag
 from zoneward.report.table_parts import NOTES_STYLE, SEARCH_SCRIPT, SEARCH_STYLE, TEXT_STYLE, search_field
@@ -21,10 +22,8 @@ from zoneward.report.traffic_table import (
     describe_node,
     explain_figures,
     format_number,
-    name_of,
     node_table,
     setting_table,
-    title_of,
     total_table,
 )
 from zoneward.routing.phrases import counted

@@ -10,9 +10,10 @@ from zoneward.advice.honored_traffic import LEAST_CONNECTIONS, NodeTraffic
 from zoneward.advice.measured_flows import HOURS_IN_MONTH, ServiceFamily
 from zoneward.advice.prices import BYTES_IN_GB
 from zoneward.advice.traffic_report import Crossing, Figure, ServiceReport, SettingReport, SettingTotal, TrafficReport
-from zoneward.report.plan_table import CLUSTER_WIDE, short_reason
+from zoneward.report.comparison_report import name_of, title_of
+from zoneward.report.plan_table import short_reason
 from zoneward.report.table_parts import Table, TableParts
-from zoneward.report.terminal_text import StyledText, Text, join_wrapped, percent, whole_percent
+from zoneward.report.terminal_text import StyledText, Text, join_words, join_wrapped, percent, whole_percent
 from zoneward.routing.phrases import counted, listed
 from zoneward.routing.request.what_if import NO_APPROACH
 
@@ -76,15 +77,6 @@ def format_number(value: float) -> str:
 def _format_margin(value: float) -> str:
     text = format_number(value)
     return "<0.01" if value and text == "0.00" else text
-
-
-def title_of(approach: str, abilities: ClusterAbilities) -> str:
-    return CLUSTER_WIDE if approach == NO_APPROACH else abilities.name_of(approach)
-
-
-def name_of(key: ServiceFamily) -> str:
-    namespace, service, family = key
-    return f"{namespace}/{service}" + ("" if family == "IPv4" else f" {family[-1]}")
 
 
 # --- the table --------------------------------------------------------------------------------------------------------
@@ -213,7 +205,7 @@ def _total_row(title: str, total: SettingTotal, numbers: ReportNumbers, note: Te
 
 
 def _total_note(total: SettingTotal, needs: str | None) -> Text:
-    return _listed(
+    return join_words(
         (words, style)
         for is_shown, words, style in (
             (total.best, f"best for {total.best}", "green"),
@@ -223,14 +215,6 @@ def _total_note(total: SettingTotal, needs: str | None) -> Text:
         )
         if is_shown
     )
-
-
-def _listed(parts: Iterable[tuple[str, str]]) -> Text:
-    """Words with their styles, with commas between them."""
-    text = Text()
-    for words, style in parts:
-        text.append(", " if text.plain else "", "default").append(words, style)
-    return text
 
 
 def _service_row(service: ServiceReport, numbers: ReportNumbers, abilities: ClusterAbilities) -> list[StyledText]:
@@ -318,7 +302,7 @@ def _now_note(service: ServiceReport, numbers: ReportNumbers) -> Text:
 def _setting_note(setting: SettingReport, service: ServiceReport) -> Text:
     """What a setting is marked with."""
     is_better = setting.approach == service.better
-    return _listed(
+    return join_words(
         (words, style)
         for is_shown, words, style in (
             (setting.approach == service.best, "best", "green"),

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from tests.builders.structs import NAMESPACE, SERVICE, a_service, nodes_in, pods_in
 from tests.clusters import cluster_state, slices_after
 
-from zoneward.advice.findings.cluster_view import ClusterView, view_service
+from zoneward.advice.findings.cluster_view import ClusterView, ServiceView
 from zoneward.advice.findings.codes import Need
 from zoneward.advice.node_proxies import NodeProxies
 from zoneward.advice.proxy_kinds import PROXY_KINDS
@@ -66,7 +66,7 @@ def a_view(
     if slices is None:
         slices = built_in(service, nodes, pods)
     given = ServiceInput(service, tuple(nodes), tuple(pods), tuple(slices), state)
-    view = view_service(given, node_proxies, asking=asking)
+    view = ServiceView(given, given.traffic_now(node_proxies), asking)
     objects = {"workloads": (a_deployment(),)} | objects
     return ClusterView(
         nodes=nodes, cluster_state=state, services=(view,), node_proxies=node_proxies, lacking=lacking or {}, **objects

@@ -9,7 +9,7 @@ from zoneward.advice.dropped_traffic import DroppedTraffic, dropped_first, dropp
 from zoneward.advice.findings.codes import FindingObject, Need
 from zoneward.advice.kubernetes_version import kubernetes_minor, setting_name
 from zoneward.advice.node_proxies import NodeProxies
-from zoneward.advice.now import CurrentTraffic, traffic_now
+from zoneward.advice.now import CurrentTraffic
 from zoneward.advice.service_input import ServiceInput
 from zoneward.kube.adoption_marks import effective_selector, runs_zoneward
 from zoneward.kube.objects import EndpointSlice, Node, ObjectKey, Pod, Service
@@ -57,7 +57,7 @@ class ServiceView:
 
     @property
     def key(self) -> ObjectKey:
-        return self.service.metadata.namespace, self.service.metadata.name
+        return self.given.key
 
     @property
     def object(self) -> FindingObject:
@@ -97,19 +97,6 @@ class ServiceView:
             name = family.decision.heuristic
             if name is not None and name in HEURISTICS:
                 yield family, HEURISTICS[name]
-
-
-def view_service(given: ServiceInput, node_proxies: NodeProxies, *, asking: Service | None = None) -> ServiceView:
-    """A Service with its traffic now."""
-    state = given.cluster_state
-    current = traffic_now(
-        given.service,
-        slices=given.slices,
-        demand=state.demand,
-        node_proxies=node_proxies,
-        gates=state.configuration.gates,
-    )
-    return ServiceView(given, current, asking)
 
 
 @dataclass(frozen=True)

@@ -366,45 +366,5 @@ OVERRIDDEN: Final = Code(
     (),
 )
 
-CODES: Final[Mapping[str, Code]] = {
-    code.code: code
-    for code in (
-        NODE_WITHOUT_ZONE,
-        ONE_ZONE,
-        SKEWED_ZONES,
-        NODE_WITHOUT_CPU,
-        NO_READY_NODE,
-        PROXY_IGNORES_HINTS,
-        PROXY_IGNORES_SETTING,
-        PROXY_SKEW,
-        MISSPELT_VALUE,
-        UNKNOWN_VALUE,
-        DEPRECATED_SETTING,
-        MISSPELT_ANNOTATION,
-        TWO_SETTINGS,
-        ONLY_ZONEWARD,
-        TOO_FEW_ENDPOINTS,
-        WOULD_OVERLOAD,
-        ZONE_WITHOUT_ENDPOINT,
-        BYPASSED,
-        ENDPOINT_WITHOUT_ZONE,
-        DROPPED,
-        NO_ENDPOINT,
-        NO_SPREAD,
-        AFFINITY_TO_ZONE,
-        VOLUME_IN_ZONE,
-        AUTOSCALER_SEES_MEAN,
-        HINTS_VOID_BY_OTHERS,
-        TWO_WRITERS,
-        HINTS_OVERLOAD,
-        SLICES_DIFFER_FROM_PODS,
-        INCOMPLETE_HINTS,
-        NO_HINTS,
-        NOBODY_UPDATES,
-        OVERLAY_NOT_APPLIED,
-        OVERLAY_POLICY,
-        NOT_IN_OVERLAY,
-        OVERRIDDEN,
-    )
-}
-"""By code, in their order."""
+CODES: Final[Mapping[str, Code]] = {code.code: code for code in tuple(globals().values()) if isinstance(code, Code)}
+"""By code, in their order: all that are defined above."""

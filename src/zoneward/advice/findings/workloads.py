@@ -8,13 +8,13 @@ from zoneward.advice.findings.codes import (
     AUTOSCALER_SEES_MEAN,
     NO_SPREAD,
     VOLUME_IN_ZONE,
+    Code,
     Finding,
     FindingObject,
 )
 from zoneward.advice.findings.overload import overload_now, overload_planned
 from zoneward.advice.schedulable_zones import SchedulableZones, keeps_together
 from zoneward.kube import names
-from zoneward.kube.objects import ObjectKey
 from zoneward.kube.workload_objects import PodAffinity, Workload, replicas_of
 from zoneward.routing.phrases import counted
 
@@ -36,12 +36,9 @@ def workload_findings(view: ClusterView) -> Iterator[Finding]:
         yield from _autoscalers(view)
 
 
-def _keys(services: tuple[ServiceView, ...]) -> tuple[ObjectKey, ...]:
-    return tuple(service.key for service in services)
-
-
-def _ask(services: tuple[ServiceView, ...]) -> bool:
-    return any(service.asks for service in services)
+def _finding(code: Code, workload: Workload, services: tuple[ServiceView, ...], message: str) -> Finding:
+    keys, asks = (service.key for service in services), any(service.asks for service in services)
+    return code.finding(object_of(workload), message, services=keys, asks=asks)
 
 
 # --- spread and affinity ----------------------------------------------------------------------------------------------
@@ -55,7 +52,7 @@ def _spread(workload: Workload, services: tuple[ServiceView, ...]) -> Iterator[F
         keys += _topology_keys(spec.affinity.pod_anti_affinity)
     if names.ZONE_LABEL not in keys:
         message = f"{counted(replicas_of(workload), 'pod')}, and no topology spread constraint with the key of zones"
-        yield NO_SPREAD.finding(object_of(workload), message, services=_keys(services), asks=_ask(services))
+        yield _finding(NO_SPREAD, workload, services, message)
 
 
 def _topology_keys(affinity: PodAffinity | None) -> list[str]:
@@ -66,14 +63,13 @@ def _topology_keys(affinity: PodAffinity | None) -> list[str]:
 
 
 def _affinity(workload: Workload, services: tuple[ServiceView, ...], zones: SchedulableZones) -> Iterator[Finding]:
-    about, keys, asks = object_of(workload), _keys(services), _ask(services)
     closed = zones.closed_by_nodes(workload)
     if closed is not None:
-        yield AFFINITY_TO_ZONE.finding(about, closed.reason, services=keys, asks=asks)
+        yield _finding(AFFINITY_TO_ZONE, workload, services, closed.reason)
     together = keeps_together(workload)
     if together:
         message = f"its required pod affinity keeps all of its pods {together}"
-        yield AFFINITY_TO_ZONE.finding(about, message, services=keys, asks=asks)
+        yield _finding(AFFINITY_TO_ZONE, workload, services, message)
 
 
 # --- volumes ----------------------------------------------------------------------------------------------------------
@@ -81,12 +77,11 @@ def _affinity(workload: Workload, services: tuple[ServiceView, ...], zones: Sche
 
 def _volumes(workload: Workload, services: tuple[ServiceView, ...], zones: SchedulableZones) -> Iterator[Finding]:
     """A claim that all Pods share must be mountable everywhere; of claims for single Pods, each zone needs one."""
-    about, keys, asks = object_of(workload), _keys(services), _ask(services)
     closed = [*zones.closed_by_shared_claims(workload)]
     if replicas_of(workload) >= len(zones.zones):
         closed += zones.closed_by_pod_claims(workload)
     for volume in closed:
-        yield VOLUME_IN_ZONE.finding(about, volume.reason, services=keys, asks=asks)
+        yield _finding(VOLUME_IN_ZONE, workload, services, volume.reason)
 
 
 # --- autoscalers ------------------------------------------------------------------------------------------------------
