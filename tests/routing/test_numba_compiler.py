@@ -79,8 +79,8 @@ def every_result(door: Callable[[Any], Callable[..., Any]], arrays: Arrays, draw
         results[heuristic.name] = [int(groups), *map(int, composition), *map(float, weights), *map(float, measures)]
     composition = arrays(previous)
     own = arrays([1.0 if group == zone else 0.0 for group in range(zones) for zone in range(zones)])
-    room = arrays([7] * zones), arrays([7.0] * (2 * zones))
-    groups = door(rebalance_lazily)(flat_demand, flat_supply, parameters, zones, composition, own, *room)
+    lazy_room = arrays([7] * zones), arrays([7.0] * zones), arrays([7.0] * zones)
+    groups = door(rebalance_lazily)(flat_demand, flat_supply, parameters, zones, composition, own, *lazy_room)
     results["lazy"] = [int(groups), *map(int, composition)]
     return results
 

@@ -88,7 +88,8 @@ def rebalance(
         composition,
         flat_weights,
         [0] * len(groups),
-        [0.0] * (2 * len(zones)),
+        [0.0] * len(zones),
+        [0.0] * len(zones),
     )
     return _allocation(zones, len(groups), composition, flat_weights), result != IMPOSSIBLE
 

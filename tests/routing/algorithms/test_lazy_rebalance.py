@@ -46,7 +46,8 @@ def updated(
         composition,
         flat_weights(zones, shared),
         [7] * groups,
-        [7.0] * (2 * zones),
+        [7.0] * zones,
+        [7.0] * zones,
     )
     assert result in (groups, IMPOSSIBLE)
     return Updated(result == groups, [composition[at : at + zones] for at in range(0, groups * zones, zones)])

@@ -18,20 +18,19 @@ def rebalance_lazily(
     groups: int,
     composition: MutableSequence[int],
     weights: Sequence[float],
-    scratch: MutableSequence[int],
-    reals: MutableSequence[float],
+    count: MutableSequence[int],
+    spread: MutableSequence[float],
+    share: MutableSequence[float],
 ) -> int:
     """Add the endpoints of ``supply`` that are in no group yet to ``composition``, which holds those that stay.
 
-    ``weights`` are those of the ``groups`` groups as they are in force; ``scratch`` has room for one number per
-    group, ``reals`` for two per zone. Returns the number of groups, or `IMPOSSIBLE` where the overload of an endpoint
-    would reach the threshold, or a zone with demand would have nothing: then a full rebalance is due.
+    ``weights`` are those of the ``groups`` groups as they are in force. ``count`` has room for a number per group,
+    ``spread`` (the endpoints, by weight, over which a zone spreads its traffic) and ``share`` (of all demand) per zone.
+    Returns the number of groups, or `IMPOSSIBLE` where the overload of an endpoint would reach the threshold, or a zone
+    with demand would have nothing: then a full rebalance is due.
     """
     zones = len(demand)
     limit = parameters[0] / parameters[1]
-    count = scratch
-    # The endpoints, by weight, over which each zone spreads its traffic.
-    spread, share = 0, zones
     total_demand = 0
     total = 0
     for zone in range(zones):
@@ -40,31 +39,31 @@ def rebalance_lazily(
     if total_demand == 0 or total == 0:
         return IMPOSSIBLE
     for zone in range(zones):
-        reals[spread + zone] = 0.0
-        reals[share + zone] = demand[zone] / total_demand
+        spread[zone] = 0.0
+        share[zone] = demand[zone] / total_demand
     for group in range(groups):
         count[group] = 0
         for located in range(zones):
             count[group] += composition[group * zones + located]
         for zone in range(zones):
-            reals[spread + zone] += count[group] * weights[group * zones + zone]
+            spread[zone] += count[group] * weights[group * zones + zone]
 
     for located in range(zones):
         unplaced = supply[located]
         for group in range(groups):
             unplaced -= composition[group * zones + located]
         for _ in range(unplaced):
-            group = _neediest(located, zones, groups, total, weights, count, reals)
+            group = _neediest(located, zones, groups, total, weights, count, spread, share)
             composition[group * zones + located] += 1
             count[group] += 1
             for zone in range(zones):
-                reals[spread + zone] += weights[group * zones + zone]
+                spread[zone] += weights[group * zones + zone]
 
     for zone in range(zones):
-        if demand[zone] > 0 and reals[spread + zone] == 0:
+        if demand[zone] > 0 and spread[zone] == 0:
             return IMPOSSIBLE
     for group in range(groups):
-        if count[group] > 0 and total * _load(group, zones, weights, reals) - 1 >= limit:
+        if count[group] > 0 and total * _load(group, zones, weights, spread, share) - 1 >= limit:
             return IMPOSSIBLE
     return groups
 
@@ -76,7 +75,8 @@ def _neediest(
     total: int,
     weights: Sequence[float],
     count: IntegerSequence,
-    reals: Sequence[float],
+    spread: Sequence[float],
+    share: Sequence[float],
 ) -> int:
     """The group in greatest need; among equals the one at home, then the first.
 
@@ -87,10 +87,10 @@ def _neediest(
     at_home = False
     for group in range(groups):
         if count[group] > 0:
-            need = total * _load(group, zones, weights, reals) * count[group] - count[group]
-        elif group < zones and reals[group] == 0:
+            need = total * _load(group, zones, weights, spread, share) * count[group] - count[group]
+        elif group < zones and spread[group] == 0:
             # All of the zone's traffic needs this group.
-            need = total * reals[zones + group]
+            need = total * share[group]
         else:
             continue
         serves_home = weights[group * zones + located] > 0
@@ -99,10 +99,10 @@ def _neediest(
     return best
 
 
-def _load(group: int, zones: int, weights: Sequence[float], reals: Sequence[float]) -> float:
+def _load(group: int, zones: int, weights: Sequence[float], spread: Sequence[float], share: Sequence[float]) -> float:
     """The share of all traffic that one endpoint of a group gets."""
     load = 0.0
     for zone in range(zones):
-        if weights[group * zones + zone] > 0 and reals[zone] > 0:
-            load += reals[zones + zone] * weights[group * zones + zone] / reals[zone]
+        if weights[group * zones + zone] > 0 and spread[zone] > 0:
+            load += share[zone] * weights[group * zones + zone] / spread[zone]
     return load
