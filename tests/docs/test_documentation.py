@@ -247,7 +247,7 @@ def test_the_commands_page_has_every_command_option_and_value() -> None:
 
 
 def json_fields(*documents: type, without: tuple[type, ...] = ()) -> set[str]:
-    """The names of all fields of some documents, at any depth, but not of those ``without``."""
+    """The names of all fields of some documents, at any depth; of those ``without``, which other sections describe."""
     names = set[str]()
     left = list(msgspec.inspect.multi_type_info(documents))
     for info in left:
@@ -264,7 +264,7 @@ def json_fields(*documents: type, without: tuple[type, ...] = ()) -> set[str]:
 
 
 def test_the_pages_list_every_field_of_json_documents_and_every_rule_of_selection() -> None:
-    # What is measured has a separate page.
+    # What is measured is on another page.
     told = set(codes(text_of("commands.md"))) | {"external"}
     assert json_fields(DecisionDocument, SkippedService, NodeRoutes) | {rule.value for rule in SelectionRule} <= told
     explained = (DOCS / "commands.md").read_text().split("### explain -o json\n")[1].split("\n## ")[0]
