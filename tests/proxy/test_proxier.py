@@ -145,6 +145,7 @@ async def test_a_service_is_pending_until_the_kernel_has_its_latest_change() -> 
         here.time = 2.0
         here.loop.transaction_done("ip", first)
         assert here.loop.is_pending(CART)
+        assert here.loop.pending_since() == 2.0
         here.loop.transaction_done("ip", here.table.done())
         assert not here.loop.is_pending(CART)
         assert here.loop.pending_since() is None

@@ -166,7 +166,10 @@ class Proxier:
             since = in_flight.pop(service, None)
             if since is not None:
                 self._reporter.service_synced(now - since)
-            if (trigger := self._triggers.pop(service, None)) is not None:
+            if self._node_services[family].get(service) != after:
+                # It changed again during the transaction.
+                in_flight[service] = now
+            elif (trigger := self._triggers.pop(service, None)) is not None:
                 self._reporter.endpoints_programmed(max(0.0, (self._now() - trigger).total_seconds()))
             before = programmed.get(service)
             if after is None:

@@ -26,7 +26,7 @@ from zoneward.controller.queue.work_queue import WorkQueue
 from zoneward.controller.status.status_writer import with_own_conditions
 from zoneward.controller.sync.service_states import ServiceStates
 from zoneward.kube.demand_figures import DemandFigures
-from zoneward.kube.objects import ObjectKey, Service
+from zoneward.kube.objects import EndpointSlice, ObjectKey, Service
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.request.approach import requested_approach
 from zoneward.routing.request.what_if import as_if_requested
@@ -84,7 +84,8 @@ class MeasuredService:
 
 
 class MeasuredCluster:
-    """``pods`` by zone of each Service; ``noise`` of what is counted in five minutes, as a share."""
+    """``pods`` by zone of each Service; ``noise`` of what is counted in five minutes, as a share. With ``overlay`` the
+    approach in force is not in the slices."""
 
     def __init__(
         self,
@@ -93,7 +94,9 @@ class MeasuredCluster:
         noise: float = 0.0,
         configuration: Configuration | None = None,
         seed: int = 1,
+        overlay: bool = False,
     ) -> None:
+        self._annotations: dict[str, dict[str, str] | None] | None = {} if overlay else None
         self.zones = tuple(pods)
         self.configuration = configuration or Configuration()
         self.cache, self.now, self.version = InformerCache(), 0.0, 0
@@ -108,7 +111,7 @@ class MeasuredCluster:
 
     def start(self) -> None:
         """Start the controller, or restart it."""
-        self.states = ServiceStates(self.cache, configuration=self.configuration)
+        self.states = ServiceStates(self.cache, configuration=self.configuration, as_planned=self._as_planned)
         self.metrics = ControllerMetrics()
 
         async def read(_nodes: Collection[str]) -> DemandFigures:
@@ -195,6 +198,9 @@ class MeasuredCluster:
         for slice_ in (*changes.create, *changes.update):
             self.version += 1
             written = replace(slice_, metadata=replace(slice_.metadata, resource_version=str(self.version)))
+            if self._annotations is not None:
+                self._annotations[written.metadata.name] = written.metadata.annotations
+                written = replace(written, metadata=replace(written.metadata, annotations=None))
             old = self.cache.slices.get(written.metadata.namespace, written.metadata.name)
             self.cache.slices.put(written)
             self.states.slice_changed(old, written)
@@ -205,6 +211,11 @@ class MeasuredCluster:
         condition = self.follower.condition(service.service)
         own = (*plan.conditions, *([] if condition is None else [condition]))
         self._put(with_own_conditions(service.service, own))
+
+    def _as_planned(self, slice_: EndpointSlice) -> EndpointSlice:
+        if self._annotations is None:
+            return slice_
+        return replace(slice_, metadata=replace(slice_.metadata, annotations=self._annotations[slice_.metadata.name]))
 
     def _put(self, service: Service) -> None:
         self.version += 1

@@ -153,6 +153,16 @@ async def test_demand_settles_with_clients_that_retry_on_overload() -> None:
     assert cart.traffic_now().max_overload < cart.limit
 
 
+async def test_in_an_overlay_demand_changes_as_with_slices_of_the_controller() -> None:
+    outcomes = []
+    for overlay in (False, True):
+        cluster = MeasuredCluster(TWELVE, noise=0.1, seed=2, overlay=overlay)
+        cart = cluster.add("cart", "ProportionalZoneCPU", sun(0.6))
+        await cluster.run(8 * HOUR)
+        outcomes.append((cart.parts, cart.writes, cart.worst))
+    assert outcomes[0] == outcomes[1]
+
+
 async def test_services_with_their_own_demand_or_without_need_of_it_are_not_changed() -> None:
     cluster = MeasuredCluster(TWELVE)
     near, own = (cluster.add("near", "PreferSameZone", SKEWED), cluster.add("own", "Balanced", SKEWED))

@@ -245,9 +245,7 @@ class DemandFollower:
         return await asyncio.to_thread(lambda: trial().outcome(None).moves)
 
     def _trial(self, service: Service, expected: Sequence[Parts]) -> Callable[[], DemandTrial]:
-        key = object_key_of(service)
-        pods = sorted(self._cache.pods_of(*key), key=lambda pod: pod.metadata.name)
-        slices = sorted(self._cache.slices_of(*key), key=lambda slice_: slice_.metadata.name)
+        pods, slices = self._states.objects_of(object_key_of(service))
         state = self._states.cluster_state
         return lambda: DemandTrial(
             with_effective_selector(service), pods=pods, slices=slices, cluster_state=state, expected=expected

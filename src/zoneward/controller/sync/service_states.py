@@ -261,7 +261,7 @@ class ServiceStates:
 
     def fresh_plan(self, key: ObjectKey, service: Service) -> Callable[[], ServicePlan]:
         """Work for a thread: plan a Service without its state, from what is taken from the cache now."""
-        pods, slices = self._objects_of(key)
+        pods, slices = self.objects_of(key)
         cluster_state, trigger_time = self.cluster_state_of(key), self.trigger_times.time(key)
         return lambda: plan_service(
             with_effective_selector(service),
@@ -294,14 +294,14 @@ class ServiceStates:
         self.dropped_hints.clear()
 
     def _begin(self, key: ObjectKey, service: Service) -> _ServiceState:
-        pods, slices = self._objects_of(key)
+        pods, slices = self.objects_of(key)
         has_slices = any(is_own(slice_, self._configuration) for slice_ in slices)
         since = {pod.metadata.name: pod.status.ready_since for pod in pods}
         self.trigger_times.observe(key, created=service.metadata.creation_timestamp, pods=since, has_slices=has_slices)
         return _ServiceState(ServicePlanner(service, self.cluster_state_of(key), pods=pods, slices=slices))
 
-    def _objects_of(self, key: ObjectKey) -> tuple[list[LivePod], list[EndpointSlice]]:
-        """Pods and slices by name, as an API server lists them: equal clusters give equal plans."""
+    def objects_of(self, key: ObjectKey) -> tuple[list[LivePod], list[EndpointSlice]]:
+        """Pods, and slices as plans read them, by name, as an API server lists them: equal objects give equal plans."""
         slices = map(self._as_planned, self._cache.slices_of(*key))
         return sorted(self._cache.pods_of(*key), key=_name), sorted(slices, key=_name)
 
