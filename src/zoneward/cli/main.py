@@ -90,7 +90,7 @@ class _Commands(click.Group):
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.version_option(message=VERSION_TEXT, help="Print the version and exit.")
+@click.version_option(__version__, message=VERSION_TEXT, help="Print the version and exit.")
 def cli() -> None:
     """Keep Kubernetes Service traffic in its own zone without overloading anyone.
 
