@@ -29,10 +29,10 @@ _CASES: Final = (
 def decisions() -> Iterator[Figure]:
     """Fresh decisions of random inputs, and those that are remembered."""
     for objective, name in ((SCORE, "score"), (LOCALITY, "locality")):
-        for zones, fewest, most, index, limit in _CASES:
+        for zones, fewest, most, inputs, limit in _CASES:
             random = Random(zones * most)
             spent = []
-            for _ in range(index):
+            for _ in range(inputs):
                 request = _request(random, zones, random.randint(fewest, most), objective)
                 start = time.process_time_ns()
                 best_allocation(request)
