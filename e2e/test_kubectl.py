@@ -164,7 +164,10 @@ def test_kubectl_completes_lines_of_its_plugin(tmp_path: Path, words: tuple[str,
         program.chmod(0o755)
     kubectl = str(find_programs(environment=os.environ)["kubectl"])
     environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
-    done = subprocess.run(
-        [kubectl, "__complete", "zoneward", *words], env=environment, capture_output=True, text=True, check=True
-    )
+    command = [kubectl, "__complete", "zoneward", *words]
+    # On a busy machine completion ends at its time limit without any word; people press Tab again.
+    for _ in range(10):
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        if done.stdout.splitlines() != [":0"]:
+            break
     assert done.stdout.splitlines() == expected
