@@ -239,11 +239,11 @@ def spoken_options() -> Iterator[tuple[str, str]]:
 
 
 def test_the_commands_page_has_every_command_option_and_value() -> None:
-    told = set(codes(text_of("commands.md")))
+    documented = set(codes(text_of("commands.md")))
     pairs = set(spoken_options())
     assert ("plan", "--what-if") in pairs
     assert ("route", "no-hints") in pairs
-    assert {(command, word) for command, word in pairs if not {f"zoneward {command}", word} <= told} == set()
+    assert {(command, word) for command, word in pairs if not {f"zoneward {command}", word} <= documented} == set()
 
 
 def json_fields(*documents: type, without: tuple[type, ...] = ()) -> set[str]:
@@ -265,8 +265,10 @@ def json_fields(*documents: type, without: tuple[type, ...] = ()) -> set[str]:
 
 def test_the_pages_list_every_field_of_json_documents_and_every_rule_of_selection() -> None:
     # What is measured is on another page.
-    told = set(codes(text_of("commands.md"))) | {"external"}
-    assert json_fields(DecisionDocument, SkippedService, NodeRoutes) | {rule.value for rule in SelectionRule} <= told
+    documented = set(codes(text_of("commands.md"))) | {"external"}
+    assert (
+        json_fields(DecisionDocument, SkippedService, NodeRoutes) | {rule.value for rule in SelectionRule} <= documented
+    )
     explained = (DOCS / "commands.md").read_text().split("### explain -o json\n")[1].split("\n## ")[0]
     assert json_fields(Explanation, without=(LoadComparison, NodeTraffic)) <= set(codes(explained))
     reported = text_of("report.md").split("## JSON\n")[1].split("\n## ")[0]
@@ -290,9 +292,9 @@ def test_the_table_of_minimums_in_the_rules_is_what_the_algorithm_computes() -> 
         demand = compute_demand(read_snapshot([file.name], stdin=None).nodes)
     rows = re.findall(r"^\| (\d+) \| ([\d +]+) = (\d+) \| (yes|no) \|", text_of("rules.md"), re.MULTILINE)
     assert len(rows) > 5
-    for endpoints, told, total, possible in rows:
+    for endpoints, documented, total, possible in rows:
         needed = [least_endpoints(int(endpoints), weight, demand.total, 1, 5) for weight in demand.weights]
-        assert told.split(" + ") == [str(count) for count in needed], endpoints
+        assert documented.split(" + ") == [str(count) for count in needed], endpoints
         assert (int(total), possible) == (sum(needed), "yes" if sum(needed) <= int(endpoints) else "no"), endpoints
 
 
@@ -331,8 +333,8 @@ def log_lines(program: str) -> set[str]:
 
 
 def unexplained(lines: set[str], page: str) -> set[str]:
-    told = set(codes("\n".join(re.findall(r"^\| .*", section(page, "Troubleshooting"), re.MULTILINE))))
-    return {line for line in lines if line.split(":")[0] + ": ..." not in told} - told
+    documented = set(codes("\n".join(re.findall(r"^\| .*", section(page, "Troubleshooting"), re.MULTILINE))))
+    return {line for line in lines if line.split(":")[0] + ": ..." not in documented} - documented
 
 
 def test_the_page_of_the_proxy_has_every_line_of_its_log_every_map_and_its_ports() -> None:
@@ -376,8 +378,8 @@ def test_the_page_of_events_has_a_row_for_every_event_and_reason_and_no_other() 
     rows = set(re.findall(r"^\| (Normal|Warning) \| `(\w+)` \|", of_controller, re.MULTILINE))
     assert ("Warning", "TopologyAwareRoutingDisabled") in rows
     assert rows == set(service_events())
-    told = re.findall(r"^\| Warning \| `(\w+)` \| \S.* \| \S.* \|$", of_proxy, re.MULTILINE)
-    assert set(told) == {
+    documented = re.findall(r"^\| Warning \| `(\w+)` \| \S.* \| \S.* \|$", of_proxy, re.MULTILINE)
+    assert set(documented) == {
         proxy_events.ADDRESS_CONTESTED,
         proxy_events.NO_HEALTH_PORT,
         proxy_events.NOT_PROGRAMMED,

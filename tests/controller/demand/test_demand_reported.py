@@ -70,23 +70,23 @@ async def test_slices_and_the_condition_follow_the_figures_and_the_next_leader_k
             assert measured(sandbox) is None
         async with following(sandbox, FiguresSource(skewed, 3600)):
             await until(lambda: measured(sandbox) is not None and consumed(sandbox)["a"] > 3)
-            told, held = measured(sandbox), consumed(sandbox)
-            assert told is not None
-            assert told[:2] == ("True", "Measured")
-            assert told[2].startswith("a=0.6")
-            assert annotation(sandbox) == told[2]
+            reported, held = measured(sandbox), consumed(sandbox)
+            assert reported is not None
+            assert reported[:2] == ("True", "Measured")
+            assert reported[2].startswith("a=0.6")
+            assert annotation(sandbox) == reported[2]
             assert held == {"a": 5, "b": 2, "c": 2}
         version = sandbox.registry.store.version
         async with following(sandbox, FiguresSource(away, 3600)):
             await asyncio.sleep(0.2)
-            assert (measured(sandbox), consumed(sandbox)) == (told, held)
+            assert (measured(sandbox), consumed(sandbox)) == (reported, held)
         assert sandbox.registry.store.version == version
         # As earlier versions wrote it, the condition alone restores nothing.
         sandbox.registry.update(sandbox.registry.kinds["services"], "default", "cart", without_measured_demand, Write())
         async with following(sandbox, FiguresSource(away, 3600)):
             await until(lambda: measured(sandbox) is None and consumed(sandbox) == {"a": 3, "b": 3, "c": 3})
         async with following(sandbox, FiguresSource(skewed, 3600)):
-            await until(lambda: annotation(sandbox) == told[2] and consumed(sandbox) == held)
+            await until(lambda: annotation(sandbox) == reported[2] and consumed(sandbox) == held)
 
 
 async def test_upstream_ignores_measured_demand() -> None:
