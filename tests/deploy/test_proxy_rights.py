@@ -9,12 +9,12 @@ from tests.client.recording import until
 from tests.client.serving import access_to
 from tests.deploy.conftest import Asked
 from tests.deploy.manifests import PROXY_MODES, granted
+from tests.proxy.kernel.fake_kernel import FakeKernel
 
 from zoneward.client.auth.client_config import ClientConfig
 from zoneward.daemon.log import SilentLog
 from zoneward.kube.proxy_lease import proxy_lease_name
 from zoneward.proxy import node_lease
-from zoneward.proxy.kernel.fake_kernel import FakeKernel
 from zoneward.proxy.kernel.nft_client import NftClient
 from zoneward.proxy.proxy_configuration import ProxyConfiguration
 from zoneward.proxy.proxy_program import ProxyProgram

@@ -9,9 +9,9 @@ from typing import Any, Final
 
 from tests.proxy.background import in_background
 from tests.proxy.drawn_services import key, node_service, one_port
+from tests.proxy.kernel.fake_kernel import FakeKernel
 
 from zoneward.netlink.messages import Family
-from zoneward.proxy.kernel.fake_kernel import FakeKernel
 from zoneward.proxy.kernel.table_reader import scratch_table
 from zoneward.proxy.kernel.table_syncer import ProgrammedTransaction, TableSyncer
 from zoneward.proxy.model.node_service import Backend, NodeService, ServiceKey

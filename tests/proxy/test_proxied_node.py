@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.builders import objects
 from tests.properties.random_clusters import examples
+from tests.proxy.kernel.fake_kernel import FakeKernel
 from tests.proxy.table_harness import unslotted
 
 from zoneward.client.backoff import Backoff
@@ -18,7 +19,6 @@ from zoneward.kube.names import ZONE_LABEL, ZONE_WEIGHTS_ANNOTATION, ZONES_ANNOT
 from zoneward.kube.objects import EndpointSlice, Service
 from zoneward.netlink.messages import ADDRESS_TYPES, FAMILIES, Family
 from zoneward.proxy.kernel import table_syncer as programming
-from zoneward.proxy.kernel.fake_kernel import FakeKernel
 from zoneward.proxy.kernel.table_syncer import TableSyncer
 from zoneward.proxy.model.node_cache import NodeCache
 from zoneward.proxy.model.node_service import NodeService, ProxyNode, node_services

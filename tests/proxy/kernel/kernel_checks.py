@@ -4,11 +4,11 @@ import errno
 from collections.abc import Awaitable, Callable, Iterable
 
 import pytest
+from tests.proxy.kernel.fake_kernel import FakeKernel
 from tests.proxy.kernel.kernel_cases import BEGIN, IN, SETS, TABLE, Batch, Case
 
 from zoneward.netlink.messages import Family
 from zoneward.netlink.nftables import Hook, elements_request, sets_request, table_request
-from zoneward.proxy.kernel.fake_kernel import FakeKernel
 from zoneward.proxy.kernel.nft_client import KernelClient, KernelRefused
 from zoneward.proxy.kernel.table_reader import find_wrong_chains, read_rules, read_table
 from zoneward.proxy.kernel.table_writer import encode_transaction

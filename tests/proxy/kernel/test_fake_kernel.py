@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.properties.random_clusters import examples
 from tests.proxy.drawn_services import changes
+from tests.proxy.kernel.fake_kernel import FakeKernel
 from tests.proxy.kernel.kernel_cases import BATCHES, CASES, Batch, Case
 from tests.proxy.kernel.kernel_checks import check, check_batch, check_changes, check_what_is_not_there
 
 from zoneward.netlink.messages import Family
-from zoneward.proxy.kernel.fake_kernel import FakeKernel
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 from tests.proxy.drawn_services import key
+from tests.proxy.kernel.fake_kernel import FakeKernel
 from tests.proxy.table_harness import OPTIONS, SOON, a_proxy, a_service, restarted, settled
 
-from zoneward.proxy.kernel.fake_kernel import FakeKernel
 from zoneward.proxy.kernel.pending_services import MAX_SERVICES
 from zoneward.proxy.kernel.table_reader import scratch_table
 from zoneward.proxy.kernel.table_syncer import delete_tables

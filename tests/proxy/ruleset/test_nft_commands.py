@@ -10,8 +10,8 @@ from typing import Any, Final
 import pytest
 from hypothesis import given, settings
 from tests.proxy.hostile_objects import DOCUMENT, INJECTED, PATHS, documents, rulesets
+from tests.proxy.kernel.fake_kernel import FakeKernel
 
-from zoneward.proxy.kernel.fake_kernel import FakeKernel
 from zoneward.proxy.kernel.table_writer import encode_transaction
 from zoneward.proxy.ruleset.difference import diff_rulesets
 from zoneward.proxy.ruleset.nft_commands import comment_line, quote, render_commands, safe_name

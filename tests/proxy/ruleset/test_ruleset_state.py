@@ -6,9 +6,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.proxy.drawn_services import changes
+from tests.proxy.kernel.fake_kernel import FakeKernel
 
 from zoneward.netlink.messages import Family
-from zoneward.proxy.kernel.fake_kernel import FakeKernel
 from zoneward.proxy.model.node_service import NodeService
 from zoneward.proxy.ruleset.base_rules import RulesetOptions
 from zoneward.proxy.ruleset.nft_commands import render_commands
