@@ -1,16 +1,18 @@
 """Properties look at the same examples in every run: a commit passes or does not. ``make test`` tries half of them, and
 ``make search`` others."""
 
+import importlib
 import os
+import pkgutil
 from collections.abc import Iterator
 from contextlib import suppress
 
 import msgspec
 import pytest
 from hypothesis import HealthCheck, is_hypothesis_test, settings
-from hypothesis.internal.conjecture import providers
-from hypothesis.internal.constants_ast import Constants
 from tests.foreground import heed_ctrl_c
+
+import zoneward
 
 # How long an example takes says something about the machine, not about what must hold.
 _ANY_MACHINE = settings(deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
@@ -19,8 +21,6 @@ settings.register_profile("search", _ANY_MACHINE)
 # Half as many of the same, as in `examples`: for a run at every change.
 settings.register_profile("quick", _ANY_MACHINE, derandomize=True, max_examples=_ANY_MACHINE.max_examples // 2)
 settings.load_profile("fixed")
-# Hypothesis draws constants of all modules that happen to be loaded: that depends on which tests ran before.
-providers._get_local_constants = Constants
 heed_ctrl_c()
 # Tables are as wide as this says. readline, which pytest loads, sets it for child processes, past os.environ.
 with suppress(ImportError):
@@ -62,6 +62,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if config.getoption("--properties"):
         config.hook.pytest_deselected(items=[item for item in items if not _draws_examples(item)])
         items[:] = filter(_draws_examples, items)
+    if any(map(_draws_examples, items)):
+        _import_all_modules()
+
+
+def _import_all_modules() -> None:
+    """Hypothesis also draws constants of the loaded modules. With all of them loaded, it draws the same ones whichever
+    tests ran before."""
+    for module in pkgutil.walk_packages(zoneward.__path__, f"{zoneward.__name__}."):
+        if not module.name.endswith(".__main__"):
+            importlib.import_module(module.name)
 
 
 def _draws_examples(item: pytest.Item) -> bool:
