@@ -14,7 +14,12 @@ from tests.controller.lines import Lines
 from zoneward.client.api_errors import Forbidden, Invalid, NoCredentials, ServerFault, Unreachable
 from zoneward.client.transport_interface import WriteTransport
 from zoneward.client.writer import Writer
-from zoneward.controller.handover.service_handover import CONCURRENT_RELEASES, ReleaseTasks, ServiceHandover
+from zoneward.controller.handover.service_handover import (
+    CONCURRENT_RELEASES,
+    HandoverTimeouts,
+    ReleaseTasks,
+    ServiceHandover,
+)
 from zoneward.kube import names
 from zoneward.kube.adoption_marks import ADOPTION_MARKS, SELECTOR_ANNOTATION, SKIP_MIRROR_LABEL
 from zoneward.kube.input_error import InputError
@@ -241,6 +246,7 @@ class Site:
             writer=writer or Writer(self.shop.link),
             log=self.log,
             on_end=self.over.append,
+            timeouts=HandoverTimeouts(total=5.0, settling=0.05, still=0.05, rest=0.05),
             sleep=self._sleep,
         )
 

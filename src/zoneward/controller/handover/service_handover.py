@@ -378,11 +378,12 @@ class ReleaseTasks:
         writer: Writer,
         log: Log,
         on_end: Callable[[ObjectKey], None],
+        timeouts: HandoverTimeouts | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._connection, self._configuration, self._writer = connection, configuration, writer
         self._log, self._on_end = log, on_end
-        self._sleep = sleep
+        self._timeouts, self._sleep = timeouts, sleep
         self._slots = asyncio.Semaphore(CONCURRENT_RELEASES)
         self._tasks: dict[ObjectKey, asyncio.Task[None]] = {}
         self._unexpected = UnexpectedErrorLog(log)
@@ -430,6 +431,7 @@ class ReleaseTasks:
                 configuration=self._configuration,
                 report=lambda line: log.info("releasing a Service", step=line),
                 writer=self._writer,
+                timeouts=self._timeouts,
             )
             try:
                 # Without a selector, the Service was adopted again.
