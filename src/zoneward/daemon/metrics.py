@@ -18,9 +18,9 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from zoneward.client.api_errors import CallFailed, Gone
+from zoneward.client.informers import WatchHealth
 from zoneward.client.list_watch_decoder import UnreadableObject
 from zoneward.client.resources import AnyWatchedResource
-from zoneward.client.watch_health import WatchHealth
 from zoneward.daemon.unreadable_objects import count_by_kind
 
 PER_SYNC: Final = tuple(float(2**power) for power in range(1, 16))

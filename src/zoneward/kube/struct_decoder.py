@@ -8,8 +8,8 @@ import msgspec
 from msgspec.structs import fields
 
 from zoneward.kube.input_error import FieldMismatch, show
+from zoneward.kube.input_files import is_half_a_pair
 from zoneward.kube.objects import KINDS, Node, Object
-from zoneward.kube.text_encoding import is_half_a_pair
 from zoneward.kube.workload_objects import AnyObject, PersistentVolume
 
 FieldTree = dict[str, "FieldTree | None"]

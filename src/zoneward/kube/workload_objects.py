@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from zoneward.kube.input_checks import DEFAULT_NAMESPACE
+from zoneward.kube.names import DEFAULT_NAMESPACE
 from zoneward.kube.objects import Int32, NodeAffinity, NodeSelector, NodeSelectorRequirement, Object, ProxyObject
 
 

@@ -17,12 +17,13 @@ from typing import Any, Final, TypeVar, get_args
 
 import msgspec
 
-from zoneward.kube import leader_labels, names, quantity
+from zoneward.kube import names
 from zoneward.kube import objects as k8s
 from zoneward.kube import workload_objects as workloads
 from zoneward.kube.adoption_marks import SELECTOR_ANNOTATION, encode_selector
-from zoneward.kube.controller_lease import CONTROLLER_LEASE
-from zoneward.kube.demand_text import parse_demand
+from zoneward.kube.demand import parse_demand
+from zoneward.kube.formats import in_milli, parse_quantity
+from zoneward.kube.leases import CONTROLLER_LEASE
 from zoneward.kube.objects import ConfigMap, ObjectKey, ProgramContainer
 from zoneward.kube.proxy_programs import (
     CONFIG_MAPS,
@@ -183,10 +184,10 @@ def kubelet_version(text: str, _: _Anonymizer) -> str:
 def cpu(value: k8s.Number, _: _Anonymizer) -> k8s.Number | None:
     """A quantity as written, if it is short; otherwise the same amount in milli-CPUs. None for any other text."""
     try:
-        amount = quantity.parse(value)
+        amount = parse_quantity(value)
     except ValueError:
         return None
-    return value if len(str(value)) <= _LONGEST_QUANTITY else f"{quantity.in_milli(amount)}m"
+    return value if len(str(value)) <= _LONGEST_QUANTITY else f"{in_milli(amount)}m"
 
 
 def target_port(port: int | str, anonymizer: _Anonymizer) -> int | str:
@@ -232,13 +233,13 @@ _LABEL_NAMES: Final = {
     **dict.fromkeys(_ZONE, "zone"),
     **dict.fromkeys(_REGION, "region"),
 }
-_ROLES: Final = leader_labels.LEADERS | leader_labels.FOLLOWERS
+_ROLES: Final = names.LEADER_ROLES | names.FOLLOWER_ROLES
 _LABEL_VALUES: Final[Mapping[str, Collection[str]]] = {
     # Who manages a slice decides whether Zoneward writes it.
     names.MANAGED_BY_LABEL: (names.MANAGER, names.BUILT_IN_MANAGER, "endpointslicemirroring-controller.k8s.io"),
     names.OS_LABEL: ("linux", names.WINDOWS),
-    **dict.fromkeys(leader_labels.ROLE_LABELS, _ROLES),
-    **dict.fromkeys(leader_labels.ACTIVE_LABELS, ("true", "false")),
+    **dict.fromkeys(names.ROLE_LABELS, _ROLES),
+    **dict.fromkeys(names.ACTIVE_LABELS, ("true", "false")),
 }
 KEPT_KEYS: Final = frozenset(
     {*_LABEL_NAMES, *_LABEL_VALUES, names.HEADLESS_LABEL, names.PROXY_NAME_LABEL, *names.NODE_EXCLUDED_LABELS}
@@ -262,7 +263,7 @@ def _label_key(key: str, anonymizer: _Anonymizer) -> str:
 
 
 def _label_value(key: str, value: str, anonymizer: _Anonymizer) -> str:
-    if (value.lower() if key in leader_labels.ROLE_LABELS else value) in _LABEL_VALUES.get(key, ()):
+    if (value.lower() if key in names.ROLE_LABELS else value) in _LABEL_VALUES.get(key, ()):
         return value
     return anonymizer.name(_LABEL_NAMES.get(key, "value"), value)
 

@@ -1,4 +1,6 @@
-"""Reads kubeconfig files, merged as kubectl merges them: the cluster and the user that a context names."""
+"""Reads kubeconfig files, merged as kubectl merges them: the cluster and the user that a context names. In a Pod
+without them, it reads the service account that the kubelet mounts.
+"""
 
 import os
 from collections.abc import Mapping
@@ -16,10 +18,11 @@ from zoneward.client.auth.client_config import (
     PemReference,
     UserInfo,
 )
-from zoneward.client.auth.in_cluster import SERVICE_ACCOUNT, in_cluster_config
 from zoneward.kube.document_fields import DocumentFields
 from zoneward.kube.input_error import InputError, show
+from zoneward.kube.input_files import read_regular
 
+SERVICE_ACCOUNT: Final = "/var/run/secrets/kubernetes.io/serviceaccount"
 _LARGEST: Final = 16
 """MiB. The kubeconfig files of large companies have thousands of clusters; a larger file is not a kubeconfig."""
 _SECTIONS: Final = {"contexts": "context", "clusters": "cluster", "users": "user"}
@@ -284,3 +287,44 @@ def _host(address: str) -> str | None:
 def _without_password(address: str) -> str:
     scheme, separator, rest = address.rpartition("://")
     return f"{scheme}{separator}{rest.rpartition('@')[2]}"
+
+
+# --- the service account of a Pod -------------------------------------------------------------------------------------
+
+
+_LONGEST: Final = 1 << 10
+"""Bytes; the name of a namespace has 63."""
+
+
+def in_cluster_config(*, environment: Mapping[str, str], directory: str = SERVICE_ACCOUNT) -> ClientConfig | None:
+    """The configuration; None outside of a Pod, or in one without a service account. Raises InputError.
+
+    The conditions are client-go's (``rest.InClusterConfig``): address and port in the environment, and a token file.
+    """
+    host = environment.get("KUBERNETES_SERVICE_HOST")
+    port = environment.get("KUBERNETES_SERVICE_PORT")
+    token, ca = Path(directory, "token"), Path(directory, "ca.crt")
+    if not host or not port or not token.is_file():
+        return None
+    return ClientConfig(
+        cluster=ClusterInfo(
+            server=f"https://{f'[{host}]' if ':' in host else host}:{port}",
+            # Without the file, the system's authorities are used, as in client-go.
+            ca=PemReference("ca.crt", path=str(ca)) if ca.is_file() else None,
+        ),
+        user=UserInfo(name="service account", token_file=str(token)),
+        namespace=environment.get("POD_NAMESPACE") or _namespace(Path(directory, "namespace")),
+        context="in-cluster",
+        source=directory,
+        environment=environment,
+    )
+
+
+def _namespace(file: Path) -> str:
+    try:
+        return read_regular(file, most=_LONGEST).decode().strip() or "default"
+    except FileNotFoundError:
+        return "default"
+    except (OSError, ValueError) as error:
+        problem = error.strerror if isinstance(error, OSError) else error
+        raise InputError(str(file), f"expected a readable file, got: {problem}") from None
