@@ -18,8 +18,8 @@ from urllib.parse import quote
 from zoneward.client.all_results import all_results
 from zoneward.client.api_errors import NoCredentials
 from zoneward.client.auth.client_config import ClientConfig, ClusterInfo, ExecPluginConfig, ImpersonationConfig
+from zoneward.client.auth.kubeconfig import DocumentFields
 from zoneward.client.auth.tls import ClientCertificate, PemReader, RotatedFile
-from zoneward.kube.document_fields import DocumentFields
 from zoneward.kube.input_error import InputError, show
 
 _PLAIN_IN_HEADER_NAMES = "!#$&'*+-.^_`|~"
