@@ -29,10 +29,8 @@ from zoneward.kube.objects import (
     EndpointSlice,
     Node,
     Object,
-    ObjectMeta,
     PlainMeta,
     Pod,
-    PodMeta,
     ProxyObject,
     ProxyPod,
     Service,
@@ -56,8 +54,6 @@ from zoneward.kube.struct_decoder import (
 )
 from zoneward.kube.validation import ADDRESS_TYPES
 from zoneward.kube.workload_objects import WORKLOAD_KINDS, AnyObject, read_workload_object
-
-__all__ = ["InputError", "iter_documents", "object_title", "read_objects"]
 
 _Kind = tuple[str | None, str | None]
 """apiVersion and kind."""
@@ -232,15 +228,15 @@ def _list_objects(items: Sequence[object], field: str, default: _Kind, skipped: 
 
 
 def _struct(value: object, kind: type[Object]) -> Object:
-    return _checked(value, decode_object(value, kind))
-
-
-def _checked(value: object, obj: Object) -> Object:
+    """The object, in the namespace ``default`` if it has none and its kind needs one. Raises FieldMismatch."""
+    obj = decode_object(value, kind)
     try:
-        obj = _check_object(obj)
+        _check_object(obj)
     except FieldMismatch as mismatch:
         mismatch.subject = object_title(obj)
         raise
+    if not isinstance(obj, Node) and not obj.metadata.namespace:
+        obj = replace(obj, metadata=replace(obj.metadata, namespace=names.DEFAULT_NAMESPACE))
     if isinstance(obj, Pod) and may_run_proxy(obj):
         return _proxy_pod(value) or obj
     return obj
@@ -323,33 +319,22 @@ _QUANTITY: Final = "a quantity such as 4, 3920m, 3.92 or 1e3"
 _LABEL_VALUE: Final = "a label value: at most 63 letters, digits and inner '-', '_' or '.'"
 
 
-def _check_object(obj: Object) -> Object:
-    """The object, in the namespace ``default`` if it has none and its kind needs one. Raises FieldMismatch."""
+def _check_object(obj: Object) -> None:
     if not obj.metadata.name:
         raise FieldMismatch("metadata.name", "a name", "nothing")
     match obj:
         case Pod():
             _check_pod(obj)
-            return obj if obj.metadata.namespace else replace(obj, metadata=_in_default(obj.metadata))
         case EndpointSlice():
             _check_slice(obj)
-            return obj if obj.metadata.namespace else replace(obj, metadata=_in_default(obj.metadata))
         case Service():
             _check_service(obj)
-            return obj if obj.metadata.namespace else replace(obj, metadata=_in_default(obj.metadata))
         case Node():
             _check_node(obj)
-            return obj
 
 
 _ADDRESS: Final = re.compile(r"[0-9]{1,3}(?:\.[0-9]{1,3}){3}|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*")
 """Only the form, for speed: an API server has parsed the addresses of real objects."""
-
-_Meta = TypeVar("_Meta", ObjectMeta, PodMeta)
-
-
-def _in_default(metadata: _Meta) -> _Meta:
-    return replace(metadata, namespace=names.DEFAULT_NAMESPACE)
 
 
 def _check_pod(pod: Pod) -> None:
