@@ -53,7 +53,7 @@ from zoneward.kube.struct_decoder import (
     refuse_duplicate_keys,
 )
 from zoneward.kube.validation import ADDRESS_TYPES
-from zoneward.kube.workload_objects import WORKLOAD_KINDS, AnyObject, read_workload_object
+from zoneward.kube.workload_objects import WORKLOAD_KINDS, AnyObject, WorkloadObject, normalized
 
 _Kind = tuple[str | None, str | None]
 """apiVersion and kind."""
@@ -193,7 +193,7 @@ def _objects(value: object, default: _Kind, skipped: Counter[str]) -> Iterator[A
             yield proxy_object
             return
     if (version, kind) in WORKLOAD_KINDS:
-        workload = read_workload_object(value, WORKLOAD_KINDS[version, kind])
+        workload = _workload_object(value, WORKLOAD_KINDS[version, kind])
         if workload is not None:
             yield workload
             return
@@ -260,6 +260,17 @@ def _proxy_object(value: object, kind: type[ProxyObject]) -> ProxyObject | None:
     except msgspec.ValidationError:
         return None
     return reduce_daemon_set(obj) if isinstance(obj, DaemonSet) else reduce_config_map(obj)
+
+
+def _workload_object(value: object, kind: type[WorkloadObject]) -> WorkloadObject | None:
+    """None if the object cannot be read or has no name."""
+    try:
+        obj = _decode_leniently(value, kind)
+        # Refuse a lone surrogate, which cannot be printed.
+        msgspec.json.encode(obj)
+    except (msgspec.MsgspecError, UnicodeError):
+        return None
+    return normalized(obj) if obj.metadata.name else None
 
 
 class _Named(msgspec.Struct, frozen=True, gc=False):

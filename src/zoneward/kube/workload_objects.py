@@ -231,17 +231,6 @@ def replicas_of(workload: Workload) -> int:
     return 1 if workload.spec.replicas is None else workload.spec.replicas
 
 
-def read_workload_object(value: object, kind: type[WorkloadObject]) -> WorkloadObject | None:
-    """An object from undecoded JSON or YAML values; None if it cannot be read or has no name."""
-    try:
-        obj = msgspec.json.decode(value, type=kind) if isinstance(value, msgspec.Raw) else msgspec.convert(value, kind)
-        # Refuse a lone surrogate, which cannot be printed.
-        msgspec.json.encode(obj)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError):
-        return None
-    return normalized(obj) if obj.metadata.name else None
-
-
 def normalized(obj: WorkloadT) -> WorkloadT:
     """The object as in a file: with a namespace if its kind has one, without a resourceVersion."""
     meta = obj.metadata
