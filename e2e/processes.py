@@ -15,7 +15,7 @@ from urllib.request import ProxyHandler, build_opener
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from zoneward.kube.measured_traffic import MeasuredTraffic
+from zoneward.kube.demand import MeasuredTraffic
 from zoneward.snapshots.measured_traffic_files import read_measured_traffic
 
 PATIENCE: Final = 120.0

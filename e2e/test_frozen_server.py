@@ -10,7 +10,7 @@ from e2e.pods import LABELS, Shop, a_shop
 from tests.builders.objects import a_service
 
 from zoneward.client.reflector import ReflectorSettings
-from zoneward.daemon.health import WATCH_LIMIT
+from zoneward.daemon.status_server import WATCH_LIMIT
 
 NAMESPACE = "frozen"
 MARGIN = 30.0

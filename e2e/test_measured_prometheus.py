@@ -13,7 +13,7 @@ from zoneward.advice.measured_flows import HOURS_IN_MONTH
 from zoneward.cli.main import run
 from zoneward.client.prometheus import Prometheus as Client
 from zoneward.client.prometheus_traffic import read_traffic
-from zoneward.kube.measured_traffic import MeasuredTraffic, ServiceTraffic
+from zoneward.kube.demand import MeasuredTraffic, ServiceTraffic
 from zoneward.kube.prometheus_settings import PrometheusSettings
 
 A, B, C = "eu-central-1a", "eu-central-1b", "eu-central-1c"

@@ -27,7 +27,7 @@ from tests.builders.objects import a_namespace, a_node, a_service, a_slice
 from tests.contract.api import Object
 from tests.deploy.manifests import DEPLOY, METER_MODES, NAMESPACES
 
-from zoneward.kube.measured_traffic import ServiceTraffic
+from zoneward.kube.demand import ServiceTraffic
 
 NAMESPACE: Final = "measured"
 IN_PROXY: Final = "in-proxy"

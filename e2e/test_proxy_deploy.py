@@ -15,7 +15,7 @@ from tests.deploy.manifests import DEPLOY, NAMESPACES, PROXY_MODES, the
 from tests.deploy.test_proxy_rights import Kernel, a_proxy
 
 from zoneward.client.auth.kubeconfig import load_client_config
-from zoneward.kube.proxy_lease import proxy_lease_name
+from zoneward.kube.leases import proxy_lease_name
 
 BESIDE, INSTEAD = PROXY_MODES
 NODE = "node-a"

@@ -8,7 +8,7 @@ import msgspec
 from tests.builders.structs import a_node, nodes_in
 
 from zoneward.advice.measured_flows import HOURS_IN_MONTH, Flow, MeasuredFlows, measure_flows
-from zoneward.kube.measured_traffic import MeasuredTraffic, ServiceTraffic, TrafficBytes
+from zoneward.kube.demand import MeasuredTraffic, ServiceTraffic, TrafficBytes
 from zoneward.routing.demand import compute_demand
 
 START = datetime(2026, 3, 1, tzinfo=UTC)

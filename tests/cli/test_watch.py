@@ -29,8 +29,8 @@ from zoneward.cli.known_demand import NO_PARTS, KnownDemand
 from zoneward.cli.options import Options
 from zoneward.client.auth.kubeconfig import load_client_config
 from zoneward.client.backoff import Backoff
+from zoneward.client.informers import WatchHealth
 from zoneward.client.reflector import ReflectorSettings
-from zoneward.client.watch_health import WatchHealth
 from zoneward.routing.configuration import Configuration
 
 pytestmark = pytest.mark.slow

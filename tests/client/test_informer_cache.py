@@ -12,8 +12,7 @@ from tests.builders import objects, structs
 from tests.builders.structs import an_endpoint, hints
 from tests.properties.random_clusters import examples
 
-from zoneward.client.informer_cache import InformerCache
-from zoneward.client.interner import Interner
+from zoneward.client.informer_cache import InformerCache, Interner
 from zoneward.client.resources import (
     CACHED_RESOURCES,
     NODES,

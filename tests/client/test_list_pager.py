@@ -7,7 +7,7 @@ import pytest
 from tests.client.a_server import AServer, Fault
 
 from zoneward.client.api_errors import AnswerTooLarge, Forbidden, Gone, ListTooLarge, UnexpectedResponse
-from zoneward.client.list_pager import MAX_RESTARTS, ListScope, list_all, list_pages, list_resources
+from zoneward.client.list_pager import MAX_RESTARTS, ListScope, list_all, list_names, list_pages, list_resources
 from zoneward.client.resources import CACHED_RESOURCES, NODES, PODS, SERVICES
 from zoneward.client.transport import MAX_PAGE
 
@@ -145,3 +145,49 @@ async def test_a_page_that_is_too_large_is_asked_for_with_fewer_objects_and_late
 
 def test_lists_that_are_read_at_once_fit_into_256_mib_of_answers() -> None:
     assert len(CACHED_RESOURCES) * MAX_PAGE <= 256 << 20
+
+
+def a_shop() -> AServer:
+    server = AServer(page=2)
+    for name in ("cart", "catalog", "checkout", "search", "wishlist"):
+        server.put("services", name, "shop")
+    server.put("services", "api", "payments")
+    server.put("nodes", "n1")
+    return server
+
+
+async def test_all_pages_are_read() -> None:
+    server = a_shop()
+    every = await list_names(server, SERVICES, time_limit=10)
+    assert every[0] == ("payments", "api")
+    assert every[1:] == [("shop", name) for name in ("cart", "catalog", "checkout", "search", "wishlist")]
+    assert await list_names(server, SERVICES, namespace="payments", time_limit=10) == [("payments", "api")]
+    assert await list_names(server, NODES, time_limit=10) == [("", "n1")]
+
+
+async def test_what_came_in_time_counts() -> None:
+    class Slow(AServer):
+        async def get(self, path: str, query: Mapping[str, str] = {}, *, timeout: float | None = None) -> bytes:
+            if "continue" in query:
+                await asyncio.Event().wait()
+            return await super().get(path, query, timeout=timeout)
+
+    server = Slow(page=2, objects=a_shop().objects)
+    assert await list_names(server, SERVICES, namespace="shop", time_limit=0.1) == [
+        ("shop", "cart"),
+        ("shop", "catalog"),
+    ]
+
+
+async def test_a_refusal_and_nonsense_raise() -> None:
+    server = a_shop()
+    server.refusals["services"] = 403
+    with pytest.raises(Forbidden):
+        await list_names(server, SERVICES, time_limit=10)
+
+    class Odd(AServer):
+        async def get(self, *_: object, **__: object) -> bytes:
+            return b'{"items": 1}'
+
+    with pytest.raises(UnexpectedResponse, match="expected a list of services, got something else"):
+        await list_names(Odd(), SERVICES, time_limit=10)

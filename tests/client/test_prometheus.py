@@ -14,7 +14,7 @@ from aiohttp import web
 from tests.client.serving import HOST, refused_port, served, server_side, speaking
 
 from zoneward.client.prometheus import Prometheus, PrometheusUnavailable
-from zoneward.kube.demand_figures import DemandFigures
+from zoneward.kube.demand import DemandFigures
 from zoneward.kube.prometheus_settings import PrometheusSettings
 
 Labels = dict[str, str]

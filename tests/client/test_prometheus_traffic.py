@@ -12,7 +12,7 @@ from tests.client.serving import served
 
 from zoneward.client.prometheus import Prometheus, PrometheusUnavailable
 from zoneward.client.prometheus_traffic import FoundTraffic, read_traffic
-from zoneward.kube.measured_traffic import MeasuredTraffic, ServiceTraffic, TrafficBytes
+from zoneward.kube.demand import MeasuredTraffic, ServiceTraffic, TrafficBytes
 from zoneward.kube.prometheus_settings import PrometheusSettings
 
 NOW: Final = 1_700_000_000.0

@@ -13,7 +13,7 @@ from tests.client.serving import HOST, access_to, served, speaking
 from tests.controller.model.network import in_virtual_time, seconds
 
 from zoneward.client.api_errors import AnswerTooLarge, SilentConnection, TooManyRequests, Unreachable
-from zoneward.client.response_body import iter_lines
+from zoneward.client.http_connection import iter_lines
 
 Answer = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
@@ -124,7 +124,7 @@ async def test_a_stream_that_is_left_ends_its_connection() -> None:
 
 
 async def test_a_line_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("zoneward.client.response_body.MAX_LINE", 1 << 20)
+    monkeypatch.setattr("zoneward.client.http_connection.MAX_LINE", 1 << 20)
     answer = _chunks(b"first\n", *[b"x" * (1 << 19)] * 4)
     async with streaming(answer) as lines:
         assert await anext(lines) == b"first"

@@ -17,9 +17,9 @@ from tests.controller.a_controller import KEPT, LIMIT, Place, a_place, addresses
 from tests.controller.lines import Lines
 
 from zoneward.client.api_errors import Forbidden, ServerFault, Unreachable
+from zoneward.client.informers import WatchHealth
 from zoneward.client.resources import SLICES
 from zoneward.client.transport import Transport
-from zoneward.client.watch_health import WatchHealth
 from zoneward.client.writer import WriteOutcome, Writer
 from zoneward.controller import controller_program as running
 from zoneward.controller.context import ControllerContext, FiguresUnavailable
@@ -28,8 +28,8 @@ from zoneward.controller.controller_program import ControllerProgram, _ask_prome
 from zoneward.controller.endpointslice_controller import EndpointSliceController
 from zoneward.controller.mode import Mode
 from zoneward.controller.replica_observer import LONGEST_WITHOUT_GC, ReplicaObserver
-from zoneward.daemon.health import failed_checks
 from zoneward.daemon.metrics import counter_total
+from zoneward.daemon.status_server import failed_checks
 from zoneward.kube.objects import ObjectKey, ServiceEvent
 from zoneward.kube.prometheus_settings import PrometheusSettings
 from zoneward.routing.configuration import Configuration, DemandSettings

@@ -1,19 +1,19 @@
 """A program runs until a signal or the end of one of its parts, and then ends its tasks in order."""
 
 import asyncio
+import gc
 import os
 import signal
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 
 import pytest
 from tests.controller.lines import Lines
 
 from zoneward.client.api_errors import Unreachable
 from zoneward.client.auth.client_config import ClientConfig, ClusterInfo, UserInfo
-from zoneward.daemon.health import failed_checks
 from zoneward.daemon.listen_address import ListenAddress
-from zoneward.daemon.program import Program, run_program
-from zoneward.daemon.status_server import StatusPages
+from zoneward.daemon.program import Program, collect_seldom, run_program
+from zoneward.daemon.status_server import StatusPages, failed_checks
 from zoneward.kube.input_error import InputError
 
 ACCESS = ClientConfig(cluster=ClusterInfo(server="http://127.0.0.1:1"), user=UserInfo())
@@ -103,3 +103,48 @@ def test_the_exit_status_says_how_it_ended_and_bad_input_is_left_to_the_command_
     raised = InputError("--node", "expected the name of a Node")
     with pytest.raises(InputError):
         run_program(run, name="proxy", log=log, error_message=str)
+
+
+# --- garbage collection -----------------------------------------------------------------------------------------------
+
+
+async def test_collections_begin_once_it_has_started_and_never_walk_over_what_it_has_then() -> None:
+    started, slept, frozen = asyncio.Event(), list[float](), list[int]()
+    generations = list[int]()
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        # Counting walks over every object of the test run.
+        if len(slept) % 100 == 1:
+            frozen.append(gc.get_freeze_count())
+        if len(slept) == 721:
+            await asyncio.Event().wait()
+
+    def note(phase: str, info: dict[str, int]) -> None:
+        if phase == "start":
+            generations.append(info["generation"])
+
+    collecting = asyncio.create_task(collect_seldom(_is_set(started), sleep=sleep))
+    await asyncio.sleep(0)
+    assert (gc.isenabled(), gc.get_freeze_count()) == (False, 0)
+    gc.callbacks.append(note)
+    try:
+        started.set()
+        async with asyncio.timeout(30):
+            while len(slept) < 721:
+                await asyncio.sleep(0)
+    finally:
+        gc.callbacks.remove(note)
+        collecting.cancel()
+        with suppress(asyncio.CancelledError):
+            await collecting
+    assert set(slept) == {10.0}
+    assert min(frozen) > 1000
+    # One over everything at the start, and one an hour; all others over what is new.
+    assert [index for index, generation in enumerate(generations) if generation == 2] == [0, 360, 720]
+    assert set(generations) == {1, 2}
+    assert (gc.isenabled(), gc.get_freeze_count()) == (True, 0)
+
+
+async def _is_set(event: asyncio.Event) -> None:
+    await event.wait()

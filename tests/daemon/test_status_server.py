@@ -10,12 +10,25 @@ import aiohttp
 import aiohttp.test_utils
 import msgspec
 import pytest
+from tests.client.test_reflector import Scripted
 
+from zoneward.client.api_errors import TooManyRequests
+from zoneward.client.informers import WatchHealth
+from zoneward.client.resources import PODS
 from zoneward.controller.controller_metrics import ControllerMetrics
-from zoneward.daemon.health import Health
 from zoneward.daemon.listen_address import ListenAddress
 from zoneward.daemon.metrics import MetricsPage
-from zoneward.daemon.status_server import StatusLimits, StatusPages, StatusServer
+from zoneward.daemon.status_server import (
+    Health,
+    Heartbeat,
+    StatusLimits,
+    StatusPages,
+    StatusServer,
+    cache_is_synced,
+    failed_checks,
+    task_is_running,
+    watches_are_open,
+)
 
 Ask = Callable[..., Coroutine[None, None, tuple[int, str]]]
 
@@ -241,3 +254,46 @@ async def test_it_listens_where_it_is_told_to_and_nowhere_once_it_is_left(host: 
     for address in served:
         with pytest.raises(OSError, match="Connect"):
             await asyncio.open_connection(*address)
+
+
+# --- checks -----------------------------------------------------------------------------------------------------------
+
+
+def test_only_what_fails_is_told() -> None:
+    checks = {"cache": cache_is_synced(lambda: False), "loop": lambda: None}
+    assert failed_checks(checks) == {"cache": "the cluster has not been listed yet"}
+    assert failed_checks({"cache": cache_is_synced(lambda: True)}) == {}
+
+
+async def test_program_is_not_ready_once_a_watch_is_missing_for_30_s() -> None:
+    now = 100.0
+    health = WatchHealth(Scripted([]), clock=lambda: now)
+    check = watches_are_open(health)
+    health.trouble(PODS, TooManyRequests(429, "", "", retry_after=3600.0))
+    now = 129.0
+    assert check() is None
+    now = 131.0
+    assert check() == "no changes have been received for 31 s"
+    async with health.stream("/api/v1/pods", {"timeoutSeconds": "1"}, idle=1.0):
+        assert check() is None
+
+
+async def test_a_loop_that_stands_still_is_told_and_one_that_turns_again_is_well() -> None:
+    now = 0.0
+    heartbeat = Heartbeat(limit=30, clock=lambda: now)
+    now = 30
+    assert heartbeat() is None
+    now = 41
+    assert heartbeat() == "the event loop has not turned for 41 s"
+    beating = asyncio.create_task(heartbeat.run(every=0))
+    await asyncio.sleep(0)
+    assert heartbeat() is None
+    beating.cancel()
+
+
+async def test_a_task_that_has_ended_is_told_however_it_ended() -> None:
+    task = asyncio.create_task(asyncio.sleep(0), name="workers")
+    assert task_is_running(task)() is None
+    task.cancel()
+    await asyncio.wait([task])
+    assert task_is_running(task)() == "workers has ended"

@@ -36,7 +36,7 @@ from zoneward.controller.status.status_writer import OWN_CONDITION_TYPES
 from zoneward.daemon.listen_address import parse_listen_address
 from zoneward.daemon.unreadable_objects import UNREADABLE
 from zoneward.kube.adoption_marks import ADOPTION_MARKS, SELECTOR_ANNOTATION, SKIP_MIRROR_LABEL
-from zoneward.kube.proxy_lease import proxy_lease_name
+from zoneward.kube.leases import proxy_lease_name
 from zoneward.meter.accounting import ACCOUNTING_SYSCTL
 from zoneward.meter.meter_configuration import DEFAULT_PORT as METER_PORT
 from zoneward.meter.meter_configuration import MeterConfiguration

@@ -13,7 +13,7 @@ from tests.proxy.kernel.fake_kernel import FakeKernel
 
 from zoneward.client.auth.client_config import ClientConfig
 from zoneward.daemon.log import SilentLog
-from zoneward.kube.proxy_lease import proxy_lease_name
+from zoneward.kube.leases import proxy_lease_name
 from zoneward.proxy import node_lease
 from zoneward.proxy.kernel.nft_client import NftClient
 from zoneward.proxy.proxy_configuration import ProxyConfiguration

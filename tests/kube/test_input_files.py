@@ -13,10 +13,9 @@ from typing import Any
 
 import pytest
 
-from zoneward.kube import input_files, text_encoding
+from zoneward.kube import input_files
 from zoneward.kube.input_error import InputError
-from zoneward.kube.input_files import expand, load
-from zoneward.kube.text_encoding import BLOCK
+from zoneward.kube.input_files import BLOCK, expand, load
 
 NODE = b"apiVersion: v1\nkind: Node\nmetadata: {name: n}\n"
 
@@ -165,7 +164,7 @@ def test_junk_of_any_size_is_refused_by_its_first_block(tmp_path: Path, kind: st
 
 
 def test_endless_input_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for module in (input_files, text_encoding):
+    for module in (input_files,):
         monkeypatch.setattr(module, "MAX_BYTES", 1 << 20)
     expected = "expected at most 0 GiB of YAML or JSON, got more"
     with (tmp_path / "a.yaml").open("wb") as file:
@@ -173,7 +172,7 @@ def test_endless_input_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
         file.truncate((1 << 20) + 1)
     assert error_of(lambda: load(str(tmp_path / "a.yaml"), stdin=None)) == f"{tmp_path}/a.yaml: {expected}"
     assert error_of(lambda: load("-", stdin=io.BytesIO(b"#" * (3 << 20)))) == f"standard input: {expected}"
-    assert error_of(lambda: text_encoding.decode_text("a.gz", gzip.compress(b"#" * (3 << 20)))) == f"a.gz: {expected}"
+    assert error_of(lambda: input_files.decode_text("a.gz", gzip.compress(b"#" * (3 << 20)))) == f"a.gz: {expected}"
 
 
 class _Recorded(io.BytesIO):

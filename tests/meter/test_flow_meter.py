@@ -12,7 +12,7 @@ from tests.builders.objects import a_node, a_service, a_slice
 from tests.netlink.flow_messages import FlowMessage
 
 from zoneward.client.resources import NODES, RAW_SLICES
-from zoneward.kube.measured_traffic import MeasuredTraffic, ServiceTraffic
+from zoneward.kube.demand import MeasuredTraffic, ServiceTraffic
 from zoneward.kube.objects import Service
 from zoneward.meter.conntrack_reader import ConntrackReader, ConntrackUnavailable
 from zoneward.meter.flow_meter import FlowMeter

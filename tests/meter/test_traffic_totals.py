@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from zoneward.kube.measured_traffic import MeasuredTraffic, ServiceTraffic, TrafficBytes
+from zoneward.kube.demand import MeasuredTraffic, ServiceTraffic, TrafficBytes
 from zoneward.meter.traffic_totals import EXTERNAL, GONE_SERVICE_AGE, MAX_TOTALS_OF_SERVICE, TrafficRoute, TrafficTotals
 
 SINCE: Final = datetime(2026, 3, 1, tzinfo=UTC)

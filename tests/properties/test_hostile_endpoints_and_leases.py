@@ -24,8 +24,8 @@ from zoneward.controller.handover.service_handover import ServiceHandover
 from zoneward.controller.leader.leader_elector import LeaderElector, always_leading
 from zoneward.controller.queue.batching import Batching
 from zoneward.controller.status.node_proxies import NodeProxies
+from zoneward.kube.leases import ProgrammedReport
 from zoneward.kube.objects import Lease, Service
-from zoneward.kube.proxy_lease import ProgrammedReport
 from zoneward.routing.configuration import Configuration
 
 pytestmark = pytest.mark.slow

@@ -14,8 +14,8 @@ from tests.proxy.background import in_background
 from zoneward.client.api_errors import CallFailed
 from zoneward.client.resources import LEASES
 from zoneward.client.writer import Writer
+from zoneward.kube.leases import LEASE_DURATION, RENEW_INTERVAL, ProgrammedReport, parse_proxy_lease
 from zoneward.kube.objects import Lease, OwnerReference
-from zoneward.kube.proxy_lease import LEASE_DURATION, RENEW_INTERVAL, ProgrammedReport, parse_proxy_lease
 from zoneward.proxy.node_lease import WRITE_PERIOD, NodeLease
 from zoneward.proxy.reporter import Reporter
 from zoneward.sandbox.server.resource_registry import Deletion, Registry

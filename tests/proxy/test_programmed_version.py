@@ -5,8 +5,8 @@ from collections.abc import Set
 from hypothesis import given
 from hypothesis import strategies as st
 
+from zoneward.kube.leases import MAX_NOT_PROGRAMMED, ProgrammedReport
 from zoneward.kube.objects import ObjectKey
-from zoneward.kube.proxy_lease import MAX_NOT_PROGRAMMED, ProgrammedReport
 from zoneward.proxy.node_lease import ProgrammedVersion
 
 CART, WISHLIST = ("shop", "cart"), ("shop", "wishlist")

@@ -11,7 +11,7 @@ from tests.builders.structs import nodes_in
 from zoneward.advice.measured_flows import measure_flows
 from zoneward.advice.prices import Prices
 from zoneward.advice.traffic_report import Coverage, Crossing, Figure, ReportTotals, TrafficReport
-from zoneward.kube.measured_traffic import MeasuredTraffic, ServiceTraffic, TrafficBytes
+from zoneward.kube.demand import MeasuredTraffic, ServiceTraffic, TrafficBytes
 from zoneward.kube.settings import read_settings
 from zoneward.report.traffic_table import ReportNumbers, describe_measuring, explain_figures, format_number
 from zoneward.routing.demand import compute_demand

@@ -5,7 +5,7 @@ from fractions import Fraction
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zoneward.kube.demand_figures import DemandFigures
+from zoneward.kube.demand import DemandFigures
 from zoneward.routing.service_demand import service_parts, unknown_services, without_zones
 
 CART, SEARCH = ("shop", "cart"), ("shop", "search")

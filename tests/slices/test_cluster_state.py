@@ -8,7 +8,7 @@ from tests.builders.structs import a_node, a_service
 from tests.clusters import cluster_state
 
 from zoneward.kube import names
-from zoneward.kube.demand_figures import DemandFigures
+from zoneward.kube.demand import DemandFigures
 from zoneward.routing.configuration import Configuration, DemandSettings
 from zoneward.routing.service_demand import service_parts
 from zoneward.slices.cluster_state import ClusterState

@@ -8,7 +8,7 @@ import msgspec
 from zoneward.advice.json_value import JsonValue, round_if_any, round_share
 from zoneward.advice.load_change import LoadChange, PlansBefore, family_before, load_change
 from zoneward.advice.now import NOTHING_KNOWN, ClusterTraffic, CurrentTraffic
-from zoneward.kube.measured_traffic import Time
+from zoneward.kube.demand import Time
 from zoneward.kube.objects import Condition, ServiceEvent
 from zoneward.routing.algorithms.heuristics import BALANCED
 from zoneward.routing.decision import Decision

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
-from zoneward.kube.measured_traffic import MeasuredTraffic, ServiceTraffic, Time
+from zoneward.kube.demand import MeasuredTraffic, ServiceTraffic, Time
 from zoneward.kube.objects import ObjectKey
 from zoneward.routing.demand import Demand
 from zoneward.routing.selection.traffic_measurements import latest_documents

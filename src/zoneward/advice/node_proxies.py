@@ -32,7 +32,7 @@ from zoneward.advice.proxy_kinds import (
     cilium,
     kube_proxy,
 )
-from zoneward.kube import names, node_selector
+from zoneward.kube import names, selectors
 from zoneward.kube.objects import (
     ConfigMap,
     DaemonSet,
@@ -326,4 +326,4 @@ def selects_node(daemon_set: DaemonSet, node: Node) -> bool:
     """Whether the Pods of a DaemonSet may run on a node, by ``nodeSelector`` and required node affinity."""
     spec = daemon_set.spec.template.spec
     required = spec.affinity.node_affinity.required if spec.affinity and spec.affinity.node_affinity else None
-    return node_selector.selects_node(node, labels=spec.node_selector, required=required)
+    return selectors.selects_node(node, labels=spec.node_selector, required=required)

@@ -12,7 +12,7 @@ from zoneward.advice.service_input import ServiceInput
 from zoneward.advice.workloads import UNKNOWN_WORKLOAD, Workload, makes
 from zoneward.kube import workload_objects
 from zoneward.kube.adoption_marks import effective_selector
-from zoneward.kube.leader_labels import ACTIVE_LABELS, ROLE_LABELS, follower_label, leader_label
+from zoneward.kube.names import ACTIVE_LABELS, ROLE_LABELS, follower_label, leader_label
 from zoneward.kube.objects import Pod
 from zoneward.kube.workload_objects import StatefulSet, replicas_of
 from zoneward.routing.phrases import counted

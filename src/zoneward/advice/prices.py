@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal, NamedTuple
 from msgspec import Meta, field
 from msgspec.structs import replace
 
-from zoneward.kube.input_error import ConfigurationError, show
-from zoneward.kube.near_names import did_you_mean
+from zoneward.kube.input_error import ConfigurationError, did_you_mean, show
 from zoneward.kube.settings import Settings, setting_type, zone_pairs
 from zoneward.routing.phrases import listed
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from zoneward.kube import names
-from zoneward.kube.node_selector import meets, selects_node
 from zoneward.kube.objects import Node, NodeSelector, node_zone
+from zoneward.kube.selectors import meets, selects_node
 from zoneward.kube.workload_objects import (
     PersistentVolume,
     PersistentVolumeClaim,

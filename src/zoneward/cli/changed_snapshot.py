@@ -15,8 +15,7 @@ from zoneward.advice.changed_cluster import (
 )
 from zoneward.cli.options import AddedPods, InputChanges, ReplicasChange
 from zoneward.kube import names
-from zoneward.kube.input_error import InputError
-from zoneward.kube.near_names import did_you_mean
+from zoneward.kube.input_error import InputError, did_you_mean
 from zoneward.kube.objects import EndpointSlice, Pod, Service
 from zoneward.routing.phrases import counted, listed
 from zoneward.slices.endpoints import IPV4, IPV6

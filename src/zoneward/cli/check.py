@@ -98,7 +98,7 @@ def _ignored(text: str) -> "Ignored":
     """Raises InputError."""
     from zoneward.advice.findings.check_cluster import Ignored
     from zoneward.advice.findings.codes import CODES
-    from zoneward.kube.near_names import did_you_mean
+    from zoneward.kube.input_error import did_you_mean
 
     code, colon, service = text.partition(":")
     if code not in CODES:
@@ -118,7 +118,7 @@ def view_cluster(
     from zoneward.advice.findings.cluster_view import ClusterView, ServiceView
     from zoneward.cli.cluster_input import controller_lease_name
     from zoneward.cli.planned_services import read_workload_objects, with_what_if
-    from zoneward.kube.controller_lease import is_led
+    from zoneward.kube.leases import is_led
     from zoneward.kube.workload_objects import Lease, MutatingAdmissionPolicy, MutatingAdmissionPolicyBinding
 
     snapshot = selected.snapshot

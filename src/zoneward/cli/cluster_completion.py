@@ -166,7 +166,7 @@ def _access(ctx: click.Context) -> "ClientConfig":
 def _list(access: "ClientConfig", resource: "ApiResource[Any]", *, namespace: str | None = None) -> "list[ObjectKey]":
     import asyncio
 
-    from zoneward.client.resource_names import list_names
+    from zoneward.client.list_pager import list_names
     from zoneward.client.transport import Transport
 
     async def names() -> "list[ObjectKey]":

@@ -15,12 +15,11 @@ from msgspec import structs
 
 from zoneward.cli.options import Options
 from zoneward.cli.output import Note, print_notes
-from zoneward.kube.controller_lease import CONTROLLER_LEASE
-from zoneward.kube.input_error import InputError
-from zoneward.kube.label_selector import parse_selector
-from zoneward.kube.near_names import did_you_mean
+from zoneward.kube.input_error import InputError, did_you_mean
+from zoneward.kube.leases import CONTROLLER_LEASE
 from zoneward.kube.object_reader import read_objects
 from zoneward.kube.objects import EndpointSlice, Node, Pod, Service
+from zoneward.kube.selectors import parse_selector
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.phrases import listed
 from zoneward.snapshots.cluster_snapshot import Snapshot, read_snapshot
@@ -229,7 +228,7 @@ async def refuse_unknown_namespaces(transport: "ReadTransport", empty: Iterable[
 async def _known_to_server(transport: "ReadTransport") -> list[str]:
     """The names of all namespaces; none where the server does not list them."""
     from zoneward.client.api_errors import CallFailed
-    from zoneward.client.resource_names import list_names
+    from zoneward.client.list_pager import list_names
     from zoneward.client.resources import NAMESPACES
 
     try:

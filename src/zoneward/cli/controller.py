@@ -203,7 +203,7 @@ def with_demand_file(configuration: "Configuration") -> "tuple[Configuration, Fi
 
     from zoneward.cli.demand_file import read_demand_file
     from zoneward.controller.context import FiguresSource, FiguresUnavailable
-    from zoneward.kube.demand_figures import DemandFigures
+    from zoneward.kube.demand import DemandFigures
     from zoneward.kube.input_error import InputError
 
     demand, name = configuration.demand, configuration.demand.file

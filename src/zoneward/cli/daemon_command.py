@@ -127,6 +127,6 @@ def import_program(module: str, *, command: str) -> ModuleType:
 
 def lease_namespace(access: "ClientConfig", configured: str | None) -> str:
     """Where Leases are: as configured, else the Pod's own namespace, else where the control plane has its own."""
-    from zoneward.client.auth.in_cluster import SERVICE_ACCOUNT
+    from zoneward.client.auth.kubeconfig import SERVICE_ACCOUNT
 
     return configured or (access.namespace if access.source == SERVICE_ACCOUNT else _DEFAULT_NAMESPACE)

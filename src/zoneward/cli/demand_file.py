@@ -8,14 +8,12 @@ from io import StringIO
 from pathlib import Path
 from typing import Final
 
-from zoneward.kube.demand_figures import DemandFigures
+from zoneward.kube.demand import KIND, DemandFigures, MeasuredTraffic
 from zoneward.kube.input_error import InputError, show
-from zoneward.kube.input_files import STDIN, STDIN_NAME, load, read_limited
-from zoneward.kube.measured_traffic import KIND, MeasuredTraffic
+from zoneward.kube.input_files import STDIN, STDIN_NAME, decode_text, load, read_limited
 from zoneward.kube.objects import ObjectKey
 from zoneward.kube.prometheus_settings import is_url
 from zoneward.kube.safe_text import without_password
-from zoneward.kube.text_encoding import decode_text
 from zoneward.kube.yaml_documents import one_document
 from zoneward.routing.configuration import parse_demand_parts
 from zoneward.routing.phrases import counted

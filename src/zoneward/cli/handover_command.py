@@ -166,8 +166,8 @@ def _find_service(service: str, options: Options) -> "tuple[ClientConfig, Object
 async def _missing_controller(transport: "Transport", options: Options) -> str | None:
     """Why no controller is known to run; None where a replica holds the Lease."""
     from zoneward.client.api_errors import Forbidden
-    from zoneward.client.workload_lists import list_controller_leases
-    from zoneward.kube.controller_lease import is_held
+    from zoneward.client.optional_objects import list_controller_leases
+    from zoneward.kube.leases import is_held
 
     expected, name = "expected a running zoneward controller, which updates the slices", controller_lease_name(options)
     try:

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, get_args
 from msgspec import structs
 
 from zoneward.cli.output import Note
-from zoneward.kube.demand_figures import DemandFigures
-from zoneward.kube.input_error import InputError
+from zoneward.kube.demand import DemandFigures
+from zoneward.kube.input_error import InputError, did_you_mean
 from zoneward.kube.input_files import STDIN, STDIN_NAME
-from zoneward.kube.near_names import did_you_mean
 from zoneward.kube.objects import ObjectKey
 from zoneward.kube.prometheus_settings import PrometheusSettings, is_url, prometheus_url
 from zoneward.kube.safe_text import without_password

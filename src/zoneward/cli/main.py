@@ -64,7 +64,7 @@ class _Commands(click.Group):
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
-            from zoneward.kube.near_names import did_you_mean
+            from zoneward.kube.input_error import did_you_mean
 
             near = did_you_mean(args[0], _COMMANDS)
             raise click.UsageError(f"no such command {args[0]!r}{near}; zoneward --help lists them", ctx) from error

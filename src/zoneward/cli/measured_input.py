@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from zoneward.advice.measured_flows import MeasuredFlows
     from zoneward.advice.prices import Prices
     from zoneward.cli.planned_services import SelectedServices
-    from zoneward.kube.measured_traffic import MeasuredTraffic
+    from zoneward.kube.demand import MeasuredTraffic
     from zoneward.kube.prometheus_settings import PrometheusSettings
 
 CONFIGURED: Final = "prometheus"

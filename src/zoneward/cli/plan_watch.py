@@ -29,13 +29,12 @@ from zoneward.cli.planned_services import proxy_notes
 from zoneward.client.api_errors import CallFailed
 from zoneward.client.error_messages import redacted_server, to_input_error
 from zoneward.client.informer_cache import InformerCache
-from zoneward.client.informers import run_informers
+from zoneward.client.informers import WatchHealth, run_informers
 from zoneward.client.list_pager import ListScope
 from zoneward.client.list_watch_decoder import UnreadableObject, skipped_message
-from zoneward.client.proxy_objects import list_proxy_objects
+from zoneward.client.optional_objects import list_proxy_objects
 from zoneward.client.reflector import ReflectorSettings
 from zoneward.client.transport import Transport
-from zoneward.client.watch_health import WatchHealth
 from zoneward.kube.gc_tuning import freeze_objects, restore_gc, without_gc
 from zoneward.kube.safe_text import printable
 from zoneward.report.decision_changes import DecisionChange, change_json, change_text, synced_json

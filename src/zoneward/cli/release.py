@@ -133,8 +133,8 @@ async def _lease_namespace(access: "ClientConfig", options: Options) -> str | No
     """Where the controller that made the overlay has its Lease, which nobody else may hold meanwhile; None: unknown."""
     from zoneward.cli.cluster_input import controller_lease_name
     from zoneward.client.api_errors import CallFailed
+    from zoneward.client.optional_objects import list_controller_leases
     from zoneward.client.transport import Transport
-    from zoneward.client.workload_lists import list_controller_leases
 
     async with Transport(access) as transport:
         try:

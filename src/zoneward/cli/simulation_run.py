@@ -10,8 +10,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from zoneward.cli.options import Options
-from zoneward.kube.input_error import InputError, invalid_document, show
-from zoneward.kube.near_names import did_you_mean
+from zoneward.kube.input_error import InputError, did_you_mean, invalid_document, show
 from zoneward.routing.simulation_results import ENCODINGS, HINTS, SLICE_GROUPS
 
 if TYPE_CHECKING:

@@ -16,8 +16,7 @@ from zoneward.client.api_errors import (
     Unreachable,
 )
 from zoneward.client.auth.client_config import ClientConfig
-from zoneward.client.auth.rotated_files import PemReader
-from zoneward.client.auth.tls import certificate_expiry
+from zoneward.client.auth.tls import PemReader, certificate_expiry
 from zoneward.kube.input_error import MAX_LENGTH, InputError, show
 from zoneward.kube.safe_text import printable
 

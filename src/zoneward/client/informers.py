@@ -1,11 +1,12 @@
-"""Stores for the kinds that a program watches, and the reflectors that keep them current."""
+"""Stores for the kinds that a program watches, the reflectors that keep them current, and whether watches work."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
+from contextlib import asynccontextmanager
 from typing import Any, Final, NoReturn, cast
 
 from zoneward.client.all_results import all_results
-from zoneward.client.api_errors import CallFailed
+from zoneward.client.api_errors import CallFailed, Gone
 from zoneward.client.list_pager import EVERYTHING, ListScope
 from zoneward.client.list_watch_decoder import UnreadableHandler, UnreadableObject
 from zoneward.client.object_store import IndexUpdater, ObjectStore
@@ -111,3 +112,54 @@ async def run_informers(
 
     await all_results(map(reflect, cache.resources))
     raise AssertionError("a reflector does not end")
+
+
+# --- whether watches work ---------------------------------------------------------------------------------------------
+
+
+_NO_QUERY: Mapping[str, str] = {}
+
+
+class WatchHealth:
+    """A transport that records which watches are open, and lasting errors by kind.
+
+    Pass it to `run_informers` in place of the wrapped one, and `trouble` as ``on_error``.
+
+    ``clock`` counts seconds. A watch that breaks and opens again within ``patience`` seconds is no error: servers
+    often end watches.
+    """
+
+    def __init__(self, transport: ReadTransport, *, clock: Callable[[], float], patience: float = 1.0) -> None:
+        self._transport, self._clock, self._patience = transport, clock, patience
+        self._errors: dict[str, tuple[float, CallFailed]] = {}
+        """By the last part of the path, the plural of a kind: when the error began, and the latest error."""
+
+    async def get(self, path: str, query: Mapping[str, str] = _NO_QUERY, *, timeout: float | None = None) -> bytes:
+        return await self._transport.get(path, query, timeout=timeout)
+
+    @asynccontextmanager
+    async def stream(self, path: str, query: Mapping[str, str], *, idle: float) -> AsyncIterator[AsyncIterator[bytes]]:
+        async with self._transport.stream(path, query, idle=idle) as lines:
+            self._errors.pop(path.rpartition("/")[2], None)
+            yield lines
+
+    def trouble(self, resource: AnyWatchedResource, error: CallFailed) -> None:
+        if isinstance(error, Gone):
+            # The reflector lists again.
+            return
+        since, _ = self._errors.get(resource.plural, (self._clock(), error))
+        self._errors[resource.plural] = since, error
+
+    @property
+    def lasting(self) -> tuple[float, CallFailed] | None:
+        """When the longest-lasting error began, by the clock, and the latest error of that kind."""
+        if not self._errors:
+            return None
+        since, error = min(self._errors.values(), key=lambda error: error[0])
+        return (since, error) if self._clock() - since >= self._patience else None
+
+    @property
+    def trouble_seconds(self) -> float:
+        """Seconds for which the watch of a kind has failed; 0 if all work."""
+        lasting = self.lasting
+        return 0.0 if lasting is None else self._clock() - lasting[0]

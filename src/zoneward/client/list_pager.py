@@ -1,15 +1,28 @@
-"""Lists objects in pages, as client-go's ``tools/pager``: at most one page is in memory undecoded."""
+"""Lists objects, or only names, in pages, as client-go's ``tools/pager``: at most one page is in memory undecoded."""
 
+import asyncio
 from collections.abc import AsyncIterator, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final, Generic
+from typing import Any, Final, Generic
+
+import msgspec
 
 from zoneward.client.all_results import all_results
 from zoneward.client.api_errors import AnswerTooLarge, Gone, ListTooLarge, UnexpectedResponse
 from zoneward.client.list_watch_decoder import UnreadableHandler, UnreadableObject, decode_list_page
-from zoneward.client.resources import AnyWatchedResource, CachedObject, ListOf, WatchedResource, WatchedT
+from zoneward.client.resources import (
+    AnyWatchedResource,
+    ApiResource,
+    CachedObject,
+    ListOf,
+    WatchedResource,
+    WatchedT,
+    object_key_of,
+)
 from zoneward.client.transport_interface import ReadTransport
 from zoneward.kube.json_documents import DECODE_ERRORS
+from zoneward.kube.objects import ObjectKey, PlainMeta
 
 PAGE_SIZE: Final = 500
 MAX_LIST_PAGES: Final = 10_000
@@ -174,3 +187,31 @@ def _decode_page(
         return decode_list_page(data, resource)
     except DECODE_ERRORS as error:
         raise UnexpectedResponse(f"expected a list of {resource.plural}, got something else: {error}") from None
+
+
+# --- names alone ------------------------------------------------------------------------------------------------------
+
+
+class _Named(msgspec.Struct, frozen=True, gc=False):
+    metadata: PlainMeta = PlainMeta()
+
+
+async def list_names(
+    transport: ReadTransport, resource: ApiResource[Any], *, namespace: str | None = None, time_limit: float
+) -> list[ObjectKey]:
+    """Namespaces and names of the objects of one kind that are received within ``time_limit`` seconds.
+
+    Objects without a name that can be read are skipped. Raises CallFailed.
+    """
+    struct: Any = _Named
+    names: WatchedResource[Any] = WatchedResource.of(
+        resource.kind, resource.api, resource.plural, struct, namespaced=resource.namespaced
+    )
+    keys: list[ObjectKey] = []
+    with suppress(TimeoutError):
+        async with asyncio.timeout(time_limit):
+            async for page in list_pages(transport, names, ListScope(namespace=namespace)):
+                if page.is_first:
+                    keys.clear()
+                keys += map(object_key_of, page.objects)
+    return keys

@@ -20,10 +20,8 @@ import msgspec
 from zoneward import __version__
 from zoneward.client.api_errors import AnswerTooLarge, CallFailed
 from zoneward.client.auth.tls import authorities
-from zoneward.client.dialer import open_socket, proxy_for
-from zoneward.client.response_body import read_body
-from zoneward.client.transport_errors import translate_errors
-from zoneward.kube.demand_figures import DemandFigures
+from zoneward.client.http_connection import open_socket, proxy_for, read_body, translate_errors
+from zoneward.kube.demand import DemandFigures
 from zoneward.kube.input_error import InputError, show
 from zoneward.kube.input_files import read_regular
 from zoneward.kube.json_documents import DECODE_ERRORS

@@ -25,7 +25,7 @@ from zoneward.client.prometheus import (
     some_names,
     unknown_nodes_notes,
 )
-from zoneward.kube.measured_traffic import MeasuredTraffic, ServiceTraffic, TrafficBytes
+from zoneward.kube.demand import MeasuredTraffic, ServiceTraffic, TrafficBytes
 from zoneward.kube.prometheus_settings import SCRAPED_FROM, PrometheusSettings, own_labels, window_text
 
 _STEPS: Final = 720

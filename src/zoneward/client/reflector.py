@@ -7,9 +7,9 @@ What can happen, and what the reflector does:
 - The server no longer remembers the version (410 Gone, as an answer or as an event): the reflector lists again at once
   (`run`, `_handle_error`). The store sees the differences as additions, changes and deletions.
 - The other end disappears without closing the connection: the kernel notices within half a minute
-  (`zoneward.client.dialer`). If the server is frozen, or a proxy keeps the connection open, the reflector watches again
-  after `ReflectorSettings.bookmark_silence` without a line, since API servers send a bookmark every minute. A server
-  that sends no bookmarks may be silent for longer than the timeout of a watch.
+  (`zoneward.client.http_connection`). If the server is frozen, or a proxy keeps the connection open, the reflector
+  watches again after `ReflectorSettings.bookmark_silence` without a line, since API servers send a bookmark every
+  minute. A server that sends no bookmarks may be silent for longer than the timeout of a watch.
 - An event is late or a duplicate: its version is not newer than the last one seen, and it is dropped. If several such
   events come in a row, in increasing order, the last version seen cannot be right (some server sent a version of 10^18,
   or the server's data were restored): the reflector lists again, and accepts the list.

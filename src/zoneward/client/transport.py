@@ -36,9 +36,15 @@ from zoneward.client.auth.client_config import ClientConfig
 from zoneward.client.auth.credentials import Credentials, Identity, impersonation_headers
 from zoneward.client.auth.tls import TlsContexts
 from zoneward.client.backoff import Backoff
-from zoneward.client.dialer import is_loopback, open_socket, proxy_for
-from zoneward.client.response_body import iter_blocks, iter_lines, read_body
-from zoneward.client.transport_errors import translate_errors
+from zoneward.client.http_connection import (
+    is_loopback,
+    iter_blocks,
+    iter_lines,
+    open_socket,
+    proxy_for,
+    read_body,
+    translate_errors,
+)
 from zoneward.kube.input_error import InputError
 
 _Result = TypeVar("_Result")

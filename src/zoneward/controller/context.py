@@ -15,7 +15,7 @@ from zoneward.controller.mode import Mode
 from zoneward.controller.queue.batching import Batching, RequeueDelay
 from zoneward.controller.status.status_writer import StatusWriter
 from zoneward.daemon.log import Log, SilentLog
-from zoneward.kube.demand_figures import DemandFigures
+from zoneward.kube.demand import DemandFigures
 from zoneward.routing.configuration import Configuration
 
 WORKERS: Final = 4

@@ -8,8 +8,8 @@ from zoneward.controller.leader.election import LeaseTiming
 from zoneward.controller.mode import Mode
 from zoneward.daemon.listen_address import ListenText
 from zoneward.daemon.log import LogFormat
-from zoneward.kube.controller_lease import CONTROLLER_LEASE
 from zoneward.kube.input_error import ConfigurationError
+from zoneward.kube.leases import CONTROLLER_LEASE
 from zoneward.kube.settings import Name, Seconds, Settings, bounds
 
 SECTION: Final = "controller"

@@ -15,9 +15,9 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 from zoneward import __version__
 from zoneward.client.api_errors import CallFailed
 from zoneward.client.informer_cache import InformerCache
+from zoneward.client.informers import WatchHealth
 from zoneward.client.list_watch_decoder import UnreadableObject
 from zoneward.client.resources import CACHED_RESOURCES, LEASES
-from zoneward.client.watch_health import WatchHealth
 from zoneward.client.writer import write_outcome
 from zoneward.controller.predictions import Prediction, Predictions
 from zoneward.controller.queue.work_queue import WorkQueue

@@ -14,10 +14,10 @@ from typing import Any, Final
 
 from zoneward.client.api_errors import ApiError, CallFailed, Conflict, Forbidden, Unauthorized
 from zoneward.client.auth.client_config import ClientConfig
+from zoneward.client.informers import WatchHealth
 from zoneward.client.prometheus import Prometheus, PrometheusUnavailable
 from zoneward.client.resources import EVENTS, LEASES, SERVICES, AnyWatchedResource
 from zoneward.client.transport import Transport
-from zoneward.client.watch_health import WatchHealth
 from zoneward.client.writer import TIME_LIMIT, WriteOutcome, Writer, write_outcome
 from zoneward.controller.context import ControllerContext, ControllerOptions, FiguresSource, FiguresUnavailable
 from zoneward.controller.controller_configuration import ControllerConfiguration
@@ -40,13 +40,12 @@ from zoneward.controller.sync.requirements import (
     has_policy,
     require_admission_policies,
 )
-from zoneward.daemon.health import cache_is_synced, watches_are_open
 from zoneward.daemon.listen_address import parse_listen_address
 from zoneward.daemon.log import Log, RepeatFilter
 from zoneward.daemon.metrics import MetricsPage
 from zoneward.daemon.program import Program, named_error
-from zoneward.daemon.status_server import StatusPages, Work
-from zoneward.kube.demand_figures import DemandFigures
+from zoneward.daemon.status_server import StatusPages, Work, cache_is_synced, watches_are_open
+from zoneward.kube.demand import DemandFigures
 from zoneward.kube.objects import ObjectKey
 from zoneward.kube.overlay_objects import OVERLAY
 from zoneward.routing.configuration import Configuration

@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Final, NoReturn
 
 from zoneward.client.api_errors import CallFailed
-from zoneward.client.watch_health import WatchHealth
+from zoneward.client.informers import WatchHealth
 from zoneward.controller.endpointslice_controller import EndpointSliceController
 from zoneward.controller.leader.leader_elector import LeaderElector
 from zoneward.daemon.log import Log

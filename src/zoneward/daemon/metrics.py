@@ -9,6 +9,7 @@ controller counts of a sync takes 12 µs (8 µs with plain numbers in place of t
 """
 
 import asyncio
+import collections
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final
@@ -18,10 +19,9 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from zoneward.client.api_errors import CallFailed, Gone
+from zoneward.client.informers import WatchHealth
 from zoneward.client.list_watch_decoder import UnreadableObject
 from zoneward.client.resources import AnyWatchedResource
-from zoneward.client.watch_health import WatchHealth
-from zoneward.daemon.unreadable_objects import count_by_kind
 
 PER_SYNC: Final = tuple(float(2**power) for power in range(1, 16))
 """Upstream's bounds for what is counted in each sync: 2 to 32,768."""
@@ -134,7 +134,7 @@ class WatchMetrics:
         gauge(
             f"{self._prefix}unreadable_objects",
             "Objects that cannot be read and are set aside",
-            lambda: count_by_kind(unreadable(), kinds),
+            lambda: dict.fromkeys(kinds, 0) | collections.Counter(object_.resource.kind for object_ in unreadable()),
             ["kind"],
         )
 

@@ -3,26 +3,30 @@
 A program declares its health checks, starts named tasks that never end, serves its status, and waits until it receives
 a signal or a task ends. A task that ends by itself ends the whole program: a restart is better than a program that does
 half of its work.
+
+The garbage collector runs rarely, and never over what the program holds from its start.
 """
 
 import asyncio
+import gc
 import os
 import signal
 import traceback
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from datetime import UTC, datetime
-from typing import Any, Final, TypeVar
+from itertools import count
+from typing import Any, Final, NoReturn, TypeVar
 
 from zoneward import __version__
 from zoneward.client.api_errors import CallFailed, Gone
 from zoneward.client.auth.client_config import ClientConfig
 from zoneward.client.error_messages import log_message
 from zoneward.client.resources import AnyWatchedResource
-from zoneward.daemon.health import Check, Health, Heartbeat, task_is_running
 from zoneward.daemon.listen_address import ListenAddress
 from zoneward.daemon.log import Log
-from zoneward.daemon.status_server import StatusPages, StatusServer
+from zoneward.daemon.status_server import Check, Health, Heartbeat, StatusPages, StatusServer, task_is_running
+from zoneward.kube.gc_tuning import disable_gc, freeze_objects, restore_gc
 from zoneward.kube.input_error import InputError
 
 _Entered = TypeVar("_Entered")
@@ -177,3 +181,33 @@ def run_program(
         log.error(f"the {name} ends: a part of it failed", error=named_error(error), where=where)
         return _FAILED
     return 0
+
+
+# --- garbage collection -----------------------------------------------------------------------------------------------
+
+
+_EVERY: Final = 10.0
+"""Seconds between two collections of what is new."""
+_FULL: Final = 360
+"""One in this number is a full one. Objects that live for long and then end in a cycle, such as a connection that
+broke off, are found by a full collection alone."""
+
+
+async def collect_seldom(
+    started: Awaitable[object], *, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+) -> NoReturn:
+    """Wait without collections until the program has started, freeze what it has then, and collect every 10 s.
+
+    Until cancelled; then the collector is as it is when Python starts.
+    """
+    disable_gc()
+    try:
+        await started
+        gc.collect()
+        freeze_objects()
+        for collection in count(1):
+            await sleep(_EVERY)
+            gc.collect(1 if collection % _FULL else 2)
+        raise AssertionError("there is always one more")
+    finally:
+        restore_gc()

@@ -7,6 +7,10 @@ answers only connections over a loopback address, as ``kubectl port-forward`` ma
 A page in an operator's browser can connect too, with a name that resolves to a loopback address (DNS rebinding). So
 requests are refused whose header ``Host`` has neither an address nor a name of this server. Health and metrics are open
 to all: kubelets and Prometheus may use any name.
+
+Health is named checks, each with a reason where it fails. A restart would repair what is not live; an operator should
+look at what is not ready. A standby replica is ready. An API server that cannot be reached, or asks for patience, makes
+a program unready after `WATCH_LIMIT`, but never dead: a restart would only cost the cache.
 """
 
 import asyncio
@@ -15,13 +19,82 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, NoReturn, Self
 
 import msgspec
 from aiohttp import web
 
-from zoneward.daemon.health import Check, Health, failed_checks
+from zoneward.client.informers import WatchHealth
 from zoneward.daemon.listen_address import ListenAddress
+
+# --- checks -----------------------------------------------------------------------------------------------------------
+
+Check = Callable[[], str | None]
+"""Returns what is wrong, or None. It runs in the event loop and must not wait."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Health:
+    """Checks by name, in the order in which they are reported."""
+
+    live: Mapping[str, Check] = field(default_factory=dict)
+    ready: Mapping[str, Check] = field(default_factory=dict)
+
+
+def failed_checks(checks: Mapping[str, Check]) -> dict[str, str]:
+    """The reason of every check that fails; empty if all succeed."""
+    return {name: reason for name, check in checks.items() if (reason := check()) is not None}
+
+
+class Heartbeat:
+    """A check that the event loop turns. ``limit``: seconds that a turn may take; ``clock`` counts seconds."""
+
+    def __init__(
+        self,
+        *,
+        limit: float = 30.0,
+        clock: Callable[[], float] | None = None,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._limit, self._sleep = limit, sleep
+        self._clock = clock or asyncio.get_running_loop().time
+        self._last = self._clock()
+
+    async def run(self, *, every: float = 1.0) -> NoReturn:
+        while True:
+            self._last = self._clock()
+            await self._sleep(every)
+
+    def __call__(self) -> str | None:
+        silent = self._clock() - self._last
+        return None if silent <= self._limit else f"the event loop has not turned for {silent:.0f} s"
+
+
+def task_is_running(task: "asyncio.Task[object]") -> Check:
+    """A check that a task that never ends still runs."""
+    return lambda: f"{task.get_name()} has ended" if task.done() else None
+
+
+WATCH_LIMIT: Final = 30.0
+"""Seconds for which a kind may have no watch: every server restarts at times."""
+
+
+def watches_are_open(health: WatchHealth) -> Check:
+    """A check that changes of all kinds are received."""
+
+    def check() -> str | None:
+        seconds = health.trouble_seconds
+        return None if seconds < WATCH_LIMIT else f"no changes have been received for {seconds:.0f} s"
+
+    return check
+
+
+def cache_is_synced(is_synced: Callable[[], bool]) -> Check:
+    """A check that the cache has been filled."""
+    return lambda: None if is_synced() else "the cluster has not been listed yet"
+
+
+# --- the server -------------------------------------------------------------------------------------------------------
 
 METRICS: Final = "text/plain; version=0.0.4; charset=utf-8"
 JSON: Final = "application/json"

@@ -1,7 +1,5 @@
-"""How daemons report objects that cannot be read: in the log, as an Event, and as a number."""
+"""How daemons report objects that cannot be read: in the log and as an Event."""
 
-from collections import Counter
-from collections.abc import Iterable
 from typing import Final
 
 from zoneward.client.list_watch_decoder import UnreadableObject
@@ -41,10 +39,3 @@ def reference_to(unreadable: UnreadableObject) -> Service:
 def involved_kind(unreadable: UnreadableObject) -> dict[str, str]:
     """The kind that the Event regards, as `EventRecorder.record` takes it."""
     return {"api_version": unreadable.resource.api, "kind": unreadable.resource.kind}
-
-
-def count_by_kind(unreadable: Iterable[UnreadableObject], kinds: Iterable[str]) -> dict[str, int]:
-    """How many objects of each kind cannot be read; 0 for the rest of ``kinds``."""
-    counted = Counter(dict.fromkeys(kinds, 0))
-    counted.update(object_.resource.kind for object_ in unreadable)
-    return dict(counted)

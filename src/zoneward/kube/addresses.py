@@ -9,6 +9,8 @@ from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Final
 
+from zoneward.kube import formats
+
 _OCTET: Final = r"(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)"
 _USUAL: Final = re.compile(rf"{_OCTET}(?:\.{_OCTET}){{3}}", re.ASCII)
 """An IPv4 address without leading zeros."""
@@ -17,7 +19,7 @@ _USUAL: Final = re.compile(rf"{_OCTET}(?:\.{_OCTET}){{3}}", re.ASCII)
 def parse_address(text: str) -> str | None:
     """The canonical text of an address as Kubernetes reads it, or None.
 
-    IPv4 numbers may have leading zeros, and an IPv4-mapped address (``::ffff:10.0.0.1``) becomes IPv4. An IPv6 address
+    Numbers may have leading zeros, and an IPv4-mapped address (``::ffff:10.0.0.1``) becomes IPv4. An IPv6 address
     with a zone is refused: a packet cannot carry it.
     """
     return text if _USUAL.fullmatch(text) else _unusual(text)
@@ -25,19 +27,9 @@ def parse_address(text: str) -> str | None:
 
 @lru_cache(maxsize=1 << 16)
 def _unusual(text: str) -> str | None:
-    if ":" not in text:
-        # Kubernetes ignores leading zeros; other parsers read them as octal.
-        text = ".".join(octet.lstrip("0") or "0" for octet in text.split("."))
-    try:
-        parsed = ip_address(text)
-    except ValueError:
-        return None
-    if isinstance(parsed, IPv6Address):
-        if parsed.scope_id is not None:
-            return None
-        if parsed.ipv4_mapped is not None:
-            return str(parsed.ipv4_mapped)
-    return str(parsed)
+    address = formats.parse_address(text)
+    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+    return None if address is None else str(mapped or address)
 
 
 def parse_cidr(text: str) -> str | None:

@@ -1,9 +1,12 @@
-"""Well-known labels, annotations and values.
+"""Well-known labels, annotations and values, also of operators of databases.
 
 Names that start with ``zoneward.dev`` are Zoneward's; all others are those of Kubernetes.
 """
 
+from collections.abc import Mapping
 from typing import Final
+
+DEFAULT_NAMESPACE: Final = "default"
 
 # Nodes and zones.
 ZONE_LABEL: Final = "topology.kubernetes.io/zone"
@@ -96,3 +99,42 @@ NOT_PROGRAMMED_ANNOTATION: Final = "zoneward.dev/not-programmed"
 PROXY_NAME_ANNOTATION: Final = "zoneward.dev/service-proxy-name"
 """On such a Lease: the ``service.kubernetes.io/service-proxy-name`` of the Services that this proxy serves; absent for
 Services without that label."""
+
+
+# Labels by which operators of databases mark the Pod that leads.
+LEADER_ROLES: Final = frozenset({"leader", "primary", "master"})
+FOLLOWER_ROLES: Final = frozenset({"follower", "replica", "secondary", "slave", "standby"})
+ROLE_LABELS: Final = frozenset(
+    {
+        "role",
+        "spilo-role",
+        "redis-role",
+        "redisfailovers-role",
+        "app.kubernetes.io/component",
+        "cnpg.io/instanceRole",
+        "k8s.mariadb.com/role",
+        "kubeblocks.io/role",
+        "kubedb.com/role",
+        "mysql.oracle.com/cluster-role",
+        "postgres-operator.crunchydata.com/role",
+    }
+)
+"""Labels whose value is a role, in any case."""
+ACTIVE_LABELS: Final = frozenset({"vault-active", "openbao-active"})
+"""Labels that are ``true`` for the Pod that leads."""
+
+
+def leader_label(labels: Mapping[str, str] | None) -> str | None:
+    """The label that marks a Pod as the leader, such as ``role=master``; None without one."""
+    for key, value in sorted((labels or {}).items()):
+        if (key in ROLE_LABELS and value.lower() in LEADER_ROLES) or (key in ACTIVE_LABELS and value == "true"):
+            return f"{key}={value}"
+    return None
+
+
+def follower_label(labels: Mapping[str, str] | None) -> str | None:
+    """The label that marks a Pod as a follower, such as ``role=replica``; None without one."""
+    for key, value in sorted((labels or {}).items()):
+        if key in ROLE_LABELS and value.lower() in FOLLOWER_ROLES:
+            return f"{key}={value}"
+    return None

@@ -1,31 +1,39 @@
 """Reads Kubernetes objects from bytes of JSON or YAML, in all forms that ``kubectl`` prints and people write.
 
 Errors name the document, object and field. Only the bytes and the objects are in memory: items of a ``List``
-are decoded one by one.
+are decoded one by one. Objects are checked before use: names, addresses, ports, zones, quantities. The checks refuse
+only input that no API server accepts and that would make an answer wrong. An API server accepts the zone ``my zone`` of
+an endpoint and the port 70000 of an EndpointSlice, so these are read. `zoneward.kube.validation` has all rules of the
+API. Annotations and ``trafficDistribution`` are checked where they are interpreted.
 """
 
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from functools import reduce
+from functools import lru_cache, reduce
 from typing import Final, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
-from zoneward.kube import json_documents, yaml_documents
-from zoneward.kube.input_checks import check_object
+from zoneward.kube import json_documents, names, yaml_documents
+from zoneward.kube.formats import label_value_problems, parse_quantity
 from zoneward.kube.input_error import FieldMismatch, InputError, MalformedText, show
+from zoneward.kube.input_files import decode_text
 from zoneward.kube.json_documents import simplify_json
 from zoneward.kube.objects import (
     KINDS,
     PROXY_OBJECT_KINDS,
     ConfigMap,
     DaemonSet,
+    EndpointSlice,
+    Node,
     Object,
     PlainMeta,
     Pod,
     ProxyObject,
     ProxyPod,
+    Service,
 )
 from zoneward.kube.proxy_programs import (
     is_read_config_map,
@@ -44,10 +52,8 @@ from zoneward.kube.struct_decoder import (
     object_title,
     refuse_duplicate_keys,
 )
-from zoneward.kube.text_encoding import decode_text
-from zoneward.kube.workload_objects import WORKLOAD_KINDS, AnyObject, read_workload_object
-
-__all__ = ["InputError", "iter_documents", "object_title", "read_objects"]
+from zoneward.kube.validation import ADDRESS_TYPES
+from zoneward.kube.workload_objects import WORKLOAD_KINDS, AnyObject, WorkloadObject, normalized
 
 _Kind = tuple[str | None, str | None]
 """apiVersion and kind."""
@@ -187,7 +193,7 @@ def _objects(value: object, default: _Kind, skipped: Counter[str]) -> Iterator[A
             yield proxy_object
             return
     if (version, kind) in WORKLOAD_KINDS:
-        workload = read_workload_object(value, WORKLOAD_KINDS[version, kind])
+        workload = _workload_object(value, WORKLOAD_KINDS[version, kind])
         if workload is not None:
             yield workload
             return
@@ -222,15 +228,15 @@ def _list_objects(items: Sequence[object], field: str, default: _Kind, skipped: 
 
 
 def _struct(value: object, kind: type[Object]) -> Object:
-    return _checked(value, decode_object(value, kind))
-
-
-def _checked(value: object, obj: Object) -> Object:
+    """The object, in the namespace ``default`` if it has none and its kind needs one. Raises FieldMismatch."""
+    obj = decode_object(value, kind)
     try:
-        obj = check_object(obj)
+        _check_object(obj)
     except FieldMismatch as mismatch:
         mismatch.subject = object_title(obj)
         raise
+    if not isinstance(obj, Node) and not obj.metadata.namespace:
+        obj = replace(obj, metadata=replace(obj.metadata, namespace=names.DEFAULT_NAMESPACE))
     if isinstance(obj, Pod) and may_run_proxy(obj):
         return _proxy_pod(value) or obj
     return obj
@@ -254,6 +260,17 @@ def _proxy_object(value: object, kind: type[ProxyObject]) -> ProxyObject | None:
     except msgspec.ValidationError:
         return None
     return reduce_daemon_set(obj) if isinstance(obj, DaemonSet) else reduce_config_map(obj)
+
+
+def _workload_object(value: object, kind: type[WorkloadObject]) -> WorkloadObject | None:
+    """None if the object cannot be read or has no name."""
+    try:
+        obj = _decode_leniently(value, kind)
+        # Refuse a lone surrogate, which cannot be printed.
+        msgspec.json.encode(obj)
+    except (msgspec.MsgspecError, UnicodeError):
+        return None
+    return normalized(obj) if obj.metadata.name else None
 
 
 class _Named(msgspec.Struct, frozen=True, gc=False):
@@ -302,3 +319,88 @@ _WANTED: Final[FieldTree] = reduce(
     {"apiVersion": None, "kind": None},
 )
 _WANTED["items"] = _WANTED
+
+
+# --- checks of objects ------------------------------------------------------------------------------------------------
+
+
+_MAX_PORT: Final = 65535
+_PORT: Final = f"a port number from 0 to {_MAX_PORT}"
+_QUANTITY: Final = "a quantity such as 4, 3920m, 3.92 or 1e3"
+_LABEL_VALUE: Final = "a label value: at most 63 letters, digits and inner '-', '_' or '.'"
+
+
+def _check_object(obj: Object) -> None:
+    if not obj.metadata.name:
+        raise FieldMismatch("metadata.name", "a name", "nothing")
+    match obj:
+        case Pod():
+            _check_pod(obj)
+        case EndpointSlice():
+            _check_slice(obj)
+        case Service():
+            _check_service(obj)
+        case Node():
+            _check_node(obj)
+
+
+_ADDRESS: Final = re.compile(r"[0-9]{1,3}(?:\.[0-9]{1,3}){3}|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*")
+"""Only the form, for speed: an API server has parsed the addresses of real objects."""
+
+
+def _check_pod(pod: Pod) -> None:
+    status = pod.status
+    if status.pod_ip and not _ADDRESS.fullmatch(status.pod_ip):
+        raise FieldMismatch("status.podIP", "an IP address", show(status.pod_ip))
+    for index, pod_ip in enumerate(status.pod_ips or ()):
+        # The first address is in both fields.
+        if not (pod_ip.ip and pod_ip.ip == status.pod_ip) and not _ADDRESS.fullmatch(pod_ip.ip):
+            raise FieldMismatch(f"status.podIPs[{index}].ip", "an IP address", show(pod_ip.ip))
+    for field, containers in (("containers", pod.spec.containers), ("initContainers", pod.spec.init_containers)):
+        for i, container in enumerate(containers or ()):
+            for j, port in enumerate(container.ports or ()):
+                if not 0 <= port.container_port <= _MAX_PORT:
+                    where = f"spec.{field}[{i}].ports[{j}].containerPort"
+                    raise FieldMismatch(where, _PORT, show(port.container_port))
+
+
+def _check_service(service: Service) -> None:
+    for index, port in enumerate(service.spec.ports or ()):
+        ports = (("port", port.port), ("targetPort", port.target_port), ("nodePort", port.node_port))
+        for field, value in ports:
+            if isinstance(value, int) and not 0 <= value <= _MAX_PORT:
+                raise FieldMismatch(f"spec.ports[{index}].{field}", _PORT, show(value))
+
+
+def _check_slice(slice_: EndpointSlice) -> None:
+    if slice_.address_type not in ADDRESS_TYPES:
+        got = show(slice_.address_type) if slice_.address_type else "nothing"
+        raise FieldMismatch("addressType", "IPv4, IPv6 or FQDN", got)
+    for index, endpoint in enumerate(slice_.endpoints or ()):
+        if endpoint.hints is not None:
+            for hint_index, zone in enumerate(endpoint.hints.for_zones or ()):
+                _check_zone(zone.name, "endpoints[{}].hints.forZones[{}].name", index, hint_index)
+
+
+def _check_node(node: Node) -> None:
+    _check_zone((node.metadata.labels or {}).get(names.ZONE_LABEL), f"metadata.labels[{names.ZONE_LABEL}]")
+    allocatable = node.status.allocatable if node.status is not None else None
+    if allocatable is None or allocatable.cpu is None:
+        return
+    field, cpu = "status.allocatable.cpu", allocatable.cpu
+    try:
+        amount = parse_quantity(cpu)
+    except ValueError:
+        raise FieldMismatch(field, _QUANTITY, show(cpu)) from None
+    if amount < 0:
+        raise FieldMismatch(field, "a quantity that is not negative", show(cpu))
+
+
+def _check_zone(zone: str | None, field: str, *indices: int) -> None:
+    if zone and not _is_label_value(zone):
+        raise FieldMismatch(field.format(*indices), _LABEL_VALUE, show(zone))
+
+
+@lru_cache(maxsize=1024)
+def _is_label_value(text: str) -> bool:
+    return not any(label_value_problems(text))

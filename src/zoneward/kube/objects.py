@@ -16,7 +16,7 @@ Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 """Integers of the API. Larger ones are refused."""
 Number = str | int | float
-"""A quantity as it is written in a document; `zoneward.kube.quantity` reads it exactly."""
+"""A quantity as it is written in a document; `zoneward.kube.formats` reads it exactly."""
 ObjectKey = tuple[str, str]
 """Namespace (empty for a kind that has none) and name: client-go's ``types.NamespacedName``."""
 _MAX_VERSION_DIGITS: Final = 64

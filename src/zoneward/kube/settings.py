@@ -18,8 +18,7 @@ from msgspec import Meta, Struct
 from msgspec.structs import FieldInfo, fields
 
 from zoneward.kube.formats import label_value_problems
-from zoneward.kube.input_error import ConfigurationError, show
-from zoneward.kube.near_names import did_you_mean
+from zoneward.kube.input_error import ConfigurationError, did_you_mean, show
 
 _Type = TypeVar("_Type", bound=Struct)
 _UNION_TYPES: Final = (Union, types.UnionType)

@@ -8,8 +8,8 @@ import msgspec
 from msgspec.structs import fields
 
 from zoneward.kube.input_error import FieldMismatch, show
+from zoneward.kube.input_files import is_half_a_pair
 from zoneward.kube.objects import KINDS, Node, Object
-from zoneward.kube.text_encoding import is_half_a_pair
 from zoneward.kube.workload_objects import AnyObject, PersistentVolume
 
 FieldTree = dict[str, "FieldTree | None"]
@@ -84,7 +84,7 @@ def decode_object(value: object, kind: type[Object]) -> Object:
             # A null counts as an absent field; otherwise the error needs the plain values.
             value = _untyped(value)
             if value is msgspec.UNSET:
-                raise _misfit(str(error), kind, value) from None
+                raise field_mismatch(error, kind) from None
         except UnicodeDecodeError as error:
             raise _not_utf8(error, kind.__name__) from None
     try:
@@ -94,7 +94,7 @@ def decode_object(value: object, kind: type[Object]) -> Object:
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
-        raise _misfit(str(error), kind, value) from None
+        raise field_mismatch(error, kind, value) from None
 
 
 def object_title(obj: AnyObject) -> str:
@@ -206,14 +206,12 @@ _WORDS: Final = {
 }
 
 
-def field_mismatch(error: msgspec.ValidationError, kind: type[msgspec.Struct]) -> FieldMismatch:
-    """An error of a struct's decoder, without the value."""
-    return _misfit(str(error), kind, msgspec.UNSET)
-
-
-def _misfit(message: str, kind: type[msgspec.Struct], value: object) -> FieldMismatch:
-    """``value`` is UNSET if it cannot be decoded as plain values; then only the message is known."""
-    parts = _split_message(message)
+def field_mismatch(
+    error: msgspec.ValidationError, kind: type[msgspec.Struct], value: object = msgspec.UNSET
+) -> FieldMismatch:
+    """An error of a struct's decoder. ``value`` is UNSET if it cannot be decoded as plain values."""
+    parts = _MESSAGE.fullmatch(str(error))
+    assert parts is not None, error
     steps, held = _follow(parts["path"] or "", value)
     field = "".join(steps).removeprefix(".")
     metadata = value.get("metadata") if isinstance(value, dict) else None
@@ -244,12 +242,6 @@ def _drop_nulls(value: object, shape: FieldTree | None) -> None:
                     del value[name]
                 else:
                     _drop_nulls(value[name], inner)
-
-
-def _split_message(message: str) -> dict[str, str | None]:
-    match = _MESSAGE.fullmatch(message)
-    assert match is not None, message
-    return match.groupdict()
 
 
 def _follow(path: str, value: object) -> tuple[list[str], object]:

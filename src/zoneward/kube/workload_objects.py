@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from zoneward.kube.input_checks import DEFAULT_NAMESPACE
+from zoneward.kube.names import DEFAULT_NAMESPACE
 from zoneward.kube.objects import Int32, NodeAffinity, NodeSelector, NodeSelectorRequirement, Object, ProxyObject
 
 
@@ -229,17 +229,6 @@ def plural(kind: str) -> str:
 def replicas_of(workload: Workload) -> int:
     """``spec.replicas``, or the API's default."""
     return 1 if workload.spec.replicas is None else workload.spec.replicas
-
-
-def read_workload_object(value: object, kind: type[WorkloadObject]) -> WorkloadObject | None:
-    """An object from undecoded JSON or YAML values; None if it cannot be read or has no name."""
-    try:
-        obj = msgspec.json.decode(value, type=kind) if isinstance(value, msgspec.Raw) else msgspec.convert(value, kind)
-        # Refuse a lone surrogate, which cannot be printed.
-        msgspec.json.encode(obj)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError):
-        return None
-    return normalized(obj) if obj.metadata.name else None
 
 
 def normalized(obj: WorkloadT) -> WorkloadT:

@@ -10,7 +10,7 @@ from typing import Final
 from prometheus_client import CollectorRegistry, Counter
 
 from zoneward import __version__
-from zoneward.client.watch_health import WatchHealth
+from zoneward.client.informers import WatchHealth
 from zoneward.daemon.metrics import CounterFunc, GaugeFunc, WatchMetrics
 from zoneward.meter.accounting import accounting_is_on, tracked_connections
 from zoneward.meter.flow_meter import FlowMeter

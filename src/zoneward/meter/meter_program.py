@@ -9,17 +9,14 @@ from typing import Final
 
 from zoneward.client.api_errors import CallFailed
 from zoneward.client.auth.client_config import ClientConfig
-from zoneward.client.informers import run_informers
+from zoneward.client.informers import WatchHealth, run_informers
 from zoneward.client.resources import AnyWatchedResource
 from zoneward.client.transport import Transport
-from zoneward.client.watch_health import WatchHealth
-from zoneward.daemon.garbage_collection import collect_seldom
-from zoneward.daemon.health import cache_is_synced, watches_are_open
 from zoneward.daemon.listen_address import parse_listen_address
 from zoneward.daemon.log import Log
 from zoneward.daemon.metrics import MetricsPage
-from zoneward.daemon.program import Program
-from zoneward.daemon.status_server import StatusPages
+from zoneward.daemon.program import Program, collect_seldom
+from zoneward.daemon.status_server import StatusPages, cache_is_synced, watches_are_open
 from zoneward.daemon.unreadable_objects import log_unreadable_object
 from zoneward.kube.input_error import InputError
 from zoneward.kube.objects import ObjectKey

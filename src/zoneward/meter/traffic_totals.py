@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from msgspec import UNSET
 
-from zoneward.kube.measured_traffic import MeasuredTraffic, ServiceTraffic, TrafficBytes
+from zoneward.kube.demand import MeasuredTraffic, ServiceTraffic, TrafficBytes
 from zoneward.kube.objects import ObjectKey
 from zoneward.netlink.messages import ADDRESS_TYPES, Family
 

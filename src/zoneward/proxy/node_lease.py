@@ -18,8 +18,8 @@ from msgspec.structs import replace
 from zoneward.client.api_errors import ApiError, CallFailed, Conflict, NotFound
 from zoneward.client.resources import LEASES, SERVICES, SLICES
 from zoneward.client.writer import Writer
+from zoneward.kube.leases import MAX_NOT_PROGRAMMED, RENEW_INTERVAL, ProgrammedReport, build_proxy_lease
 from zoneward.kube.objects import ObjectMeta, OwnerReference, format_micro_time
-from zoneward.kube.proxy_lease import MAX_NOT_PROGRAMMED, RENEW_INTERVAL, ProgrammedReport, build_proxy_lease
 from zoneward.proxy.model.node_service import ServiceKey
 from zoneward.proxy.reporter import Reporter
 

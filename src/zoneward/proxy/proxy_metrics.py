@@ -11,7 +11,7 @@ from typing import Final
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from zoneward import __version__
-from zoneward.client.watch_health import WatchHealth
+from zoneward.client.informers import WatchHealth
 from zoneward.daemon.metrics import SECONDS, SHORT_SECONDS, GaugeFunc, WatchMetrics
 from zoneward.meter.meter_metrics import declare_traffic
 from zoneward.meter.traffic_totals import EXTERNAL, TrafficRoute, TrafficTotals

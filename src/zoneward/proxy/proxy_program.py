@@ -16,20 +16,17 @@ from zoneward.client.api_errors import CallFailed, NotFound
 from zoneward.client.auth.client_config import ClientConfig
 from zoneward.client.backoff import Backoff
 from zoneward.client.error_messages import to_input_error
-from zoneward.client.informers import run_informers
+from zoneward.client.informers import WatchHealth, run_informers
 from zoneward.client.list_watch_decoder import UnreadableObject
 from zoneward.client.reflector import ReflectorSettings
 from zoneward.client.resources import NODES, SERVICES, AnyWatchedResource, LiveNode
 from zoneward.client.transport import Transport
-from zoneward.client.watch_health import WatchHealth
 from zoneward.client.writer import WriteOutcome, Writer, write_outcome
-from zoneward.daemon.garbage_collection import collect_seldom
-from zoneward.daemon.health import cache_is_synced, watches_are_open
 from zoneward.daemon.listen_address import parse_listen_address
 from zoneward.daemon.log import Log
 from zoneward.daemon.metrics import MetricsPage
-from zoneward.daemon.program import Program, enter_server
-from zoneward.daemon.status_server import StatusPages
+from zoneward.daemon.program import Program, collect_seldom, enter_server
+from zoneward.daemon.status_server import StatusPages, cache_is_synced, watches_are_open
 from zoneward.kube.input_error import InputError
 from zoneward.kube.names import SERVICE_NAME_LABEL
 from zoneward.kube.objects import NodeAddress, ObjectKey, OwnerReference, node_zone

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from zoneward.kube import names
 from zoneward.kube.input_error import ConfigurationError, show
-from zoneward.kube.label_selector import LabelSelector, SelectorError, parse_selector
 from zoneward.kube.prometheus_settings import PrometheusSettings
+from zoneward.kube.selectors import LabelSelector, SelectorError, parse_selector
 from zoneward.kube.settings import FileName, Seconds, Settings, bounds, exact_number, setting_type, zone_items
 from zoneward.kube.validation import DEFAULT_ENDPOINTS_PER_SLICE, ENDPOINTS_PER_SLICE
 from zoneward.routing.algorithms.heuristics import SUBSETTING_ALGORITHMS

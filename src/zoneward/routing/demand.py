@@ -11,8 +11,8 @@ from math import gcd
 from typing import Final, Literal
 
 from zoneward.kube import names
+from zoneward.kube.formats import in_milli, parse_quantity
 from zoneward.kube.objects import Node, has_ready_condition, node_region, node_zone
-from zoneward.kube.quantity import in_milli, parse
 from zoneward.routing.compatibility import compatibility_of
 from zoneward.routing.configuration import Configuration, MissingCPU
 
@@ -279,7 +279,7 @@ def allocatable_cpu(node: Node) -> Fraction:
     if allocatable is None or allocatable.cpu is None:
         return Fraction(0)
     try:
-        return min(MAX_CPU, max(Fraction(0), parse(allocatable.cpu)))
+        return min(MAX_CPU, max(Fraction(0), parse_quantity(allocatable.cpu)))
     except ValueError:
         return Fraction(0)
 

@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from fractions import Fraction
 
-from zoneward.kube.demand_figures import DemandFigures
+from zoneward.kube.demand import DemandFigures
 from zoneward.kube.objects import ObjectKey
 from zoneward.routing.phrases import counted, listed
 

@@ -17,12 +17,13 @@ from typing import Any, Final, TypeVar, get_args
 
 import msgspec
 
-from zoneward.kube import leader_labels, names, quantity
+from zoneward.kube import names
 from zoneward.kube import objects as k8s
 from zoneward.kube import workload_objects as workloads
 from zoneward.kube.adoption_marks import SELECTOR_ANNOTATION, encode_selector
-from zoneward.kube.controller_lease import CONTROLLER_LEASE
-from zoneward.kube.demand_text import parse_demand
+from zoneward.kube.demand import parse_demand
+from zoneward.kube.formats import in_milli, parse_quantity
+from zoneward.kube.leases import CONTROLLER_LEASE
 from zoneward.kube.objects import ConfigMap, ObjectKey, ProgramContainer
 from zoneward.kube.proxy_programs import (
     CONFIG_MAPS,
@@ -132,30 +133,20 @@ def DROP(_value: Any, _: _Anonymizer) -> None:  # noqa: N802
     """For a field with all that it contains."""
 
 
-def known(*values: str, other: str | None = None) -> Callable[[str, _Anonymizer], str]:
-    """Keep these values; any other becomes ``other``, or ``unknown`` with a number."""
-
-    def rule(text: str, anonymizer: _Anonymizer) -> str:
-        if text in values:
-            return text
-        return anonymizer.name("unknown", text) if other is None else other
-
-    return rule
+def known(*values: str, kind: str = "unknown") -> Callable[[str, _Anonymizer], str]:
+    """Keep these public values; any other becomes a name of this kind."""
+    return lambda text, anonymizer: text if text in values else anonymizer.name(kind, text)
 
 
-def named(kind: str, *public: str) -> Rule:
-    """Replace a name, except a public one."""
-    return lambda text, anonymizer: text if text in public else anonymizer.name(kind, text)
+def known_or(other: str, *values: str) -> Callable[[str, _Anonymizer], str]:
+    return lambda text, _: text if text in values else other
 
 
 def setting(*values: str) -> Callable[[str, _Anonymizer], str]:
-    """Keep these values and a heuristic: its name or ``<domain>/<heuristic>``."""
-
-    def rule(text: str, anonymizer: _Anonymizer) -> str:
-        is_known = text in values or text.removeprefix(f"{names.DOMAIN}/") in anonymizer.words
-        return text if is_known else anonymizer.name("unknown", text)
-
-    return rule
+    """Keep these values, and words of decisions, such as a heuristic: its name or ``<domain>/<heuristic>``."""
+    return lambda text, anonymizer: (
+        text if text.removeprefix(f"{names.DOMAIN}/") in anonymizer.words else known(*values)(text, anonymizer)
+    )
 
 
 _TIME: Final = re.compile(
@@ -183,10 +174,10 @@ def kubelet_version(text: str, _: _Anonymizer) -> str:
 def cpu(value: k8s.Number, _: _Anonymizer) -> k8s.Number | None:
     """A quantity as written, if it is short; otherwise the same amount in milli-CPUs. None for any other text."""
     try:
-        amount = quantity.parse(value)
+        amount = parse_quantity(value)
     except ValueError:
         return None
-    return value if len(str(value)) <= _LONGEST_QUANTITY else f"{quantity.in_milli(amount)}m"
+    return value if len(str(value)) <= _LONGEST_QUANTITY else f"{in_milli(amount)}m"
 
 
 def target_port(port: int | str, anonymizer: _Anonymizer) -> int | str:
@@ -196,10 +187,6 @@ def target_port(port: int | str, anonymizer: _Anonymizer) -> int | str:
 def condition(types: Collection[str], table: "Rule") -> "Rule":
     """Keep conditions of these types alone: people add their own."""
     return lambda value, anonymizer: anonymizer.value(value, table) if value.get("type") in types else None
-
-
-def reason(text: str, anonymizer: _Anonymizer) -> str:
-    return text if text in anonymizer.words else anonymizer.name("unknown", text)
 
 
 def message(text: str, anonymizer: _Anonymizer) -> str | None:
@@ -232,13 +219,13 @@ _LABEL_NAMES: Final = {
     **dict.fromkeys(_ZONE, "zone"),
     **dict.fromkeys(_REGION, "region"),
 }
-_ROLES: Final = leader_labels.LEADERS | leader_labels.FOLLOWERS
+_ROLES: Final = names.LEADER_ROLES | names.FOLLOWER_ROLES
 _LABEL_VALUES: Final[Mapping[str, Collection[str]]] = {
     # Who manages a slice decides whether Zoneward writes it.
     names.MANAGED_BY_LABEL: (names.MANAGER, names.BUILT_IN_MANAGER, "endpointslicemirroring-controller.k8s.io"),
     names.OS_LABEL: ("linux", names.WINDOWS),
-    **dict.fromkeys(leader_labels.ROLE_LABELS, _ROLES),
-    **dict.fromkeys(leader_labels.ACTIVE_LABELS, ("true", "false")),
+    **dict.fromkeys(names.ROLE_LABELS, _ROLES),
+    **dict.fromkeys(names.ACTIVE_LABELS, ("true", "false")),
 }
 KEPT_KEYS: Final = frozenset(
     {*_LABEL_NAMES, *_LABEL_VALUES, names.HEADLESS_LABEL, names.PROXY_NAME_LABEL, *names.NODE_EXCLUDED_LABELS}
@@ -262,7 +249,7 @@ def _label_key(key: str, anonymizer: _Anonymizer) -> str:
 
 
 def _label_value(key: str, value: str, anonymizer: _Anonymizer) -> str:
-    if (value.lower() if key in leader_labels.ROLE_LABELS else value) in _LABEL_VALUES.get(key, ()):
+    if (value.lower() if key in names.ROLE_LABELS else value) in _LABEL_VALUES.get(key, ()):
         return value
     return anonymizer.name(_LABEL_NAMES.get(key, "value"), value)
 
@@ -418,12 +405,12 @@ def proxy_settings(_: dict[str, str], anonymizer: _Anonymizer) -> dict[str, str]
 
 # --- the table --------------------------------------------------------------------------------------------------------
 
-_HEADLESS_OR: Final = named("address", names.HEADLESS)
+_HEADLESS_OR: Final = known(names.HEADLESS, kind="address")
 _CONDITION_STATUS: Final = known("True", "False", "Unknown")
 _READY: Final = condition(("Ready",), {"type": KEEP, "status": _CONDITION_STATUS})
-_POLICY: Final = named("workload", names.OVERLAY_CONFIG_MAP)
+_POLICY: Final = known(names.OVERLAY_CONFIG_MAP, kind="workload")
 # Proxies in kube-system take precedence over those in other namespaces.
-_PROXY_NAMESPACE: Final = named("namespace", SYSTEM_NAMESPACE)
+_PROXY_NAMESPACE: Final = known(SYSTEM_NAMESPACE, kind="namespace")
 _TRAFFIC_POLICY: Final = known("Cluster", "Local")
 TABLE: Final[Mapping[str, Rule]] = {
     # Names.
@@ -433,13 +420,13 @@ TABLE: Final[Mapping[str, Rule]] = {
     "ProxyPod.metadata.name": proxy_pod_name,
     "EndpointSlice.metadata.name": slice_name,
     "DaemonSet.metadata.name": "owner",
-    "ConfigMap.metadata.name": known(*CONFIG_MAPS, other="other"),
+    "ConfigMap.metadata.name": known_or("other", *CONFIG_MAPS),
     "Deployment.metadata.name": "workload",
     "StatefulSet.metadata.name": "workload",
     "HorizontalPodAutoscaler.metadata.name": "workload",
     "PersistentVolumeClaim.metadata.name": claim_name,
     "PersistentVolume.metadata.name": "volume",
-    "Lease.metadata.name": named("lease", CONTROLLER_LEASE),
+    "Lease.metadata.name": known(CONTROLLER_LEASE, kind="lease"),
     "MutatingAdmissionPolicy.metadata.name": _POLICY,
     "MutatingAdmissionPolicyBinding.metadata.name": _POLICY,
     "volumeClaimTemplates.metadata.name": "claim",
@@ -471,7 +458,7 @@ TABLE: Final[Mapping[str, Rule]] = {
     "topologyKeys": known("*", _HOSTNAME, *_ZONE, *_REGION),
     "Service.status.conditions": condition(
         (names.ACCEPTED_CONDITION, names.PROGRAMMED_CONDITION),
-        {"type": KEEP, "status": _CONDITION_STATUS, "reason": reason, "message": message},
+        {"type": KEEP, "status": _CONDITION_STATUS, "reason": setting(), "message": message},
     ),
     "ip": "address",
     # A Service may select the port of a container by its name.
@@ -481,7 +468,7 @@ TABLE: Final[Mapping[str, Rule]] = {
     "targetPort": target_port,
     "nodePort": KEEP,
     "containerPort": KEEP,
-    "appProtocol": named("protocol", *_APP_PROTOCOLS),
+    "appProtocol": known(*_APP_PROTOCOLS, kind="protocol"),
     # Nodes and Pods.
     "cpu": cpu,
     "kubeletVersion": kubelet_version,
@@ -497,7 +484,7 @@ TABLE: Final[Mapping[str, Rule]] = {
     "endpoints.addresses": "address",
     "endpoints.conditions": {"ready": KEEP, "serving": KEEP, "terminating": KEEP},
     # Endpoints sort by the name of their target, so that targets of all kinds are named alike.
-    "targetRef.kind": known("", "Pod", "Node", other="Target"),
+    "targetRef.kind": known_or("Target", "", "Pod", "Node"),
     "targetRef.name": "pod",
     "zone": "zone",
     "forZones.name": "zone",
@@ -513,11 +500,11 @@ TABLE: Final[Mapping[str, Rule]] = {
     "matchLabels": labels,
     "matchExpressions": requirement,
     "matchFields": {"key": known("metadata.name"), "operator": _operator, "values": "node"},
-    "topologyKey": known(names.ZONE_LABEL, names.REGION_LABEL, _HOSTNAME, other="other"),
+    "topologyKey": known_or("other", names.ZONE_LABEL, names.REGION_LABEL, _HOSTNAME),
     "claimName": claim_name,
     "volumeName": "volume",
     "replicas": KEEP,
-    "scaleTargetRef.kind": known("Deployment", "StatefulSet", "ReplicaSet", other="Other"),
+    "scaleTargetRef.kind": known_or("Other", "Deployment", "StatefulSet", "ReplicaSet"),
     "scaleTargetRef.name": "workload",
     "minReplicas": KEEP,
     "maxReplicas": KEEP,

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 
 from zoneward.kube import names
 from zoneward.kube.adoption_marks import effective_selector
-from zoneward.kube.controller_lease import CONTROLLER_LEASE
 from zoneward.kube.gc_tuning import without_gc
 from zoneward.kube.input_error import InputError
 from zoneward.kube.input_files import STDIN, STDIN_NAME, expand, load
+from zoneward.kube.leases import CONTROLLER_LEASE
 from zoneward.kube.object_reader import read_objects
 from zoneward.kube.objects import (
     ConfigMap,
@@ -246,10 +246,9 @@ def read_cluster(
     from zoneward.client.error_messages import to_input_error
     from zoneward.client.list_pager import ListScope, list_resources
     from zoneward.client.list_watch_decoder import UnreadableObject, skipped_message
-    from zoneward.client.proxy_objects import list_proxy_objects
+    from zoneward.client.optional_objects import list_proxy_objects, list_workload_objects
     from zoneward.client.resources import CACHED_RESOURCES
     from zoneward.client.transport import Transport
-    from zoneward.client.workload_lists import list_workload_objects
 
     async def read() -> Snapshot:
         async with Transport(config) as transport:

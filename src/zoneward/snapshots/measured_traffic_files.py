@@ -5,12 +5,11 @@ from typing import BinaryIO, Final
 
 import msgspec
 
+from zoneward.kube.demand import KIND, MeasuredTraffic
 from zoneward.kube.input_error import InputError
-from zoneward.kube.input_files import STDIN, STDIN_NAME, expand, load, read_rest
+from zoneward.kube.input_files import STDIN, STDIN_NAME, decode_text, expand, load, read_rest
 from zoneward.kube.json_documents import DECODE_ERRORS
-from zoneward.kube.measured_traffic import KIND, MeasuredTraffic
 from zoneward.kube.safe_text import without_password
-from zoneward.kube.text_encoding import decode_text
 
 _TIME_LIMIT: Final = 10.0
 _LIST_KINDS: Final = ("List", f"{KIND}List")

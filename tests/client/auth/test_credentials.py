@@ -26,8 +26,7 @@ from zoneward.client.auth.client_config import (
     PemReference,
     UserInfo,
 )
-from zoneward.client.auth.credentials import Credentials, impersonation_headers
-from zoneward.client.auth.exec_plugin import ExecCredential, run_plugin
+from zoneward.client.auth.credentials import Credentials, ExecCredential, impersonation_headers, run_plugin
 from zoneward.client.auth.tls import ClientCertificate, TlsContexts, secret_file
 from zoneward.kube.input_error import InputError
 

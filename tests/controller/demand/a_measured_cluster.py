@@ -25,7 +25,7 @@ from zoneward.controller.leader.leader_elector import always_leading
 from zoneward.controller.queue.work_queue import WorkQueue
 from zoneward.controller.status.status_writer import with_own_conditions
 from zoneward.controller.sync.service_states import ServiceStates
-from zoneward.kube.demand_figures import DemandFigures
+from zoneward.kube.demand import DemandFigures
 from zoneward.kube.objects import EndpointSlice, ObjectKey, Service
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.request.approach import requested_approach

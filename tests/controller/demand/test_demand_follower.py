@@ -17,7 +17,7 @@ from tests.controller.demand.a_measured_cluster import (
 )
 
 from zoneward.controller.demand.demand_in_force import ExpectedDemand
-from zoneward.kube.demand_figures import DemandFigures
+from zoneward.kube.demand import DemandFigures
 from zoneward.kube.names import DEMAND_ANNOTATION
 from zoneward.kube.objects import Service
 from zoneward.routing.configuration import Configuration, DemandSettings

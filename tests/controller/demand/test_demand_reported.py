@@ -13,7 +13,7 @@ from tests.controller.a_controller import Place, a_place, at_work, fill, settle
 from zoneward.client.writer import Writer
 from zoneward.controller.context import FiguresSource, FiguresUnavailable
 from zoneward.controller.status.status_writer import StatusWriter
-from zoneward.kube.demand_figures import DemandFigures
+from zoneward.kube.demand import DemandFigures
 from zoneward.kube.names import MEASURED_CONDITION, MEASURED_DEMAND_ANNOTATION, TOPOLOGY_MODE_ANNOTATION
 from zoneward.routing.configuration import Configuration, DemandSettings
 from zoneward.sandbox.server.resource_registry import Write

@@ -23,8 +23,8 @@ from zoneward.controller.status.node_proxies import ABSENT_AFTER, NodeProxies
 from zoneward.controller.status.status_writer import StatusWriter, are_equal, have_equal_meaning
 from zoneward.controller.sync.endpointslice_tracker import EndpointSliceTracker
 from zoneward.kube import names
+from zoneward.kube.leases import LEASE_DURATION, ProgrammedReport, build_proxy_lease
 from zoneward.kube.objects import Condition, EndpointSlice, ObjectMeta, Service, ServicePort, ServiceSpec, ServiceStatus
-from zoneward.kube.proxy_lease import LEASE_DURATION, ProgrammedReport, build_proxy_lease
 from zoneward.routing.service_conditions import find_condition
 
 ACCEPTED = Condition(type=names.ACCEPTED_CONDITION, status="True", reason="Accepted")

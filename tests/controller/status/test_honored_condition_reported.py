@@ -19,8 +19,8 @@ from zoneward.controller.endpointslice_controller import EndpointSliceController
 from zoneward.controller.status import honored_condition
 from zoneward.controller.status.status_writer import StatusWriter
 from zoneward.kube import names
+from zoneward.kube.leases import ProgrammedReport, build_proxy_lease
 from zoneward.kube.objects import ObjectKey
-from zoneward.kube.proxy_lease import ProgrammedReport, build_proxy_lease
 from zoneward.sandbox.server.kinds import Kind
 from zoneward.sandbox.server.versioned_store import StoredChange
 

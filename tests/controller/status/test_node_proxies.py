@@ -3,8 +3,8 @@
 from msgspec.structs import replace
 
 from zoneward.controller.status.node_proxies import ABSENT_AFTER, COMMON_SILENCE, FIRST_RENEWAL, NodeProxies, Presence
+from zoneward.kube.leases import LEASE_DURATION, ProgrammedReport, build_proxy_lease
 from zoneward.kube.objects import Lease, ObjectKey
-from zoneward.kube.proxy_lease import LEASE_DURATION, ProgrammedReport, build_proxy_lease
 
 
 def a_lease(node: str, said: ProgrammedReport, *, name: str = "", renewed: str = "x") -> Lease:

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from zoneward.kube.measured_traffic import MeasuredTraffic, ServiceTraffic
+from zoneward.kube.demand import MeasuredTraffic, ServiceTraffic
 from zoneward.routing.selection.expected_traffic import ExpectedTraffic, ExpectedZoneTraffic
 from zoneward.routing.selection.traffic_measurements import (
     ServiceMeasurement,

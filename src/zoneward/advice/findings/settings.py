@@ -21,8 +21,8 @@ from zoneward.advice.kubernetes_version import is_too_new
 from zoneward.advice.shell_commands import kubectl
 from zoneward.kube import names
 from zoneward.kube.adoption_marks import ADOPTION_MARKS
-from zoneward.kube.demand_text import DEMAND_EXPECTED, parse_demand
-from zoneward.kube.near_names import near_names
+from zoneward.kube.demand import DEMAND_EXPECTED, parse_demand
+from zoneward.kube.input_error import near_names
 from zoneward.kube.objects import Service
 from zoneward.routing.algorithms.heuristics import HEURISTICS, SUBSETTING_ALGORITHMS, find_heuristic
 from zoneward.routing.configuration import Configuration

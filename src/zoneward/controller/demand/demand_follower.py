@@ -23,7 +23,7 @@ from zoneward.controller.queue.work_queue import Urgency, WorkQueue
 from zoneward.controller.sync.service_states import ServiceStates
 from zoneward.daemon.log import Log, UnexpectedErrorLog, raised_at
 from zoneward.kube.adoption_marks import with_effective_selector
-from zoneward.kube.demand_figures import DemandFigures
+from zoneward.kube.demand import DemandFigures
 from zoneward.kube.objects import Condition, ObjectKey, Service
 from zoneward.kube.safe_text import printable
 from zoneward.routing.configuration import Configuration

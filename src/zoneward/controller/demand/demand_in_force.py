@@ -16,8 +16,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from zoneward.controller.status.status_writer import MeasuredCondition, own_conditions
-from zoneward.kube.demand_figures import DemandFigures
-from zoneward.kube.demand_text import parse_demand
+from zoneward.kube.demand import DemandFigures, parse_demand
 from zoneward.kube.names import MEASURED_CONDITION
 from zoneward.kube.objects import Condition, ObjectKey, Service
 from zoneward.routing.configuration import AdoptionSettings

@@ -19,14 +19,14 @@ from zoneward.client.object_store import ObjectStore
 from zoneward.client.reflector import Reflector, ReflectorRuntime, ReflectorSettings
 from zoneward.client.resources import LEASES
 from zoneward.client.transport_interface import ReadTransport
-from zoneward.kube.objects import Lease, ObjectKey
-from zoneward.kube.proxy_lease import (
+from zoneward.kube.leases import (
     LEASE_DURATION,
     PROXY_LEASE_SELECTOR,
     RENEW_INTERVAL,
     ProgrammedReport,
     parse_proxy_lease,
 )
+from zoneward.kube.objects import Lease, ObjectKey
 
 FIRST_RENEWAL: Final = 1.5 * RENEW_INTERVAL
 """Seconds within which a live proxy renews a Lease that is older than this controller."""

@@ -14,8 +14,8 @@ import msgspec
 from msgspec.structs import force_setattr
 from msgspec.structs import replace as with_
 
+from zoneward.client.informer_cache import Interner
 from zoneward.client.informers import NodeWatchedStores
-from zoneward.client.interner import Interner
 from zoneward.client.list_watch_decoder import unreadable_endpoints
 from zoneward.client.object_store import KeyIndex
 from zoneward.client.resources import (

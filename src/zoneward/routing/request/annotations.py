@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import Final
 
 from zoneward.kube import names
-from zoneward.kube.demand_text import DEMAND_EXPECTED, parse_demand
+from zoneward.kube.demand import DEMAND_EXPECTED, parse_demand
 from zoneward.kube.objects import Service
 from zoneward.routing.algorithms.heuristics import find_heuristic
 from zoneward.routing.configuration import STARTING_THRESHOLD_EXPECTED, is_starting_threshold

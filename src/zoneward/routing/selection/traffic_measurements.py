@@ -8,8 +8,7 @@ the one that a bill for traffic between zones shows. Expected traffic starts in 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from zoneward.kube.demand_figures import DemandFigures
-from zoneward.kube.measured_traffic import MeasuredTraffic, Time
+from zoneward.kube.demand import DemandFigures, MeasuredTraffic, Time
 from zoneward.kube.objects import ObjectKey
 from zoneward.routing.phrases import counted
 from zoneward.routing.selection.expected_traffic import ExpectedTraffic

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import msgspec
 from msgspec import Meta, Struct, field
 
-from zoneward.kube import quantity
+from zoneward.kube.formats import in_milli, parse_quantity
 from zoneward.kube.input_error import InputError, invalid_document, show
 from zoneward.kube.names import DOMAIN
 from zoneward.kube.settings import parse_duration
@@ -42,7 +42,7 @@ def _parse(type_: Any, value: object) -> Any:
     text = f"{value:f}s" if is_number else value if isinstance(value, str) else ""
     try:
         if type_ is MilliCpu:
-            milli = quantity.in_milli(quantity.parse(text.removesuffix("s")))
+            milli = in_milli(parse_quantity(text.removesuffix("s")))
             if not 0 < milli <= 10**7:
                 raise ValueError
             return MilliCpu(milli)

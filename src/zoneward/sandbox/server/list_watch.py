@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from zoneward.kube.formats import quoted
-from zoneward.kube.label_selector import LabelSelector, SelectorError, parse_selector
+from zoneward.kube.selectors import LabelSelector, SelectorError, parse_selector
 from zoneward.sandbox.server.kinds import Kind, Object
 from zoneward.sandbox.server.status_errors import StatusError, bad_request, expired, too_old, unsupported
 from zoneward.sandbox.server.versioned_store import Forgotten, Key, Record, StoredChange, VersionedStore

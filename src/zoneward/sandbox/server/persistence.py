@@ -9,9 +9,9 @@ from typing import IO, Any, Final
 import msgspec
 
 from zoneward.kube.input_error import FieldMismatch, InputError, MalformedText
+from zoneward.kube.input_files import decode_text
 from zoneward.kube.object_reader import iter_documents
 from zoneward.kube.struct_decoder import ObjectHead, object_head
-from zoneward.kube.text_encoding import decode_text
 from zoneward.kube.yaml_documents import whole_documents
 from zoneward.sandbox.server.catalog import ServerGates, kinds
 from zoneward.sandbox.server.kinds import Kind, Object

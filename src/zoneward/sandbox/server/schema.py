@@ -14,7 +14,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from zoneward.kube import quantity
+from zoneward.kube.formats import parse_quantity
 from zoneward.kube.input_error import show
 from zoneward.sandbox.server.kinds import Kind, Object
 from zoneward.sandbox.server.status_errors import bad_request
@@ -196,7 +196,7 @@ def _read(value: Any, type_: Type, path: _Path, unknown: list[str]) -> Any:
         }
     try:
         if form == "quantity" and python_type in (str, int, float):
-            quantity.parse(str(value))
+            parse_quantity(str(value))
             return str(value)
         if form in ("time", "micro-time") and python_type is str:
             return _canonical_time(value, form == "micro-time")

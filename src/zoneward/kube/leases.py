@@ -1,16 +1,23 @@
-"""The Lease in which the proxy of a node reports what it has programmed, for the controller.
+"""Two kinds of Leases: in one, the proxy of a node reports to the controller what it has programmed; the other is that
+of the controller's leader election, and shows whether a controller runs.
 
-It has the resourceVersion up to which everything is in the kernel: versions of a kind compare as numbers (KEP-5504).
-Thus one object per node reports about all Services, with as few writes as the Leases of kubelets.
+The Lease of a proxy has the resourceVersion up to which everything is in the kernel: versions of a kind compare as
+numbers (KEP-5504). Thus one object per node reports about all Services, with as few writes as the Leases of kubelets.
+
+Replicas of the controller never compare clocks. Commands do: they read its Lease once.
 """
 
 import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Final
+
+from msgspec.structs import replace
 
 from zoneward.kube import names
 from zoneward.kube.objects import Lease, LeaseSpec, ObjectKey, ObjectMeta, OwnerReference, parse_resource_version
+from zoneward.kube.workload_objects import Lease as ControllerLease
 
 RENEW_INTERVAL: Final = 60.0
 """Seconds between two renewals of the Lease by the proxy, give or take a tenth."""
@@ -104,3 +111,46 @@ def _parse_keys(text: str) -> Iterable[ObjectKey]:
         namespace, slash, name = key.partition("/")
         if slash:
             yield namespace, name
+
+
+# --- the Lease of the controller --------------------------------------------------------------------------------------
+
+
+CONTROLLER_LEASE: Final = "zoneward-controller"
+"""The default name. It is in the namespace of the controller's Pod."""
+_DURATION: Final = 15
+"""The default duration of its Lease, in seconds."""
+_CLOCK_SKEW: Final = 60
+"""Tolerated difference between the clocks of the holder and the reader, in seconds."""
+
+
+def is_held(lease: ControllerLease, *, now: datetime) -> bool:
+    """Whether a replica holds the Lease and renewed it in time, or after ``now``."""
+    renewed = _renewed(lease)
+    if not lease.spec.holder_identity or renewed is None:
+        return False
+    seconds = (lease.spec.lease_duration_seconds or _DURATION) + _CLOCK_SKEW
+    return now - renewed <= timedelta(seconds=seconds)
+
+
+def without_expired_holder(lease: ControllerLease, *, now: datetime) -> ControllerLease:
+    """The Lease, released if its holder did not renew it in time, so that a snapshot stays true when read later."""
+    return lease if is_held(lease, now=now) else replace(lease, spec=replace(lease.spec, holder_identity=""))
+
+
+def is_led(leases: Iterable[ControllerLease], *, name: str = CONTROLLER_LEASE) -> bool:
+    """Whether a replica holds a Lease of this name, at the time of the newest renewal among all Leases.
+
+    Kubelets renew their Leases every ten seconds, so that the newest renewal shows when a snapshot was taken.
+    """
+    leases = tuple(leases)
+    renewals = [renewed for lease in leases if (renewed := _renewed(lease)) is not None]
+    return bool(renewals) and any(is_held(lease, now=max(renewals)) for lease in leases if lease.metadata.name == name)
+
+
+def _renewed(lease: ControllerLease) -> datetime | None:
+    try:
+        renewed = datetime.fromisoformat(lease.spec.renew_time or "")
+        return renewed.astimezone(UTC) if renewed.tzinfo is not None else renewed.replace(tzinfo=UTC)
+    except (ValueError, OverflowError):
+        return None

@@ -8,9 +8,9 @@ import pytest
 from tests.client.calling import PODS, ok, transport
 from tests.client.serving import access_to, served
 
-from zoneward.client import dialer
+from zoneward.client import http_connection
 from zoneward.client import transport as transport_module
-from zoneward.client.dialer import proxy_for
+from zoneward.client.http_connection import proxy_for
 
 SERVER = "https://api.example:6443"
 PROXY = "http://proxy:3128"
@@ -65,7 +65,7 @@ async def test_a_connection_asks_whether_the_other_end_is_there(monkeypatch: pyt
     made: list[socket.socket] = []
 
     def noted(address: tuple[int, int, int, str, tuple[object, ...]]) -> socket.socket:
-        made.append(dialer.open_socket(address))
+        made.append(http_connection.open_socket(address))
         return made[-1]
 
     monkeypatch.setattr(transport_module, "open_socket", noted)

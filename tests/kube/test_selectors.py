@@ -2,7 +2,7 @@
 
 import pytest
 
-from zoneward.kube.label_selector import parse_selector
+from zoneward.kube.selectors import parse_selector
 
 LABELS = {"app": "web", "tier": "front", "zone": "a", "example.com/team": "x"}
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zoneward.kube.demand_text import parse_demand
+from zoneward.kube.demand import parse_demand
 
 
 @pytest.mark.parametrize(

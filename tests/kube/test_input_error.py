@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zoneward.kube.near_names import did_you_mean, near_names
+from zoneward.kube.input_error import did_you_mean, near_names
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,10 @@
-"""Lists the objects that show which proxies run on the nodes. All are optional: a missing permission costs a line."""
+"""Lists objects that no decision needs: those that show which proxies run on the nodes, workloads, autoscalers, volumes
+and the controller's Leases. A missing permission costs a line, or some checks.
+"""
 
 from collections.abc import Coroutine, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -9,9 +12,18 @@ import msgspec
 from zoneward.client.all_results import all_results
 from zoneward.client.api_errors import CallFailed, Forbidden, NotFound
 from zoneward.client.list_pager import ListScope, list_all
-from zoneward.client.resources import CONFIG_MAPS, DAEMON_SETS, PROXY_PODS, object_key_of
+from zoneward.client.resources import (
+    CONFIG_MAPS,
+    DAEMON_SETS,
+    PROXY_PODS,
+    WORKLOAD_LEASES,
+    WORKLOADS,
+    WatchedResource,
+    object_key_of,
+)
 from zoneward.client.transport_interface import ReadTransport
 from zoneward.kube.json_documents import DECODE_ERRORS
+from zoneward.kube.leases import without_expired_holder
 from zoneward.kube.names import OVERLAY_CONFIG_MAP
 from zoneward.kube.objects import ConfigMap, DaemonSet, ObjectKey, PlainMeta, ProxyPod
 from zoneward.kube.proxy_programs import (
@@ -24,6 +36,7 @@ from zoneward.kube.proxy_programs import (
     reduce_daemon_set,
     reduce_pod,
 )
+from zoneward.kube.workload_objects import Lease, WorkloadObject, normalized
 
 _T = TypeVar("_T")
 _TIME_LIMIT: Final = 10.0
@@ -121,3 +134,46 @@ async def _read_pods(transport: ReadTransport, scopes: Iterable[ListScope]) -> t
             if reduced is not None:
                 pods[object_key_of(pod)] = reduced
     return tuple(pods.values())
+
+
+# --- workloads and Leases ---------------------------------------------------------------------------------------------
+
+
+async def list_controller_leases(transport: ReadTransport, *, name: str) -> tuple[Lease, ...]:
+    """The Leases of the controller's leader election: all with this name, in any namespace, without those that cannot
+    be decoded. Raises CallFailed."""
+    scope = ListScope(field_selector=f"metadata.name={name}")
+    leases = await list_all(transport, WORKLOAD_LEASES, scope, on_unreadable=lambda _unreadable: None)
+    return tuple(normalized(lease) for lease in leases)
+
+
+async def list_workload_objects(
+    transport: ReadTransport, *, namespaces: Sequence[str] | None, lease_name: str, now: datetime
+) -> tuple[tuple[WorkloadObject, ...], dict[str, str]]:
+    """The objects in ``namespaces`` (None: in all) that can be read, and by kind the reason why others cannot.
+
+    Leases are those with the name ``lease_name`` in any namespace; a holder whose Lease has expired at ``now`` is
+    removed.
+    """
+    unread: dict[str, str] = {}
+
+    async def listed(resource: WatchedResource[Any]) -> tuple[WorkloadObject, ...]:
+        scopes = [ListScope(namespace=namespace) for namespace in namespaces or ()] if resource.namespaced else []
+        objects: list[WorkloadObject] = []
+        try:
+            if resource is WORKLOAD_LEASES:
+                leases = await list_controller_leases(transport, name=lease_name)
+                return tuple(without_expired_holder(lease, now=now) for lease in leases)
+            for scope in scopes or (ListScope(),):
+                # Objects that cannot be decoded are skipped.
+                in_scope = await list_all(transport, resource, scope, on_unreadable=lambda _unreadable: None)
+                objects += map(normalized, in_scope)
+        except CallFailed as error:
+            # A server without this kind has no such objects.
+            if not isinstance(error, NotFound):
+                unread[resource.kind] = "no permission" if isinstance(error, Forbidden) else error.message
+            return ()
+        return tuple(objects)
+
+    lists = await all_results(map(listed, WORKLOADS))
+    return tuple(object_ for objects in lists for object_ in objects), unread

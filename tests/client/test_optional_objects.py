@@ -6,7 +6,7 @@ from aiohttp import web
 from tests.client.calling import transport
 from tests.client.serving import access_to, json_status, served
 
-from zoneward.client.proxy_objects import list_proxy_objects
+from zoneward.client.optional_objects import list_proxy_objects
 
 
 async def test_a_missing_permission_costs_one_line_and_no_call_outlives_it() -> None:
