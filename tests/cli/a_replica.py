@@ -83,7 +83,7 @@ async def a_replica(kubeconfig: Path, *arguments: str) -> AsyncIterator[Replica]
 
 def kubeconfig_of(server: SandboxServer, directory: Path) -> Path:
     file = directory / "kubeconfig.yaml"
-    file.write_text(yaml.safe_dump(server.kubeconfig(authority_data=None)))
+    file.write_text(yaml.safe_dump(server.kubeconfig()))
     return file
 
 

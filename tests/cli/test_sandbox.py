@@ -17,7 +17,6 @@ from urllib.error import HTTPError
 from urllib.request import ProxyHandler, Request, build_opener
 
 import pytest
-import trustme
 import yaml
 
 pytestmark = pytest.mark.slow
@@ -152,19 +151,6 @@ def test_what_is_saved_is_there_again(tmp_path: Path, name: str) -> None:
         assert other["spec"]["clusterIP"] != made["spec"]["clusterIP"]
 
 
-def test_it_serves_over_tls(tmp_path: Path) -> None:
-    authority = trustme.CA()
-    certificate = authority.issue_cert("127.0.0.1")
-    chain, key = tmp_path / "chain.pem", tmp_path / "key.pem"
-    certificate.private_key_pem.write_to_path(key)
-    chain.write_bytes(certificate.cert_chain_pems[0].bytes() + authority.cert_pem.bytes())
-    with a_sandbox(tmp_path, "--sample", "--tls-certificate", str(chain), "--tls-key", str(key)) as running:
-        assert running.address.startswith("https://")
-        done = running.run("plan", "-n", "shop", "cart", "-o", "json")
-        assert done.returncode == 0, done.stderr
-        assert json.loads(done.stdout)["decisions"][0]["service"] == "cart"
-
-
 def test_somebody_elses_kubeconfig_is_left_alone(tmp_path: Path) -> None:
     file = tmp_path / "config"
     file.write_text("contexts: [{name: production, context: {}}]\n")
@@ -222,8 +208,6 @@ def test_kinds_that_it_has_not_are_counted(tmp_path: Path) -> None:
         (("--fault", "nothing@1"), "--fault: expected one of latency, 500"),
         (("--feature-gates", "Hints=false"), "--feature-gates: expected one of TopologyAwareHints, "),
         (("--feature-gates", "TopologyAwareHints=no"), "--feature-gates: expected TopologyAwareHints=true or"),
-        (("--tls-key", "x"), "--tls-certificate and --tls-key: expected both or none of them"),
-        (("--tls-key", "x", "--tls-certificate", "y"), "expected a certificate and its key in PEM"),
         (("-f", "is-not-there.yaml"), "is-not-there.yaml"),
         (("--play", "is-not-there.yaml"), "is-not-there.yaml"),
         (("--listen", "192.0.2.1"), "--listen, --port: expected an address that is free"),
@@ -231,11 +215,3 @@ def test_kinds_that_it_has_not_are_counted(tmp_path: Path) -> None:
 )
 def test_what_cannot_be_is_refused_before_anything_is_served(options: tuple[str, ...], problem: str) -> None:
     assert problem in refused(*options)
-
-
-def test_pipe_is_no_certificate_and_is_not_waited_for(tmp_path: Path) -> None:
-    pipe = str(tmp_path / "pipe")
-    os.mkfifo(pipe)
-    begun = time.monotonic()
-    assert "it is not a regular file" in refused("--tls-certificate", pipe, "--tls-key", pipe)
-    assert time.monotonic() - begun < 5

@@ -1,26 +1,17 @@
 """``zoneward sandbox --with-builtin-controller``: ``adopt`` and ``release`` are rehearsed as on a real cluster."""
 
-import asyncio
-import ssl
 import subprocess
 import sys
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
-import trustme
-from tests.cli.running import SAMPLE
 from tests.cli.test_sandbox import PATIENCE, Running, a_sandbox
-from tests.controller.a_controller import KEPT
 
-from zoneward.cli.sandbox_run import run_built_in_controller
 from zoneward.extras import how_to_install
 from zoneward.kube.names import BUILT_IN_MANAGER, MANAGED_BY_LABEL, MANAGER
-from zoneward.sandbox.server.persistence import load_objects, new_registry
-from zoneward.sandbox.server.sandbox_server import SandboxServer
 
 pytestmark = pytest.mark.slow
 
@@ -80,23 +71,6 @@ def test_a_service_is_adopted_and_released_as_beside_the_built_in_controller(tmp
         assert after == before
         running.end()
         assert running.process.returncode == 0
-
-
-async def test_its_controller_reaches_a_sandbox_that_serves_over_tls() -> None:
-    """The controller accepts any issuer of the certificate, and any name in it."""
-    trust = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    trustme.CA().issue_cert("sandbox.example.com").configure_cert(trust)
-    registry = new_registry()
-    load_objects(registry, [("the sample", SAMPLE.read_bytes())])
-    async with SandboxServer(registry, trust=trust) as serving:
-        work = asyncio.create_task(run_built_in_controller(serving, is_quiet=True))
-        kind = registry.kinds[KEPT]
-        async with asyncio.timeout(PATIENCE):
-            while len(list(registry.store.records(kind))) < 2:
-                await asyncio.sleep(0.01)
-        work.cancel()
-        with suppress(asyncio.CancelledError):
-            await work
 
 
 def test_without_the_extra_one_line_names_it(tmp_path: Path) -> None:

@@ -46,10 +46,6 @@ import click
     help="Write a kubeconfig as soon as the sandbox is ready.",
 )
 @click.option(
-    "--tls-certificate", metavar="FILE", help="Serve over TLS: a PEM file with the certificate and its chain."
-)
-@click.option("--tls-key", metavar="FILE", help="A PEM file with the private key of that certificate.")
-@click.option(
     "--play",
     metavar="FILE",
     help="Run a play: workloads whose Pods start, become ready and stop, as the file describes.",
@@ -94,8 +90,6 @@ def command(**values: Any) -> None:
     """
     if values["sample"] and values["files"]:
         raise click.UsageError("-f and --sample: expected one of them, got both")
-    if (values["tls_certificate"] is None) != (values["tls_key"] is None):
-        raise click.UsageError("--tls-certificate and --tls-key: expected both or none of them")
     from zoneward.cli.sandbox_run import SandboxOptions, run_sandbox
 
     run_sandbox(SandboxOptions(**values))

@@ -1,10 +1,8 @@
 """Runs ``zoneward sandbox`` until a signal stops it."""
 
 import asyncio
-import base64
 import shlex
 import signal
-import ssl
 import sys
 from collections.abc import Coroutine, Iterator
 from contextlib import AsyncExitStack, suppress
@@ -18,7 +16,7 @@ import yaml
 from zoneward.cli.output import atomic_file, compressed_by_name, print_line
 from zoneward.kube.gc_tuning import freeze_objects, without_gc
 from zoneward.kube.input_error import InputError
-from zoneward.kube.input_files import STDIN_NAME, expand, load, read_regular
+from zoneward.kube.input_files import STDIN_NAME, expand, load
 from zoneward.kube.yaml_documents import read_document
 from zoneward.sandbox.server.catalog import ServerGates, parse_gates
 from zoneward.sandbox.server.faults import FaultInjector, parse_fault
@@ -45,8 +43,6 @@ class SandboxOptions:
     port: int
     listen: str
     kubeconfig: Path | None
-    tls_certificate: str | None
-    tls_key: str | None
     play: str | None
     faults: tuple[str, ...]
     fault_seed: int
@@ -59,7 +55,6 @@ def run_sandbox(options: "SandboxOptions") -> None:
     """Serve until SIGTERM or SIGINT. Raises InputError or a usage error, before anything is served or written."""
     faults = _faults(options)
     gates = _gates(options)
-    trust = _trust(options)
     if options.kubeconfig is not None:
         _refuse_other_kubeconfig(options.kubeconfig)
     play = None if options.play is None else _play(options.play)
@@ -75,24 +70,18 @@ def run_sandbox(options: "SandboxOptions") -> None:
     _print_notes(options, *notes)
     # Ctrl-C before the signal handlers are installed also ends the sandbox.
     with suppress(KeyboardInterrupt):
-        asyncio.run(_serve(registry, options, faults, trust, play))
+        asyncio.run(_serve(registry, options, faults, play))
 
 
 async def _serve(
-    registry: Registry,
-    options: "SandboxOptions",
-    faults: FaultInjector | None,
-    trust: ssl.SSLContext | None,
-    play: "Play | None",
+    registry: Registry, options: "SandboxOptions", faults: FaultInjector | None, play: "Play | None"
 ) -> None:
     end = asyncio.Event()
     for signal_number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(signal_number, end.set)
     async with AsyncExitStack() as last, AsyncExitStack() as stack:
         ends_pods = play is None  # otherwise the play ends them
-        serving = SandboxServer(
-            registry, host=options.listen, port=options.port, trust=trust, faults=faults, ends_pods=ends_pods
-        )
+        serving = SandboxServer(registry, host=options.listen, port=options.port, faults=faults, ends_pods=ends_pods)
         try:
             await stack.enter_async_context(serving)
         except (OSError, UnicodeError) as error:
@@ -102,7 +91,7 @@ async def _serve(
             # Save after the last connection is closed, so that all answered writes are saved.
             last.callback(_save, registry, options.save)
         if options.kubeconfig is not None:
-            _write_kubeconfig(options.kubeconfig, serving, options)
+            _write_kubeconfig(options.kubeconfig, serving)
             stack.callback(options.kubeconfig.unlink, missing_ok=True)
         _announce(serving, options)
         works = [] if play is None else [_played(play, registry, options)]
@@ -156,8 +145,7 @@ async def run_built_in_controller(serving: SandboxServer, *, is_quiet: bool) -> 
     from zoneward.daemon.structured_log import Level, new_log
     from zoneward.routing.configuration import Configuration
 
-    # The server is in this process: no need to verify its certificate.
-    cluster = ClusterInfo(server=serving.address, insecure=True, is_compressed=False)
+    cluster = ClusterInfo(server=serving.address, is_compressed=False)
     access = ClientConfig(cluster=cluster, user=UserInfo(token=serving.token))
     async with Transport(access, is_terminal=False) as transport:
         context = ControllerContext(
@@ -219,22 +207,6 @@ def _play(file: str) -> "Play":
     return read_play(file)
 
 
-def _trust(options: "SandboxOptions") -> ssl.SSLContext | None:
-    if options.tls_certificate is None:
-        return None
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    try:
-        for file in filter(None, (options.tls_certificate, options.tls_key)):
-            # OpenSSL would block on a pipe without a writer.
-            read_regular(file, most=0)
-        context.load_cert_chain(options.tls_certificate, options.tls_key)
-    except (OSError, ssl.SSLError) as error:
-        problem = error.strerror if isinstance(error, OSError) and error.strerror else error
-        expected = "expected a certificate and its key in PEM"
-        raise InputError("--tls-certificate, --tls-key", f"{expected}, got: {problem}") from None
-    return context
-
-
 def _fill(registry: Registry, options: "SandboxOptions") -> Iterator[str]:
     files: list[tuple[str, bytes | bytearray]] = []
     if options.sample:
@@ -270,11 +242,8 @@ def _refuse_other_kubeconfig(file: Path) -> None:
     file.unlink(missing_ok=True)
 
 
-def _write_kubeconfig(file: Path, serving: SandboxServer, options: "SandboxOptions") -> None:
-    authority = None
-    if options.tls_certificate is not None:
-        authority = base64.b64encode(Path(options.tls_certificate).read_bytes()).decode()
-    text = yaml.safe_dump(serving.kubeconfig(authority_data=authority), sort_keys=False)
+def _write_kubeconfig(file: Path, serving: SandboxServer) -> None:
+    text = yaml.safe_dump(serving.kubeconfig(), sort_keys=False)
     # The file has the token: create it with private permissions.
     with atomic_file(file, option="--kubeconfig", private=True) as stream:
         stream.write(text.encode())

@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import secrets
-import ssl
 from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Final, Self
@@ -50,14 +49,13 @@ class SandboxServer:
         *,
         host: str = "127.0.0.1",
         port: int = 0,
-        trust: ssl.SSLContext | None = None,
         faults: FaultInjector | None = None,
         bookmarks: float = BOOKMARKS,
         ends_pods: bool = True,
     ) -> None:
         self.registry: Final = registry
         self.token: Final = secrets.token_urlsafe(24)
-        self._host, self._port, self._trust = host, port, trust
+        self._host, self._port = host, port
         self._server = ApiHandler(
             registry, token=self.token, address=lambda: self.authority, faults=faults, bookmarks=bookmarks
         )
@@ -74,7 +72,7 @@ class SandboxServer:
     @property
     def address(self) -> str:
         """The URL of the server, with the token in its path."""
-        return f"{'https' if self._trust else 'http'}://{self.authority}/{self.token}"
+        return f"http://{self.authority}/{self.token}"
 
     async def __aenter__(self) -> Self:
         """Raises OSError if the port is not available."""
@@ -92,7 +90,7 @@ class SandboxServer:
         await runner.setup()
         self._stack.push_async_callback(runner.cleanup)
         try:
-            await web.TCPSite(runner, self._host, self._port, ssl_context=self._trust).start()
+            await web.TCPSite(runner, self._host, self._port).start()
         except BaseException:
             await self._stack.aclose()
             raise
@@ -107,11 +105,8 @@ class SandboxServer:
     ) -> None:
         await self._stack.aclose()
 
-    def kubeconfig(self, *, authority_data: str | None = None) -> Object:
-        """A kubeconfig; ``authority_data``: the trusted certificates, in base64."""
-        cluster: Object = {"server": self.address, "disable-compression": True}
-        if authority_data is not None:
-            cluster["certificate-authority-data"] = authority_data
+    def kubeconfig(self) -> Object:
+        cluster = {"server": self.address, "disable-compression": True}
         return {
             "apiVersion": "v1",
             "kind": "Config",
