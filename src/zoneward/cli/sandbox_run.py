@@ -57,7 +57,12 @@ def run_sandbox(options: "SandboxOptions") -> None:
     gates = _gates(options)
     if options.kubeconfig is not None:
         _refuse_other_kubeconfig(options.kubeconfig)
-    play = None if options.play is None else _play(options.play)
+    play = None
+    if options.play is not None:
+        # Import it only with --play: it takes time.
+        from zoneward.sandbox.play.play_file import read_play
+
+        play = read_play(options.play)
     if options.built_in:
         from zoneward.cli.daemon_command import import_program
 
@@ -198,13 +203,6 @@ def _gates(options: "SandboxOptions") -> ServerGates:
         return parse_gates(options.gates)
     except ValueError as error:
         raise click.UsageError(f"--feature-gates: {error}") from None
-
-
-def _play(file: str) -> "Play":
-    # Import it only with --play: it takes time.
-    from zoneward.sandbox.play.play_file import read_play
-
-    return read_play(file)
 
 
 def _fill(registry: Registry, options: "SandboxOptions") -> Iterator[str]:

@@ -113,7 +113,7 @@ def test_history_is_limited_and_objects_are_kept() -> None:
     clock[0] = 100.0
     store.put(KIND, KEYS[1], a_thing(KEYS[1]))
     clock[0] = 350.0
-    store.forget_old(300.0)
+    store.forget_old()
     assert [change.version for change in store.changes(KIND, 2)] == [3]
     with pytest.raises(Forgotten):
         store.changes(KIND, 1)

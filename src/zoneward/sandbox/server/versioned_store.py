@@ -105,10 +105,8 @@ def head_of(kind: Kind) -> bytes:
 class VersionedStore:
     """``listeners`` are called for each change, in the order of versions."""
 
-    def __init__(
-        self, kinds: tuple[Kind, ...], *, version: int = 1, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self.version = version
+    def __init__(self, kinds: tuple[Kind, ...], *, clock: Callable[[], float] = time.monotonic) -> None:
+        self.version = 1
         self.listeners: list[Callable[[Kind, StoredChange], None]] = []
         self._clock = clock
         self._kinds = {kind.resource: _KindStore(kind, head_of(kind)) for kind in kinds}
@@ -178,9 +176,9 @@ class VersionedStore:
             kind_store.forget(bisect_right(kind_store.history, limit, key=_VERSION))
             kind_store.forgotten = max(kind_store.forgotten, limit)
 
-    def forget_old(self, memory: float = MEMORY) -> None:
-        """Forget changes that are older than ``memory`` seconds; the caller repeats this."""
-        limit = self._clock() - memory
+    def forget_old(self) -> None:
+        """Forget changes that are older than `MEMORY`; the caller repeats this."""
+        limit = self._clock() - MEMORY
         for kind_store in self._kinds.values():
             kind_store.forget(bisect_left(kind_store.history, limit, key=attrgetter("time")))
 
