@@ -41,7 +41,6 @@ class ApiHandler:
         registry: Registry,
         *,
         token: str,
-        address: Callable[[], str],
         faults: FaultInjector | None = None,
         bookmarks: float = BOOKMARKS,
     ) -> None:
@@ -49,7 +48,7 @@ class ApiHandler:
         self._kinds: Sequence[Kind] = tuple(registry.kinds.values())
         self._routes = ResourcePaths(self._kinds)
         self._token, self._bearer = token.encode(), f"Bearer {token}".encode()
-        self._address, self._faults, self._bookmarks = address, faults, bookmarks
+        self._faults, self._bookmarks = faults, bookmarks
         self._watches: set[asyncio.Task[Any]] = set()
         self._is_ending = False
 
@@ -138,7 +137,7 @@ class ApiHandler:
     def _discover(self, request: web.BaseRequest, path: str) -> web.StreamResponse:
         if path == "/openapi/v2":
             return web.Response(body=catalog.OPENAPI_V2, headers={"Content-Type": catalog.OPENAPI_V2_TYPE})
-        document = catalog.document(self._kinds, path, address=self._address())
+        document = catalog.document(self._kinds, path, address=request.headers.get("Host", ""))
         roots = ("/api/", *(f"/apis/{kind.group}/" for kind in self._kinds if kind.group))
         if document is None and path.startswith(roots):
             raise StatusError(404, "NotFound", "the server could not find the requested resource", details={})

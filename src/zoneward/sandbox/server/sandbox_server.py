@@ -56,9 +56,7 @@ class SandboxServer:
         self.registry: Final = registry
         self.token: Final = secrets.token_urlsafe(24)
         self._host, self._port = host, port
-        self._server = ApiHandler(
-            registry, token=self.token, address=lambda: self.authority, faults=faults, bookmarks=bookmarks
-        )
+        self._server = ApiHandler(registry, token=self.token, faults=faults, bookmarks=bookmarks)
         self._garbage = GarbageCollector(registry)
         self._ending = PodTerminator(registry) if ends_pods else None
         self._stack = AsyncExitStack()
