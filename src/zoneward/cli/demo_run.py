@@ -1,7 +1,6 @@
 """The work of ``zoneward demo``: a sandbox, a controller on it, and a script that changes the cluster."""
 
 import asyncio
-import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AsyncExitStack, ExitStack
 from datetime import UTC, datetime, timedelta
@@ -60,7 +59,7 @@ _CHECKS: Final = 10
 _LONGEST_WAIT: Final = 3.0
 """Seconds of waiting for one moment, at most; then the play continues in any case."""
 _LONGEST_WAIT_IN_ALL: Final = 12.0
-_BEFORE: Final = timedelta(milliseconds=2)
+_BEFORE: Final = 0.002
 
 
 def run_demo(*, speed: float, plain: bool, save: Path | None) -> int:
@@ -153,22 +152,13 @@ async def _run_play(
         before, seen = seen, registry.store.version
         return before == seen and controller.is_idle
 
-    async def sleep(seconds: float) -> None:
-        await asyncio.sleep(max(seconds, _STEP) if seconds else 0)
-
     def record_line(line: str) -> None:
         _, is_step, what = line.partition(": ")
         if is_step:
             story.record_action(what)
 
-    await perform(
-        play,
-        registry,
-        clock=WaitingClock([moment / play.speed for moment in _moments(play)], is_done=is_done),
-        sleep=sleep,
-        on_line=record_line,
-        until=until,
-    )
+    clock = PausingClock([moment / play.speed for moment in _moments(play)], is_done=is_done)
+    await perform(play, registry, clock=clock.now, sleep=clock.sleep, on_line=record_line, until=until)
 
 
 async def _follow(controller: EndpointSliceController, story: DemoStory) -> None:
@@ -225,36 +215,36 @@ def _summary(controller: EndpointSliceController, story: DemoStory) -> list[str]
 # --- the clock of the play --------------------------------------------------------------------------------------------
 
 
-class WaitingClock:
-    """A clock of a play that stops before each of ``moments`` (seconds from the first call) until ``is_done`` returns
-    true: the effects of a step are over before the next step.
+class PausingClock:
+    """The time of a play. It stops before each of ``moments`` (seconds from the start) until ``is_done`` returns true:
+    the effects of a step are over before the next step.
     """
 
-    def __init__(
-        self, moments: Iterable[float], *, is_done: Callable[[], bool], clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._moments, self._is_done, self._clock = sorted(moments, reverse=True), is_done, clock
-        self._start, self._begin = datetime.now(UTC), clock()
-        self._hold_interrupts = 0.0
-        self._waiting: float | None = None
-        self._quiet = 0
+    def __init__(self, moments: Iterable[float], *, is_done: Callable[[], bool]) -> None:
+        self._moments, self._is_done = sorted(set(moments), reverse=True), is_done
+        self._clock = asyncio.get_running_loop().time
+        self._start, self._begin, self._paused = datetime.now(UTC), self._clock(), 0.0
+        self._is_before = False
+        """Whether the actions that are due before the next moment have been run."""
 
-    def __call__(self) -> datetime:
-        now = self._clock()
-        passed = now - self._begin - self._hold_interrupts
-        if not self._moments or passed < self._moments[-1]:
-            return self._start + timedelta(seconds=passed)
-        moment = self._moments[-1]
-        if self._waiting is None:
-            # Actions that are due before this moment come first.
-            self._waiting, self._quiet = now, 0
-        elif self._is_over(now - self._waiting):
-            self._moments.pop()
-            self._waiting = None
-            self._hold_interrupts += passed - moment
-            return self._start + timedelta(seconds=moment)
-        return self._start + timedelta(seconds=moment) - _BEFORE
+    def now(self) -> datetime:
+        passed = min(self._passed, self._moments[-1] - _BEFORE) if self._moments else self._passed
+        return self._start + timedelta(seconds=passed)
 
-    def _is_over(self, waited: float) -> bool:
-        self._quiet = self._quiet + 1 if self._is_done() else 0
-        return self._quiet >= _CHECKS or waited > min(_LONGEST_WAIT, _LONGEST_WAIT_IN_ALL - self._hold_interrupts)
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(max(seconds, _STEP) if seconds else 0)
+        if seconds and self._moments and self._passed >= self._moments[-1]:
+            if self._is_before:
+                await self._pause()
+            self._is_before = not self._is_before
+
+    async def _pause(self) -> None:
+        limit, quiet = self._clock() + min(_LONGEST_WAIT, _LONGEST_WAIT_IN_ALL - self._paused), 0
+        while quiet < _CHECKS and self._clock() < limit:
+            await asyncio.sleep(_STEP)
+            quiet = quiet + 1 if self._is_done() else 0
+        self._paused += self._passed - self._moments.pop()
+
+    @property
+    def _passed(self) -> float:
+        return self._clock() - self._begin - self._paused
