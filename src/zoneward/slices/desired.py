@@ -32,14 +32,15 @@ from zoneward.kube.objects import (
     Service,
 )
 from zoneward.routing.configuration import Configuration
-from zoneward.routing.placement.groups import ZoneGroup
-from zoneward.routing.placement.targets import Target, Targets
-from zoneward.routing.selection.group_labels import zones_annotation
-from zoneward.slices.endpoints import PodEndpoint, ServiceEndpoints
-from zoneward.slices.existing import SliceKey
+from zoneward.routing.placement import Target, Targets
+from zoneward.routing.zone_groups import ZoneGroup, zones_annotation
+from zoneward.slices.endpoints import PodEndpoint, PortKey, ServiceEndpoints
 
 _RESERVED_LABELS: Final = frozenset((*names.RESERVED_SLICE_LABELS, names.ZONE_LABEL))
 """Never mirrored from a Service. The zone label says which zones consume a slice."""
+
+SliceKey = tuple[PortKey, tuple[str, ...]]
+"""The ports and the zones (none: all zones) of endpoints that share slices."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +131,7 @@ def desired_slices(
     template: SliceTemplate, group: ZoneGroup | None, *, ports: tuple[EndpointPort, ...] = ()
 ) -> DesiredSlices:
     """Slices of a group without endpoints. The zone label names the group's first zone, and the annotation lists all
-    zones and weights where the label does not say enough (`zoneward.routing.selection.group_labels` reads both).
+    zones and weights where the label does not say enough (`zoneward.routing.zone_groups` reads both).
     """
     labels = dict(template.labels)
     if group is not None:

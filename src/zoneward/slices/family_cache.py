@@ -9,12 +9,12 @@ from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from zoneward.kube.objects import Endpoint, EndpointIdentity, EndpointSlice, Pod, identity
-from zoneward.routing.placement.endpoint_index import Bucket, IndexedEndpoint
-from zoneward.routing.placement.groups import ZoneGroup
-from zoneward.routing.placement.targets import Target, Targets
-from zoneward.slices.desired import SliceTemplate
+from zoneward.routing.endpoint_index import Bucket, IndexedEndpoint
+from zoneward.routing.placement import Target, Targets
+from zoneward.routing.zone_groups import ZoneGroup
+from zoneward.slices.desired import SliceKey, SliceTemplate
 from zoneward.slices.endpoints import EndpointBuilder, PodEndpoint, ServiceEndpoints
-from zoneward.slices.existing import ExistingSlice, ExistingSlices, SliceKey
+from zoneward.slices.existing import ExistingSlice, ExistingSlices
 
 
 class _Settled(NamedTuple):

@@ -31,9 +31,9 @@ from zoneward.kube.objects import Endpoint, EndpointSlice, ForNode, ForZone, Hin
 from zoneward.routing.algorithms.heuristics import SUBSETTING_ALGORITHMS
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.decision import Decision
-from zoneward.routing.placement.endpoint_index import IndexedEndpoint
-from zoneward.routing.placement.targets import Targets
-from zoneward.routing.request.annotations import topology_annotation
+from zoneward.routing.endpoint_index import IndexedEndpoint
+from zoneward.routing.placement import Targets
+from zoneward.routing.request import topology_annotation
 from zoneward.slices.reconcile import SliceChanges
 
 MAX_ZONE_HINTS: Final = 8

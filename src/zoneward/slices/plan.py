@@ -24,16 +24,21 @@ from functools import cached_property
 
 from zoneward.kube.adoption_marks import effective_selector
 from zoneward.kube.objects import Condition, EndpointIdentity, EndpointSlice, Pod, Service, ServiceEvent, is_ready
-from zoneward.routing.compatibility import compatibility_of
-from zoneward.routing.configuration import Configuration
+from zoneward.routing.configuration import Configuration, compatibility_of
 from zoneward.routing.decision import Decision
-from zoneward.routing.placement.targets import Target, Targets
+from zoneward.routing.placement import Target, Targets
 from zoneward.routing.selection.endpoint_selection import endpoints_of_all_ports
 from zoneward.routing.selection.expected_traffic import ExpectedTraffic, predict_service_traffic
-from zoneward.routing.service_conditions import conditions_of, worst_family
-from zoneward.routing.service_events import events_of, upstream_events_of
+from zoneward.routing.service_events import conditions_of, events_of, upstream_events_of, worst_family
 from zoneward.slices.cluster_state import ClusterState
-from zoneward.slices.decide import decide, decide_without_selector, without_slice_groups
+from zoneward.slices.decide import (
+    decide,
+    decide_without_selector,
+    managers_of,
+    rule_of_others,
+    rules_of_slices,
+    without_slice_groups,
+)
 from zoneward.slices.desired import desired, slice_template
 from zoneward.slices.endpoints import (
     IPV4,
@@ -47,7 +52,6 @@ from zoneward.slices.existing import ExistingSlices, Manager
 from zoneward.slices.family_cache import FamilyCache
 from zoneward.slices.overlay import overlay_changes
 from zoneward.slices.reconcile import SliceChanges, finalize, reconcile
-from zoneward.slices.slice_rules import managers_of, rule_of_others, rules_of_slices
 from zoneward.slices.upstream import reconcile_as_upstream
 
 # --- input and output ----------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """Plans a Service again and again.
 
 The controller keeps a `ServicePlanner` for each Service and reports what changed. The planner keeps the endpoints,
-counted by what makes them alike to a decision (`zoneward.routing.placement.endpoint_index`), and which slices need no
+counted by what makes them alike to a decision (`zoneward.routing.endpoint_index`), and which slices need no
 look (`zoneward.slices.family_cache`). A plan after a few changes therefore costs these changes, the slices that they
 touch, zones squared, and a name or two of every slice.
 
@@ -14,7 +14,7 @@ from collections.abc import Container, Hashable, Iterable, Mapping
 from dataclasses import replace
 
 from zoneward.kube.objects import EndpointSlice, Pod, Service
-from zoneward.routing.compatibility import compatibility_of
+from zoneward.routing.configuration import compatibility_of
 from zoneward.routing.demand import Demand
 from zoneward.slices.cluster_state import ClusterState
 from zoneward.slices.endpoints import collect_endpoints, endpoint_builder, planned_address_types

@@ -8,10 +8,10 @@ from tests.builders.structs import a_node, an_endpoint, hints
 from tests.clusters import ALL_HINTS, CLUSTER, demand_in
 
 from zoneward.kube.objects import Endpoint, Node
+from zoneward.kube.zone_weights import ZoneWeights
 from zoneward.routing.demand import Demand, compute_demand
 from zoneward.routing.selection.endpoint_selection import HonoredHints, Policies
 from zoneward.routing.selection.expected_traffic import ExpectedTraffic, SliceReading, predict_traffic
-from zoneward.routing.zone_weights import ZoneWeights
 
 INTERNAL_LOCAL: Final = Policies(uses_cluster=False, uses_local=True, internal_local=True)
 EQUAL: Final = demand_in(a=1, b=1)

@@ -13,9 +13,9 @@ from types import MappingProxyType
 import msgspec
 
 from zoneward.kube.objects import Endpoint, EndpointSlice, Service, is_ready, is_serving, is_terminating
+from zoneward.kube.zone_weights import ZoneWeights
 from zoneward.routing.configuration import FeatureGates
 from zoneward.routing.demand import Demand, NodeDemand
-from zoneward.routing.placement.groups import ZoneGroup
 from zoneward.routing.selection.endpoint_selection import (
     Consumer,
     EndpointSelector,
@@ -28,7 +28,7 @@ from zoneward.routing.selection.endpoint_selection import (
     slice_groups,
     usable_zone_weights,
 )
-from zoneward.routing.zone_weights import ZoneWeights
+from zoneward.routing.zone_groups import ZoneGroup
 
 
 class ExpectedZoneTraffic(msgspec.Struct, frozen=True, gc=False):
