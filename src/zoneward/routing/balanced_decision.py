@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
-from typing import Final
+from functools import cached_property, lru_cache
+from typing import Final, NamedTuple
 
 from zoneward.kube.validation import MAX_ZONE_HINTS
 from zoneward.kube.zone_weights import ZoneWeights
@@ -42,7 +42,7 @@ _MISSING_ZONE: Final = -1e12
 """The value of sets in which a zone has no endpoint; below that of all others."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SetsRequest:
     """What sets depend on: the zones in name order with demand and ready endpoints, and the settings.
 
@@ -57,12 +57,12 @@ class SetsRequest:
     objective: int
     costs: tuple[int, ...]
 
-    @property
+    @cached_property
     def consumers(self) -> Zones:
         """The zones with demand."""
         return tuple(zone for zone, weight in zip(self.zones, self.demand, strict=True) if weight)
 
-    @property
+    @cached_property
     def parameters(self) -> tuple[int, ...]:
         return (*self.max_overload, *self.max_overload, self.objective, *self.costs)
 
@@ -85,6 +85,24 @@ class SetMeasures:
     def stays(self, best: "SetMeasures", limit: float) -> bool:
         """Whether sets in force are good enough to stay, beside the best ones."""
         return not self.missing and self.worst <= limit + KEPT_OVERLOAD and self.points >= best.points - KEPT_POINTS
+
+
+class MeasuredSets(NamedTuple):
+    """Sets of endpoints and what they do. ``is_cluster_wide``: they are all endpoints for all zones, for want of better
+    ones.
+    """
+
+    counts: Counts
+    measures: SetMeasures
+    is_cluster_wide: bool = False
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def best_sets(request: SetsRequest) -> MeasuredSets:
+    """The best sets; all endpoints for all zones where nothing is better."""
+    best = best_allocation(request)
+    counts = cluster_wide(request) if best is None else best.counts
+    return MeasuredSets(counts, measure_sets(request, counts), is_cluster_wide=best is None)
 
 
 def best_allocation(request: SetsRequest) -> Allocation | None:
@@ -153,30 +171,30 @@ def measure_sets(request: SetsRequest, counts: Counts) -> SetMeasures:
     return SetMeasures(value + _MISSING_ZONE * missing, cost, worst, mean, points, missing)
 
 
-def keep_sets(request: SetsRequest, counts: Counts, new: Mapping[str, int]) -> Counts | None:
+def keep_sets(request: SetsRequest, counts: Counts, new: Mapping[str, int]) -> MeasuredSets | None:
     """Sets in force as they are, or changed by as few endpoints as possible so that they are good enough; None where
     the best sets are less work.
 
     ``new`` counts the endpoints in each zone that are in no set yet: they join the sets where they help most.
     """
-    sets = _keep_sets(request, tuple(sorted(counts.items())), tuple(sorted(new.items())))
-    return None if sets is None else dict(sets)
+    return _keep_sets(request, tuple(sorted(counts.items())), tuple(sorted(new.items())))
 
 
 @lru_cache(maxsize=_REMEMBERED)
 def _keep_sets(
     request: SetsRequest, counts: tuple[tuple[tuple[Zones, str], int], ...], new: tuple[tuple[str, int], ...]
-) -> tuple[tuple[tuple[Zones, str], int], ...] | None:
+) -> MeasuredSets | None:
     now = _with_new(request, dict(counts), dict(new))
-    best = best_allocation(request)
-    goal = cluster_wide(request) if best is None else best.counts
-    goal_measures, limit = measure_sets(request, goal), overload_limit(request.parameters)
+    goal, limit = best_sets(request), overload_limit(request.parameters)
 
     def stays(measures: SetMeasures) -> bool:
-        return measures.stays(goal_measures, limit)
+        return measures.stays(goal.measures, limit)
 
-    sets = _repaired(request, now, stays) or _on_the_way(request, now, goal, stays)
-    return None if sets is None else tuple(sorted(sets.items()))
+    sets = _repaired(request, now, stays) or _on_the_way(request, now, goal.counts, stays)
+    if sets is None:
+        return None
+    sets = dict(sorted(sets.items()))
+    return MeasuredSets(sets, measure_sets(request, sets))
 
 
 def _repaired(request: SetsRequest, counts: Counts, stays: Callable[[SetMeasures], bool]) -> Counts | None:
@@ -302,21 +320,18 @@ def decide_sets(context: DecisionContext) -> Decision:
         return refusal
     settings = context.request.balanced or context.configuration.balanced
     request = _request(context, settings)
-    best = best_allocation(request)
-    best_counts = cluster_wide(request) if best is None else best.counts
-    _record_best(context, settings, request, measure_sets(request, best_counts), None if best is None else best_counts)
-    counts = _keep(context, request)
-    if counts is None:
-        counts = None if best is None else best_counts
+    best = best_sets(request)
+    _record_best(context, settings, request, best)
+    sets = _keep(context, request, best) or best
     weights = _weights(request)
-    if counts is None:
+    if sets.is_cluster_wide:
         zones = counted(len(context.demand.zones), "zone")
         return context.build_inactive(
             Reason.CLUSTER_WIDE_IS_BEST,
             f"{counted(context.ready_count, 'endpoint')} for {zones}: no sets are better than all endpoints for all",
             weights=weights,
         )
-    return _place(context, request, counts, weights)
+    return _place(context, request, sets, weights)
 
 
 # --- rules ------------------------------------------------------------------------------------------------------------
@@ -351,22 +366,18 @@ def _request(context: DecisionContext, settings: BalancedSettings) -> SetsReques
 
 
 def _record_best(
-    context: DecisionContext,
-    settings: BalancedSettings,
-    request: SetsRequest,
-    measures: SetMeasures,
-    counts: Counts | None,
+    context: DecisionContext, settings: BalancedSettings, request: SetsRequest, best: MeasuredSets
 ) -> None:
     limit = format_percent(settings.max_overload)
-    sets = "all endpoints for all zones" if counts is None else _describe_sets(request, counts)
+    sets = "all endpoints for all zones" if best.is_cluster_wide else _describe_sets(request, best.counts)
     context.rules.decide(
         "best-sets",
-        counts is not None,
-        f"by {settings.objective}, at most {limit} above fair: {sets}; {_describe_measures(measures)}",
+        not best.is_cluster_wide,
+        f"by {settings.objective}, at most {limit} above fair: {sets}; {_describe_measures(best.measures)}",
     )
 
 
-def _keep(context: DecisionContext, request: SetsRequest) -> Counts | None:
+def _keep(context: DecisionContext, request: SetsRequest, best: MeasuredSets) -> MeasuredSets | None:
     """What is in force, with as few changes as needed; None where nothing is, or where the best sets are less work."""
     if not context.is_in_force(BALANCED):
         return None
@@ -384,8 +395,8 @@ def _keep(context: DecisionContext, request: SetsRequest) -> Counts | None:
     if repaired is None:
         context.rules.record("sets-in-force", False, "too far from optimal to repair: recomputed")
         return None
-    detail = _describe_measures(measure_sets(request, repaired))
-    note = context.rules.decide if best_allocation(request) is None else context.rules.record
+    detail = _describe_measures(repaired.measures)
+    note = context.rules.decide if best.is_cluster_wide else context.rules.record
     note("sets-in-force", True, f"kept, with minimal changes: {detail}")
     return repaired
 
@@ -411,9 +422,9 @@ def _weights(request: SetsRequest) -> ZoneWeights:
     )
 
 
-def _place(context: DecisionContext, request: SetsRequest, counts: Counts, weights: ZoneWeights) -> Decision:
+def _place(context: DecisionContext, request: SetsRequest, sets: MeasuredSets, weights: ZoneWeights) -> Decision:
     """Decide which endpoint is in which set, moving as few as possible."""
-    allocation = allocation_of(request.zones, counts)
+    allocation = allocation_of(request.zones, sets.counts)
     pools = []
     for bucket in context.endpoint_index.ready_buckets():
         group = _remaining_group(bucket, request.consumers)
@@ -429,7 +440,7 @@ def _place(context: DecisionContext, request: SetsRequest, counts: Counts, weigh
     return context.build_decision(
         active=True,
         reason=Reason.ENABLED,
-        message=_describe_decision(context, measure_sets(request, counts)),
+        message=_describe_decision(context, sets.measures),
         allocation=allocation,
         targets=context.hint_targets(allocation, placed.consumers),
         moved=moved,
@@ -443,7 +454,7 @@ def _describe_decision(context: DecisionContext, measures: SetMeasures) -> str:
 
 
 def _describe_measures(measures: SetMeasures) -> str:
-    worst = format_percent(Fraction(round(measures.worst, 4)).limit_denominator(10_000))
+    worst = format_percent(Fraction(round(round(measures.worst, 4) * 10_000), 10_000))
     overload = f"no endpoint is more than {worst} above fair" if measures.worst > 1e-4 else "no endpoint is above fair"
     return f"a request costs {measures.cost:.3g} on average (1: in another zone), {overload}"
 

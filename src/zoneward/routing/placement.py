@@ -246,7 +246,8 @@ class Targets:
 
     def of(self, endpoint: IndexedEndpoint) -> Target:
         """Endpoints that share an address have the target of the first one."""
-        endpoint = self.index.shared_address.get(endpoint, endpoint)
+        if self.index.shared_address:
+            endpoint = self.index.shared_address.get(endpoint, endpoint)
         bucket = endpoint.bucket
         target = self.targets.get(endpoint)
         if target is None:

@@ -169,5 +169,5 @@ class FamilyCache:
         """The next plan has to look into a slice."""
         settled = self._settled.pop(name, None)
         if settled is not None:
-            by_identity = self.endpoints.by_identity
-            self.open_endpoints.update(by_identity[key] for key in settled.identities if key in by_identity)
+            members = map(self.endpoints.by_identity.get, settled.identities)
+            self.open_endpoints.update(member for member in members if member is not None)
