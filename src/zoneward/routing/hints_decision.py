@@ -15,7 +15,7 @@ from typing import Final
 from zoneward.routing.algorithms.heuristics import Heuristic
 from zoneward.routing.algorithms.proportional_zone_cpu import least_endpoints
 from zoneward.routing.allocation import Allocation, Supply, Zones, allocate, threshold_parameters
-from zoneward.routing.configuration import UPSTREAM_THRESHOLD, HintsSettings
+from zoneward.routing.configuration import UPSTREAM_THRESHOLD
 from zoneward.routing.decision import Decision, DecisionContext, ZoneRange
 from zoneward.routing.demand import Demand
 from zoneward.routing.endpoint_index import Bucket
@@ -119,7 +119,8 @@ def _allocate_and_place(context: DecisionContext, heuristic: Heuristic, threshol
     if allocation is None:
         return None
     if heuristic.balances and previous:
-        anew, lost = allocate_anew(allocation, heuristic, demand, threshold=threshold, settings=settings)
+        anew = _allocate_anew(heuristic, allocation, demand, parameters)
+        lost = lost_in_zone(allocation, anew, demand)
         most = settings.in_zone_tolerance
         detail = (
             f"{lost * 100:.3g} % less traffic in its zone than with a new allocation, {format_percent(most)} at most"
@@ -142,29 +143,18 @@ def _allocate_and_place(context: DecisionContext, heuristic: Heuristic, threshol
     )
 
 
-def allocate_anew(
-    current: Allocation,
-    heuristic: Heuristic,
-    demand: Mapping[str, int],
-    *,
-    threshold: Fraction,
-    settings: HintsSettings,
-) -> tuple[Allocation, float]:
-    """The allocation of the same endpoints if none had been placed before, and the share of all traffic that stays in
-    its zone with that one and not with ``current``.
-    """
+def _allocate_anew(
+    heuristic: Heuristic, current: Allocation, demand: Mapping[str, int], parameters: Sequence[int]
+) -> Allocation:
+    """The allocation of the same endpoints if none had been placed before."""
     ready: Counter[str] = Counter()
     for (_, located), count in current.counts.items():
         ready[located] += count
-    anew = allocate(
-        heuristic,
-        {zone: demand.get(zone, 0) for zone in current.zones},
-        Supply(ready),
-        parameters=threshold_parameters(threshold, settings.start_threshold),
-    )
+    zones = {zone: demand.get(zone, 0) for zone in current.zones}
+    anew = allocate(heuristic, zones, Supply(ready), parameters=parameters)
     if anew is None:
         raise AssertionError("expected an allocation wherever another keeps to the same threshold, got none")
-    return anew, lost_in_zone(current, anew, demand)
+    return anew
 
 
 def _previous_zone(bucket: Bucket, zones: Collection[str]) -> Zones | None:

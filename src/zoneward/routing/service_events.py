@@ -10,7 +10,7 @@ alone: what the slices say was in force, and what the Service's conditions repor
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from enum import Enum, auto
+from enum import Enum
 from typing import Final
 
 from zoneward.kube import names
@@ -116,10 +116,18 @@ _UPSTREAM_MESSAGES: Final = {
 
 
 class EventSubject(Enum):
-    """What events are about."""
+    """What events are about, as they name it."""
 
-    HINTS = auto()
-    SUBSETTING = auto()
+    HINTS = "Topology Aware Routing"
+    SUBSETTING = "Topology Aware Subsetting"
+
+    @property
+    def enabled(self) -> str:
+        return ENABLED if self is EventSubject.HINTS else SUBSETTING_ENABLED
+
+    @property
+    def disabled(self) -> str:
+        return DISABLED if self is EventSubject.HINTS else SUBSETTING_DISABLED
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +177,7 @@ def events_of(
         previous = last if last.subject is subject else ReportedState(subject, active=False)
         if decision.active:
             if not previous.active:
-                events.append(_enabled(subject))
+                events.append(ServiceEvent("Normal", subject.enabled, f"{subject.value} has been enabled"))
         elif previous.active or previous.reason != decision.reason:
             events.append(_disabled(subject, decision))
     is_new = last.reason != Reason.HINTS_NOT_STORED
@@ -198,25 +206,11 @@ def _ended(subject: EventSubject, service: Service, decision: Decision) -> Servi
     gate or a misspelt value. Only subsetting wins over an annotation with a known value, so that is about hints.
     """
     if not (requests_hints(service) if subject is EventSubject.HINTS else requests_subsetting(service)):
-        return _removed(subject)
+        return ServiceEvent("Normal", subject.disabled, f"{subject.value} configuration was removed")
     if decision.accepted is not False:
         wins = f"{decision.asked_for} is asked for too and wins: {decision.accepted_message}"
         return ServiceEvent("Normal", DISABLED, wins)
-    if subject is EventSubject.HINTS:
-        return ServiceEvent("Warning", DISABLED, decision.accepted_message)
-    return ServiceEvent("Warning", SUBSETTING_DISABLED, decision.accepted_message)
-
-
-def _enabled(subject: EventSubject) -> ServiceEvent:
-    if subject is EventSubject.HINTS:
-        return ServiceEvent("Normal", ENABLED, "Topology Aware Routing has been enabled")
-    return ServiceEvent("Normal", SUBSETTING_ENABLED, "Topology Aware Subsetting has been enabled")
-
-
-def _removed(subject: EventSubject) -> ServiceEvent:
-    if subject is EventSubject.HINTS:
-        return ServiceEvent("Normal", DISABLED, "Topology Aware Routing configuration was removed")
-    return ServiceEvent("Normal", SUBSETTING_DISABLED, "Topology Aware Subsetting configuration was removed")
+    return ServiceEvent("Warning", subject.disabled, decision.accepted_message)
 
 
 def _disabled(subject: EventSubject, decision: Decision) -> ServiceEvent:

@@ -145,17 +145,17 @@ def decide_balanced(context: DecisionContext, heuristic: Heuristic) -> Decision:
     homes = homes_of(
         context, demand, demand.zones, in_force=in_force and context.configuration.subsetting.encoding != "hints"
     )
-    groups = _rebalance_lazily(context, heuristic, homes) if in_force and homes.groups else None
-    if groups is None:
-        groups = _rebalance_fully(context, heuristic, homes)
+    allocation = _rebalance_lazily(context, heuristic, homes) if in_force and homes.groups else None
+    if allocation is None:
+        allocation = _balance(context, heuristic, homes)
     limit = format_percent(context.configuration.subsetting.overload_threshold)
     numbers = f"{counted(context.ready_count, 'endpoint')} for {counted(len(demand.zones), 'zone')}"
     if not context.rules.decide(
-        "overload-threshold", groups is not None, f"{heuristic.name}: {numbers}, below {limit}"
+        "overload-threshold", allocation is not None, f"{heuristic.name}: {numbers}, below {limit}"
     ):
         return context.build_inactive(Reason.OVERLOAD, f"{numbers}: some endpoint would get {limit} or more above fair")
-    assert groups is not None
-    return _decide_with_groups(context, heuristic, homes, groups)
+    assert allocation is not None
+    return _decide_with_groups(context, heuristic, homes, allocation)
 
 
 def decide_require_zone(context: DecisionContext, heuristic: Heuristic) -> Decision:
@@ -170,9 +170,9 @@ def decide_require_zone(context: DecisionContext, heuristic: Heuristic) -> Decis
         context.rules.require("endpoint-zones", False, describe_without(without, "endpoint", "zone", count=count))
         return context.build_inactive(Reason.ENDPOINT_WITHOUT_ZONE, "no endpoint and no node has a zone")
     homes = homes_of(context, demand, tuple(sorted(zones)), in_force=False)
-    groups = _rebalance_fully(context, heuristic, homes)
-    assert groups is not None, f"{heuristic.name} refused, though it has no threshold"
-    return _decide_with_groups(context, heuristic, homes, groups)
+    allocation = _balance(context, heuristic, homes)
+    assert allocation is not None, f"{heuristic.name} refused, though it has no threshold"
+    return _decide_with_groups(context, heuristic, homes, allocation)
 
 
 # --- rules ------------------------------------------------------------------------------------------------------------
@@ -228,15 +228,7 @@ def _threshold_refusal(context: DecisionContext, zones: int) -> Decision | None:
 # --- homes and groups -------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _PlacedGroups:
-    """An allocation over homes, and the placement of the ready endpoints by it."""
-
-    allocation: Allocation
-    placed: Placed
-
-
-def _rebalance_lazily(context: DecisionContext, heuristic: Heuristic, homes: Homes) -> _PlacedGroups | None:
+def _rebalance_lazily(context: DecisionContext, heuristic: Heuristic, homes: Homes) -> Allocation | None:
     """Make only the update itself; None where that would overload an endpoint (KEP-2004 § Optimizations), or lose too
     much traffic to other zones (`zoneward.routing.thresholds.lost_in_zone`).
     """
@@ -260,16 +252,11 @@ def _rebalance_lazily(context: DecisionContext, heuristic: Heuristic, homes: Hom
         context.rules.record("lazy-rebalance", False, f"{detail}, {format_percent(most)} at most: they are recomputed")
         return None
     context.rules.record("lazy-rebalance", True, f"{detail}: only the update is made")
-    return _PlacedGroups(allocation, place(homes.ready, allocation.counts))
-
-
-def _rebalance_fully(context: DecisionContext, heuristic: Heuristic, homes: Homes) -> _PlacedGroups | None:
-    """Recompute all groups; None where the algorithm finds none."""
-    allocation = _balance(context, heuristic, homes)
-    return None if allocation is None else _PlacedGroups(allocation, place(homes.ready, allocation.counts))
+    return allocation
 
 
 def _balance(context: DecisionContext, heuristic: Heuristic, homes: Homes) -> Allocation | None:
+    """Recompute all groups; None where the algorithm finds none."""
     threshold = context.configuration.subsetting.overload_threshold
     parameters = threshold_parameters(threshold, threshold)
     return allocate(heuristic, homes.weights, Supply(homes.supply), parameters=parameters)
@@ -292,16 +279,17 @@ def _weights_of_shared(groups: Iterable[ZoneGroup]) -> dict[Zones, tuple[float, 
 
 
 def _decide_with_groups(
-    context: DecisionContext, heuristic: Heuristic, homes: Homes, groups: _PlacedGroups
+    context: DecisionContext, heuristic: Heuristic, homes: Homes, allocation: Allocation
 ) -> Decision:
-    allocation = groups.allocation
+    """``allocation`` is by the homes of endpoints."""
+    placed = place(homes.ready, allocation.counts)
     as_hints = context.configuration.subsetting.encoding == "hints"
     if as_hints:
         most = max((len(consumers) for consumers, _ in allocation.counts), default=0)
         detail = f"{counted(most, 'zone')} in a hint, {MAX_ZONE_HINTS} at most"
         if not context.rules.require("hint-zones", most <= MAX_ZONE_HINTS, detail):
             return context.build_inactive(Reason.TOO_MANY_ZONES, f"a group for {detail}")
-        targets = context.hint_targets(allocation, groups.placed.consumers)
+        targets = context.hint_targets(allocation, placed.consumers)
     else:
         rest = _place_not_ready(homes, allocation, by_need=heuristic.balances)
         targets = Targets(
@@ -309,14 +297,13 @@ def _decide_with_groups(
             "slice-groups",
             {
                 members: group_target(_slice_group(allocation.group(consumers), homes.demand))
-                for placed in (groups.placed, rest)
-                for members, consumers in placed.consumers.items()
+                for members, consumers in (placed.consumers | rest.consumers).items()
             },
         )
-    parts = groups.placed.parts
+    parts = placed.parts
     away = sum(count for (pool, consumers), count in parts.items() if consumers != (pool.zone,))
     own = counted(context.ready_count - away, "endpoint")
-    moved = groups.placed.count_moved(homes.zones, starts=not context.is_in_force(heuristic))
+    moved = placed.count_moved(homes.zones, starts=not context.is_in_force(heuristic))
     record = context.rules.record if heuristic.balances else context.rules.decide
     record("placement", True, f"{own} in their own zone's group, {away} in another; {moved} moved")
     return context.build_decision(
@@ -324,7 +311,7 @@ def _decide_with_groups(
         reason=Reason.ENABLED,
         message=_describe_groups(context, heuristic, homes, allocation),
         targets=targets,
-        allocation=_by_location(homes, groups),
+        allocation=_by_location(homes, allocation, placed),
         moved=moved,
     )
 
@@ -360,13 +347,13 @@ def _place_not_ready(homes: Homes, allocation: Allocation, *, by_need: bool) -> 
     return placed
 
 
-def _by_location(homes: Homes, groups: _PlacedGroups) -> Allocation:
+def _by_location(homes: Homes, allocation: Allocation, placed: Placed) -> Allocation:
     """The allocation by where endpoints are, not by their homes; ``""`` for those without a zone."""
     counts: Counter[tuple[Zones, str]] = Counter()
-    for (pool, consumers), count in groups.placed.parts.items():
+    for (pool, consumers), count in placed.parts.items():
         counts[consumers, pool.zone] += count
-    zones = sorted({*homes.zones, *(pool.zone for pool, _ in groups.placed.parts)})
-    return allocation_of(zones, counts, groups.allocation.weights)
+    zones = sorted({*homes.zones, *(pool.zone for pool, _ in placed.parts)})
+    return allocation_of(zones, counts, allocation.weights)
 
 
 def _describe_groups(context: DecisionContext, heuristic: Heuristic, homes: Homes, allocation: Allocation) -> str:

@@ -228,29 +228,11 @@ def plan_family(
 ) -> FamilyPlan:
     """Plan one address family of a Service, step by step.
 
-    With a ``cache``, the steps after the decision only look at what may have changed since the last plan.
+    With a ``cache``, the steps after the decision only look at what may have changed since the last plan. They may
+    change the decision: upstream's hints follow from the slices, and a Service that is being deleted may have too few
+    of these.
     """
     decision = decide_family(service, endpoints, existing, cluster_state)
-    state = cluster_state.for_service(service)
-    return plan_decision(
-        decision, endpoints, existing, service, state, trigger_time=trigger_time, taken=taken, cache=cache
-    )
-
-
-def plan_decision(
-    decision: Decision,
-    endpoints: ServiceEndpoints,
-    existing: ExistingSlices,
-    service: Service,
-    cluster_state: ClusterState,
-    *,
-    trigger_time: str | None = None,
-    taken: Sequence[Container[str]] = (),
-    cache: FamilyCache | None = None,
-) -> FamilyPlan:
-    """The steps after the decision. The plan may have another one: upstream's hints follow from the slices, and a
-    Service that is being deleted may have too few of these.
-    """
     configuration = cluster_state.configuration
     own_slices = {own.slice.metadata.name: own.slice for own in existing.own}
     if compatibility_of(configuration).sets_hints_in_slices:
@@ -281,7 +263,7 @@ def plan_decision(
         changes,
         replaced,
         others,
-        cluster_state,
+        cluster_state.for_service(service),
         endpoints,
         void_hints=None if voiding is None else rules[voiding].detail,
     )
