@@ -32,7 +32,7 @@ from zoneward.routing.decision import Decision
 from zoneward.routing.demand import Demand, demands_of
 from zoneward.routing.endpoint_index import EndpointIndex
 from zoneward.routing.selection.endpoint_selection import HonoredHints, Policies
-from zoneward.routing.selection.expected_traffic import ExpectedTraffic, ExpectedZoneTraffic
+from zoneward.routing.selection.traffic import ExpectedTraffic, ExpectedZoneTraffic
 from zoneward.routing.zone_groups import ZoneGroup
 from zoneward.slices.cluster_state import ClusterState
 from zoneward.slices.decide import decide

@@ -21,7 +21,7 @@ from zoneward.routing.configuration import BalancedSettings, Configuration, Zone
 from zoneward.routing.decision import Decision
 from zoneward.routing.rules import Reason
 from zoneward.routing.selection.endpoint_selection import CONSUMERS
-from zoneward.routing.selection.expected_traffic import ExpectedTraffic
+from zoneward.routing.selection.traffic import ExpectedTraffic
 from zoneward.slices.plan import ServicePlan
 
 BALANCED: Final = "zoneward.dev/Balanced"

@@ -14,7 +14,7 @@ import pytest
 
 from zoneward.routing import numba_compiler
 from zoneward.routing.algorithms.heuristics import HEURISTICS, LOCAL_KEP_TOOL
-from zoneward.routing.algorithms.lazy_rebalance import rebalance_lazily
+from zoneward.routing.algorithms.local import rebalance_lazily
 from zoneward.routing.algorithms.signature import IMPOSSIBLE, max_groups, reals_length, scratch_length
 from zoneward.routing.configuration import ZoneCosts, cost_table
 from zoneward.routing.numba_compiler import compile_function, is_available

@@ -20,7 +20,7 @@ from zoneward.routing import score
 from zoneward.routing.algorithms.heuristics import BUILT_IN_HEURISTICS
 from zoneward.routing.rules import Reason
 from zoneward.routing.selection.endpoint_selection import HonoredHints, honored_hints
-from zoneward.routing.selection.expected_traffic import ExpectedTraffic
+from zoneward.routing.selection.traffic import ExpectedTraffic
 from zoneward.routing.what_if import NO_APPROACH, WHAT_IF_VALUES, as_if_requested
 from zoneward.slices.cluster_state import ClusterState
 from zoneward.slices.endpoints import PortKey, port_key

@@ -34,8 +34,8 @@ from zoneward.routing.phrases import counted, listed
 from zoneward.routing.request import Approach
 from zoneward.routing.rules import Reason, Rule
 from zoneward.routing.selection.endpoint_selection import is_proxied
-from zoneward.routing.selection.expected_traffic import ExpectedTraffic
-from zoneward.routing.selection.traffic_measurements import (
+from zoneward.routing.selection.traffic import (
+    ExpectedTraffic,
     ServiceMeasurement,
     TrafficMeasurements,
     predicted_in_zone_share,

@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Final
 
 from zoneward.routing.algorithms.heuristics import Heuristic
-from zoneward.routing.algorithms.lazy_rebalance import rebalance_lazily
+from zoneward.routing.algorithms.local import rebalance_lazily
 from zoneward.routing.algorithms.signature import IMPOSSIBLE, max_groups, reals_length, scratch_length
 from zoneward.routing.score import MEASURES, measure
 from zoneward.routing.zone_groups import WEIGHT_DIGITS, ZoneGroup

@@ -13,7 +13,7 @@ from zoneward.routing.demand import Demand, in_parts
 from zoneward.routing.request import RequestedApproach, demand_parts, requested_approach
 from zoneward.routing.rules import RuleLog
 from zoneward.routing.selection.endpoint_selection import ZONEWARD, Consumer, proxy_name_of, reads_slice_groups
-from zoneward.routing.selection.expected_traffic import ConsumerDemand, split_demand
+from zoneward.routing.selection.traffic import ConsumerDemand, split_demand
 
 
 @dataclass(frozen=True)

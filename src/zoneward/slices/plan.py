@@ -28,7 +28,7 @@ from zoneward.routing.configuration import Configuration, compatibility_of
 from zoneward.routing.decision import Decision
 from zoneward.routing.placement import Target, Targets
 from zoneward.routing.selection.endpoint_selection import endpoints_of_all_ports
-from zoneward.routing.selection.expected_traffic import ExpectedTraffic, predict_service_traffic
+from zoneward.routing.selection.traffic import ExpectedTraffic, predict_service_traffic
 from zoneward.routing.service_events import conditions_of, events_of, upstream_events_of, worst_family
 from zoneward.slices.cluster_state import ClusterState
 from zoneward.slices.decide import (
