@@ -86,13 +86,14 @@ class Decision:
 
     def has_same_outcome(self, other: "Decision") -> bool:
         """Whether slices need no change between two decisions about the same endpoints, and the reason is the same."""
-        values, others = (
-            (decision.active, decision.reason, decision.remembered, decision.weights, decision.ranges)
+        own, others = (
+            (
+                *(decision.active, decision.reason, decision.remembered, decision.weights, decision.ranges),
+                decision.targets and decision.targets.values,
+            )
             for decision in (self, other)
         )
-        if values != others or (self.targets is None) != (other.targets is None):
-            return False
-        return self.targets is None or other.targets is None or self.targets.is_equal(other.targets)
+        return own == others
 
 
 # --- while it is made -------------------------------------------------------------------------------------------------
@@ -138,8 +139,7 @@ class DecisionContext:
         self.rules = RuleLog()
         if slice_groups_read is None:
             slice_groups_read = (in_force or "").startswith(f"{Approach.SUBSETTING}/")
-        self._slice_groups_read = slice_groups_read
-        self.request = self._read_request()
+        self.request = self._read_request(slice_groups_read)
         self.hints = self.request.hints or configuration.hints
         self.beside_subsetting = False
 
@@ -163,10 +163,8 @@ class DecisionContext:
         """Whether it was in force until something about Nodes or endpoints was unknown."""
         return self.in_force == f"{names.SUSPENDED_PREFIX}{self.request.approach}/{heuristic.name}"
 
-    def _read_request(self) -> RequestedApproach:
-        request = requested_approach(
-            self.service, self.configuration, self.rules, slice_groups_read=self._slice_groups_read
-        )
+    def _read_request(self, slice_groups_read: bool) -> RequestedApproach:
+        request = requested_approach(self.service, self.configuration, self.rules, slice_groups_read=slice_groups_read)
         if request.heuristic is None or not self.compatibility.reads_own_settings:
             return request
         problem = check_demand(self.service, self.demand, self.rules)
