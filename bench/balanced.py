@@ -9,7 +9,7 @@ from typing import Final
 from bench.measuring import Figure, quantile
 from bench.services import sets_request
 from zoneward.routing.algorithms.set_value import LOCALITY, SCORE
-from zoneward.routing.endpoint_sets import SetsRequest, best_allocation
+from zoneward.routing.balanced_decision import SetsRequest, best_allocation
 
 _EXACT_MS: Final = 50.0
 _LOOKUP_MS: Final = 0.2

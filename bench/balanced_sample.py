@@ -17,7 +17,7 @@ from bench.measuring import Figure
 from bench.services import sets_request
 from bench.set_search import Sets, score_of
 from zoneward.routing.algorithms.set_value import SCORE
-from zoneward.routing.endpoint_sets import best_allocation, cluster_wide
+from zoneward.routing.balanced_decision import best_allocation, cluster_wide
 
 PATH: Final = Path(__file__).with_name("balanced_sample.csv")
 _COLUMNS: Final = ("band", "nodes", "endpoints", "seconds", "score")

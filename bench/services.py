@@ -8,11 +8,10 @@ from msgspec.structs import replace
 from tests.builders import structs
 
 from zoneward.kube.objects import Node, NodeCondition, Pod, Service, node_zone
-from zoneward.routing.configuration import Configuration
+from zoneward.routing.balanced_decision import SetsRequest
+from zoneward.routing.configuration import Configuration, ZoneCosts, cost_table
 from zoneward.routing.demand import compute_demand
-from zoneward.routing.endpoint_sets import SetsRequest
-from zoneward.routing.request.what_if import as_if_requested
-from zoneward.routing.zone_costs import ZoneCosts, cost_table
+from zoneward.routing.what_if import as_if_requested
 from zoneward.slices.cluster_state import ClusterState
 
 ZONES: Final = {"a": "40", "b": "32", "c": "28"}

@@ -62,7 +62,7 @@ def package(tmp_path: Path) -> Path:
 
 def without_own_groups(package: Path) -> None:
     """A change of a rule that every result shows: endpoints serve their zone no longer."""
-    source = package / "zoneward" / "routing" / "algorithms" / "same_zone.py"
+    source = package / "zoneward" / "routing" / "algorithms" / "heuristics.py"
     text = source.read_text(encoding="utf-8")
     changed = text.replace("weights[zone * zones + zone] = 1.0", "weights[zone * zones + zone] = 0.0")
     assert changed != text

@@ -13,7 +13,7 @@ from e2e.zones import Zones
 from tests.contract.api import Object
 
 from zoneward.kube.objects import Service
-from zoneward.routing.request.what_if import WHAT_IF_VALUES
+from zoneward.routing.what_if import WHAT_IF_VALUES
 
 TIMES: Final = 400
 """Connections from each zone to each Service: the share over all Services is then off by 2 points once in ten million

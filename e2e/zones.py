@@ -25,7 +25,7 @@ from zoneward.kube.object_reader import read_objects
 from zoneward.kube.objects import Service, node_zone
 from zoneward.meter.flow_meter import MIN_DUMP_PERIOD
 from zoneward.routing.configuration import Configuration
-from zoneward.routing.request.what_if import as_if_requested
+from zoneward.routing.what_if import as_if_requested
 from zoneward.sample import cluster
 from zoneward.snapshots.cluster_snapshot import Snapshot
 

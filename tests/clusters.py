@@ -26,14 +26,14 @@ from zoneward.kube.objects import (
     ServiceStatus,
     node_zone,
 )
+from zoneward.kube.zone_weights import ZoneWeights
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.decision import Decision
 from zoneward.routing.demand import Demand, demands_of
-from zoneward.routing.placement.endpoint_index import EndpointIndex
-from zoneward.routing.placement.groups import ZoneGroup
+from zoneward.routing.endpoint_index import EndpointIndex
 from zoneward.routing.selection.endpoint_selection import HonoredHints, Policies
-from zoneward.routing.selection.expected_traffic import ExpectedTraffic, ExpectedZoneTraffic
-from zoneward.routing.zone_weights import ZoneWeights
+from zoneward.routing.selection.traffic import ExpectedTraffic, ExpectedZoneTraffic
+from zoneward.routing.zone_groups import ZoneGroup
 from zoneward.slices.cluster_state import ClusterState
 from zoneward.slices.decide import decide
 from zoneward.slices.desired import hints_of

@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import Final, NamedTuple
 from xml.sax.saxutils import escape
 
-from zoneward.routing.algorithm_calls import allocate, measures_of, threshold_parameters
 from zoneward.routing.algorithms.heuristics import REQUIRE_ZONE, SUBSETTING_ALGORITHMS, Heuristic
-from zoneward.routing.allocation import Allocation, Supply
-from zoneward.routing.placement.groups import ZoneGroup
+from zoneward.routing.allocation import Allocation, Supply, allocate, measures_of, threshold_parameters
 from zoneward.routing.score import IN_ZONE, MAX_OVERLOAD
+from zoneward.routing.zone_groups import ZoneGroup
 
 ZONES: Final = ("a", "b", "c")
 DEMAND: Final = (74, 14, 12)

@@ -15,8 +15,8 @@ from xml.sax.saxutils import escape
 
 from zoneward.routing.algorithms.set_value import SCORE
 from zoneward.routing.allocation import Counts
-from zoneward.routing.endpoint_sets import SetsRequest, best_allocation, cluster_wide
-from zoneward.routing.zone_costs import ZoneCosts, cost_table
+from zoneward.routing.balanced_decision import SetsRequest, best_allocation, cluster_wide
+from zoneward.routing.configuration import ZoneCosts, cost_table
 
 Sets = list[tuple[int, tuple[int, ...]]]
 """Endpoints: the zone where each is located, and the zones that use it."""

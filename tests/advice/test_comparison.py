@@ -28,8 +28,8 @@ from zoneward.advice.service_input import ServiceInput
 from zoneward.kube import names
 from zoneward.routing import score
 from zoneward.routing.configuration import Configuration, DemandSettings, SubsettingSettings
-from zoneward.routing.request.what_if import WHAT_IF_VALUES, as_if_requested
 from zoneward.routing.rules import Reason
+from zoneward.routing.what_if import WHAT_IF_VALUES, as_if_requested
 from zoneward.slices.plan import FamilyPlan
 
 KUBERNETES: Final = ClusterAbilities(controller=False, slice_groups=False, kubernetes=34)

@@ -13,7 +13,7 @@ from tests.builders.objects import a_node, a_pod, a_service, with_field
 from tests.cli.running import SAMPLE, Commands, configuration_file
 
 from zoneward.kube import names
-from zoneward.routing.request.what_if import WHAT_IF_VALUES
+from zoneward.routing.what_if import WHAT_IF_VALUES
 
 # The design's shape, which scripts rely on: fields may be added, these keep their names and meaning.
 SHAPE: dict[str, tuple[type, ...]] = {

@@ -41,12 +41,12 @@ from zoneward.proxy.proxy_configuration import DEFAULT_PORT, HEALTHZ_PORT
 from zoneward.proxy.ruleset.base_rules import base_sets
 from zoneward.report.route_report import NodeRoutes
 from zoneward.report.traffic_json import CrossingFigures, MeasuringReport, ZoneFlow
+from zoneward.routing import request
 from zoneward.routing import service_events as events
 from zoneward.routing.algorithms.proportional_zone_cpu import least_endpoints
 from zoneward.routing.configuration import FeatureGates
 from zoneward.routing.demand import compute_demand
 from zoneward.routing.measured_demand import FigureProblem
-from zoneward.routing.request import approach
 from zoneward.routing.rules import Reason
 from zoneward.routing.selection.endpoint_selection import SelectionRule
 from zoneward.snapshots.cluster_snapshot import read_snapshot
@@ -205,7 +205,7 @@ def rule_names() -> set[str]:
                 assert ast.unparse(first) == "f'gate-{rule}'", "a new kind of rule name: teach this test to find it"
             elif called == "NumberAnnotation":
                 names.add(str(ast.literal_eval(node.args[1])))
-    source = Path(approach.__file__).read_text()
+    source = Path(request.__file__).read_text()
     gates = (name.replace("_", "-") for name in FeatureGates.__struct_fields__)
     return names | {f"gate-{gate}" for gate in gates if f'"{gate}"' in source}
 

@@ -22,8 +22,7 @@ from zoneward.lab.contenders import (
     CustomAlgorithm,
     parse_contenders,
 )
-from zoneward.routing.algorithms.heuristics import LOCAL_KEP_TOOL, SUBSETTING_ALGORITHMS
-from zoneward.routing.algorithms.same_zone import same_zone
+from zoneward.routing.algorithms.heuristics import LOCAL_KEP_TOOL, SUBSETTING_ALGORITHMS, same_zone
 
 SIX = ("random", "local", "local-kep-tool", "local-shared", "local-weighted", "local-opt")
 """Those of the proposal: its five, one of them as the prose and as the tool has it."""

@@ -4,7 +4,7 @@ import numpy as np
 
 from zoneward.lab.dask_runner import deserialize, serialize
 from zoneward.lab.datasets import Inputs
-from zoneward.routing.algorithms.one_group import one_group
+from zoneward.routing.algorithms.heuristics import one_group
 
 
 def test_serialized_inputs_and_histograms_are_small_and_come_back_writable() -> None:

@@ -16,7 +16,7 @@ from zoneward.lab.contenders import Contender, parse_contenders
 from zoneward.lab.datasets import Inputs
 from zoneward.lab.row_writers import ParquetWriter
 from zoneward.lab.scoring import FATE, FELL_BACK, SCORED, UNSCORED, Floats, score_columns, slices_share, totals
-from zoneward.routing.algorithms.one_group import one_group
+from zoneward.routing.algorithms.heuristics import one_group
 from zoneward.routing.score import IN_ZONE, MAX_OVERLOAD, MEAN_OVERLOAD, SLICES
 
 CONTENDERS = parse_contenders(["random,local-opt,PreferSameZone,local:startingThreshold=1,overloadThreshold=0.25"])

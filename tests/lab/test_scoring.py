@@ -193,7 +193,7 @@ def test_machine_code_is_kept_where_caches_are(copied: Path, monkeypatch: pytest
 
 @pytest.mark.parametrize(
     "changed",
-    ["routing/algorithms/zone_heaps.py", "lab/scoring.py"],
+    ["routing/algorithms/endpoint_moves.py", "lab/scoring.py"],
 )
 def test_a_changed_source_has_another_directory(copied: Path, changed: str) -> None:
     """Cached machine code is of one version of the source; with the change undone, it is used again."""

@@ -20,8 +20,7 @@ from zoneward.kube.names import APPROACH_ANNOTATION
 from zoneward.kube.object_reader import read_objects
 from zoneward.kube.objects import Endpoint, EndpointPort, EndpointSlice, Service, ServicePort
 from zoneward.routing.algorithms.heuristics import HEURISTICS
-from zoneward.routing.request.annotations import NUMBER_ANNOTATIONS
-from zoneward.routing.request.approach import Approach
+from zoneward.routing.request import NUMBER_ANNOTATIONS, Approach
 from zoneward.routing.rules import Reason
 from zoneward.routing.service_events import NOT_ACCEPTED
 from zoneward.slices.plan import FamilyPlan, ServicePlan

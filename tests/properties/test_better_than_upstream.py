@@ -25,7 +25,7 @@ from zoneward.kube.objects import Endpoint, EndpointSlice, is_ready
 from zoneward.routing.algorithms.heuristics import REQUIRE_ZONE, SUBSETTING_ALGORITHMS
 from zoneward.routing.configuration import FeatureGates
 from zoneward.routing.selection.endpoint_selection import endpoints_of_all_ports, select_endpoints
-from zoneward.routing.selection.group_labels import group_of_slice
+from zoneward.routing.zone_groups import group_of_slice
 from zoneward.slices.plan import FamilyPlan
 
 

@@ -11,9 +11,8 @@ from tests.clusters import Cluster, endpoints_in, only_family, overload_threshol
 from tests.properties.random_clusters import BALANCED, clusters, examples
 
 from zoneward.kube.objects import is_ready
-from zoneward.routing.algorithm_calls import allocate, threshold_parameters
 from zoneward.routing.algorithms.heuristics import PROPORTIONAL_ZONE_CPU
-from zoneward.routing.allocation import Supply
+from zoneward.routing.allocation import Supply, allocate, threshold_parameters
 from zoneward.routing.configuration import Configuration, HintsSettings
 from zoneward.routing.rules import Reason
 

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from tests.properties.random_clusters import BALANCED, SUBSETTING, clusters
 
 from zoneward.routing.algorithms.heuristics import HEURISTICS
-from zoneward.routing.request.approach import Approach
+from zoneward.routing.request import Approach
 from zoneward.routing.rules import Reason
 from zoneward.slices.plan import ServicePlan
 

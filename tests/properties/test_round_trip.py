@@ -19,8 +19,7 @@ from zoneward.report.slice_manifests import slice_document
 from zoneward.routing.algorithms.heuristics import HEURISTICS
 from zoneward.routing.allocation import Allocation, Zones
 from zoneward.routing.configuration import FeatureGates
-from zoneward.routing.placement.groups import ZoneGroup
-from zoneward.routing.request.approach import Approach
+from zoneward.routing.request import Approach
 from zoneward.routing.selection.endpoint_selection import (
     CONSUMERS,
     ZONEWARD,
@@ -33,6 +32,7 @@ from zoneward.routing.selection.endpoint_selection import (
     select_endpoints,
     slice_groups,
 )
+from zoneward.routing.zone_groups import ZoneGroup
 from zoneward.slices.plan import FamilyPlan
 
 NOWHERE = "zone-without-any-node"

@@ -21,7 +21,7 @@ from tests.properties.random_clusters import BALANCED, CPUS, MOST_NODES, cluster
 from zoneward.kube import names
 from zoneward.kube.objects import Allocatable, EndpointSlice, Node, NodeStatus
 from zoneward.routing.configuration import Configuration, SubsettingSettings
-from zoneward.routing.selection.expected_traffic import ExpectedTraffic
+from zoneward.routing.selection.traffic import ExpectedTraffic
 from zoneward.slices.plan import FamilyPlan, ServicePlan
 
 NOW = "2026-11-21T08:00:00Z"

@@ -8,7 +8,7 @@ from tests.builders.structs import a_service, nodes_in, pods_in
 from tests.clusters import Cluster
 
 from zoneward.advice.decisions import decisions_document
-from zoneward.routing.zone_weights import ZoneWeights
+from zoneward.kube.zone_weights import ZoneWeights
 
 
 def decision_with(weights: ZoneWeights | None) -> dict[str, Any]:

@@ -4,9 +4,8 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
-from zoneward.routing.algorithm_calls import allocate, threshold_parameters
 from zoneward.routing.algorithms.heuristics import SUBSETTING_ALGORITHMS
-from zoneward.routing.allocation import Allocation, Supply, allocation_of
+from zoneward.routing.allocation import Allocation, Supply, allocate, allocation_of, threshold_parameters
 
 A, B, ALL = ("a",), ("b",), ("a", "b", "c")
 

@@ -17,12 +17,11 @@ from zoneward.kube import names
 from zoneward.kube.objects import Pod, Service
 from zoneward.kube.zone_weights import parse_zone_weights
 from zoneward.routing import balanced_decision
-from zoneward.routing.configuration import BalancedSettings, Configuration
+from zoneward.routing.configuration import BalancedSettings, Configuration, ZoneCosts
 from zoneward.routing.decision import Decision
 from zoneward.routing.rules import Reason
 from zoneward.routing.selection.endpoint_selection import CONSUMERS
-from zoneward.routing.selection.expected_traffic import ExpectedTraffic
-from zoneward.routing.zone_costs import ZoneCosts
+from zoneward.routing.selection.traffic import ExpectedTraffic
 from zoneward.slices.plan import ServicePlan
 
 BALANCED: Final = "zoneward.dev/Balanced"

@@ -1,27 +1,33 @@
-"""The settings that decisions depend on: defaults, how documents write them, and what is refused."""
+"""The configuration: what may be set, how it is refused, what it comes to, and costs between zones."""
 
 from fractions import Fraction
 from itertools import product
 from typing import Any, Final
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from zoneward.cli.configuration_file import configuration_from
 from zoneward.kube import names
 from zoneward.kube.input_error import ConfigurationError
 from zoneward.kube.prometheus_settings import PrometheusSettings
+from zoneward.kube.settings import read_settings
 from zoneward.routing.algorithms.heuristics import SUBSETTING_ALGORITHMS
+from zoneward.routing.algorithms.set_value import COST_UNIT
 from zoneward.routing.configuration import (
+    MAX_OVERLOAD_EXPECTED,
     BalancedSettings,
     Configuration,
     DemandSettings,
     FeatureGates,
     HintsSettings,
     SubsettingSettings,
+    ZoneCosts,
+    cost_table,
+    parse_max_overload,
 )
-from zoneward.routing.share_text import MAX_OVERLOAD_EXPECTED
-from zoneward.routing.zone_costs import ZoneCosts
 
 HEAD: Final = {"apiVersion": "zoneward.dev/v1alpha1", "kind": "ZonewardConfiguration"}
 PER_ZONE: Final = {"b": {"a": 0.3, "b": 0}, "a": {"b": 2}}
@@ -254,3 +260,94 @@ def test_gates_that_exclude_each_other_are_refused() -> None:
                 read(document)
         else:
             assert read(document).gates.service_topology == gates["ServiceTopology"]
+
+
+# --- costs between zones ----------------------------------------------------------------------------------------------
+
+
+ZONES = ("a", "b", "c", "d")
+REGIONS = {"a": "north", "b": "north", "c": "south"}
+HALF = COST_UNIT // 2
+
+
+def rows(costs: ZoneCosts) -> list[tuple[int, ...]]:
+    """A row for each zone where requests start."""
+    table = cost_table(costs, ZONES, REGIONS)
+    return [table[start : start + len(ZONES)] for start in range(0, len(table), len(ZONES))]
+
+
+def test_zones_of_one_region_are_near_and_an_unknown_region_is_another_one() -> None:
+    assert rows(ZoneCosts(same_region=Fraction(1, 2))) == [
+        (0, HALF, COST_UNIT, COST_UNIT),
+        (HALF, 0, COST_UNIT, COST_UNIT),
+        (COST_UNIT, COST_UNIT, 0, COST_UNIT),
+        (COST_UNIT, COST_UNIT, COST_UNIT, 0),
+    ]
+    assert cost_table(ZoneCosts(same_region=Fraction(0)), ("d", "e"), {}) == (0, COST_UNIT, COST_UNIT, 0)
+
+
+def test_a_cost_between_two_zones_wins_over_their_regions_in_its_direction() -> None:
+    costs = ZoneCosts(same_region=Fraction(1, 2), pairs=(("a", "b", Fraction(0)), ("c", "a", Fraction(1, 4))))
+    assert [row[:3] for row in rows(costs)[:3]] == [
+        (0, 0, COST_UNIT),
+        (HALF, 0, COST_UNIT),
+        (COST_UNIT // 4, COST_UNIT, 0),
+    ]
+
+
+def test_the_largest_cost_of_the_settings_is_the_unit_wherever_it_holds() -> None:
+    """Zones that are not in the cluster count, too: the costs of the others do not change when such a zone appears."""
+    elsewhere = ZoneCosts(Fraction(1), Fraction(2), (("x", "y", Fraction(4)),))
+    assert rows(elsewhere)[0] == (0, COST_UNIT // 4, HALF, HALF)
+    assert rows(ZoneCosts(Fraction(0), Fraction(0))) == [(0, 0, 0, 0)] * 4
+
+
+@given(st.integers(1, 10**9), st.integers(0, 50), st.integers(1, 50), st.integers(0, 50))
+def test_only_the_ratios_of_costs_matter(factor: int, near: int, far: int, pair: int) -> None:
+    one, other = (
+        ZoneCosts(Fraction(near) * scale, Fraction(far) * scale, (("a", "c", Fraction(pair) * scale),))
+        for scale in (1, Fraction(factor, 100))
+    )
+    assert rows(one) == rows(other)
+
+
+@pytest.mark.parametrize(
+    ("zones", "there", "back"),
+    [
+        ({"a": {"b": 0.5}}, HALF, HALF),
+        ({"b": {"a": 0.5}}, HALF, HALF),
+        ({"a": {"b": 0.5}, "b": {"a": 1}}, HALF, COST_UNIT),
+        ({"a": {"b": 0.5}, "b": {"a": 0}}, HALF, 0),
+    ],
+)
+def test_a_configured_pair_holds_in_both_directions_unless_the_other_has_its_own(
+    zones: dict[str, dict[str, float]], there: int, back: int
+) -> None:
+    table = rows(read_settings({"zones": zones}, ZoneCosts))
+    assert (table[0][1], table[1][0]) == (there, back)
+
+
+# --- shares as text ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "share"),
+    [
+        *(("0", "0"), ("0.2", "1/5"), ("10", "10"), ("3", "3"), ("00.5", "1/2"), ("0.000001", "1/1000000")),
+        *(("0%", "0"), ("20%", "1/5"), ("1000%", "10"), ("12.5%", "1/8")),
+    ],
+)
+def test_an_overload_is_a_share_or_a_percentage(text: str, share: str) -> None:
+    assert parse_max_overload(text) == Fraction(share)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", " ", "banana", "20", "10.1", "1001%", "1000.01%", "-0.2", "+0.2", "-0%", "20 %", "%", ".5", "1.", "1e0"),
+        *("nan", "inf", "20%%", "0.2\n", "0,2", "1/5", "0.0000001", "\u0662%", "\u00b2", "1" * 300, "true"),
+    ],
+    ids=lambda text: ascii(text)[:20],
+)
+def test_nothing_else_is_an_overload(text: str) -> None:
+    assert parse_max_overload(text) is None

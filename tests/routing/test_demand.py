@@ -1,4 +1,4 @@
-"""Demand of a cluster: which Nodes count, for how much, and what is missing (KEP-2433 § Assumptions)."""
+"""Demand of a cluster, and of single Services."""
 
 from dataclasses import replace
 from fractions import Fraction
@@ -11,6 +11,7 @@ from tests.builders.structs import a_node
 from tests.clusters import demand_in
 
 from zoneward.kube import names
+from zoneward.kube.demand import DemandFigures
 from zoneward.kube.objects import Allocatable, Node, NodeCondition, NodeMeta, NodeStatus, Number
 from zoneward.routing.configuration import Configuration, DemandSettings, DemandSource, HintsSettings
 from zoneward.routing.demand import (
@@ -21,6 +22,9 @@ from zoneward.routing.demand import (
     compute_demand,
     counts_for_demand,
     demand_of,
+    service_parts,
+    unknown_services,
+    without_zones,
 )
 
 
@@ -278,3 +282,35 @@ def test_nodes_share_exactly_what_their_zone_has(parts: dict[str, Fraction], siz
         whole = sum(part for zone, part in settings.zones if any(zone == sized_zone for sized_zone, _ in sizes))
         for zone in demand.zones:
             assert demand.share(zone) == pytest.approx(float(dict(settings.zones)[zone] / whole), abs=1e-8)
+
+
+# --- demand of single Services ----------------------------------------------------------------------------------------
+
+
+CART, SEARCH = ("shop", "cart"), ("shop", "search")
+AMOUNTS = st.dictionaries(st.sampled_from("abcd"), st.floats(0, allow_nan=False, allow_infinity=False))
+
+
+@given(st.dictionaries(st.sampled_from([CART, SEARCH]), AMOUNTS))
+def test_parts_add_up_to_one_in_the_proportions_of_the_figures(
+    amounts: dict[tuple[str, str], dict[str, float]],
+) -> None:
+    parts = service_parts(DemandFigures(amounts))
+    assert parts.keys() == {key for key, zones in amounts.items() if any(zones.values())}
+    for key, zones in parts.items():
+        assert sum(zones.values()) == 1
+        assert zones.keys() == {zone for zone, amount in amounts[key].items() if amount}
+        whole = sum(map(Fraction, amounts[key].values()))
+        assert all(part * whole == Fraction(amounts[key][zone]) for zone, part in zones.items())
+
+
+def test_zones_without_a_node_are_left_out_and_named() -> None:
+    figures = DemandFigures({CART: {"a": 1.0, "z": 2.0}, SEARCH: {"y": 3.0, "z": 0.0}}, ("a note",))
+    note = "figures of 2 zones without a Node count for nothing (y, z)"
+    assert without_zones(figures, known=["a", "b"]) == DemandFigures({CART: {"a": 1.0}, SEARCH: {}}, ("a note", note))
+    assert without_zones(figures, known="ayz") is figures
+
+
+def test_services_that_do_not_exist_are_named_in_order() -> None:
+    figures = DemandFigures({SEARCH: {"a": 1.0}, CART: {"a": 1.0}, ("a", "b"): {"a": 1.0}})
+    assert unknown_services(figures, known=[CART]) == (("a", "b"), SEARCH)

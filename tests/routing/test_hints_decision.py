@@ -12,7 +12,7 @@ from tests.clusters import Cluster, only_family, written
 from tests.properties.random_clusters import examples
 
 from zoneward.kube.objects import EndpointSlice, Pod
-from zoneward.routing.algorithm_calls import measures_of
+from zoneward.routing.allocation import measures_of
 from zoneward.routing.configuration import Configuration, HintsSettings
 from zoneward.routing.score import IN_ZONE
 from zoneward.slices.plan import FamilyPlan

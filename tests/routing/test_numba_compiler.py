@@ -14,11 +14,11 @@ import pytest
 
 from zoneward.routing import numba_compiler
 from zoneward.routing.algorithms.heuristics import HEURISTICS, LOCAL_KEP_TOOL
-from zoneward.routing.algorithms.lazy_rebalance import rebalance_lazily
+from zoneward.routing.algorithms.local import rebalance_lazily
 from zoneward.routing.algorithms.signature import IMPOSSIBLE, max_groups, reals_length, scratch_length
+from zoneward.routing.configuration import ZoneCosts, cost_table
 from zoneward.routing.numba_compiler import compile_function, is_available
 from zoneward.routing.score import MEASURES, measure
-from zoneward.routing.zone_costs import ZoneCosts, cost_table
 
 FUNCTIONS: Final[list[Callable[..., Any]]] = [
     *(heuristic.allocate for heuristic in (*HEURISTICS.values(), LOCAL_KEP_TOOL)),
@@ -184,7 +184,7 @@ for each in pkgutil.walk_packages(zoneward.routing.__path__, "zoneward.routing."
     importlib.import_module(each.name)
 from zoneward.routing.numba_compiler import is_available
 assert is_available()
-assert "zoneward.routing.algorithms.local_shared" in sys.modules
+assert "zoneward.routing.algorithms.local" in sys.modules
 assert not {"numba", "numpy"} & {*sys.modules}
 """
     path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])

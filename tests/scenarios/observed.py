@@ -27,8 +27,8 @@ from zoneward.report.route_report import PortRoute
 from zoneward.routing.configuration import Configuration, FeatureGates
 from zoneward.routing.demand import demand_of
 from zoneward.routing.selection.endpoint_selection import CONSUMERS
-from zoneward.routing.selection.group_labels import group_of_slice
-from zoneward.routing.service_conditions import find_condition
+from zoneward.routing.service_events import find_condition
+from zoneward.routing.zone_groups import group_of_slice
 from zoneward.slices.cluster_state import ClusterState
 from zoneward.slices.plan import ServicePlan, plan_service
 from zoneward.snapshots.cluster_snapshot import Snapshot

@@ -10,7 +10,7 @@ from tests.clusters import cluster_state
 from zoneward.kube import names
 from zoneward.kube.demand import DemandFigures
 from zoneward.routing.configuration import Configuration, DemandSettings
-from zoneward.routing.service_demand import service_parts
+from zoneward.routing.demand import service_parts
 from zoneward.slices.cluster_state import ClusterState
 
 NODES = [a_node("n1", "a"), a_node("n2", "b"), a_node("n3", "c")]

@@ -5,13 +5,14 @@ from fractions import Fraction
 
 import pytest
 from tests.builders.structs import a_service, nodes_in, pods_in
-from tests.clusters import Cluster
+from tests.clusters import Cluster, demand_in
 
 from zoneward.kube.names import DEMAND_ANNOTATION
+from zoneward.kube.zone_weights import ZoneWeights
 from zoneward.routing.configuration import Configuration
-from zoneward.routing.request.what_if import as_if_requested
+from zoneward.routing.what_if import as_if_requested
 from zoneward.slices.cluster_state import ClusterState
-from zoneward.slices.demand_trial import DemandTrial, TrialOutcome, depends_on_demand
+from zoneward.slices.demand_trial import DemandTrial, OutcomeMeasures, TrialOutcome, depends_on_demand, measure_weights
 
 KEY = ("shop", "cart")
 MARGIN = Fraction(1, 10)
@@ -137,3 +138,11 @@ def test_only_approaches_that_balance_load_depend_on_demand() -> None:
 )
 def test_a_change_is_worth_it_against_overload_or_for_more_than_the_margin(outcome: TrialOutcome, worth: bool) -> None:
     assert outcome.is_worth(MARGIN) is worth
+
+
+def test_what_weights_do_with_another_demand_is_measured_and_a_zone_without_any_uses_all() -> None:
+    weights = ZoneWeights({"a": {"a": 0.75, "b": 0.25}, "b": {"b": 1.0}}, {"a": 2, "b": 2})
+    assert measure_weights(weights, demand_in(a=2, b=1)).in_zone == pytest.approx(0.5 + 1 / 3)
+    assert measure_weights(weights, demand_in(a=1, b=3)) == OutcomeMeasures(0.9375, 0.625)
+    assert measure_weights(weights, demand_in(c=1)) == OutcomeMeasures(0.0, 0.0)
+    assert measure_weights(ZoneWeights({}, {}), demand_in(a=1)) == OutcomeMeasures(0.0, 0.0)

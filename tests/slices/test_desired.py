@@ -10,7 +10,7 @@ from zoneward.kube import names
 from zoneward.kube.objects import ContainerPort, Endpoint, Hints, ServicePort
 from zoneward.routing.configuration import Configuration, SubsettingSettings
 from zoneward.routing.demand import compute_demand
-from zoneward.routing.placement.groups import ZoneGroup, own_group
+from zoneward.routing.zone_groups import ZoneGroup, own_group
 from zoneward.slices.decide import decide
 from zoneward.slices.desired import desired, mirrored_labels, slice_labels, slice_template
 from zoneward.slices.endpoints import EndpointBuilder, ServiceEndpoints

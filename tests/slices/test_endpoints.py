@@ -7,8 +7,7 @@ from msgspec.structs import replace
 from tests.builders.structs import IPV4, IPV6, a_pod, a_service, a_slice, an_endpoint, hints
 
 from zoneward.kube.objects import ContainerPort, EndpointPort, Pod, Service, ServicePort
-from zoneward.slices.endpoints import EndpointBuilder, ServiceEndpoints, address_types, without_hints
-from zoneward.slices.ports import port_key
+from zoneward.slices.endpoints import EndpointBuilder, ServiceEndpoints, address_types, port_key, without_hints
 
 NODE_ZONES = {"node-a": "a", "node-b": "b", "node-bare": None}
 

@@ -9,7 +9,7 @@ from tests.builders.structs import a_service, a_slice, an_endpoint, hints
 from zoneward.kube import names
 from zoneward.kube.objects import EndpointSlice, Hints, identity
 from zoneward.routing.configuration import Configuration
-from zoneward.routing.placement.groups import EVERY_ZONE, ZoneGroup, own_group
+from zoneward.routing.zone_groups import EVERY_ZONE, ZoneGroup, own_group
 from zoneward.slices.existing import ExistingSlices
 
 AUTO = "Hints/ProportionalZoneCPU"

@@ -27,7 +27,7 @@ from zoneward.kube.adoption_marks import SELECTOR_ANNOTATION
 from zoneward.kube.objects import ContainerPort, Endpoint, EndpointSlice, Service, ServicePort, identity
 from zoneward.routing.configuration import Configuration, HintsSettings
 from zoneward.routing.demand import compute_demand
-from zoneward.routing.placement.targets import ALL_ZONES
+from zoneward.routing.placement import ALL_ZONES
 from zoneward.routing.rules import Reason, Rule
 from zoneward.routing.selection.endpoint_selection import CONSUMERS
 from zoneward.slices.cluster_state import ClusterState

@@ -37,9 +37,9 @@ from zoneward.kube.objects import (
     ServicePort,
     ServiceStatus,
 )
+from zoneward.kube.zone_weights import ZoneWeights
 from zoneward.routing.algorithms.heuristics import SUBSETTING_ALGORITHMS
 from zoneward.routing.configuration import Configuration
-from zoneward.routing.zone_weights import ZoneWeights
 from zoneward.slices.plan import ServicePlan, plan_service
 from zoneward.slices.planner import ServicePlanner
 

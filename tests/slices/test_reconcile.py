@@ -8,10 +8,11 @@ from tests.builders.structs import UID, a_service, a_slice, an_endpoint
 
 from zoneward.kube import names
 from zoneward.kube.objects import Endpoint, EndpointPort, EndpointSlice, OwnerReference, Service, identity
+from zoneward.kube.zone_weights import ZoneWeights
 from zoneward.slices.desired import SliceTemplate, desired_slices, slice_labels
+from zoneward.slices.endpoints import port_key
 from zoneward.slices.existing import is_owned
-from zoneward.slices.ports import port_key
-from zoneward.slices.reconcile import SliceChanges, finalize, reconcile
+from zoneward.slices.reconcile import SliceChanges, finalize, have_moved, reconcile
 
 AUTO = "Hints/ProportionalZoneCPU"
 HTTP = (EndpointPort(name="http", protocol="TCP", port=8080),)
@@ -172,3 +173,23 @@ def test_the_trigger_time_stands_on_what_is_written_and_on_nothing_else() -> Non
     for slice_ in (*changes.create, *changes.update):
         assert (slice_.metadata.annotations or {})[names.TRIGGER_TIME_ANNOTATION] == NOW
     assert changes.unchanged == (existing[0],)
+
+
+@pytest.mark.parametrize(
+    ("shares", "moved"),
+    [
+        ({"a": {"a": 1.0}, "b": {"a": 0.25, "b": 0.75}}, False),
+        ({"a": {"a": 1.0}, "b": {"a": 0.27, "b": 0.73}}, False),
+        ({"a": {"a": 1.0}, "b": {"a": 0.2701, "b": 0.7299}}, True),
+        ({"a": {"a": 0.98, "b": 0.02}, "b": {"a": 0.25, "b": 0.75}}, False),
+        ({"a": {"a": 0.97, "b": 0.03}, "b": {"a": 0.25, "b": 0.75}}, True),
+        ({"a": {"a": 1.0}}, True),
+        ({"a": {"a": 1.0}, "b": {"a": 0.25, "b": 0.75}, "c": {"c": 1.0}}, True),
+    ],
+)
+def test_weights_have_moved_when_a_share_differs_by_more_than_two_points(
+    shares: dict[str, dict[str, float]], moved: bool
+) -> None:
+    before, after = ZoneWeights({"a": {"a": 1.0}, "b": {"a": 0.25, "b": 0.75}}, {}), ZoneWeights(shares, {"a": 9})
+    assert have_moved(before, after) is moved
+    assert have_moved(after, before) is moved

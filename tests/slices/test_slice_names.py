@@ -11,12 +11,11 @@ from tests.clusters import Cluster, decided_weights, written
 from zoneward.kube import names
 from zoneward.kube.formats import subdomain_problems
 from zoneward.kube.objects import EndpointSlice, Service
-from zoneward.kube.zone_weights import format_zone_weights, parse_zone_weights
+from zoneward.kube.zone_weights import ZoneWeights, format_zone_weights, parse_zone_weights
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.selection.endpoint_selection import CURRENT
-from zoneward.routing.zone_weights import ZoneWeights
+from zoneward.slices.endpoints import PortKey
 from zoneward.slices.plan import ServicePlan
-from zoneward.slices.ports import PortKey
 from zoneward.slices.reconcile import slice_name
 
 PORTS: PortKey = (("http", 8080, "TCP", ""),)

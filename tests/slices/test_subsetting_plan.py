@@ -31,7 +31,7 @@ from zoneward.routing.selection.endpoint_selection import (
     select_endpoints,
     slice_groups,
 )
-from zoneward.routing.selection.expected_traffic import ExpectedTraffic, SliceReading, predict_traffic
+from zoneward.routing.selection.traffic import ExpectedTraffic, SliceReading, predict_traffic
 from zoneward.slices.plan import FamilyPlan
 
 REQUIRE: Final = "Require"

@@ -46,8 +46,7 @@ from zoneward.kube.workload_objects import (
     WorkloadObject,
 )
 from zoneward.routing.algorithms.heuristics import HEURISTICS
-from zoneward.routing.request.annotations import NUMBER_ANNOTATIONS
-from zoneward.routing.request.approach import Approach
+from zoneward.routing.request import NUMBER_ANNOTATIONS, Approach
 from zoneward.routing.rules import Reason
 from zoneward.sample import cluster
 from zoneward.snapshots.anonymizer import ANNOTATIONS, KEEP, KEPT_KEYS, TABLE, anonymized, rule_of

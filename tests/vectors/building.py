@@ -34,9 +34,8 @@ from zoneward.kube.objects import (
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.decision import Decision
 from zoneward.routing.demand import Demand, compute_demand
-from zoneward.routing.placement.endpoint_index import EndpointIndex, IndexedEndpoint
-from zoneward.routing.service_conditions import conditions_of
-from zoneward.routing.service_events import upstream_events_of
+from zoneward.routing.endpoint_index import EndpointIndex, IndexedEndpoint
+from zoneward.routing.service_events import conditions_of, upstream_events_of
 from zoneward.slices.cluster_state import ClusterState
 from zoneward.slices.decide import decide
 from zoneward.slices.plan import ServicePlan, plan_service

@@ -27,7 +27,7 @@ from zoneward.kube.names import NODE_EXCLUDED_LABELS
 from zoneward.kube.objects import EndpointSlice, Node, ObjectKey, ObjectMeta, PodIP, Service, ServiceSpec
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.demand import Demand, changes_demand, compute_demand
-from zoneward.routing.upstream_ranges import UpstreamRefusal, zone_ranges
+from zoneward.routing.hints_decision import UpstreamRefusal, zone_ranges
 from zoneward.slices.cluster_state import ClusterState
 from zoneward.slices.plan import plan_service
 from zoneward.slices.planner import ServicePlanner

@@ -26,9 +26,9 @@ from tests.vectors.outcomes import check
 from zoneward.kube.names import TOPOLOGY_MODE_ANNOTATION
 from zoneward.kube.objects import Condition
 from zoneward.routing.configuration import Configuration, FeatureGates
-from zoneward.routing.service_conditions import conditions_of
-from zoneward.routing.service_events import upstream_events_of
-from zoneward.routing.upstream_ranges import ZoneRange, has_node_information
+from zoneward.routing.decision import ZoneRange
+from zoneward.routing.hints_decision import has_node_information
+from zoneward.routing.service_events import conditions_of, upstream_events_of
 from zoneward.slices.reconcile import SliceChanges
 from zoneward.slices.upstream import allowed_hints, givers_and_receivers, share_out
 

@@ -27,11 +27,9 @@ from zoneward.kube.objects import (
 )
 from zoneward.routing.configuration import Configuration
 from zoneward.slices import endpoints
-from zoneward.slices.desired import DesiredSlices, SliceTemplate, desired_slices, slice_labels
-from zoneward.slices.endpoints import endpoint_of, has_endpoint
-from zoneward.slices.existing import SliceKey
+from zoneward.slices.desired import DesiredSlices, SliceKey, SliceTemplate, desired_slices, slice_labels
+from zoneward.slices.endpoints import endpoint_of, has_endpoint, port_key, ports_of, target_of
 from zoneward.slices.plan import ServicePlan
-from zoneward.slices.ports import port_key, ports_of, target_of
 from zoneward.slices.reconcile import SliceChanges, finalize, labels_differ
 from zoneward.slices.reconcile import reconcile as reconcile_slices
 

@@ -21,7 +21,7 @@ from zoneward.kube.objects import (
 )
 from zoneward.routing.algorithms.heuristics import PROPORTIONAL_ZONE_CPU
 from zoneward.routing.configuration import Configuration, FeatureGates
-from zoneward.routing.request.approach import Approach, requested_approach
+from zoneward.routing.request import Approach, requested_approach
 from zoneward.routing.rules import RuleLog
 from zoneward.routing.selection.endpoint_selection import CURRENT, honored_hints, policies_of, select_endpoints
 

@@ -41,7 +41,7 @@ from zoneward.kube.proxy_programs import SYSTEM_NAMESPACE
 from zoneward.routing.algorithms.heuristics import BALANCED, HEURISTICS
 from zoneward.routing.demand import Demand
 from zoneward.routing.phrases import counted
-from zoneward.routing.selection.expected_traffic import ExpectedTraffic
+from zoneward.routing.selection.traffic import ExpectedTraffic
 from zoneward.slices.plan import FamilyPlan
 
 View = Literal["kubernetes", "zoneward"]

@@ -22,7 +22,7 @@ from zoneward.kube.adoption_marks import has_selector_annotation
 from zoneward.kube.objects import EndpointSlice, Service
 from zoneward.routing.algorithms.heuristics import BALANCED, BUILT_IN_HEURISTICS, HEURISTICS, PROPORTIONAL_ZONE_CPU
 from zoneward.routing.configuration import Configuration
-from zoneward.routing.request.what_if import NO_APPROACH
+from zoneward.routing.what_if import NO_APPROACH
 
 CONTROLLER: Final = "controller"
 PROXY: Final = "proxy"

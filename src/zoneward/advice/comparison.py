@@ -18,11 +18,12 @@ from zoneward.advice.service_input import ServiceInput
 from zoneward.kube.objects import EndpointSlice
 from zoneward.routing import score
 from zoneward.routing.algorithms.heuristics import BUILT_IN_HEURISTICS
-from zoneward.routing.request.what_if import NO_APPROACH, WHAT_IF_VALUES, as_if_requested
 from zoneward.routing.rules import Reason
 from zoneward.routing.selection.endpoint_selection import HonoredHints, honored_hints
-from zoneward.routing.selection.expected_traffic import ExpectedTraffic
+from zoneward.routing.selection.traffic import ExpectedTraffic
+from zoneward.routing.what_if import NO_APPROACH, WHAT_IF_VALUES, as_if_requested
 from zoneward.slices.cluster_state import ClusterState
+from zoneward.slices.endpoints import PortKey, port_key
 from zoneward.slices.plan import (
     CollectedFamilies,
     FamilyPlan,
@@ -32,7 +33,6 @@ from zoneward.slices.plan import (
     plan_families,
     plan_unmanaged,
 )
-from zoneward.slices.ports import PortKey, port_key
 
 COMPARED: Final = (NO_APPROACH, *(value for value in WHAT_IF_VALUES if value not in ("Auto", NO_APPROACH)))
 """Cluster-wide first, then all others; ``Auto`` is another name of one of them (``hints.auto``)."""

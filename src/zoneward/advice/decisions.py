@@ -13,8 +13,7 @@ from zoneward.kube.objects import Condition, ServiceEvent
 from zoneward.routing.algorithms.heuristics import BALANCED
 from zoneward.routing.decision import Decision
 from zoneward.routing.rules import Rule
-from zoneward.routing.selection.expected_traffic import ExpectedTraffic
-from zoneward.routing.selection.traffic_measurements import TrafficMeasurements, predicted_in_zone_share
+from zoneward.routing.selection.traffic import ExpectedTraffic, TrafficMeasurements, predicted_in_zone_share
 from zoneward.slices.plan import FamilyPlan, ServicePlan
 
 

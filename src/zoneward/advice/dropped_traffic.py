@@ -20,7 +20,7 @@ from zoneward.kube.objects import (
 from zoneward.routing.demand import Demand
 from zoneward.routing.phrases import counted, listed
 from zoneward.routing.selection.endpoint_selection import LOCAL, endpoints_of_all_ports, is_proxied, port_key
-from zoneward.routing.selection.expected_traffic import ExpectedTraffic
+from zoneward.routing.selection.traffic import ExpectedTraffic
 
 CLUSTER_POLICY: Final[dict[str, Any]] = {"spec": {"internalTrafficPolicy": "Cluster"}}
 """The merge patch with which a Service uses endpoints on all nodes."""

@@ -25,8 +25,8 @@ from zoneward.advice.pod_limits import Unchecked, pod_limits
 from zoneward.advice.service_input import ServiceInput
 from zoneward.kube.adoption_marks import runs_zoneward
 from zoneward.kube.objects import Service
-from zoneward.routing.request.what_if import known_name
-from zoneward.routing.selection.expected_traffic import ExpectedTraffic
+from zoneward.routing.selection.traffic import ExpectedTraffic
+from zoneward.routing.what_if import known_name
 from zoneward.slices.plan import FamilyPlan
 
 _STALE: Final = "With slices as planned nothing is dropped: zoneward check shows how those in the cluster differ."

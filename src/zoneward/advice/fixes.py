@@ -25,16 +25,16 @@ from zoneward.advice.workloads import Workload
 from zoneward.kube import names
 from zoneward.kube.adoption_marks import runs_zoneward
 from zoneward.kube.objects import Service
-from zoneward.routing.algorithm_calls import measures_of
 from zoneward.routing.algorithms.heuristics import BALANCED, HEURISTICS, PROPORTIONAL_ZONE_CPU
+from zoneward.routing.allocation import measures_of
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.decision import Decision
 from zoneward.routing.demand import Demand
 from zoneward.routing.phrases import format_percent
-from zoneward.routing.request.what_if import as_if_requested, known_name
 from zoneward.routing.rules import Reason
 from zoneward.routing.score import IN_ZONE, MAX_OVERLOAD
 from zoneward.routing.selection.endpoint_selection import LOCAL
+from zoneward.routing.what_if import as_if_requested, known_name
 from zoneward.slices.plan import FamilyPlan
 
 FixKind = Literal["add-pods", "remove-pods", "move-pods", "label-node", "spread", "setting", "threshold"]

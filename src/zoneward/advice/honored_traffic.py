@@ -14,7 +14,7 @@ from zoneward.advice.json_value import JsonValue, round_share, round_shares
 from zoneward.kube.objects import EndpointSlice, Service
 from zoneward.routing.demand import NodeDemand
 from zoneward.routing.selection.endpoint_selection import Consumer
-from zoneward.routing.selection.expected_traffic import ConsumerDemand, predict_service_traffic
+from zoneward.routing.selection.traffic import ConsumerDemand, predict_service_traffic
 from zoneward.slices.cluster_state import ClusterState
 
 LEAST_CONNECTIONS: Final = 30

@@ -12,7 +12,7 @@ from typing import Final
 from zoneward.kube.demand import MeasuredTraffic, ServiceTraffic, Time
 from zoneward.kube.objects import ObjectKey
 from zoneward.routing.demand import Demand
-from zoneward.routing.selection.traffic_measurements import latest_documents
+from zoneward.routing.selection.traffic import latest_documents
 
 HOURS_IN_MONTH: Final = 730
 ServiceFamily = tuple[str, str, str]

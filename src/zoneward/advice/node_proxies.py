@@ -55,7 +55,7 @@ from zoneward.kube.proxy_programs import (
 )
 from zoneward.routing.demand import Demand
 from zoneward.routing.selection.endpoint_selection import Consumer, proxy_name_of
-from zoneward.routing.selection.expected_traffic import ConsumerDemand, split_demand
+from zoneward.routing.selection.traffic import ConsumerDemand, split_demand
 
 _K3S: Final = "+k3s"
 _SERVICE_TOPOLOGY: Final = "enable-service-topology"

@@ -13,7 +13,7 @@ from zoneward.routing.decision import Decision
 from zoneward.routing.demand import Demand
 from zoneward.routing.rules import Reason
 from zoneward.routing.selection.endpoint_selection import Consumer, honored_hints, is_proxied
-from zoneward.routing.selection.expected_traffic import ExpectedTraffic, predict_service_traffic
+from zoneward.routing.selection.traffic import ExpectedTraffic, predict_service_traffic
 from zoneward.slices.plan import FamilyPlan
 
 

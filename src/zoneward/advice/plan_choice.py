@@ -6,7 +6,7 @@ from typing import Literal
 from zoneward.advice.decisions import count_slices
 from zoneward.advice.json_value import round_percents
 from zoneward.advice.now import ClusterTraffic, CurrentTraffic
-from zoneward.routing.selection.expected_traffic import ExpectedTraffic
+from zoneward.routing.selection.traffic import ExpectedTraffic
 from zoneward.slices.plan import ServicePlan
 
 Sort = Literal["name", "in-zone", "overload"]

@@ -31,8 +31,8 @@ from zoneward.advice.measured_flows import (
 )
 from zoneward.advice.prices import BYTES_IN_GB, PairPrices, Prices
 from zoneward.routing.demand import Demand
-from zoneward.routing.request.what_if import NO_APPROACH
 from zoneward.routing.rules import Reason
+from zoneward.routing.what_if import NO_APPROACH
 
 _Z: Final = 1.96
 """Standard deviations of 95 %."""

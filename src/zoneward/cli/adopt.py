@@ -74,7 +74,7 @@ def _warnings(service: "Service") -> Iterator[str]:
     if not selector:
         return
     from zoneward.advice.shell_commands import kubectl
-    from zoneward.routing.request.annotations import requests_subsetting
+    from zoneward.routing.request import requests_subsetting
 
     name, namespace = service.metadata.name, service.metadata.namespace
     labels = ",".join(f"{key}={value}" for key, value in sorted(selector.items()))

@@ -107,7 +107,7 @@ def _services(ctx: click.Context, incomplete: str) -> Iterable[str]:
 
 def _approaches(_ctx: click.Context, incomplete: str) -> Iterable[str]:
     """The last of several names with commas between."""
-    from zoneward.routing.request.what_if import WHAT_IF_VALUES
+    from zoneward.routing.what_if import WHAT_IF_VALUES
 
     before, comma, _ = incomplete.rpartition(",")
     return [before + comma + value for value in WHAT_IF_VALUES]

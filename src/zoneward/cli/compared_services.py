@@ -14,7 +14,7 @@ from zoneward.cli.planned_services import SelectedServices, configuration_of_kub
 from zoneward.cli.service_processes import CHUNK, in_processes, waiting
 from zoneward.kube.input_error import InputError
 from zoneward.kube.objects import Service
-from zoneward.routing.request.what_if import find_what_if_value
+from zoneward.routing.what_if import find_what_if_value
 
 
 @dataclass(frozen=True)

@@ -64,7 +64,7 @@ def read_demand_file(name: str) -> Parts | DemandFigures:
 
 
 def _from_documents(name: str, documents: Iterable[MeasuredTraffic]) -> DemandFigures:
-    from zoneward.routing.selection.traffic_measurements import combine_measurements, demand_figures
+    from zoneward.routing.selection.traffic import combine_measurements, demand_figures
 
     measurements = combine_measurements(documents)
     if measurements is None:

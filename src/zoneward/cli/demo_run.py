@@ -36,7 +36,7 @@ from zoneward.kube.objects import node_zone
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.demand import compute_demand
 from zoneward.routing.phrases import counted
-from zoneward.routing.request.what_if import NO_APPROACH
+from zoneward.routing.what_if import NO_APPROACH
 from zoneward.sandbox.play.driver import play as perform
 from zoneward.sandbox.play.play_file import Play, play_from
 from zoneward.sandbox.server.persistence import new_registry, save_objects

@@ -17,8 +17,8 @@ from zoneward.kube.objects import ObjectKey
 from zoneward.kube.prometheus_settings import PrometheusSettings, is_url, prometheus_url
 from zoneward.kube.safe_text import without_password
 from zoneward.routing.configuration import Configuration, DemandSettings, DemandSource
+from zoneward.routing.demand import service_parts, unknown_services, without_zones
 from zoneward.routing.phrases import counted, listed
-from zoneward.routing.service_demand import service_parts, unknown_services, without_zones
 
 if TYPE_CHECKING:
     from zoneward.client.auth.client_config import ClientConfig

@@ -11,7 +11,7 @@ import click
 from zoneward.advice.proxy_kinds import PROXY_KINDS, ZONEWARD_PROXY
 from zoneward.cli.cluster_completion import complete_context, complete_files, complete_namespace, complete_service
 from zoneward.kube.input_error import did_you_mean
-from zoneward.routing.request.what_if import WHAT_IF_VALUES, find_what_if_value
+from zoneward.routing.what_if import WHAT_IF_VALUES, find_what_if_value
 
 Color = Literal["auto", "always", "never"]
 _MAX_PODS: Final = 150_000

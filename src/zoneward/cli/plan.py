@@ -81,7 +81,7 @@ def command(
     from zoneward.advice.load_change import plans_before
     from zoneward.advice.plan_choice import choose_plans
     from zoneward.cli.planned_services import select_services
-    from zoneward.routing.selection.traffic_measurements import combine_measurements
+    from zoneward.routing.selection.traffic import combine_measurements
 
     selected = select_services(options, views_kubernetes=output not in _OBJECTS)
     nodes = (selected.unchanged or selected).snapshot.node_names

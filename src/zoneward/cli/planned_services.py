@@ -41,7 +41,7 @@ from zoneward.routing.algorithms.heuristics import BUILT_IN_HEURISTICS
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.demand import demands_of
 from zoneward.routing.phrases import counted
-from zoneward.routing.request.what_if import NO_APPROACH, as_if_requested
+from zoneward.routing.what_if import NO_APPROACH, as_if_requested
 from zoneward.slices.cluster_state import ClusterState
 from zoneward.slices.existing import approach_of_slice
 from zoneward.slices.overlay import FamilyOverlay, read_entries

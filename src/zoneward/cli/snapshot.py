@@ -73,8 +73,7 @@ def command(*, options: Options, to: str, output: str | None, anonymize: bool) -
             snapshot = snapshot.only(services)
         if anonymize:
             from zoneward.routing.algorithms.heuristics import HEURISTICS
-            from zoneward.routing.request.annotations import NUMBER_ANNOTATIONS
-            from zoneward.routing.request.approach import Approach
+            from zoneward.routing.request import NUMBER_ANNOTATIONS, Approach
             from zoneward.routing.rules import Reason
             from zoneward.snapshots.anonymizer import anonymized
 

@@ -50,8 +50,7 @@ from zoneward.daemon.unreadable_objects import log_unreadable_object
 from zoneward.kube.adoption_marks import AdoptionAction
 from zoneward.kube.names import OVERLAY_MARK
 from zoneward.kube.objects import EndpointSlice, Namespace, ObjectKey, Service, has_address, has_ready_condition
-from zoneward.routing.compatibility import compatibility_of
-from zoneward.routing.configuration import StoredHints
+from zoneward.routing.configuration import StoredHints, compatibility_of
 from zoneward.slices.plan import ServicePlan
 
 _RECHECK_PERIOD: Final = 0.5

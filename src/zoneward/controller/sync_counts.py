@@ -21,7 +21,7 @@ from zoneward.kube.names import ZONE_LABEL, ZONES_ANNOTATION
 from zoneward.kube.objects import EndpointSlice, ObjectKey, Service
 from zoneward.routing.algorithms.heuristics import BALANCED, PROPORTIONAL_ZONE_CPU
 from zoneward.routing.decision import Decision
-from zoneward.routing.request.approach import Approach
+from zoneward.routing.request import Approach
 from zoneward.slices.plan import FamilyPlan
 
 # --- labels -----------------------------------------------------------------------------------------------------------

@@ -19,8 +19,8 @@ from zoneward.routing.algorithms.heuristics import (
     Heuristic,
 )
 from zoneward.routing.algorithms.signature import AllocateFunction
-from zoneward.routing.request.what_if import NO_APPROACH
-from zoneward.routing.zone_costs import ZoneCosts, cost_table
+from zoneward.routing.configuration import ZoneCosts, cost_table
+from zoneward.routing.what_if import NO_APPROACH
 
 STARTING: Final = "startingThreshold"
 OVERLOAD: Final = "overloadThreshold"

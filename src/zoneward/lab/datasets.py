@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from zoneward.kube.input_error import InputError
 from zoneward.routing.demand import Demand
-from zoneward.routing.placement.homes import neediest_zone
+from zoneward.routing.subsetting_decision import neediest_zone
 from zoneward.slices.plan import ServicePlan
 
 Integers = NDArray[np.int64]

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from zoneward.lab.contenders import Contender
 from zoneward.lab.datasets import Integers
-from zoneward.routing.algorithms.one_group import one_group
+from zoneward.routing.algorithms.heuristics import one_group
 from zoneward.routing.algorithms.signature import IMPOSSIBLE, AllocateFunction, max_groups, reals_length, scratch_length
 from zoneward.routing.numba_compiler import CACHE_SOURCE, compile_function
 from zoneward.routing.score import IN_ZONE, MAX_OVERLOAD, MEAN_OVERLOAD, MEASURES, SLICES, measure, total

@@ -34,7 +34,7 @@ from zoneward.report.terminal_text import (
     whole_percent,
 )
 from zoneward.routing.phrases import counted
-from zoneward.routing.request.what_if import NO_APPROACH
+from zoneward.routing.what_if import NO_APPROACH
 
 _COLUMNS: Final = ("SERVICE", "APPROACH", "IN ZONE", "WORST", "LOAD", "MEAN", "SLICES", "CHANGES", "SCORE", "")
 _RIGHT: Final = ("IN ZONE", "WORST", "LOAD", "MEAN", "SLICES", "SCORE")

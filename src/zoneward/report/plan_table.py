@@ -31,16 +31,16 @@ from zoneward.routing.configuration import Configuration
 from zoneward.routing.decision import Decision
 from zoneward.routing.demand import Demand
 from zoneward.routing.phrases import counted, listed
-from zoneward.routing.request.approach import Approach
-from zoneward.routing.request.what_if import known_name
+from zoneward.routing.request import Approach
 from zoneward.routing.rules import Reason, Rule
 from zoneward.routing.selection.endpoint_selection import is_proxied
-from zoneward.routing.selection.expected_traffic import ExpectedTraffic
-from zoneward.routing.selection.traffic_measurements import (
+from zoneward.routing.selection.traffic import (
+    ExpectedTraffic,
     ServiceMeasurement,
     TrafficMeasurements,
     predicted_in_zone_share,
 )
+from zoneward.routing.what_if import known_name
 from zoneward.slices.plan import FamilyPlan, ServicePlan
 
 CLUSTER_WIDE = "cluster-wide"

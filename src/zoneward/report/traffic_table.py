@@ -15,7 +15,7 @@ from zoneward.report.plan_table import short_reason
 from zoneward.report.table_parts import Table, TableParts
 from zoneward.report.terminal_text import StyledText, Text, join_words, join_wrapped, percent, whole_percent
 from zoneward.routing.phrases import counted, listed
-from zoneward.routing.request.what_if import NO_APPROACH
+from zoneward.routing.what_if import NO_APPROACH
 
 _MOST_NODES: Final = 5
 """Nodes that the table names."""

@@ -13,7 +13,7 @@ from zoneward.kube.objects import Endpoint, ServiceEvent, identity, is_ready, is
 from zoneward.routing.algorithms.heuristics import HEURISTICS
 from zoneward.routing.decision import Decision
 from zoneward.routing.phrases import counted
-from zoneward.routing.request.approach import Approach
+from zoneward.routing.request import Approach
 from zoneward.slices.plan import ServicePlan
 
 _Pod = tuple[str, str]

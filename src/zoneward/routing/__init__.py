@@ -1,7 +1,7 @@
 """Pure decisions: which approach a Service gets, who consumes which endpoint, what a node's proxy selects.
 
-Nothing here does input or output, reads a clock, draws a random number or logs. A decision passes `request` (what
-the Service requests), `demand`, `hints_decision` or `subsetting_decision` (with their `rules` and `thresholds`), an
-algorithm of `algorithms`, and `placement`. `selection` is what proxies make of the result; `service_conditions` and
-`service_events` report it.
+Nothing here does input or output, reads a clock, draws a random number or logs. A decision passes `request` (what the
+Service requests), `demand`, `hints_decision`, `balanced_decision` or `subsetting_decision` (with `rules` and
+`thresholds`), an algorithm of `algorithms` (called by `allocation`), and `placement`. `selection` is what proxies make
+of the result; `service_events` reports it.
 """

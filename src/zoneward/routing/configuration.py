@@ -2,10 +2,12 @@
 files.
 """
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import TYPE_CHECKING, Annotated, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Final, Literal, NamedTuple
 
 from msgspec import Meta, field
 from msgspec.structs import replace
@@ -14,11 +16,19 @@ from zoneward.kube import names
 from zoneward.kube.input_error import ConfigurationError, show
 from zoneward.kube.prometheus_settings import PrometheusSettings
 from zoneward.kube.selectors import LabelSelector, SelectorError, parse_selector
-from zoneward.kube.settings import FileName, Seconds, Settings, bounds, exact_number, setting_type, zone_items
+from zoneward.kube.settings import (
+    FileName,
+    Seconds,
+    Settings,
+    bounds,
+    exact_number,
+    setting_type,
+    zone_items,
+    zone_pairs,
+)
 from zoneward.kube.validation import DEFAULT_ENDPOINTS_PER_SLICE, ENDPOINTS_PER_SLICE
 from zoneward.routing.algorithms.heuristics import SUBSETTING_ALGORITHMS
-from zoneward.routing.share_text import MAX_OVERLOAD_EXPECTED, parse_max_overload
-from zoneward.routing.zone_costs import ZoneCosts
+from zoneward.routing.algorithms.set_value import COST_UNIT
 
 UPSTREAM_THRESHOLD: Final = Fraction(1, 5)
 """Upstream's one threshold, for starting and for keeping."""
@@ -30,25 +40,67 @@ AutoHeuristic = Literal["ProportionalZoneCPU", "Balanced"]
 StoredHints = Literal["all", "zones", "none"]
 DefaultApproach = Literal["ClusterWide", "Subsetting", "Balanced"]
 Encoding = Literal["slice-groups", "hints"]
-_PART_EXPECTED: Final = "a number from 0 to 1e9: only their ratios matter"
+MAX_OVERLOAD_EXPECTED: Final = "a share from 0 to 10 (0.2), or a percentage from 0% to 1000% (20%)"
+_MOST_OVERLOAD: Final = 10
+_SHARE: Final = re.compile(r"(?P<number>[0-9]{1,5}(\.[0-9]{1,6})?)(?P<percent>%?)")
 STARTING_THRESHOLD_EXPECTED: Final = "a number above 0 (3 is three endpoints a zone), at most 1000"
 _Threshold = Annotated[Fraction, bounds("a share above 0 (0.2 is 20 %), at most 100", gt=0, le=100)]
 _Tolerance = Annotated[Fraction, bounds("a share of all traffic from 0 to 1 (0.1 is 10 %)", ge=0, le=1)]
 
+_HIGHEST_RATIO: Final = 10**9
+_COST_EXPECTED: Final = "a number from 0 to 1e9"
+_PART_EXPECTED: Final = f"{_COST_EXPECTED}: only their ratios matter"
+_Cost = Annotated[Fraction, bounds(_COST_EXPECTED, ge=0, le=_HIGHEST_RATIO)]
+
+
+# --- numbers that people write ----------------------------------------------------------------------------------------
+
 
 def parse_demand_parts(value: object) -> tuple[tuple[str, Fraction], ...]:
     """(zone, part) of demand, by zone. Raises ValueError with the zone."""
-    return tuple(sorted((zone, _read_part(part, zone)) for zone, part in zone_items(value, "zones")))
+    return tuple(sorted((zone, _read_ratio(part, zone, _PART_EXPECTED)) for zone, part in zone_items(value, "zones")))
 
 
-def _read_part(value: object, zone: str) -> Fraction:
+def _parse_costs(value: object) -> tuple[tuple[str, str, Fraction], ...]:
+    return tuple(pair for pair in zone_pairs(value, "zones", _read_cost) if pair[0] != pair[1])
+
+
+def _read_cost(value: object, start: str, end: str) -> Fraction:
+    cost = _read_ratio(value, f"{start}.{end}", _COST_EXPECTED)
+    if cost and start == end:
+        raise ValueError(f"{start}.{end}: expected 0 within a zone, got {show(value)}")
+    return cost
+
+
+def _read_ratio(value: object, name: str, expected: str) -> Fraction:
     try:
-        part = exact_number(value)
+        ratio = exact_number(value)
     except ValueError:
-        part = Fraction(-1)
-    if not 0 <= part <= 10**9:
-        raise ValueError(f"{zone}: expected {_PART_EXPECTED}, got {show(value)}")
-    return part
+        ratio = Fraction(-1)
+    if not 0 <= ratio <= _HIGHEST_RATIO:
+        raise ValueError(f"{name}: expected {expected}, got {show(value)}")
+    return ratio
+
+
+class WrittenShare(NamedTuple):
+    """A share, and whether it was written with a percent sign."""
+
+    share: Fraction
+    is_percentage: bool
+
+
+def read_share(text: str) -> WrittenShare | None:
+    """A share with at most six decimals; None for anything else, such as a sign or blanks."""
+    match = _SHARE.fullmatch(text)
+    if match is None:
+        return None
+    return WrittenShare(Fraction(match["number"]) / (100 if match["percent"] else 1), bool(match["percent"]))
+
+
+def parse_max_overload(text: str) -> Fraction | None:
+    """The highest overload that ``Balanced`` may cause; None for anything that is not `MAX_OVERLOAD_EXPECTED`."""
+    written = read_share(text)
+    return written.share if written is not None and 0 <= written.share <= _MOST_OVERLOAD else None
 
 
 def _parse_max_overload(value: object) -> Fraction:
@@ -61,9 +113,14 @@ def _parse_max_overload(value: object) -> Fraction:
 if TYPE_CHECKING:
     DemandParts = tuple[tuple[str, Fraction], ...]
     MaxOverload = Fraction
+    CostPairs = tuple[tuple[str, str, Fraction], ...]
 else:
     DemandParts = setting_type(tuple, parse_demand_parts)
     MaxOverload = setting_type(Fraction, _parse_max_overload)
+    CostPairs = setting_type(tuple, _parse_costs)
+
+
+# --- sections of the file ---------------------------------------------------------------------------------------------
 
 
 class FeatureGates(Settings, frozen=True, kw_only=True, rename="pascal"):
@@ -159,6 +216,17 @@ class SubsettingSettings(Settings, frozen=True, kw_only=True):
     encoding: Encoding = "slice-groups"
 
 
+class ZoneCosts(Settings, frozen=True):
+    """Costs of a request by where it starts and where its endpoint is; 0 within a zone. Only their ratios matter.
+
+    ``pairs`` has (from, to, cost), and wins over the cost between zones of one region, or of different or unknown ones.
+    """
+
+    same_region: _Cost = Fraction(1)
+    other_region: _Cost = Fraction(1)
+    pairs: CostPairs = field(default=(), name="zones")
+
+
 class BalancedSettings(Settings, frozen=True, kw_only=True):
     """What Services that request ``Balanced`` get.
 
@@ -166,7 +234,7 @@ class BalancedSettings(Settings, frozen=True, kw_only=True):
     the score of KEP-2004, and ``locality`` minimizes the cost of traffic between zones by ``costs``.
     """
 
-    max_overload: Annotated[MaxOverload, bounds(MAX_OVERLOAD_EXPECTED, ge=0, le=10)] = Fraction(1, 5)
+    max_overload: Annotated[MaxOverload, bounds(MAX_OVERLOAD_EXPECTED, ge=0, le=_MOST_OVERLOAD)] = Fraction(1, 5)
     objective: Objective = "score"
     costs: ZoneCosts = ZoneCosts()
 
@@ -283,3 +351,82 @@ def _conflicts(settings: DecisionSettings) -> Iterator[str]:
 def is_starting_threshold(value: Fraction) -> bool:
     """Whether a starting threshold, in endpoints per zone, is in the range that makes sense."""
     return 0 < value <= 1000
+
+
+def cost_table(costs: ZoneCosts, zones: Sequence[str], regions: Mapping[str, str]) -> tuple[int, ...]:
+    """The cost of a request from each zone to each zone, at ``start * n + end``, scaled so that the largest cost of the
+    settings is `COST_UNIT`."""
+    return _cost_table(costs, tuple(zones), tuple(sorted(regions.items())))
+
+
+@lru_cache(maxsize=256)
+def _cost_table(costs: ZoneCosts, zones: tuple[str, ...], known: tuple[tuple[str, str], ...]) -> tuple[int, ...]:
+    regions = dict(known)
+    most = max((costs.same_region, costs.other_region, *(cost for _, _, cost in costs.pairs)))
+    pairs = {(start, end): cost for start, end, cost in costs.pairs}
+
+    def cost(start: str, end: str) -> int:
+        if start == end or not most:
+            return 0
+        cost = pairs.get((start, end))
+        if cost is None:
+            near = start in regions and regions.get(start) == regions.get(end)
+            cost = costs.same_region if near else costs.other_region
+        return round(cost / most * COST_UNIT)
+
+    return tuple(cost(start, end) for start in zones for end in zones)
+
+
+# --- what differs from current Kubernetes -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compatibility:
+    """What Zoneward does differently from current Kubernetes: ``--compat=upstream`` chooses `KUBERNETES`. Thresholds
+    differ too (`Configuration.as_upstream`).
+
+    ``sets_hints_in_slices``: hints follow from how endpoints lie in slices, not from the decision.
+    ``reads_own_settings``: annotations and values that only Zoneward knows count. ``knows_new_nodes``: a new Node
+    without a zone voids no hints. ``merges_addresses``: endpoints with the same address count as one.
+    ``counts_without_ports``: endpoints without ports count. ``needs_nodes``: Pods do not count while no Node is known.
+    ``needs_families``: a Service without IP families or cluster IP gets both families. ``hints_unready``: endpoints
+    that are not ready have hints. ``repeats_events``: every sync that fails sends an Event.
+    """
+
+    sets_hints_in_slices: bool
+    reads_own_settings: bool
+    knows_new_nodes: bool
+    merges_addresses: bool
+    counts_without_ports: bool
+    needs_nodes: bool
+    needs_families: bool
+    hints_unready: bool
+    repeats_events: bool
+
+
+ZONEWARD: Final = Compatibility(
+    sets_hints_in_slices=False,
+    reads_own_settings=True,
+    knows_new_nodes=True,
+    merges_addresses=True,
+    counts_without_ports=False,
+    needs_nodes=False,
+    needs_families=False,
+    hints_unready=True,
+    repeats_events=False,
+)
+KUBERNETES: Final = Compatibility(
+    sets_hints_in_slices=True,
+    reads_own_settings=False,
+    knows_new_nodes=False,
+    merges_addresses=False,
+    counts_without_ports=True,
+    needs_nodes=True,
+    needs_families=True,
+    hints_unready=False,
+    repeats_events=True,
+)
+
+
+def compatibility_of(configuration: Configuration) -> Compatibility:
+    return KUBERNETES if configuration.upstream else ZONEWARD

@@ -1,8 +1,10 @@
-"""Demand: the share of traffic expected to start in each zone: from the ready Nodes' allocatable CPU, or as set."""
+"""Demand: the share of traffic expected to start in each zone: from the ready Nodes' allocatable CPU, or as set, or by
+figures of single Services.
+"""
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -11,10 +13,11 @@ from math import gcd
 from typing import Final, Literal
 
 from zoneward.kube import names
+from zoneward.kube.demand import DemandFigures
 from zoneward.kube.formats import in_milli, parse_quantity
-from zoneward.kube.objects import Node, has_ready_condition, node_region, node_zone
-from zoneward.routing.compatibility import compatibility_of
-from zoneward.routing.configuration import Configuration, MissingCPU
+from zoneward.kube.objects import Node, ObjectKey, has_ready_condition, node_region, node_zone
+from zoneward.routing.configuration import Configuration, MissingCPU, compatibility_of
+from zoneward.routing.phrases import counted, listed
 
 MAX_CPU: Final = Fraction(10**9)
 """Allocatable CPUs of one Node that count. No machine has as many, and sums over all Nodes stay within 64 bits in
@@ -305,3 +308,37 @@ def _demand_inputs(node: Node | None) -> tuple[str | None, str | None, Fraction 
     if counts_for_demand(node):
         return zone, region, allocatable_cpu(node)
     return None if zone is None else (zone, region, None)
+
+
+# --- demand of single Services ----------------------------------------------------------------------------------------
+
+
+def service_parts(figures: DemandFigures) -> dict[ObjectKey, dict[str, Fraction]]:
+    """The parts of zones in the traffic of each Service, which add up to 1. A Service without traffic has none, so the
+    demand of all Services stays its own.
+    """
+    parts = {}
+    for key, amounts in figures.amounts.items():
+        exact = {zone: Fraction(amount) for zone, amount in sorted(amounts.items()) if amount > 0}
+        whole = sum(exact.values(), Fraction(0))
+        if whole:
+            parts[key] = {zone: amount / whole for zone, amount in exact.items()}
+    return parts
+
+
+def without_zones(figures: DemandFigures, *, known: Collection[str]) -> DemandFigures:
+    """The figures of known zones: nobody sends from a zone without a Node. A note names the others."""
+    known = set(known)
+    unknown = sorted({zone for zones in figures.amounts.values() for zone in zones} - known)
+    if not unknown:
+        return figures
+    amounts = {
+        key: {zone: amount for zone, amount in zones.items() if zone in known} for key, zones in figures.amounts.items()
+    }
+    note = f"figures of {counted(len(unknown), 'zone')} without a Node count for nothing ({listed(tuple(unknown))})"
+    return DemandFigures(amounts, (*figures.notes, note))
+
+
+def unknown_services(figures: DemandFigures, *, known: Collection[ObjectKey]) -> tuple[ObjectKey, ...]:
+    """The Services that have figures and are not known, by namespace and name."""
+    return tuple(sorted(figures.amounts.keys() - set(known)))

@@ -7,23 +7,23 @@ current Kubernetes decides it.
 import dataclasses
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
+from math import ceil
+from typing import Final
 
-from zoneward.routing.algorithm_calls import allocate, threshold_parameters
 from zoneward.routing.algorithms.heuristics import Heuristic
 from zoneward.routing.algorithms.proportional_zone_cpu import least_endpoints
-from zoneward.routing.allocation import Allocation, Supply, Zones
-from zoneward.routing.configuration import UPSTREAM_THRESHOLD, HintsSettings
-from zoneward.routing.decision import Decision
-from zoneward.routing.decision_context import DecisionContext
+from zoneward.routing.allocation import Allocation, Supply, Zones, allocate, threshold_parameters
+from zoneward.routing.configuration import UPSTREAM_THRESHOLD
+from zoneward.routing.decision import Decision, DecisionContext, ZoneRange
 from zoneward.routing.demand import Demand
-from zoneward.routing.phrases import counted, describe_without, format_percent, listed
-from zoneward.routing.placement.endpoint_index import Bucket, count_and_first_names
-from zoneward.routing.placement.placement import Pool, place, with_guests_kept
-from zoneward.routing.request.approach import Approach
+from zoneward.routing.endpoint_index import Bucket
+from zoneward.routing.phrases import counted, format_percent, listed
+from zoneward.routing.placement import Pool, place, with_guests_kept
+from zoneward.routing.request import Approach
 from zoneward.routing.rules import Reason
 from zoneward.routing.thresholds import lost_in_zone, overload_threshold
-from zoneward.routing.upstream_ranges import UpstreamRefusal, zone_ranges
 
 
 def decide_balanced(context: DecisionContext, heuristic: Heuristic) -> Decision:
@@ -31,10 +31,10 @@ def decide_balanced(context: DecisionContext, heuristic: Heuristic) -> Decision:
     refusal = (
         context.check_external_policy()
         or context.check_ready_nodes()
-        or check_nodes(context)
+        or context.check_nodes()
         or context.check_zones(context.demand)
         or _count_refusal(context)
-        or check_endpoint_zones(context)
+        or context.check_endpoint_zones()
     )
     if refusal is not None:
         return refusal
@@ -63,7 +63,7 @@ def decide_own_zone(context: DecisionContext, heuristic: Heuristic) -> Decision:
     no_endpoints = context.check_ready_endpoints()
     if no_endpoints is not None:
         return no_endpoints
-    refusal = check_endpoint_zones(context)
+    refusal = context.check_endpoint_zones()
     if refusal is not None and context.request.approach is Approach.HINTS:
         return refusal
     decision = _allocate_and_place(context, heuristic, context.hints.start_threshold)
@@ -82,55 +82,7 @@ def decide_own_zone(context: DecisionContext, heuristic: Heuristic) -> Decision:
     return context.build_inactive(refusal.reason, refusal.message, targets=decision.targets, deciding=refusal.deciding)
 
 
-def decide_as_upstream(context: DecisionContext) -> Decision:
-    """Decide as upstream does. Its hints depend on how endpoints lie in slices, so `zoneward.slices` sets them."""
-    ready = context.ready_count
-    ranges = zone_ranges(context.demand, ready)
-    if isinstance(ranges, UpstreamRefusal):
-        needed = _describe_needed(ranges.minimums, ready, UPSTREAM_THRESHOLD) if ranges.minimums else ranges.detail
-        context.rules.require("upstream-allocation", False, needed)
-        return context.build_inactive(ranges.reason, ranges.detail)
-    context.rules.decide(
-        "upstream-allocation",
-        True,
-        "; ".join(f"{zone} {bounds.minimum} to {bounds.maximum}" for zone, bounds in ranges.items()),
-    )
-    refusal = check_endpoint_zones(context)
-    if refusal is not None:
-        return refusal
-    return context.build_decision(
-        active=True,
-        reason=Reason.ENABLED,
-        message="hints as upstream sets them",
-        ranges=dict(ranges),
-    )
-
-
 # --- rules ------------------------------------------------------------------------------------------------------------
-
-
-def check_nodes(context: DecisionContext) -> Decision | None:
-    """The refusal where a Node has no zone, or no CPU and the settings ask for that; else None."""
-    demand = context.demand
-    without_zone, without_cpu = demand.without_zone, demand.without_cpu
-    if not context.rules.require(
-        "node-zones",
-        not without_zone,
-        describe_without(without_zone, "node", "zone label") or describe_new(demand) or "every ready node has a zone",
-    ):
-        return context.build_inactive(Reason.NODE_WITHOUT_ZONE, describe_without(without_zone, "node", "zone label"))
-    detail = describe_without(without_cpu, "node", "allocatable CPU")
-    if without_cpu and demand.unit == "nodes":
-        context.rules.record("node-cpu", True, f"{detail}: nodes are counted instead, in all zones")
-    elif not context.rules.require("node-cpu", not without_cpu, detail or "every ready node has allocatable CPU"):
-        return context.build_inactive(Reason.NODE_WITHOUT_CPU, detail)
-    return None
-
-
-def describe_new(demand: Demand) -> str:
-    """The Nodes that are too new to void hints; empty where there are none."""
-    detail = describe_without(demand.new_without_zone, "new node", "zone label")
-    return f"{detail}: it may get one, and its proxy uses all endpoints until then" if detail else ""
 
 
 def _count_refusal(context: DecisionContext) -> Decision | None:
@@ -139,17 +91,6 @@ def _count_refusal(context: DecisionContext) -> Decision | None:
     if context.rules.require("enough-endpoints", ready >= zones, detail):
         return None
     return context.build_inactive(Reason.TOO_FEW_ENDPOINTS, f"{detail}: fewer than one each")
-
-
-def check_endpoint_zones(context: DecisionContext) -> Decision | None:
-    """The refusal where a ready endpoint has no zone; else None."""
-    count, without = count_and_first_names(
-        bucket for bucket in context.endpoint_index.ready_buckets() if not bucket.zone
-    )
-    detail = describe_without(without, "endpoint", "zone", count=count)
-    if context.rules.require("endpoint-zones", not without, detail or "every ready endpoint has a zone"):
-        return None
-    return context.build_inactive(Reason.ENDPOINT_WITHOUT_ZONE, detail)
 
 
 # --- the allocation ---------------------------------------------------------------------------------------------------
@@ -178,7 +119,8 @@ def _allocate_and_place(context: DecisionContext, heuristic: Heuristic, threshol
     if allocation is None:
         return None
     if heuristic.balances and previous:
-        anew, lost = allocate_anew(allocation, heuristic, demand, threshold=threshold, settings=settings)
+        anew = _allocate_anew(heuristic, allocation, demand, parameters)
+        lost = lost_in_zone(allocation, anew, demand)
         most = settings.in_zone_tolerance
         detail = (
             f"{lost * 100:.3g} % less traffic in its zone than with a new allocation, {format_percent(most)} at most"
@@ -201,29 +143,18 @@ def _allocate_and_place(context: DecisionContext, heuristic: Heuristic, threshol
     )
 
 
-def allocate_anew(
-    current: Allocation,
-    heuristic: Heuristic,
-    demand: Mapping[str, int],
-    *,
-    threshold: Fraction,
-    settings: HintsSettings,
-) -> tuple[Allocation, float]:
-    """The allocation of the same endpoints if none had been placed before, and the share of all traffic that stays in
-    its zone with that one and not with ``current``.
-    """
+def _allocate_anew(
+    heuristic: Heuristic, current: Allocation, demand: Mapping[str, int], parameters: Sequence[int]
+) -> Allocation:
+    """The allocation of the same endpoints if none had been placed before."""
     ready: Counter[str] = Counter()
     for (_, located), count in current.counts.items():
         ready[located] += count
-    anew = allocate(
-        heuristic,
-        {zone: demand.get(zone, 0) for zone in current.zones},
-        Supply(ready),
-        parameters=threshold_parameters(threshold, settings.start_threshold),
-    )
+    zones = {zone: demand.get(zone, 0) for zone in current.zones}
+    anew = allocate(heuristic, zones, Supply(ready), parameters=parameters)
     if anew is None:
         raise AssertionError("expected an allocation wherever another keeps to the same threshold, got none")
-    return anew, lost_in_zone(current, anew, demand)
+    return anew
 
 
 def _previous_zone(bucket: Bucket, zones: Collection[str]) -> Zones | None:
@@ -264,3 +195,69 @@ def _describe_allocation(context: DecisionContext, heuristic: Heuristic, allocat
     if not worst:
         return f"every zone has its fair share; {numbers}"
     return f"no zone is more than {format_percent(worst)} above fair ({zone} is); {numbers}"
+
+
+# --- as current Kubernetes --------------------------------------------------------------------------------------------
+
+_OVERLOAD_THRESHOLD: Final = float(UPSTREAM_THRESHOLD)
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamRefusal:
+    """Why upstream gives no hints. ``minimums``: the endpoints that the zones need, where there are too few."""
+
+    reason: Reason
+    detail: str
+    minimums: tuple[int, ...] = ()
+
+
+def has_node_information(demand: Demand) -> bool:
+    """Upstream gives up on all Nodes when one ready Node lacks a zone or CPU, or when there is only one zone."""
+    return not demand.without_zone and not demand.without_cpu and len(demand.zones) >= 2
+
+
+def zone_ranges(demand: Demand, endpoints: int) -> Mapping[str, ZoneRange] | UpstreamRefusal:
+    """The endpoints that upstream wants hinted to each zone for ``Auto``: the range for a number of ready endpoints, or
+    why there is none. Which endpoints it hints depends on how they lie in slices (`zoneward.slices.upstream`).
+
+    Double arithmetic as upstream's: with five equal zones and 12 endpoints the minimum comes out as 3, not 2.
+    """
+    zones = len(demand.zones)
+    if not has_node_information(demand):
+        return UpstreamRefusal(Reason.NODE_WITHOUT_CPU, "allocatable CPU or zone not specified on one or more nodes")
+    if zones > endpoints:
+        return UpstreamRefusal(Reason.TOO_FEW_ENDPOINTS, f"{endpoints} endpoints, {zones} zones")
+    minimums = {}
+    desired = {}
+    for zone, weight in demand.weight_of.items():
+        wanted = weight / demand.total * endpoints
+        minimums[zone] = ceil(wanted * (1 / (1 + _OVERLOAD_THRESHOLD)))
+        desired[zone] = max(wanted, float(minimums[zone]))
+    spare = endpoints - sum(minimums.values())
+    if spare < 0:
+        return UpstreamRefusal(Reason.OVERLOAD, f"{endpoints} endpoints, {zones} zones", tuple(minimums.values()))
+    return {zone: ZoneRange(minimum, minimum + spare, desired[zone]) for zone, minimum in minimums.items()}
+
+
+def decide_as_upstream(context: DecisionContext) -> Decision:
+    """Decide as upstream does. Its hints depend on how endpoints lie in slices, so `zoneward.slices` sets them."""
+    ready = context.ready_count
+    ranges = zone_ranges(context.demand, ready)
+    if isinstance(ranges, UpstreamRefusal):
+        needed = _describe_needed(ranges.minimums, ready, UPSTREAM_THRESHOLD) if ranges.minimums else ranges.detail
+        context.rules.require("upstream-allocation", False, needed)
+        return context.build_inactive(ranges.reason, ranges.detail)
+    context.rules.decide(
+        "upstream-allocation",
+        True,
+        "; ".join(f"{zone} {bounds.minimum} to {bounds.maximum}" for zone, bounds in ranges.items()),
+    )
+    refusal = context.check_endpoint_zones()
+    if refusal is not None:
+        return refusal
+    return context.build_decision(
+        active=True,
+        reason=Reason.ENABLED,
+        message="hints as upstream sets them",
+        ranges=dict(ranges),
+    )

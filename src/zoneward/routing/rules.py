@@ -1,7 +1,7 @@
 """Why a decision came out as it did: the rules it applied, in order, with their numbers, and the reason it ended with.
 
 `explain` prints exactly this list; there is no other explanation anywhere. To add a rule, record it where the decision
-applies it: `zoneward.routing.request.approach` (settings), `zoneward.routing.hints_decision`,
+applies it: `zoneward.routing.request` (settings), `zoneward.routing.hints_decision`,
 `zoneward.routing.balanced_decision` or `zoneward.routing.subsetting_decision`.
 """
 

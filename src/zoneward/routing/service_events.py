@@ -1,22 +1,85 @@
-"""Events of a Service, only when something changed: KEP-2433's six (§ Events), and the same for subsetting.
+"""Conditions and events of a Service, and the address family that they report.
 
-What changed follows from values alone: what the slices say was in force, and what the Service's conditions reported
-last.
+Conditions have our domain as prefix (KEP-4444 § Status Reporting). ``TrafficDistributionAccepted`` says whether
+Zoneward understood every setting, ``TrafficDistributionProgrammed`` whether hints or slice groups are in force, and if
+not, why; its message starts with ``<approach>/<heuristic>``.
+
+Events report only changes: KEP-2433's six (§ Events), and the same for subsetting. What changed follows from values
+alone: what the slices say was in force, and what the Service's conditions reported last.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from enum import Enum, auto
+from enum import Enum
 from typing import Final
 
 from zoneward.kube import names
 from zoneward.kube.objects import Condition, Service, ServiceEvent
 from zoneward.routing.algorithms.heuristics import BALANCED, HEURISTICS
 from zoneward.routing.decision import Decision
-from zoneward.routing.request.annotations import requests_hints, requests_subsetting
-from zoneward.routing.request.approach import Approach
+from zoneward.routing.request import Approach, requests_hints, requests_subsetting
 from zoneward.routing.rules import Reason
-from zoneward.routing.service_conditions import families_with_endpoints, find_condition, worst_family
+
+# --- conditions -------------------------------------------------------------------------------------------------------
+
+
+def conditions_of(decisions: Mapping[str, Decision]) -> tuple[Condition, ...]:
+    """The conditions that a Service should have. ``decisions`` by address type; none where it requests nothing."""
+    worst = worst_family(decisions)
+    if worst is None or worst[1].accepted is None:
+        return ()
+    decision = worst[1]
+    return (
+        Condition(
+            type=names.ACCEPTED_CONDITION,
+            status=_status(decision.accepted is True),
+            reason=decision.accepted_reason,
+            message=decision.accepted_message,
+        ),
+        Condition(
+            type=names.PROGRAMMED_CONDITION,
+            status=_status(decision.active),
+            reason=decision.reason,
+            message=f"{decision.asked_for}: {decision.message}" if decision.asked_for else decision.message,
+        ),
+    )
+
+
+def find_condition(conditions: Iterable[Condition], type_: str) -> Condition | None:
+    return next((condition for condition in conditions if condition.type == type_), None)
+
+
+def _status(true: bool) -> str:
+    return "True" if true else "False"
+
+
+def worst_family(decisions: Mapping[str, Decision]) -> tuple[str, Decision] | None:
+    """Address type and decision of the family with the worst outcome, which conditions and events report.
+
+    The first of several; None without decisions. Families without endpoints count only where no family has any.
+    """
+    if not decisions:
+        return None
+    return max(families_with_endpoints(decisions).items(), key=lambda item: _severity(item[1]))
+
+
+def families_with_endpoints(decisions: Mapping[str, Decision]) -> Mapping[str, Decision]:
+    """The decisions of families that have endpoints, ready or not; all of them where no family has any.
+
+    Nothing is routed in a family without endpoints. A dual-stack Service has one where its Pods have IPv4 alone.
+    """
+    return {family: decision for family, decision in decisions.items() if decision.has_endpoints} or decisions
+
+
+def _severity(decision: Decision) -> int:
+    """0 in force, 1 nothing requested, 2 requested but not in force."""
+    if decision.active:
+        return 0
+    return 1 if decision.reason is Reason.NOT_ASKED_FOR else 2
+
+
+# --- events -----------------------------------------------------------------------------------------------------------
+
 
 ENABLED: Final = "TopologyAwareRoutingEnabled"
 DISABLED: Final = "TopologyAwareRoutingDisabled"
@@ -53,10 +116,18 @@ _UPSTREAM_MESSAGES: Final = {
 
 
 class EventSubject(Enum):
-    """What events are about."""
+    """What events are about, as they name it."""
 
-    HINTS = auto()
-    SUBSETTING = auto()
+    HINTS = "Topology Aware Routing"
+    SUBSETTING = "Topology Aware Subsetting"
+
+    @property
+    def enabled(self) -> str:
+        return ENABLED if self is EventSubject.HINTS else SUBSETTING_ENABLED
+
+    @property
+    def disabled(self) -> str:
+        return DISABLED if self is EventSubject.HINTS else SUBSETTING_DISABLED
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +177,7 @@ def events_of(
         previous = last if last.subject is subject else ReportedState(subject, active=False)
         if decision.active:
             if not previous.active:
-                events.append(_enabled(subject))
+                events.append(ServiceEvent("Normal", subject.enabled, f"{subject.value} has been enabled"))
         elif previous.active or previous.reason != decision.reason:
             events.append(_disabled(subject, decision))
     is_new = last.reason != Reason.HINTS_NOT_STORED
@@ -135,25 +206,11 @@ def _ended(subject: EventSubject, service: Service, decision: Decision) -> Servi
     gate or a misspelt value. Only subsetting wins over an annotation with a known value, so that is about hints.
     """
     if not (requests_hints(service) if subject is EventSubject.HINTS else requests_subsetting(service)):
-        return _removed(subject)
+        return ServiceEvent("Normal", subject.disabled, f"{subject.value} configuration was removed")
     if decision.accepted is not False:
         wins = f"{decision.asked_for} is asked for too and wins: {decision.accepted_message}"
         return ServiceEvent("Normal", DISABLED, wins)
-    if subject is EventSubject.HINTS:
-        return ServiceEvent("Warning", DISABLED, decision.accepted_message)
-    return ServiceEvent("Warning", SUBSETTING_DISABLED, decision.accepted_message)
-
-
-def _enabled(subject: EventSubject) -> ServiceEvent:
-    if subject is EventSubject.HINTS:
-        return ServiceEvent("Normal", ENABLED, "Topology Aware Routing has been enabled")
-    return ServiceEvent("Normal", SUBSETTING_ENABLED, "Topology Aware Subsetting has been enabled")
-
-
-def _removed(subject: EventSubject) -> ServiceEvent:
-    if subject is EventSubject.HINTS:
-        return ServiceEvent("Normal", DISABLED, "Topology Aware Routing configuration was removed")
-    return ServiceEvent("Normal", SUBSETTING_DISABLED, "Topology Aware Subsetting configuration was removed")
+    return ServiceEvent("Warning", subject.disabled, decision.accepted_message)
 
 
 def _disabled(subject: EventSubject, decision: Decision) -> ServiceEvent:

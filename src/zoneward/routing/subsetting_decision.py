@@ -1,32 +1,127 @@
 """Decisions that take effect by slice groups (KEP-2004): a starting threshold, an algorithm, and as few moves as
 possible.
 
-The algorithms see endpoints at home (`zoneward.routing.placement.homes`).
+The algorithms see endpoints at home, the zone where a decision starts with them: their own zone. An endpoint without a
+zone, or in a zone where no traffic starts, gets the zone in greatest need as its home: the one with the most expected
+endpoints beyond those located there. It keeps this home while it has a group.
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from operator import attrgetter
 from typing import Final
 
 from zoneward.kube.validation import MAX_ZONE_HINTS
-from zoneward.routing.algorithm_calls import allocate, measures_of, rebalance, threshold_parameters
 from zoneward.routing.algorithms.heuristics import SUBSETTING_ALGORITHMS, Heuristic
-from zoneward.routing.allocation import Allocation, Supply, Zones, allocation_of
-from zoneward.routing.decision import Decision
-from zoneward.routing.decision_context import DecisionContext
+from zoneward.routing.allocation import (
+    Allocation,
+    Supply,
+    Zones,
+    allocate,
+    allocation_of,
+    measures_of,
+    rebalance,
+    threshold_parameters,
+)
+from zoneward.routing.decision import Decision, DecisionContext
 from zoneward.routing.demand import Demand
+from zoneward.routing.endpoint_index import Bucket, IndexedEndpoint, count_and_first_names
 from zoneward.routing.phrases import counted, describe_without, format_percent, listed
-from zoneward.routing.placement.endpoint_index import count_and_first_names
-from zoneward.routing.placement.groups import ZoneGroup
-from zoneward.routing.placement.homes import Homes, homes_of
-from zoneward.routing.placement.placement import Placed, Pool, place
-from zoneward.routing.placement.targets import Targets, group_target
-from zoneward.routing.request.approach import Approach
+from zoneward.routing.placement import Placed, Pool, Targets, group_target, place
+from zoneward.routing.request import Approach
 from zoneward.routing.rules import Reason
 from zoneward.routing.score import MAX_OVERLOAD
 from zoneward.routing.thresholds import endpoints_needed, has_enough_endpoints, lost_in_zone
+from zoneward.routing.zone_groups import EVERY_ZONE, ZoneGroup, restrict_to_zones
+
+# --- homes of endpoints -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Homes:
+    """The homes of all endpoints.
+
+    ``weights`` is the demand of the ``zones``. ``supply`` counts the ready endpoints by home. ``groups`` are the groups
+    that endpoints were in, without zones that are gone.
+    """
+
+    demand: Demand
+    zones: Zones
+    weights: Mapping[str, int]
+    ready: tuple[Pool, ...]
+    unready: tuple[Pool, ...]
+    groups: tuple[ZoneGroup, ...]
+    supply: Mapping[str, int]
+
+
+def homes_of(context: DecisionContext, demand: Demand, zones: Zones, *, in_force: bool) -> Homes:
+    """Give every endpoint a home among some zones.
+
+    ``in_force``: the same decision made the groups in force. Otherwise an endpoint that all zones consumed was in no
+    group.
+    """
+    everybody = ZoneGroup(zones, (1.0,) * len(zones)) if in_force else None
+    remaining: dict[int, ZoneGroup | None] = {}
+    for previous in context.endpoint_index.previous_groups():
+        if id(previous) not in remaining:
+            remaining[id(previous)] = everybody if previous is EVERY_ZONE else restrict_to_zones(previous, zones)
+
+    def pool(members: Bucket | IndexedEndpoint, home: str) -> Pool:
+        group = None if members.previous_group is None else remaining[id(members.previous_group)]
+        return Pool(members, home, None if group is None else group.zones)
+
+    def home_by_group(bucket: Bucket) -> str | None:
+        """An endpoint that has a group keeps its home there."""
+        previous = bucket.previous_group
+        group = None if previous is None or previous is EVERY_ZONE else remaining[id(previous)]
+        return None if group is None else group.zones[0]
+
+    supply = dict.fromkeys(zones, 0)
+    ready: list[Pool] = []
+    homeless = []
+    for bucket in context.endpoint_index.ready_buckets():
+        if bucket.zone in supply:
+            ready.append(pool(bucket, bucket.zone))
+            supply[bucket.zone] += len(bucket)
+        else:
+            homeless.append(bucket)
+    if homeless:
+        count, names = count_and_first_names(homeless)
+        detail = describe_without(names, "endpoint", "zone where traffic starts", count=count)
+        context.rules.record("endpoint-zones", True, f"{detail}: to the zone in greatest need")
+    weights = {zone: demand.reduced.get(zone, 0) for zone in zones}
+
+    new: list[IndexedEndpoint] = []
+    for bucket in homeless:
+        home = home_by_group(bucket)
+        if home is None:
+            new.extend(bucket.members)
+            continue
+        ready.append(pool(bucket, home))
+        supply[home] += len(bucket)
+    for member in sorted(new, key=attrgetter("identity")):
+        home = neediest_zone(weights, supply, context.ready_count)
+        ready.append(pool(member, home))
+        supply[home] += 1
+    unready = []
+    for bucket in context.endpoint_index.unready_buckets():
+        # Those without a home do not count: all of them get the home of the next endpoint.
+        home = bucket.zone if bucket.zone in supply else home_by_group(bucket)
+        unready.append(pool(bucket, home or neediest_zone(weights, supply, context.ready_count)))
+    groups = tuple(group for group in remaining.values() if group is not None)
+    return Homes(demand, zones, weights, tuple(ready), tuple(unready), groups, supply)
+
+
+def neediest_zone(weights: Mapping[str, int], located: Mapping[str, int], total: int) -> str:
+    """The zone that expects most beyond what is located there; the first of equals."""
+    everything = max(sum(weights.values()), 1)
+    return max(weights, key=lambda zone: total * weights[zone] - located[zone] * everything)
+
+
+# --- decisions --------------------------------------------------------------------------------------------------------
+
 
 BALANCED_GROUPS: Final = frozenset(f"{Approach.SUBSETTING}/{name}" for name in SUBSETTING_ALGORITHMS)
 """What slices say is in force where the starting threshold applies."""
@@ -50,17 +145,17 @@ def decide_balanced(context: DecisionContext, heuristic: Heuristic) -> Decision:
     homes = homes_of(
         context, demand, demand.zones, in_force=in_force and context.configuration.subsetting.encoding != "hints"
     )
-    groups = _rebalance_lazily(context, heuristic, homes) if in_force and homes.groups else None
-    if groups is None:
-        groups = _rebalance_fully(context, heuristic, homes)
+    allocation = _rebalance_lazily(context, heuristic, homes) if in_force and homes.groups else None
+    if allocation is None:
+        allocation = _balance(context, heuristic, homes)
     limit = format_percent(context.configuration.subsetting.overload_threshold)
     numbers = f"{counted(context.ready_count, 'endpoint')} for {counted(len(demand.zones), 'zone')}"
     if not context.rules.decide(
-        "overload-threshold", groups is not None, f"{heuristic.name}: {numbers}, below {limit}"
+        "overload-threshold", allocation is not None, f"{heuristic.name}: {numbers}, below {limit}"
     ):
         return context.build_inactive(Reason.OVERLOAD, f"{numbers}: some endpoint would get {limit} or more above fair")
-    assert groups is not None
-    return _decide_with_groups(context, heuristic, homes, groups)
+    assert allocation is not None
+    return _decide_with_groups(context, heuristic, homes, allocation)
 
 
 def decide_require_zone(context: DecisionContext, heuristic: Heuristic) -> Decision:
@@ -75,9 +170,9 @@ def decide_require_zone(context: DecisionContext, heuristic: Heuristic) -> Decis
         context.rules.require("endpoint-zones", False, describe_without(without, "endpoint", "zone", count=count))
         return context.build_inactive(Reason.ENDPOINT_WITHOUT_ZONE, "no endpoint and no node has a zone")
     homes = homes_of(context, demand, tuple(sorted(zones)), in_force=False)
-    groups = _rebalance_fully(context, heuristic, homes)
-    assert groups is not None, f"{heuristic.name} refused, though it has no threshold"
-    return _decide_with_groups(context, heuristic, homes, groups)
+    allocation = _balance(context, heuristic, homes)
+    assert allocation is not None, f"{heuristic.name} refused, though it has no threshold"
+    return _decide_with_groups(context, heuristic, homes, allocation)
 
 
 # --- rules ------------------------------------------------------------------------------------------------------------
@@ -133,15 +228,7 @@ def _threshold_refusal(context: DecisionContext, zones: int) -> Decision | None:
 # --- homes and groups -------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _PlacedGroups:
-    """An allocation over homes, and the placement of the ready endpoints by it."""
-
-    allocation: Allocation
-    placed: Placed
-
-
-def _rebalance_lazily(context: DecisionContext, heuristic: Heuristic, homes: Homes) -> _PlacedGroups | None:
+def _rebalance_lazily(context: DecisionContext, heuristic: Heuristic, homes: Homes) -> Allocation | None:
     """Make only the update itself; None where that would overload an endpoint (KEP-2004 § Optimizations), or lose too
     much traffic to other zones (`zoneward.routing.thresholds.lost_in_zone`).
     """
@@ -165,16 +252,11 @@ def _rebalance_lazily(context: DecisionContext, heuristic: Heuristic, homes: Hom
         context.rules.record("lazy-rebalance", False, f"{detail}, {format_percent(most)} at most: they are recomputed")
         return None
     context.rules.record("lazy-rebalance", True, f"{detail}: only the update is made")
-    return _PlacedGroups(allocation, place(homes.ready, allocation.counts))
-
-
-def _rebalance_fully(context: DecisionContext, heuristic: Heuristic, homes: Homes) -> _PlacedGroups | None:
-    """Recompute all groups; None where the algorithm finds none."""
-    allocation = _balance(context, heuristic, homes)
-    return None if allocation is None else _PlacedGroups(allocation, place(homes.ready, allocation.counts))
+    return allocation
 
 
 def _balance(context: DecisionContext, heuristic: Heuristic, homes: Homes) -> Allocation | None:
+    """Recompute all groups; None where the algorithm finds none."""
     threshold = context.configuration.subsetting.overload_threshold
     parameters = threshold_parameters(threshold, threshold)
     return allocate(heuristic, homes.weights, Supply(homes.supply), parameters=parameters)
@@ -197,16 +279,17 @@ def _weights_of_shared(groups: Iterable[ZoneGroup]) -> dict[Zones, tuple[float, 
 
 
 def _decide_with_groups(
-    context: DecisionContext, heuristic: Heuristic, homes: Homes, groups: _PlacedGroups
+    context: DecisionContext, heuristic: Heuristic, homes: Homes, allocation: Allocation
 ) -> Decision:
-    allocation = groups.allocation
+    """``allocation`` is by the homes of endpoints."""
+    placed = place(homes.ready, allocation.counts)
     as_hints = context.configuration.subsetting.encoding == "hints"
     if as_hints:
         most = max((len(consumers) for consumers, _ in allocation.counts), default=0)
         detail = f"{counted(most, 'zone')} in a hint, {MAX_ZONE_HINTS} at most"
         if not context.rules.require("hint-zones", most <= MAX_ZONE_HINTS, detail):
             return context.build_inactive(Reason.TOO_MANY_ZONES, f"a group for {detail}")
-        targets = context.hint_targets(allocation, groups.placed.consumers)
+        targets = context.hint_targets(allocation, placed.consumers)
     else:
         rest = _place_not_ready(homes, allocation, by_need=heuristic.balances)
         targets = Targets(
@@ -214,14 +297,13 @@ def _decide_with_groups(
             "slice-groups",
             {
                 members: group_target(_slice_group(allocation.group(consumers), homes.demand))
-                for placed in (groups.placed, rest)
-                for members, consumers in placed.consumers.items()
+                for members, consumers in (placed.consumers | rest.consumers).items()
             },
         )
-    parts = groups.placed.parts
+    parts = placed.parts
     away = sum(count for (pool, consumers), count in parts.items() if consumers != (pool.zone,))
     own = counted(context.ready_count - away, "endpoint")
-    moved = groups.placed.count_moved(homes.zones, starts=not context.is_in_force(heuristic))
+    moved = placed.count_moved(homes.zones, starts=not context.is_in_force(heuristic))
     record = context.rules.record if heuristic.balances else context.rules.decide
     record("placement", True, f"{own} in their own zone's group, {away} in another; {moved} moved")
     return context.build_decision(
@@ -229,7 +311,7 @@ def _decide_with_groups(
         reason=Reason.ENABLED,
         message=_describe_groups(context, heuristic, homes, allocation),
         targets=targets,
-        allocation=_by_location(homes, groups),
+        allocation=_by_location(homes, allocation, placed),
         moved=moved,
     )
 
@@ -265,13 +347,13 @@ def _place_not_ready(homes: Homes, allocation: Allocation, *, by_need: bool) -> 
     return placed
 
 
-def _by_location(homes: Homes, groups: _PlacedGroups) -> Allocation:
+def _by_location(homes: Homes, allocation: Allocation, placed: Placed) -> Allocation:
     """The allocation by where endpoints are, not by their homes; ``""`` for those without a zone."""
     counts: Counter[tuple[Zones, str]] = Counter()
-    for (pool, consumers), count in groups.placed.parts.items():
+    for (pool, consumers), count in placed.parts.items():
         counts[consumers, pool.zone] += count
-    zones = sorted({*homes.zones, *(pool.zone for pool, _ in groups.placed.parts)})
-    return allocation_of(zones, counts, groups.allocation.weights)
+    zones = sorted({*homes.zones, *(pool.zone for pool, _ in placed.parts)})
+    return allocation_of(zones, counts, allocation.weights)
 
 
 def _describe_groups(context: DecisionContext, heuristic: Heuristic, homes: Homes, allocation: Allocation) -> str:

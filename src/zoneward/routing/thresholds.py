@@ -7,14 +7,16 @@ Starting and staying have different thresholds, so that a decision does not flap
 from collections.abc import Mapping
 from fractions import Fraction
 from functools import lru_cache
+from typing import Final
 
-from zoneward.routing.algorithm_calls import measures_of
 from zoneward.routing.algorithms.heuristics import BALANCED
-from zoneward.routing.allocation import Allocation
+from zoneward.routing.allocation import Allocation, measures_of
 from zoneward.routing.configuration import Configuration, HintsSettings
-from zoneward.routing.endpoint_sets import KEPT_OVERLOAD
-from zoneward.routing.request.approach import RequestedApproach
+from zoneward.routing.request import RequestedApproach
 from zoneward.routing.score import IN_ZONE
+
+KEPT_OVERLOAD: Final = 0.1
+"""Sets of ``Balanced`` in force stay while their overload is at most so far above the limit (0.1 = 10 points)."""
 
 
 def overload_threshold(settings: HintsSettings, *, in_force: bool) -> Fraction:

@@ -8,14 +8,12 @@ from types import MappingProxyType
 
 from zoneward.kube import names
 from zoneward.kube.objects import ObjectKey, Service
-from zoneward.routing.compatibility import compatibility_of
-from zoneward.routing.configuration import Configuration
+from zoneward.routing.configuration import Configuration, compatibility_of
 from zoneward.routing.demand import Demand, in_parts
-from zoneward.routing.request.annotations import demand_parts
-from zoneward.routing.request.approach import RequestedApproach, requested_approach
+from zoneward.routing.request import RequestedApproach, demand_parts, requested_approach
 from zoneward.routing.rules import RuleLog
 from zoneward.routing.selection.endpoint_selection import ZONEWARD, Consumer, proxy_name_of, reads_slice_groups
-from zoneward.routing.selection.expected_traffic import ConsumerDemand, split_demand
+from zoneward.routing.selection.traffic import ConsumerDemand, split_demand
 
 
 @dataclass(frozen=True)

@@ -12,18 +12,18 @@ from typing import Final
 
 from zoneward.kube.names import DEMAND_ANNOTATION
 from zoneward.kube.objects import EndpointSlice, Pod, Service
+from zoneward.kube.zone_weights import ZoneWeights
 from zoneward.routing import score
-from zoneward.routing.algorithm_calls import measures_of
-from zoneward.routing.allocation import Allocation, allocation_of
-from zoneward.routing.compatibility import compatibility_of
+from zoneward.routing.allocation import Allocation, allocation_of, measures_of
+from zoneward.routing.configuration import compatibility_of
 from zoneward.routing.decision import Decision
 from zoneward.routing.demand import Demand
 from zoneward.routing.thresholds import kept_overload
-from zoneward.routing.zone_weights import OutcomeMeasures, have_moved, measure_weights
 from zoneward.slices.cluster_state import ClusterState
 from zoneward.slices.decide import decide
 from zoneward.slices.endpoints import ServiceEndpoints
 from zoneward.slices.plan import collect_families, is_managed
+from zoneward.slices.reconcile import have_moved
 
 RESERVE: Final = 0.02
 """A decision in force does not stay where the expected overload is so near to the one at which none stays: figures are
@@ -59,6 +59,14 @@ class TrialOutcome:
         if self.is_overload:
             return self.new_excess < self.excess
         return self.new_excess < 0 and self.gain > margin
+
+
+@dataclass(frozen=True, slots=True)
+class OutcomeMeasures:
+    """What proxies make of a decision: the share of traffic that stays in its zone, and the worst overload."""
+
+    in_zone: float
+    max_overload: float
 
 
 _MeasuresByProxy = tuple[Sequence[OutcomeMeasures], ...]
@@ -187,3 +195,19 @@ def _cluster_wide(endpoints: ServiceEndpoints, demand: Demand) -> Allocation:
     supply = endpoints.index.ready_by_zone()
     zones = tuple(sorted({*demand.zones, *supply}))
     return allocation_of(zones, {(zones, zone): supply.get(zone, 0) for zone in zones})
+
+
+def measure_weights(weights: ZoneWeights, demand: Demand) -> OutcomeMeasures:
+    """What weights do with another demand than the one that they were computed for."""
+    total = sum(weights.counts.values())
+    load: dict[str, float] = {}
+    in_zone = 0.0
+    for zone in demand.zones:
+        share = demand.share(zone)
+        # A zone without weights sends its traffic to all.
+        row = weights.shares.get(zone) or {end: count / total for end, count in weights.counts.items() if total}
+        in_zone += share * row.get(zone, 0.0)
+        for end, part in row.items():
+            load[end] = load.get(end, 0.0) + share * part
+    worst = max((load[end] * total / weights.counts[end] - 1 for end in load if weights.counts.get(end)), default=0.0)
+    return OutcomeMeasures(in_zone, max(0.0, worst))

@@ -32,14 +32,15 @@ from zoneward.kube.objects import (
     Service,
 )
 from zoneward.routing.configuration import Configuration
-from zoneward.routing.placement.groups import ZoneGroup
-from zoneward.routing.placement.targets import Target, Targets
-from zoneward.routing.selection.group_labels import zones_annotation
-from zoneward.slices.endpoints import PodEndpoint, ServiceEndpoints
-from zoneward.slices.existing import SliceKey
+from zoneward.routing.placement import Target, Targets
+from zoneward.routing.zone_groups import ZoneGroup, zones_annotation
+from zoneward.slices.endpoints import PodEndpoint, PortKey, ServiceEndpoints
 
 _RESERVED_LABELS: Final = frozenset((*names.RESERVED_SLICE_LABELS, names.ZONE_LABEL))
 """Never mirrored from a Service. The zone label says which zones consume a slice."""
+
+SliceKey = tuple[PortKey, tuple[str, ...]]
+"""The ports and the zones (none: all zones) of endpoints that share slices."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,16 +101,20 @@ def desired(
 
     for key, group in (settled or {}).items():
         slices_of(key, group)
-    # Nearly all endpoints share one key, which need not be hashed again for each of them.
-    previous: tuple[object, ZoneGroup | None] = (None, None)
+    # Nearly all endpoints share one key and a few targets, which need not be hashed again for each of them.
+    previous_ports, previous_group = None, None
     into: dict[EndpointIdentity, Endpoint] = {}
+    hints_by_target: dict[int, tuple[Target, Hints | None]] = {}
     for member in members:
         target = targets.of(member)
-        if member.ports is not previous[0] or target.group is not previous[1]:
-            previous = member.ports, target.group
+        if member.ports is not previous_ports or target.group is not previous_group:
+            previous_ports, previous_group = member.ports, target.group
             key = member.ports, target.group.zones if target.group is not None else ()
             into = slices_of(key, target.group).endpoints
-        hints = hints_of(target)
+        known = hints_by_target.get(id(target))
+        if known is None:
+            known = hints_by_target[id(target)] = target, hints_of(target)
+        hints = known[1]
         into[member.identity] = member.endpoint if hints is None else replace(member.endpoint, hints=hints)
     for ports in endpoints.port_groups.keys() - {key[0] for key in slices}:
         slices_of((ports, ()), None)
@@ -130,7 +135,7 @@ def desired_slices(
     template: SliceTemplate, group: ZoneGroup | None, *, ports: tuple[EndpointPort, ...] = ()
 ) -> DesiredSlices:
     """Slices of a group without endpoints. The zone label names the group's first zone, and the annotation lists all
-    zones and weights where the label does not say enough (`zoneward.routing.selection.group_labels` reads both).
+    zones and weights where the label does not say enough (`zoneward.routing.zone_groups` reads both).
     """
     labels = dict(template.labels)
     if group is not None:

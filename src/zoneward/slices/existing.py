@@ -11,16 +11,11 @@ from typing import Final
 from zoneward.kube import names
 from zoneward.kube.objects import Endpoint, EndpointIdentity, EndpointSlice, Hints, Service, identity, is_ready
 from zoneward.routing.configuration import Configuration
-from zoneward.routing.placement.groups import EVERY_ZONE, ZoneGroup, own_group
-from zoneward.routing.selection.group_labels import group_of_slice
 from zoneward.routing.subsetting_decision import BALANCED_GROUPS
-from zoneward.slices.ports import PortKey
+from zoneward.routing.zone_groups import EVERY_ZONE, ZoneGroup, group_of_slice, own_group
 
 _REPLACED_MANAGERS: Final = (names.BUILT_IN_MANAGER, names.MANAGER)
 """Where our slices carry the built-in controller's label, they replace the slices that we made under our own."""
-
-SliceKey = tuple[PortKey, tuple[str, ...]]
-"""The ports and the zones (none: all zones) of endpoints that share slices."""
 
 
 class Manager(Enum):

@@ -9,12 +9,12 @@ from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from zoneward.kube.objects import Endpoint, EndpointIdentity, EndpointSlice, Pod, identity
-from zoneward.routing.placement.endpoint_index import Bucket, IndexedEndpoint
-from zoneward.routing.placement.groups import ZoneGroup
-from zoneward.routing.placement.targets import Target, Targets
-from zoneward.slices.desired import SliceTemplate
+from zoneward.routing.endpoint_index import Bucket, IndexedEndpoint
+from zoneward.routing.placement import Target, Targets
+from zoneward.routing.zone_groups import ZoneGroup
+from zoneward.slices.desired import SliceKey, SliceTemplate
 from zoneward.slices.endpoints import EndpointBuilder, PodEndpoint, ServiceEndpoints
-from zoneward.slices.existing import ExistingSlice, ExistingSlices, SliceKey
+from zoneward.slices.existing import ExistingSlice, ExistingSlices
 
 
 class _Settled(NamedTuple):
@@ -169,5 +169,5 @@ class FamilyCache:
         """The next plan has to look into a slice."""
         settled = self._settled.pop(name, None)
         if settled is not None:
-            by_identity = self.endpoints.by_identity
-            self.open_endpoints.update(by_identity[key] for key in settled.identities if key in by_identity)
+            members = map(self.endpoints.by_identity.get, settled.identities)
+            self.open_endpoints.update(member for member in members if member is not None)

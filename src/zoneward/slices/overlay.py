@@ -28,16 +28,15 @@ from zoneward.kube import names
 from zoneward.kube.adoption_marks import has_selector_annotation
 from zoneward.kube.formats import label_value_problems
 from zoneward.kube.objects import Endpoint, EndpointSlice, ForNode, ForZone, Hints, Service
+from zoneward.kube.validation import MAX_ZONE_HINTS
 from zoneward.routing.algorithms.heuristics import SUBSETTING_ALGORITHMS
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.decision import Decision
-from zoneward.routing.placement.endpoint_index import IndexedEndpoint
-from zoneward.routing.placement.targets import Targets
-from zoneward.routing.request.annotations import topology_annotation
+from zoneward.routing.endpoint_index import IndexedEndpoint
+from zoneward.routing.placement import Targets
+from zoneward.routing.request import topology_annotation
 from zoneward.slices.reconcile import SliceChanges
 
-MAX_ZONE_HINTS: Final = 8
-"""The API server refuses an endpoint with more (``maxZoneHints`` of discovery.k8s.io/v1)."""
 _ADDRESS_TYPES: Final = ("IPv4", "IPv6")
 _APPROACH: Final = re.compile(r"[A-Za-z0-9./-]{1,100}", re.ASCII)
 

@@ -24,16 +24,21 @@ from functools import cached_property
 
 from zoneward.kube.adoption_marks import effective_selector
 from zoneward.kube.objects import Condition, EndpointIdentity, EndpointSlice, Pod, Service, ServiceEvent, is_ready
-from zoneward.routing.compatibility import compatibility_of
-from zoneward.routing.configuration import Configuration
+from zoneward.routing.configuration import Configuration, compatibility_of
 from zoneward.routing.decision import Decision
-from zoneward.routing.placement.targets import Target, Targets
+from zoneward.routing.placement import Target, Targets
 from zoneward.routing.selection.endpoint_selection import endpoints_of_all_ports
-from zoneward.routing.selection.expected_traffic import ExpectedTraffic, predict_service_traffic
-from zoneward.routing.service_conditions import conditions_of, worst_family
-from zoneward.routing.service_events import events_of, upstream_events_of
+from zoneward.routing.selection.traffic import ExpectedTraffic, predict_service_traffic
+from zoneward.routing.service_events import conditions_of, events_of, upstream_events_of, worst_family
 from zoneward.slices.cluster_state import ClusterState
-from zoneward.slices.decide import decide, decide_without_selector, without_slice_groups
+from zoneward.slices.decide import (
+    decide,
+    decide_without_selector,
+    managers_of,
+    rule_of_others,
+    rules_of_slices,
+    without_slice_groups,
+)
 from zoneward.slices.desired import desired, slice_template
 from zoneward.slices.endpoints import (
     IPV4,
@@ -47,7 +52,6 @@ from zoneward.slices.existing import ExistingSlices, Manager
 from zoneward.slices.family_cache import FamilyCache
 from zoneward.slices.overlay import overlay_changes
 from zoneward.slices.reconcile import SliceChanges, finalize, reconcile
-from zoneward.slices.slice_rules import managers_of, rule_of_others, rules_of_slices
 from zoneward.slices.upstream import reconcile_as_upstream
 
 # --- input and output ----------------------------------------------------------------------------------
@@ -224,29 +228,11 @@ def plan_family(
 ) -> FamilyPlan:
     """Plan one address family of a Service, step by step.
 
-    With a ``cache``, the steps after the decision only look at what may have changed since the last plan.
+    With a ``cache``, the steps after the decision only look at what may have changed since the last plan. They may
+    change the decision: upstream's hints follow from the slices, and a Service that is being deleted may have too few
+    of these.
     """
     decision = decide_family(service, endpoints, existing, cluster_state)
-    state = cluster_state.for_service(service)
-    return plan_decision(
-        decision, endpoints, existing, service, state, trigger_time=trigger_time, taken=taken, cache=cache
-    )
-
-
-def plan_decision(
-    decision: Decision,
-    endpoints: ServiceEndpoints,
-    existing: ExistingSlices,
-    service: Service,
-    cluster_state: ClusterState,
-    *,
-    trigger_time: str | None = None,
-    taken: Sequence[Container[str]] = (),
-    cache: FamilyCache | None = None,
-) -> FamilyPlan:
-    """The steps after the decision. The plan may have another one: upstream's hints follow from the slices, and a
-    Service that is being deleted may have too few of these.
-    """
     configuration = cluster_state.configuration
     own_slices = {own.slice.metadata.name: own.slice for own in existing.own}
     if compatibility_of(configuration).sets_hints_in_slices:
@@ -277,7 +263,7 @@ def plan_decision(
         changes,
         replaced,
         others,
-        cluster_state,
+        cluster_state.for_service(service),
         endpoints,
         void_hints=None if voiding is None else rules[voiding].detail,
     )

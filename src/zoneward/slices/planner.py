@@ -1,7 +1,7 @@
 """Plans a Service again and again.
 
 The controller keeps a `ServicePlanner` for each Service and reports what changed. The planner keeps the endpoints,
-counted by what makes them alike to a decision (`zoneward.routing.placement.endpoint_index`), and which slices need no
+counted by what makes them alike to a decision (`zoneward.routing.endpoint_index`), and which slices need no
 look (`zoneward.slices.family_cache`). A plan after a few changes therefore costs these changes, the slices that they
 touch, zones squared, and a name or two of every slice.
 
@@ -14,14 +14,15 @@ from collections.abc import Container, Hashable, Iterable, Mapping
 from dataclasses import replace
 
 from zoneward.kube.objects import EndpointSlice, Pod, Service
-from zoneward.routing.compatibility import compatibility_of
+from zoneward.routing.configuration import compatibility_of
 from zoneward.routing.demand import Demand
 from zoneward.slices.cluster_state import ClusterState
-from zoneward.slices.endpoints import collect_endpoints, endpoint_builder, planned_address_types
+from zoneward.slices.endpoints import endpoint_builder, planned_address_types
 from zoneward.slices.existing import ExistingSlices
 from zoneward.slices.family_cache import FamilyCache
 from zoneward.slices.plan import (
     ServicePlan,
+    collect_families,
     decide_family,
     is_deleting,
     is_managed,
@@ -172,17 +173,14 @@ class ServicePlanner:
         return False
 
     def _build_families(self) -> dict[str, FamilyCache]:
-        self._existing = {}
-        for slice_ in self._slices.values():
-            self._existing_of(slice_.address_type).set(slice_)
-        families = {}
-        for address_type in self._address_types():
-            existing = self._existing_of(address_type)
-            endpoints = collect_endpoints(
-                address_type, self._service, self._pods.values(), existing, self._cluster_state
-            )
-            families[address_type] = FamilyCache(endpoints, existing)
-        return families
+        collected = collect_families(
+            self._service, pods=self._pods.values(), slices=self._slices.values(), cluster_state=self._cluster_state
+        )
+        self._existing = dict(collected.existing)
+        return {
+            endpoints.address_type: FamilyCache(endpoints, self._existing[endpoints.address_type])
+            for endpoints in collected.endpoints
+        }
 
     def _address_types(self) -> tuple[str, ...]:
         return planned_address_types(self._service, self._pods.values(), self._cluster_state)

@@ -27,18 +27,20 @@ from zoneward.kube.objects import (
     Service,
     identity,
 )
-from zoneward.kube.zone_weights import format_zone_weights, parse_zone_weights
-from zoneward.routing.selection.group_labels import group_of_slice
-from zoneward.routing.zone_weights import ZoneWeights, have_moved, is_stale
-from zoneward.slices.desired import DesiredSlices, SliceTemplate, desired_slices, mirrored_labels
-from zoneward.slices.endpoints import without_hints
-from zoneward.slices.existing import SliceKey, is_owned
-from zoneward.slices.ports import PortKey, port_key
+from zoneward.kube.zone_weights import ZoneWeights, format_zone_weights, parse_zone_weights
+from zoneward.routing.selection.endpoint_selection import is_stale
+from zoneward.routing.zone_groups import group_of_slice
+from zoneward.slices.desired import DesiredSlices, SliceKey, SliceTemplate, desired_slices, mirrored_labels
+from zoneward.slices.endpoints import PortKey, port_key, without_hints
+from zoneward.slices.existing import is_owned
 
 _MAX_NAME_LENGTH: Final = 253
 _HASH_LENGTH: Final = 10
 _MAX_NUMBER: Final = 100
 """After this many attempts a name may come before the other one: the other may be greater than all."""
+_MAX_MOVE: Final = 0.02
+"""Of a zone's traffic: a share that moves no farther is not worth a write."""
+_NOISE: Final = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -435,3 +437,13 @@ def _are_close(slice_: EndpointSlice, weights: ZoneWeights) -> bool:
     text = _weights_on(slice_)
     existing = parse_zone_weights(text) if text is not None else None
     return existing is not None and not is_stale(existing, weights.counts) and not have_moved(existing, weights)
+
+
+def have_moved(old: ZoneWeights, new: ZoneWeights) -> bool:
+    """Whether a share differs by more than 2 points."""
+    for start in old.shares.keys() | new.shares.keys():
+        before, after = old.shares.get(start, {}), new.shares.get(start, {})
+        for end in before.keys() | after.keys():
+            if abs(before.get(end, 0.0) - after.get(end, 0.0)) > _MAX_MOVE + _NOISE:
+                return True
+    return False

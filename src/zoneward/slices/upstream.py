@@ -15,10 +15,9 @@ from zoneward.kube.objects import Endpoint, EndpointSlice, ForNode, ForZone, Hin
 from zoneward.routing.algorithms.heuristics import HEURISTICS
 from zoneward.routing.allocation import allocation_of
 from zoneward.routing.configuration import Configuration
-from zoneward.routing.decision import Decision
-from zoneward.routing.placement.targets import Targets
-from zoneward.routing.request.approach import Approach
-from zoneward.routing.upstream_ranges import ZoneRange
+from zoneward.routing.decision import Decision, ZoneRange
+from zoneward.routing.placement import Targets
+from zoneward.routing.request import Approach
 from zoneward.slices.desired import SliceTemplate, controller_labels, desired, mirrored_labels
 from zoneward.slices.endpoints import ServiceEndpoints
 from zoneward.slices.reconcile import SliceChanges, reconcile

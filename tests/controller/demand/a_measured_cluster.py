@@ -28,11 +28,11 @@ from zoneward.controller.sync.service_states import ServiceStates
 from zoneward.kube.demand import DemandFigures
 from zoneward.kube.objects import EndpointSlice, ObjectKey, Service
 from zoneward.routing.configuration import Configuration
-from zoneward.routing.request.approach import requested_approach
-from zoneward.routing.request.what_if import as_if_requested
+from zoneward.routing.request import requested_approach
 from zoneward.routing.rules import RuleLog
-from zoneward.routing.selection.expected_traffic import ExpectedTraffic
+from zoneward.routing.selection.traffic import ExpectedTraffic
 from zoneward.routing.thresholds import kept_overload
+from zoneward.routing.what_if import as_if_requested
 from zoneward.slices.plan import ServicePlan
 
 STEP: Final = 300.0

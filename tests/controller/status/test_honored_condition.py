@@ -25,7 +25,7 @@ from zoneward.controller.sync.endpointslice_tracker import EndpointSliceTracker
 from zoneward.kube import names
 from zoneward.kube.leases import LEASE_DURATION, ProgrammedReport, build_proxy_lease
 from zoneward.kube.objects import Condition, EndpointSlice, ObjectMeta, Service, ServicePort, ServiceSpec, ServiceStatus
-from zoneward.routing.service_conditions import find_condition
+from zoneward.routing.service_events import find_condition
 
 ACCEPTED = Condition(type=names.ACCEPTED_CONDITION, status="True", reason="Accepted")
 PROGRAMMED = Condition(

@@ -17,9 +17,8 @@ from tests.routing.algorithms.running import run
 from zoneward.kube.validation import MAX_ZONE_HINTS
 from zoneward.routing.algorithms.balanced import balanced
 from zoneward.routing.algorithms.heuristics import HEURISTICS
-from zoneward.routing.algorithms.set_value import LOCALITY, SCORE
-from zoneward.routing.algorithms.zone_weights import weigh_zones
-from zoneward.routing.zone_costs import COST_UNIT
+from zoneward.routing.algorithms.set_value import COST_UNIT, LOCALITY, SCORE
+from zoneward.routing.algorithms.transport import weigh_zones
 
 FIFTH: Final = Fraction(1, 5)
 NOISE: Final = 1e-7

@@ -8,8 +8,8 @@ from zoneward.routing.algorithms.heuristics import (
     Heuristic,
     find_heuristic,
 )
-from zoneward.routing.algorithms.local_kep_tool import local_kep_tool
-from zoneward.routing.request.what_if import WHAT_IF_VALUES
+from zoneward.routing.algorithms.local import local_kep_tool
+from zoneward.routing.what_if import WHAT_IF_VALUES
 
 
 def test_no_setting_of_a_cluster_can_ask_for_what_the_proposals_tool_makes_of_local() -> None:

@@ -23,9 +23,8 @@ from zoneward.kube.objects import (
     ServiceStatus,
     is_ready,
 )
-from zoneward.kube.zone_weights import format_zone_weights
+from zoneward.kube.zone_weights import ZoneWeights, format_zone_weights
 from zoneward.routing.configuration import FeatureGates
-from zoneward.routing.placement.groups import own_group
 from zoneward.routing.selection.endpoint_selection import (
     CONSUMERS,
     CURRENT,
@@ -38,12 +37,13 @@ from zoneward.routing.selection.endpoint_selection import (
     endpoints_of_port,
     honored_hints,
     is_externally_accessible,
+    is_stale,
     policies_of,
     select_endpoints,
     slices_by_port,
     usable_zone_weights,
 )
-from zoneward.routing.zone_weights import ZoneWeights
+from zoneward.routing.zone_groups import own_group
 
 NO_HINTS: Final = HonoredHints(zones=False, nodes=False)
 
@@ -431,3 +431,29 @@ def test_our_own_proxy_alone_reads_weights_and_only_where_it_honors_hints(
 ) -> None:
     honored = honored_hints(service, CONSUMERS[consumer], gates)
     assert usable_zone_weights([annotated("a", TEXT, *in_zones(a=2, b=1))], honored) == (WEIGHTS if reads else None)
+
+
+@pytest.mark.parametrize(
+    ("counted", "ready", "stale"),
+    [
+        ({"a": 4}, {"a": 4}, False),
+        ({"a": 4}, {"a": 5}, False),
+        ({"a": 4}, {"a": 3}, False),
+        ({"a": 4}, {"a": 6}, True),
+        ({"a": 4}, {"a": 2}, True),
+        ({"a": 20}, {"a": 22}, False),
+        ({"a": 20}, {"a": 18}, False),
+        ({"a": 20}, {"a": 23}, True),
+        ({"a": 19}, {"a": 21}, True),
+        ({"a": 1}, {}, False),
+        ({"a": 2}, {}, True),
+        ({}, {"a": 1}, False),
+        ({"a": 0}, {"a": 2}, True),
+        ({"a": 100, "b": 4}, {"a": 100, "b": 6}, True),
+        ({"a": 100, "b": 4}, {"a": 100, "b": 4, "c": 2}, True),
+    ],
+)
+def test_weights_are_stale_when_a_zone_differs_by_more_than_a_tenth_and_more_than_one(
+    counted: dict[str, int], ready: dict[str, int], stale: bool
+) -> None:
+    assert is_stale(ZoneWeights({}, counted), ready) is stale

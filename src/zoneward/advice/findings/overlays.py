@@ -7,7 +7,7 @@ from zoneward.advice.findings.codes import CLUSTER, NOT_IN_OVERLAY, OVERLAY_POLI
 from zoneward.kube import names
 from zoneward.kube.overlay_objects import OVERLAY, VERSION, VERSION_ANNOTATION
 from zoneward.routing.phrases import counted
-from zoneward.routing.request.annotations import topology_annotation
+from zoneward.routing.request import topology_annotation
 from zoneward.slices.overlay import OverlayHints, is_selected
 
 

@@ -9,7 +9,7 @@ from zoneward.kube.objects import Service
 from zoneward.routing.algorithms.heuristics import HEURISTICS
 from zoneward.routing.phrases import format_percent
 from zoneward.routing.selection.endpoint_selection import policies_of
-from zoneward.routing.selection.expected_traffic import ExpectedTraffic
+from zoneward.routing.selection.traffic import ExpectedTraffic
 from zoneward.routing.thresholds import overload_threshold
 from zoneward.slices.plan import FamilyPlan
 

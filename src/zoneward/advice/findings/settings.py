@@ -26,22 +26,20 @@ from zoneward.kube.input_error import near_names
 from zoneward.kube.objects import Service
 from zoneward.routing.algorithms.heuristics import HEURISTICS, SUBSETTING_ALGORITHMS, find_heuristic
 from zoneward.routing.configuration import Configuration
-from zoneward.routing.request.annotations import (
+from zoneward.routing.request import (
+    DISTRIBUTION_HEURISTICS,
     HINTS_THRESHOLD,
     MAX_OVERLOAD,
     STARTING_THRESHOLD,
-    quote_value,
-    requests_subsetting,
-)
-from zoneward.routing.request.approach import (
-    DISTRIBUTION_HEURISTICS,
     TOPOLOGY_MODE_HEURISTICS,
     RequestedApproach,
+    quote_value,
     requested_approach,
+    requests_subsetting,
 )
 from zoneward.routing.rules import Reason, RuleLog
+from zoneward.slices.decide import managers_of
 from zoneward.slices.existing import approach_of_slice
-from zoneward.slices.slice_rules import managers_of
 
 _DISTRIBUTION: Final = "spec.trafficDistribution"
 _TOPOLOGY: Final = (names.TOPOLOGY_AWARE_HINTS_ANNOTATION, names.TOPOLOGY_MODE_ANNOTATION)

@@ -23,14 +23,14 @@ from zoneward.kube import names
 from zoneward.kube.adoption_marks import has_selector_annotation
 from zoneward.kube.objects import Endpoint, EndpointIdentity, EndpointSlice, identity, is_ready
 from zoneward.routing.phrases import counted, listed
-from zoneward.routing.request.approach import requested_approach
+from zoneward.routing.request import requested_approach
 from zoneward.routing.rules import RuleLog
 from zoneward.routing.selection.endpoint_selection import endpoints_of_all_ports
-from zoneward.routing.selection.group_labels import group_of_slice
+from zoneward.routing.zone_groups import group_of_slice
+from zoneward.slices.decide import managers_of
 from zoneward.slices.existing import approach_of_slice
 from zoneward.slices.overlay import OverlayHints, is_in_overlay, with_overlay_hints
 from zoneward.slices.plan import FamilyPlan, is_deleting, is_managed, plan_service
-from zoneward.slices.slice_rules import managers_of
 
 _CONTROLLERS: Final = (names.BUILT_IN_MANAGER, names.MANAGER)
 """Managers that make slices of Pods. All others have endpoints from elsewhere."""

@@ -35,8 +35,8 @@ from zoneward.client.backoff import Backoff
 from zoneward.kube.names import BUILT_IN_MANAGER, MANAGED_BY_LABEL
 from zoneward.kube.objects import EndpointSlice, ObjectKey, ServiceEvent, is_ready
 from zoneward.routing.configuration import Configuration
+from zoneward.slices.endpoints import port_key
 from zoneward.slices.plan import ServicePlan
-from zoneward.slices.ports import port_key
 
 STILL: Final = 1.0
 GRACE: Final = 3.0

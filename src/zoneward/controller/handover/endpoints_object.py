@@ -36,8 +36,7 @@ from zoneward.kube.objects import (
     Pod,
     Service,
 )
-from zoneward.slices.endpoints import IPV4, IPV6, endpoint_of, has_endpoint
-from zoneward.slices.ports import ports_of
+from zoneward.slices.endpoints import IPV4, IPV6, endpoint_of, has_endpoint, ports_of
 
 MAX_ADDRESSES: Final = 1_000
 """Further addresses are left out, and an annotation says so."""

@@ -34,8 +34,8 @@ from zoneward.kube.adoption_marks import (
 )
 from zoneward.kube.objects import EndpointIdentity, Endpoints, EndpointSlice, Service, identity, is_ready
 from zoneward.routing.phrases import counted
+from zoneward.slices.endpoints import PortKey, port_key
 from zoneward.slices.plan import ServicePlan
-from zoneward.slices.ports import PortKey, port_key
 
 EndpointsPolicy = Literal["keep", "delete"]
 """What happens to the Endpoints object."""

@@ -37,7 +37,7 @@ from zoneward.daemon.log import Log, SilentLog, UnexpectedErrorLog
 from zoneward.kube import names
 from zoneward.kube.objects import Condition, ObjectKey, Service, parse_resource_version
 from zoneward.routing.selection.endpoint_selection import is_proxied
-from zoneward.routing.service_conditions import find_condition
+from zoneward.routing.service_events import find_condition
 
 BEHIND_AFTER: Final = 90.0
 """Seconds after which the condition names the nodes that are behind: a Lease may be renewed 11 s after the last time,

@@ -21,7 +21,7 @@ from zoneward.kube.names import MANAGED_BY_LABEL
 from zoneward.kube.objects import EndpointSlice, ObjectKey, Service, node_zone, time_text
 from zoneward.routing.configuration import Configuration, StoredHints
 from zoneward.routing.demand import Demand, changes_demand, demand_of, is_new_node
-from zoneward.routing.request.annotations import requests_subsetting
+from zoneward.routing.request import requests_subsetting
 from zoneward.slices.cluster_state import ClusterState
 from zoneward.slices.plan import ServicePlan, plan_service
 from zoneward.slices.planner import ServicePlanner

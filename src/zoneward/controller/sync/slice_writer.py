@@ -24,9 +24,9 @@ from zoneward.controller.controller_metrics import ControllerMetrics
 from zoneward.controller.sync.endpointslice_tracker import EndpointSliceTracker
 from zoneward.controller.sync_counts import Operation
 from zoneward.kube.objects import Endpoint, EndpointIdentity, EndpointSlice, ObjectKey, ObjectMeta, identity
-from zoneward.routing.selection.group_labels import group_of_slice
+from zoneward.routing.zone_groups import group_of_slice
+from zoneward.slices.endpoints import port_key
 from zoneward.slices.plan import ServicePlan
-from zoneward.slices.ports import port_key
 from zoneward.slices.reconcile import slice_name
 
 MAX_ENDPOINTS: Final = 1_000

@@ -44,7 +44,7 @@ from zoneward.proxy.reporter import Reporter
 from zoneward.proxy.ruleset.service_size import MAX_SERVICE_ENTRIES, node_services_within
 from zoneward.routing.configuration import FeatureGates
 from zoneward.routing.selection.endpoint_selection import ZONEWARD, SelectionRule, policies_of
-from zoneward.routing.selection.group_labels import group_of_slice
+from zoneward.routing.zone_groups import group_of_slice
 
 TRIGGER_TIME: Final = "endpoints.kubernetes.io/last-change-trigger-time"
 _NOTHING: Final = msgspec.Raw(b"null")

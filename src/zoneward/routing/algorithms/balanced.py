@@ -33,6 +33,7 @@ from zoneward.routing.algorithms.local_search import (
 )
 from zoneward.routing.algorithms.proportional_zone_cpu import proportional_zone_cpu
 from zoneward.routing.algorithms.set_value import (
+    COST_UNIT,
     COSTS_AT,
     OBJECTIVE_AT,
     Problem,
@@ -42,7 +43,6 @@ from zoneward.routing.algorithms.set_value import (
 )
 from zoneward.routing.algorithms.signature import IMPOSSIBLE, IntegerSequence, max_groups, part
 from zoneward.routing.algorithms.transport import FlowRoom
-from zoneward.routing.zone_costs import COST_UNIT
 
 EXACT_ENDPOINTS: Final = 20
 """Up to this number of endpoints in two or three zones with demand, the answer is the optimum."""

@@ -4,21 +4,58 @@ To add an algorithm, write a file beside this one, and add a line to `SUBSETTING
 `HEURISTICS` (hints). Settings, ``--what-if`` and the lab take it from here.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableSequence
 from dataclasses import dataclass
 from typing import Final
 
 from zoneward.kube import names
 from zoneward.routing.algorithms.balanced import balanced
-from zoneward.routing.algorithms.local import local
-from zoneward.routing.algorithms.local_kep_tool import local_kep_tool
-from zoneward.routing.algorithms.local_opt import local_opt
-from zoneward.routing.algorithms.local_shared import local_shared
-from zoneward.routing.algorithms.local_weighted import local_weighted
-from zoneward.routing.algorithms.one_group import one_group
+from zoneward.routing.algorithms.local import local, local_kep_tool, local_opt, local_shared, local_weighted
 from zoneward.routing.algorithms.proportional_zone_cpu import proportional_zone_cpu
-from zoneward.routing.algorithms.same_zone import same_zone
-from zoneward.routing.algorithms.signature import AllocateFunction
+from zoneward.routing.algorithms.signature import IMPOSSIBLE, AllocateFunction, IntegerSequence
+
+# --- algorithms that need no search -----------------------------------------------------------------------------------
+
+
+def same_zone(
+    demand: IntegerSequence,
+    supply: IntegerSequence,
+    parameters: IntegerSequence,  # noqa: ARG001 -- every algorithm has the same signature; this one has nothing to tune
+    previous: IntegerSequence,  # noqa: ARG001 -- where an endpoint is does not depend on where it served
+    composition: MutableSequence[int],
+    weights: MutableSequence[float],
+    scratch: MutableSequence[int],  # noqa: ARG001 -- needs no room
+    reals: MutableSequence[float],  # noqa: ARG001
+) -> int:
+    """All of a zone's supply to that zone. A zone without endpoints gets none: its proxies fall back to all."""
+    zones = len(demand)
+    for zone in range(zones):
+        composition[zone * zones + zone] = supply[zone]
+        weights[zone * zones + zone] = 1.0
+    return zones
+
+
+def one_group(
+    demand: IntegerSequence,
+    supply: IntegerSequence,
+    parameters: IntegerSequence,  # noqa: ARG001 -- every algorithm has the same signature; this one has nothing to tune
+    previous: IntegerSequence,  # noqa: ARG001 -- no endpoint can move
+    composition: MutableSequence[int],
+    weights: MutableSequence[float],
+    scratch: MutableSequence[int],  # noqa: ARG001 -- needs no room
+    reals: MutableSequence[float],  # noqa: ARG001
+) -> int:
+    """Every endpoint to every zone. The own groups stay empty. The proxies choose at random, not this function."""
+    zones = len(demand)
+    total = 0
+    for zone in range(zones):
+        total += supply[zone]
+        composition[zones * zones + zone] = supply[zone]
+        weights[zones * zones + zone] = 1.0
+    return zones + 1 if total > 0 else IMPOSSIBLE
+
+
+# --- heuristics -------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,6 @@ from typing import Any, Final, NamedTuple
 
 from zoneward.routing.algorithms.signature import IntegerSequence
 from zoneward.routing.score import IN_ZONE_POINTS, OVERLOAD_POINTS, SLICES_POINTS
-from zoneward.routing.zone_costs import COST_UNIT
 
 SCORE: Final = 0
 LOCALITY: Final = 1
@@ -18,7 +17,9 @@ LOCALITY: Final = 1
 OBJECTIVE_AT: Final = 4
 COSTS_AT: Final = 5
 """Where the parameters of ``Balanced`` begin that no other algorithm has: the objective, and the cost of each pair of
-zones in millionths (`zoneward.routing.zone_costs`)."""
+zones in millionths (`zoneward.routing.configuration.cost_table`)."""
+COST_UNIT: Final = 1_000_000
+"""A cost of 1, as algorithms take it."""
 
 MEASURES: Final = 4
 """How many real numbers `write_value` writes."""

@@ -123,9 +123,9 @@ class AddressOwnership:
             return set()
         affected = {service}
         if before is not None:
-            self._remove(service, before, affected)
+            self._change(service, before, affected, is_new=False)
         if request is not None:
-            self._add(service, request, affected)
+            self._change(service, request, affected, is_new=True)
         return affected
 
     def set_node_addresses(self, addresses: frozenset[str]) -> set[ObjectKey]:
@@ -178,31 +178,23 @@ class AddressOwnership:
 
     # --- requests -----------------------------------------------------------------------------------------------------
 
-    def _add(self, service: ObjectKey, request: AddressRequest, affected: set[ObjectKey]) -> None:
-        self._requests[service] = request
+    def _change(self, service: ObjectKey, request: AddressRequest, affected: set[ObjectKey], *, is_new: bool) -> None:
+        """Record a request, or forget it."""
+        if is_new:
+            self._requests[service] = request
+        else:
+            del self._requests[service]
+        change, change_external = (_insert, self._add_external) if is_new else (_remove, self._remove_external)
         age = age_of(service, request.creation_timestamp)
         before = _owner(self._cluster_ips, request.cluster_ip)
-        _insert(self._cluster_ips, request.cluster_ip, age)
+        change(self._cluster_ips, request.cluster_ip, age)
         self._cluster_ip_changed(request.cluster_ip, before, affected)
         for port in request.node_ports:
             before = _owner(self._node_ports, port)
-            _insert(self._node_ports, port, age)
+            change(self._node_ports, port, age)
             self._node_port_changed(port, before, affected)
         for address in request.external:
-            self._add_external(address, age, request.ports, affected)
-
-    def _remove(self, service: ObjectKey, request: AddressRequest, affected: set[ObjectKey]) -> None:
-        del self._requests[service]
-        age = age_of(service, request.creation_timestamp)
-        before = _owner(self._cluster_ips, request.cluster_ip)
-        _remove(self._cluster_ips, request.cluster_ip, age)
-        self._cluster_ip_changed(request.cluster_ip, before, affected)
-        for port in request.node_ports:
-            before = _owner(self._node_ports, port)
-            _remove(self._node_ports, port, age)
-            self._node_port_changed(port, before, affected)
-        for address in request.external:
-            self._remove_external(address, age, request.ports, affected)
+            change_external(address, age, request.ports, affected)
 
     def _add_external(self, address: str, age: Age, ports: frozenset[Port], affected: set[ObjectKey]) -> None:
         requested = self._external.setdefault(address, _ExternalAddress())

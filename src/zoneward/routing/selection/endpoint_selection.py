@@ -17,12 +17,10 @@ from msgspec.structs import replace
 
 from zoneward.kube import names
 from zoneward.kube.objects import Endpoint, EndpointPort, EndpointSlice, Service, is_ready, is_serving, is_terminating
-from zoneward.kube.zone_weights import parse_zone_weights
+from zoneward.kube.zone_weights import ZoneWeights, parse_zone_weights
 from zoneward.routing.configuration import FeatureGates
-from zoneward.routing.placement.groups import ZoneGroup
-from zoneward.routing.request.annotations import requests_hints, requests_subsetting, topology_annotation
-from zoneward.routing.selection.group_labels import ZoneSlices, group_of_slice
-from zoneward.routing.zone_weights import ZoneWeights, is_stale
+from zoneward.routing.request import requests_hints, requests_subsetting, topology_annotation
+from zoneward.routing.zone_groups import ZoneGroup, ZoneSlices, group_of_slice
 
 LOCAL: Final = "Local"
 _MAX_PORT: Final = 65535
@@ -32,6 +30,10 @@ _WEIGHT_DIGITS: Final = 12
 """Decimals of an endpoint's weight: what is beyond is noise, by which alike weights would differ."""
 _LEAST_SHARE: Final = 0.01
 """Of a zone's traffic for the endpoints of another: less needs many slots in the kernel."""
+_ALWAYS_TOLERATED: Final = 1
+"""Endpoints by which a zone may differ, however few it has."""
+_TOLERATED_PART: Final = 10
+"""And a tenth of them."""
 
 
 class SelectionRule(StrEnum):
@@ -267,6 +269,16 @@ def usable_zone_weights(
         return None
     counts = Counter(endpoint.zone or "" for endpoint in endpoints_of_all_ports(slices) if is_ready(endpoint))
     return None if "" in counts or is_stale(weights, counts) else weights
+
+
+def is_stale(weights: ZoneWeights, counts: Mapping[str, int]) -> bool:
+    """Whether the ready endpoints of some zone are too far from those that the weights were computed for."""
+    for zone in weights.counts.keys() | counts.keys():
+        counted = weights.counts.get(zone, 0)
+        difference = abs(counts.get(zone, 0) - counted)
+        if difference > _ALWAYS_TOLERATED and difference * _TOLERATED_PART > counted:
+            return True
+    return False
 
 
 def endpoints_of_port(

@@ -11,9 +11,9 @@ from zoneward.kube import names
 from zoneward.kube.objects import Service
 from zoneward.routing.algorithms.heuristics import BALANCED, PREFER_SAME_ZONE, SUBSETTING_ALGORITHMS
 from zoneward.routing.configuration import Configuration, DefaultApproach, FeatureGates, HintsSettings
-from zoneward.routing.request.approach import RequestedApproach, requested_approach
-from zoneward.routing.request.what_if import WHAT_IF_VALUES, as_if_requested, find_what_if_value
+from zoneward.routing.request import RequestedApproach, requested_approach
 from zoneward.routing.rules import RuleLog
+from zoneward.routing.what_if import WHAT_IF_VALUES, as_if_requested, find_what_if_value
 
 
 def asked(service: Service, configuration: Configuration | None = None) -> RequestedApproach:

@@ -15,9 +15,8 @@ from zoneward.routing.algorithms.heuristics import (
     SUBSETTING_ALGORITHMS,
     find_heuristic,
 )
-from zoneward.routing.compatibility import compatibility_of
-from zoneward.routing.configuration import Configuration
-from zoneward.routing.request.approach import DISTRIBUTION_HEURISTICS, TOPOLOGY_MODE_HEURISTICS, Approach
+from zoneward.routing.configuration import Configuration, compatibility_of
+from zoneward.routing.request import DISTRIBUTION_HEURISTICS, TOPOLOGY_MODE_HEURISTICS, Approach
 
 NO_APPROACH: Final = "none"
 WHAT_IF_VALUES: Final = (

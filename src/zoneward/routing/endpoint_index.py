@@ -16,7 +16,7 @@ from operator import attrgetter
 from typing import Final
 
 from zoneward.kube.objects import Endpoint, EndpointIdentity, is_ready
-from zoneward.routing.placement.groups import ZoneGroup
+from zoneward.routing.zone_groups import ZoneGroup
 
 _IDENTITY: Final = attrgetter("identity")
 _FIRST_NAMES: Final = 3

@@ -10,10 +10,10 @@ from tests.builders.structs import an_endpoint
 
 from zoneward.kube.objects import EndpointIdentity
 from zoneward.routing.allocation import Zones, allocation_of
-from zoneward.routing.placement.endpoint_index import Bucket, IndexedEndpoint
-from zoneward.routing.placement.groups import own_group
-from zoneward.routing.placement.placement import Pool, with_guests_kept
-from zoneward.routing.placement.placement import place as place_pools
+from zoneward.routing.endpoint_index import Bucket, IndexedEndpoint
+from zoneward.routing.placement import Pool, with_guests_kept
+from zoneward.routing.placement import place as place_pools
+from zoneward.routing.zone_groups import own_group
 
 GROUPS: tuple[Zones, ...] = (("a",), ("b",), ("c",), ("a", "b"), ("b", "c"))
 """The zones' own, and two that zones share."""

@@ -1,4 +1,4 @@
-"""Which setting wins, which values are known, and what each comes to (KEP-2433, KEP-4444, KEP-3015, KEP-2004)."""
+"""What a Service requests: which of its settings wins, and numbers that it sets for itself."""
 
 from collections.abc import Callable, Mapping
 from fractions import Fraction
@@ -13,6 +13,7 @@ from zoneward.kube import names
 from zoneward.kube.objects import Service
 from zoneward.routing.algorithms.heuristics import HEURISTICS, SUBSETTING_ALGORITHMS
 from zoneward.routing.configuration import (
+    MAX_OVERLOAD_EXPECTED,
     STARTING_THRESHOLD_EXPECTED,
     AutoHeuristic,
     BalancedSettings,
@@ -21,13 +22,18 @@ from zoneward.routing.configuration import (
     FeatureGates,
     HintsSettings,
     SubsettingSettings,
+    ZoneCosts,
 )
-from zoneward.routing.request.annotations import SHARE_EXPECTED
-from zoneward.routing.request.approach import Approach, RequestedApproach, requested_approach
-from zoneward.routing.request.what_if import WHAT_IF_VALUES
+from zoneward.routing.request import (
+    SHARE_EXPECTED,
+    Approach,
+    RequestedApproach,
+    parse_share,
+    quote_value,
+    requested_approach,
+)
 from zoneward.routing.rules import Reason, Rule, RuleLog
-from zoneward.routing.share_text import MAX_OVERLOAD_EXPECTED
-from zoneward.routing.zone_costs import ZoneCosts
+from zoneward.routing.what_if import WHAT_IF_VALUES
 
 OLD: Final = names.TOPOLOGY_AWARE_HINTS_ANNOTATION
 NEW: Final = names.TOPOLOGY_MODE_ANNOTATION
@@ -607,3 +613,36 @@ def test_upstream_knows_no_value_of_ours(value: str) -> None:
         assert outcome(service, UPSTREAM) == expected
     expected = VALUES[value].field if value in names.TRAFFIC_DISTRIBUTIONS else UNKNOWN
     assert outcome(a_service(distribution=value), UPSTREAM) == expected
+
+
+# --- numbers in annotations -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "share"),
+    [
+        *(("0.2", Fraction(1, 5)), ("20%", Fraction(1, 5)), ("1", Fraction(1)), ("100%", Fraction(1))),
+        *(("0.000001", Fraction(1, 10**6)), ("12.5%", Fraction(1, 8)), ("10000%", Fraction(100))),
+    ],
+)
+def test_a_share_is_written_as_a_number_or_as_a_percentage(text: str, share: Fraction) -> None:
+    assert parse_share(text) == share
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("20", "1.5", "1.000001", "0", "0%", "0.0", "-0.2", "+0.2", "-20%", "10000.1%", "99999%", "20 %", " 20%"),
+        *("20%%", "%", "", ".2", "2.", "2e-1", "1/5", "0,2", "nan", "inf", "true", "\u0662\u0660%", "20%\n"),
+        *("0.2000001", "9" * 1000),
+    ],
+    ids=lambda text: ascii(text)[:20],
+)
+def test_anything_else_is_no_share(text: str) -> None:
+    """A number above 1 least of all: 20 would be 2000 %, and was meant as 20 %."""
+    assert parse_share(text) is None
+
+
+def test_a_value_is_quoted_on_one_line_and_not_at_length() -> None:
+    assert quote_value("two\nlines\x1b") == "'two\\nlines\\x1b'"
+    assert quote_value("x" * 200_000) == repr("x" * 40 + "...")

@@ -10,8 +10,8 @@ from tests.builders.structs import an_endpoint
 from tests.properties.random_clusters import examples
 
 from zoneward.kube.objects import Endpoint, EndpointIdentity, identity
-from zoneward.routing.placement.endpoint_index import EndpointIndex, IndexedEndpoint, count_and_first_names
-from zoneward.routing.placement.groups import ZoneGroup, own_group
+from zoneward.routing.endpoint_index import EndpointIndex, IndexedEndpoint, count_and_first_names
+from zoneward.routing.zone_groups import ZoneGroup, own_group
 
 ALONE = an_endpoint("10.0.0.1", pod="alone")
 FIRST = an_endpoint("10.1.0.1", pod="a")

@@ -15,7 +15,6 @@ from tests.properties.random_clusters import examples
 from zoneward.kube import names
 from zoneward.kube.objects import EndpointSlice
 from zoneward.routing.configuration import Configuration, FeatureGates
-from zoneward.routing.placement.groups import WEIGHT_DIGITS, ZoneGroup, own_group, restrict_to_zones
 from zoneward.routing.selection.endpoint_selection import (
     CONSUMERS,
     EndpointSelection,
@@ -25,7 +24,14 @@ from zoneward.routing.selection.endpoint_selection import (
     select_endpoints,
     slice_groups,
 )
-from zoneward.routing.selection.group_labels import group_of_slice, zones_annotation
+from zoneward.routing.zone_groups import (
+    WEIGHT_DIGITS,
+    ZoneGroup,
+    group_of_slice,
+    own_group,
+    restrict_to_zones,
+    zones_annotation,
+)
 
 LOCAL: Final = Policies(uses_cluster=False, uses_local=True, internal_local=True)
 

@@ -1,1 +1,0 @@
-"""Which endpoints serve which zones, with as few moves as possible from where they were."""

@@ -1,1 +1,0 @@
-"""What a Service asks for, and which of its settings wins."""
