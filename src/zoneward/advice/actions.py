@@ -14,6 +14,7 @@ from functools import cached_property
 from operator import attrgetter
 from typing import Final, Literal
 
+from zoneward.advice.cluster_abilities import OVERLAY_SINCE, is_before, kubernetes_configuration
 from zoneward.advice.findings.cluster_view import ServiceView
 from zoneward.advice.findings.codes import Finding
 from zoneward.advice.fix_commands import (
@@ -26,7 +27,6 @@ from zoneward.advice.fix_commands import (
 )
 from zoneward.advice.fixes import Fix, FixKind, FixSearch, setting_patch
 from zoneward.advice.json_value import JsonValue, round_if_any, round_part, round_share
-from zoneward.advice.kubernetes_version import OVERLAY_SINCE, is_before, kubernetes_configuration
 from zoneward.advice.measured_flows import MeasuredFlows
 from zoneward.advice.node_proxies import NodeProxies
 from zoneward.advice.prices import PairPrices

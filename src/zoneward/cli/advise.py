@@ -9,7 +9,7 @@ import click
 
 from zoneward.advice.json_value import as_document
 from zoneward.advice.prices import Charge
-from zoneward.cli.cluster_completion import complete_files
+from zoneward.cli.completion import complete_files
 from zoneward.cli.measured_input import (
     check_measured,
     measured_of_sample,
@@ -124,12 +124,12 @@ def command(
     elif output in ("json", "yaml"):
         print_document(as_document("Advice", advice), output)
     elif output == "html":
-        from zoneward.report.advice_page import advice_page
+        from zoneward.report.advice_report import advice_page
 
         page = advice_page(advice, source=page_source(options))
         sys.stdout.buffer.write(page.encode())
     else:
-        from zoneward.report.advice_text import action_text, advice_text
+        from zoneward.report.advice_report import action_text, advice_text
 
         width, color = table_width(), wants_color(options)
         text = (
@@ -236,7 +236,7 @@ def _advise(
 def _advised_cluster(selected: "SelectedServices") -> "AdvisedCluster":
     """Without measurements."""
     from zoneward.advice.actions import AdvisedCluster
-    from zoneward.advice.kubernetes_version import kubernetes_minor
+    from zoneward.advice.cluster_abilities import kubernetes_minor
     from zoneward.routing.demand import cpu_demand_of
 
     nodes = selected.snapshot.nodes
@@ -253,7 +253,7 @@ def _show_changes(options: Options, manifests: tuple[str, ...], output: str) -> 
     from zoneward.advice.manifest_changes import ManifestChanges, applied, changed_service
     from zoneward.cli.planned_services import select_services
     from zoneward.kube.gc_tuning import without_gc
-    from zoneward.report.advice_text import changes_markdown, changes_text
+    from zoneward.report.advice_report import changes_markdown, changes_text
     from zoneward.snapshots.cluster_snapshot import read_snapshot
 
     given = read_snapshot(manifests, stdin=sys.stdin.buffer).services
@@ -287,7 +287,7 @@ def _show_changes(options: Options, manifests: tuple[str, ...], output: str) -> 
 def _write_patches(advice: "Advice", directory: Path) -> None:
     """Raises InputError for a directory that has files, and where nothing can be written."""
     from zoneward.cli.output import atomic_file
-    from zoneward.report.patch_files import patch_files
+    from zoneward.report.manifests import patch_files
 
     files = patch_files(advice.actions)
     try:

@@ -88,7 +88,7 @@ def command(
     elif output == "json":
         print_json("Check", checked)
     else:
-        from zoneward.report.check_sarif import sarif_document
+        from zoneward.report.check_report import sarif_document
 
         print_document(sarif_document(checked), "json")
     return int(fail_on is not None and checked.has_at_least(fail_on))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from zoneward.cli.cluster_completion import complete_approaches
+from zoneward.cli.completion import complete_approaches
 from zoneward.cli.options import GroupedCommand, Options, planning_options, row_options
 from zoneward.cli.output import page_source, print_json, print_line, print_notes, print_table, wants_color, write
 from zoneward.kube.gc_tuning import without_gc

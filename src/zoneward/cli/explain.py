@@ -50,14 +50,14 @@ def command(*, options: Options, output: str, measured_in: tuple[str, ...], wind
         explanation = _explain(selected, options, measured)
     print_notes(options, [*selected.notes, *measured_notes])
     if output == "text":
-        from zoneward.report.explain_text import explanation_text
+        from zoneward.report.explain_report import explanation_text
 
         text = explanation_text(explanation, width=table_width(), color=wants_color(options))
         click.echo(text, nl=False, color=True)
     elif output == "json":
         print_json("Explanation", explanation)
     elif output == "html":
-        from zoneward.report.explain_page import explanation_page
+        from zoneward.report.explain_report import explanation_page
 
         write(explanation_page(explanation, source=page_source(options)))
     else:

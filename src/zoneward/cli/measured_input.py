@@ -10,7 +10,7 @@ import click
 from msgspec import structs
 
 from zoneward.advice.prices import Charge
-from zoneward.cli.cluster_completion import complete_files
+from zoneward.cli.completion import complete_files
 from zoneward.cli.options import Decorator, Options, add_options
 from zoneward.cli.output import Note
 from zoneward.kube.input_error import ConfigurationError, InputError

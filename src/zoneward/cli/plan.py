@@ -10,7 +10,7 @@ from zoneward.cli.options import GroupedCommand, Options, planning_options, row_
 from zoneward.cli.output import Note, page_source, print_json, print_notes, print_table, wants_color, write
 
 if TYPE_CHECKING:
-    from zoneward.advice.plan_choice import Sort
+    from zoneward.advice.decisions import Sort
 
 _OBJECTS: Final = ("yaml", "slices-json", "overlay")
 """Outputs that are objects for `kubectl apply`."""
@@ -78,8 +78,8 @@ def command(
         options.changes.refuse(
             "expected -o table, wide, json or html with it: slices of Pods that do not exist help nobody"
         )
-    from zoneward.advice.load_change import plans_before
-    from zoneward.advice.plan_choice import choose_plans
+    from zoneward.advice.decisions import choose_plans
+    from zoneward.advice.now import plans_before
     from zoneward.cli.planned_services import select_services
     from zoneward.routing.selection.traffic_measurements import combine_measurements
 
@@ -126,7 +126,7 @@ def command(
             print_table(options, parts)
     else:
         from zoneward.advice.json_value import to_json
-        from zoneward.report import slice_manifests as manifests
+        from zoneward.report import manifests
 
         if output == "overlay":
             objects: Any = manifests.overlay_document(plans, configuration=configuration)

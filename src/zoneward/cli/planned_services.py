@@ -8,8 +8,8 @@ from typing import Final
 
 from msgspec import structs
 
+from zoneward.advice.cluster_abilities import kubernetes_configuration, kubernetes_minor
 from zoneward.advice.findings.codes import Need
-from zoneward.advice.kubernetes_version import kubernetes_configuration, kubernetes_minor
 from zoneward.advice.node_proxies import NodeProxies, detect_node_proxies, same_proxy_everywhere
 from zoneward.advice.now import CurrentTraffic
 from zoneward.advice.proxy_kinds import PROXY_KINDS, ProxyKind

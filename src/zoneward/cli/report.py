@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from zoneward.advice.prices import Charge
-from zoneward.cli.cluster_completion import complete_approaches
+from zoneward.cli.completion import complete_approaches
 from zoneward.cli.measured_input import (
     check_measured,
     measured_of_sample,

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from zoneward.cli.cluster_completion import complete_node
+from zoneward.cli.completion import complete_node
 from zoneward.cli.options import GroupedCommand, Options, planning_options
 from zoneward.cli.output import print_json, print_notes, print_text, table_width
 
@@ -52,7 +52,7 @@ def node_routes(selected: "SelectedServices", *, node: str, as_is: bool) -> "Nod
     import msgspec
 
     from zoneward.advice.json_value import round_share
-    from zoneward.advice.load_change import load_change, plans_before
+    from zoneward.advice.now import load_change, plans_before
     from zoneward.cli.cluster_input import find_node
     from zoneward.kube.objects import node_zone
     from zoneward.report.route_report import NodeRoutes, PortRoute

@@ -8,13 +8,20 @@ from typing import Final
 
 from zoneward.advice.decisions import count_slices
 from zoneward.advice.dropped_traffic import DroppedTraffic, dropped_traffic, format_dropped
-from zoneward.advice.load_change import LoadChange, PlansBefore, load_change
 from zoneward.advice.node_proxies import NodeProxies
-from zoneward.advice.now import NOTHING_KNOWN, ClusterTraffic, CurrentTraffic, ignoring_proxies
+from zoneward.advice.now import (
+    NOTHING_KNOWN,
+    ClusterTraffic,
+    CurrentTraffic,
+    LoadChange,
+    PlansBefore,
+    ignoring_proxies,
+    load_change,
+)
 from zoneward.advice.proxy_kinds import ProxyKind
 from zoneward.kube import names
 from zoneward.report.html import Markup, fact
-from zoneward.report.slice_manifests import deleted_slices
+from zoneward.report.manifests import deleted_slices
 from zoneward.report.table_parts import TableParts, folded
 from zoneward.report.terminal_text import (
     SHARE_COLORS,
