@@ -8,17 +8,8 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from zoneward.advice.json_value import as_document
-from zoneward.advice.prices import Charge
 from zoneward.cli.completion import complete_files
-from zoneward.cli.measured_input import (
-    check_measured,
-    measured_of_sample,
-    measured_options,
-    price_options,
-    read_measured_input,
-    read_prices,
-    select_measured,
-)
+from zoneward.cli.measured_input import measured_options, price_options, read_measured_services, read_prices
 from zoneward.cli.options import GroupedCommand, Options, advising_options
 from zoneward.cli.output import Note, page_source, print_document, print_line, print_notes, table_width, wants_color
 from zoneward.kube.input_error import InputError
@@ -70,10 +61,6 @@ _DIFF_OUTPUTS: Final = ("text", "json", "yaml", "markdown")
 def command(
     *,
     options: Options,
-    measured_in: tuple[str, ...],
-    window: str | None,
-    price_per_gb: str | None,
-    charge: Charge | None,
     top: int,
     output: str,
     manifests: tuple[str, ...],
@@ -105,16 +92,16 @@ def command(
         if ranks or manifests or output not in _FLEET_OUTPUTS:
             expected = "expected no number, no --diff, and -o text, json or yaml with several"
             raise click.UsageError(f"--context: {expected}")
-        return _advise_fleet(options, measured_in, window, price_per_gb, charge, output=output)
+        return _advise_fleet(options, output=output)
     if manifests:
-        if ranks or measured_in or output not in _DIFF_OUTPUTS:
+        if ranks or options.measured_in or output not in _DIFF_OUTPUTS:
             expected = "expected no number, no --measured, and -o text, json, yaml or markdown with it"
             raise click.UsageError(f"--diff: {expected}")
         _show_changes(options, manifests, output)
         return 0
     if output == "markdown":
         raise click.UsageError("-o markdown: expected --diff with it")
-    advice, notes = _advise(options, measured_in, window, price_per_gb, charge)
+    advice, notes = _advise(options)
     if ranks:
         advice = _only(advice, ranks[0])
     print_notes(options, notes)
@@ -141,21 +128,13 @@ def command(
     return 0
 
 
-def _advise_fleet(
-    options: Options,
-    measured_in: tuple[str, ...],
-    window: str | None,
-    price_per_gb: str | None,
-    charge: Charge | None,
-    *,
-    output: str,
-) -> int:
+def _advise_fleet(options: Options, *, output: str) -> int:
     """Show a row for each context. Returns 2 if a cluster could not be read."""
     from zoneward.cli.fleet import exit_status, show_fleet
     from zoneward.report.fleet_tables import advice_table
 
     def work(one: Options) -> "Advice":
-        advice, notes = _advise(one, measured_in, window, price_per_gb, charge)
+        advice, notes = _advise(one)
         print_notes(one, notes)
         return advice
 
@@ -173,38 +152,22 @@ def _only(advice: "Advice", rank: int) -> "Advice":
     return structs.replace(advice, actions=chosen)
 
 
-def _advise(
-    options: Options,
-    measured_in: tuple[str, ...],
-    window: str | None,
-    price_per_gb: str | None,
-    charge: Charge | None,
-) -> "tuple[Advice, tuple[Note, ...]]":
+def _advise(options: Options) -> "tuple[Advice, tuple[Note, ...]]":
     """Raises InputError or a usage error."""
     from collections import Counter
 
     from zoneward.advice.actions import advise, advise_service, view_as_decided
     from zoneward.advice.findings.check_cluster import check_cluster
-    from zoneward.advice.measured_flows import measure_flows
     from zoneward.advice.prices import PairPrices
     from zoneward.cli.check import view_cluster
     from zoneward.cli.planned_services import read_workload_objects, select_services
     from zoneward.cli.service_processes import in_processes, waiting
     from zoneward.kube.gc_tuning import without_gc
 
-    prices = read_prices(options, price_per_gb, charge)
+    prices = read_prices(options)
     with without_gc(), waiting(options, "reading"):
-        selected = select_services(options, workloads=True)
-        documents, notes = read_measured_input(measured_in, window, options, nodes=selected.snapshot.node_names)
-    if options.sample and not measured_in:
-        documents, prices, more = measured_of_sample(prices, charge)
-        notes += more
-    measured = measure_flows(documents)
-    if measured is not None:
-        check_measured(selected, prices, measured, options)
-        selected, left_out = select_measured(selected, measured, options)
-        notes += tuple(map(Note, left_out))
-    elif price_per_gb is not None:
+        selected, measured, prices, notes = read_measured_services(select_services(options, workloads=True), prices)
+    if measured is None and options.price_per_gb is not None:
         raise click.UsageError("--price-per-gb: expected --measured with it: without bytes there is no price")
     demand = selected.cluster_state.demand
     has_prices = measured is not None and measured.has_bytes and bool(prices)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     help="svg, html: with a picture of zones, endpoints, zones.",
 )
 @measured_options("Show where connections went beside what is predicted, node by node")
-def command(*, options: Options, output: str, measured_in: tuple[str, ...], window: str | None) -> None:
+def command(*, options: Options, output: str) -> None:
     """Show what happens to the traffic of one Service now, why, which smallest changes would help, and which traffic
     bypasses the proxies. Every change is verified by the decision on the changed cluster. It only reads.
 
@@ -44,8 +44,7 @@ def command(*, options: Options, output: str, measured_in: tuple[str, ...], wind
 
     with without_gc():
         selected = select_services(options, workloads=True, views_kubernetes=True)
-        nodes = (selected.unchanged or selected).snapshot.node_names
-        documents, measured_notes = read_measured_input(measured_in, window, options, nodes=nodes)
+        documents, measured_notes = read_measured_input(selected)
         measured = measure_flows(documents)
         explanation = _explain(selected, options, measured)
     print_notes(options, [*selected.notes, *measured_notes])

@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import wraps
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import click
 
@@ -12,6 +12,9 @@ from zoneward.advice.proxy_kinds import PROXY_KINDS, ZONEWARD_PROXY
 from zoneward.cli.completion import complete_context, complete_files, complete_namespace, complete_service
 from zoneward.kube.near_names import did_you_mean
 from zoneward.routing.request.what_if import WHAT_IF_VALUES, find_what_if_value
+
+if TYPE_CHECKING:
+    from zoneward.advice.prices import Charge
 
 Color = Literal["auto", "always", "never"]
 _MAX_PODS: Final = 150_000
@@ -99,6 +102,11 @@ class Options:
     what_if: str | None = None
     changes: InputChanges = NO_CHANGES
     proxy: str | None = None
+    measured_in: tuple[str, ...] = ()
+    """``--measured``."""
+    window: str | None = None
+    price_per_gb: str | None = None
+    charge: "Charge | None" = None
     color: Color = "auto"
     quiet: bool = False
     verbose: int = 0

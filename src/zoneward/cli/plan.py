@@ -40,8 +40,6 @@ def command(
     options: Options,
     output: str,
     watch: bool,
-    measured_in: tuple[str, ...],
-    window: str | None,
     sort: "Sort | None",
     top: int | None,
     changed: bool,
@@ -60,7 +58,7 @@ def command(
     zoneward plan -A --measured measured/
     zoneward plan -A --measured prometheus+http://prometheus.monitoring.svc:9090 --window 24h
     """
-    if measured_in and (watch or output in _OBJECTS):
+    if options.measured_in and (watch or output in _OBJECTS):
         raise click.UsageError("--measured: expected -o table, wide, json or html with it, and no --watch")
     if (sort or top or changed) and (watch or output in _OBJECTS):
         raise click.UsageError(
@@ -84,8 +82,7 @@ def command(
     from zoneward.routing.selection.traffic_measurements import combine_measurements
 
     selected = select_services(options, views_kubernetes=output not in _OBJECTS)
-    nodes = (selected.unchanged or selected).snapshot.node_names
-    documents, measured_notes = read_measured_input(measured_in, window, options, nodes=nodes)
+    documents, measured_notes = read_measured_input(selected)
     measured = combine_measurements(documents)
     before = None if selected.plans_before is None else plans_before(selected.plans_before)
     configuration, demand = selected.configuration, selected.cluster_state.demand
