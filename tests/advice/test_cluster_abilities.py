@@ -7,8 +7,7 @@ from tests.clusters import Cluster
 
 from zoneward.advice.cluster_abilities import ClusterAbilities, abilities_of, is_too_new, kubernetes_minor, setting_name
 from zoneward.advice.comparison import COMPARED
-from zoneward.advice.node_proxies import NodeProxies, same_proxy_everywhere
-from zoneward.advice.proxy_kinds import PROXY_KINDS
+from zoneward.advice.node_proxies import PROXY_KINDS, NodeProxies, same_proxy_everywhere
 from zoneward.kube import names
 from zoneward.kube.objects import EndpointSlice
 from zoneward.routing.configuration import Configuration, SubsettingSettings

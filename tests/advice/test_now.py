@@ -12,9 +12,15 @@ from tests.builders.structs import a_node, a_service, a_slice, an_endpoint, hint
 from tests.clusters import Cluster
 from tests.properties.random_clusters import examples
 
-from zoneward.advice.node_proxies import NodeProxies, same_proxy_everywhere
+from zoneward.advice.node_proxies import (
+    PROXY_KINDS,
+    ZONEWARD_PROXY,
+    NodeProxies,
+    ProxyKind,
+    kube_proxy,
+    same_proxy_everywhere,
+)
 from zoneward.advice.now import LoadChange, load_change, plans_before, traffic_now
-from zoneward.advice.proxy_kinds import PROXY_KINDS, ZONEWARD_PROXY, ProxyKind, kube_proxy
 from zoneward.cli.options import Options
 from zoneward.cli.planned_services import SelectedServices
 from zoneward.cli.route import node_routes

@@ -28,9 +28,8 @@ from zoneward.advice.fix_commands import (
 from zoneward.advice.fixes import Fix, FixKind, FixSearch, setting_patch
 from zoneward.advice.json_value import JsonValue, round_if_any, round_part, round_share
 from zoneward.advice.measured_flows import MeasuredFlows
-from zoneward.advice.node_proxies import NodeProxies
+from zoneward.advice.node_proxies import NodeProxies, switched_on
 from zoneward.advice.prices import PairPrices
-from zoneward.advice.proxy_kinds import switched_on
 from zoneward.advice.service_input import Change, ServiceInput
 from zoneward.advice.shell_commands import kubectl, shell_command
 from zoneward.advice.traffic_report import Crossing, CrossingCalculation

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from zoneward.advice.node_proxies import NodeProxies
-from zoneward.advice.proxy_kinds import ProxyKind
+from zoneward.advice.node_proxies import NodeProxies, ProxyKind
 from zoneward.kube.objects import EndpointIdentity, EndpointSlice, ObjectKey, Service, identity
 from zoneward.routing.configuration import FeatureGates
 from zoneward.routing.decision import Decision

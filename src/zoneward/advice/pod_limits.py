@@ -10,8 +10,7 @@ from typing import Final
 
 from zoneward.advice.changed_cluster import NO_ZONE
 from zoneward.advice.json_value import JsonValue
-from zoneward.advice.service_input import ServiceInput
-from zoneward.advice.workloads import UNKNOWN_WORKLOAD, Workload, makes
+from zoneward.advice.service_input import UNKNOWN_WORKLOAD, ServiceInput, Workload, makes
 from zoneward.kube import names, workload_objects
 from zoneward.kube.adoption_marks import effective_selector
 from zoneward.kube.leader_labels import ACTIVE_LABELS, ROLE_LABELS, follower_label, leader_label

@@ -15,8 +15,8 @@ from zoneward.cli.output import table_width, wants_color
 from zoneward.client.informer_cache import InformerCache
 from zoneward.controller.controller_metrics import ControllerMetrics
 from zoneward.kube.objects import ObjectKey, has_ready_condition
+from zoneward.report.decision_changes import WrittenPlan, describe_write, record_plan
 from zoneward.report.screens import LogLine, ZoneStatus, demo_screen, log_text, total_traffic
-from zoneward.report.write_log import WrittenPlan, describe_write, record_plan
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.demand import compute_demand, is_node_ready
 from zoneward.slices.plan import ServicePlan

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import click
 
-from zoneward.advice.proxy_kinds import PROXY_KINDS, ZONEWARD_PROXY
+from zoneward.advice.node_proxies import PROXY_KINDS, ZONEWARD_PROXY
 from zoneward.cli.completion import complete_context, complete_files, complete_namespace, complete_service
 from zoneward.kube.near_names import did_you_mean
 from zoneward.routing.request.what_if import WHAT_IF_VALUES, find_what_if_value

@@ -10,11 +10,9 @@ from msgspec import structs
 
 from zoneward.advice.cluster_abilities import kubernetes_configuration, kubernetes_minor
 from zoneward.advice.findings.codes import Need
-from zoneward.advice.node_proxies import NodeProxies, detect_node_proxies, same_proxy_everywhere
+from zoneward.advice.node_proxies import PROXY_KINDS, NodeProxies, ProxyKind, detect_node_proxies, same_proxy_everywhere
 from zoneward.advice.now import CurrentTraffic
-from zoneward.advice.proxy_kinds import PROXY_KINDS, ProxyKind
-from zoneward.advice.service_input import ServiceInput
-from zoneward.advice.workloads import NO_OBJECTS, WorkloadObjects
+from zoneward.advice.service_input import NO_OBJECTS, ServiceInput, WorkloadObjects
 from zoneward.cli.cluster_input import (
     filter_services,
     load_configuration,

@@ -8,7 +8,7 @@ from typing import Final
 
 from zoneward.advice.decisions import count_slices
 from zoneward.advice.dropped_traffic import DroppedTraffic, dropped_traffic, format_dropped
-from zoneward.advice.node_proxies import NodeProxies
+from zoneward.advice.node_proxies import NodeProxies, ProxyKind
 from zoneward.advice.now import (
     NOTHING_KNOWN,
     ClusterTraffic,
@@ -18,7 +18,6 @@ from zoneward.advice.now import (
     ignoring_proxies,
     load_change,
 )
-from zoneward.advice.proxy_kinds import ProxyKind
 from zoneward.kube import names
 from zoneward.report.html import Markup, fact
 from zoneward.report.manifests import deleted_slices

@@ -19,9 +19,8 @@ from zoneward.advice.findings.codes import (
     Finding,
     FindingObject,
 )
-from zoneward.advice.node_proxies import NodeProxies
+from zoneward.advice.node_proxies import NodeProxies, ProxyKind
 from zoneward.advice.now import ignoring_proxies
-from zoneward.advice.proxy_kinds import ProxyKind
 from zoneward.kube import names
 from zoneward.kube.objects import Service
 from zoneward.routing.configuration import FeatureGates
