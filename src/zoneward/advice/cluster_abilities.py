@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from zoneward.advice.node_proxies import NodeProxies
 from zoneward.kube import names
-from zoneward.kube.adoption_marks import has_selector_annotation
+from zoneward.kube.adoption_marks import has_selector_annotation, manager_of
 from zoneward.kube.objects import EndpointSlice, Node, Service
 from zoneward.kube.proxy_programs import minor_version
 from zoneward.routing.algorithms.heuristics import BALANCED, BUILT_IN_HEURISTICS, HEURISTICS, PROPORTIONAL_ZONE_CPU
@@ -123,9 +123,7 @@ def abilities_of(
     """What a cluster can apply, from all of its slices and the proxies on its nodes."""
     consumers = {kind.consumer for kind in node_proxies.kind_of.values()} or {node_proxies.default.consumer}
     return ClusterAbilities(
-        controller=any(
-            (slice_.metadata.labels or {}).get(names.MANAGED_BY_LABEL) == configuration.manager for slice_ in slices
-        ),
+        controller=any(manager_of(slice_) == configuration.manager for slice_ in slices),
         slice_groups=configuration.subsetting.encoding == "hints"
         or all(consumer.zone_slices != "ignored" for consumer in consumers),
         overlay=configuration.is_overlay,
@@ -139,7 +137,7 @@ def is_built_in(
     """Whether the built-in controller decides about a Service: it manages the slices, or no slice names a manager and
     Zoneward's controller does not run.
     """
-    managers = {(slice_.metadata.labels or {}).get(names.MANAGED_BY_LABEL) for slice_ in slices}
+    managers = set(map(manager_of, slices))
     if configuration.manager in managers or has_selector_annotation(service):
         return False
     return names.BUILT_IN_MANAGER in managers or not abilities.controller

@@ -24,7 +24,7 @@ from zoneward.cli.known_demand import NO_PARTS, KnownDemand, ServiceParts, know_
 from zoneward.cli.options import Options
 from zoneward.cli.output import Note
 from zoneward.kube import names
-from zoneward.kube.adoption_marks import has_selector_annotation
+from zoneward.kube.adoption_marks import has_selector_annotation, manager_of
 from zoneward.kube.gc_tuning import without_gc
 from zoneward.kube.objects import (
     ConfigMap,
@@ -214,7 +214,7 @@ def configuration_of_kubernetes(
     if configuration.keep_built_in_label or any(map(approach_of_slice, snapshot.slices)):
         # Zoneward's slices may have the label of the built-in controller.
         return None
-    managers = {(slice_.metadata.labels or {}).get(names.MANAGED_BY_LABEL) for slice_ in snapshot.slices}
+    managers = set(map(manager_of, snapshot.slices))
     if names.BUILT_IN_MANAGER not in managers or names.MANAGER in managers or _has_overlay(snapshot.config_maps):
         return None
     if any(map(has_selector_annotation, snapshot.services)):

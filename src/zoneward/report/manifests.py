@@ -8,6 +8,7 @@ import msgspec
 
 from zoneward.advice.service_input import merged
 from zoneward.kube import names
+from zoneward.kube.adoption_marks import manager_of
 from zoneward.kube.objects import EndpointSlice
 from zoneward.kube.overlay_objects import overlay_policy
 from zoneward.kube.safe_text import printable
@@ -53,7 +54,7 @@ def deleted_slices(plans: Iterable[ServicePlan], *, manager: str) -> tuple[str, 
         for plan in plans
         for slices in (*((*family.replaced, *family.changes.delete) for family in plan.families), plan.surplus)
         for slice_ in slices
-        if (slice_.metadata.labels or {}).get(names.MANAGED_BY_LABEL) == manager
+        if manager_of(slice_) == manager
     )
 
 

@@ -24,7 +24,7 @@ from zoneward.advice.findings.codes import (
 from zoneward.advice.findings.services import overload_fix, overload_now
 from zoneward.advice.shell_commands import shell_command
 from zoneward.kube import names
-from zoneward.kube.adoption_marks import has_selector_annotation
+from zoneward.kube.adoption_marks import has_selector_annotation, manager_of
 from zoneward.kube.objects import Endpoint, EndpointIdentity, EndpointSlice, identity, is_ready
 from zoneward.kube.overlay_objects import OVERLAY, VERSION, VERSION_ANNOTATION
 from zoneward.routing.phrases import counted, listed
@@ -82,15 +82,11 @@ def _of_family(service: ServiceView, family: FamilyPlan) -> tuple[EndpointSlice,
 
 def is_of_controller(slice_: EndpointSlice) -> bool:
     """Whether a controller has made a slice of Pods, by its label."""
-    return _manager(slice_) in _CONTROLLERS
+    return manager_of(slice_) in _CONTROLLERS
 
 
 def _of_controllers(service: ServiceView, family: FamilyPlan) -> tuple[EndpointSlice, ...]:
     return tuple(filter(is_of_controller, _of_family(service, family)))
-
-
-def _manager(slice_: EndpointSlice) -> str | None:
-    return (slice_.metadata.labels or {}).get(names.MANAGED_BY_LABEL)
 
 
 def _orphan(service: ServiceView) -> Finding:
@@ -127,14 +123,14 @@ def _two_writers(service: ServiceView, family: FamilyPlan, _view: ClusterView) -
     managers = managers_of(slices)
     if len(managers) < 2:
         return None
-    manager_of: dict[EndpointIdentity, str | None] = {}
+    manager_by_endpoint: dict[EndpointIdentity, str | None] = {}
     twice: set[EndpointIdentity] = set()
     writers: set[str | None] = set()
     for slice_ in slices:
-        manager = _manager(slice_)
+        manager = manager_of(slice_)
         for endpoint in slice_.endpoints or ():
             key = identity(endpoint)
-            other = manager_of.setdefault(key, manager)
+            other = manager_by_endpoint.setdefault(key, manager)
             if other != manager:
                 twice.add(key)
                 writers.update((manager, other))
@@ -213,7 +209,7 @@ def _no_hints(service: ServiceView, family: FamilyPlan, view: ClusterView) -> st
     ):
         return None
     planned: FamilyPlan | None = family
-    if not any(approach_of_slice(slice_) is not None or _manager(slice_) == names.MANAGER for slice_ in slices):
+    if not any(approach_of_slice(slice_) is not None or manager_of(slice_) == names.MANAGER for slice_ in slices):
         planned = _as_built_in(service, family, view)
     if planned is None or not any(
         _has_hints(endpoint) for slice_ in planned.changes.after for endpoint in slice_.endpoints or ()
