@@ -10,7 +10,7 @@ import click
 from zoneward.advice.json_value import as_document
 from zoneward.cli.completion import complete_files
 from zoneward.cli.measured_input import measured_options, price_options, read_measured_services, read_prices
-from zoneward.cli.options import GroupedCommand, Options, advising_options
+from zoneward.cli.options import GroupedCommand, Options, advising_options, output_option
 from zoneward.cli.output import Note, page_source, print_document, print_line, print_notes, table_width, wants_color
 from zoneward.kube.input_error import InputError
 
@@ -36,13 +36,9 @@ _DIFF_OUTPUTS: Final = ("text", "json", "yaml", "markdown")
     metavar="N",
     help="Actions in the list; 0 for all.",
 )
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["text", "json", "yaml", "html", "patches", "markdown"]),
-    default="text",
-    show_default=True,
-    help="patches: a component of kustomize, in the directory of --to. markdown: with --diff.",
+@output_option(
+    "text|json|yaml|html|patches|markdown",
+    "patches: a component of kustomize, in the directory of --to. markdown: with --diff.",
 )
 @click.option(
     "--diff",

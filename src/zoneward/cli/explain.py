@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import click
 
 from zoneward.cli.measured_input import measured_options, read_measured_input
-from zoneward.cli.options import GroupedCommand, Options, planning_options
+from zoneward.cli.options import GroupedCommand, Options, output_option, planning_options
 from zoneward.cli.output import page_source, print_json, print_notes, table_width, wants_color, write
 from zoneward.kube.input_error import InputError
 
@@ -17,14 +17,7 @@ if TYPE_CHECKING:
 
 @click.command("explain", cls=GroupedCommand)
 @planning_options()
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["text", "json", "svg", "html"]),
-    default="text",
-    show_default=True,
-    help="svg, html: with a picture of zones, endpoints, zones.",
-)
+@output_option("text|json|svg|html", "svg, html: with a picture of zones, endpoints, zones.")
 @measured_options("Show where connections went beside what is predicted, node by node")
 def command(*, options: Options, output: str) -> None:
     """Show what happens to the traffic of one Service now, why, which smallest changes would help, and which traffic

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from zoneward.cli.measured_input import measured_options, read_measured_input
-from zoneward.cli.options import GroupedCommand, Options, planning_options, row_options
+from zoneward.cli.options import GroupedCommand, Options, output_option, planning_options, row_options
 from zoneward.cli.output import Note, page_source, print_json, print_notes, print_table, wants_color, write
 
 if TYPE_CHECKING:
@@ -18,13 +18,9 @@ _OBJECTS: Final = ("yaml", "slices-json", "overlay")
 
 @click.command("plan", cls=GroupedCommand)
 @planning_options()
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["table", "wide", "json", "yaml", "slices-json", "overlay", "html"]),
-    default="table",
-    show_default=True,
-    help="json: decisions with every rule; yaml, slices-json: a List of EndpointSlices; overlay: the policy and the"
+@output_option(
+    "table|wide|json|yaml|slices-json|overlay|html",
+    "json: decisions with every rule; yaml, slices-json: a List of EndpointSlices; overlay: the policy and the"
     " ConfigMaps of an overlay; html: a page.",
 )
 @measured_options("Show what nodes counted beside what is predicted")

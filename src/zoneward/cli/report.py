@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from zoneward.cli.completion import complete_approaches
 from zoneward.cli.measured_input import measured_options, price_options, read_measured_services, read_prices
-from zoneward.cli.options import GroupedCommand, Options, planning_options, row_options
+from zoneward.cli.options import GroupedCommand, Options, only_option, output_option, planning_options, row_options
 from zoneward.cli.output import page_source, print_json, print_notes, print_table, write
 
 if TYPE_CHECKING:
@@ -27,14 +26,7 @@ _TOP_ON_TERMINAL: Final = 20
 @planning_options(what_if=False, changes=False, fleet=True)
 @measured_options("What nodes counted; with --sample by default what comes with it")
 @price_options
-@click.option(
-    "--only",
-    "only",
-    multiple=True,
-    metavar="NAME[,NAME...]",
-    help="Predict only for these approaches and algorithms.",
-    shell_complete=complete_approaches,
-)
+@only_option("Predict only for these approaches and algorithms.")
 @row_options(
     ("saved", "name", "in-zone", "overload"),
     sort_help="saved: what the best setting saves.  [default: saved]",
@@ -46,7 +38,7 @@ _TOP_ON_TERMINAL: Final = 20
     is_flag=True,
     help="Show all settings for each Service. By default so where Services are named, else a line for each.",
 )
-@click.option("-o", "--output", type=click.Choice(["table", "json", "csv", "html"]), default="table", show_default=True)
+@output_option("table|json|csv|html")
 def command(
     *,
     options: Options,
