@@ -214,7 +214,7 @@ def _describe_rule(rule: Rule) -> str:
 def plan_facts(plans: Sequence[ServicePlan], *, demand: Demand) -> list[Markup]:
     """The figures of a page, of all Services."""
     facts = []
-    total = _sums(plans)
+    total = total_traffic(plans)
     if total is not None:
         in_zone, worst_plan, worst = total
         facts.append(fact("in its zone", f"{in_zone:.0%}", "weighed by endpoints"))
@@ -277,9 +277,9 @@ def _heading(
     return join_wrapped([*lines, f"Proxies: {listed(tuple(kinds))}"])
 
 
-def _sums(plans: Sequence[ServicePlan]) -> tuple[float, ServicePlan, ExpectedTraffic] | None:
-    """What stays in its zone of the traffic to all Services, and the Service with the worst overload; None without
-    traffic.
+def total_traffic(plans: Sequence[ServicePlan]) -> tuple[float, ServicePlan, ExpectedTraffic] | None:
+    """What stays in its zone of the traffic to all Services, weighed by endpoints, and the Service with the worst
+    overload; None without traffic. The same total as that of ``compare`` for what Services ask for.
     """
     families = [
         (plan, family, traffic)
@@ -297,7 +297,7 @@ def _sums(plans: Sequence[ServicePlan]) -> tuple[float, ServicePlan, ExpectedTra
 
 def _total(plans: Sequence[ServicePlan], configuration: Configuration) -> Text | None:
     """The line about all Services; None for a single one, which is its own total."""
-    sums = _sums(plans) if len(plans) > 1 else None
+    sums = total_traffic(plans) if len(plans) > 1 else None
     if sums is None:
         return None
     in_zone, worst_plan, worst = sums
