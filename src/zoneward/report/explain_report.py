@@ -103,25 +103,23 @@ def explanation_text(explanation: Explanation, *, width: int, color: bool) -> st
         show([Text(title, "bold").append(f"  {_headline(family)}", "default" if family.dropped is None else "red")])
         parts.append("\n")
         for section in traffic_sections(family):
-            first, *rest = _wrapped(section.lead, width, _LABEL)
-            label = Text(section.title.upper().ljust(_LABEL), "bold")
-            show([label.append(first.plain.lstrip(), "default"), *rest])
+            show(_hanging(section.title.upper().ljust(_LABEL), section.lead, width, "default", head_style="bold"))
             if section.table is not None:
                 parts.append(render_text(section.table.for_terminal(width), color=color, width=width))
             if section.more:
                 show([Text(section.more, "dim")])
         show([Text(), Text("WHY", "bold"), *_why(family, width)])
-        show([Text(), *_fixes_heading(family, width)])
+        show([Text(), *_hanging("SMALLEST FIXES  ", describe_fixes(family), width, head_style="bold")])
         for position, fix in enumerate(family.fixes, start=1):
-            show(list(_fix(position, fix, width)))
+            show(_hanging(f"{position:>3}. ", f"{fix.about}: {describe_outcome(fix)}", width, "green"))
             # Not through rich, which would cut them.
             parts.extend(f"{_COMMAND_INDENT}{printable(command)}\n" for command in fix.commands)
-            show([line for note in fix.notes for line in _wrapped(note, width, 5, "dim")])
-        show([line for text in describe_limits(family) for line in _bulleted(text, width)])
+            show([line for note in fix.notes for line in _hanging(_COMMAND_INDENT, note, width, "dim")])
+        show([line for text in describe_limits(family) for line in _hanging("- ", text, width)])
         parts.append("\n")
     if not explanation.families:
         show([Text(explanation.name, "bold")])
-    bypassed = [line for bypass in explanation.bypassed_by for line in _bulleted(bypass.detail, width)]
+    bypassed = [line for bypass in explanation.bypassed_by for line in _hanging("- ", bypass.detail, width)]
     if bypassed:
         show([Text("WHAT BYPASSES IT", "bold"), *bypassed])
     return "".join(parts)
@@ -231,13 +229,10 @@ def _why(family: FamilyExplanation, width: int) -> Iterator[StyledText]:
     for rule in family.rules:
         style = "bold" if rule.deciding else "default" if rule.passed else "yellow"
         mark = f"{'>' if rule.deciding else ' '} {'yes' if rule.passed else 'no '} "
-        indent = len(mark) + names
-        details = wrap(printable(rule.detail), max(width - indent, _LEAST_DETAIL)) or [""]
-        yield Text(f"{mark}{rule.rule.ljust(names - 1)} {details[0]}", style)
-        yield from (Text(" " * indent + line, style) for line in details[1:])
-    yield from _wrapped(f"so: {family.planned.reason}", width, 6, "bold")
+        yield from _hanging(f"{mark}{rule.rule.ljust(names)}", rule.detail, width, style)
+    yield from _hanging(" " * 6, f"so: {family.planned.reason}", width, "bold")
     for line in describe_differences(family):
-        yield from _wrapped(line, width, 6, "yellow")
+        yield from _hanging(" " * 6, line, width, "yellow")
 
 
 def describe_differences(family: FamilyExplanation) -> Iterator[str]:
@@ -289,25 +284,13 @@ def describe_limits(family: FamilyExplanation) -> Iterator[str]:
         yield f"not checked for fixes that change Pods: {'; '.join(parts)}"
 
 
-def _fixes_heading(family: FamilyExplanation, width: int) -> list[StyledText]:
-    first, *rest = wrap(describe_fixes(family), max(width - 16, _LEAST_DETAIL))
-    return [Text("SMALLEST FIXES  ", "bold").append(first, "default"), *(Text(" " * 16 + line) for line in rest)]
-
-
-def _fix(position: int, fix: VerifiedFix, width: int) -> Iterator[StyledText]:
-    lines = wrap(printable(f"{fix.about}: {describe_outcome(fix)}"), max(width - 5, _LEAST_DETAIL))
-    yield Text(f"{position:>3}. {lines[0]}", "green")
-    yield from (Text(f"     {line}", "green") for line in lines[1:])
-
-
-def _bulleted(text: str, width: int) -> Iterator[StyledText]:
-    lines = wrap(printable(text), max(width - 2, _LEAST_DETAIL))
-    yield from (Text(("- " if index == 0 else "  ") + line) for index, line in enumerate(lines))
-
-
-def _wrapped(text: str, width: int, indent: int, style: str = "default") -> list[StyledText]:
-    lines = wrap(printable(text), max(width - indent, _LEAST_DETAIL)) or [""]
-    return [Text(" " * indent + line, style) for line in lines]
+def _hanging(head: str, text: str, width: int, style: str = "", *, head_style: str | None = None) -> list[StyledText]:
+    """The text behind its ``head``; the lines below begin where the first one does."""
+    first, *rest = wrap(printable(text), max(width - len(head), _LEAST_DETAIL)) or [""]
+    start = (
+        Text(head + first, style) if head_style is None else Text(head, head_style).append(first, style or "default")
+    )
+    return [start, *(Text(" " * len(head) + line, style) for line in rest)]
 
 
 # --- as a page --------------------------------------------------------------------------------------------------------
