@@ -10,8 +10,7 @@ from msgspec.structs import replace
 from bench.measuring import Figure
 from bench.services import NODES_IN_ZONE, cluster_state, node_of, nodes, pod, service
 from zoneward.advice.explanation import explain_service
-from zoneward.advice.node_proxies import same_proxy_everywhere
-from zoneward.advice.proxy_kinds import ZONEWARD_PROXY
+from zoneward.advice.node_proxies import ZONEWARD_PROXY, same_proxy_everywhere
 from zoneward.advice.service_input import ServiceInput
 from zoneward.kube.objects import Pod
 

@@ -12,7 +12,7 @@ from click.shell_completion import get_completion_class
 
 from release.man_pages import man_pages
 from zoneward.cli import completion  # noqa: F401 -- registers bash
-from zoneward.cli.cluster_completion import COMPLETE_VARIABLE
+from zoneward.cli.completion import COMPLETE_VARIABLE
 from zoneward.cli.main import cli
 
 SHARE: Final = Path(__file__).parents[1] / "share"

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from zoneward.advice.explanation import explain_service
-from zoneward.advice.node_proxies import same_proxy_everywhere
-from zoneward.advice.proxy_kinds import PROXY_KINDS
+from zoneward.advice.node_proxies import PROXY_KINDS, same_proxy_everywhere
 from zoneward.advice.service_input import ServiceInput
 from zoneward.cli.options import Options
 from zoneward.cli.planned_services import select_services

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from matplotlib.figure import Figure
 
-from zoneward.report.svg import drawing, embedded
+from zoneward.report.plots import drawing, embedded
 
 MEASURED: Final = Path(".cache/e2e/measured-demand.json")
 PICTURE: Final = Path(__file__).with_name("measured-demand.svg")

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from matplotlib.figure import Figure
 
-from zoneward.report.svg import drawing, embedded
+from zoneward.report.plots import drawing, embedded
 
 MEASURED: Final = Path(".cache/bench/proxy-changes.json")
 PICTURE: Final = Path(__file__).with_name("proxy-changes.svg")

@@ -17,7 +17,7 @@ import msgspec
 
 from zoneward import sample
 from zoneward.advice.honored_traffic import node_traffic
-from zoneward.advice.proxy_kinds import PROXY_KINDS
+from zoneward.advice.node_proxies import PROXY_KINDS
 from zoneward.kube.demand import MeasuredTraffic, ServiceTraffic, TrafficBytes
 from zoneward.kube.objects import node_zone
 from zoneward.routing.configuration import Configuration

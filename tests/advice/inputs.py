@@ -6,8 +6,7 @@ from typing import Any
 from msgspec.structs import replace
 from tests.clusters import Cluster
 
-from zoneward.advice.service_input import ServiceInput
-from zoneward.advice.workloads import POD_TEMPLATE_HASH, WorkloadObjects
+from zoneward.advice.service_input import POD_TEMPLATE_HASH, ServiceInput, WorkloadObjects
 from zoneward.kube.objects import OwnerReference, Pod
 from zoneward.kube.workload_objects import WorkloadObject
 

@@ -1,17 +1,32 @@
-"""Which settings a cluster can apply as it is."""
+"""Names of settings follow the version of Kubernetes, and which ones a cluster can apply as it is."""
 
 import pytest
 from msgspec.structs import replace
-from tests.builders.structs import a_service, nodes_in, pods_in
+from tests.builders.structs import a_node, a_service, nodes_in, pods_in
 from tests.clusters import Cluster
 
-from zoneward.advice.cluster_abilities import ClusterAbilities, abilities_of
+from zoneward.advice.cluster_abilities import ClusterAbilities, abilities_of, is_too_new, kubernetes_minor, setting_name
 from zoneward.advice.comparison import COMPARED
-from zoneward.advice.node_proxies import NodeProxies, same_proxy_everywhere
-from zoneward.advice.proxy_kinds import PROXY_KINDS
+from zoneward.advice.node_proxies import PROXY_KINDS, NodeProxies, same_proxy_everywhere
 from zoneward.kube import names
 from zoneward.kube.objects import EndpointSlice
 from zoneward.routing.configuration import Configuration, SubsettingSettings
+
+
+def test_version_is_that_of_the_newest_kubelet() -> None:
+    nodes = [a_node("a", kubelet="v1.32.9"), a_node("b", kubelet="v1.33.1-eks-1"), a_node("c")]
+    assert kubernetes_minor(nodes) == 33
+    assert kubernetes_minor([a_node("c")]) is None
+
+
+@pytest.mark.parametrize(
+    ("kubernetes", "name"), [(33, "PreferClose"), (34, "PreferSameZone"), (None, "PreferSameZone")]
+)
+def test_prefer_same_zone_is_prefer_close_before_134(kubernetes: int | None, name: str) -> None:
+    assert setting_name("PreferSameZone", kubernetes) == name
+    assert setting_name("PreferSameNode", kubernetes) == "PreferSameNode"
+    assert is_too_new("PreferSameNode", kubernetes) == (kubernetes == 33)
+
 
 KUBERNETES = ClusterAbilities(controller=False, slice_groups=False, kubernetes=34)
 WITH_CONTROLLER = ClusterAbilities(controller=True, slice_groups=False, kubernetes=34)

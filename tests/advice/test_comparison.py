@@ -22,8 +22,7 @@ from zoneward.advice.comparison import (
     recommend,
     slices_share,
 )
-from zoneward.advice.node_proxies import NodeProxies, same_proxy_everywhere
-from zoneward.advice.proxy_kinds import PROXY_KINDS
+from zoneward.advice.node_proxies import PROXY_KINDS, NodeProxies, same_proxy_everywhere
 from zoneward.advice.service_input import ServiceInput
 from zoneward.kube import names
 from zoneward.routing import score

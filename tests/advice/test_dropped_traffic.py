@@ -9,8 +9,7 @@ from tests.clusters import Cluster
 from zoneward.advice.dropped_traffic import DroppedTraffic, dropped_traffic, format_dropped
 from zoneward.advice.explanation import explain_service
 from zoneward.advice.fixes import find_fixes
-from zoneward.advice.node_proxies import same_proxy_everywhere
-from zoneward.advice.proxy_kinds import PROXY_KINDS
+from zoneward.advice.node_proxies import PROXY_KINDS, same_proxy_everywhere
 from zoneward.kube.objects import ContainerPort, EndpointPort, Node, Pod, Service, ServicePort
 
 ZONES = "abcdefghij"

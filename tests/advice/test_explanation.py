@@ -6,8 +6,7 @@ from tests.clusters import Cluster
 from tests.properties.random_clusters import clusters, examples
 
 from zoneward.advice.explanation import explain_service
-from zoneward.advice.node_proxies import same_proxy_everywhere
-from zoneward.advice.proxy_kinds import ZONEWARD_PROXY
+from zoneward.advice.node_proxies import ZONEWARD_PROXY, same_proxy_everywhere
 from zoneward.kube import names
 from zoneward.kube.objects import Service
 from zoneward.routing.rules import Reason

@@ -8,7 +8,7 @@ from tests.builders.structs import a_node, a_pod, a_service, a_slice, an_endpoin
 from tests.clusters import Cluster
 
 from zoneward.advice.fixes import Fix, aim_of, find_fixes
-from zoneward.advice.proxy_kinds import PROXY_KINDS
+from zoneward.advice.node_proxies import PROXY_KINDS
 from zoneward.kube import names
 from zoneward.kube.objects import OwnerReference, Service
 

@@ -8,7 +8,7 @@ from tests.builders.structs import a_service, a_slice, an_endpoint, hints, nodes
 from tests.clusters import cluster_state
 
 from zoneward.advice.honored_traffic import LEAST_CONNECTIONS, NodeTraffic, node_traffic
-from zoneward.advice.proxy_kinds import PROXY_KINDS
+from zoneward.advice.node_proxies import PROXY_KINDS
 from zoneward.kube.objects import EndpointSlice, Service
 from zoneward.slices.cluster_state import ClusterState
 

@@ -1,4 +1,6 @@
-"""What the slices in force do is what the proxy of every node selects, on clusters of any mixture of proxies."""
+"""What the slices in force do is what the proxy of every node selects, on clusters of any mixture of proxies; loads
+after a change of the cluster against those before.
+"""
 
 from collections.abc import Mapping
 from typing import Final, NamedTuple
@@ -6,12 +8,19 @@ from typing import Final, NamedTuple
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.builders.structs import a_node, a_service, a_slice, an_endpoint, hints
+from tests.builders.structs import a_node, a_service, a_slice, an_endpoint, hints, nodes_in, pods_in
+from tests.clusters import Cluster
 from tests.properties.random_clusters import examples
 
-from zoneward.advice.node_proxies import NodeProxies, same_proxy_everywhere
-from zoneward.advice.now import traffic_now
-from zoneward.advice.proxy_kinds import PROXY_KINDS, ZONEWARD_PROXY, ProxyKind, kube_proxy
+from zoneward.advice.node_proxies import (
+    PROXY_KINDS,
+    ZONEWARD_PROXY,
+    NodeProxies,
+    ProxyKind,
+    kube_proxy,
+    same_proxy_everywhere,
+)
+from zoneward.advice.now import LoadChange, load_change, plans_before, traffic_now
 from zoneward.cli.options import Options
 from zoneward.cli.planned_services import SelectedServices
 from zoneward.cli.route import node_routes
@@ -192,3 +201,47 @@ def test_no_traffic_without_slices_or_for_headless_services() -> None:
     headless = a_service(cluster_ip="None")
     now = traffic_now(headless, slices=hinted_slices(), demand=demand, node_proxies=same, gates=FeatureGates())
     assert now["IPv4"].traffic is None
+
+
+EIGHT_NODES = nodes_in({"a": 4, "b": 4})
+
+
+def _change(before: Cluster, after: Cluster) -> LoadChange | None:
+    (family,) = after.plan().families
+    return load_change(family, plans_before([before.plan()]))
+
+
+def test_the_busiest_endpoints_are_compared_and_each_endpoint_with_itself() -> None:
+    before = Cluster(service=a_service("PreferZone"), nodes=EIGHT_NODES, pods=pods_in({"a": 1, "b": 5}))
+    after = before.with_(pods=pods_in({"a": 2, "b": 4}))
+    result = _change(before, after)
+    assert result is not None
+    assert (result.before, result.after, result.change) == pytest.approx((0.5, 0.25, -0.5))
+    assert result.highest_rise == pytest.approx(5 / 4 - 1), "in zone b, where four endpoints do the work of five"
+
+
+def test_with_fewer_pods_each_takes_more_though_none_is_above_fair() -> None:
+    before = Cluster(service=a_service(), nodes=EIGHT_NODES, pods=pods_in({"a": 4, "b": 4}))
+    after = before.with_(pods=pods_in({"a": 1, "b": 1}))
+    result = _change(before, after)
+    assert result is not None
+    assert result.change == pytest.approx(3)
+    (family,) = after.plan().families
+    assert family.traffic is not None
+    assert family.traffic.max_overload == 0
+
+
+def test_where_no_endpoint_is_the_same_only_the_busiest_are_compared() -> None:
+    before = Cluster(service=a_service(), nodes=EIGHT_NODES, pods=pods_in({"a": 1}))
+    result = _change(before, before.with_(pods=pods_in({"b": 2})))
+    assert result is not None
+    assert (result.change, result.highest_rise) == (-0.5, None)
+
+
+def test_without_endpoints_or_the_service_before_there_is_nothing_to_compare() -> None:
+    cluster = Cluster(service=a_service(), nodes=EIGHT_NODES, pods=pods_in({"a": 1}))
+    none = cluster.with_(pods=())
+    assert _change(none, cluster) is None
+    assert _change(cluster, none) is None
+    assert _change(cluster.with_(service=a_service(name="other")), cluster) is None
+    assert _change(cluster.with_(nodes=()), cluster) is None

@@ -12,9 +12,8 @@ from tests.clusters import Cluster
 from zoneward.advice.explanation import explain_service
 from zoneward.advice.fix_commands import steps_of
 from zoneward.advice.fixes import Fix, find_fixes
-from zoneward.advice.node_proxies import same_proxy_everywhere
+from zoneward.advice.node_proxies import ZONEWARD_PROXY, same_proxy_everywhere
 from zoneward.advice.pod_limits import PodLimits, pod_limits
-from zoneward.advice.proxy_kinds import ZONEWARD_PROXY
 from zoneward.advice.service_input import ServiceInput
 from zoneward.kube import names
 from zoneward.kube.objects import NodeAffinity, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Pod

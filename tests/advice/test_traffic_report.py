@@ -18,9 +18,8 @@ from tests.properties.random_clusters import examples
 from zoneward.advice.cluster_abilities import ClusterAbilities
 from zoneward.advice.comparison import recommend
 from zoneward.advice.measured_flows import Flow, MeasuredFlows, ServiceFlows, ZonePair
-from zoneward.advice.node_proxies import same_proxy_everywhere
+from zoneward.advice.node_proxies import PROXY_KINDS, same_proxy_everywhere
 from zoneward.advice.prices import Charge, PairPrices, Prices, with_price
-from zoneward.advice.proxy_kinds import PROXY_KINDS
 from zoneward.advice.service_input import ServiceInput
 from zoneward.advice.traffic_report import Figure, ReportTotals, ServiceReport, ranked, report_service
 from zoneward.kube.objects import Service

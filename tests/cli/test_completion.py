@@ -11,7 +11,7 @@ import yaml
 from tests.cli.live_cluster import Cluster, configuration
 from tests.cli.running import SAMPLE, Commands
 
-from zoneward.cli import cluster_completion
+from zoneward.cli import completion
 from zoneward.cli.kubectl_completion import candidates
 
 TRY = """
@@ -159,7 +159,7 @@ def test_names_that_a_shell_would_read_differently_are_not_offered(cluster: Clus
 
 
 def test_a_server_that_does_not_answer_offers_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cluster_completion, "TIME_LIMIT", 0.1)
+    monkeypatch.setattr(completion, "TIME_LIMIT", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         kubeconfig = tmp_path / "config"
         kubeconfig.write_text(yaml.safe_dump(configuration(f"http://127.0.0.1:{silent.getsockname()[1]}")))

@@ -1,16 +1,20 @@
 """The command itself: help, wrong usage, starting fast, ending quietly."""
 
 import json
+import re
 import subprocess
 import sys
 import tomllib
 from pathlib import Path
 
+import click
 import pytest
 from tests.cli.running import SAMPLE, Commands
 from tests.cli.test_measured import serving
 
 from zoneward import __version__
+from zoneward.cli.main import cli
+from zoneward.cli.options import GroupedCommand
 
 PROJECT = Path(__file__).parents[2] / "pyproject.toml"
 MEASURED = Path(__file__).parents[2] / "examples/measured-bytes.jsonl"
@@ -130,3 +134,30 @@ def test_a_json_document_begins_with_its_version_and_kind(
     name, *more = arguments
     out = zoneward(name, *(() if name == "simulate" else ("-q", "--sample")), *more, "-o", "json").out
     assert list(json.loads(out).items())[:2] == [("apiVersion", "zoneward.dev/v1alpha1"), ("kind", kind)]
+
+
+def grouped() -> list[str]:
+    context = click.Context(cli)
+    commands = ((name, cli.get_command(context, name)) for name in cli.list_commands(context))
+    return [name for name, command in commands if isinstance(command, GroupedCommand)]
+
+
+@pytest.mark.parametrize("name", grouped())
+def test_every_option_is_in_one_group(zoneward: Commands, name: str) -> None:
+    text = zoneward(name, "--help").out
+    command = cli.get_command(click.Context(cli), name)
+    assert command is not None
+    for parameter in command.params:
+        if isinstance(parameter, click.Option):
+            assert len(re.findall(rf"^  .*{re.escape(parameter.opts[0])}\b(?!-)", text, re.MULTILINE)) >= 1
+    headings = re.findall(r"^(\w[\w ]*):$", text, re.MULTILINE)
+    assert headings[0] in ("Options", "Datasets")
+    assert len(headings) == len(set(headings))
+    assert {"Cluster or files", "Output"} <= set(headings)
+
+
+def test_options_that_many_commands_have_follow_those_of_the_command(zoneward: Commands) -> None:
+    text = zoneward("route", "--help").out
+    first, _, rest = text.partition("Cluster or files:")
+    assert "--node" in first
+    assert "--kubeconfig" in rest

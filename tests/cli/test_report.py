@@ -28,7 +28,7 @@ def slices(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from zoneward.advice.json_value import to_json
     from zoneward.cli.options import Options
     from zoneward.cli.planned_services import select_services
-    from zoneward.report.slice_manifests import slices_document
+    from zoneward.report.manifests import slices_document
 
     file = tmp_path_factory.mktemp("slices") / "slices.json"
     file.write_bytes(

@@ -23,9 +23,8 @@ from tests.properties.random_clusters import ZONE_HINTS, Setting, clusters, exam
 from tests.properties.test_fixes import merged
 
 from zoneward.advice.actions import ACCEPTABLE, AdvisedCluster, Option, advise, advise_service
-from zoneward.advice.kubernetes_version import kubernetes_gates
-from zoneward.advice.node_proxies import NodeProxies, same_proxy_everywhere
-from zoneward.advice.proxy_kinds import PROXY_KINDS
+from zoneward.advice.cluster_abilities import kubernetes_gates
+from zoneward.advice.node_proxies import PROXY_KINDS, NodeProxies, same_proxy_everywhere
 from zoneward.advice.service_input import ServiceInput
 from zoneward.kube import names
 from zoneward.kube.adoption_marks import runs_zoneward

@@ -15,7 +15,7 @@ from tests.properties.random_clusters import NODE_HINTS, SUBSETTING, ZONE_HINTS,
 from zoneward.kube import names
 from zoneward.kube.objects import Endpoint, EndpointSlice, Pod, is_ready, is_serving, is_terminating
 from zoneward.kube.validation import validate_endpoint_slice
-from zoneward.report.slice_manifests import slice_document
+from zoneward.report.manifests import slice_document
 from zoneward.routing.algorithms.heuristics import HEURISTICS
 from zoneward.routing.allocation import Allocation, Zones
 from zoneward.routing.configuration import FeatureGates

@@ -13,8 +13,7 @@ from zoneward.advice.findings.check_cluster import CheckedCluster, NotChecked, c
 from zoneward.advice.findings.codes import CLUSTER, CODES, SEVERITIES, Finding, FindingObject
 from zoneward.advice.json_value import to_json
 from zoneward.kube.safe_text import printable
-from zoneward.report.check_report import check_page, check_table
-from zoneward.report.check_sarif import sarif_document
+from zoneward.report.check_report import check_page, check_table, sarif_document
 from zoneward.report.html import Source
 from zoneward.report.terminal_text import render_text
 

@@ -13,7 +13,7 @@ from zoneward.cli.main import run
 from zoneward.cli.options import Options
 from zoneward.cli.planned_services import select_services
 from zoneward.report.explain_picture import load_text
-from zoneward.report.slice_manifests import slices_document
+from zoneward.report.manifests import slices_document
 
 WIDEST = 0.8
 """Of a letter, in parts of the size of its font: bold digits of DejaVu have 0.7."""

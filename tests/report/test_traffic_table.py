@@ -1,18 +1,25 @@
-"""The words and numbers of ``report``: what was measured, what was not, and what is in no figure."""
+"""The words and numbers of ``report``: what was measured, what was not, and what is in no figure. The picture of flows
+keeps all of the traffic, and every line at its box.
+"""
 
+import re
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.builders.structs import nodes_in
+from tests.properties.random_clusters import examples
 
 from zoneward.advice.measured_flows import measure_flows
 from zoneward.advice.prices import Prices
 from zoneward.advice.traffic_report import Coverage, Crossing, Figure, ReportTotals, TrafficReport
 from zoneward.kube.demand import MeasuredTraffic, ServiceTraffic, TrafficBytes
 from zoneward.kube.settings import read_settings
+from zoneward.report.traffic_page import flow_picture, largest_flows
 from zoneward.report.traffic_table import ReportNumbers, describe_measuring, explain_figures, format_number
 from zoneward.routing.demand import compute_demand
 
@@ -109,3 +116,28 @@ def test_without_prices_what_is_saved_is_in_gb_and_without_bytes_a_share() -> No
 )
 def test_numbers_have_three_digits_or_more(value: float, text: str) -> None:
     assert format_number(value) == text
+
+
+FLOW_ZONES = st.sampled_from([f"eu-{letter}" for letter in "abcdefgh"])
+FLOWS = st.dictionaries(st.tuples(FLOW_ZONES, FLOW_ZONES), st.floats(0, 1e18), max_size=40)
+
+
+@given(FLOWS, st.integers(2, 9))
+@examples(30)
+def test_many_zones_are_taken_together_and_nothing_is_lost(flows: dict[tuple[str, str], float], most: int) -> None:
+    result = largest_flows(flows, most)
+    assert len({zone for pair in result for zone in pair}) <= most
+    whole = sum(flows.values())
+    assert abs(sum(result.values()) - whole) <= 1e-9 * whole
+    if len({zone for pair in flows for zone in pair}) <= most:
+        assert result == {pair: amount for pair, amount in flows.items() if amount}
+
+
+def test_lines_fit_their_boxes_and_those_that_stay_are_below() -> None:
+    flows = {("a", "a"): 60.0, ("a", "b"): 40.0, ("b", "b"): 10.0, ("c", "a"): 0.001}
+    html = flow_picture(flows, described="described", total="110 GB").html
+    widths = [float(width) for width in re.findall(r'stroke-width="([0-9.]+)"', html)]
+    assert sum(widths) <= 60 * 1.2
+    assert re.findall(r'<path [^>]*class="(\w+)"', html) == ["stays", "stays", "z0", "z2"]
+    assert "91% of traffic" in html
+    assert 'aria-label="described"' in html

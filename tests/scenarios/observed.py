@@ -15,8 +15,7 @@ from tests.scenarios.history import APP, addresses_of
 from tests.scenarios.history import is_ready as is_pod_ready
 from tests.scenarios.scenario import NONE, Expectation, Seen, Step
 
-from zoneward.advice.node_proxies import same_proxy_everywhere
-from zoneward.advice.proxy_kinds import PROXY_KINDS
+from zoneward.advice.node_proxies import PROXY_KINDS, same_proxy_everywhere
 from zoneward.cli.options import Options
 from zoneward.cli.planned_services import SelectedServices
 from zoneward.cli.route import node_routes

@@ -18,7 +18,7 @@ from tests.clusters import ALL_HINTS, CLUSTER, Cluster, endpoints_in, only_famil
 from zoneward.kube import names
 from zoneward.kube.objects import ContainerPort, Endpoint, EndpointSlice, Number, Pod, Service, ServicePort
 from zoneward.kube.validation import MAX_ZONE_HINTS, validate_endpoint_slice
-from zoneward.report.slice_manifests import slice_document
+from zoneward.report.manifests import slice_document
 from zoneward.routing.algorithms.heuristics import SUBSETTING_ALGORITHMS
 from zoneward.routing.configuration import Configuration, Encoding, SubsettingSettings
 from zoneward.routing.decision import Decision

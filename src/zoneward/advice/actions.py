@@ -14,6 +14,7 @@ from functools import cached_property
 from operator import attrgetter
 from typing import Final, Literal
 
+from zoneward.advice.cluster_abilities import OVERLAY_SINCE, is_before, kubernetes_configuration
 from zoneward.advice.findings.cluster_view import ServiceView
 from zoneward.advice.findings.codes import Finding
 from zoneward.advice.fix_commands import (
@@ -26,11 +27,9 @@ from zoneward.advice.fix_commands import (
 )
 from zoneward.advice.fixes import Fix, FixKind, FixSearch, setting_patch
 from zoneward.advice.json_value import JsonValue, round_if_any, round_part, round_share
-from zoneward.advice.kubernetes_version import OVERLAY_SINCE, is_before, kubernetes_configuration
 from zoneward.advice.measured_flows import MeasuredFlows
-from zoneward.advice.node_proxies import NodeProxies
+from zoneward.advice.node_proxies import NodeProxies, switched_on
 from zoneward.advice.prices import PairPrices
-from zoneward.advice.proxy_kinds import switched_on
 from zoneward.advice.service_input import Change, ServiceInput
 from zoneward.advice.shell_commands import kubectl, shell_command
 from zoneward.advice.traffic_report import Crossing, CrossingCalculation

@@ -1,4 +1,4 @@
-"""Which settings a cluster can apply as it is.
+"""The version of Kubernetes that a cluster runs, and which settings it can apply as it is.
 
 Kubernetes itself knows three: the annotation ``topology-mode: Auto`` (ProportionalZoneCPU), and ``PreferSameZone`` and
 ``PreferSameNode`` in ``spec.trafficDistribution``. Zoneward's controller writes all others, and only Zoneward's proxy
@@ -9,20 +9,61 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from zoneward.advice.kubernetes_version import (
-    DISTRIBUTION_SINCE,
-    OVERLAY_SINCE,
-    SAME_ZONE_SINCE,
-    is_before,
-    setting_name,
-)
+from msgspec.structs import replace
+
 from zoneward.advice.node_proxies import NodeProxies
 from zoneward.kube import names
-from zoneward.kube.adoption_marks import has_selector_annotation
-from zoneward.kube.objects import EndpointSlice, Service
+from zoneward.kube.adoption_marks import has_selector_annotation, manager_of
+from zoneward.kube.objects import EndpointSlice, Node, Service
+from zoneward.kube.proxy_programs import minor_version
 from zoneward.routing.algorithms.heuristics import BALANCED, BUILT_IN_HEURISTICS, HEURISTICS, PROPORTIONAL_ZONE_CPU
-from zoneward.routing.configuration import Configuration
+from zoneward.routing.configuration import Configuration, FeatureGates
 from zoneward.routing.what_if import NO_APPROACH
+
+SAME_ZONE_SINCE: Final = 34
+"""The minor version whose API server takes ``PreferSameZone`` and ``PreferSameNode`` by default (KEP-3015 §
+Implementation History). Older ones refuse them. ``PreferClose`` means the same as ``PreferSameZone`` in all."""
+OVERLAY_SINCE: Final = 36
+"""The minor version whose API server has ``MutatingAdmissionPolicy`` (``admissionregistration.k8s.io/v1``)."""
+DISTRIBUTION_SINCE: Final = 31
+"""The minor version with ``spec.trafficDistribution`` on by default (KEP-4444 § Implementation History)."""
+
+
+def kubernetes_minor(nodes: Iterable[Node]) -> int | None:
+    """The minor version of the newest kubelet, None where none is known. API servers are at least as new (version skew
+    policy).
+    """
+    kubelets = (node.status.node_info.kubelet_version for node in nodes if node.status and node.status.node_info)
+    return max((minor for kubelet in kubelets if (minor := minor_version(kubelet)) is not None), default=None)
+
+
+def setting_name(approach: str, kubernetes: int | None) -> str:
+    """What a cluster of this version calls an approach: ``PreferSameZone`` is ``PreferClose`` before 1.34."""
+    return names.PREFER_CLOSE if approach == names.PREFER_SAME_ZONE and is_too_new(approach, kubernetes) else approach
+
+
+def is_too_new(setting: str, kubernetes: int | None) -> bool:
+    """Whether an API server of this version is known to refuse a value of ``spec.trafficDistribution``."""
+    return is_before(SAME_ZONE_SINCE, kubernetes) and setting in (names.PREFER_SAME_ZONE, names.PREFER_SAME_NODE)
+
+
+def is_before(since: int, kubernetes: int | None) -> bool:
+    """Whether a minor version is known to be older than ``since``."""
+    return kubernetes is not None and kubernetes < since
+
+
+def kubernetes_configuration(configuration: Configuration, kubernetes: int | None) -> Configuration:
+    """The same, deciding as the built-in controller of this version does."""
+    return replace(configuration.as_upstream(), gates=kubernetes_gates(kubernetes))
+
+
+def kubernetes_gates(kubernetes: int | None) -> FeatureGates:
+    """The feature gates that are on by default in this version; all of today's where it is not known."""
+    return FeatureGates(
+        service_traffic_distribution=not is_before(DISTRIBUTION_SINCE, kubernetes),
+        prefer_same_traffic_distribution=not is_before(SAME_ZONE_SINCE, kubernetes),
+    )
+
 
 CONTROLLER: Final = "controller"
 PROXY: Final = "proxy"
@@ -82,9 +123,7 @@ def abilities_of(
     """What a cluster can apply, from all of its slices and the proxies on its nodes."""
     consumers = {kind.consumer for kind in node_proxies.kind_of.values()} or {node_proxies.default.consumer}
     return ClusterAbilities(
-        controller=any(
-            (slice_.metadata.labels or {}).get(names.MANAGED_BY_LABEL) == configuration.manager for slice_ in slices
-        ),
+        controller=any(manager_of(slice_) == configuration.manager for slice_ in slices),
         slice_groups=configuration.subsetting.encoding == "hints"
         or all(consumer.zone_slices != "ignored" for consumer in consumers),
         overlay=configuration.is_overlay,
@@ -98,7 +137,7 @@ def is_built_in(
     """Whether the built-in controller decides about a Service: it manages the slices, or no slice names a manager and
     Zoneward's controller does not run.
     """
-    managers = {(slice_.metadata.labels or {}).get(names.MANAGED_BY_LABEL) for slice_ in slices}
+    managers = set(map(manager_of, slices))
     if configuration.manager in managers or has_selector_annotation(service):
         return False
     return names.BUILT_IN_MANAGER in managers or not abilities.controller

@@ -1,13 +1,20 @@
-"""The decisions of a plan as the JSON that scripts rely on (``plan -o json``)."""
+"""The decisions of a plan as the JSON that scripts rely on (``plan -o json``), and which plans are shown."""
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal
 
 import msgspec
 
-from zoneward.advice.json_value import JsonValue, round_if_any, round_share
-from zoneward.advice.load_change import LoadChange, PlansBefore, family_before, load_change
-from zoneward.advice.now import NOTHING_KNOWN, ClusterTraffic, CurrentTraffic
+from zoneward.advice.json_value import JsonValue, round_if_any, round_percents, round_share
+from zoneward.advice.now import (
+    NOTHING_KNOWN,
+    ClusterTraffic,
+    CurrentTraffic,
+    LoadChange,
+    PlansBefore,
+    family_before,
+    load_change,
+)
 from zoneward.kube.demand import Time
 from zoneward.kube.objects import Condition, ServiceEvent
 from zoneward.routing.algorithms.heuristics import BALANCED
@@ -376,3 +383,67 @@ def _weights(decision: Decision) -> dict[str, dict[str, float]] | None:
         start: {end: round_share(share) for end, share in sorted(row.items())}
         for start, row in sorted(decision.weights.shares.items())
     }
+
+
+# --- which plans are shown --------------------------------------------------------------------------------------------
+
+
+Sort = Literal["name", "in-zone", "overload"]
+
+
+def choose_plans(
+    plans: Sequence[ServicePlan],
+    now: ClusterTraffic,
+    *,
+    sort: Sort | None,
+    top: int | None,
+    changed: bool,
+    writes_slices: bool,
+) -> tuple[ServicePlan, ...]:
+    """The first ``top`` of the plans, or all with None or 0. ``now`` has what slices in force do, by Service and
+    address type. ``changed``: only those that change traffic, or slices where the plan ``writes_slices``.
+
+    ``in-zone`` puts the smallest share of now first and ``overload`` the largest one, unknown ones last.
+    """
+    chosen = [plan for plan in plans if not changed or _changes(plan, _now_of(plan, now), writes_slices=writes_slices)]
+    if sort == "name":
+        chosen.sort(key=lambda plan: (plan.service.metadata.namespace, plan.service.metadata.name))
+    elif sort is not None:
+        chosen.sort(key=lambda plan: _rank(plan, _now_of(plan, now), sort))
+    return tuple(chosen[: top or None])
+
+
+def _now_of(plan: ServicePlan, now: ClusterTraffic) -> Mapping[str, CurrentTraffic]:
+    return now.get((plan.service.metadata.namespace, plan.service.metadata.name), {})
+
+
+def _changes(plan: ServicePlan, now: Mapping[str, CurrentTraffic], *, writes_slices: bool) -> bool:
+    for family in plan.families:
+        counts = count_slices(plan, family)
+        if writes_slices and (counts.create or counts.update or counts.delete):
+            return True
+        in_force = now.get(family.address_type)
+        if in_force is not None and _shown_figures(in_force.traffic) != _shown_figures(family.traffic):
+            return True
+    return False
+
+
+def _shown_figures(traffic: ExpectedTraffic | None) -> tuple[float | None, ...]:
+    return () if traffic is None else round_percents(traffic.in_zone, traffic.max_overload, traffic.dropped)
+
+
+def _rank(plan: ServicePlan, now: Mapping[str, CurrentTraffic], sort: Sort) -> tuple[bool, float]:
+    traffics = list(_start(plan, now))
+    if sort == "in-zone":
+        shares = [traffic.in_zone for traffic in traffics if traffic.in_zone is not None]
+        return (False, min(shares)) if shares else (True, 0.0)
+    return (False, -max(traffic.max_overload for traffic in traffics)) if traffics else (True, 0.0)
+
+
+def _start(plan: ServicePlan, now: Mapping[str, CurrentTraffic]) -> Iterator[ExpectedTraffic]:
+    """The traffic of now, or as planned where no slices are known."""
+    for family in plan.families:
+        in_force = now.get(family.address_type)
+        traffic = family.traffic if in_force is None else in_force.traffic
+        if traffic is not None:
+            yield traffic

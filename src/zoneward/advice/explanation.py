@@ -17,10 +17,9 @@ from zoneward.advice.fix_commands import describe_fix, steps_of
 from zoneward.advice.fixes import Fix, FixKind, Needs, aim_of, find_fixes
 from zoneward.advice.honored_traffic import HonoredTraffic, honored_traffic, node_traffic
 from zoneward.advice.json_value import JsonValue, round_if_any, round_part, round_share, round_shares
-from zoneward.advice.load_change import PlansBefore, load_change, plans_before
 from zoneward.advice.measured_flows import MeasuredFlows
 from zoneward.advice.node_proxies import NodeProxies
-from zoneward.advice.now import CurrentTraffic, ignoring_proxies
+from zoneward.advice.now import CurrentTraffic, PlansBefore, ignoring_proxies, load_change, plans_before
 from zoneward.advice.pod_limits import Unchecked, pod_limits
 from zoneward.advice.service_input import ServiceInput
 from zoneward.kube.adoption_marks import runs_zoneward

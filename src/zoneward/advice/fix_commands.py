@@ -8,14 +8,13 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from zoneward.advice.changed_cluster import ServicePods
+from zoneward.advice.cluster_abilities import kubernetes_minor
 from zoneward.advice.dropped_traffic import CLUSTER_POLICY
 from zoneward.advice.fixes import Fix
 from zoneward.advice.json_value import JsonValue
-from zoneward.advice.kubernetes_version import kubernetes_minor
 from zoneward.advice.pod_limits import runs, unselected_pods
-from zoneward.advice.service_input import Change, ServiceInput, merged
+from zoneward.advice.service_input import POD_TEMPLATE_HASH, UNKNOWN_WORKLOAD, Change, ServiceInput, Workload, merged
 from zoneward.advice.shell_commands import kubectl
-from zoneward.advice.workloads import POD_TEMPLATE_HASH, UNKNOWN_WORKLOAD, Workload
 from zoneward.kube import names
 from zoneward.kube.adoption_marks import effective_selector
 from zoneward.kube.objects import Service

@@ -15,13 +15,11 @@ from operator import attrgetter
 from typing import Final, Literal
 
 from zoneward.advice.changed_cluster import ImpossibleChange
-from zoneward.advice.count_search import CountSearch, PodChanges
+from zoneward.advice.cluster_abilities import OVERLAY_SINCE, kubernetes_minor, setting_name
+from zoneward.advice.count_search import CountSearch, PodChanges, Trials
 from zoneward.advice.dropped_traffic import CLUSTER_POLICY
-from zoneward.advice.kubernetes_version import OVERLAY_SINCE, kubernetes_minor, setting_name
 from zoneward.advice.pod_limits import pod_limits
-from zoneward.advice.service_input import Change, MergePatch, ServiceInput
-from zoneward.advice.trials import Trials
-from zoneward.advice.workloads import Workload
+from zoneward.advice.service_input import Change, MergePatch, ServiceInput, Workload
 from zoneward.kube import names
 from zoneward.kube.adoption_marks import runs_zoneward
 from zoneward.kube.objects import Service

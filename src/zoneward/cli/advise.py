@@ -8,18 +8,9 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from zoneward.advice.json_value import as_document
-from zoneward.advice.prices import Charge
-from zoneward.cli.cluster_completion import complete_files
-from zoneward.cli.measured_input import (
-    check_measured,
-    measured_of_sample,
-    measured_options,
-    price_options,
-    read_measured_input,
-    read_prices,
-    select_measured,
-)
-from zoneward.cli.options import GroupedCommand, Options, advising_options
+from zoneward.cli.completion import complete_files
+from zoneward.cli.measured_input import measured_options, price_options, read_measured_services, read_prices
+from zoneward.cli.options import GroupedCommand, Options, advising_options, output_option
 from zoneward.cli.output import Note, page_source, print_document, print_line, print_notes, table_width, wants_color
 from zoneward.kube.input_error import InputError
 
@@ -45,13 +36,9 @@ _DIFF_OUTPUTS: Final = ("text", "json", "yaml", "markdown")
     metavar="N",
     help="Actions in the list; 0 for all.",
 )
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["text", "json", "yaml", "html", "patches", "markdown"]),
-    default="text",
-    show_default=True,
-    help="patches: a component of kustomize, in the directory of --to. markdown: with --diff.",
+@output_option(
+    "text|json|yaml|html|patches|markdown",
+    "patches: a component of kustomize, in the directory of --to. markdown: with --diff.",
 )
 @click.option(
     "--diff",
@@ -70,10 +57,6 @@ _DIFF_OUTPUTS: Final = ("text", "json", "yaml", "markdown")
 def command(
     *,
     options: Options,
-    measured_in: tuple[str, ...],
-    window: str | None,
-    price_per_gb: str | None,
-    charge: Charge | None,
     top: int,
     output: str,
     manifests: tuple[str, ...],
@@ -105,16 +88,16 @@ def command(
         if ranks or manifests or output not in _FLEET_OUTPUTS:
             expected = "expected no number, no --diff, and -o text, json or yaml with several"
             raise click.UsageError(f"--context: {expected}")
-        return _advise_fleet(options, measured_in, window, price_per_gb, charge, output=output)
+        return _advise_fleet(options, output=output)
     if manifests:
-        if ranks or measured_in or output not in _DIFF_OUTPUTS:
+        if ranks or options.measured_in or output not in _DIFF_OUTPUTS:
             expected = "expected no number, no --measured, and -o text, json, yaml or markdown with it"
             raise click.UsageError(f"--diff: {expected}")
         _show_changes(options, manifests, output)
         return 0
     if output == "markdown":
         raise click.UsageError("-o markdown: expected --diff with it")
-    advice, notes = _advise(options, measured_in, window, price_per_gb, charge)
+    advice, notes = _advise(options)
     if ranks:
         advice = _only(advice, ranks[0])
     print_notes(options, notes)
@@ -124,12 +107,12 @@ def command(
     elif output in ("json", "yaml"):
         print_document(as_document("Advice", advice), output)
     elif output == "html":
-        from zoneward.report.advice_page import advice_page
+        from zoneward.report.advice_report import advice_page
 
         page = advice_page(advice, source=page_source(options))
         sys.stdout.buffer.write(page.encode())
     else:
-        from zoneward.report.advice_text import action_text, advice_text
+        from zoneward.report.advice_report import action_text, advice_text
 
         width, color = table_width(), wants_color(options)
         text = (
@@ -141,21 +124,13 @@ def command(
     return 0
 
 
-def _advise_fleet(
-    options: Options,
-    measured_in: tuple[str, ...],
-    window: str | None,
-    price_per_gb: str | None,
-    charge: Charge | None,
-    *,
-    output: str,
-) -> int:
+def _advise_fleet(options: Options, *, output: str) -> int:
     """Show a row for each context. Returns 2 if a cluster could not be read."""
     from zoneward.cli.fleet import exit_status, show_fleet
     from zoneward.report.fleet_tables import advice_table
 
     def work(one: Options) -> "Advice":
-        advice, notes = _advise(one, measured_in, window, price_per_gb, charge)
+        advice, notes = _advise(one)
         print_notes(one, notes)
         return advice
 
@@ -173,38 +148,22 @@ def _only(advice: "Advice", rank: int) -> "Advice":
     return structs.replace(advice, actions=chosen)
 
 
-def _advise(
-    options: Options,
-    measured_in: tuple[str, ...],
-    window: str | None,
-    price_per_gb: str | None,
-    charge: Charge | None,
-) -> "tuple[Advice, tuple[Note, ...]]":
+def _advise(options: Options) -> "tuple[Advice, tuple[Note, ...]]":
     """Raises InputError or a usage error."""
     from collections import Counter
 
     from zoneward.advice.actions import advise, advise_service, view_as_decided
     from zoneward.advice.findings.check_cluster import check_cluster
-    from zoneward.advice.measured_flows import measure_flows
     from zoneward.advice.prices import PairPrices
     from zoneward.cli.check import view_cluster
     from zoneward.cli.planned_services import read_workload_objects, select_services
     from zoneward.cli.service_processes import in_processes, waiting
     from zoneward.kube.gc_tuning import without_gc
 
-    prices = read_prices(options, price_per_gb, charge)
+    prices = read_prices(options)
     with without_gc(), waiting(options, "reading"):
-        selected = select_services(options, workloads=True)
-        documents, notes = read_measured_input(measured_in, window, options, nodes=selected.snapshot.node_names)
-    if options.sample and not measured_in:
-        documents, prices, more = measured_of_sample(prices, charge)
-        notes += more
-    measured = measure_flows(documents)
-    if measured is not None:
-        check_measured(selected, prices, measured, options)
-        selected, left_out = select_measured(selected, measured, options)
-        notes += tuple(map(Note, left_out))
-    elif price_per_gb is not None:
+        selected, measured, prices, notes = read_measured_services(select_services(options, workloads=True), prices)
+    if measured is None and options.price_per_gb is not None:
         raise click.UsageError("--price-per-gb: expected --measured with it: without bytes there is no price")
     demand = selected.cluster_state.demand
     has_prices = measured is not None and measured.has_bytes and bool(prices)
@@ -236,7 +195,7 @@ def _advise(
 def _advised_cluster(selected: "SelectedServices") -> "AdvisedCluster":
     """Without measurements."""
     from zoneward.advice.actions import AdvisedCluster
-    from zoneward.advice.kubernetes_version import kubernetes_minor
+    from zoneward.advice.cluster_abilities import kubernetes_minor
     from zoneward.routing.demand import cpu_demand_of
 
     nodes = selected.snapshot.nodes
@@ -253,7 +212,7 @@ def _show_changes(options: Options, manifests: tuple[str, ...], output: str) -> 
     from zoneward.advice.manifest_changes import ManifestChanges, applied, changed_service
     from zoneward.cli.planned_services import select_services
     from zoneward.kube.gc_tuning import without_gc
-    from zoneward.report.advice_text import changes_markdown, changes_text
+    from zoneward.report.advice_report import changes_markdown, changes_text
     from zoneward.snapshots.cluster_snapshot import read_snapshot
 
     given = read_snapshot(manifests, stdin=sys.stdin.buffer).services
@@ -287,7 +246,7 @@ def _show_changes(options: Options, manifests: tuple[str, ...], output: str) -> 
 def _write_patches(advice: "Advice", directory: Path) -> None:
     """Raises InputError for a directory that has files, and where nothing can be written."""
     from zoneward.cli.output import atomic_file
-    from zoneward.report.patch_files import patch_files
+    from zoneward.report.manifests import patch_files
 
     files = patch_files(advice.actions)
     try:

@@ -15,6 +15,7 @@ from zoneward.advice.changed_cluster import (
 )
 from zoneward.cli.options import AddedPods, InputChanges, ReplicasChange
 from zoneward.kube import names
+from zoneward.kube.adoption_marks import manager_of
 from zoneward.kube.input_error import InputError, did_you_mean
 from zoneward.kube.objects import EndpointSlice, Pod, Service
 from zoneward.routing.phrases import counted, listed
@@ -82,8 +83,7 @@ def _without_nodes(snapshot: Snapshot, changes: InputChanges) -> tuple[Snapshot,
 
 def _follows_pods(slice_: EndpointSlice, snapshot: Snapshot) -> bool:
     """Whether the endpoints of a slice are decided by Pods that the snapshot has."""
-    labels = slice_.metadata.labels or {}
-    return snapshot.has_pods and labels.get(names.MANAGED_BY_LABEL) in _MANAGERS_FROM_PODS
+    return snapshot.has_pods and manager_of(slice_) in _MANAGERS_FROM_PODS
 
 
 def _endpoints(slices: Iterable[EndpointSlice]) -> int:

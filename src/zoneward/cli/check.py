@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
 import click
 
-from zoneward.cli.options import GroupedCommand, Options, planning_options
+from zoneward.cli.options import GroupedCommand, Options, output_option, planning_options
 from zoneward.cli.output import page_source, print_document, print_json, print_notes, print_text, write
 from zoneward.kube.input_error import InputError
 
@@ -22,9 +22,7 @@ _TOP: Final = 5
 
 @click.command("check", cls=GroupedCommand)
 @planning_options(fleet=True)
-@click.option(
-    "-o", "--output", type=click.Choice(["table", "json", "sarif", "html"]), default="table", show_default=True
-)
+@output_option("table|json|sarif|html")
 @click.option(
     "--fail-on",
     type=click.Choice(["warning", "error"]),
@@ -88,7 +86,7 @@ def command(
     elif output == "json":
         print_json("Check", checked)
     else:
-        from zoneward.report.check_sarif import sarif_document
+        from zoneward.report.check_report import sarif_document
 
         print_document(sarif_document(checked), "json")
     return int(fail_on is not None and checked.has_at_least(fail_on))

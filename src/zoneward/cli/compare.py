@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from zoneward.cli.cluster_completion import complete_approaches
-from zoneward.cli.options import GroupedCommand, Options, planning_options, row_options
+from zoneward.cli.options import GroupedCommand, Options, only_option, output_option, planning_options, row_options
 from zoneward.cli.output import page_source, print_json, print_line, print_notes, print_table, wants_color, write
 from zoneward.kube.gc_tuning import without_gc
 
@@ -20,14 +19,7 @@ _TOP_ON_TERMINAL: Final = 20
 
 @click.command("compare", cls=GroupedCommand)
 @planning_options(what_if=False)
-@click.option(
-    "--only",
-    "only",
-    multiple=True,
-    metavar="NAME[,NAME...]",
-    help="Compare only these approaches and algorithms.",
-    shell_complete=complete_approaches,
-)
+@only_option("Compare only these approaches and algorithms.")
 @row_options(
     _SORTS,
     sort_help="gain: by how much the best approach improves the score of now; score: of the best approach."
@@ -41,7 +33,7 @@ _TOP_ON_TERMINAL: Final = 20
     help="Show all approaches for each Service. By default so where Services are named, else a line for each.",
 )
 @click.option("--score", is_flag=True, help="Show the score of KEP-2004, of 100.")
-@click.option("-o", "--output", type=click.Choice(["table", "json", "csv", "html"]), default="table", show_default=True)
+@output_option("table|json|csv|html")
 @without_gc()  # Also while rows are laid out: a collection would walk over the whole cluster.
 def command(
     *,

@@ -4,9 +4,8 @@ from collections import Counter
 from collections.abc import Generator, Iterable
 from dataclasses import dataclass, replace
 
-from zoneward.advice.cluster_abilities import ClusterAbilities, abilities_of
+from zoneward.advice.cluster_abilities import ClusterAbilities, abilities_of, kubernetes_minor
 from zoneward.advice.comparison import COMPARED, Recommendation, recommend
-from zoneward.advice.kubernetes_version import kubernetes_minor
 from zoneward.advice.node_proxies import NodeProxies
 from zoneward.cli.cluster_input import load_configuration
 from zoneward.cli.options import Options, unknown_approach

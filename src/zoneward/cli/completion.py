@@ -1,12 +1,188 @@
-"""``zoneward completion``, and how bash completes."""
+"""``zoneward completion``, how bash completes, and what a shell offers for namespaces, Services, nodes and contexts.
+
+Completion reports no errors and waits at most for `TIME_LIMIT`, so that it never disturbs the line being typed.
+"""
 
 import os
-from typing import Final
+import re
+import signal
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
 
 import click
-from click.shell_completion import BashComplete, add_completion_class, get_completion_class, split_arg_string
+from click.shell_completion import (
+    BashComplete,
+    CompletionItem,
+    add_completion_class,
+    get_completion_class,
+    split_arg_string,
+)
 
-from zoneward.cli.cluster_completion import COMPLETE_VARIABLE
+if TYPE_CHECKING:
+    from zoneward.client.auth.client_config import ClientConfig
+    from zoneward.client.resources import ApiResource
+    from zoneward.kube.objects import ObjectKey
+    from zoneward.snapshots.cluster_snapshot import Snapshot
+
+COMPLETE_VARIABLE: Final = "_ZONEWARD_COMPLETE"
+"""A completion script sets it, to ``bash_complete`` for example, and click answers."""
+TIME_LIMIT: Final = 1.5
+"""Seconds for the cluster's answers."""
+_LONGEST: Final = 3.0
+"""Seconds after which the process ends in any case."""
+_LARGEST: Final = 1 << 20
+"""Bytes of all files together: larger ones take too long to read."""
+_COMPRESSED: Final = 20
+"""How much larger a compressed file may become."""
+_SAFE: Final = re.compile(r"(?!-)[\w.,:/@+-]+", re.ASCII)
+"""A shell takes these letters as they are, wherever they come from, and no command takes the word for an option."""
+
+_Candidates = Callable[[click.Context, str], Iterable[str]]
+_ShellComplete = Callable[[click.Context, click.Parameter, str], list[CompletionItem[str]]]
+
+
+def begin_completion() -> None:
+    """Make this process say nothing on standard error, and end soon."""
+    with suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+    signal.signal(signal.SIGALRM, lambda *_: os._exit(0))
+    signal.setitimer(signal.ITIMER_REAL, _LONGEST)
+
+
+def complete_files(_ctx: click.Context, _option: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
+    """Leave it to the shell, which completes files."""
+    return [CompletionItem(incomplete, type="file")]
+
+
+def _completing(candidates: _Candidates) -> _ShellComplete:
+    def complete(ctx: click.Context, _option: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
+        # No error may reach the line that is being typed.
+        with suppress(Exception):
+            names = {name for name in candidates(ctx, incomplete) if name.startswith(incomplete)}
+            return [CompletionItem(name) for name in sorted(names) if _SAFE.fullmatch(name)]
+        return []
+
+    return complete
+
+
+def _contexts(ctx: click.Context, _incomplete: str) -> Iterable[str]:
+    from zoneward.client.auth.kubeconfig import context_names
+
+    return context_names(kubeconfig=ctx.params.get("kubeconfig"), environment=os.environ)
+
+
+def _namespaces(ctx: click.Context, _incomplete: str) -> Iterable[str]:
+    if (snapshot := _snapshot(ctx)) is not None:
+        lists = (snapshot.services, snapshot.pods, snapshot.slices)
+        return {namespaced.metadata.namespace for objects in lists for namespaced in objects}
+    from zoneward.client.resources import NAMESPACES
+
+    return (name for _, name in _list(_access(ctx), NAMESPACES))
+
+
+def _nodes(ctx: click.Context, _incomplete: str) -> Iterable[str]:
+    if (snapshot := _snapshot(ctx)) is not None:
+        return [node.metadata.name for node in snapshot.nodes]
+    from zoneward.client.resources import NODES
+
+    return (name for _, name in _list(_access(ctx), NODES))
+
+
+def _services(ctx: click.Context, incomplete: str) -> Iterable[str]:
+    """``NAMESPACE/SERVICE`` after a slash and where all namespaces are meant, else the names alone."""
+    named, slash, _ = incomplete.partition("/")
+    given = ctx.params.get("namespaces") or tuple(filter(None, (ctx.params.get("namespace"),)))
+    snapshot = _snapshot(ctx)
+    keys: Iterable[ObjectKey]
+    if snapshot is not None:
+        keys = [(service.metadata.namespace, service.metadata.name) for service in snapshot.services]
+        is_named = bool(given)
+    else:
+        from zoneward.client.resources import SERVICES
+
+        access = _access(ctx)
+        every = bool(ctx.params.get("all_namespaces"))
+        wanted = (named,) if slash else (None,) if every else given or (access.namespace,)
+        keys = [key for namespace in wanted for key in _list(access, SERVICES, namespace=namespace)]
+        is_named = not every
+    if given:
+        keys = [key for key in keys if key[0] in given]
+    return [name if is_named and not slash else f"{namespace}/{name}" for namespace, name in keys]
+
+
+def _approaches(_ctx: click.Context, incomplete: str) -> Iterable[str]:
+    """The last of several names with commas between."""
+    from zoneward.routing.what_if import WHAT_IF_VALUES
+
+    before, comma, _ = incomplete.rpartition(",")
+    return [before + comma + value for value in WHAT_IF_VALUES]
+
+
+complete_context: Final = _completing(_contexts)
+complete_namespace: Final = _completing(_namespaces)
+complete_node: Final = _completing(_nodes)
+complete_service: Final = _completing(_services)
+complete_approaches: Final = _completing(_approaches)
+
+
+# --- where names come from --------------------------------------------------------------------------------------------
+
+
+def _snapshot(ctx: click.Context) -> "Snapshot | None":
+    """The files on the line; None where the line has none. Raises an error for files that are too large."""
+    files = ctx.params.get("files") or ()
+    if ctx.params.get("sample"):
+        from zoneward.sample import cluster
+
+        files = (str(cluster()),)
+    if not files:
+        return None
+    from zoneward.kube.input_files import STDIN, expand
+    from zoneward.snapshots.cluster_snapshot import read_snapshot
+
+    paths = list(expand(files))
+    if STDIN in paths or sum(map(_size, paths)) > _LARGEST:
+        raise ValueError("there is no time to read this")
+    return read_snapshot(paths, stdin=None)
+
+
+def _size(file: str) -> int:
+    return os.stat(file).st_size * (_COMPRESSED if file.endswith(".gz") else 1)  # noqa: PTH116
+
+
+def _access(ctx: click.Context) -> "ClientConfig":
+    """The cluster of the line. A plugin for credentials may ask nobody: the shell reads what is typed."""
+    from dataclasses import replace
+
+    from zoneward.client.auth.kubeconfig import load_client_config
+
+    access = load_client_config(
+        kubeconfig=ctx.params.get("kubeconfig"),
+        context=next(iter(ctx.params.get("contexts") or ()), ctx.params.get("context")),
+        impersonate=ctx.params.get("impersonate"),
+        environment=os.environ,
+    )
+    plugin = access.user.exec_plugin
+    if plugin is None or plugin.interactive == "Always":
+        return access
+    return replace(access, user=replace(access.user, exec_plugin=replace(plugin, interactive="Never")))
+
+
+def _list(access: "ClientConfig", resource: "ApiResource[Any]", *, namespace: str | None = None) -> "list[ObjectKey]":
+    import asyncio
+
+    from zoneward.client.list_pager import list_names
+    from zoneward.client.transport import Transport
+
+    async def names() -> "list[ObjectKey]":
+        async with Transport(access, is_terminal=False) as transport:
+            return await list_names(transport, resource, namespace=namespace, time_limit=TIME_LIMIT)
+
+    return asyncio.run(names())
+
+
+# --- scripts ----------------------------------------------------------------------------------------------------------
 
 _BASH: Final = r"""%(complete_func)s() {
     local line="${COMP_LINE:0:COMP_POINT}" type value word prefix=

@@ -201,7 +201,7 @@ def with_demand_file(configuration: "Configuration") -> "tuple[Configuration, Fi
     """
     import asyncio
 
-    from zoneward.cli.demand_file import read_demand_file
+    from zoneward.cli.known_demand import read_demand_file
     from zoneward.controller.context import FiguresSource, FiguresUnavailable
     from zoneward.kube.demand import DemandFigures
     from zoneward.kube.input_error import InputError

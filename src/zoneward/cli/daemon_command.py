@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 import click
 
-from zoneward.cli.cluster_completion import complete_context, complete_files
+from zoneward.cli.completion import complete_context, complete_files
 from zoneward.cli.options import add_options
 from zoneward.kube.input_error import InputError
 from zoneward.kube.settings import Settings

@@ -12,8 +12,7 @@ from msgspec.structs import replace
 from zoneward import sample
 from zoneward.advice.cluster_abilities import ClusterAbilities
 from zoneward.advice.comparison import ComparisonTotals, recommend
-from zoneward.advice.node_proxies import same_proxy_everywhere
-from zoneward.advice.proxy_kinds import PROXY_KINDS
+from zoneward.advice.node_proxies import PROXY_KINDS, same_proxy_everywhere
 from zoneward.advice.service_input import ServiceInput
 from zoneward.cli.demo_views import DemoStory, StoryMetrics, demo_view
 from zoneward.cli.interrupts import INTERRUPTED

@@ -15,8 +15,9 @@ from zoneward.cli.output import table_width, wants_color
 from zoneward.client.informer_cache import InformerCache
 from zoneward.controller.controller_metrics import ControllerMetrics
 from zoneward.kube.objects import ObjectKey, has_ready_condition
-from zoneward.report.screens import LogLine, ZoneStatus, demo_screen, log_text, total_traffic
-from zoneward.report.write_log import WrittenPlan, describe_write, record_plan
+from zoneward.report.decision_changes import WrittenPlan, describe_write, record_plan
+from zoneward.report.plan_table import total_traffic
+from zoneward.report.screens import LogLine, ZoneStatus, demo_screen, log_text
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.demand import compute_demand, is_node_ready
 from zoneward.slices.plan import ServicePlan
@@ -189,13 +190,14 @@ class DemoScreen:
     def _status(self, *, is_last: bool) -> "Text":
         from zoneward.report.terminal_text import Text
 
-        everything = total_traffic(self._story.plans)
+        total = total_traffic(self._story.plans)
         text = Text().append("zoneward demo", "bold")
         seconds = f"{self._story.seconds:.0f}" + ("" if is_last else f" of {self._length:.0f}")
         text.append(f"  {seconds} s", "dim")
-        if everything.in_zone is not None:
-            text.append("  in its zone ").append(f"{everything.in_zone:.0%}", "bold green")
-            text.append(" of all traffic, worst overload ").append(f"+{everything.worst:.0%}", "bold")
+        if total is not None:
+            in_zone, _, worst = total
+            text.append("  in its zone ").append(f"{in_zone:.0%}", "bold green")
+            text.append(" of all traffic, worst overload ").append(f"+{worst.max_overload:.0%}", "bold")
         return text
 
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import click
 
 from zoneward.cli.measured_input import measured_options, read_measured_input
-from zoneward.cli.options import GroupedCommand, Options, planning_options
+from zoneward.cli.options import GroupedCommand, Options, output_option, planning_options
 from zoneward.cli.output import page_source, print_json, print_notes, table_width, wants_color, write
 from zoneward.kube.input_error import InputError
 
@@ -17,16 +17,9 @@ if TYPE_CHECKING:
 
 @click.command("explain", cls=GroupedCommand)
 @planning_options()
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["text", "json", "svg", "html"]),
-    default="text",
-    show_default=True,
-    help="svg, html: with a picture of zones, endpoints, zones.",
-)
+@output_option("text|json|svg|html", "svg, html: with a picture of zones, endpoints, zones.")
 @measured_options("Show where connections went beside what is predicted, node by node")
-def command(*, options: Options, output: str, measured_in: tuple[str, ...], window: str | None) -> None:
+def command(*, options: Options, output: str) -> None:
     """Show what happens to the traffic of one Service now, why, which smallest changes would help, and which traffic
     bypasses the proxies. Every change is verified by the decision on the changed cluster. It only reads.
 
@@ -44,20 +37,19 @@ def command(*, options: Options, output: str, measured_in: tuple[str, ...], wind
 
     with without_gc():
         selected = select_services(options, workloads=True, views_kubernetes=True)
-        nodes = (selected.unchanged or selected).snapshot.node_names
-        documents, measured_notes = read_measured_input(measured_in, window, options, nodes=nodes)
+        documents, measured_notes = read_measured_input(selected)
         measured = measure_flows(documents)
         explanation = _explain(selected, options, measured)
     print_notes(options, [*selected.notes, *measured_notes])
     if output == "text":
-        from zoneward.report.explain_text import explanation_text
+        from zoneward.report.explain_report import explanation_text
 
         text = explanation_text(explanation, width=table_width(), color=wants_color(options))
         click.echo(text, nl=False, color=True)
     elif output == "json":
         print_json("Explanation", explanation)
     elif output == "html":
-        from zoneward.report.explain_page import explanation_page
+        from zoneward.report.explain_report import explanation_page
 
         write(explanation_page(explanation, source=page_source(options)))
     else:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from msgspec import structs
 
-from zoneward.cli.cluster_completion import complete_files, complete_namespace, complete_service
 from zoneward.cli.cluster_input import controller_lease_name, find_cluster, load_configuration
+from zoneward.cli.completion import complete_files, complete_namespace, complete_service
 from zoneward.cli.daemon_command import CLUSTER_OPTIONS
 from zoneward.cli.interrupts import INTERRUPTED
 from zoneward.cli.known_demand import know_cluster_demand
@@ -201,7 +201,7 @@ def _step_text(index: int, step: "HandoverStep", name: str) -> Iterator[str]:
     """A step as a comment, followed by what it writes as YAML documents."""
     from zoneward.advice.shell_commands import kubectl
     from zoneward.controller.handover.handover_steps import ChangeService, DeleteSlices, WaitForOthers, WriteSlices
-    from zoneward.report.slice_manifests import slice_document, to_yaml
+    from zoneward.report.manifests import slice_document, to_yaml
 
     lines = [f"{index}. {'wait for ' if isinstance(step, WaitForOthers) else ''}{step.about}"]
     documents: list[object] = []

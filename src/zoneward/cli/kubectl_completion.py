@@ -24,7 +24,7 @@ _DIRECTIVES: Final = {"file": _FILES, "dir": _DIRECTORIES}
 
 
 def main() -> None:
-    from zoneward.cli.cluster_completion import begin_completion
+    from zoneward.cli.completion import begin_completion
 
     begin_completion()
     click.echo(candidates(sys.argv[1:]), nl=False)

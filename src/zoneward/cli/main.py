@@ -104,11 +104,9 @@ def cli() -> None:
 
 def main() -> None:
     """Run a command. Exit status: 0 done, 2 bad usage or bad input with one line on standard error."""
-    from zoneward.cli.cluster_completion import COMPLETE_VARIABLE, begin_completion
+    from zoneward.cli.completion import COMPLETE_VARIABLE, begin_completion
 
     if COMPLETE_VARIABLE in os.environ:
-        from zoneward.cli import completion  # noqa: F401 -- registers bash
-
         begin_completion()
     # A parent that ignores SIGCHLD passes that on, and the kernel would then forget the exit status of every child.
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)

@@ -2,7 +2,7 @@
 and the Services that were measured."""
 
 import sys
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, get_args
 
@@ -10,7 +10,7 @@ import click
 from msgspec import structs
 
 from zoneward.advice.prices import Charge
-from zoneward.cli.cluster_completion import complete_files
+from zoneward.cli.completion import complete_files
 from zoneward.cli.options import Decorator, Options, add_options
 from zoneward.cli.output import Note
 from zoneward.kube.input_error import ConfigurationError, InputError
@@ -33,7 +33,7 @@ _PRICE_OF_SAMPLE: Final = "0.01USD"
 
 
 def measured_options(what: str) -> Decorator:
-    """Give a command both options; it receives them as ``measured_in`` and ``window``. ``what`` begins the help."""
+    """Give a command both options. ``what`` begins the help."""
 
     return add_options(
         click.option(
@@ -54,7 +54,7 @@ def measured_options(what: str) -> Decorator:
 
 
 def price_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command both options; it receives them as ``price_per_gb`` and ``charge``."""
+    """Give a command both options."""
     return add_options(
         click.option(
             "--price-per-gb", metavar="PRICE", help="What a GB (10^9 bytes) between zones costs, such as 0.01USD."
@@ -69,18 +69,21 @@ def price_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def read_measured_input(
-    sources: Sequence[str], window: str | None, options: Options, *, nodes: Collection[str] | None
+    selected: "SelectedServices",
 ) -> "tuple[tuple[MeasuredTraffic, ...], tuple[Note, ...]]":
-    """All documents, in the order given, and notes; none without a source. ``nodes``: the names of the cluster's Nodes,
-    where they are known: of a Prometheus only their programs count. Raises InputError or a usage error."""
+    """All documents of the options, in the order given, and notes; none without a source. Of a Prometheus only the
+    programs on the cluster's Nodes count. Raises InputError or a usage error."""
     from zoneward.snapshots.measured_traffic_files import read_measured
 
-    servers = {source: settings for source in sources if (settings := _prometheus(source, window, options)) is not None}
-    if window is not None and not servers:
+    options, nodes = selected.options, (selected.unchanged or selected).snapshot.node_names
+    servers = {
+        source: settings for source in options.measured_in if (settings := _prometheus(source, options)) is not None
+    }
+    if options.window is not None and not servers:
         raise click.UsageError(f"--window: expected --measured {CONFIGURED} or the URL of a Prometheus with it")
     documents: list[MeasuredTraffic] = []
     notes: list[Note] = []
-    for source in sources:
+    for source in options.measured_in:
         if source not in servers:
             documents += read_measured([source], stdin=sys.stdin.buffer)
             continue
@@ -95,7 +98,7 @@ def read_measured_input(
     return tuple(documents), tuple(notes)
 
 
-def _prometheus(source: str, window: str | None, options: Options) -> "PrometheusSettings | None":
+def _prometheus(source: str, options: Options) -> "PrometheusSettings | None":
     """None for a file and for the URL of a document."""
     from zoneward.cli.configuration_file import read_configuration
     from zoneward.kube.prometheus_settings import PrometheusSettings, is_url, parse_window, prometheus_url
@@ -116,10 +119,10 @@ def _prometheus(source: str, window: str | None, options: Options) -> "Prometheu
         settings = PrometheusSettings(url=url)
     else:
         return None
-    if window is None:
+    if options.window is None:
         return settings
     try:
-        return structs.replace(settings, window=parse_window(window))
+        return structs.replace(settings, window=parse_window(options.window))
     except ValueError as error:
         raise InputError("--window", str(error)) from None
 
@@ -144,7 +147,39 @@ def _ask(
 # --- for report and advise --------------------------------------------------------------------------------------------
 
 
-def measured_of_sample(
+def read_prices(options: Options) -> "Prices":
+    """The prices of the configuration with those of the options. Raises InputError."""
+    from zoneward.advice.prices import Prices, with_price
+    from zoneward.cli.configuration_file import read_configuration
+
+    prices = Prices() if options.config is None else read_configuration(options.config).prices
+    try:
+        return with_price(prices, options.price_per_gb, options.charge)
+    except ConfigurationError as error:
+        raise InputError("--price-per-gb", str(error)) from error
+
+
+def read_measured_services(
+    selected: "SelectedServices", prices: "Prices"
+) -> "tuple[SelectedServices, MeasuredFlows | None, Prices, tuple[Note, ...]]":
+    """The Services that were measured, with their demand, what was measured, the prices, and notes; all Services and
+    None where nothing was. Raises InputError or a usage error."""
+    from zoneward.advice.measured_flows import measure_flows
+
+    options = selected.options
+    documents, notes = read_measured_input(selected)
+    if options.sample and not options.measured_in:
+        documents, prices, more = _measured_of_sample(prices, options.charge)
+        notes += more
+    measured = measure_flows(documents)
+    if measured is None:
+        return selected, None, prices, notes
+    _check_measured(selected, prices, measured)
+    selected, left_out = _select_measured(selected, measured)
+    return selected, measured, prices, (*notes, *map(Note, left_out))
+
+
+def _measured_of_sample(
     prices: "Prices", charge: Charge | None
 ) -> "tuple[tuple[MeasuredTraffic, ...], Prices, tuple[Note, ...]]":
     """What comes with the sample cluster: documents, and an example price, with a note, where there is no price."""
@@ -159,19 +194,7 @@ def measured_of_sample(
     return documents, with_price(prices, _PRICE_OF_SAMPLE, charge), (note,)
 
 
-def read_prices(options: Options, per_gb: str | None, charge: Charge | None) -> "Prices":
-    """The prices of the configuration with those of the options. Raises InputError."""
-    from zoneward.advice.prices import Prices, with_price
-    from zoneward.cli.configuration_file import read_configuration
-
-    prices = Prices() if options.config is None else read_configuration(options.config).prices
-    try:
-        return with_price(prices, per_gb, charge)
-    except ConfigurationError as error:
-        raise InputError("--price-per-gb", str(error)) from error
-
-
-def check_measured(selected: "SelectedServices", prices: "Prices", measured: "MeasuredFlows", options: Options) -> None:
+def _check_measured(selected: "SelectedServices", prices: "Prices", measured: "MeasuredFlows") -> None:
     """Raises InputError for prices of unknown places, and for documents of another cluster."""
     from zoneward.kube.objects import node_region, node_zone
 
@@ -181,14 +204,14 @@ def check_measured(selected: "SelectedServices", prices: "Prices", measured: "Me
     try:
         prices.check_places(zones, regions)
     except ConfigurationError as error:
-        raise InputError(options.config or "prices", str(error)) from error
+        raise InputError(selected.options.config or "prices", str(error)) from error
     if nodes and not measured.zone_of.keys() & {node.metadata.name for node in nodes}:
         got = min(measured.zone_of)
         raise InputError("--measured", f"expected documents of Nodes of this cluster, got none: {got} is no Node of it")
 
 
-def select_measured(
-    selected: "SelectedServices", measured: "MeasuredFlows", options: Options
+def _select_measured(
+    selected: "SelectedServices", measured: "MeasuredFlows"
 ) -> "tuple[SelectedServices, tuple[str, ...]]":
     """The Services that were measured, with their demand; and notes on the others.
 
@@ -218,6 +241,6 @@ def select_measured(
     if left_out - zoneless:
         notes.append(f"{counted(len(left_out - zoneless), 'Service')} without measured traffic left out")
     settings = state.configuration.demand
-    is_chosen = options.demand is not None or settings.source != "cpu" or bool(settings.zones)
+    is_chosen = selected.options.demand is not None or settings.source != "cpu" or bool(settings.zones)
     state = replace(state, measured_parts=parts, service_parts=state.service_parts if is_chosen else parts)
     return replace(selected, cluster_state=state, services=services), tuple(notes)

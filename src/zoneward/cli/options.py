@@ -4,14 +4,23 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import wraps
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import click
 
-from zoneward.advice.proxy_kinds import PROXY_KINDS, ZONEWARD_PROXY
-from zoneward.cli.cluster_completion import complete_context, complete_files, complete_namespace, complete_service
+from zoneward.advice.node_proxies import PROXY_KINDS, ZONEWARD_PROXY
+from zoneward.cli.completion import (
+    complete_approaches,
+    complete_context,
+    complete_files,
+    complete_namespace,
+    complete_service,
+)
 from zoneward.kube.input_error import did_you_mean
 from zoneward.routing.what_if import WHAT_IF_VALUES, find_what_if_value
+
+if TYPE_CHECKING:
+    from zoneward.advice.prices import Charge
 
 Color = Literal["auto", "always", "never"]
 _MAX_PODS: Final = 150_000
@@ -99,6 +108,11 @@ class Options:
     what_if: str | None = None
     changes: InputChanges = NO_CHANGES
     proxy: str | None = None
+    measured_in: tuple[str, ...] = ()
+    """``--measured``."""
+    window: str | None = None
+    price_per_gb: str | None = None
+    charge: "Charge | None" = None
     color: Color = "auto"
     quiet: bool = False
     verbose: int = 0
@@ -236,6 +250,13 @@ _MODES: Final = (
                  " that writes slices; with its own proxies on all nodes, too. Otherwise plan shows what Kubernetes"
                  " does, where the built-in controller writes the slices."),
 )  # fmt: skip
+color_option: Final = click.option(
+    "--color",
+    type=click.Choice(["auto", "always", "never"]),
+    default="auto",
+    show_default=True,
+    help="Whether tables are coloured. auto: on a terminal, unless NO_COLOR is set.",
+)
 _SETTINGS: Final = (
     click.option("--config", metavar="FILE", help="A ZonewardConfiguration file; flags override it.",
                  shell_complete=complete_files),
@@ -244,8 +265,7 @@ _SETTINGS: Final = (
                  " evenly in all zones, by a file (YAML, JSON, CSV or measured documents), by the URL of a document,"
                  " or by what a Prometheus says (http://HOST:PORT, or prometheus+URL with any path). file, prometheus:"
                  " those of the configuration."),
-    click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True,
-                 help="Whether tables are coloured. auto: on a terminal, unless NO_COLOR is set."),
+    color_option,
 )  # fmt: skip
 _NOTES: Final = (
     click.option("-q", "--quiet", is_flag=True, help="Print no notes on standard error."),
@@ -292,6 +312,20 @@ def advising_options() -> Decorator:
 def reading_options() -> Decorator:
     """Give a command that decides nothing the options for input, selection and notes."""
     return _options(*_INPUT, *_NOTES, _SERVICES)
+
+
+def output_option(forms: str, about: str | None = None) -> Decorator:
+    """Give a command ``-o``. Of the ``forms``, such as ``table|json``, the first one is the default."""
+    first, *others = forms.split("|")
+    choice = click.Choice([first, *others])
+    return click.option("-o", "--output", type=choice, default=first, show_default=True, help=about)
+
+
+def only_option(about: str) -> Decorator:
+    """Give a command ``--only``, which limits it to some approaches."""
+    return click.option(
+        "--only", multiple=True, metavar="NAME[,NAME...]", help=about, shell_complete=complete_approaches
+    )
 
 
 def row_options(sorts: Sequence[str], *, sort_help: str, top_help: str, changed_help: str) -> Decorator:

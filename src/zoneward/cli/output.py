@@ -116,7 +116,7 @@ def print_document(document: dict[str, Any], form: str) -> None:
 
         write(to_json(document))
     else:
-        from zoneward.report.slice_manifests import to_yaml
+        from zoneward.report.manifests import to_yaml
 
         click.echo(to_yaml(document, ()), nl=False)
 

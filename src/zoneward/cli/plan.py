@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from zoneward.cli.measured_input import measured_options, read_measured_input
-from zoneward.cli.options import GroupedCommand, Options, planning_options, row_options
+from zoneward.cli.options import GroupedCommand, Options, output_option, planning_options, row_options
 from zoneward.cli.output import Note, page_source, print_json, print_notes, print_table, wants_color, write
 
 if TYPE_CHECKING:
-    from zoneward.advice.plan_choice import Sort
+    from zoneward.advice.decisions import Sort
 
 _OBJECTS: Final = ("yaml", "slices-json", "overlay")
 """Outputs that are objects for `kubectl apply`."""
@@ -18,13 +18,9 @@ _OBJECTS: Final = ("yaml", "slices-json", "overlay")
 
 @click.command("plan", cls=GroupedCommand)
 @planning_options()
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["table", "wide", "json", "yaml", "slices-json", "overlay", "html"]),
-    default="table",
-    show_default=True,
-    help="json: decisions with every rule; yaml, slices-json: a List of EndpointSlices; overlay: the policy and the"
+@output_option(
+    "table|wide|json|yaml|slices-json|overlay|html",
+    "json: decisions with every rule; yaml, slices-json: a List of EndpointSlices; overlay: the policy and the"
     " ConfigMaps of an overlay; html: a page.",
 )
 @measured_options("Show what nodes counted beside what is predicted")
@@ -40,8 +36,6 @@ def command(
     options: Options,
     output: str,
     watch: bool,
-    measured_in: tuple[str, ...],
-    window: str | None,
     sort: "Sort | None",
     top: int | None,
     changed: bool,
@@ -60,7 +54,7 @@ def command(
     zoneward plan -A --measured measured/
     zoneward plan -A --measured prometheus+http://prometheus.monitoring.svc:9090 --window 24h
     """
-    if measured_in and (watch or output in _OBJECTS):
+    if options.measured_in and (watch or output in _OBJECTS):
         raise click.UsageError("--measured: expected -o table, wide, json or html with it, and no --watch")
     if (sort or top or changed) and (watch or output in _OBJECTS):
         raise click.UsageError(
@@ -78,14 +72,13 @@ def command(
         options.changes.refuse(
             "expected -o table, wide, json or html with it: slices of Pods that do not exist help nobody"
         )
-    from zoneward.advice.load_change import plans_before
-    from zoneward.advice.plan_choice import choose_plans
+    from zoneward.advice.decisions import choose_plans
+    from zoneward.advice.now import plans_before
     from zoneward.cli.planned_services import select_services
     from zoneward.routing.selection.traffic import combine_measurements
 
     selected = select_services(options, views_kubernetes=output not in _OBJECTS)
-    nodes = (selected.unchanged or selected).snapshot.node_names
-    documents, measured_notes = read_measured_input(measured_in, window, options, nodes=nodes)
+    documents, measured_notes = read_measured_input(selected)
     measured = combine_measurements(documents)
     before = None if selected.plans_before is None else plans_before(selected.plans_before)
     configuration, demand = selected.configuration, selected.cluster_state.demand
@@ -126,7 +119,7 @@ def command(
             print_table(options, parts)
     else:
         from zoneward.advice.json_value import to_json
-        from zoneward.report import slice_manifests as manifests
+        from zoneward.report import manifests
 
         if output == "overlay":
             objects: Any = manifests.overlay_document(plans, configuration=configuration)

@@ -8,13 +8,11 @@ from typing import Final
 
 from msgspec import structs
 
+from zoneward.advice.cluster_abilities import kubernetes_configuration, kubernetes_minor
 from zoneward.advice.findings.codes import Need
-from zoneward.advice.kubernetes_version import kubernetes_configuration, kubernetes_minor
-from zoneward.advice.node_proxies import NodeProxies, detect_node_proxies, same_proxy_everywhere
+from zoneward.advice.node_proxies import PROXY_KINDS, NodeProxies, ProxyKind, detect_node_proxies, same_proxy_everywhere
 from zoneward.advice.now import CurrentTraffic
-from zoneward.advice.proxy_kinds import PROXY_KINDS, ProxyKind
-from zoneward.advice.service_input import ServiceInput
-from zoneward.advice.workloads import NO_OBJECTS, WorkloadObjects
+from zoneward.advice.service_input import NO_OBJECTS, ServiceInput, WorkloadObjects
 from zoneward.cli.cluster_input import (
     filter_services,
     load_configuration,
@@ -26,7 +24,7 @@ from zoneward.cli.known_demand import NO_PARTS, KnownDemand, ServiceParts, know_
 from zoneward.cli.options import Options
 from zoneward.cli.output import Note
 from zoneward.kube import names
-from zoneward.kube.adoption_marks import has_selector_annotation
+from zoneward.kube.adoption_marks import has_selector_annotation, manager_of
 from zoneward.kube.gc_tuning import without_gc
 from zoneward.kube.objects import (
     ConfigMap,
@@ -216,7 +214,7 @@ def configuration_of_kubernetes(
     if configuration.keep_built_in_label or any(map(approach_of_slice, snapshot.slices)):
         # Zoneward's slices may have the label of the built-in controller.
         return None
-    managers = {(slice_.metadata.labels or {}).get(names.MANAGED_BY_LABEL) for slice_ in snapshot.slices}
+    managers = set(map(manager_of, snapshot.slices))
     if names.BUILT_IN_MANAGER not in managers or names.MANAGER in managers or _has_overlay(snapshot.config_maps):
         return None
     if any(map(has_selector_annotation, snapshot.services)):

@@ -7,19 +7,9 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from zoneward.advice.prices import Charge
-from zoneward.cli.cluster_completion import complete_approaches
-from zoneward.cli.measured_input import (
-    check_measured,
-    measured_of_sample,
-    measured_options,
-    price_options,
-    read_measured_input,
-    read_prices,
-    select_measured,
-)
-from zoneward.cli.options import GroupedCommand, Options, planning_options, row_options
-from zoneward.cli.output import Note, page_source, print_json, print_notes, print_table, write
+from zoneward.cli.measured_input import measured_options, price_options, read_measured_services, read_prices
+from zoneward.cli.options import GroupedCommand, Options, only_option, output_option, planning_options, row_options
+from zoneward.cli.output import page_source, print_json, print_notes, print_table, write
 
 if TYPE_CHECKING:
     from zoneward.advice.honored_traffic import NodeTraffic
@@ -36,14 +26,7 @@ _TOP_ON_TERMINAL: Final = 20
 @planning_options(what_if=False, changes=False, fleet=True)
 @measured_options("What nodes counted; with --sample by default what comes with it")
 @price_options
-@click.option(
-    "--only",
-    "only",
-    multiple=True,
-    metavar="NAME[,NAME...]",
-    help="Predict only for these approaches and algorithms.",
-    shell_complete=complete_approaches,
-)
+@only_option("Predict only for these approaches and algorithms.")
 @row_options(
     ("saved", "name", "in-zone", "overload"),
     sort_help="saved: what the best setting saves.  [default: saved]",
@@ -55,14 +38,10 @@ _TOP_ON_TERMINAL: Final = 20
     is_flag=True,
     help="Show all settings for each Service. By default so where Services are named, else a line for each.",
 )
-@click.option("-o", "--output", type=click.Choice(["table", "json", "csv", "html"]), default="table", show_default=True)
+@output_option("table|json|csv|html")
 def command(
     *,
     options: Options,
-    measured_in: tuple[str, ...],
-    window: str | None,
-    price_per_gb: str | None,
-    charge: Charge | None,
     only: tuple[str, ...],
     sort: str | None,
     top: int | None,
@@ -89,8 +68,8 @@ def command(
         raise click.UsageError("--demand: expected none with --compat upstream: Kubernetes decides by CPU")
     if top is None:
         top = _TOP_ON_TERMINAL if output == "table" and sys.stdout.isatty() else 0
-    prices = read_prices(options, price_per_gb, charge)
-    if not measured_in and not options.sample:
+    prices = read_prices(options)
+    if not options.measured_in and not options.sample:
         raise click.UsageError("Missing option '--measured'.")
     approaches = chosen_approaches(only, options)
 
@@ -99,7 +78,7 @@ def command(
         return sorted(rows, key=_ORDERS[sort])[: top or None] if sort in _ORDERS else rows[: top or None]
 
     def begin(one: Options) -> "tuple[ComparisonRequest, TrafficReport]":
-        return _begin(one, approaches, measured_in, window, prices, charge)
+        return _begin(one, approaches, prices)
 
     if len(options.contexts) > 1:
         from zoneward.cli.fleet import exit_status, show_fleet
@@ -139,30 +118,17 @@ def command(
 
 
 def _begin(
-    options: Options,
-    approaches: tuple[str, ...],
-    measured_in: tuple[str, ...],
-    window: str | None,
-    prices: "Prices",
-    charge: Charge | None,
+    options: Options, approaches: tuple[str, ...], prices: "Prices"
 ) -> "tuple[ComparisonRequest, TrafficReport]":
     """What is compared, and the report without Services yet. Prints the notes."""
-    from zoneward.advice.measured_flows import measure_flows
     from zoneward.advice.traffic_report import Coverage, ReportTotals, TrafficReport
     from zoneward.cli.compared_services import read_request
 
     request = read_request(options, approaches)
-    nodes = request.selected.snapshot.node_names
-    documents, measured_notes = read_measured_input(measured_in, window, options, nodes=nodes)
-    if not measured_in:
-        documents, prices, more = measured_of_sample(prices, charge)
-        measured_notes += more
-    measured = measure_flows(documents)
+    selected, measured, prices, notes = read_measured_services(request.selected, prices)
     assert measured is not None, "there is at least one document"
-    check_measured(request.selected, prices, measured, options)
-    selected, notes = select_measured(request.selected, measured, options)
     request = replace(request, selected=selected, flows=True)
-    print_notes(options, [*selected.notes, *measured_notes, *map(Note, notes)])
+    print_notes(options, [*selected.notes, *notes])
     report = TrafficReport(
         services=(),
         totals=ReportTotals(),

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from zoneward.cli.cluster_completion import complete_node
-from zoneward.cli.options import GroupedCommand, Options, planning_options
+from zoneward.cli.completion import complete_node
+from zoneward.cli.options import GroupedCommand, Options, output_option, planning_options
 from zoneward.cli.output import print_json, print_notes, print_text, table_width
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     "--node", required=True, metavar="NAME", help="The node whose proxy selects.", shell_complete=complete_node
 )
 @click.option("--as-is", is_flag=True, help="Use the slices as they are in the snapshot, not as planned.")
-@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+@output_option("table|json")
 def command(*, options: Options, node: str, as_is: bool, output: str) -> None:
     """Show what the proxy on a node would select for every Service port, and by which rule.
 
@@ -52,7 +52,7 @@ def node_routes(selected: "SelectedServices", *, node: str, as_is: bool) -> "Nod
     import msgspec
 
     from zoneward.advice.json_value import round_share
-    from zoneward.advice.load_change import load_change, plans_before
+    from zoneward.advice.now import load_change, plans_before
     from zoneward.cli.cluster_input import find_node
     from zoneward.kube.objects import node_zone
     from zoneward.report.route_report import NodeRoutes, PortRoute

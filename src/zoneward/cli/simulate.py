@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from zoneward.cli.interrupts import INTERRUPTED, Interrupts
-from zoneward.cli.options import Color, GroupedCommand, Options
+from zoneward.cli.options import Color, GroupedCommand, Options, color_option, output_option
 from zoneward.cli.output import Note, print_notes, shows_progress
 from zoneward.cli.simulation_run import (
     CLUSTER,
@@ -68,25 +68,15 @@ _NOTE_AFTER: Final = 1.0
     "--sample-size", type=click.IntRange(1), metavar="N", help="Score a random sample of N inputs, spread evenly."
 )
 @click.option("--run", "run_file", metavar="FILE", help="A YAML file that describes the run, see above. Options win.")
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["table", "csv", "json", "html", PARQUET, TOPOLOGY_SIMULATOR]),
-    default="table",
-    show_default=True,
-    help="parquet: each input with the scores of each algorithm, into the directory --to. topology-simulator: each"
+@output_option(
+    f"table|csv|json|html|{PARQUET}|{TOPOLOGY_SIMULATOR}",
+    "parquet: each input with the scores of each algorithm, into the directory --to. topology-simulator: each"
     " input as CSV, in the columns of the proposal's tool, for one algorithm.",
 )
 @click.option("--to", metavar="PATH", help="Write to this file, not to standard output.")
 @click.option("-f", "--filename", "files", multiple=True, metavar="PATH", help="A snapshot for --dataset cluster.")
 @click.option("--sample", is_flag=True, help="The sample cluster for --dataset cluster.")
-@click.option(
-    "--color",
-    type=click.Choice(["auto", "always", "never"]),
-    default="auto",
-    show_default=True,
-    help="Whether tables are coloured. auto: on a terminal, unless NO_COLOR is set.",
-)
+@color_option
 @click.option("-q", "--quiet", is_flag=True, help="Print no notes and no progress on standard error.")  # fmt: skip
 def command(
     *,

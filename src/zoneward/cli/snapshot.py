@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from zoneward.cli.cluster_completion import complete_files
+from zoneward.cli.completion import complete_files
 from zoneward.cli.options import GroupedCommand, Options, reading_options
 from zoneward.cli.output import Note, atomic_file, compressed_by_name, print_notes
 

@@ -1,17 +1,22 @@
-"""Findings for a terminal and as a page: a block for each code.
+"""Findings for a terminal, as a page and as SARIF 2.1.0: a block for each code.
 
-The page needs no script and no network, and follows the reader's choice of light or dark.
+The page needs no script and no network, and follows the reader's choice of light or dark. In SARIF, a
+finding has a logical location: it is about an object of a cluster and not about a line of a file. Many readers need a
+file, too: they get one with the name of the object, ``Service/shop/cart``.
 """
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
-from typing import Final
+from typing import Any, Final
+from urllib.parse import quote
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 
-from zoneward.advice.findings.check_cluster import CheckedCluster
-from zoneward.advice.findings.codes import CODES, SEVERITIES, Code, Finding, Severity
+from zoneward import __version__
+from zoneward.advice.findings.check_cluster import CheckedCluster, NotChecked
+from zoneward.advice.findings.codes import CODES, SEVERITIES, Code, Finding, FindingObject, Severity
+from zoneward.kube.safe_text import printable
 from zoneward.report.html import DARK_STYLE, Content, Markup, Source, fact, footer, name, page, table, tag
 from zoneward.report.terminal_text import StyledText, Text
 from zoneward.routing.phrases import counted
@@ -194,3 +199,70 @@ def _not_checked(checked: CheckedCluster) -> Iterator[Markup]:
     if checked.not_checked:
         lines = (tag("li", f"{', '.join(missing.codes)}: {missing.reason}") for missing in checked.not_checked)
         yield tag("section", tag("h2", "Not checked"), tag("ul", *lines))
+
+
+# --- as SARIF ---------------------------------------------------------------------------------------------------------
+
+VERSION: Final = "2.1.0"
+_LEVELS: Final[dict[Severity, str]] = {"error": "error", "warning": "warning", "info": "note"}
+
+
+def sarif_document(checked: CheckedCluster) -> dict[str, Any]:
+    """A log with one run, which has all codes as rules, and what could not be checked as notifications."""
+    index = {code: position for position, code in enumerate(CODES)}
+    return {
+        "version": VERSION,
+        "runs": [
+            {
+                "tool": {"driver": {"name": "zoneward", "version": __version__, "rules": _rules()}},
+                "invocations": [
+                    {
+                        "executionSuccessful": True,
+                        "toolExecutionNotifications": [_notification(missing) for missing in checked.not_checked],
+                    }
+                ],
+                "results": [_result(finding, index[finding.code]) for finding in checked.findings],
+            }
+        ],
+    }
+
+
+def _notification(missing: NotChecked) -> dict[str, Any]:
+    text = f"not checked: {', '.join(missing.codes)}: {missing.reason}"
+    return {"level": "note", "message": {"text": printable(text)}}
+
+
+def _rules() -> list[dict[str, Any]]:
+    return [
+        {
+            "id": code.code,
+            "shortDescription": {"text": code.title},
+            "help": {"text": f"{code.fix} ({code.docs})"},
+            "defaultConfiguration": {"level": _LEVELS[code.severity]},
+        }
+        for code in CODES.values()
+    ]
+
+
+def _result(finding: Finding, rule: int) -> dict[str, Any]:
+    uri = _uri(finding.object)
+    location = {"name": printable(finding.object.name or finding.object.kind), "fullyQualifiedName": uri}
+    return {
+        "ruleId": finding.code,
+        "ruleIndex": rule,
+        "level": _LEVELS[finding.severity],
+        "message": {"text": printable(f"{finding.object}: {finding.message}. Fix: {finding.fix}")},
+        "locations": [
+            {
+                "physicalLocation": {"artifactLocation": {"uri": uri}},
+                "logicalLocations": [{**location, "kind": "resource"}],
+            }
+        ],
+        "partialFingerprints": {"codeAndObject/v1": f"{finding.code}/{uri}"},
+    }
+
+
+def _uri(about: FindingObject) -> str:
+    """``Service/shop/cart``, as a relative URI. No part of it leads to a parent folder."""
+    parts = (part for part in (about.kind, about.namespace, about.name) if part)
+    return "/".join(quote(part, safe="", errors="replace") if part.strip(".") else "_" for part in parts)

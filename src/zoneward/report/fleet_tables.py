@@ -9,7 +9,7 @@ from zoneward.advice.findings.check_cluster import CheckedCluster
 from zoneward.advice.findings.codes import CODES, SEVERITIES
 from zoneward.advice.json_value import as_document
 from zoneward.advice.traffic_report import TrafficReport
-from zoneward.report.advice_text import amount_text, describe_action
+from zoneward.report.advice_report import amount_text, describe_action
 from zoneward.report.table_parts import Table
 from zoneward.report.terminal_text import StyledText, Text, share_style
 from zoneward.report.traffic_table import ReportNumbers

@@ -8,13 +8,19 @@ from typing import Final
 
 from zoneward.advice.decisions import count_slices
 from zoneward.advice.dropped_traffic import DroppedTraffic, dropped_traffic, format_dropped
-from zoneward.advice.load_change import LoadChange, PlansBefore, load_change
-from zoneward.advice.node_proxies import NodeProxies
-from zoneward.advice.now import NOTHING_KNOWN, ClusterTraffic, CurrentTraffic, ignoring_proxies
-from zoneward.advice.proxy_kinds import ProxyKind
+from zoneward.advice.node_proxies import NodeProxies, ProxyKind
+from zoneward.advice.now import (
+    NOTHING_KNOWN,
+    ClusterTraffic,
+    CurrentTraffic,
+    LoadChange,
+    PlansBefore,
+    ignoring_proxies,
+    load_change,
+)
 from zoneward.kube import names
 from zoneward.report.html import Markup, fact
-from zoneward.report.slice_manifests import deleted_slices
+from zoneward.report.manifests import deleted_slices
 from zoneward.report.table_parts import TableParts, folded
 from zoneward.report.terminal_text import (
     SHARE_COLORS,
@@ -208,7 +214,7 @@ def _describe_rule(rule: Rule) -> str:
 def plan_facts(plans: Sequence[ServicePlan], *, demand: Demand) -> list[Markup]:
     """The figures of a page, of all Services."""
     facts = []
-    total = _sums(plans)
+    total = total_traffic(plans)
     if total is not None:
         in_zone, worst_plan, worst = total
         facts.append(fact("in its zone", f"{in_zone:.0%}", "weighed by endpoints"))
@@ -271,9 +277,9 @@ def _heading(
     return join_wrapped([*lines, f"Proxies: {listed(tuple(kinds))}"])
 
 
-def _sums(plans: Sequence[ServicePlan]) -> tuple[float, ServicePlan, ExpectedTraffic] | None:
-    """What stays in its zone of the traffic to all Services, and the Service with the worst overload; None without
-    traffic.
+def total_traffic(plans: Sequence[ServicePlan]) -> tuple[float, ServicePlan, ExpectedTraffic] | None:
+    """What stays in its zone of the traffic to all Services, weighed by endpoints, and the Service with the worst
+    overload; None without traffic. The same total as that of ``compare`` for what Services ask for.
     """
     families = [
         (plan, family, traffic)
@@ -291,7 +297,7 @@ def _sums(plans: Sequence[ServicePlan]) -> tuple[float, ServicePlan, ExpectedTra
 
 def _total(plans: Sequence[ServicePlan], configuration: Configuration) -> Text | None:
     """The line about all Services; None for a single one, which is its own total."""
-    sums = _sums(plans) if len(plans) > 1 else None
+    sums = total_traffic(plans) if len(plans) > 1 else None
     if sums is None:
         return None
     in_zone, worst_plan, worst = sums

@@ -149,34 +149,6 @@ class LogLine:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class TotalTraffic:
-    """All Services together: the mean share ``in_zone``, weighed by ready endpoints, and the ``worst`` overload of any;
-    None where nothing can be predicted."""
-
-    in_zone: float | None
-    worst: float | None
-
-
-def total_traffic(plans: Sequence[ServicePlan]) -> TotalTraffic:
-    """The same total as that of ``zoneward compare`` for what Services ask for."""
-    known = [
-        (family.decision.endpoints, family.traffic)
-        for plan in plans
-        for family in plan.families
-        if family.decision.endpoints and family.traffic is not None and family.traffic.served
-    ]
-    if not known:
-        return TotalTraffic(None, None)
-    shares = [(endpoints, traffic.in_zone) for endpoints, traffic in known if traffic.in_zone is not None]
-    return TotalTraffic(
-        in_zone=sum(endpoints * share for endpoints, share in shares) / sum(endpoints for endpoints, _ in shares)
-        if shares
-        else None,
-        worst=max(traffic.max_overload for _, traffic in known),
-    )
-
-
 def log_text(line: LogLine, *, names: int = 0) -> Text:
     """``  9.3  shop/cart  1 slice updated: 2 pods ready``. ``names``: how many columns the names of Services have."""
     text = Text().append(f"{line.seconds:5.1f}  ", "dim")

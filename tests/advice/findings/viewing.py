@@ -10,8 +10,7 @@ from tests.clusters import cluster_state, slices_after
 
 from zoneward.advice.findings.cluster_view import ClusterView, ServiceView
 from zoneward.advice.findings.codes import Need
-from zoneward.advice.node_proxies import NodeProxies
-from zoneward.advice.proxy_kinds import PROXY_KINDS
+from zoneward.advice.node_proxies import PROXY_KINDS, NodeProxies
 from zoneward.advice.service_input import ServiceInput
 from zoneward.kube import names
 from zoneward.kube.objects import EndpointSlice, Node, Pod, Service

@@ -8,12 +8,10 @@ from msgspec.structs import replace
 
 from zoneward.advice.findings.cluster_view import ClusterView
 from zoneward.advice.findings.codes import CODES, SEVERITIES, Finding, Severity
-from zoneward.advice.findings.nodes import node_findings
-from zoneward.advice.findings.overlays import overlay_findings
-from zoneward.advice.findings.proxies import proxy_findings
+from zoneward.advice.findings.nodes import node_findings, proxy_findings
 from zoneward.advice.findings.services import service_findings
 from zoneward.advice.findings.settings import setting_findings
-from zoneward.advice.findings.slices import slice_findings
+from zoneward.advice.findings.slices import overlay_findings, slice_findings
 from zoneward.advice.findings.workloads import workload_findings
 from zoneward.advice.json_value import JsonValue
 

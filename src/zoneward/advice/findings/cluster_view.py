@@ -5,9 +5,9 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
 
+from zoneward.advice.cluster_abilities import kubernetes_minor, setting_name
 from zoneward.advice.dropped_traffic import DroppedTraffic, dropped_first, dropped_traffic
 from zoneward.advice.findings.codes import FindingObject, Need
-from zoneward.advice.kubernetes_version import kubernetes_minor, setting_name
 from zoneward.advice.node_proxies import NodeProxies
 from zoneward.advice.now import CurrentTraffic
 from zoneward.advice.service_input import ServiceInput

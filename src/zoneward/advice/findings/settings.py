@@ -7,6 +7,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from zoneward.advice.cluster_abilities import is_too_new
 from zoneward.advice.findings.cluster_view import ClusterView, ServiceView
 from zoneward.advice.findings.codes import (
     DEPRECATED_SETTING,
@@ -17,7 +18,6 @@ from zoneward.advice.findings.codes import (
     UNKNOWN_VALUE,
     Finding,
 )
-from zoneward.advice.kubernetes_version import is_too_new
 from zoneward.advice.shell_commands import kubectl
 from zoneward.kube import names
 from zoneward.kube.adoption_marks import ADOPTION_MARKS

@@ -1,4 +1,4 @@
-"""Findings 6xx: the EndpointSlices that exist, beside the plan and the Pods."""
+"""Findings 6xx: the EndpointSlices that exist, beside the plan and the Pods, and the policy of an overlay."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
@@ -6,30 +6,35 @@ from typing import Final
 
 from zoneward.advice.findings.cluster_view import ClusterView, ServiceView
 from zoneward.advice.findings.codes import (
+    CLUSTER,
     HINTS_OVERLOAD,
     HINTS_VOID_BY_OTHERS,
     INCOMPLETE_HINTS,
     NO_HINTS,
     NOBODY_UPDATES,
+    NOT_IN_OVERLAY,
     OVERLAY_NOT_APPLIED,
+    OVERLAY_POLICY,
+    OVERRIDDEN,
     SLICES_DIFFER_FROM_PODS,
     TWO_WRITERS,
     Code,
     Finding,
 )
-from zoneward.advice.findings.overload import overload_fix, overload_now
+from zoneward.advice.findings.services import overload_fix, overload_now
 from zoneward.advice.shell_commands import shell_command
 from zoneward.kube import names
-from zoneward.kube.adoption_marks import has_selector_annotation
+from zoneward.kube.adoption_marks import has_selector_annotation, manager_of
 from zoneward.kube.objects import Endpoint, EndpointIdentity, EndpointSlice, identity, is_ready
+from zoneward.kube.overlay_objects import OVERLAY, VERSION, VERSION_ANNOTATION
 from zoneward.routing.phrases import counted, listed
-from zoneward.routing.request import requested_approach
+from zoneward.routing.request import requested_approach, topology_annotation
 from zoneward.routing.rules import RuleLog
 from zoneward.routing.selection.endpoint_selection import endpoints_of_all_ports
 from zoneward.routing.zone_groups import group_of_slice
 from zoneward.slices.decide import managers_of
 from zoneward.slices.existing import approach_of_slice
-from zoneward.slices.overlay import OverlayHints, is_in_overlay, with_overlay_hints
+from zoneward.slices.overlay import OverlayHints, is_in_overlay, is_selected, with_overlay_hints
 from zoneward.slices.plan import FamilyPlan, is_deleting, is_managed, plan_service
 
 _CONTROLLERS: Final = (names.BUILT_IN_MANAGER, names.MANAGER)
@@ -76,15 +81,11 @@ def _of_family(service: ServiceView, family: FamilyPlan) -> tuple[EndpointSlice,
 
 def is_of_controller(slice_: EndpointSlice) -> bool:
     """Whether a controller has made a slice of Pods, by its label."""
-    return _manager(slice_) in _CONTROLLERS
+    return manager_of(slice_) in _CONTROLLERS
 
 
 def _of_controllers(service: ServiceView, family: FamilyPlan) -> tuple[EndpointSlice, ...]:
     return tuple(filter(is_of_controller, _of_family(service, family)))
-
-
-def _manager(slice_: EndpointSlice) -> str | None:
-    return (slice_.metadata.labels or {}).get(names.MANAGED_BY_LABEL)
 
 
 def _orphan(service: ServiceView) -> Finding:
@@ -121,14 +122,14 @@ def _two_writers(service: ServiceView, family: FamilyPlan, _view: ClusterView) -
     managers = managers_of(slices)
     if len(managers) < 2:
         return None
-    manager_of: dict[EndpointIdentity, str | None] = {}
+    manager_by_endpoint: dict[EndpointIdentity, str | None] = {}
     twice: set[EndpointIdentity] = set()
     writers: set[str | None] = set()
     for slice_ in slices:
-        manager = _manager(slice_)
+        manager = manager_of(slice_)
         for endpoint in slice_.endpoints or ():
             key = identity(endpoint)
-            other = manager_of.setdefault(key, manager)
+            other = manager_by_endpoint.setdefault(key, manager)
             if other != manager:
                 twice.add(key)
                 writers.update((manager, other))
@@ -207,7 +208,7 @@ def _no_hints(service: ServiceView, family: FamilyPlan, view: ClusterView) -> st
     ):
         return None
     planned: FamilyPlan | None = family
-    if not any(approach_of_slice(slice_) is not None or _manager(slice_) == names.MANAGER for slice_ in slices):
+    if not any(approach_of_slice(slice_) is not None or manager_of(slice_) == names.MANAGER for slice_ in slices):
         planned = _as_built_in(service, family, view)
     if planned is None or not any(
         _has_hints(endpoint) for slice_ in planned.changes.after for endpoint in slice_.endpoints or ()
@@ -221,3 +222,64 @@ def _as_built_in(service: ServiceView, family: FamilyPlan, view: ClusterView) ->
     state = replace(view.cluster_state, configuration=view.cluster_state.configuration.as_upstream())
     plan = plan_service(service.service, pods=service.pods, slices=service.slices, cluster_state=state)
     return next((planned for planned in plan.families if planned.address_type == family.address_type), None)
+
+
+# --- 609 to 611: overlays ---------------------------------------------------------------------------------------------
+
+
+def overlay_findings(view: ClusterView) -> Iterator[Finding]:
+    """At most one about the policy, and one of each other code for a Service."""
+    if view.overlays and view.knows(*OVERLAY_POLICY.needs):
+        message = _policy_message(view)
+        if message is not None:
+            services = sorted({(namespace, service) for namespace, service, _ in view.overlays})
+            yield OVERLAY_POLICY.finding(CLUSTER, message, services=services)
+    is_bound = any(binding.spec.policy_name == OVERLAY for binding in view.policy_bindings)
+    for service in view.services:
+        if is_bound and view.knows(*NOT_IN_OVERLAY.needs) and _is_missing(service, view):
+            message = f"the policy {OVERLAY} is installed, and the ConfigMap {OVERLAY} has no entry for it"
+            yield NOT_IN_OVERLAY.finding(service.object, message)
+        setting = _built_in_setting(service)
+        if setting is not None and _is_overlaid(service, view):
+            yield OVERRIDDEN.finding(service.object, f"hints are those of the overlay, and not those of {setting}")
+
+
+def _policy_message(view: ClusterView) -> str | None:
+    """What is wrong with the policy or its binding."""
+    maps = f"{counted(len({namespace for namespace, _, _ in view.overlays}), 'ConfigMap')} {OVERLAY}"
+    policy = next((policy for policy in view.policies if policy.metadata.name == OVERLAY), None)
+    if policy is None:
+        return f"there are {maps}, and no MutatingAdmissionPolicy {OVERLAY} that reads them"
+    version = (policy.metadata.annotations or {}).get(VERSION_ANNOTATION)
+    if version != VERSION:
+        return f"the policy {OVERLAY} has version {version or 'none'}, and this Zoneward writes version {VERSION}"
+    bindings = [binding for binding in view.policy_bindings if binding.spec.policy_name == OVERLAY]
+    if not bindings:
+        return f"nothing binds the policy {OVERLAY}: it has no effect"
+    if not any(binding.spec.param_ref is not None and binding.spec.param_ref.name == OVERLAY for binding in bindings):
+        return f"the binding of the policy {OVERLAY} does not read the ConfigMap {OVERLAY} (spec.paramRef)"
+    return None
+
+
+def _is_missing(service: ServiceView, view: ClusterView) -> bool:
+    configuration = view.cluster_state.configuration
+    asks = service.asks and not service.is_hypothetical
+    return asks and is_selected(service.service, None, configuration) and not _entries(service, view)
+
+
+def _is_overlaid(service: ServiceView, view: ClusterView) -> bool:
+    return any(view.overlays[key].hints is not OverlayHints.REMOVE for key in _entries(service, view))
+
+
+def _entries(service: ServiceView, view: ClusterView) -> list[tuple[str, str, str]]:
+    keys = [(*service.key, family.address_type) for family in service.plan.families]
+    return [key for key in keys if key in view.overlays]
+
+
+def _built_in_setting(service: ServiceView) -> str | None:
+    """What the Service asks of the built-in controller, for a message."""
+    distribution = service.service.spec.traffic_distribution
+    if distribution in names.TRAFFIC_DISTRIBUTIONS:
+        return f"trafficDistribution: {distribution}"
+    annotation = topology_annotation(service.service)
+    return "topology-mode: Auto" if annotation is not None and annotation[1] in ("Auto", "auto") else None

@@ -12,8 +12,8 @@ from zoneward.advice.findings.codes import (
     Finding,
     FindingObject,
 )
-from zoneward.advice.findings.overload import overload_now, overload_planned
-from zoneward.advice.schedulable_zones import SchedulableZones, keeps_together
+from zoneward.advice.findings.services import overload_now, overload_planned
+from zoneward.advice.pod_limits import SchedulableZones, keeps_together
 from zoneward.kube import names
 from zoneward.kube.workload_objects import PodAffinity, Workload, replicas_of
 from zoneward.routing.phrases import counted

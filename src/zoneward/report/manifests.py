@@ -1,11 +1,14 @@
-"""EndpointSlices for ``kubectl apply``: a v1 List, in JSON or in YAML with a header that warns."""
+"""Objects for ``kubectl apply``: EndpointSlices and overlays as a v1 List, and patches as a component of kustomize."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from zoneward.advice.service_input import merged
 from zoneward.kube import names
+from zoneward.kube.adoption_marks import manager_of
 from zoneward.kube.objects import EndpointSlice
 from zoneward.kube.overlay_objects import overlay_policy
 from zoneward.kube.safe_text import printable
@@ -13,6 +16,10 @@ from zoneward.routing.configuration import Configuration
 from zoneward.routing.phrases import counted
 from zoneward.slices.overlay import TooManyZones, encode_entries, is_selected, service_overlays
 from zoneward.slices.plan import ServicePlan
+
+if TYPE_CHECKING:
+    from zoneward.advice.actions import Action
+    from zoneward.advice.fix_commands import ObjectPatch
 
 
 def slices_document(plans: Iterable[ServicePlan]) -> dict[str, Any]:
@@ -47,7 +54,7 @@ def deleted_slices(plans: Iterable[ServicePlan], *, manager: str) -> tuple[str, 
         for plan in plans
         for slices in (*((*family.replaced, *family.changes.delete) for family in plan.families), plan.surplus)
         for slice_ in slices
-        if (slice_.metadata.labels or {}).get(names.MANAGED_BY_LABEL) == manager
+        if manager_of(slice_) == manager
     )
 
 
@@ -121,3 +128,43 @@ def to_yaml(document: Any, header: Iterable[str]) -> str:
     dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
     comments = "".join(f"# {printable(line)}".rstrip() + "\n" for line in header)
     return comments + yaml.dump(document, Dumper=dumper, sort_keys=False, default_flow_style=False, width=4096)
+
+
+# --- patches for kustomize --------------------------------------------------------------------------------------------
+
+
+COMPONENT_FILE: Final = "kustomization.yaml"
+_NAME: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
+"""What is a name in a path: objects in files may have any."""
+_USAGE: Final = (
+    "The patches of zoneward advise, for the kustomization that has these objects:",
+    "  components: [PATH/TO/THIS/DIRECTORY]",
+)
+
+
+def patch_files(actions: "Iterable[Action]") -> Mapping[str, str]:
+    """The text of each file by its path. Where several actions patch one object, later ones win in the fields that both
+    have. Objects whose names are no names are left out.
+    """
+    patches: dict[str, tuple[ObjectPatch, str]] = {}
+    for action in actions:
+        for patch in action.patches:
+            parts = (patch.namespace, f"{patch.kind.lower()}-{patch.name}")
+            if not all(map(_NAME.fullmatch, parts)):
+                continue
+            path = f"{parts[0]}/{parts[1]}.yaml"
+            about = f"action {action.rank}: {action.title}"
+            patches[path] = (patches[path][0].merged(patch) if path in patches else patch), about
+    files = {path: _manifest(patch, about) for path, (patch, about) in sorted(patches.items())}
+    component = {
+        "apiVersion": "kustomize.config.k8s.io/v1alpha1",
+        "kind": "Component",
+        "patches": [{"path": path} for path in files],
+    }
+    return {COMPONENT_FILE: to_yaml(component, _USAGE), **files} if files else {}
+
+
+def _manifest(patch: "ObjectPatch", about: str) -> str:
+    metadata = {"namespace": patch.namespace, "name": patch.name}
+    document = {"apiVersion": patch.api_version, "kind": patch.kind, "metadata": metadata}
+    return to_yaml(merged(document, patch.fields, keeps_null=True), (about,))

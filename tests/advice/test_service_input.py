@@ -2,7 +2,7 @@ import pytest
 from msgspec.structs import replace
 from tests.builders.structs import a_pod
 
-from zoneward.advice.workloads import WorkloadObjects, workload_of
+from zoneward.advice.service_input import WorkloadObjects, workload_of
 from zoneward.kube.objects import OwnerReference, Pod
 
 HASH = {"pod-template-hash": "77f"}

@@ -1,4 +1,4 @@
-"""``explain`` for a terminal, and the sections and sentences that its page shows, too.
+"""``explain`` for a terminal and as a page: the same sections and sentences, with the picture on the page.
 
 Lines are wrapped, never cut, except commands: each stays in one line, to be copied.
 """
@@ -11,11 +11,34 @@ from typing import Final
 import msgspec
 
 from zoneward.advice.dropped_traffic import format_dropped
-from zoneward.advice.explanation import Explanation, FamilyExplanation, ServiceTraffic, VerifiedFix, ZoneTraffic
+from zoneward.advice.explanation import (
+    DecidedRule,
+    Explanation,
+    FamilyExplanation,
+    ServiceTraffic,
+    VerifiedFix,
+    ZoneTraffic,
+)
 from zoneward.advice.honored_traffic import HonoredTraffic
 from zoneward.kube.safe_text import printable
+from zoneward.report.explain_picture import PICTURE_STYLE, picture_element
+from zoneward.report.html import (
+    COMMANDS_SCRIPT,
+    COMMANDS_STYLE,
+    DARK_STYLE,
+    Content,
+    Markup,
+    Source,
+    command_lines,
+    fact,
+    footer,
+    name,
+    page,
+    table,
+    tag,
+)
 from zoneward.report.plan_table import short_names
-from zoneward.report.table_parts import Table
+from zoneward.report.table_parts import TEXT_STYLE, Table
 from zoneward.report.terminal_text import StyledText, Text, join_lines, percent, render_text, whole_percent
 from zoneward.report.traffic_table import node_table
 from zoneward.routing.phrases import counted
@@ -80,25 +103,23 @@ def explanation_text(explanation: Explanation, *, width: int, color: bool) -> st
         show([Text(title, "bold").append(f"  {_headline(family)}", "default" if family.dropped is None else "red")])
         parts.append("\n")
         for section in traffic_sections(family):
-            first, *rest = _wrapped(section.lead, width, _LABEL)
-            label = Text(section.title.upper().ljust(_LABEL), "bold")
-            show([label.append(first.plain.lstrip(), "default"), *rest])
+            show(_hanging(section.title.upper().ljust(_LABEL), section.lead, width, "default", head_style="bold"))
             if section.table is not None:
                 parts.append(render_text(section.table.for_terminal(width), color=color, width=width))
             if section.more:
                 show([Text(section.more, "dim")])
         show([Text(), Text("WHY", "bold"), *_why(family, width)])
-        show([Text(), *_fixes_heading(family, width)])
+        show([Text(), *_hanging("SMALLEST FIXES  ", describe_fixes(family), width, head_style="bold")])
         for position, fix in enumerate(family.fixes, start=1):
-            show(list(_fix(position, fix, width)))
+            show(_hanging(f"{position:>3}. ", f"{fix.about}: {describe_outcome(fix)}", width, "green"))
             # Not through rich, which would cut them.
             parts.extend(f"{_COMMAND_INDENT}{printable(command)}\n" for command in fix.commands)
-            show([line for note in fix.notes for line in _wrapped(note, width, 5, "dim")])
-        show([line for text in describe_limits(family) for line in _bulleted(text, width)])
+            show([line for note in fix.notes for line in _hanging(_COMMAND_INDENT, note, width, "dim")])
+        show([line for text in describe_limits(family) for line in _hanging("- ", text, width)])
         parts.append("\n")
     if not explanation.families:
         show([Text(explanation.name, "bold")])
-    bypassed = [line for bypass in explanation.bypassed_by for line in _bulleted(bypass.detail, width)]
+    bypassed = [line for bypass in explanation.bypassed_by for line in _hanging("- ", bypass.detail, width)]
     if bypassed:
         show([Text("WHAT BYPASSES IT", "bold"), *bypassed])
     return "".join(parts)
@@ -208,13 +229,10 @@ def _why(family: FamilyExplanation, width: int) -> Iterator[StyledText]:
     for rule in family.rules:
         style = "bold" if rule.deciding else "default" if rule.passed else "yellow"
         mark = f"{'>' if rule.deciding else ' '} {'yes' if rule.passed else 'no '} "
-        indent = len(mark) + names
-        details = wrap(printable(rule.detail), max(width - indent, _LEAST_DETAIL)) or [""]
-        yield Text(f"{mark}{rule.rule.ljust(names - 1)} {details[0]}", style)
-        yield from (Text(" " * indent + line, style) for line in details[1:])
-    yield from _wrapped(f"so: {family.planned.reason}", width, 6, "bold")
+        yield from _hanging(f"{mark}{rule.rule.ljust(names)}", rule.detail, width, style)
+    yield from _hanging(" " * 6, f"so: {family.planned.reason}", width, "bold")
     for line in describe_differences(family):
-        yield from _wrapped(line, width, 6, "yellow")
+        yield from _hanging(" " * 6, line, width, "yellow")
 
 
 def describe_differences(family: FamilyExplanation) -> Iterator[str]:
@@ -266,22 +284,111 @@ def describe_limits(family: FamilyExplanation) -> Iterator[str]:
         yield f"not checked for fixes that change Pods: {'; '.join(parts)}"
 
 
-def _fixes_heading(family: FamilyExplanation, width: int) -> list[StyledText]:
-    first, *rest = wrap(describe_fixes(family), max(width - 16, _LEAST_DETAIL))
-    return [Text("SMALLEST FIXES  ", "bold").append(first, "default"), *(Text(" " * 16 + line) for line in rest)]
+def _hanging(head: str, text: str, width: int, style: str = "", *, head_style: str | None = None) -> list[StyledText]:
+    """The text behind its ``head``; the lines below begin where the first one does."""
+    first, *rest = wrap(printable(text), max(width - len(head), _LEAST_DETAIL)) or [""]
+    start = (
+        Text(head + first, style) if head_style is None else Text(head, head_style).append(first, style or "default")
+    )
+    return [start, *(Text(" " * len(head) + line, style) for line in rest)]
 
 
-def _fix(position: int, fix: VerifiedFix, width: int) -> Iterator[StyledText]:
-    lines = wrap(printable(f"{fix.about}: {describe_outcome(fix)}"), max(width - 5, _LEAST_DETAIL))
-    yield Text(f"{position:>3}. {lines[0]}", "green")
-    yield from (Text(f"     {line}", "green") for line in lines[1:])
+# --- as a page --------------------------------------------------------------------------------------------------------
+
+_STYLE: Final = """
+figure.picture { max-width: 760px; margin: 1rem 0; }
+.rules td, .rules th { text-align: left; white-space: normal; overflow-wrap: anywhere; }
+.rules tr.deciding th, .rules tr.deciding td { background: var(--tint); font-weight: 700; }
+.rules tr th:first-child { min-width: 5.5rem; }
+.rules tr :nth-child(2) { white-space: nowrap; overflow-wrap: normal; }
+ol.fixes { padding-left: 1.3rem; max-width: 60rem; }
+ol.fixes li { margin: 0 0 1.2rem; }
+ol.fixes p { max-width: none; }
+"""
 
 
-def _bulleted(text: str, width: int) -> Iterator[StyledText]:
-    lines = wrap(printable(text), max(width - 2, _LEAST_DETAIL))
-    yield from (Text(("- " if index == 0 else "  ") + line) for index, line in enumerate(lines))
+def explanation_page(explanation: Explanation, *, source: Source) -> str:
+    """The whole page."""
+    content: list[Content] = [tag("h1", name(explanation.name)), source.heading()]
+    for family in explanation.families:
+        if len(explanation.families) > 1:
+            content.append(tag("h2", family.address_type))
+        content.extend(_family(explanation, family))
+    if explanation.bypassed_by:
+        content.append(tag("h2", "What bypasses it"))
+        content.append(tag("ul", *(tag("li", bypass.detail) for bypass in explanation.bypassed_by)))
+    content.append(footer("zoneward explain -o html"))
+    has_commands = any(fix.commands for family in explanation.families for fix in family.fixes)
+    return page(
+        explanation.name,
+        *content,
+        style=f"{DARK_STYLE}{TEXT_STYLE}{COMMANDS_STYLE}{PICTURE_STYLE}{_STYLE}",
+        script=COMMANDS_SCRIPT if has_commands else "",
+    )
 
 
-def _wrapped(text: str, width: int, indent: int, style: str = "default") -> list[StyledText]:
-    lines = wrap(printable(text), max(width - indent, _LEAST_DETAIL)) or [""]
-    return [Text(" " * indent + line, style) for line in lines]
+def _family(explanation: Explanation, family: FamilyExplanation) -> Iterator[Content]:
+    planned = family.planned
+    if family.dropped is not None:
+        what = tag("strong", _sentence(describe_dropped(family))[:-1], class_="red")
+        yield tag("p", what, f": {family.dropped.reason}.")
+    if facts := [*_facts(family)]:
+        yield tag("dl", *facts, class_="facts large")
+    yield tag("p", tag("strong", f"{planned.setting or 'No hints'}: "), planned.reason, ".")
+    if family.traffic_planned is not None or family.traffic_now is not None:
+        yield tag("figure", picture_element(explanation, family), class_="picture")
+    for section in traffic_sections(family):
+        yield tag("h2", section.title)
+        yield tag("p", _sentence(section.lead))
+        if section.table is not None:
+            yield section.table.as_element(section.title)
+        if section.more:
+            yield tag("p", section.more)
+    yield tag("h2", "Why")
+    rows = map(_rule, family.rules)
+    yield table(("rule", "passed", "detail"), [rows], label="Rules of the decision", class_="rules")
+    yield from (tag("p", _sentence(line)) for line in describe_differences(family))
+    yield tag("h2", "Smallest fixes")
+    yield tag("p", _sentence(describe_fixes(family)))
+    if family.fixes:
+        yield tag("ol", *map(_fix_item, family.fixes), class_="fixes")
+    yield from (tag("p", _sentence(text)) for text in describe_limits(family))
+
+
+def _facts(family: FamilyExplanation) -> Iterator[Markup]:
+    now, planned = family.traffic_now, family.traffic_planned
+    traffic = now or planned
+    if traffic is None or not traffic.served:
+        return
+    when = "now" if now is not None else "as planned"
+    if traffic.in_zone_traffic is not None:
+        yield fact(f"in its zone {when}", f"{traffic.in_zone_traffic:.0%}", "of traffic")
+    if traffic.max_overload is not None:
+        yield fact("busiest endpoint", f"+{traffic.max_overload:.0%}", "above a fair load")
+    best = max((fix.result.in_zone_traffic or 0.0 for fix in family.fixes), default=None)
+    if best is not None:
+        yield fact("with a fix", f"{best:.0%}", "in its zone")
+
+
+def _rule(rule: DecidedRule) -> Markup:
+    return tag(
+        "tr",
+        tag("th", tag("code", rule.rule), scope="row"),
+        tag("td", "yes" if rule.passed else "no"),
+        tag("td", rule.detail, *((tag("small", "this decided"),) if rule.deciding else ())),
+        class_="deciding" if rule.deciding else "rule",
+    )
+
+
+def _fix_item(fix: VerifiedFix) -> Markup:
+    return tag(
+        "li",
+        tag("p", tag("strong", fix.about), f": {describe_outcome(fix)}."),
+        *(command_lines(fix.commands) if fix.commands else ()),
+        *(tag("p", tag("small", note)) for note in fix.notes),
+    )
+
+
+def _sentence(text: str) -> str:
+    """With a capital and a period."""
+    return f"{text[:1].upper()}{text[1:]}{'' if text.endswith('.') else '.'}"
