@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import chdir, redirect_stderr, redirect_stdout
 from io import BytesIO, StringIO, TextIOWrapper
+from itertools import product
 from pathlib import Path
 from typing import get_args
 from urllib.parse import urlsplit
@@ -365,9 +366,12 @@ def service_events() -> Iterator[tuple[str, str]]:
                 assert all(isinstance(type_, ast.Constant) for type_ in types), path
                 if isinstance(reason, ast.Name):
                     module = importlib.import_module(".".join(path.relative_to(SOURCE.parent).with_suffix("").parts))
-                    yield from ((str(ast.literal_eval(type_)), str(getattr(module, reason.id))) for type_ in types)
+                    reasons = [str(getattr(module, reason.id))]
+                elif isinstance(reason, ast.Attribute):
+                    reasons = [getattr(subject, reason.attr) for subject in events.EventSubject]
                 else:
-                    yield from ((str(ast.literal_eval(type_)), str(ast.literal_eval(reason))) for type_ in types)
+                    reasons = [str(ast.literal_eval(reason))]
+                yield from product((str(ast.literal_eval(type_)) for type_ in types), reasons)
 
 
 def test_the_page_of_events_has_a_row_for_every_event_and_reason_and_no_other() -> None:
