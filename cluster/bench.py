@@ -19,7 +19,7 @@ from cluster.disruptions import DETECTION, DISRUPTIONS, Disruption
 from cluster.lifecycle import Cluster, own_cluster
 from cluster.load import BALANCED, NAMESPACE, Outcome, open_connections, serve, settle
 from cluster.parts import Mode
-from cluster.project_image import load_project_image
+from cluster.project_image import project_image
 
 DOCUMENT: Final = ROOT / "docs" / "disruption.md"
 RESULTS: Final = ROOT / "build" / "disruption"
@@ -64,11 +64,10 @@ def run(disruptions: Sequence[str], *, runs: int, resume: bool, mode: Mode) -> l
     left = [
         run_ for run_ in _plan(disruptions or list(DISRUPTIONS), runs, mode) if not any(_is(run_, one) for one in done)
     ]
+    images = [project_image()] if any(name == "upgrade" for *_, name in left) else []
     # Otherwise the control plane waits for containers that end: 0.2 to 0.5 s for each write while eight do.
-    with own_cluster(niceness_counts=True) as cluster:
+    with own_cluster(more_images=images, niceness_counts=True) as cluster:
         about = f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d}, with {describe(cluster)}"
-        if any(name == "upgrade" for *_, name in left):
-            load_project_image(cluster)
         for run_ in _runs(cluster, left):
             done.append(run_)
             with file.open("a") as lines:

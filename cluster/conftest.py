@@ -5,13 +5,12 @@ from collections.abc import Iterator
 import pytest
 from cluster.leftovers import find_leftovers
 from cluster.lifecycle import Cluster, own_cluster
-from cluster.project_image import load_project_image
+from cluster.project_image import project_image
 
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
     """With the built-in parts, and the project's image on every node."""
-    with own_cluster() as running:
-        load_project_image(running)
+    with own_cluster(more_images=[project_image()]) as running:
         yield running
     assert find_leftovers() == []

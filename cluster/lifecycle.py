@@ -48,6 +48,7 @@ KUBECTL: Final = FOLDER / "kubectl"
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """They interrupt everything except the end of a cluster."""
 _SETTINGS: Final = FOLDER / "kernel.json"
+_SNAPSHOTS: Final = "io.containerd.snapshotter.v1.overlayfs/snapshots"
 _DATABASES: Final = ("io.containerd.metadata.v1.bolt/meta.db", "io.containerd.snapshotter.v1.overlayfs/metadata.db")
 _MANIFESTS: Final = Path(__file__).parent / "manifests"
 
@@ -63,14 +64,14 @@ class Cluster:
         self.kubectl: Final[Callable[..., str]] = self.plane.kubectl
 
 
-def start_cluster(mode: Mode, *, niceness_counts: bool = False) -> Cluster:
+def start_cluster(mode: Mode, *, more_images: Sequence[Path] = (), niceness_counts: bool = False) -> Cluster:
     """Builds what is missing, and returns once all nodes and CoreDNS are ready.
 
     An exception before that, KeyboardInterrupt as well, ends what has been started. Raises MachineError and
     ProgramsError before anything is started, and ProcessError and BoxError later.
 
-    ``niceness_counts``: control plane, proxies and Pods get CPU before kubelets and containerd. Otherwise each program
-    gets as much as any other.
+    ``more_images``: archives of images for all nodes. ``niceness_counts``: control plane, proxies and Pods get CPU
+    before kubelets and containerd. Otherwise each program gets as much as any other.
     """
     check_machine(environment=os.environ)
     if is_there():
@@ -78,7 +79,7 @@ def start_cluster(mode: Mode, *, niceness_counts: bool = False) -> Cluster:
     build_all()
     images = make_images(environment=os.environ)
     try:
-        return _start(mode, images, niceness_counts=niceness_counts)
+        return _start(mode, images, more_images, niceness_counts=niceness_counts)
     except BaseException:
         stop_cluster()
         raise
@@ -98,9 +99,9 @@ def stop_cluster() -> None:
 
 
 @contextmanager
-def own_cluster(*, niceness_counts: bool = False) -> Iterator[Cluster]:
+def own_cluster(*, more_images: Sequence[Path] = (), niceness_counts: bool = False) -> Iterator[Cluster]:
     """A cluster with the built-in parts, which ends with the block."""
-    cluster = start_cluster(Mode.BUILT_IN, niceness_counts=niceness_counts)
+    cluster = start_cluster(Mode.BUILT_IN, more_images=more_images, niceness_counts=niceness_counts)
     try:
         yield cluster
     finally:
@@ -120,7 +121,7 @@ def is_there() -> bool:
     return FOLDER.exists() or bool(groups_left())
 
 
-def _start(mode: Mode, images: list[Path], *, niceness_counts: bool) -> Cluster:
+def _start(mode: Mode, images: Sequence[Path], more: Sequence[Path], *, niceness_counts: bool) -> Cluster:
     began = time.monotonic()
 
     def report(what: str) -> None:
@@ -138,9 +139,8 @@ def _start(mode: Mode, images: list[Path], *, niceness_counts: bool) -> Cluster:
         make_node(box, site)
     join_nodes(box, SITES)
     report("the nodes' namespaces are made")
-    store = _make_store(box, SITES[0], images)
+    _fill_nodes(box, images, more)
     for site in SITES:
-        _fill_node(box, site, store)
         start_containerd(box, site)
     plane.start(SITES)
     plane.start_controllers()
@@ -172,43 +172,57 @@ def _write_kubectl(cluster: Cluster) -> None:
 
 
 # --- images -----------------------------------------------------------------------------------------------------------
-# containerd's folder with the cluster's images unpacked: made once, and linked into the folder of each node, because
-# its files are only read. So six nodes start as quickly as one, and the kernel has each program in memory once.
+# containerd's folder with the cluster's images unpacked is made once. A node links to its blobs and snapshots, which
+# are only read: six nodes start and end as quickly as one, and the kernel has each program in memory once.
 
 
-def _make_store(box: Box, site: Site, archives: Sequence[Path]) -> Path:
-    """Beside the archives, by the containerd of a node that runs nothing yet; it does not run afterwards."""
-    store = archives[0].parent / "containerd"
+def _fill_nodes(box: Box, images: Sequence[Path], more: Sequence[Path]) -> None:
+    """Before any containerd of the cluster starts. ``images`` are kept beside their archives, ``more`` are not."""
+    first, *others = SITES
+    store = images[0].parent / "containerd"
     if not store.exists():
         click.echo("unpacking the images ...", err=True)
-        start_containerd_and_wait(box, site)
-        for archive in archives:
-            import_image(box, site, archive)
-        box.end(f"containerd-{site.name}")
+        _import_images(box, first, images)
         part = store.with_name(".containerd.part")
         shutil.rmtree(part, ignore_errors=True)
-        _copy(_root(box, site), part)
+        # As a program of the cluster, which ends with it.
+        subprocess.run([*enter_group("commands"), "mv", _root(box, first), part], check=True)
         part.rename(store)
-        shutil.rmtree(_root(box, site))
-    return store
+    _link_images(store, _root(box, first))
+    if more:
+        _import_images(box, first, more)
+    for site in others:
+        _link_images(_root(box, first), _root(box, site))
 
 
-def _fill_node(box: Box, site: Site, store: Path) -> None:
-    """Before its containerd starts."""
-    _copy(store, _root(box, site))
+def _import_images(box: Box, site: Site, archives: Sequence[Path]) -> None:
+    start_containerd_and_wait(box, site)
+    for archive in archives:
+        import_image(box, site, archive)
+    box.end(f"containerd-{site.name}")
+
+
+def _link_images(source: Path, target: Path) -> None:
+    snapshots = source / _SNAPSHOTS
+
+    def without_snapshots(folder: str, names: list[str]) -> list[str]:
+        return names if folder == str(snapshots) else []
+
+    shutil.copytree(source, target, copy_function=_link_or_copy, ignore=without_snapshots)
+    for snapshot in snapshots.iterdir():
+        (target / _SNAPSHOTS / snapshot.name).symlink_to(snapshot.resolve())
+    for database in _DATABASES:
+        (target / database).unlink()
+        shutil.copy2(source / database, target / database)
+
+
+def _link_or_copy(source: str, target: str) -> None:
+    try:
+        os.link(source, target)
+    except OSError:
+        # On another file system.
+        shutil.copy2(source, target)
 
 
 def _root(box: Box, site: Site) -> Path:
     return node_folder(box, site) / "var/lib/containerd"
-
-
-def _copy(source: Path, target: Path) -> None:
-    """By links, or as a whole between file systems; as a program of the cluster, which ends with it."""
-    copy = [*enter_group("commands"), "cp", "--archive"]
-    linked = subprocess.run([*copy, "--link", source, target], capture_output=True, check=False)
-    if linked.returncode:
-        shutil.rmtree(target, ignore_errors=True)
-        subprocess.run([*copy, source, target], check=True)
-    for database in _DATABASES:
-        (target / database).unlink()
-        shutil.copy2(source / database, target / database)

@@ -1,25 +1,23 @@
-"""The project's own image on the nodes, as `make image` builds it."""
+"""The project's own image for the nodes, as `make image` builds it."""
 
 import json
 import subprocess
 import sys
 import tarfile
-from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import IO
 
 from cluster.lifecycle import Cluster
-from cluster.node import import_image
 from cluster.sites import SITES
 from release.image import ARCHIVE, REFERENCE
 from release.source_date import ROOT
 
 
-def load_project_image(cluster: Cluster) -> None:
-    """Onto every node; built first unless the archive is that of this commit, as the tests of the image leave it."""
+def project_image() -> Path:
+    """Its archive; built first unless that is of this commit, as the tests of the image leave it."""
     if _revision() != _head():
         subprocess.run([sys.executable, "-m", "release.image"], cwd=ROOT, check=True)
-    with ThreadPoolExecutor(2) as loading:
-        list(loading.map(lambda site: import_image(cluster.box, site, ARCHIVE), SITES))
+    return ARCHIVE
 
 
 def _revision() -> str:
