@@ -14,8 +14,10 @@ import msgspec
 from hypothesis.vendor.pretty import RepresentationPrinter
 from msgspec.structs import replace
 
+from zoneward.controller.status.status_writer import annotated, planned_conditions, with_own_conditions
 from zoneward.kube import names
 from zoneward.kube.objects import (
+    Condition,
     Endpoint,
     EndpointIdentity,
     EndpointSlice,
@@ -23,7 +25,6 @@ from zoneward.kube.objects import (
     Node,
     Pod,
     Service,
-    ServiceStatus,
     node_zone,
 )
 from zoneward.kube.zone_weights import ZoneWeights
@@ -145,11 +146,17 @@ def slices_after(plan: ServicePlan) -> tuple[EndpointSlice, ...]:
 
 
 def told(service: Service, plan: ServicePlan) -> Service:
-    """The Service with a plan's conditions in its status, in place of those that an earlier plan left there."""
-    ours = (names.ACCEPTED_CONDITION, names.PROGRAMMED_CONDITION)
-    status = service.status if service.status is not None else ServiceStatus()
-    others = tuple(condition for condition in status.conditions or () if condition.type not in ours)
-    return replace(service, status=replace(status, conditions=(*others, *plan.conditions)))
+    """The Service with what the controller reports of a plan, in place of what it reported of an earlier one."""
+    return with_own_conditions(service, planned_conditions(plan))
+
+
+def with_conditions(service: Service, conditions: Iterable[Condition], *, requested: str | None) -> Service:
+    """The Service with these conditions of Zoneward's, and the annotation that is written with them."""
+    reported = [
+        annotated(condition, requested or "") if condition.type == names.PROGRAMMED_CONDITION else condition
+        for condition in conditions
+    ]
+    return with_own_conditions(service, reported)
 
 
 def endpoint_answers(decision: Decision) -> dict[EndpointIdentity, tuple[Hints | None, ZoneGroup | None]]:

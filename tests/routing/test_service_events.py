@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from tests.builders.structs import DUAL_STACK, a_node, a_pod, a_service, nodes_in, pods_in
 from tests.clusters import Cluster, only_family
 
+from zoneward.controller.status.status_writer import own_conditions, with_own_conditions
 from zoneward.kube.objects import Condition, Pod, PodIP, Service, ServiceEvent
 from zoneward.routing.algorithms.heuristics import PROPORTIONAL_ZONE_CPU
 from zoneward.routing.configuration import Configuration, FeatureGates, HintsSettings, SubsettingSettings
@@ -176,7 +177,8 @@ def asking(mode: str | None = None, **settings: Any) -> Cluster:
 def becomes(before: Cluster, now: Cluster) -> Cluster:
     """The cluster as it is now, with what is remembered from before."""
     settled = before.settled()
-    return now.with_(slices=settled.slices, service=replace(now.service, status=settled.service.status))
+    service = with_own_conditions(now.service, own_conditions(settled.service))
+    return now.with_(slices=settled.slices, service=service)
 
 
 Change = tuple[Cluster, Cluster, *tuple[ServiceEvent, ...]]

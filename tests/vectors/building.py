@@ -12,11 +12,11 @@ from typing import Any, Final, Literal
 
 from msgspec.structs import replace
 from tests.builders import structs
+from tests.clusters import told, with_conditions
 from tests.vectors.cases import Case
 
 from zoneward.kube import names
 from zoneward.kube.objects import (
-    Condition,
     Container,
     ContainerPort,
     Endpoint,
@@ -27,7 +27,6 @@ from zoneward.kube.objects import (
     Pod,
     Service,
     ServiceEvent,
-    ServiceStatus,
     identity,
     node_zone,
 )
@@ -35,7 +34,7 @@ from zoneward.routing.configuration import Configuration
 from zoneward.routing.decision import Decision
 from zoneward.routing.demand import Demand, compute_demand
 from zoneward.routing.endpoint_index import EndpointIndex, IndexedEndpoint
-from zoneward.routing.service_events import conditions_of, upstream_events_of
+from zoneward.routing.service_events import ReportedState, conditions_of, last_reported, upstream_events_of
 from zoneward.slices.cluster_state import ClusterState
 from zoneward.slices.decide import decide
 from zoneward.slices.plan import ServicePlan, plan_service
@@ -174,16 +173,16 @@ def plan(
     nodes: Sequence[Node],
     pods: Iterable[Pod],
     slices: Iterable[EndpointSlice] = (),
-    conditions: tuple[Condition, ...] = (),
+    previous: ServicePlan | None = None,
     configuration: Configuration = UPSTREAM,
     trigger_time: str | None = None,
 ) -> ServicePlan:
-    """``conditions`` are those that the previous plan left: upstream remembers in memory that a Service has hints."""
+    """``previous`` is the plan before this one: upstream remembers in memory that a Service has hints."""
     cluster_state = ClusterState(
         upstream_demand(nodes), {node.metadata.name: node_zone(node) for node in nodes}, configuration
     )
     return plan_service(
-        replace(service, status=ServiceStatus(conditions=conditions)),
+        service if previous is None else told(service, previous),
         pods=pods,
         slices=slices,
         cluster_state=cluster_state,
@@ -198,7 +197,7 @@ class Hinted:
     packed: SliceChanges
     decision: Decision
     events: tuple[ServiceEvent, ...]
-    conditions: tuple[Condition, ...]
+    reported: ReportedState | None
 
 
 def packed_from(slices: Mapping[str, list[Case]], service: Service) -> SliceChanges:
@@ -218,15 +217,15 @@ def set_hints(
     *,
     nodes: Iterable[Node],
     address_type: str = "IPv4",
-    conditions: tuple[Condition, ...] = (),
+    last: ReportedState | None = None,
 ) -> Hinted:
     decision = decision_for(service, packed, nodes=nodes)
     decisions = {address_type: decision}
     return Hinted(
         packed=set_hints_as_upstream(packed, decision),
         decision=decision,
-        events=upstream_events_of(decisions, conditions=conditions),
-        conditions=conditions_of(decisions),
+        events=upstream_events_of(decisions, last=last),
+        reported=last_reported(with_conditions(service, conditions_of(decisions), requested=decision.asked_for)),
     )
 
 

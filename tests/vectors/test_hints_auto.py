@@ -5,7 +5,7 @@ from typing import Final
 import pytest
 from msgspec.structs import replace
 from tests.builders import structs
-from tests.clusters import endpoints_in
+from tests.clusters import endpoints_in, with_conditions
 from tests.vectors import outcomes
 from tests.vectors.building import (
     a_node,
@@ -24,11 +24,16 @@ from tests.vectors.cases import Case, RunIn, by_name, check_complete, load
 from tests.vectors.outcomes import check
 
 from zoneward.kube.names import TOPOLOGY_MODE_ANNOTATION
-from zoneward.kube.objects import Condition
 from zoneward.routing.configuration import Configuration, FeatureGates
 from zoneward.routing.decision import ZoneRange
 from zoneward.routing.hints_decision import has_node_information
-from zoneward.routing.service_events import conditions_of, upstream_events_of
+from zoneward.routing.service_events import (
+    ReportedState,
+    conditions_of,
+    last_reported,
+    upstream_events_of,
+    worst_family,
+)
 from zoneward.slices.reconcile import SliceChanges
 from zoneward.slices.upstream import allowed_hints, givers_and_receivers, share_out
 
@@ -50,7 +55,7 @@ def allocations(case: Case) -> None:
     # Where the endpoints are has no influence on what each zone may have.
     packed = readiness_only([{"ready": case["input"]["ready_endpoints"], "unready": 0}])
     decision = decision_for(a_service(annotations=AUTO), packed, nodes=map(a_node, case["input"]["nodes"]))
-    told = [event for event in upstream_events_of({"IPv4": decision}, conditions=()) if event.type == "Warning"]
+    told = [event for event in upstream_events_of({"IPv4": decision}, last=None) if event.type == "Warning"]
     got = {
         zone: {
             "minimum": zone_range.minimum,
@@ -183,7 +188,7 @@ def reconcile_topology(case: Case) -> None:
 
 def event_sequence(case: Case) -> None:
     nodes = [a_node(node) for node in case["input"]["nodes"]]
-    conditions: tuple[Condition, ...] = ()
+    last: ReportedState | None = None
     got = []
     for step in case["input"]["steps"]:
         value = step["annotation_value"]
@@ -192,8 +197,10 @@ def event_sequence(case: Case) -> None:
         for family, endpoints in step["endpoints_by_family"].items():
             slices = {"to_create": [{"id": "s1", "endpoints": endpoints}], "to_update": [], "unchanged": []}
             decisions[family] = decision_for(service, packed_from(slices, service), nodes=nodes)
-        got.append(upstream_events_of(decisions, conditions=conditions))
-        conditions = conditions_of(decisions)
+        got.append(upstream_events_of(decisions, last=last))
+        worst = worst_family(decisions)
+        assert worst is not None
+        last = last_reported(with_conditions(service, conditions_of(decisions), requested=worst[1].asked_for))
     assert got == [outcomes.events_meant(step) for step in case["expected"]["events_per_step"]]
 
 
@@ -201,7 +208,7 @@ def node_update_sequence(case: Case) -> None:
     given = case["input"]
     service = asking_service(given["service"])
     nodes: dict[str, Case] = {}
-    conditions: tuple[Condition, ...] = ()
+    last: ReportedState | None = None
     events, hints = [], []
     for step in given["steps"]:
         assert step["then"] == "sync"
@@ -213,9 +220,9 @@ def node_update_sequence(case: Case) -> None:
             packed_from(given["slices"], service),
             nodes=map(a_node, nodes.values()),
             address_type=given["address_type"],
-            conditions=conditions,
+            last=last,
         )
-        conditions = hinted.conditions
+        last = hinted.reported
         events.append(hinted.events)
         hints.append(outcomes.hints_per_zone((*hinted.packed.create, *hinted.packed.update)) or None)
     meant = [

@@ -11,7 +11,7 @@ from tests.vectors.building import plan
 from tests.vectors.cases import Case, check_complete, load
 from tests.vectors.outcomes import check
 
-from zoneward.kube.objects import KINDS, Condition, Endpoint, EndpointPort, EndpointSlice, is_ready
+from zoneward.kube.objects import KINDS, Endpoint, EndpointPort, EndpointSlice, is_ready
 from zoneward.routing.configuration import Configuration
 from zoneward.slices.plan import ServicePlan
 
@@ -26,7 +26,7 @@ PER_SLICE: Final = 100
 def reconcile(case: Case) -> None:
     configuration = Configuration(max_endpoints_per_slice=case.get("max_endpoints_per_slice", PER_SLICE)).as_upstream()
     slices: list[EndpointSlice] = []
-    conditions: tuple[Condition, ...] = ()
+    planned: ServicePlan | None = None
     for index, step in enumerate(case["steps"]):
         objects = by_kind(step["objects"])
         (service,) = objects["Service"]
@@ -35,10 +35,10 @@ def reconcile(case: Case) -> None:
             nodes=objects["Node"],
             pods=objects["Pod"],
             slices=objects["EndpointSlice"] or slices,
-            conditions=conditions,
+            previous=planned,
             configuration=configuration,
         )
-        slices, conditions = outcomes.slices_after(planned), planned.conditions
+        slices = outcomes.slices_after(planned)
         expected = step["expected"]
         with_ports = any("ports" in endpoint for endpoint in expected.get("endpoints", ()))
         got = came_out(planned, with_ports=with_ports)

@@ -21,7 +21,7 @@ from tests.vectors.cases import Case, RunIn, by_name, check_complete, load
 from tests.vectors.outcomes import check
 
 from zoneward.controller.controller_metrics import ControllerMetrics
-from zoneward.kube.objects import Condition, EndpointSlice
+from zoneward.kube.objects import EndpointSlice
 from zoneward.routing.configuration import Configuration, FeatureGates
 from zoneward.routing.selection.endpoint_selection import (
     CURRENT,
@@ -93,14 +93,12 @@ def service_transition(case: Case) -> None:
     pods = [pod_behind(endpoint, namespace="ns") for endpoint in case["input"]["endpoints"]]
     configuration = Configuration(max_endpoints_per_slice=case["input"]["max_endpoints_per_slice"]).as_upstream()
     slices: list[EndpointSlice] = []
-    conditions: tuple[Condition, ...] = ()
+    planned: ServicePlan | None = None
     hints = []
     for step in steps:
         service = asking_service(step)
-        planned = plan(
-            service, nodes=nodes, pods=pods, slices=slices, conditions=conditions, configuration=configuration
-        )
-        slices, conditions = outcomes.slices_after(planned), planned.conditions
+        planned = plan(service, nodes=nodes, pods=pods, slices=slices, previous=planned, configuration=configuration)
+        slices = outcomes.slices_after(planned)
         hints.append({outcomes.name_of(endpoint): outcomes.hints_of(endpoint) for endpoint in endpoints_in(slices)})
     check({"hints_per_step": hints}, case["expected"], skipped=(WAITED,))
 

@@ -85,6 +85,9 @@ ACCEPTED_CONDITION: Final = "zoneward.dev/TrafficDistributionAccepted"
 PROGRAMMED_CONDITION: Final = "zoneward.dev/TrafficDistributionProgrammed"
 HONORED_CONDITION: Final = "zoneward.dev/TrafficDistributionHonored"
 MEASURED_CONDITION: Final = "zoneward.dev/TrafficDemandMeasured"
+REQUESTED_APPROACH_ANNOTATION: Final = "zoneward.dev/requested-approach"
+"""On a Service: the approach that `PROGRAMMED_CONDITION` is about, such as ``Hints/ProportionalZoneCPU``; empty where
+there is none. The controller writes it together with that condition, to know later what it has reported."""
 MEASURED_DEMAND_ANNOTATION: Final = "zoneward.dev/measured-demand"
 """On a Service: the measured demand in force, in the format of `DEMAND_ANNOTATION`. The controller writes it together
 with that condition, and reads it after a restart; nothing else does."""

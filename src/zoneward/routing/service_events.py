@@ -141,12 +141,17 @@ class ReportedState:
     reason: str = ""
 
 
-def last_reported(conditions: Iterable[Condition]) -> ReportedState | None:
-    """Read the last report from a Service's conditions; None where it has none of our conditions."""
-    programmed = find_condition(conditions, names.PROGRAMMED_CONDITION)
-    if programmed is None:
+def _conditions(service: Service) -> tuple[Condition, ...]:
+    return (service.status.conditions or ()) if service.status else ()
+
+
+def last_reported(service: Service) -> ReportedState | None:
+    """Read the last report from a Service's condition and annotation; None where it has none, or only the condition,
+    as earlier versions wrote it."""
+    programmed = find_condition(_conditions(service), names.PROGRAMMED_CONDITION)
+    approach = (service.metadata.annotations or {}).get(names.REQUESTED_APPROACH_ANNOTATION)
+    if programmed is None or approach is None:
         return None
-    approach = programmed.message.partition(": ")[0]
     return ReportedState(_subject(approach), active=programmed.status == "True", reason=programmed.reason)
 
 
@@ -166,8 +171,7 @@ def events_of(
     if decision.reason is Reason.BEING_DELETED:
         return ()
     subject = _subject(decision.asked_for or "") if decision.accepted is not None else None
-    conditions = (service.status.conditions or ()) if service.status else ()
-    last = last_reported(conditions) or _state_in_force(
+    last = last_reported(service) or _state_in_force(
         subject, {family: in_force.get(family) for family in families_with_endpoints(decisions)}
     )
     events = []
@@ -183,18 +187,18 @@ def events_of(
     is_new = last.reason != Reason.HINTS_NOT_STORED
     if subject is None and decision.reason is Reason.HINTS_NOT_STORED and decision.accepted is not None and is_new:
         events.append(ServiceEvent("Warning", NOT_STORED, decision.message))
-    if _has_new_unknown_value(decision, conditions) and all(
+    if _has_new_unknown_value(decision, service) and all(
         event.message != decision.accepted_message for event in events
     ):
         events.append(ServiceEvent("Warning", NOT_ACCEPTED, decision.accepted_message))
     return tuple(events)
 
 
-def _has_new_unknown_value(decision: Decision, conditions: Iterable[Condition]) -> bool:
+def _has_new_unknown_value(decision: Decision, service: Service) -> bool:
     """Whether some value is unknown, and no condition has reported it yet."""
     if decision.accepted is not False or decision.accepted_reason is not Reason.UNKNOWN_VALUE:
         return False
-    last = find_condition(conditions, names.ACCEPTED_CONDITION)
+    last = find_condition(_conditions(service), names.ACCEPTED_CONDITION)
     # An anonymized snapshot has no messages.
     return last is None or last.status != "False" or last.message not in ("", decision.accepted_message)
 
@@ -236,14 +240,11 @@ def _may_be_default(approach: str) -> bool:
     return _subject(approach) is EventSubject.SUBSETTING or approach == f"{Approach.HINTS}/{BALANCED.name}"
 
 
-def upstream_events_of(
-    decisions: Mapping[str, Decision], *, conditions: Iterable[Condition]
-) -> tuple[ServiceEvent, ...]:
+def upstream_events_of(decisions: Mapping[str, Decision], *, last: ReportedState | None) -> tuple[ServiceEvent, ...]:
     """The events that current Kubernetes sends: on every sync that fails, and per address family.
 
-    Upstream remembers the last state in memory; here the Service's conditions do.
+    Upstream remembers the last state in memory; here `last_reported` reads it.
     """
-    last = last_reported(conditions)
     populated = last is not None and last.subject is EventSubject.HINTS and last.active
     events = []
     for address_type, decision in decisions.items():

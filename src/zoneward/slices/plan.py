@@ -29,7 +29,7 @@ from zoneward.routing.decision import Decision
 from zoneward.routing.placement import Target, Targets
 from zoneward.routing.selection.endpoint_selection import endpoints_of_all_ports
 from zoneward.routing.selection.traffic import ExpectedTraffic, predict_service_traffic
-from zoneward.routing.service_events import conditions_of, events_of, upstream_events_of, worst_family
+from zoneward.routing.service_events import conditions_of, events_of, last_reported, upstream_events_of, worst_family
 from zoneward.slices.cluster_state import ClusterState
 from zoneward.slices.decide import (
     decide,
@@ -330,8 +330,7 @@ def plan_families(
         created.update(slice_.metadata.name for slice_ in family.changes.create)
     decisions = {address_type: family.decision for address_type, family in families.items()}
     if compatibility_of(cluster_state.configuration).repeats_events:
-        conditions = (service.status.conditions or ()) if service.status else ()
-        events = upstream_events_of(decisions, conditions=conditions)
+        events = upstream_events_of(decisions, last=last_reported(service))
     else:
         in_force = {family: existing[family].in_force if family in existing else None for family in (IPV4, IPV6)}
         events = events_of(service, decisions, in_force=in_force)

@@ -348,6 +348,7 @@ ANNOTATIONS: Final[Mapping[str, Callable[[str, _Anonymizer], str | None]]] = {
     ),
     names.SUBSETTING_ALGORITHM_ANNOTATION: setting(),
     names.APPROACH_ANNOTATION: _approach,
+    names.REQUESTED_APPROACH_ANNOTATION: _approach,
     names.DEMAND_ANNOTATION: _demand,
     names.ZONES_ANNOTATION: _zones,
     names.ZONE_WEIGHTS_ANNOTATION: _zone_weights,

@@ -25,6 +25,7 @@ from zoneward.controller.status.status_writer import (
     MAX_WAITING_EVENTS,
     StatusWriter,
     StatusWriteRate,
+    annotated,
     own_conditions,
     status_patch,
 )
@@ -49,7 +50,8 @@ OTHER = Condition(type="their.org/Thing", status="True")
 
 
 def programmed(message: str, *, status: str = "True", reason: str = "Enabled") -> tuple[Condition, ...]:
-    return ACCEPTED, Condition(type=PROGRAMMED_CONDITION, status=status, reason=reason, message=message)
+    programmed = Condition(type=PROGRAMMED_CONDITION, status=status, reason=reason, message=message)
+    return ACCEPTED, annotated(programmed, "Hints/ProportionalZoneCPU")
 
 
 ON = programmed("Hints/Auto: 6 endpoints")

@@ -15,7 +15,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from zoneward.controller.status.status_writer import MeasuredCondition, own_conditions
+from zoneward.controller.status.status_writer import AnnotatedCondition, own_conditions
 from zoneward.kube.demand import DemandFigures, parse_demand
 from zoneward.kube.names import MEASURED_CONDITION
 from zoneward.kube.objects import Condition, ObjectKey, Service
@@ -49,15 +49,15 @@ _PROBLEM_MESSAGES: Final[Mapping[FigureProblem, str]] = {
 
 def measured_condition(
     state: MeasuredReason | FigureProblem, parts: Mapping[str, Fraction] | None
-) -> MeasuredCondition:
+) -> AnnotatedCondition:
     """The condition of a Service. It does not change while the demand in force stays."""
     if isinstance(state, FigureProblem):
-        return MeasuredCondition(
+        return AnnotatedCondition(
             type=MEASURED_CONDITION, status="False", reason=state, message=_PROBLEM_MESSAGES[state]
         )
     demand = None if parts is None else parts_text(parts)
     message = demand or "measured demand leads to the same decision as CPU-based demand"
-    return MeasuredCondition(type=MEASURED_CONDITION, status="True", reason=state, message=message, demand=demand)
+    return AnnotatedCondition(type=MEASURED_CONDITION, status="True", reason=state, message=message, annotation=demand)
 
 
 def parts_text(parts: Mapping[str, Fraction]) -> str:
@@ -126,8 +126,8 @@ class DemandInForce:
 
     def restore(self, key: ObjectKey, service: Service, *, now: float) -> None:
         """Restore the demand in force from the condition of a Service, and the annotation beside it."""
-        own = own_conditions(service)
-        condition = next((condition for condition in own if isinstance(condition, MeasuredCondition)), None)
+        annotated = (condition for condition in own_conditions(service) if isinstance(condition, AnnotatedCondition))
+        condition = next((condition for condition in annotated if condition.type == MEASURED_CONDITION), None)
         state = self._services.get(key)
         if condition is None:
             if state is not None:
@@ -136,7 +136,7 @@ class DemandInForce:
         if state is None:
             state = self._services[key] = _ServiceDemand(now)
         is_measured = condition.status == "True" and condition.reason == MeasuredReason.MEASURED
-        parts = parse_demand(condition.demand or "") if is_measured else None
+        parts = parse_demand(condition.annotation or "") if is_measured else None
         state.parts = parts
         known = parts is not None or not is_measured
         state.condition = replace(condition, last_transition_time=None) if known else None

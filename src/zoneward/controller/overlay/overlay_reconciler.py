@@ -24,7 +24,7 @@ from zoneward.controller.context import ControllerContext
 from zoneward.controller.demand.demand_follower import DemandFollower
 from zoneward.controller.overlay.parameters import MAX_BYTES, OverlayParameters
 from zoneward.controller.queue.work_queue import WorkItem, WorkQueue
-from zoneward.controller.status.status_writer import own_conditions
+from zoneward.controller.status.status_writer import own_conditions, planned_conditions
 from zoneward.controller.sync.service_states import ServiceStates
 from zoneward.controller.sync.slice_writer import ReconcileResult, SyncOutcome
 from zoneward.kube import names
@@ -143,7 +143,7 @@ class OverlayReconciler:
         except TooManyZones as refusal:
             return await self._refuse(key, service, plan, str(refusal))
         if not overlays:
-            return await self._leave(key, service, conditions=plan.conditions, events=plan.events)
+            return await self._leave(key, service, conditions=planned_conditions(plan), events=plan.events)
         entries = self._entries(key, overlays)
         if self._parameters.entries_of(key) != entries and not self._parameters.fits(key, entries):
             return await self._refuse(
@@ -233,7 +233,7 @@ class OverlayReconciler:
             return
         measured = None if self._demand is None else self._demand.condition(service)
         own = () if measured is None else (measured,)
-        conditions = plan.conditions
+        conditions = planned_conditions(plan)
         if is_late:
             message = (
                 f"the API server does not set the hints of {len(touches)} EndpointSlices: check the policy"
@@ -258,9 +258,8 @@ class OverlayReconciler:
             events = (ServiceEvent("Warning", REFUSED, _sentence(message)),)
             self._log.warning("a Service is refused for the overlay", service="/".join(key), reason=why)
         self._refused.add(key)
-        return await self._leave(
-            key, service, conditions=_not_programmed(plan.conditions, REFUSED, message), events=events
-        )
+        conditions = _not_programmed(planned_conditions(plan), REFUSED, message)
+        return await self._leave(key, service, conditions=conditions, events=events)
 
     async def _leave(
         self,

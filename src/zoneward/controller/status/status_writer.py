@@ -47,6 +47,7 @@ from zoneward.kube.objects import (
     ServiceStatus,
     parse_resource_version,
 )
+from zoneward.slices.plan import ServicePlan
 
 OWN_CONDITION_TYPES: Final = (
     names.ACCEPTED_CONDITION,
@@ -55,6 +56,11 @@ OWN_CONDITION_TYPES: Final = (
     names.MEASURED_CONDITION,
 )
 """The types of Zoneward's conditions."""
+ANNOTATIONS: Final = {
+    names.PROGRAMMED_CONDITION: names.REQUESTED_APPROACH_ANNOTATION,
+    names.MEASURED_CONDITION: names.MEASURED_DEMAND_ANNOTATION,
+}
+"""By type of a condition, the annotation of the Service that is written together with it."""
 CONTROLLER: Final = f"{DOMAIN}/endpointslice-controller"
 """The reporting controller of the Events."""
 _ACTION: Final = "Decide"
@@ -69,38 +75,54 @@ _POLL_PERIOD: Final = 0.005
 _OnError = Callable[[ObjectKey, CallFailed], None]
 
 
-class MeasuredCondition(Condition, frozen=True, gc=False):
-    """The condition about measured demand. ``demand`` is the annotation that is written with it; None: none is."""
+class AnnotatedCondition(Condition, frozen=True, gc=False):
+    """A condition with the annotation of `ANNOTATIONS` that is written together with it; None: none is."""
 
-    demand: str | None = None
+    annotation: str | None = None
 
 
 def own_conditions(service: Service) -> tuple[Condition, ...]:
     """Zoneward's conditions in the status of a Service."""
     conditions = (service.status.conditions or ()) if service.status is not None else ()
-    demand = (service.metadata.annotations or {}).get(names.MEASURED_DEMAND_ANNOTATION)
+    annotations = service.metadata.annotations or {}
     return tuple(
-        MeasuredCondition(**{**asdict(condition), "demand": demand})
-        if condition.type == names.MEASURED_CONDITION
+        annotated(condition, annotations.get(ANNOTATIONS[condition.type]))
+        if condition.type in ANNOTATIONS
         else condition
         for condition in conditions
         if condition.type in OWN_CONDITION_TYPES
     )
 
 
+def planned_conditions(plan: ServicePlan) -> tuple[Condition, ...]:
+    """The conditions of a plan, with the approach that was requested."""
+    return tuple(
+        annotated(condition, plan.requested or "") if condition.type == names.PROGRAMMED_CONDITION else condition
+        for condition in plan.conditions
+    )
+
+
+def annotated(condition: Condition, annotation: str | None) -> AnnotatedCondition:
+    return AnnotatedCondition(**{**asdict(condition), "annotation": annotation})
+
+
 def with_own_conditions(service: Service, conditions: Iterable[Condition]) -> Service:
     """The Service with these conditions of Zoneward, and those of other writers."""
     conditions, metadata, status = tuple(conditions), service.metadata, service.status or ServiceStatus()
     others = tuple(condition for condition in status.conditions or () if condition.type not in OWN_CONDITION_TYPES)
-    annotations, demand = dict(metadata.annotations or {}), _demand_of(conditions)
-    if annotations.pop(names.MEASURED_DEMAND_ANNOTATION, None) != demand:
-        added = {} if demand is None else {names.MEASURED_DEMAND_ANNOTATION: demand}
-        metadata = replace(metadata, annotations=annotations | added)
+    annotations = (metadata.annotations or {}) | _annotations_of(conditions)
+    present = {name: value for name, value in annotations.items() if value is not None}
+    if present != (metadata.annotations or {}):
+        metadata = replace(metadata, annotations=present)
     return replace(service, metadata=metadata, status=replace(status, conditions=(*others, *conditions)))
 
 
-def _demand_of(conditions: Iterable[Condition]) -> str | None:
-    return next((condition.demand for condition in conditions if isinstance(condition, MeasuredCondition)), None)
+def _annotations_of(conditions: Iterable[Condition]) -> dict[str, str | None]:
+    """Every annotation of `ANNOTATIONS`; None: it is removed."""
+    values = {
+        condition.type: condition.annotation for condition in conditions if isinstance(condition, AnnotatedCondition)
+    }
+    return {name: values.get(type_) for type_, name in ANNOTATIONS.items()}
 
 
 def are_equal(one: Iterable[Condition], other: Iterable[Condition]) -> bool:
@@ -135,10 +157,11 @@ def status_patch(uid: str, wanted: Iterable[Condition]) -> dict[str, Any]:
     wanted = tuple(wanted)
     # With empty fields too, because they may replace other values.
     entries = {item.type: {"reason": "", "message": "", **msgspec.to_builtins(item)} for item in wanted}
-    entries.get(names.MEASURED_CONDITION, {}).pop("demand", None)
+    for entry in entries.values():
+        entry.pop("annotation", None)
     gone = [{"$patch": "delete", "type": type_} for type_ in OWN_CONDITION_TYPES if type_ not in entries]
     return {
-        "metadata": {"uid": uid, "annotations": {names.MEASURED_DEMAND_ANNOTATION: _demand_of(wanted)}},
+        "metadata": {"uid": uid, "annotations": _annotations_of(wanted)},
         "status": {"conditions": [*entries.values(), *gone]},
     }
 

@@ -25,7 +25,7 @@ from zoneward.controller.handover.service_handover import ReleaseTasks
 from zoneward.controller.mode import Mode
 from zoneward.controller.queue.work_queue import WorkItem, WorkQueue
 from zoneward.controller.status.honored_condition import HonoredCondition
-from zoneward.controller.status.status_writer import own_conditions
+from zoneward.controller.status.status_writer import own_conditions, planned_conditions
 from zoneward.controller.sync.endpointslice_tracker import EndpointSliceTracker
 from zoneward.controller.sync.service_states import ExistingSliceNames, ServiceStates, is_own
 from zoneward.controller.sync.slice_writer import (
@@ -174,7 +174,7 @@ class ServiceReconciler:
             if self._status_writer is not None:
                 measured = None if self._demand is None else self._demand.condition(service)
                 own = () if measured is None else (measured,)
-                conditions = (*plan.conditions, *own) if plan.conditions else ()
+                conditions = (*planned_conditions(plan), *own) if plan.conditions else ()
                 if self._honored is not None:
                     has_deleted = any(write.operation is Operation.DELETE for write in writes)
                     conditions = self._honored.conditions(
