@@ -129,14 +129,18 @@ def dev_cluster_in_one_zone() -> Iterator[Object]:
 
 
 def two_thousand_services() -> Iterator[Object]:
-    """300 nodes of one size, 100 in each zone of eu-west-1, and 2,000 Services with five Pods in each zone: 30,000.
+    return many_services(2_000)
+
+
+def many_services(count: int) -> Iterator[Object]:
+    """300 nodes of one size, 100 in each zone of eu-west-1, and Services with five Pods in each zone.
 
     Every other Service asks for PreferClose.
     """
     cluster = _Cluster(version="v1.33.5-eks-113cf36", node_labels=_eks_labels, node_name=_eks_name)
     cluster.add_nodes({"eu-west-1a": 100, "eu-west-1b": 100, "eu-west-1c": 100})
     cluster.add_kube_proxy("602401143452.dkr.ecr.eu-west-1.amazonaws.com/eks/kube-proxy:v1.33.3-minimal-eksbuild.10")
-    for index in range(2_000):
+    for index in range(count):
         asks = index % 2 == 1
         cluster.add_service(
             f"team-{index // 50:02}",
