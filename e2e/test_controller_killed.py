@@ -16,7 +16,7 @@ from tests.contract.api import Api, Object
 
 from zoneward.kube import names
 
-PODS, KILLS, SEED = 500, 30, 20260117
+PODS, KILLS, SEED = 250, 15, 20260117
 SERVICES = ("plain", "near", "auto", "grouped")
 ANNOTATIONS = {
     "auto": {"service.kubernetes.io/topology-mode": "Auto"},
@@ -113,7 +113,7 @@ def rolled_out_while_killed(plane: ControlPlane, rollout: Rollout) -> Recording:
     return recording
 
 
-def test_slices_after_thirty_kills_during_a_rollout_are_the_same(plane: ControlPlane) -> None:
+def test_slices_after_fifteen_kills_during_a_rollout_are_the_same(plane: ControlPlane) -> None:
     calm = undisturbed(plane)
     rollout = Rollout(plane.api(), "killed")
     recording = rolled_out_while_killed(plane, rollout)
