@@ -164,7 +164,7 @@ async def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
         one.end(signal.SIGINT)
         os.kill(one.process.pid, signal.SIGCONT)
         assert await one.ended() in (128 + signal.SIGINT, 128 + signal.SIGTERM)
-        assert one.log[-1]["event"] == "ends at once"
+        assert one.log[-1]["event"] == "exiting immediately"
 
 
 async def test_a_server_that_is_away_is_waited_for_and_sigterm_ends_the_wait(tmp_path: Path) -> None:

@@ -319,7 +319,7 @@ OF_THE_CONTROLLER = {
     "a list or watch broke off",
     "an Event could not be written",
     "a request could not be answered",
-    "ends at once",
+    "exiting immediately",
 }
 
 

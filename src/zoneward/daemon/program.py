@@ -159,7 +159,7 @@ def run_program(
 
         def on_signal(signal_number: int) -> None:
             if stop.is_set():
-                log.warning("ends at once", signal=signal.Signals(signal_number).name)
+                log.warning("exiting immediately", signal=signal.Signals(signal_number).name)
                 os._exit(_SIGNALLED + signal_number)
             stop.set()
 
