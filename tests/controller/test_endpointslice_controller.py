@@ -29,8 +29,8 @@ from tests.controller.lines import Lines
 
 from zoneward.client.api_errors import api_error
 from zoneward.client.writer import Writer
+from zoneward.controller.controller_configuration import Mode
 from zoneward.controller.endpointslice_controller import EndpointSliceController, PeriodicResync
-from zoneward.controller.mode import Mode
 from zoneward.controller.status.status_writer import StatusWriter
 from zoneward.daemon.metrics import counter_total
 from zoneward.kube import names

@@ -32,8 +32,8 @@ from zoneward.advice.honored_traffic import NodeTraffic
 from zoneward.advice.traffic_report import ServiceReport, SettingTotal
 from zoneward.cli.main import cli
 from zoneward.cli.main import run as cli_run
-from zoneward.controller.demand.demand_in_force import MeasuredReason
-from zoneward.controller.overlay import overlay_reconciler
+from zoneward.controller import overlay_reconciler
+from zoneward.controller.demand_follower import MeasuredReason
 from zoneward.controller.status.honored_condition import HonoredReason
 from zoneward.controller.status.status_writer import OWN_CONDITION_TYPES
 from zoneward.daemon.unreadable_objects import UNREADABLE

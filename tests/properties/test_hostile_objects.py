@@ -17,8 +17,8 @@ from zoneward.client.reflector import Reflector, ServerFeatures
 from zoneward.client.resources import CACHED_RESOURCES, LEASES, AnyWatchedResource
 from zoneward.client.writer import Writer
 from zoneward.controller.context import ControllerContext
+from zoneward.controller.controller_configuration import Mode
 from zoneward.controller.endpointslice_controller import EndpointSliceController
-from zoneward.controller.mode import Mode
 from zoneward.kube.objects import ObjectKey
 from zoneward.netlink.messages import FAMILIES, Family
 from zoneward.proxy.model.node_cache import NodeCache

@@ -22,7 +22,7 @@ from zoneward.client.object_store import ObjectStore
 from zoneward.client.transport import Transport
 from zoneward.client.writer import Writer
 from zoneward.controller.endpointslice_controller import EndpointSliceController
-from zoneward.controller.queue.batching import Batching
+from zoneward.controller.queue.work_queue import Batching
 from zoneward.controller.status.status_writer import StatusWriter
 from zoneward.daemon.metrics import counter_total
 from zoneward.routing.configuration import Configuration

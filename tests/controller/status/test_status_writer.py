@@ -19,7 +19,7 @@ from zoneward.client.api_errors import CallFailed
 from zoneward.client.backoff import Backoff
 from zoneward.client.resources import SERVICES
 from zoneward.client.writer import Writer, encode_object
-from zoneward.controller.queue.batching import RequeueDelay
+from zoneward.controller.queue.work_queue import RequeueDelay
 from zoneward.controller.status import status_writer as telling
 from zoneward.controller.status.status_writer import (
     MAX_WAITING_EVENTS,

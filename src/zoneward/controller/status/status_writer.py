@@ -30,8 +30,7 @@ from zoneward.client.backoff import Backoff
 from zoneward.client.list_watch_decoder import UnreadableObject
 from zoneward.client.resources import EVENTS, SERVICES, object_key_of
 from zoneward.client.writer import PatchType, WriteOutcome, Writer, write_outcome
-from zoneward.controller.queue.batching import RequeueDelay
-from zoneward.controller.queue.work_queue import WorkQueue, namespace_of
+from zoneward.controller.queue.work_queue import RequeueDelay, WorkQueue, namespace_of
 from zoneward.daemon.event_recorder import EventRecorder
 from zoneward.daemon.log import Log, SilentLog, UnexpectedErrorLog
 from zoneward.daemon.rate_limiter import RateLimiter
