@@ -253,42 +253,30 @@ class TamperDetector:
         foreign = await self.count_foreign_transactions()
         if foreign == self._foreign:
             return True
+        ask, family, table = self._kernel.query, self._family, TABLE
         try:
-            if not await self._has_expected_content(chains, base_chains, rules, element_counts):
+            table_found = await find_table(self._kernel, family, table)
+            if table_found is None or table_found.has_flags:
+                return False
+            if table_found.use != self._use:
+                # The kernel lists only the chains of all tables together; other tables may have a hundred thousand.
+                there = parse_chains(await ask(chains_request(family)), table)
+                if there.keys() != set(chains):
+                    return False
+                if any(there[name] != chain.hook for name, chain in base_chains.items()):
+                    return False
+            for name in base_chains:
+                in_kernel = parse_rules(await ask(rules_request(family, table, name)), table)
+                if in_kernel.get(name, ()) != rules.get(name, ()):
+                    return False
+            counts = {
+                name: found_set.element_count
+                for name, found_set in parse_sets(await ask(sets_request(family, table)), table).items()
+            }
+            # Older kernels do not report the number of elements.
+            if any(name not in counts or counts[name] not in (None, count) for name, count in element_counts.items()):
                 return False
         except (KernelRefused, DumpInterrupted):
             return False
-        self._foreign = foreign
-        return True
-
-    async def _has_expected_content(
-        self,
-        chains: Collection[str],
-        base_chains: Mapping[str, Chain],
-        rules: ChainRules,
-        element_counts: Mapping[str, int],
-    ) -> bool:
-        ask, family, table = self._kernel.query, self._family, TABLE
-        table_found = await find_table(self._kernel, family, table)
-        if table_found is None or table_found.has_flags:
-            return False
-        if table_found.use != self._use:
-            # The kernel lists only the chains of all tables together; other tables may have a hundred thousand.
-            there = parse_chains(await ask(chains_request(family)), table)
-            if there.keys() != set(chains):
-                return False
-            if any(there[name] != chain.hook for name, chain in base_chains.items()):
-                return False
-        for name in base_chains:
-            in_kernel = parse_rules(await ask(rules_request(family, table, name)), table)
-            if in_kernel.get(name, ()) != rules.get(name, ()):
-                return False
-        counts = {
-            name: found_set.element_count
-            for name, found_set in parse_sets(await ask(sets_request(family, table)), table).items()
-        }
-        # Older kernels do not report the number of elements.
-        if any(name not in counts or counts[name] not in (None, count) for name, count in element_counts.items()):
-            return False
-        self._use = table_found.use
+        self._foreign, self._use = foreign, table_found.use
         return True
