@@ -155,7 +155,7 @@ class Play:
             while True:
                 await controller.wait_until_idle(_LIMIT)
                 await status_writer.wait_until_written(_LIMIT)
-                if self._knows(controller, await self._lists()) and controller.is_idle and not len(status_writer):
+                if self._knows(controller, await self._lists()) and controller.is_idle and status_writer.is_idle:
                     # Events may have been written since they were read.
                     return await self._lists()
                 await asyncio.sleep(0.005)

@@ -145,7 +145,7 @@ class Replica:
         """Whether it has seen everything, written and reported the results, and the server has nothing newer."""
         return (
             self.controller.is_idle
-            and not len(self.status_writer)
+            and self.status_writer.is_idle
             and has_seen(self._network.registry, self.controller.cache)
         )
 

@@ -225,9 +225,10 @@ class StatusWriter:
         self._flushes = 0
         """The number of callers of `wait_until_written`: meanwhile messages do not wait for their period."""
 
-    def __len__(self) -> int:
-        """The number of Services with a waiting write."""
-        return sum(status.is_waiting for status in self._services.values())
+    @property
+    def is_idle(self) -> bool:
+        """Whether no Service has a waiting write."""
+        return not any(status.is_waiting for status in self._services.values())
 
     # --- what is to be reported ---------------------------------------------------------------------------------------
 
@@ -365,11 +366,11 @@ class StatusWriter:
         try:
             with suppress(TimeoutError):
                 async with asyncio.timeout(limit):
-                    while len(self):
+                    while not self.is_idle:
                         await asyncio.sleep(_POLL_PERIOD)
         finally:
             self._flushes -= 1
-        return not len(self)
+        return self.is_idle
 
     def shut_down(self) -> None:
         """End the workers."""
