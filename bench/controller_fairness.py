@@ -14,9 +14,9 @@ from bench.controller_syncs import AnsweringLink
 from bench.measuring import Figure
 from zoneward.client.writer import Writer
 from zoneward.controller.context import ControllerContext, ControllerOptions
+from zoneward.controller.controller_configuration import Mode
 from zoneward.controller.controller_metrics import ControllerMetrics
 from zoneward.controller.endpointslice_controller import EndpointSliceController
-from zoneward.controller.mode import Mode
 from zoneward.routing.configuration import Configuration
 from zoneward.slices.plan import ServicePlan
 

@@ -21,10 +21,10 @@ from zoneward.client.list_watch_decoder import Bookmark, decode_watch_event
 from zoneward.client.resources import PODS, SLICES
 from zoneward.client.writer import Writer
 from zoneward.controller.context import ControllerContext, ControllerOptions
+from zoneward.controller.controller_configuration import Mode
 from zoneward.controller.controller_metrics import ControllerMetrics
 from zoneward.controller.endpointslice_controller import EndpointSliceController
-from zoneward.controller.mode import Mode
-from zoneward.controller.queue.batching import Batching
+from zoneward.controller.queue.work_queue import Batching
 from zoneward.routing.configuration import Configuration
 from zoneward.slices.plan import ServicePlan
 

@@ -9,9 +9,7 @@ from e2e.nodes import Namespace, kernel_of
 from zoneward.netlink.messages import FAMILIES, Family
 from zoneward.proxy.model.node_service import NodeService
 from zoneward.proxy.ruleset.base_rules import TABLE, RulesetOptions
-from zoneward.proxy.ruleset.difference import merge_changes, split_changes
-from zoneward.proxy.ruleset.nft_commands import render_commands
-from zoneward.proxy.ruleset.ruleset import RulesetChanges
+from zoneward.proxy.ruleset.ruleset import RulesetChanges, merge_changes, render_commands, split_changes
 from zoneward.proxy.ruleset.ruleset_state import RulesetState
 from zoneward.proxy.ruleset.service_rules import EndpointSlots, assign_slots, service_rules
 

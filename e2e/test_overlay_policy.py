@@ -15,7 +15,7 @@ from e2e.test_deploy import Cluster, a_cluster
 from tests.builders.objects import a_namespace, a_service, a_slice
 from tests.contract.api import MERGE_PATCH, ApiError, Object
 
-from zoneward.controller.overlay.parameters import MAX_BYTES
+from zoneward.controller.overlay_reconciler import MAX_BYTES
 from zoneward.kube import names
 from zoneward.kube.objects import EndpointSlice
 from zoneward.kube.overlay_objects import own_zone_policy

@@ -15,8 +15,7 @@ from e2e.kube_proxy import KubeProxy
 from tests.builders.objects import a_namespace, a_node, a_service, a_slice
 
 from zoneward.netlink.messages import FAMILIES
-from zoneward.proxy.health.proxy_health import TO_BE_DELETED, ProxyHealth, serve_health
-from zoneward.proxy.health.service_health import ServiceHealthServer
+from zoneward.proxy.proxy_health import TO_BE_DELETED, ProxyHealth, ServiceHealthServer, serve_health
 
 NODE, NAMESPACE, SERVICE = "node-health", "proxy-health", "cart"
 HEALTHZ: Final = 10256

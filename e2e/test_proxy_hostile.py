@@ -20,8 +20,7 @@ from tests.builders.objects import a_node, a_service
 from tests.proxy.hostile_objects import documents, rulesets
 
 from zoneward.proxy.kernel.nft_client import KernelRefused
-from zoneward.proxy.ruleset.difference import diff_rulesets
-from zoneward.proxy.ruleset.nft_commands import render_commands
+from zoneward.proxy.ruleset.ruleset import diff_rulesets, render_commands
 
 TABLES = ["table ip zoneward", "table ip6 zoneward"]
 _DNS = 53

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from zoneward.controller.status.status_writer import annotated, planned_conditions, with_own_conditions
 from zoneward.kube import names
+from zoneward.kube.adoption_marks import manager_of
 from zoneward.kube.objects import (
     Condition,
     Endpoint,
@@ -234,9 +235,7 @@ def overload_threshold(cluster: Cluster, family: FamilyPlan) -> Fraction:
     said = {
         (slice_.metadata.annotations or {}).get(names.APPROACH_ANNOTATION)
         for slice_ in cluster.slices
-        if slice_.address_type == family.address_type
-        and (slice_.metadata.labels or {}).get(names.MANAGED_BY_LABEL) == names.MANAGER
-        and slice_.endpoints
+        if slice_.address_type == family.address_type and manager_of(slice_) == names.MANAGER and slice_.endpoints
     }
     is_in_force = said == {f"{family.decision.approach}/{family.decision.heuristic}"}
     return cluster.configuration.hints.keep_threshold if is_in_force else cluster.configuration.hints.start_threshold

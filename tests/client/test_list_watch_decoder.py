@@ -13,8 +13,8 @@ from zoneward.client.object_store import ObjectStore
 from zoneward.client.resources import PODS, SERVICES, LivePod, WatchedResource
 from zoneward.client.writer import Writer
 from zoneward.controller.context import ControllerContext
+from zoneward.controller.controller_configuration import Mode
 from zoneward.controller.endpointslice_controller import EndpointSliceController
-from zoneward.controller.mode import Mode
 from zoneward.controller.queue.work_queue import Urgency, WorkItem
 from zoneward.kube import names
 from zoneward.kube.objects import EndpointSlice, ObjectMeta

@@ -21,10 +21,10 @@ from zoneward.client.transport import RetryPolicy, Transport
 from zoneward.client.writer import Writer
 from zoneward.controller import endpointslice_controller
 from zoneward.controller.context import ControllerContext, ControllerOptions
+from zoneward.controller.controller_configuration import Mode
 from zoneward.controller.endpointslice_controller import EndpointSliceController
 from zoneward.controller.handover.service_handover import ReadWriteConnection
-from zoneward.controller.mode import Mode
-from zoneward.controller.queue.batching import RequeueDelay
+from zoneward.controller.queue.work_queue import RequeueDelay
 from zoneward.kube import names
 from zoneward.kube.objects import EndpointSlice, Node, Pod, Service, has_ready_condition, node_zone
 from zoneward.routing.configuration import Configuration

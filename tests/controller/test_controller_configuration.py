@@ -2,8 +2,7 @@
 
 import pytest
 
-from zoneward.controller.controller_configuration import ControllerConfiguration, LeaderElection
-from zoneward.controller.mode import Mode
+from zoneward.controller.controller_configuration import ControllerConfiguration, LeaderElection, Mode
 from zoneward.daemon.log import LogFormat
 from zoneward.kube.input_error import ConfigurationError
 from zoneward.kube.settings import read_settings

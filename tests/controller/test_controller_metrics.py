@@ -19,10 +19,10 @@ from tests.properties.random_clusters import clusters, examples
 
 from zoneward.client.api_errors import Conflict, Gone, Unreachable
 from zoneward.client.resources import SERVICES
-from zoneward.controller.controller_metrics import UPSTREAM, ZONEWARD, ControllerMetrics
-from zoneward.controller.predictions import Prediction, Predictions
-from zoneward.controller.queue.work_queue import QueueDepth
-from zoneward.controller.sync_counts import (
+from zoneward.controller.controller_metrics import (
+    UPSTREAM,
+    ZONEWARD,
+    ControllerMetrics,
     FamilyTotals,
     HintedBy,
     Operation,
@@ -34,6 +34,8 @@ from zoneward.controller.sync_counts import (
     sync_labels,
     traffic_distribution,
 )
+from zoneward.controller.predictions import Prediction, Predictions
+from zoneward.controller.queue.work_queue import QueueDepth
 from zoneward.daemon.metrics import MetricsPage, counter_total, histogram_totals
 from zoneward.kube import names
 from zoneward.kube.objects import Service

@@ -23,11 +23,14 @@ from zoneward.client.transport import Transport
 from zoneward.client.writer import WriteOutcome, Writer
 from zoneward.controller import controller_program as running
 from zoneward.controller.context import ControllerContext, FiguresUnavailable
-from zoneward.controller.controller_configuration import ControllerConfiguration
-from zoneward.controller.controller_program import ControllerProgram, _ask_prometheus
+from zoneward.controller.controller_configuration import ControllerConfiguration, Mode
+from zoneward.controller.controller_program import (
+    LONGEST_WITHOUT_GC,
+    ControllerProgram,
+    ReplicaObserver,
+    _ask_prometheus,
+)
 from zoneward.controller.endpointslice_controller import EndpointSliceController
-from zoneward.controller.mode import Mode
-from zoneward.controller.replica_observer import LONGEST_WITHOUT_GC, ReplicaObserver
 from zoneward.daemon.metrics import counter_total
 from zoneward.daemon.status_server import failed_checks
 from zoneward.kube.objects import ObjectKey, ServiceEvent

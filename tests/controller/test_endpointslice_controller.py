@@ -29,12 +29,12 @@ from tests.controller.lines import Lines
 
 from zoneward.client.api_errors import api_error
 from zoneward.client.writer import Writer
+from zoneward.controller.controller_configuration import Mode
 from zoneward.controller.endpointslice_controller import EndpointSliceController, PeriodicResync
-from zoneward.controller.mode import Mode
 from zoneward.controller.status.status_writer import StatusWriter
 from zoneward.daemon.metrics import counter_total
 from zoneward.kube import names
-from zoneward.kube.adoption_marks import ENDPOINTS_ANNOTATION, SELECTOR_ANNOTATION
+from zoneward.kube.adoption_marks import ENDPOINTS_ANNOTATION, SELECTOR_ANNOTATION, manager_of
 from zoneward.kube.objects import ObjectMeta
 from zoneward.routing.configuration import Configuration
 from zoneward.slices.plan import ServicePlan
@@ -156,7 +156,7 @@ async def test_a_stand_in_ignores_adopted_services_and_slices_of_zoneward() -> N
             await settle(sandbox, controller)
             slices = sandbox.slices()
             assert own in slices
-            managers = {(slice_.metadata.labels or {})[names.MANAGED_BY_LABEL] for slice_ in slices}
+            managers = {manager_of(slice_) for slice_ in slices}
             assert managers == {names.MANAGER, names.BUILT_IN_MANAGER}
             adopted = {"annotations": MARK | {ENDPOINTS_ANNOTATION: "keep"}}
             sandbox.change(

@@ -37,10 +37,10 @@ from zoneward.daemon.listen_address import parse_listen_address
 from zoneward.daemon.unreadable_objects import UNREADABLE
 from zoneward.kube.adoption_marks import ADOPTION_MARKS, SELECTOR_ANNOTATION, SKIP_MIRROR_LABEL
 from zoneward.kube.leases import proxy_lease_name
-from zoneward.meter.accounting import ACCOUNTING_SYSCTL
+from zoneward.meter.conntrack_reader import ACCOUNTING_SYSCTL
 from zoneward.meter.meter_configuration import DEFAULT_PORT as METER_PORT
 from zoneward.meter.meter_configuration import MeterConfiguration
-from zoneward.proxy import proxy_events
+from zoneward.proxy import proxy_reporter
 from zoneward.proxy.proxy_configuration import DEFAULT_PORT, HEALTHZ_PORT, ProxyConfiguration
 from zoneward.routing.configuration import Configuration
 
@@ -281,9 +281,9 @@ def test_a_proxy_may_record_only_its_own_events(mode: str) -> None:
     leases = the("ValidatingAdmissionPolicy", mode, "zoneward-proxy")
     assert policy["spec"]["matchConditions"] == leases["spec"]["matchConditions"]
     expressions = " ".join(validation["expression"] for validation in policy["spec"]["validations"])
-    assert f"object.reportingController == '{proxy_events.CONTROLLER}'" in expressions
-    reasons = {proxy_events.NOT_PROGRAMMED, proxy_events.ADDRESS_CONTESTED, proxy_events.PARTLY_PROGRAMMED}
-    reasons |= {proxy_events.NO_HEALTH_PORT, UNREADABLE}
+    assert f"object.reportingController == '{proxy_reporter.CONTROLLER}'" in expressions
+    reasons = {proxy_reporter.NOT_PROGRAMMED, proxy_reporter.ADDRESS_CONTESTED, proxy_reporter.PARTLY_PROGRAMMED}
+    reasons |= {proxy_reporter.NO_HEALTH_PORT, UNREADABLE}
     (listed,) = re.findall(r"object\.reason in \[([^]]+)\]", expressions)
     assert set(re.findall(r"'(\w+)'", listed)) == reasons
 

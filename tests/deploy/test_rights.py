@@ -15,9 +15,8 @@ from tests.controller.a_controller import KEPT, Place, fill
 from tests.deploy.conftest import OWNER, VERBS, Asked
 from tests.deploy.manifests import MODES, Right, granted
 
-from zoneward.controller.controller_configuration import ControllerConfiguration
+from zoneward.controller.controller_configuration import ControllerConfiguration, Mode
 from zoneward.controller.controller_program import ControllerProgram
-from zoneward.controller.mode import Mode
 from zoneward.controller.sync import requirements as rights
 from zoneward.daemon.log import SilentLog
 from zoneward.kube import names

@@ -32,12 +32,12 @@ from zoneward.advice.honored_traffic import NodeTraffic
 from zoneward.advice.traffic_report import ServiceReport, SettingTotal
 from zoneward.cli.main import cli
 from zoneward.cli.main import run as cli_run
-from zoneward.controller.demand.demand_in_force import MeasuredReason
-from zoneward.controller.overlay import overlay_reconciler
+from zoneward.controller import overlay_reconciler
+from zoneward.controller.demand_follower import MeasuredReason
 from zoneward.controller.status.honored_condition import HonoredReason
 from zoneward.controller.status.status_writer import OWN_CONDITION_TYPES
 from zoneward.daemon.unreadable_objects import UNREADABLE
-from zoneward.proxy import proxy_events
+from zoneward.proxy import proxy_reporter
 from zoneward.proxy.proxy_configuration import DEFAULT_PORT, HEALTHZ_PORT
 from zoneward.proxy.ruleset.base_rules import base_sets
 from zoneward.report.route_report import NodeRoutes
@@ -384,13 +384,13 @@ def test_the_page_of_events_has_a_row_for_every_event_and_reason_and_no_other() 
     assert rows == set(service_events())
     documented = re.findall(r"^\| Warning \| `(\w+)` \| \S.* \| \S.* \|$", of_proxy, re.MULTILINE)
     assert set(documented) == {
-        proxy_events.ADDRESS_CONTESTED,
-        proxy_events.NO_HEALTH_PORT,
-        proxy_events.NOT_PROGRAMMED,
-        proxy_events.PARTLY_PROGRAMMED,
+        proxy_reporter.ADDRESS_CONTESTED,
+        proxy_reporter.NO_HEALTH_PORT,
+        proxy_reporter.NOT_PROGRAMMED,
+        proxy_reporter.PARTLY_PROGRAMMED,
         UNREADABLE,
     }
-    assert proxy_events.CONTROLLER in of_proxy
+    assert proxy_reporter.CONTROLLER in of_proxy
     messages = re.findall(r"^\| Warning \| `\w+` \| `([^`]+)` \| \S", section(page, "Events"), re.MULTILINE)
     assert {message.format(endpoints="n") for message in events._MESSAGES.values()} <= set(messages)
     assert len(set(messages)) == len(messages)

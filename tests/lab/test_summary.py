@@ -13,7 +13,7 @@ from tests.lab.test_tally import CONTENDERS, EVERYTHING, cut, drawn, tallies
 
 from zoneward.lab.datasets import Inputs
 from zoneward.lab.scoring import score_columns
-from zoneward.lab.summary import SHARES, summarize
+from zoneward.lab.simulation import SHARES, summarize
 from zoneward.lab.tally import SimulationSpec, Tally, merge_tallies
 from zoneward.routing.simulation_results import (
     BOUND,

@@ -16,8 +16,7 @@ from zoneward.kube.demand import MeasuredTraffic, ServiceTraffic
 from zoneward.kube.objects import Service
 from zoneward.meter.conntrack_reader import ConntrackReader, ConntrackUnavailable
 from zoneward.meter.flow_meter import FlowMeter
-from zoneward.meter.meter_cache import MeterCache
-from zoneward.meter.service_index import MeteredNode
+from zoneward.meter.meter_cache import MeterCache, MeteredNode
 
 VIP, BALANCER, NODE = (socket.inet_aton(name) for name in ("10.96.0.1", "198.51.100.1", "192.0.2.1"))
 POD, STRANGER = (socket.inet_aton(name) for name in ("10.1.0.5", "203.0.113.9"))

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.netlink.flow_messages import FlowMessage
 
-from zoneward.meter.flow_table import FlowTable
+from zoneward.meter.flow_meter import FlowTable
 from zoneward.meter.traffic_totals import TrafficTotal
 from zoneward.netlink.conntrack import Flow, read_flows
 

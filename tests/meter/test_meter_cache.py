@@ -8,8 +8,7 @@ from tests.builders.objects import a_node, a_service, a_slice, with_field
 from zoneward.client.list_watch_decoder import UnreadableObject
 from zoneward.client.resources import NODES, RAW_SLICES, SERVICES, WatchedResource, WatchedT
 from zoneward.kube.objects import Service
-from zoneward.meter.meter_cache import MeterCache
-from zoneward.meter.service_index import packed
+from zoneward.meter.meter_cache import MeterCache, packed
 
 CART = ("default", "cart")
 ENDPOINT = packed("10.1.0.1") or b""

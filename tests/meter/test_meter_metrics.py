@@ -10,7 +10,7 @@ from typing import Any, Final
 from prometheus_client.parser import text_string_to_metric_families
 
 from zoneward.daemon.metrics import MetricsPage
-from zoneward.meter.flow_table import FlowTable
+from zoneward.meter.flow_meter import FlowTable
 from zoneward.meter.meter_cache import MeterCache
 from zoneward.meter.meter_metrics import PREFIX, MeterMetrics
 from zoneward.meter.traffic_totals import TrafficRoute, TrafficTotals

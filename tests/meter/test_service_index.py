@@ -11,7 +11,7 @@ from tests.builders.objects import a_service
 
 from zoneward.client.resources import LiveNode
 from zoneward.kube.objects import ObjectKey, Service
-from zoneward.meter.service_index import (
+from zoneward.meter.meter_cache import (
     GONE_ENDPOINT_AGE,
     MAX_GONE_ENDPOINTS,
     EndpointZones,

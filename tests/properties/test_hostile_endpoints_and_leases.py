@@ -21,8 +21,8 @@ from zoneward.controller.controller_metrics import ControllerMetrics
 from zoneward.controller.handover import endpoints_object as keeping_endpoints
 from zoneward.controller.handover.endpoints_object import EndpointsObjectWriter
 from zoneward.controller.handover.service_handover import ServiceHandover
-from zoneward.controller.leader.leader_elector import LeaderElector, always_leading
-from zoneward.controller.queue.batching import Batching
+from zoneward.controller.leader_elector import LeaderElector, always_leading
+from zoneward.controller.queue.work_queue import Batching
 from zoneward.controller.status.node_proxies import NodeProxies
 from zoneward.kube.leases import ProgrammedReport
 from zoneward.kube.objects import Lease, Service

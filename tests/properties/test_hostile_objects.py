@@ -17,15 +17,14 @@ from zoneward.client.reflector import Reflector, ServerFeatures
 from zoneward.client.resources import CACHED_RESOURCES, LEASES, AnyWatchedResource
 from zoneward.client.writer import Writer
 from zoneward.controller.context import ControllerContext
+from zoneward.controller.controller_configuration import Mode
 from zoneward.controller.endpointslice_controller import EndpointSliceController
-from zoneward.controller.mode import Mode
 from zoneward.kube.objects import ObjectKey
 from zoneward.netlink.messages import FAMILIES, Family
 from zoneward.proxy.model.node_cache import NodeCache
 from zoneward.proxy.model.node_service import NodeService
-from zoneward.proxy.proxy_configuration import ProxyConfiguration
+from zoneward.proxy.proxy_configuration import ProxyConfiguration, ruleset_options
 from zoneward.proxy.ruleset.base_rules import RulesetOptions
-from zoneward.proxy.ruleset.ruleset_options import ruleset_options
 from zoneward.proxy.ruleset.ruleset_state import full_ruleset
 from zoneward.routing.configuration import Configuration, FeatureGates
 from zoneward.slices.plan import ServicePlan

@@ -12,12 +12,10 @@ from tests.builders import objects
 from zoneward.kube.names import SERVICE_NAME_LABEL, ZONE_LABEL, ZONE_WEIGHTS_ANNOTATION, ZONES_ANNOTATION
 from zoneward.kube.objects import EndpointSlice, Node, Service
 from zoneward.netlink.messages import FAMILIES, Family
-from zoneward.proxy.model.node_service import NodeService, ProxyNode, node_services
-from zoneward.proxy.model.owned_services import resolve_ownership
-from zoneward.proxy.proxy_configuration import ProxyConfiguration
+from zoneward.proxy.model.node_service import NodeService, ProxyNode, node_services, resolve_ownership
+from zoneward.proxy.proxy_configuration import ProxyConfiguration, node_port_addresses, ruleset_options
 from zoneward.proxy.ruleset.base_rules import RulesetOptions
 from zoneward.proxy.ruleset.ruleset import Ruleset
-from zoneward.proxy.ruleset.ruleset_options import node_port_addresses, ruleset_options
 from zoneward.proxy.ruleset.ruleset_state import full_ruleset
 from zoneward.routing.configuration import FeatureGates
 from zoneward.routing.selection.endpoint_selection import ZONEWARD

@@ -21,8 +21,7 @@ from zoneward.netlink.messages import ADDRESS_TYPES, FAMILIES, Family
 from zoneward.proxy.kernel import table_syncer as programming
 from zoneward.proxy.kernel.table_syncer import TableSyncer
 from zoneward.proxy.model.node_cache import NodeCache
-from zoneward.proxy.model.node_service import NodeService, ProxyNode, node_services
-from zoneward.proxy.model.owned_services import resolve_ownership
+from zoneward.proxy.model.node_service import NodeService, ProxyNode, node_services, resolve_ownership
 from zoneward.proxy.proxier import Proxier
 from zoneward.proxy.ruleset.base_rules import TABLE, RulesetOptions, base_chains
 from zoneward.proxy.ruleset.ruleset_state import full_ruleset

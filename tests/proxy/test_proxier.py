@@ -19,7 +19,7 @@ from zoneward.proxy.model.node_cache import NodeCache
 from zoneward.proxy.model.node_service import NodeService
 from zoneward.proxy.proxier import BURST, CALM, GATHERED, Proxier
 from zoneward.proxy.reporter import Reporter
-from zoneward.proxy.ruleset.service_size import ServiceTooLarge
+from zoneward.proxy.ruleset.service_rules import ServiceTooLarge
 from zoneward.routing.selection.entry_budget import EntryBudget
 
 MOST = 20

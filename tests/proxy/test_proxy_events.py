@@ -12,7 +12,7 @@ from tests.proxy.background import in_background
 
 from zoneward.client.writer import Writer
 from zoneward.kube.objects import Service
-from zoneward.proxy.proxy_events import (
+from zoneward.proxy.proxy_reporter import (
     ADDRESS_CONTESTED,
     CONTROLLER,
     MOST_WAITING,

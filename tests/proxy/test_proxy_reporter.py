@@ -6,7 +6,7 @@ from zoneward.daemon.metrics import counter_total, histogram_totals
 from zoneward.kube.objects import ObjectMeta, Service
 from zoneward.proxy.proxy_metrics import ProxyMetrics
 from zoneward.proxy.proxy_reporter import ProxyReporter
-from zoneward.proxy.ruleset.service_size import ServiceTooLarge
+from zoneward.proxy.ruleset.service_rules import ServiceTooLarge
 
 
 class Scene:

@@ -21,6 +21,7 @@ from zoneward.cli.planned_services import SelectedServices
 from zoneward.cli.route import node_routes
 from zoneward.controller.status.status_writer import CONTROLLER
 from zoneward.kube import names
+from zoneward.kube.adoption_marks import manager_of
 from zoneward.kube.objects import Endpoint, EndpointSlice, Node, Pod, Service, is_ready, node_zone
 from zoneward.report.route_report import PortRoute
 from zoneward.routing.configuration import Configuration, FeatureGates
@@ -176,7 +177,7 @@ class Found:
 
     @property
     def managers(self) -> list[str]:
-        return sorted({(slice_.metadata.labels or {}).get(names.MANAGED_BY_LABEL, "") for slice_ in self.all_slices})
+        return sorted({manager_of(slice_) or "" for slice_ in self.all_slices})
 
     @property
     def accepted(self) -> object:
@@ -261,11 +262,7 @@ def _check_route(route: PortRoute, seen: int | Seen, where: str) -> None:
 def _check_rest(outcome: Found, where: str) -> None:
     """Every ready Pod is listed once, by slices that a new plan would not change."""
     observed, service = outcome.observed, outcome.service
-    addresses = Counter(
-        (one.addresses or ("",))[0]
-        for slice_, one in outcome.ready
-        if (slice_.metadata.labels or {}).get(names.MANAGED_BY_LABEL) != OTHER
-    )
+    addresses = Counter((one.addresses or ("",))[0] for slice_, one in outcome.ready if manager_of(slice_) != OTHER)
     pods = {
         address
         for pod in observed.lists.pods

@@ -22,7 +22,7 @@ from zoneward.client.object_store import ObjectStore
 from zoneward.client.transport import Transport
 from zoneward.client.writer import Writer
 from zoneward.controller.endpointslice_controller import EndpointSliceController
-from zoneward.controller.queue.batching import Batching
+from zoneward.controller.queue.work_queue import Batching
 from zoneward.controller.status.status_writer import StatusWriter
 from zoneward.daemon.metrics import counter_total
 from zoneward.routing.configuration import Configuration
@@ -155,7 +155,7 @@ class Play:
             while True:
                 await controller.wait_until_idle(_LIMIT)
                 await status_writer.wait_until_written(_LIMIT)
-                if self._knows(controller, await self._lists()) and controller.is_idle and not len(status_writer):
+                if self._knows(controller, await self._lists()) and controller.is_idle and status_writer.is_idle:
                     # Events may have been written since they were read.
                     return await self._lists()
                 await asyncio.sleep(0.005)

@@ -23,7 +23,7 @@ from tests.builders.structs import (
 from tests.clusters import Cluster, endpoints_in, hinted_zones, only_family, slices_after, written
 
 from zoneward.kube import names
-from zoneward.kube.adoption_marks import SELECTOR_ANNOTATION
+from zoneward.kube.adoption_marks import SELECTOR_ANNOTATION, manager_of
 from zoneward.kube.objects import ContainerPort, Endpoint, EndpointSlice, Service, ServicePort, identity
 from zoneward.routing.configuration import Configuration, HintsSettings
 from zoneward.routing.demand import compute_demand
@@ -73,7 +73,7 @@ def test_slices_of_the_built_in_controller_are_replaced_and_never_relabelled() -
     assert family.traffic == only_family(CLUSTER.plan()).traffic
     changes = family.changes
     assert (len(changes.create), changes.update, changes.unchanged, changes.delete) == (1, (), (), ())
-    assert (changes.create[0].metadata.labels or {})[names.MANAGED_BY_LABEL] == names.MANAGER
+    assert manager_of(changes.create[0]) == names.MANAGER
     assert changes.create[0].metadata.name not in {slice_.metadata.name for slice_ in BUILT_IN}
 
 
@@ -81,9 +81,7 @@ def test_deciding_as_kubernetes_does_replaces_what_we_made_otherwise() -> None:
     existing = only_family(CLUSTER.plan()).slices
     family = only_family(CLUSTER.with_(slices=existing, configuration=Configuration().as_upstream()).plan())
     assert family.replaced == existing
-    assert {(slice_.metadata.labels or {})[names.MANAGED_BY_LABEL] for slice_ in family.slices} == {
-        names.BUILT_IN_MANAGER
-    }
+    assert {manager_of(slice_) for slice_ in family.slices} == {names.BUILT_IN_MANAGER}
 
 
 def test_their_hints_keep_endpoints_in_place_but_the_start_threshold_holds() -> None:

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from tests.builders.structs import SOME_TIME, a_node, a_pod, a_service, a_slice, an_endpoint, hints
 
 from zoneward.kube import names
-from zoneward.kube.adoption_marks import SELECTOR_ANNOTATION, effective_selector, has_selector_annotation
+from zoneward.kube.adoption_marks import SELECTOR_ANNOTATION, effective_selector, has_selector_annotation, manager_of
 from zoneward.kube.object_reader import read_objects
 from zoneward.kube.objects import (
     KINDS,
@@ -461,7 +461,7 @@ def test_deletion_timestamp_is_kept() -> None:
 )
 def test_known_managers_of_slices_are_kept(manager: str, stays: bool) -> None:
     (slice_,) = anonymized(Snapshot.of([a_slice("x", manager=manager)])).slices
-    assert ((slice_.metadata.labels or {})[names.MANAGED_BY_LABEL] == manager) is stays
+    assert (manager_of(slice_) == manager) is stays
 
 
 def test_domain_names_stay_domain_names() -> None:

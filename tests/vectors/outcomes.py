@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from tests.clusters import endpoints_in
 from tests.vectors.cases import Case
 
-from zoneward.controller.sync_counts import sync_labels
+from zoneward.controller.controller_metrics import sync_labels
 from zoneward.kube.objects import Endpoint, EndpointSlice, ServiceEvent
 from zoneward.slices.plan import ServicePlan
 

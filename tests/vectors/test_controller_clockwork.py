@@ -18,11 +18,10 @@ from tests.vectors.test_traffic_distribution import LEFT_OUT as LEFT_OUT_OF_DIST
 from zoneward.client.affected_services import subscribe_affected_services
 from zoneward.client.informer_cache import InformerCache
 from zoneward.client.resources import LivePod, LivePodCondition, LivePodMeta, LivePodStatus
-from zoneward.controller.queue.batching import Batching, RequeueDelay
-from zoneward.controller.queue.work_queue import ItemSchedule
+from zoneward.controller.controller_metrics import SliceTotals, family_totals
+from zoneward.controller.queue.work_queue import Batching, ItemSchedule, RequeueDelay
 from zoneward.controller.sync.endpointslice_tracker import EndpointSliceTracker
 from zoneward.controller.sync.service_states import TriggerTimeTracker
-from zoneward.controller.sync_counts import SliceTotals, family_totals
 from zoneward.kube.names import NODE_EXCLUDED_LABELS
 from zoneward.kube.objects import EndpointSlice, Node, ObjectKey, ObjectMeta, PodIP, Service, ServiceSpec
 from zoneward.routing.configuration import Configuration

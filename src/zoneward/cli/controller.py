@@ -174,8 +174,7 @@ def _run(options: DaemonOptions, *, is_upstream: bool) -> int:
 
 
 def _settings(options: DaemonOptions, *, is_upstream: bool) -> "tuple[Configuration, ControllerConfiguration]":
-    from zoneward.controller.controller_configuration import SECTION, ControllerConfiguration
-    from zoneward.controller.mode import Mode
+    from zoneward.controller.controller_configuration import SECTION, ControllerConfiguration, Mode
     from zoneward.slices.overlay import overlay_configuration
 
     configuration, settings = options.settings(SECTION, ControllerConfiguration)

@@ -23,11 +23,11 @@ from zoneward.client.auth.client_config import ClientConfig, ClusterInfo, UserIn
 from zoneward.client.transport import Transport
 from zoneward.client.writer import Writer
 from zoneward.controller.context import ControllerContext, ControllerOptions
+from zoneward.controller.controller_configuration import Mode
+from zoneward.controller.controller_metrics import Operation
 from zoneward.controller.endpointslice_controller import EndpointSliceController
-from zoneward.controller.mode import Mode
-from zoneward.controller.queue.batching import Batching
+from zoneward.controller.queue.work_queue import Batching
 from zoneward.controller.status.status_writer import StatusWriter
-from zoneward.controller.sync_counts import Operation
 from zoneward.daemon.metrics import counter_total
 from zoneward.kube.gc_tuning import frozen_objects
 from zoneward.kube.input_error import InputError

@@ -16,15 +16,17 @@ from zoneward.netlink.messages import FAMILIES, Family
 from zoneward.netlink.nftables import DumpInterrupted
 from zoneward.proxy.kernel.nft_client import KernelOutcomeUnknown, KernelRefused, NftablesUnavailable, NftClient
 from zoneward.proxy.kernel.table_syncer import delete_tables, plan_changes
-from zoneward.proxy.model.node_service import NodeService, ProxyNode
-from zoneward.proxy.model.owned_services import resolve_ownership
-from zoneward.proxy.proxy_configuration import ProxyConfiguration
+from zoneward.proxy.model.node_service import NodeService, ProxyNode, resolve_ownership
+from zoneward.proxy.proxy_configuration import (
+    ProxyConfiguration,
+    all_node_addresses,
+    node_port_addresses,
+    ruleset_options,
+)
 from zoneward.proxy.ruleset.base_rules import RulesetOptions
-from zoneward.proxy.ruleset.difference import diff_rulesets
-from zoneward.proxy.ruleset.nft_commands import comment_line, render_commands
-from zoneward.proxy.ruleset.ruleset_options import all_node_addresses, node_port_addresses, ruleset_options
+from zoneward.proxy.ruleset.ruleset import comment_line, diff_rulesets, render_commands
 from zoneward.proxy.ruleset.ruleset_state import full_ruleset
-from zoneward.proxy.ruleset.service_size import ServiceTooLarge, node_services_within, set_entries
+from zoneward.proxy.ruleset.service_rules import ServiceTooLarge, node_services_within, set_entries
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.selection.endpoint_selection import ZONEWARD, proxy_name_of
 from zoneward.routing.selection.entry_budget import EntryBudget

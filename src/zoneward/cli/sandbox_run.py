@@ -144,8 +144,8 @@ async def run_built_in_controller(serving: SandboxServer, *, is_quiet: bool) -> 
     from zoneward.client.transport import Transport
     from zoneward.client.writer import Writer
     from zoneward.controller.context import ControllerContext
+    from zoneward.controller.controller_configuration import Mode
     from zoneward.controller.endpointslice_controller import EndpointSliceController
-    from zoneward.controller.mode import Mode
     from zoneward.daemon.log import LogFormat, SilentLog
     from zoneward.daemon.structured_log import Level, new_log
     from zoneward.routing.configuration import Configuration

@@ -8,11 +8,11 @@ from typing import Final
 
 from zoneward.client.reflector import ReflectorSettings
 from zoneward.client.writer import Writer
+from zoneward.controller.controller_configuration import Mode
 from zoneward.controller.controller_metrics import ControllerMetrics
 from zoneward.controller.handover.service_handover import ReadWriteConnection
-from zoneward.controller.leader.leader_elector import Leadership, always_leading
-from zoneward.controller.mode import Mode
-from zoneward.controller.queue.batching import Batching, RequeueDelay
+from zoneward.controller.leader_elector import Leadership, always_leading
+from zoneward.controller.queue.work_queue import Batching, RequeueDelay
 from zoneward.controller.status.status_writer import StatusWriter
 from zoneward.daemon.log import Log, SilentLog
 from zoneward.kube.demand import DemandFigures

@@ -29,22 +29,20 @@ from zoneward.client.resources import (
     service_key_of,
 )
 from zoneward.controller.context import RESYNC_PERIOD, ControllerContext, ControllerOptions
-from zoneward.controller.demand.demand_follower import DemandFollower
+from zoneward.controller.controller_configuration import Mode
+from zoneward.controller.controller_metrics import SyncResult
+from zoneward.controller.demand_follower import DemandFollower
 from zoneward.controller.handover.conflict_detector import ConflictDetector, is_built_in, is_built_in_write
 from zoneward.controller.handover.endpoints_object import EndpointsObjectWriter
 from zoneward.controller.handover.service_handover import ReleaseTasks
-from zoneward.controller.mode import Mode
-from zoneward.controller.overlay.overlay_reconciler import OverlayReconciler
-from zoneward.controller.overlay.parameters import OverlayParameters, OverlayStores
+from zoneward.controller.overlay_reconciler import OverlayParameters, OverlayReconciler, OverlayStores
 from zoneward.controller.queue.work_queue import Urgency, WorkItem, WorkQueue, namespace_of, urgency_of
 from zoneward.controller.status.honored_condition import HonoredCondition
 from zoneward.controller.status.node_proxies import NodeProxies
-from zoneward.controller.sync.dropped_hints import HintsProbe
-from zoneward.controller.sync.endpointslice_tracker import EndpointSliceTracker
+from zoneward.controller.sync.endpointslice_tracker import EndpointSliceTracker, HintsProbe
 from zoneward.controller.sync.reconciler import ServiceReconciler
 from zoneward.controller.sync.service_states import ServiceStates
 from zoneward.controller.sync.slice_writer import ReconcileResult, SyncOutcome
-from zoneward.controller.sync_counts import SyncResult
 from zoneward.daemon.log import UnexpectedErrorLog
 from zoneward.daemon.unreadable_objects import log_unreadable_object
 from zoneward.kube.adoption_marks import AdoptionAction

@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry, Counter
 from zoneward import __version__
 from zoneward.client.informers import WatchHealth
 from zoneward.daemon.metrics import CounterFunc, GaugeFunc, WatchMetrics
-from zoneward.meter.accounting import accounting_is_on, tracked_connections
+from zoneward.meter.conntrack_reader import accounting_is_on, tracked_connections
 from zoneward.meter.flow_meter import FlowMeter
 from zoneward.meter.meter_cache import MeterCache
 from zoneward.meter.traffic_totals import TrafficRoute, TrafficTotals

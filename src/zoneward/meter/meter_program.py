@@ -20,8 +20,13 @@ from zoneward.daemon.status_server import StatusPages, cache_is_synced, watches_
 from zoneward.daemon.unreadable_objects import log_unreadable_object
 from zoneward.kube.input_error import InputError
 from zoneward.kube.objects import ObjectKey
-from zoneward.meter.accounting import ACCOUNTING_SYSCTL, accounting_is_on, enable_accounting
-from zoneward.meter.conntrack_reader import ConntrackReader, ConntrackUnavailable
+from zoneward.meter.conntrack_reader import (
+    ACCOUNTING_SYSCTL,
+    ConntrackReader,
+    ConntrackUnavailable,
+    accounting_is_on,
+    enable_accounting,
+)
 from zoneward.meter.flow_meter import FlowMeter
 from zoneward.meter.meter_cache import MeterCache
 from zoneward.meter.meter_configuration import MeterConfiguration

@@ -15,13 +15,12 @@ from zoneward.client.backoff import Backoff
 from zoneward.daemon.log import Log, SilentLog, UnexpectedErrorLog
 from zoneward.daemon.rate_limiter import RateLimiter
 from zoneward.netlink.messages import FAMILIES, Family
-from zoneward.proxy.health.proxy_health import ProxyHealth
 from zoneward.proxy.kernel.table_syncer import ProgrammedTransaction, TableSyncer
 from zoneward.proxy.model.node_cache import NodeCache
-from zoneward.proxy.model.node_service import NodeService, ServiceKey
-from zoneward.proxy.model.owned_services import OwnedServices
+from zoneward.proxy.model.node_service import NodeService, OwnedServices, ServiceKey
+from zoneward.proxy.proxy_health import ProxyHealth
 from zoneward.proxy.reporter import Reporter
-from zoneward.proxy.ruleset.service_size import (
+from zoneward.proxy.ruleset.service_rules import (
     ServiceTooLarge,
     keep_endpoints,
     set_entries,

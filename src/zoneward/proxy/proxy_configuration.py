@@ -1,19 +1,22 @@
-"""The settings of a node's proxy that selection does not depend on."""
+"""The settings of a node's proxy that selection does not depend on, and the options of the rules."""
 
-from collections.abc import Iterable
-from ipaddress import ip_network
+from collections.abc import Callable, Iterable, Sequence
+from ipaddress import ip_address, ip_network
 from typing import Annotated, Final
 
 from msgspec import Meta, field
 
 from zoneward.daemon.listen_address import ListenAddress, ListenText, OptionalListenText, parse_listen_address
 from zoneward.daemon.log import LogFormat
+from zoneward.kube.addresses import is_in_cidr, parse_address
 from zoneward.kube.input_error import ConfigurationError, show
+from zoneward.kube.objects import Node
 from zoneward.kube.settings import AtLeastOne, Name, Seconds, Settings, bounds
-from zoneward.netlink.messages import Family
+from zoneward.netlink.messages import FAMILIES, Family
 from zoneward.proxy.model.node_service import family_of_address
-from zoneward.proxy.ruleset.nft_commands import quote
-from zoneward.proxy.ruleset.service_size import MAX_SERVICE_ENTRIES
+from zoneward.proxy.ruleset.base_rules import RulesetOptions
+from zoneward.proxy.ruleset.ruleset import quote
+from zoneward.proxy.ruleset.service_rules import MAX_SERVICE_ENTRIES
 from zoneward.routing.selection.entry_budget import MAX_ENTRIES, MAX_NAMESPACE_ENTRIES
 
 SECTION: Final = "proxy"
@@ -123,3 +126,69 @@ def _is_interface_prefix(text: str) -> bool:
     except ValueError:
         return False
     return len(text) <= _LONGEST_INTERFACE and not set(text) & set("/:*")
+
+
+_KINDS: Final = ("InternalIP", "ExternalIP")
+
+
+def all_node_addresses(
+    node: Node | None, *, left_out: Callable[[str], None] = lambda _address: None
+) -> dict[Family, tuple[str, ...]]:
+    """The addresses of a Node, internal ones first. ``left_out`` gets each invalid one, unchanged."""
+    reported = (node.status.addresses if node is not None and node.status is not None else None) or ()
+    addresses_by_family: dict[Family, dict[str, None]] = {}
+    for kind in _KINDS:
+        for entry in reported:
+            if entry.type == kind and entry.address:
+                address = parse_address(entry.address)
+                if address is None:
+                    left_out(entry.address)
+                else:
+                    addresses_by_family.setdefault(family_of_address(address), {})[address] = None
+    return {family: tuple(addresses) for family, addresses in addresses_by_family.items()}
+
+
+def node_port_addresses(options: RulesetOptions, node: Node | None) -> dict[Family, frozenset[str]]:
+    """The Node's addresses that serve node ports."""
+    ranges = options.node_port_cidrs or {}
+    return {
+        family: frozenset(
+            address
+            for address in addresses
+            if family not in ranges or any(is_in_cidr(address, range_) for range_ in ranges[family])
+        )
+        for family, addresses in all_node_addresses(node).items()
+    }
+
+
+def ruleset_options(settings: ProxyConfiguration, node: Node | None) -> RulesetOptions:
+    """The options of the rules. If the Node reports no address, all of its addresses serve node ports."""
+    # The first internal address of each family identifies a Node, else the first external one.
+    own = {family: addresses[0] for family, addresses in all_node_addresses(node).items()}
+    ranges: dict[Family, Sequence[str]]
+    if settings.node_port_addresses == (PRIMARY,):
+        ranges = {family: (address,) for family, address in own.items()}
+    else:
+        ranges = _of_families([network_of(address) for address in settings.node_port_addresses])
+    return RulesetOptions(
+        pod_cidrs=by_family(settings.cluster_cidrs) or None,
+        pod_interfaces=None if settings.pod_interfaces is None else f"{settings.pod_interfaces}*",
+        masquerade_all=settings.masquerade_all,
+        masquerade_mark=1 << settings.masquerade_bit,
+        service_cidrs=_of_families(settings.service_ranges) or None,
+        node_port_cidrs=ranges or None,
+        node_ips=own or None,
+    )
+
+
+def is_node_port_address(options: RulesetOptions, family: Family, address: bytes) -> bool:
+    """Whether the options allow node ports on an address, given by its bytes."""
+    ranges = (options.node_port_cidrs or {}).get(family, ())
+    return not ranges or any(is_in_cidr(str(ip_address(address)), range_) for range_ in ranges)
+
+
+def _of_families(ranges: Sequence[str]) -> dict[Family, Sequence[str]]:
+    ranges_by_family = {
+        family: tuple(range_ for range_ in ranges if family_of_address(range_) == family) for family in FAMILIES
+    }
+    return {family: family_ranges for family, family_ranges in ranges_by_family.items() if family_ranges}

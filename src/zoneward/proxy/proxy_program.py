@@ -30,14 +30,11 @@ from zoneward.daemon.status_server import StatusPages, cache_is_synced, watches_
 from zoneward.kube.input_error import InputError
 from zoneward.kube.names import SERVICE_NAME_LABEL
 from zoneward.kube.objects import NodeAddress, ObjectKey, OwnerReference, node_zone
-from zoneward.meter.accounting import ACCOUNTING_SYSCTL, accounting_is_on
-from zoneward.meter.conntrack_reader import ConntrackReader, ConntrackUnavailable
+from zoneward.meter.conntrack_reader import ACCOUNTING_SYSCTL, ConntrackReader, ConntrackUnavailable, accounting_is_on
 from zoneward.meter.flow_meter import FlowMeter
-from zoneward.meter.service_index import MeteredNode
+from zoneward.meter.meter_cache import MeteredNode
 from zoneward.meter.traffic_totals import MAX_TOTALS
 from zoneward.netlink.messages import FAMILIES, Family
-from zoneward.proxy.health.proxy_health import ProxyHealth, is_node_eligible, serve_health, serve_proxy_mode
-from zoneward.proxy.health.service_health import ServiceHealthServer
 from zoneward.proxy.kernel.conntrack_cleaner import ConntrackCleaner, is_machine_address
 from zoneward.proxy.kernel.nft_client import NftClient
 from zoneward.proxy.kernel.table_syncer import TableSyncer
@@ -46,17 +43,23 @@ from zoneward.proxy.model.node_cache import NodeCache
 from zoneward.proxy.model.node_service import NodeService, selection_document
 from zoneward.proxy.node_lease import NodeLease, ProgrammedVersion
 from zoneward.proxy.proxier import Proxier
-from zoneward.proxy.proxy_configuration import ProxyConfiguration
-from zoneward.proxy.proxy_events import ProxyEventRecorder
-from zoneward.proxy.proxy_metrics import ProxyMetrics
-from zoneward.proxy.proxy_reporter import ProxyReporter
-from zoneward.proxy.ruleset.base_rules import RulesetOptions
-from zoneward.proxy.ruleset.ruleset_options import (
+from zoneward.proxy.proxy_configuration import (
+    ProxyConfiguration,
     all_node_addresses,
     is_node_port_address,
     node_port_addresses,
     ruleset_options,
 )
+from zoneward.proxy.proxy_health import (
+    ProxyHealth,
+    ServiceHealthServer,
+    is_node_eligible,
+    serve_health,
+    serve_proxy_mode,
+)
+from zoneward.proxy.proxy_metrics import ProxyMetrics
+from zoneward.proxy.proxy_reporter import ProxyEventRecorder, ProxyReporter
+from zoneward.proxy.ruleset.base_rules import RulesetOptions
 from zoneward.proxy.traffic_index import ProxyTrafficIndex
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.selection.entry_budget import EntryBudget

@@ -1,25 +1,148 @@
-"""Counts and logs what the parts of the proxy report, and records Events of Services."""
+"""Counts and logs what the parts of the proxy report, and records Events of Services that a node cannot program.
 
-from collections.abc import Callable
+All nodes see the same Services, so each records few Events: one for a Service and a reason in `QUIET` seconds, and
+`PER_MINUTE` in total. It drops Events that exceed this; the log and the metrics still have them.
+"""
 
-from zoneward.client.api_errors import CallFailed
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Final, NoReturn
+
+from zoneward.client.api_errors import ApiError, CallFailed
+from zoneward.client.backoff import Backoff
 from zoneward.client.list_watch_decoder import UnreadableObject
-from zoneward.daemon.log import Log
-from zoneward.daemon.unreadable_objects import log_unreadable_object
+from zoneward.client.resources import EVENTS
+from zoneward.client.writer import WriteOutcome, Writer, write_outcome
+from zoneward.daemon.event_recorder import EventRecorder
+from zoneward.daemon.log import Log, SilentLog
+from zoneward.daemon.rate_limiter import RateLimiter
+from zoneward.daemon.unreadable_objects import involved_kind, log_unreadable_object, reference_to, unreadable_event
 from zoneward.kube.input_error import show
-from zoneward.kube.objects import Service
+from zoneward.kube.names import DOMAIN
+from zoneward.kube.objects import Event as Written
+from zoneward.kube.objects import Service, ServiceEvent
 from zoneward.netlink.messages import Family
 from zoneward.proxy.model.node_service import ServiceKey
-from zoneward.proxy.proxy_events import (
-    ADDRESS_CONTESTED,
-    NO_HEALTH_PORT,
-    NOT_PROGRAMMED,
-    PARTLY_PROGRAMMED,
-    ProxyEventRecorder,
-)
 from zoneward.proxy.proxy_metrics import ProxyMetrics
 from zoneward.proxy.reporter import Reporter
-from zoneward.proxy.ruleset.service_size import ServiceTooLarge
+from zoneward.proxy.ruleset.service_rules import ServiceTooLarge
+
+CONTROLLER: Final = f"{DOMAIN}/node-proxy"
+"""The reporting controller of Events."""
+NOT_PROGRAMMED: Final = "ServiceNotProgrammed"
+"""The kernel refused the Service. Its last accepted rules stay."""
+ADDRESS_CONTESTED: Final = "ServiceAddressContested"
+"""Another Service owns an address or a node port that this one requests."""
+PARTLY_PROGRAMMED: Final = "ServicePartlyProgrammed"
+"""Some values of the Service cannot be programmed, for example an invalid or a reserved address."""
+NO_HEALTH_PORT: Final = "HealthCheckNodePortUnavailable"
+QUIET: Final = 600.0
+PER_MINUTE: Final = 10
+MOST_WAITING: Final = 50
+_ACTION: Final = "Program"
+_MINUTE: Final = 60.0
+_BACKOFF: Final = Backoff(initial=1.0, cap=_MINUTE)
+_EventKey = tuple[str, str]
+"""The uid of a Service, and a reason."""
+
+
+class ProxyEventRecorder:
+    """Writes Events while it `run`s. Add Events with `record`. ``node`` is the node of this proxy.
+
+    It logs failures to ``log`` and retries them, except those that the server refuses. ``clock`` counts seconds;
+    ``now`` is the time of day.
+    """
+
+    def __init__(
+        self,
+        writer: Writer,
+        *,
+        node: str,
+        log: Log | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._writer, self._node, self._log = writer, node, log or SilentLog()
+        self._clock, self._sleep = clock, sleep
+        self._recorder = EventRecorder(controller=CONTROLLER, action=_ACTION, instance=node, now=now)
+        self._recorded: dict[_EventKey, float] = {}
+        """The times of Events in the last `QUIET` seconds, in order."""
+        self._pending: dict[_EventKey, Written] = {}
+        self._has_work = asyncio.Event()
+        self._limiter = RateLimiter(per_second=PER_MINUTE / _MINUTE, burst=PER_MINUTE, now=clock())
+
+    def record(self, service: Service, reason: str, note: str) -> None:
+        """Record an Event without blocking."""
+        self._record(service, ServiceEvent("Warning", reason, f"Node {self._node}: {note}"))
+
+    def record_unreadable(self, unreadable: UnreadableObject) -> None:
+        """Record an Event for an object of any kind that cannot be decoded."""
+        event = unreadable_event(unreadable)
+        note = replace(event, message=f"Node {self._node}: {event.message}")
+        self._record(reference_to(unreadable), note, **involved_kind(unreadable))
+
+    def _record(self, service: Service, event: ServiceEvent, **kind: str) -> None:
+        uid = service.metadata.uid or f"{service.metadata.namespace}/{service.metadata.name}"
+        now, key = self._clock(), (uid, event.reason)
+        while self._recorded and now - next(iter(self._recorded.values())) >= QUIET:
+            del self._recorded[next(iter(self._recorded))]
+        if key in self._recorded or len(self._pending) >= MOST_WAITING:
+            return
+        recorded = self._recorder.record(service, event, **kind)
+        if recorded is None:
+            return
+        self._recorded[key] = now
+        # A series starts only if the time of day was set back. It is not continued: that needs another permission.
+        self._pending[key] = recorded if recorded.series is None else self._recorder.renewed(recorded)
+        self._has_work.set()
+
+    async def run(self) -> NoReturn:
+        """Write Events until cancelled. Pending Events are then lost."""
+        while True:
+            await self._has_work.wait()
+            self._has_work.clear()
+            while self._pending:
+                await self._pace()
+                # Removed first: the same Event may be recorded again during the write.
+                await self._write(self._pending.pop(next(iter(self._pending))))
+
+    async def _write(self, event: Written) -> None:
+        failures = 0
+        while True:
+            try:
+                await self._writer.create(EVENTS, event)
+            except CallFailed as error:
+                outcome = write_outcome(error)
+                if outcome is WriteOutcome.EXISTS:
+                    # The name is unique, so the response to an earlier attempt was lost.
+                    return
+                service = event.regarding
+                is_over = outcome in (WriteOutcome.REFUSED, WriteOutcome.MISSING, WriteOutcome.TERMINATING)
+                # Events of a namespace that is being deleted are not needed.
+                write = self._log.info if outcome is WriteOutcome.TERMINATING else self._log.warning
+                write(
+                    "an Event could not be written",
+                    service=f"{service.namespace}/{service.name}",
+                    reason=event.reason,
+                    error=str(error),
+                    is_given_up=is_over,
+                )
+                if is_over:
+                    return
+                asked = error.retry_after if isinstance(error, ApiError) else None
+                failures += 1
+                await self._sleep(max(_BACKOFF.delay(failures), asked or 0.0))
+            else:
+                return
+
+    async def _pace(self) -> None:
+        """Wait for the rate limit: `PER_MINUTE`, with a burst of the same size."""
+        if (wait := self._limiter.reserve(self._clock())) > 0:
+            await self._sleep(wait)
 
 
 class ProxyReporter(Reporter):

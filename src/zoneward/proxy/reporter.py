@@ -4,7 +4,7 @@ from zoneward.client.api_errors import CallFailed
 from zoneward.client.list_watch_decoder import UnreadableObject
 from zoneward.netlink.messages import Family
 from zoneward.proxy.model.node_service import ServiceKey
-from zoneward.proxy.ruleset.service_size import ServiceTooLarge
+from zoneward.proxy.ruleset.service_rules import ServiceTooLarge
 
 
 class Reporter:

@@ -3,7 +3,7 @@
 from ipaddress import ip_address
 
 from zoneward.kube.objects import ObjectKey
-from zoneward.meter.service_index import MeteredNode
+from zoneward.meter.meter_cache import MeteredNode
 from zoneward.netlink.conntrack import PROTOCOLS
 from zoneward.proxy.model.node_cache import NodeCache
 from zoneward.proxy.proxier import Proxier

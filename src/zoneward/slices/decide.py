@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from heapq import nsmallest
 
-from zoneward.kube import names
+from zoneward.kube.adoption_marks import manager_of
 from zoneward.kube.objects import EndpointSlice, Service, is_ready
 from zoneward.routing import balanced_decision, hints_decision, subsetting_decision
 from zoneward.routing.algorithms.heuristics import BALANCED, Heuristic
@@ -227,5 +227,5 @@ def _voids_hints(slice_: EndpointSlice, *, nodes: bool) -> bool:
 
 def managers_of(slices: Iterable[EndpointSlice]) -> tuple[str, ...]:
     """The managers that some slices name."""
-    managers = {(slice_.metadata.labels or {}).get(names.MANAGED_BY_LABEL) or "nobody named" for slice_ in slices}
+    managers = {manager_of(slice_) or "nobody named" for slice_ in slices}
     return tuple(sorted(managers))

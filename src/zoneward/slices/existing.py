@@ -9,6 +9,7 @@ from enum import Enum, auto
 from typing import Final
 
 from zoneward.kube import names
+from zoneward.kube.adoption_marks import manager_of
 from zoneward.kube.objects import Endpoint, EndpointIdentity, EndpointSlice, Hints, Service, identity, is_ready
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.subsetting_decision import BALANCED_GROUPS
@@ -48,7 +49,7 @@ class ExistingSlice:
     __slots__ = ("approach", "has_approach", "identities", "is_owned", "manager", "previous", "slice")
 
     def __init__(self, slice_: EndpointSlice, service: Service, configuration: Configuration) -> None:
-        label = (slice_.metadata.labels or {}).get(names.MANAGED_BY_LABEL)
+        label = manager_of(slice_)
         self.slice = slice_
         self.manager = Manager.OTHER
         if label == configuration.manager:

@@ -25,7 +25,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from zoneward.kube import names
-from zoneward.kube.adoption_marks import has_selector_annotation
+from zoneward.kube.adoption_marks import has_selector_annotation, manager_of
 from zoneward.kube.formats import label_value_problems
 from zoneward.kube.objects import Endpoint, EndpointSlice, ForNode, ForZone, Hints, Service
 from zoneward.kube.validation import MAX_ZONE_HINTS
@@ -227,7 +227,7 @@ def _read_zones(value: str) -> tuple[str, ...] | None:
 
 def is_in_overlay(slice_: EndpointSlice) -> bool:
     """Whether the policy may change a slice: it is the built-in controller's."""
-    return (slice_.metadata.labels or {}).get(names.MANAGED_BY_LABEL) == names.BUILT_IN_MANAGER
+    return manager_of(slice_) == names.BUILT_IN_MANAGER
 
 
 def with_overlay_hints(slice_: EndpointSlice, overlay: FamilyOverlay | None, *, is_touch: bool = True) -> EndpointSlice:

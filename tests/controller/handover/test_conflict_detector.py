@@ -8,6 +8,7 @@ from tests.controller.a_built_in import KEY, Shop, a_shop
 from tests.controller.a_controller import LIMIT, at_work
 
 from zoneward.client.writer import Writer
+from zoneward.controller.controller_configuration import Mode
 from zoneward.controller.endpointslice_controller import EndpointSliceController
 from zoneward.controller.handover.conflict_detector import (
     GRACE,
@@ -20,7 +21,6 @@ from zoneward.controller.handover.conflict_detector import (
     is_built_in_write,
     slices_of_contested,
 )
-from zoneward.controller.mode import Mode
 from zoneward.controller.status.status_writer import StatusWriter
 from zoneward.daemon.metrics import counter_total
 from zoneward.kube.names import BUILT_IN_MANAGER, MANAGER

@@ -19,6 +19,7 @@ from tests.controller.lines import Lines
 
 from zoneward.client.api_errors import api_error
 from zoneward.client.transport import Transport
+from zoneward.controller.controller_configuration import Mode
 from zoneward.controller.endpointslice_controller import EndpointSliceController
 from zoneward.controller.handover import endpoints_object as keeping_endpoints
 from zoneward.controller.handover.endpoints_object import (
@@ -30,8 +31,7 @@ from zoneward.controller.handover.endpoints_object import (
     subsets_of,
     updated_endpoints,
 )
-from zoneward.controller.mode import Mode
-from zoneward.controller.queue.batching import Batching
+from zoneward.controller.queue.work_queue import Batching
 from zoneward.kube.adoption_marks import ENDPOINTS_ANNOTATION, SELECTOR_ANNOTATION, SKIP_MIRROR_LABEL
 from zoneward.kube.names import HEADLESS_LABEL, TRIGGER_TIME_ANNOTATION
 from zoneward.kube.objects import ContainerPort, Endpoints, EndpointSubset, ObjectMeta, Pod, Service, ServicePort

@@ -12,11 +12,10 @@ from tests.controller.model.network import LEASE_KEY, Link, Network, seconds
 from zoneward.client import api_errors, list_pager
 from zoneward.client import writer as writing
 from zoneward.controller.context import ControllerContext, ControllerOptions
+from zoneward.controller.controller_configuration import LeaseTiming, Mode
 from zoneward.controller.endpointslice_controller import EndpointSliceController
-from zoneward.controller.leader.election import LeaseTiming
-from zoneward.controller.leader.leader_elector import LeaderElector, always_leading
-from zoneward.controller.mode import Mode
-from zoneward.controller.queue.batching import Batching
+from zoneward.controller.leader_elector import LeaderElector, always_leading
+from zoneward.controller.queue.work_queue import Batching
 from zoneward.controller.status.status_writer import StatusWriter, StatusWriteRate
 from zoneward.kube.objects import ObjectKey, Service, has_ready_condition
 from zoneward.routing.configuration import Configuration
@@ -146,7 +145,7 @@ class Replica:
         """Whether it has seen everything, written and reported the results, and the server has nothing newer."""
         return (
             self.controller.is_idle
-            and not len(self.status_writer)
+            and self.status_writer.is_idle
             and has_seen(self._network.registry, self.controller.cache)
         )
 

@@ -14,7 +14,7 @@ from tests.controller.model.network import NOON, Network, seconds
 from tests.controller.model.replica import Replica
 from tests.controller.model.schedules import LAGS, ROUGH, WEATHERS, Schedule, Step
 
-from zoneward.controller.queue.batching import Batching
+from zoneward.controller.queue.work_queue import Batching
 from zoneward.controller.status.status_writer import are_equal, own_conditions
 from zoneward.kube import names
 from zoneward.kube.objects import Condition, Service

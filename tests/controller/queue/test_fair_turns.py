@@ -8,9 +8,8 @@ from itertools import count, pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zoneward.controller.queue.batching import Batching, RequeueDelay
 from zoneward.controller.queue.fair_turns import ALLOWANCE, LONG_STEP, FairTurns
-from zoneward.controller.queue.work_queue import ItemSchedule, Urgency
+from zoneward.controller.queue.work_queue import Batching, ItemSchedule, RequeueDelay, Urgency
 
 
 @dataclass(eq=False)

@@ -11,11 +11,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
 
 from zoneward.client.backoff import Backoff
-from zoneward.controller.queue.batching import NO_WRITES, Batching, RequeueDelay
 from zoneward.controller.queue.work_queue import (
+    NO_WRITES,
     PATIENCE,
+    Batching,
     ItemSchedule,
     QueueDepth,
+    RequeueDelay,
     Urgency,
     WorkItem,
     WorkQueue,

@@ -11,7 +11,7 @@ from tests.properties.random_clusters import examples
 from zoneward.client.informer_cache import InformerCache
 from zoneward.client.resources import CACHED_RESOURCES, LiveNode, LiveNodeMeta
 from zoneward.client.writer import Writer
-from zoneward.controller.leader.leader_elector import always_leading
+from zoneward.controller.leader_elector import always_leading
 from zoneward.controller.status.honored_condition import (
     HonoredCondition,
     HonoredReason,

@@ -19,7 +19,7 @@ from zoneward.client.api_errors import CallFailed
 from zoneward.client.backoff import Backoff
 from zoneward.client.resources import SERVICES
 from zoneward.client.writer import Writer, encode_object
-from zoneward.controller.queue.batching import RequeueDelay
+from zoneward.controller.queue.work_queue import RequeueDelay
 from zoneward.controller.status import status_writer as telling
 from zoneward.controller.status.status_writer import (
     MAX_WAITING_EVENTS,
@@ -186,7 +186,7 @@ async def test_a_plan_from_a_stale_cache_repeats_no_event() -> None:
             assert await scene.status_writer.wait_until_written(LIMIT)
         version = scene.stored()["metadata"]["resourceVersion"]
         scene.status_writer.report(old, conditions=ON)
-        assert len(scene.status_writer) == 0
+        assert scene.status_writer.is_idle
         assert scene.stored()["metadata"]["resourceVersion"] == version
         now = await scene.service()
         scene.status_writer.report(now, conditions=ON)
@@ -307,7 +307,7 @@ async def test_refused_conditions_are_retried_when_they_change_or_after_a_pause(
         assert [event[0] for event in scene.events()] == [ENABLED], "Events do not wait for that"
         monkeypatch.setattr(telling, "LONGEST_PAUSE", 0.05)
         scene.status_writer.report(wrong, conditions=OFF)
-        await until(lambda: len(scene.troubles) >= 3 and not len(scene.status_writer))
+        await until(lambda: len(scene.troubles) >= 3 and scene.status_writer.is_idle)
 
 
 async def test_a_change_of_messages_alone_waits_for_its_period() -> None:
@@ -323,7 +323,7 @@ async def test_a_change_of_messages_alone_waits_for_its_period() -> None:
         for endpoints in range(1, 5):
             await told(programmed(f"Hints/Auto: {endpoints} endpoints"))
         assert len(scene.writes) == 1
-        assert len(scene.status_writer) == 1
+        assert not scene.status_writer.is_idle
         # What waits is not repeated as news.
         reported = own_conditions(scene.status_writer.as_reported(await scene.service()))
         assert reported[1].message == "Hints/Auto: 4 endpoints"
@@ -331,13 +331,13 @@ async def test_a_change_of_messages_alone_waits_for_its_period() -> None:
             await told(conditions)
             await until(lambda expected=conditions: scene.writes[-1] == expected[1].message)  # type: ignore[misc]
             # The period counts from the response.
-            await until(lambda: len(scene.status_writer) == 0)
+            await until(lambda: scene.status_writer.is_idle)
         seconds += 29.9
         await told(programmed("Hints/Auto: 2 endpoints"))
         assert len(scene.writes) == 3
         # The written text again: nothing is left to write.
         await told(ON)
-        assert len(scene.status_writer) == 0
+        await until(lambda: scene.status_writer.is_idle)
         seconds += 0.1
         await told(programmed("Hints/Auto: 3 endpoints"))
         await until(lambda: scene.writes[3:] == ["Hints/Auto: 3 endpoints"])

@@ -10,10 +10,9 @@ from msgspec.structs import replace
 from tests.client.a_writer import SLICE, SLICES_KEPT, a_writer, kept
 
 from zoneward.client.resources import SLICES
-from zoneward.controller.controller_metrics import ControllerMetrics
+from zoneward.controller.controller_metrics import ControllerMetrics, Operation
 from zoneward.controller.sync.endpointslice_tracker import EndpointSliceTracker
 from zoneward.controller.sync.slice_writer import MAX_ENDPOINTS, SliceWrite, SliceWriter, SyncOutcome, ordered_writes
-from zoneward.controller.sync_counts import Operation
 from zoneward.kube.objects import Endpoint, EndpointPort, EndpointSlice, ObjectMeta, Service
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.decision import Decision

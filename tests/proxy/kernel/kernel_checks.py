@@ -14,9 +14,14 @@ from zoneward.proxy.kernel.table_reader import find_wrong_chains, read_rules, re
 from zoneward.proxy.kernel.table_writer import encode_transaction
 from zoneward.proxy.model.node_service import NodeService
 from zoneward.proxy.ruleset.base_rules import RulesetOptions, base_sets
-from zoneward.proxy.ruleset.difference import diff_rulesets, merge_changes
-from zoneward.proxy.ruleset.nft_commands import render_commands
-from zoneward.proxy.ruleset.ruleset import NO_RULES, Ruleset, RulesetChanges
+from zoneward.proxy.ruleset.ruleset import (
+    NO_RULES,
+    Ruleset,
+    RulesetChanges,
+    diff_rulesets,
+    merge_changes,
+    render_commands,
+)
 from zoneward.proxy.ruleset.ruleset_state import RulesetState
 from zoneward.proxy.ruleset.service_rules import EndpointSlots, assign_slots, service_rules
 

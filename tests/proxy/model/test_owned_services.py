@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from tests.properties.random_clusters import examples
 from tests.proxy.drawn_services import key, node_service, one_port
 
-from zoneward.proxy.model.node_service import NodeService, NodeServicePort, ServiceKey
-from zoneward.proxy.model.owned_services import OwnedServices, resolve_ownership
+from zoneward.proxy.model.node_service import NodeService, NodeServicePort, OwnedServices, ServiceKey, resolve_ownership
 from zoneward.proxy.ruleset.base_rules import RulesetOptions
 from zoneward.proxy.ruleset.ruleset_state import full_ruleset
 

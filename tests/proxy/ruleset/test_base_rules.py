@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from zoneward.netlink.messages import FAMILIES, Family
-from zoneward.proxy.ruleset.base_rules import LAYOUT_CHAIN, RulesetOptions, base_chains, base_sets, shared_chain
+from zoneward.proxy.ruleset.base_rules import RulesetOptions, base_chains, base_sets, shared_chain
+from zoneward.proxy.ruleset.ruleset import LAYOUT_CHAIN
 
 OTHERWISE: list[dict[str, Any]] = [
     {},

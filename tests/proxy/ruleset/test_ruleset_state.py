@@ -11,8 +11,7 @@ from tests.proxy.kernel.fake_kernel import FakeKernel
 from zoneward.netlink.messages import Family
 from zoneward.proxy.model.node_service import NodeService
 from zoneward.proxy.ruleset.base_rules import RulesetOptions
-from zoneward.proxy.ruleset.nft_commands import render_commands
-from zoneward.proxy.ruleset.ruleset import Ruleset
+from zoneward.proxy.ruleset.ruleset import Ruleset, render_commands
 from zoneward.proxy.ruleset.ruleset_state import RulesetState
 from zoneward.proxy.ruleset.service_rules import assign_slots, service_rules
 

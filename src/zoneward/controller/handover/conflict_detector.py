@@ -32,7 +32,8 @@ from math import inf
 from typing import Final
 
 from zoneward.client.backoff import Backoff
-from zoneward.kube.names import BUILT_IN_MANAGER, MANAGED_BY_LABEL
+from zoneward.kube.adoption_marks import manager_of
+from zoneward.kube.names import BUILT_IN_MANAGER
 from zoneward.kube.objects import EndpointSlice, ObjectKey, ServiceEvent, is_ready
 from zoneward.routing.configuration import Configuration
 from zoneward.slices.endpoints import port_key
@@ -191,7 +192,7 @@ def slices_of_contested(
 ) -> ContestedSlices:
     """``plan`` is what Zoneward would write, ``slices`` are all slices of the Service."""
     slices = tuple(slices)
-    own = tuple(slice_ for slice_ in slices if _manager(slice_) == configuration.manager)
+    own = tuple(slice_ for slice_ in slices if manager_of(slice_) == configuration.manager)
     built_in = tuple(slice_ for slice_ in slices if is_built_in(slice_, configuration))
     has_ports = bool(plan.service.spec.ports)
     planned = (slice_ for family in plan.families for slice_ in family.changes.after)
@@ -205,7 +206,7 @@ def slices_of_contested(
 
 def is_built_in(slice_: EndpointSlice, configuration: Configuration) -> bool:
     """Whether a slice has the built-in controller's label, and is not being deleted."""
-    manager = _manager(slice_)
+    manager = manager_of(slice_)
     return (
         manager == BUILT_IN_MANAGER and manager != configuration.manager and slice_.metadata.deletion_timestamp is None
     )
@@ -231,7 +232,3 @@ def _ready_endpoints(slices: Iterable[EndpointSlice], *, has_ports: bool) -> set
         for address in endpoint.addresses or ()
         for port in (port_key(slice_.ports) if has_ports else (None,))
     }
-
-
-def _manager(slice_: EndpointSlice) -> str | None:
-    return (slice_.metadata.labels or {}).get(MANAGED_BY_LABEL)

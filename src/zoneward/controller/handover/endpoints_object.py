@@ -20,9 +20,8 @@ from zoneward.client.informer_cache import InformerCache
 from zoneward.client.resources import ENDPOINTS
 from zoneward.client.writer import WriteOutcome, Writer, write_outcome
 from zoneward.controller.controller_metrics import ControllerMetrics
-from zoneward.controller.leader.leader_elector import Leadership
-from zoneward.controller.queue.batching import Batching, RequeueDelay
-from zoneward.controller.queue.work_queue import WorkQueue, namespace_of
+from zoneward.controller.leader_elector import Leadership
+from zoneward.controller.queue.work_queue import Batching, RequeueDelay, WorkQueue, namespace_of
 from zoneward.daemon.log import Log, UnexpectedErrorLog
 from zoneward.kube.adoption_marks import ENDPOINTS_ANNOTATION, SKIP_MIRROR_LABEL, has_selector_annotation
 from zoneward.kube.names import DOMAIN, HEADLESS, HEADLESS_LABEL, TRIGGER_TIME_ANNOTATION

@@ -31,6 +31,7 @@ from zoneward.kube.adoption_marks import (
     effective_selector,
     encode_selector,
     has_selector_annotation,
+    manager_of,
 )
 from zoneward.kube.objects import EndpointIdentity, Endpoints, EndpointSlice, Service, identity, is_ready
 from zoneward.routing.phrases import counted
@@ -61,9 +62,7 @@ class HandoverState:
         return self._by(names.BUILT_IN_MANAGER)
 
     def _by(self, manager: str) -> tuple[EndpointSlice, ...]:
-        return tuple(
-            slice_ for slice_ in self.slices if (slice_.metadata.labels or {}).get(names.MANAGED_BY_LABEL) == manager
-        )
+        return tuple(slice_ for slice_ in self.slices if manager_of(slice_) == manager)
 
 
 Plan = Callable[[HandoverState], ServicePlan]

@@ -29,7 +29,7 @@ from msgspec.structs import replace
 
 from zoneward.client.informer_cache import InformerCache
 from zoneward.client.resources import object_key_of
-from zoneward.controller.leader.leader_elector import Leadership
+from zoneward.controller.leader_elector import Leadership
 from zoneward.controller.status.node_proxies import NO_PROXIES, UNKNOWN_PROXIES, NodeProxies, Presence, ProxyGroup
 from zoneward.controller.status.status_writer import StatusWriter, own_conditions
 from zoneward.controller.sync.endpointslice_tracker import EndpointSliceTracker

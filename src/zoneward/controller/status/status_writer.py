@@ -30,8 +30,7 @@ from zoneward.client.backoff import Backoff
 from zoneward.client.list_watch_decoder import UnreadableObject
 from zoneward.client.resources import EVENTS, SERVICES, object_key_of
 from zoneward.client.writer import PatchType, WriteOutcome, Writer, write_outcome
-from zoneward.controller.queue.batching import RequeueDelay
-from zoneward.controller.queue.work_queue import WorkQueue, namespace_of
+from zoneward.controller.queue.work_queue import RequeueDelay, WorkQueue, namespace_of
 from zoneward.daemon.event_recorder import EventRecorder
 from zoneward.daemon.log import Log, SilentLog, UnexpectedErrorLog
 from zoneward.daemon.rate_limiter import RateLimiter
@@ -114,7 +113,16 @@ def with_own_conditions(service: Service, conditions: Iterable[Condition]) -> Se
     present = {name: value for name, value in annotations.items() if value is not None}
     if present != (metadata.annotations or {}):
         metadata = replace(metadata, annotations=present)
-    return replace(service, metadata=metadata, status=replace(status, conditions=(*others, *conditions)))
+    plain = (_without_annotation(condition) for condition in conditions)
+    return replace(service, metadata=metadata, status=replace(status, conditions=(*others, *plain)))
+
+
+def _without_annotation(condition: Condition) -> Condition:
+    if not isinstance(condition, AnnotatedCondition):
+        return condition
+    values = asdict(condition)
+    del values["annotation"]
+    return Condition(**values)
 
 
 def _annotations_of(conditions: Iterable[Condition]) -> dict[str, str | None]:
@@ -156,9 +164,9 @@ def status_patch(uid: str, wanted: Iterable[Condition]) -> dict[str, Any]:
     """
     wanted = tuple(wanted)
     # With empty fields too, because they may replace other values.
-    entries = {item.type: {"reason": "", "message": "", **msgspec.to_builtins(item)} for item in wanted}
-    for entry in entries.values():
-        entry.pop("annotation", None)
+    entries = {
+        item.type: {"reason": "", "message": "", **msgspec.to_builtins(_without_annotation(item))} for item in wanted
+    }
     gone = [{"$patch": "delete", "type": type_} for type_ in OWN_CONDITION_TYPES if type_ not in entries]
     return {
         "metadata": {"uid": uid, "annotations": _annotations_of(wanted)},
@@ -249,9 +257,10 @@ class StatusWriter:
         self._flushes = 0
         """The number of callers of `wait_until_written`: meanwhile messages do not wait for their period."""
 
-    def __len__(self) -> int:
-        """The number of Services with a waiting write."""
-        return sum(status.is_waiting for status in self._services.values())
+    @property
+    def is_idle(self) -> bool:
+        """Whether no Service has a waiting write."""
+        return not any(status.is_waiting for status in self._services.values())
 
     # --- what is to be reported ---------------------------------------------------------------------------------------
 
@@ -389,11 +398,11 @@ class StatusWriter:
         try:
             with suppress(TimeoutError):
                 async with asyncio.timeout(limit):
-                    while len(self):
+                    while not self.is_idle:
                         await asyncio.sleep(_POLL_PERIOD)
         finally:
             self._flushes -= 1
-        return not len(self)
+        return self.is_idle
 
     def shut_down(self) -> None:
         """End the workers."""

@@ -12,7 +12,9 @@ from zoneward.client.informer_cache import InformerCache
 from zoneward.client.list_pager import ListScope, list_all
 from zoneward.client.resources import SERVICES, SLICES, service_key_of
 from zoneward.controller.context import ControllerContext
-from zoneward.controller.demand.demand_follower import DemandFollower
+from zoneward.controller.controller_configuration import Mode
+from zoneward.controller.controller_metrics import Operation
+from zoneward.controller.demand_follower import DemandFollower
 from zoneward.controller.handover.conflict_detector import (
     CONTESTED,
     ConflictDetector,
@@ -22,7 +24,6 @@ from zoneward.controller.handover.conflict_detector import (
 )
 from zoneward.controller.handover.endpoints_object import EndpointsObjectWriter
 from zoneward.controller.handover.service_handover import ReleaseTasks
-from zoneward.controller.mode import Mode
 from zoneward.controller.queue.work_queue import WorkItem, WorkQueue
 from zoneward.controller.status.honored_condition import HonoredCondition
 from zoneward.controller.status.status_writer import own_conditions, planned_conditions
@@ -35,7 +36,6 @@ from zoneward.controller.sync.slice_writer import (
     SyncOutcome,
     ordered_writes,
 )
-from zoneward.controller.sync_counts import Operation
 from zoneward.kube.adoption_marks import AdoptionAction, adoption_action, effective_selector
 from zoneward.kube.names import SERVICE_NAME_LABEL
 from zoneward.kube.objects import EndpointSlice, ObjectKey, Service, ServiceEvent

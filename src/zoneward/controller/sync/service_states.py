@@ -16,8 +16,7 @@ from msgspec import structs
 
 from zoneward.client.informer_cache import InformerCache
 from zoneward.client.resources import LiveNode, LivePod, object_key_of, service_key_of
-from zoneward.kube.adoption_marks import effective_selector, with_effective_selector
-from zoneward.kube.names import MANAGED_BY_LABEL
+from zoneward.kube.adoption_marks import effective_selector, manager_of, with_effective_selector
 from zoneward.kube.objects import EndpointSlice, ObjectKey, Service, node_zone, time_text
 from zoneward.routing.configuration import Configuration, StoredHints
 from zoneward.routing.demand import Demand, changes_demand, demand_of, is_new_node
@@ -326,7 +325,7 @@ def decision_inputs(demand: Demand) -> object:
 
 def is_own(slice_: EndpointSlice, configuration: Configuration) -> bool:
     """Whether a slice has Zoneward's managed-by label."""
-    return (slice_.metadata.labels or {}).get(MANAGED_BY_LABEL) == configuration.manager
+    return manager_of(slice_) == configuration.manager
 
 
 def _name(item: LivePod | EndpointSlice) -> str:

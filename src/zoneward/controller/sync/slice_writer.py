@@ -20,9 +20,8 @@ from msgspec.structs import replace
 from zoneward.client.api_errors import CallFailed, NotFound, WritesSuspended
 from zoneward.client.resources import SLICES, service_key_of
 from zoneward.client.writer import WriteOutcome, Writer, write_outcome
-from zoneward.controller.controller_metrics import ControllerMetrics
+from zoneward.controller.controller_metrics import ControllerMetrics, Operation
 from zoneward.controller.sync.endpointslice_tracker import EndpointSliceTracker
-from zoneward.controller.sync_counts import Operation
 from zoneward.kube.objects import Endpoint, EndpointIdentity, EndpointSlice, ObjectKey, ObjectMeta, identity
 from zoneward.routing.zone_groups import group_of_slice
 from zoneward.slices.endpoints import port_key

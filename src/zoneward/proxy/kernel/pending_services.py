@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from zoneward.proxy.model.node_service import NodeService, ServiceKey
-from zoneward.proxy.ruleset.service_size import ServiceParts, count_entries, next_parts
+from zoneward.proxy.ruleset.service_rules import ServiceParts, count_entries, next_parts
 
 MAX_SERVICES: Final = 500
 """The maximum number of Services in one transaction."""
 MAX_ENTRIES: Final = 20_000
-"""The maximum number of entries (`zoneward.proxy.ruleset.service_size`) in one transaction: a tenth of a second."""
+"""The maximum number of entries (`zoneward.proxy.ruleset.service_rules`) in one transaction: a tenth of a second."""
 MAX_LOST_TRANSACTIONS: Final = 4
 """A Service counts as refused after this number of lost transactions in a row: one with all others, one with a few
 others, and two with it alone."""

@@ -26,6 +26,7 @@ from zoneward.proxy.kernel.nft_client import KernelClient, KernelOutcomeUnknown,
 from zoneward.proxy.kernel.pending_services import Batch, PendingServices
 from zoneward.proxy.kernel.table_reader import (
     ChainRules,
+    TamperDetector,
     find_table,
     find_wrong_chains,
     read_rules,
@@ -34,15 +35,12 @@ from zoneward.proxy.kernel.table_reader import (
     scratch_table,
 )
 from zoneward.proxy.kernel.table_writer import TableWriter
-from zoneward.proxy.kernel.tamper_detector import TamperDetector
 from zoneward.proxy.model.node_service import NodeService, ServiceKey
 from zoneward.proxy.reporter import Reporter
 from zoneward.proxy.ruleset.base_rules import TABLE, RulesetOptions, base_chains, base_sets
-from zoneward.proxy.ruleset.difference import count_differences, merge_changes
-from zoneward.proxy.ruleset.ruleset import Ruleset, RulesetChanges
+from zoneward.proxy.ruleset.ruleset import Ruleset, RulesetChanges, count_differences, merge_changes
 from zoneward.proxy.ruleset.ruleset_state import RulesetState
-from zoneward.proxy.ruleset.service_rules import EndpointSlots, assign_slots, service_rules
-from zoneward.proxy.ruleset.service_size import ServiceParts
+from zoneward.proxy.ruleset.service_rules import EndpointSlots, ServiceParts, assign_slots, service_rules
 
 _OUR_TABLES: Final = (TABLE, scratch_table(TABLE))
 BACKOFF: Final = Backoff(initial=0.1, cap=5.0)

@@ -25,9 +25,7 @@ from zoneward.netlink.nftables import (
     parse_field_types,
 )
 from zoneward.proxy.kernel.nft_client import KernelClient, KernelOutcomeUnknown, KernelRefused
-from zoneward.proxy.ruleset.difference import split_changes
-from zoneward.proxy.ruleset.nft_commands import render_commands
-from zoneward.proxy.ruleset.ruleset import Ruleset, RulesetChanges, SetDeclaration
+from zoneward.proxy.ruleset.ruleset import Ruleset, RulesetChanges, SetDeclaration, render_commands, split_changes
 
 
 class TableWriter:

@@ -41,7 +41,7 @@ from zoneward.kube.objects import (
 from zoneward.netlink.messages import ADDRESS_TYPES, Family
 from zoneward.proxy.model.node_service import NodeService, ProxyNode, ServiceKey
 from zoneward.proxy.reporter import Reporter
-from zoneward.proxy.ruleset.service_size import MAX_SERVICE_ENTRIES, node_services_within
+from zoneward.proxy.ruleset.service_rules import MAX_SERVICE_ENTRIES, node_services_within
 from zoneward.routing.configuration import FeatureGates
 from zoneward.routing.selection.endpoint_selection import ZONEWARD, SelectionRule, policies_of
 from zoneward.routing.zone_groups import group_of_slice
@@ -80,7 +80,7 @@ class NodeCache(NodeWatchedStores):
 
     Pass it to `zoneward.client.informers.run_informers`, with `list_options`.
 
-    ``max_entries``: the limit for one Service in a family (`zoneward.proxy.ruleset.service_size`). ``service_ranges``:
+    ``max_entries``: the limit for one Service in a family (`zoneward.proxy.ruleset.service_rules`). ``service_ranges``:
     the CIDRs of cluster IPs.
     ``proxy_name``: serve only Services with this value of the label ``service.kubernetes.io/service-proxy-name``; None:
     only those without the label.

@@ -31,12 +31,9 @@ from typing import Final
 
 from zoneward.netlink.messages import Family
 from zoneward.netlink.nftables import Hook
-from zoneward.proxy.ruleset.nft_commands import quote
-from zoneward.proxy.ruleset.ruleset import ADDRESS, Chain, SetDeclaration
+from zoneward.proxy.ruleset.ruleset import ADDRESS, LAYOUT_CHAIN, Chain, SetDeclaration, quote
 
 TABLE: Final = "zoneward"
-LAYOUT_CHAIN: Final = "layout"
-"""The prefix of the name of a chain without rules. The rest is a digest of everything that no other name identifies."""
 _PORT: Final = "meta l4proto . th dport"
 _PROTOCOLS: Final = ("tcp", "udp", "sctp")
 """TCP has to be first: the map's values have the type of a TCP port, and where a rule names no protocol, or the first

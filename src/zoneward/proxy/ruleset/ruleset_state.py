@@ -1,7 +1,7 @@
 """The programmed rules of one table. The cost of a change is proportional to the rules that it changes.
 
 Two Services may request the same element: endpoints that both have, or, for a moment, an address that one of them
-releases (`zoneward.proxy.model.owned_services`). The first by name owns it, and the other one gets it when the first is
+releases (`zoneward.proxy.model.node_service`). The first by name owns it, and the other one gets it when the first is
 removed.
 
 A table that exists in the kernel is taken over: Services are set as if it were empty, but existing elements are not
@@ -17,7 +17,6 @@ from typing import Final
 from zoneward.netlink.messages import Family
 from zoneward.proxy.model.node_service import NodeService, ServiceKey
 from zoneward.proxy.ruleset.base_rules import TABLE, RulesetOptions, base_chains, base_sets, shared_chain
-from zoneward.proxy.ruleset.difference import diff_elements, diff_rulesets
 from zoneward.proxy.ruleset.ruleset import (
     NO_RULES,
     Chain,
@@ -26,6 +25,8 @@ from zoneward.proxy.ruleset.ruleset import (
     RulesetChanges,
     ServiceRuleset,
     SetDeclaration,
+    diff_elements,
+    diff_rulesets,
 )
 from zoneward.proxy.ruleset.service_rules import assign_slots, service_rules
 

@@ -20,8 +20,8 @@ from zoneward.client.informer_cache import InformerCache
 from zoneward.client.resources import LiveNode, LivePod, object_key_of
 from zoneward.controller.context import FiguresSource, FiguresUnavailable
 from zoneward.controller.controller_metrics import ControllerMetrics
-from zoneward.controller.demand.demand_follower import DemandFollower
-from zoneward.controller.leader.leader_elector import always_leading
+from zoneward.controller.demand_follower import DemandFollower
+from zoneward.controller.leader_elector import always_leading
 from zoneward.controller.queue.work_queue import WorkQueue
 from zoneward.controller.status.status_writer import with_own_conditions
 from zoneward.controller.sync.service_states import ServiceStates

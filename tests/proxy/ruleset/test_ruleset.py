@@ -1,4 +1,7 @@
-"""For any objects of an API server, commands for nft consist of parsed values and of valid names."""
+"""Changes are written so that no packet meets half of them.
+
+For any objects of an API server, commands for nft consist of parsed values and of valid names.
+"""
 
 import re
 from collections.abc import Mapping
@@ -13,9 +16,41 @@ from tests.proxy.hostile_objects import DOCUMENT, INJECTED, PATHS, documents, ru
 from tests.proxy.kernel.fake_kernel import FakeKernel
 
 from zoneward.proxy.kernel.table_writer import encode_transaction
-from zoneward.proxy.ruleset.difference import diff_rulesets
-from zoneward.proxy.ruleset.nft_commands import comment_line, quote, render_commands, safe_name
-from zoneward.proxy.ruleset.ruleset import Ruleset, RulesetChanges
+from zoneward.proxy.ruleset.ruleset import (
+    Chain,
+    Ruleset,
+    RulesetChanges,
+    SetDeclaration,
+    comment_line,
+    diff_rulesets,
+    merge_changes,
+    quote,
+    render_commands,
+    safe_name,
+    split_changes,
+)
+
+CHANGES = RulesetChanges(
+    family="ip",
+    table="zoneward",
+    sets={"kept": SetDeclaration("set", "type ipv4_addr")},
+    chains={"c-3": Chain(("drop",))},
+    removed_elements={"services": {"a": "goto c-2"}},
+    added_elements={"services": {"a": "goto c-3"}},
+    deleted_chains=frozenset({"c-2"}),
+)
+
+
+def test_a_chain_is_added_before_anything_leads_to_it_and_deleted_after_nothing_does() -> None:
+    ahead, rest, behind = split_changes(CHANGES)
+    assert (ahead.sets, ahead.chains) == (CHANGES.sets, CHANGES.chains)
+    assert not any((ahead.added_elements, ahead.removed_elements, ahead.deleted_chains))
+    assert (rest.removed_elements, rest.added_elements) == (CHANGES.removed_elements, CHANGES.added_elements)
+    assert not any((rest.chains, rest.deleted_chains))
+    assert behind.deleted_chains == CHANGES.deleted_chains
+    assert not any((behind.chains, behind.added_elements, behind.removed_elements))
+    assert merge_changes([ahead, rest, behind]) == CHANGES
+
 
 _OWN_NAME: Final = re.compile(r"[a-z-]+-[A-Z2-7]{12}-[A-Za-z0-9/_.-]*")
 _SHARED_NAME: Final = re.compile(r"[a-z-]+-\d+|layout-[0-9a-f]{16}")

@@ -28,18 +28,16 @@ from tests.controller.model.network import (
 )
 
 from zoneward.client.api_errors import CallFailed, Conflict, ServerFault, TimedOut, Unreachable
-from zoneward.controller.leader.election import (
+from zoneward.controller.controller_configuration import LeaseTiming
+from zoneward.controller.leader_elector import (
+    LeaderElector,
     LeaseClaim,
-    LeaseTiming,
     LeaseWait,
     ObservedLease,
+    UnansweredWrites,
     decide_about_lease,
     observe_lease,
     released_lease,
-)
-from zoneward.controller.leader.leader_elector import (
-    LeaderElector,
-    UnansweredWrites,
     since_boot,
 )
 from zoneward.kube.objects import Lease, LeaseSpec, ObjectMeta

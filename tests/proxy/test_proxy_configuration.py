@@ -2,8 +2,12 @@
 
 from tests.builders.structs import a_node
 
-from zoneward.proxy.proxy_configuration import ProxyConfiguration
-from zoneward.proxy.ruleset.ruleset_options import all_node_addresses, node_port_addresses, ruleset_options
+from zoneward.proxy.proxy_configuration import (
+    ProxyConfiguration,
+    all_node_addresses,
+    node_port_addresses,
+    ruleset_options,
+)
 
 
 def test_an_invalid_node_address_is_reported_and_the_next_one_is_used() -> None:

@@ -6,7 +6,7 @@ from typing import Any, cast
 from zoneward.client.api_errors import NotFound
 from zoneward.client.resources import LiveConfigMap, LiveConfigMapMeta
 from zoneward.client.writer import Writer
-from zoneward.controller.overlay.parameters import MAX_BYTES, OverlayParameters, OverlayStores
+from zoneward.controller.overlay_reconciler import MAX_BYTES, OverlayParameters, OverlayStores
 from zoneward.kube.names import OVERLAY_CONFIG_MAP
 from zoneward.kube.objects import ObjectKey, ObjectMeta
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from tests.controller.demand.a_measured_cluster import (
+from tests.controller.a_measured_cluster import (
     DAY,
     HOUR,
     MeasuredCluster,
@@ -16,7 +16,7 @@ from tests.controller.demand.a_measured_cluster import (
     unavailable,
 )
 
-from zoneward.controller.demand.demand_in_force import ExpectedDemand
+from zoneward.controller.demand_follower import ExpectedDemand
 from zoneward.kube.demand import DemandFigures
 from zoneward.kube.names import DEMAND_ANNOTATION
 from zoneward.kube.objects import Service

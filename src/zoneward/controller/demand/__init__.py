@@ -1,1 +1,0 @@
-"""Demand of single Services from measured figures, without flapping decisions."""

@@ -1,1 +1,0 @@
-"""Leader election: which replica writes."""

@@ -1,1 +1,0 @@
-"""What load balancers and scripts ask a node's proxy over HTTP."""
