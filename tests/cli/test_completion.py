@@ -44,8 +44,6 @@ def in_bash(folder: Path, line: str, *, at: int | None = None, **environment: st
     ("line", "expected"),
     [
         ("zoneward pl", ["plan"]),
-        ("zoneward --v", ["--version"]),
-        ("zoneward plan --what-if PreferSame", ["PreferSameZone", "PreferSameNode"]),
         ("zoneward plan --what-if=PreferSameN", ["PreferSameNode"]),
         ("zoneward plan --sample -n ", ["kube-system", "payments", "shop"]),
         ("zoneward plan -f cluster/", ["compopt -o default"]),
@@ -93,6 +91,7 @@ FROM_FILES = [
     (("route", "--sample", "--node", "worker-b"), [f"worker-b{index}" for index in range(1, 9)]),
     (("compare", "--only", "none,local-s"), ["none,local-shared"]),
     (("compare", "--sort", "g"), ["gain"]),
+    (("plan", "--what-if", "PreferSame"), ["PreferSameZone", "PreferSameNode"]),
     (("completion", "z"), ["zsh"]),
 ]
 LIVE = [
@@ -124,6 +123,7 @@ def test_names_come_from_the_cluster(words: tuple[str, ...], expected: list[str]
 
 def test_commands_come_with_what_they_do() -> None:
     assert names("rou") == ["route\tShow which endpoints the proxy on one node would select."]
+    assert names("--v") == ["--version\tPrint the version and exit."]
 
 
 @pytest.mark.parametrize("option", ["-f", "--kubeconfig", "--config", "--measured"])

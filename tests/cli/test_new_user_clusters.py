@@ -23,11 +23,6 @@ GB: Final = 10**9
 
 
 @pytest.fixture(scope="module")
-def eks(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return written(eks_with_a_thin_zone, tmp_path_factory.mktemp("eks"))
-
-
-@pytest.fixture(scope="module")
 def gke(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return written(gke_dataplane_v2, tmp_path_factory.mktemp("gke"))
 
