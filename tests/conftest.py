@@ -4,7 +4,7 @@
 import importlib
 import os
 import pkgutil
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import suppress
 
 import msgspec
@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, is_hypothesis_test, settings
 from tests.foreground import heed_ctrl_c
 
 import zoneward
+from zoneward.kube.gc_tuning import freeze_objects, without_gc
 
 # How long an example takes says something about the machine, not about what must hold.
 _ANY_MACHINE = settings(deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
@@ -56,6 +57,28 @@ def _sample_is_parsed_once() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(object_reader, "iter_documents", documents)
         yield
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
+    """The modules and the tests stay until the end: no collection looks at them again."""
+    with without_gc():
+        if "PYTEST_XDIST_WORKER" in os.environ:
+            _import_a_share(session.config)
+        result = yield
+    freeze_objects()
+    return result
+
+
+def _import_a_share(config: pytest.Config) -> None:
+    """Without a cache, rewriting the asserts of all files takes 10 s in each worker. Each one starts with other files,
+    and then finds the rest in the cache."""
+    worker, count = os.environ["PYTEST_XDIST_WORKER"].removeprefix("gw"), os.environ["PYTEST_XDIST_WORKER_COUNT"]
+    folders = (config.rootpath / argument for argument in config.args)
+    files = sorted(file.relative_to(config.rootpath) for folder in folders for file in folder.rglob("test_*.py"))
+    for file in files[int(worker) :: int(count)]:
+        with suppress(Exception):  # Collecting the file reports it.
+            importlib.import_module(".".join(file.with_suffix("").parts))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

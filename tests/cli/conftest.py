@@ -2,6 +2,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.builders.new_user_clusters import eks_with_a_thin_zone, written
 from tests.cli.live_cluster import Cluster, a_live_cluster
 from tests.cli.running import Commands
 
@@ -11,6 +12,12 @@ def zoneward(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch)
     """Run a command as `zoneward` would, in this process."""
     monkeypatch.delenv("NO_COLOR", raising=False)
     return Commands(capfd)
+
+
+@pytest.fixture(scope="session")
+def eks(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file with a cluster of EKS, one zone of which is thin."""
+    return written(eks_with_a_thin_zone, tmp_path_factory.mktemp("eks"))
 
 
 @pytest.fixture

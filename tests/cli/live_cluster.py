@@ -10,18 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from tests.cli.running import SAMPLE
+from tests.cli.running import sample_objects
 from tests.client.a_server import KINDS, AServer
 
 from zoneward.client.api_errors import api_error
 
 PLURALS = {kind: plural for plural, (_, kind) in KINDS.items()}
-OBJECTS = [
-    item
-    for document in yaml.load_all(SAMPLE.read_text(), yaml.CSafeLoader)
-    for item in document.get("items", [document])
-    if item["kind"] in PLURALS
-]
 
 
 class Server(AServer):
@@ -87,7 +81,9 @@ class Cluster:
 @contextmanager
 def a_live_cluster(folder: Path) -> Iterator[Cluster]:
     server, kubeconfig = Server(), folder / "kubeconfig"
-    for object_ in OBJECTS:
+    for object_ in sample_objects():
+        if object_["kind"] not in PLURALS:
+            continue
         metadata = object_["metadata"]
         rest = {key: value for key, value in object_.items() if key not in ("apiVersion", "kind")}
         server.put(PLURALS[object_["kind"]], metadata["name"], metadata.get("namespace", ""), **rest)

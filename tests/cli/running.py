@@ -2,14 +2,33 @@
 
 import json
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
+from zoneward.advice.json_value import to_json
 from zoneward.cli.main import run
+from zoneward.cli.options import Options
+from zoneward.cli.planned_services import select_services
+from zoneward.report.manifests import slices_document
 
 SAMPLE = Path(__file__).parents[2] / "src/zoneward/sample/cluster.yaml"
+
+
+@cache
+def sample_objects() -> tuple[dict[str, Any], ...]:
+    """Those of the sample cluster, which nobody may change."""
+    return tuple(filter(None, yaml.load_all(SAMPLE.read_bytes(), yaml.CSafeLoader)))
+
+
+@cache
+def sample_slices(*, views_kubernetes: bool = True, **options: Any) -> bytes:
+    """The slices that a plan of the sample cluster writes, with these fields of ``Options``."""
+    selected = select_services(Options(sample=True, quiet=True, **options), views_kubernetes=views_kubernetes)
+    return to_json(slices_document(selected.plans))
 
 
 @dataclass(frozen=True, slots=True)

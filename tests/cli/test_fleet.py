@@ -41,7 +41,7 @@ def test_each_cluster_has_a_row_and_its_document(zoneward: Commands) -> None:
     assert rows(report.out)["here"] == rows(report.out)["there"]
     assert rows(report.out)["here"][:3] == ["8", "2,519", "25.2"]
     for command, kind, *more in (
-        ("advise", "Advice"),
+        ("advise", "Advice", "-n", "payments"),
         ("check", "Check", "-A"),
         ("report", "Report", "-A", "--measured", str(BYTES)),
     ):

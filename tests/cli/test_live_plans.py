@@ -8,9 +8,8 @@ from typing import Any
 
 import msgspec
 import pytest
-import yaml
 from tests.builders.new_user_clusters import eks_with_a_thin_zone, write_list
-from tests.cli.running import SAMPLE, Commands
+from tests.cli.running import Commands, sample_objects
 
 from zoneward.advice.decisions import DecisionDocument, decisions_document
 from zoneward.cli import live_plans
@@ -28,12 +27,6 @@ from zoneward.snapshots.cluster_snapshot import Snapshot
 pytestmark = pytest.mark.slow
 
 RESOURCES: dict[str, Any] = {item.kind: item for item in (SERVICES, NODES, PODS, SLICES)}
-OBJECTS = [
-    item
-    for document in yaml.load_all(SAMPLE.read_text(), yaml.CSafeLoader)
-    for item in document.get("items", [document])
-    if item["kind"] in RESOURCES
-]
 CONFIGURATION = Configuration()
 FIGURES = {("shop", "search"): {"eu-central-1a": Fraction(3, 4), "eu-central-1b": Fraction(1, 4)}}
 """Parts of zones in the traffic of a Service."""
@@ -54,8 +47,9 @@ class Scene:
             on_stale=lambda: setattr(self, "waits", 1),
             service_parts=FIGURES,
         )
-        for object_ in OBJECTS:
-            self.put(object_)
+        for object_ in sample_objects():
+            if object_["kind"] in RESOURCES:
+                self.put(object_)
         for resource in RESOURCES.values():
             store = self.cache.store(resource)
             store.retain_only({(item.metadata.namespace, item.metadata.name) for item in store})

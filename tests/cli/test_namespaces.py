@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 from tests.builders.new_user_clusters import write_list
-from tests.cli.live_cluster import OBJECTS, Cluster
-from tests.cli.running import Commands
+from tests.cli.live_cluster import Cluster
+from tests.cli.running import Commands, sample_objects
 
 COMMANDS = (("plan",), ("compare",), ("route", "--node", "worker-a2"), ("snapshot",))
 
@@ -20,10 +20,10 @@ def test_a_namespace_without_any_object_in_files_is_bad_input(zoneward: Commands
 
 
 def test_a_namespace_with_pods_alone_is_known_in_files(zoneward: Commands, tmp_path: Path) -> None:
-    pod = next(object_ for object_ in OBJECTS if object_["kind"] == "Pod")
+    pod = next(object_ for object_ in sample_objects() if object_["kind"] == "Pod")
     pod = json.loads(json.dumps(pod))
     pod["metadata"]["namespace"] = "jobs"
-    file = write_list([*OBJECTS, pod], tmp_path / "cluster.json")
+    file = write_list([*sample_objects(), pod], tmp_path / "cluster.json")
     result = zoneward("plan", "-f", file, "-n", "jobs", "-o", "json")
     assert (result.status, json.loads(result.out)["decisions"]) == (0, [])
     assert "no Service to show" in result.err

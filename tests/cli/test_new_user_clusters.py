@@ -4,28 +4,20 @@ by hand. They are facts about the clusters and no screens: a command that says s
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 from tests.builders.new_user_clusters import (
     dev_cluster_in_one_zone,
-    eks_with_a_thin_zone,
     gke_dataplane_v2,
     many_services,
     write_list,
     written,
 )
-from tests.builders.objects import Object
 from tests.cli.running import Commands
 
 GB: Final = 10**9
-
-
-@pytest.fixture(scope="module")
-def eks(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return written(eks_with_a_thin_zone, tmp_path_factory.mktemp("eks"))
 
 
 @pytest.fixture(scope="module")
@@ -81,18 +73,6 @@ def compared(zoneward: Commands, file: Path) -> tuple[dict[str, Any], dict[str, 
 
 def approach(compared_service: Any, name: str) -> Any:
     return next(item for item in compared_service["approaches"] if item["approach"] == name)
-
-
-@pytest.mark.parametrize("make", [eks_with_a_thin_zone, gke_dataplane_v2, dev_cluster_in_one_zone])
-def test_the_same_call_gives_the_same_objects(make: Callable[[], Iterator[Object]]) -> None:
-    first, second = list(make()), list(make())
-    assert first == second
-    names = [(item["kind"], item["metadata"].get("namespace"), item["metadata"]["name"]) for item in first]
-    assert len(set(names)) == len(names)
-    addresses = [
-        item["status"]["podIP"] for item in first if item["kind"] == "Pod" and "hostNetwork" not in item["spec"]
-    ]
-    assert len(set(addresses)) == len(addresses)
 
 
 # --- EKS: 5, 5 and 1 nodes of one size, so that 5/11, 5/11 and 1/11 of all traffic start in the zones -----------------

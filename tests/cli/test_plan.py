@@ -10,7 +10,7 @@ import pytest
 import yaml
 from tests.builders.new_user_clusters import write_list
 from tests.builders.objects import a_node, a_pod, a_service, with_field
-from tests.cli.running import SAMPLE, Commands, configuration_file
+from tests.cli.running import SAMPLE, Commands, configuration_file, sample_objects, sample_slices
 
 from zoneward.kube import names
 from zoneward.routing.what_if import WHAT_IF_VALUES
@@ -86,7 +86,7 @@ def test_color_option_is_honored(zoneward: Commands, monkeypatch: pytest.MonkeyP
 
 
 def test_yaml_is_a_list_for_kubectl_apply(zoneward: Commands) -> None:
-    result = zoneward("plan", "--sample", "-o", "yaml")
+    result = zoneward("plan", "--sample", "-n", "payments", "-o", "yaml")
     document = yaml.load(result.out, yaml.CSafeLoader)
     assert (document["apiVersion"], document["kind"]) == ("v1", "List")
     for item in document["items"]:
@@ -96,20 +96,19 @@ def test_yaml_is_a_list_for_kubectl_apply(zoneward: Commands) -> None:
         assert re.fullmatch(
             rf"{item['metadata']['labels'][names.SERVICE_NAME_LABEL]}-[0-9a-f]{{10}}", item["metadata"]["name"]
         )
-    assert json.loads(zoneward("plan", "--sample", "-o", "slices-json").out) == document
+    assert json.loads(zoneward("plan", "--sample", "-n", "payments", "-o", "slices-json").out) == document
 
 
-def with_built_in_slices(folder: Path, zoneward: Commands) -> Path:
-    """The sample with slices of the built-in controller for every Service."""
-    text = zoneward("plan", "-q", "--sample", "--compat=upstream", "-o", "yaml").out
-    path = folder / "built-in.yaml"
-    path.write_text(text)
+@pytest.fixture(scope="module")
+def built_in(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Slices of the built-in controller for every Service of the sample."""
+    path = tmp_path_factory.mktemp("built-in") / "built-in.json"
+    path.write_bytes(sample_slices(upstream=True))
     return path
 
 
-def test_yaml_lists_the_slices_to_delete(zoneward: Commands, tmp_path: Path) -> None:
-    built_in = with_built_in_slices(tmp_path, zoneward)
-    names_of = {item["metadata"]["name"] for item in yaml.load(built_in.read_text(), yaml.CSafeLoader)["items"]}
+def test_yaml_lists_the_slices_to_delete(zoneward: Commands, built_in: Path) -> None:
+    names_of = {item["metadata"]["name"] for item in json.loads(built_in.read_text())["items"]}
     result = zoneward("plan", "-f", SAMPLE, "-f", built_in, "-o", "yaml")
     header = [line for line in result.out.splitlines() if line.startswith("#")]
     assert "every endpoint would be listed" in header[0]
@@ -122,8 +121,7 @@ def test_yaml_lists_the_slices_to_delete(zoneward: Commands, tmp_path: Path) -> 
     assert {name for decision in by_name.values() for name in decision["replacedSlices"]} == names_of
 
 
-def test_compat_upstream_keeps_upstream_slices(zoneward: Commands, tmp_path: Path) -> None:
-    built_in = with_built_in_slices(tmp_path, zoneward)
+def test_compat_upstream_keeps_upstream_slices(zoneward: Commands, built_in: Path) -> None:
     by_name = decisions(zoneward, "-f", SAMPLE, "-f", built_in, "--compat=upstream")
     assert not any(
         decision["slices"][change] for decision in by_name.values() for change in ("create", "update", "delete")
@@ -131,10 +129,9 @@ def test_compat_upstream_keeps_upstream_slices(zoneward: Commands, tmp_path: Pat
 
 
 def test_planning_the_planned_cluster_is_a_no_op(zoneward: Commands, tmp_path: Path) -> None:
-    first = tmp_path / "slices.yaml"
-    first.write_text(zoneward("plan", "--sample", "-o", "yaml").out)
-    again = zoneward("plan", "-f", SAMPLE, "-f", first, "-o", "yaml")
-    assert yaml.load(again.out, yaml.CSafeLoader) == yaml.load(first.read_text(), yaml.CSafeLoader)
+    first = tmp_path / "slices.json"
+    first.write_text(zoneward("plan", "--sample", "-o", "slices-json").out)
+    assert zoneward("plan", "-f", SAMPLE, "-f", first, "-o", "slices-json").out == first.read_text()
     by_name = decisions(zoneward, "-f", SAMPLE, "-f", first)
     for decision in by_name.values():
         assert not any(decision["slices"][change] for change in ("create", "update", "delete")), decision["service"]
@@ -201,14 +198,9 @@ def test_json_has_groups_weights_and_moves(zoneward: Commands, tmp_path: Path) -
     assert line[at : at + len("MOVED")].strip() == "2"
 
 
-def test_endpoints_come_from_slices_without_pods(zoneward: Commands, tmp_path: Path) -> None:
-    documents = [
-        document
-        for document in yaml.load_all(SAMPLE.read_text(), yaml.CSafeLoader)
-        if document["kind"] not in ("Pod", "EndpointSlice")
-    ]
+def test_endpoints_come_from_slices_without_pods(zoneward: Commands, tmp_path: Path, built_in: Path) -> None:
+    documents = [object_ for object_ in sample_objects() if object_["kind"] not in ("Pod", "EndpointSlice")]
     bare = write_list(documents, tmp_path / "bare.json")
-    built_in = with_built_in_slices(tmp_path, zoneward)
     by_name = decisions(zoneward, "-f", bare, "-f", built_in)
     with_pods = decisions(zoneward, "-f", SAMPLE, "-f", built_in)
     for name in ("search", "cart", "catalog"):
@@ -235,10 +227,10 @@ def test_yaml_lists_obsolete_slices_of_zoneward(zoneward: Commands, tmp_path: Pa
 
 
 @pytest.fixture
-def hintless(zoneward: Commands, tmp_path: Path) -> Path:
+def hintless(tmp_path: Path) -> Path:
     """The slices of the sample cluster as they are where nothing is asked for."""
     path = tmp_path / "slices.json"
-    path.write_text(zoneward("plan", "-q", "--sample", "--what-if", "none", "-o", "slices-json").out)
+    path.write_bytes(sample_slices(what_if="none"))
     return path
 
 

@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 
 import pytest
 from tests.cli.live_cluster import Cluster
-from tests.cli.running import SAMPLE, Commands, configuration_file
+from tests.cli.running import SAMPLE, Commands, configuration_file, sample_slices
 
 from zoneward import sample
 
@@ -25,15 +25,8 @@ PRICE: Final = ("--price-per-gb", "0.01USD")
 @pytest.fixture(scope="module")
 def slices(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What the plan of the sample cluster writes."""
-    from zoneward.advice.json_value import to_json
-    from zoneward.cli.options import Options
-    from zoneward.cli.planned_services import select_services
-    from zoneward.report.manifests import slices_document
-
     file = tmp_path_factory.mktemp("slices") / "slices.json"
-    file.write_bytes(
-        to_json(slices_document(select_services(Options(sample=True, quiet=True), views_kubernetes=True).plans))
-    )
+    file.write_bytes(sample_slices())
     return file
 
 

@@ -34,7 +34,9 @@ def own_zone(demand, supply, parameters, previous, composition, weights, scratch
 def document(zoneward: Commands, *arguments: str | Path) -> Any:
     result = zoneward(*SMALL, "-o", "json", *arguments)
     assert (result.status, result.err) == (0, "")
-    return json.loads(result.out)
+    content = json.loads(result.out)
+    assert list(content.items())[:2] == [("apiVersion", "zoneward.dev/v1alpha1"), ("kind", "Simulation")]
+    return content
 
 
 def run_file(directory: Path, text: str) -> tuple[str, str]:

@@ -65,12 +65,12 @@ def test_findings_with_one_message_share_a_line() -> None:
     ]
 
 
-@pytest.mark.parametrize(("top", "lines"), [(1, 1), (3, 3), (0, 5_000)])
+@pytest.mark.parametrize(("top", "lines"), [(1, 1), (3, 3), (0, 500)])
 def test_top_limits_the_lines_of_a_code(top: int, lines: int) -> None:
-    many = [service_finding("ZW302", f"s{index}", f"value {index}") for index in range(5_000)]
+    many = [service_finding("ZW302", f"s{index}", f"value {index}") for index in range(500)]
     text = table_of(checked_of(*many), top=top)
     assert text.count(": value ") == lines
-    assert (f"and {5_000 - lines} more" in text) == (lines < 5_000)
+    assert (f"and {500 - lines} more" in text) == (lines < 500)
 
 
 def test_commands_stay_on_one_line() -> None:

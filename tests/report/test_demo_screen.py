@@ -45,13 +45,13 @@ def shown(
 
 
 @pytest.mark.parametrize("width", [20, 46, 80, 120])
-@pytest.mark.parametrize("height", [1, 2, 5, 9, 12, 19, 20, 24, 40, 200])
 @pytest.mark.parametrize("services", [0, 6, 16])
-def test_demo_screen_fits_the_terminal(width: int, height: int, services: int) -> None:
-    lines = [plain(line) for line in shown(height=height, width=width, services=services)]
-    assert len(lines) <= height
-    assert all(cell_len(line.rstrip()) <= width for line in lines), max(lines, key=cell_len)
-    assert lines[0].rstrip() == "the status"
+def test_demo_screen_fits_the_terminal(width: int, services: int) -> None:
+    for height in (1, 2, 5, 9, 12, 19, 20, 24, 40, 200):
+        lines = [plain(line) for line in shown(height=height, width=width, services=services)]
+        assert len(lines) <= height
+        assert all(cell_len(line.rstrip()) <= width for line in lines), max(lines, key=cell_len)
+        assert lines[0].rstrip() == "the status"
 
 
 def test_newest_log_line_is_the_last_line() -> None:

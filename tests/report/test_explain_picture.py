@@ -6,14 +6,11 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from tests.cli.running import sample_slices
 
 from zoneward import sample
-from zoneward.advice.json_value import to_json
 from zoneward.cli.main import run
-from zoneward.cli.options import Options
-from zoneward.cli.planned_services import select_services
 from zoneward.report.explain_picture import load_text
-from zoneward.report.manifests import slices_document
 
 WIDEST = 0.8
 """Of a letter, in parts of the size of its font: bold digits of DejaVu have 0.7."""
@@ -27,8 +24,7 @@ def slices(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     files = {}
     for name, what_if in (("none", "none"), ("asked", None)):
         files[name] = tmp_path_factory.mktemp(name) / "slices.json"
-        planned = select_services(Options(sample=True, upstream=True, what_if=what_if))
-        files[name].write_bytes(to_json(slices_document(planned.plans)))
+        files[name].write_bytes(sample_slices(upstream=True, what_if=what_if))
     return files
 
 

@@ -88,10 +88,11 @@ def test_nothing_to_draw_is_an_empty_picture(draw: Callable[[Plots], str]) -> No
         ElementTree.fromstring(draw(item))
 
 
-@pytest.mark.parametrize("name", [NASTY, "$\\frac{x}", "_private", "\x00\x1b[31m", "\ud800", "x" * 300, "规则", "a\nb"])
-def test_any_name_can_be_drawn(name: str) -> None:
-    drawn = plots_of(name, "local")
-    for svg in (curves(drawn, (name,)), spreads(drawn, (name,)), pair(drawn)):
+def test_any_name_can_be_drawn() -> None:
+    names = (NASTY, "$\\frac{x}", "_private", "\x00\x1b[31m", "\ud800", "x" * 300, "规则", "a\nb")
+    drawn = plots_of(*names)
+    pairs = (pair(plots_of(one, other)) for one, other in zip(names[::2], names[1::2], strict=True))
+    for svg in (curves(drawn, names), spreads(drawn, names), *pairs):
         ElementTree.fromstring(svg)
         assert "<script" not in svg
         svg.encode()

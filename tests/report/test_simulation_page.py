@@ -5,6 +5,7 @@ import shutil
 import subprocess
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -61,11 +62,16 @@ def sections(page: str) -> list[str]:
     return [item.attrib["id"] for item in parsed(page).iter("section")]
 
 
+def page_of(command: str = "", **changes: Any) -> str:
+    """Without plots, which take most of the time."""
+    return simulation_page(simulation_of(**{"plots": Plots(), **changes}), command=command)
+
+
 # --- what it says -----------------------------------------------------------------------------------------------------
 
 
 def test_the_first_table_has_the_columns_of_the_proposal_in_its_order() -> None:
-    head, random, local, bound = rows(simulation_page(simulation_of()), "scores")
+    head, random, local, bound = rows(page_of(), "scores")
     columns = ["total", "in-zone", "max overload", "mean overload", "overload", "slices"]
     assert head == ["algorithm", *columns, "wins", "", "ties", "", "fell back", ""]
     others = ["81.50", "97.25", "98.75", "98.00", "63.12"]
@@ -82,7 +88,7 @@ def test_gaps_to_the_bound_stand_beside_the_credits() -> None:
         means_of("Balanced", 92.76, WEIGHTS, gap_to_bound=0.0),
         means_of(BOUND, 92.76, WEIGHTS),
     )
-    page = simulation_page(simulation_of(means=means, bands=(), plots=Plots()))
+    page = page_of(means=means, bands=())
     hints, weights = rows(page, "scores"), rows(page, "scores", 1)
     assert [row[7] for row in hints] == ["gap", "0.26", "-", ""]
     assert [row[7] for row in weights] == ["gap", "0.00", ""]
@@ -92,13 +98,13 @@ def test_gaps_to_the_bound_stand_beside_the_credits() -> None:
 
 
 def test_bands_have_a_column_each_and_all_credits_below() -> None:
-    page = simulation_page(simulation_of())
+    page = page_of()
     assert rows(page, "endpoints") == [["algorithm", "1 to 84,321 inputs"], ["random", "61.11"], ["local", "62.22"]]
     assert ["1 to 8: 4,321 inputs"] in rows(page, "endpoints", 2)
 
 
 def test_differences_are_shown_both_ways_round() -> None:
-    head, random, local = rows(simulation_page(simulation_of()), "differences")
+    head, random, local = rows(page_of(), "differences")
     assert head == ["row - column", "random", "local"]
     assert random[2] == "-14.232-14.568 to -13.901"
     assert local[1] == "+14.232+13.901 to +14.568"
@@ -109,7 +115,7 @@ def test_differences_are_shown_both_ways_round() -> None:
 )
 def test_only_a_sure_difference_is_shaded(low: float, high: float, shade: str | None) -> None:
     difference = replace(simulation_of().differences[0], mean=(low + high) / 2, low=low, high=high)
-    page = parsed(simulation_page(simulation_of(differences=(difference,), plots=Plots())))
+    page = parsed(page_of(differences=(difference,)))
     cells = [item.get("class") for item in page.iter("td") if " to " in said(item)]
     assert cells[0] == shade
 
@@ -119,7 +125,7 @@ def test_quantiles_compare_algorithms_at_each_share() -> None:
         Quantiles(algorithm=name, encoding=SLICE_GROUPS, by_share={0.5: credits_of(88.88), 0.001: credits_of(low)})
         for name, low in (("random", -1234.5), ("local", -0.001))
     )
-    result = [row[:2] for row in rows(simulation_page(simulation_of(quantiles=quantiles)), "quantiles")]
+    result = [row[:2] for row in rows(page_of(quantiles=quantiles), "quantiles")]
     assert result == [
         ["algorithm", "total"],
         ["0.1% of the inputs have at most"],
@@ -132,12 +138,12 @@ def test_quantiles_compare_algorithms_at_each_share() -> None:
 
 
 def test_the_worst_inputs_have_their_numbers_and_zones() -> None:
-    result = rows(simulation_page(simulation_of()), "worst-inputs")
+    result = rows(page_of(), "worst-inputs")
     assert result[1:] == [["local"], ["shop/cartno. 1,234", "-33.33", "1 22 30", "0 7 144"]]
 
 
 def test_facts_tell_the_seed_and_the_command() -> None:
-    page = parsed(simulation_page(simulation_of(unscored=3), command="zoneward simulate -a 'x & y'"))
+    page = parsed(page_of("zoneward simulate -a 'x & y'", unscored=3))
     facts = {said(item[0]): said(item[1]) for item in page.iter("div") if len(item) == 2 and item[0].tag == "dt"}
     assert facts == {
         "dataset": "kep",
@@ -149,13 +155,13 @@ def test_facts_tell_the_seed_and_the_command() -> None:
 
 
 def test_a_partial_result_says_so_first_and_loudly() -> None:
-    page = simulation_page(simulation_of(partial=True, unscored=45))
+    page = page_of(partial=True, unscored=45)
     assert said(next(parsed(page).iter("title"))).startswith("PARTIAL")
     marks = [said(item) for item in parsed(page).iter("p") if item.get("class") == "partial"]
     assert len(marks) == 1
     assert marks[0].startswith("PARTIAL RESULT")
     assert "10,045 of 12,345" in marks[0]
-    assert "PARTIAL" not in simulation_page(simulation_of())
+    assert "PARTIAL" not in page_of()
 
 
 # --- that it needs nothing else ---------------------------------------------------------------------------------------
@@ -180,7 +186,7 @@ def test_names_are_shown_and_never_run() -> None:
 
 @pytest.mark.parametrize("name", ["\x00\x07\x1b[31m", "\ud800", "\ufffe\uffff", "]]>", "<!--", "a\r\nb"])
 def test_a_name_of_any_characters_makes_a_page_that_can_be_written(name: str) -> None:
-    page = simulation_page(simulation_of(dataset=name, plots=Plots()))
+    page = page_of(dataset=name)
     parsed(page)
     page.encode()
 
@@ -202,6 +208,7 @@ def test_the_page_of_a_real_simulation_is_the_same_every_time_and_small(real: Si
     assert len(list(parsed(page).iter(f"{SVG}svg"))) == 2 + 2 + (1 + 3) + (1 + 1)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
 def test_a_real_browser_shows_the_page_without_complaint(real: Simulation, tmp_path: Path) -> None:
     assert CHROMIUM is not None
