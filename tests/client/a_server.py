@@ -13,6 +13,7 @@ from enum import Enum, auto
 from typing import Any, NamedTuple, NoReturn
 
 from aiohttp import web
+from tests.client.serving import stop
 
 from zoneward.client.api_errors import ApiError, Unreachable, api_error
 
@@ -87,7 +88,7 @@ class AServer:
 
     async def __aexit__(self, *_: object) -> None:
         assert self._runner is not None
-        await self._runner.cleanup()
+        await stop(self._runner)
 
     def put(self, plural: str, name: str, namespace: str = "", **fields: Any) -> Object:
         """Create an object, or replace it."""

@@ -50,7 +50,18 @@ async def served(
         server.port = runner.addresses[0][1]
         yield server
     finally:
-        await runner.cleanup()
+        await stop(runner)
+
+
+async def stop(runner: web.BaseRunner) -> None:
+    """End a server, with a connection that is accepted while it ends: aiohttp would leave its socket open."""
+    server = runner.server
+    assert server is not None
+    await runner.cleanup()
+    await asyncio.sleep(0)
+    for connection in server.connections:
+        connection.force_close()
+    await asyncio.sleep(0)
 
 
 Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
