@@ -186,24 +186,28 @@ def improve_sets(problem: Problem, room: LocalRoom) -> float:
 
 def _measure_all(problem: Problem, room: LocalRoom) -> tuple[float, float, float]:
     """The mean cost of a request, the worst overload, and the part of traffic above a fair load."""
+    size, set_cost, overload, set_lack = room.size, room.cost, room.overload, room.lack
     cost = worst = lack = 0.0
     for chosen in range(len(problem.supply)):
-        if room.size[chosen] > 0:
-            cost += room.cost[chosen]
-            worst = max(worst, room.overload[chosen])
-            lack += room.lack[chosen]
+        if size[chosen] > 0:
+            cost += set_cost[chosen]
+            worst = max(worst, overload[chosen])
+            lack += set_lack[chosen]
     return cost, worst, lack
 
 
 def _measure_set(problem: Problem, room: LocalRoom, chosen: int, measured: int, size: int) -> None:
-    """Measure a set as if it had ``size`` endpoints, the nearest ones."""
+    """Measure a set as if it had ``size`` endpoints, the nearest ones. Its zones are those of its last measure by its
+    own size."""
     zones = len(problem.supply)
-    share = 0.0
-    for zone in range(zones):
-        if room.set_of[zone] == chosen:
-            share += problem.shares[zone]
+    if measured == _NOW:
+        share = 0.0
+        for zone in range(zones):
+            if room.set_of[zone] == chosen:
+                share += problem.shares[zone]
+        room.share[chosen] = share
+    share = room.share[chosen]
     cell = measured * zones + chosen
-    room.share[chosen] = share
     room.cost[cell] = (
         _plain_cost(problem, room, chosen, size) if problem.is_plain else _cost(problem, room, chosen, size)
     )
@@ -213,12 +217,13 @@ def _measure_set(problem: Problem, room: LocalRoom, chosen: int, measured: int, 
 
 def _plain_cost(problem: Problem, room: LocalRoom, chosen: int, size: int) -> float:
     """`_cost` without a table: the zones with most demand have their own endpoints."""
+    order, set_of, supply = room.order, room.set_of, problem.supply
     cost = 0.0
     left = size
-    for position in range(len(problem.supply)):
-        zone = room.order[position]
-        if room.set_of[zone] == chosen:
-            taken = min(left, problem.supply[zone])
+    for position in range(len(supply)):
+        zone = order[position]
+        if set_of[zone] == chosen:
+            taken = min(left, supply[zone])
             cost += problem.shares[zone] * (1 - taken / size)
             left -= taken
     return cost
@@ -272,17 +277,18 @@ def _best_move(problem: Problem, room: LocalRoom, step: int) -> tuple[int, int]:
     write_value(problem, cost_now, worst_now, 2 * lack_now, room.round_best)
     best_giver = best_taker = NO_SET
     more, fewer = _MORE * zones, _FEWER * zones
+    size, set_cost, overload, set_lack = room.size, room.cost, room.overload, room.lack
     for giver in range(zones):
-        if room.size[giver] <= step:
+        if size[giver] <= step:
             continue
-        given_cost = cost_now - room.cost[giver] + room.cost[fewer + giver]
-        given_lack = lack_now - room.lack[giver] + room.lack[fewer + giver]
+        given_cost = cost_now - set_cost[giver] + set_cost[fewer + giver]
+        given_lack = lack_now - set_lack[giver] + set_lack[fewer + giver]
         for taker in range(zones):
-            if taker == giver or room.size[taker] == 0:
+            if taker == giver or size[taker] == 0:
                 continue
-            cost = given_cost - room.cost[taker] + room.cost[more + taker]
-            lack = given_lack - room.lack[taker] + room.lack[more + taker]
-            worst = max(0.0, room.overload[fewer + giver], room.overload[more + taker])
+            cost = given_cost - set_cost[taker] + set_cost[more + taker]
+            lack = given_lack - set_lack[taker] + set_lack[more + taker]
+            worst = max(0.0, overload[fewer + giver], overload[more + taker])
             # The sets that do not change can only add to the worst overload: they are looked at where it matters.
             if (cost < cost_now or lack < lack_now or worst < worst_now) and is_better(
                 problem, cost, worst, 2 * lack, room.round_best
@@ -295,10 +301,11 @@ def _best_move(problem: Problem, room: LocalRoom, step: int) -> tuple[int, int]:
 
 
 def _worst_of_others(problem: Problem, room: LocalRoom, one: int, other: int) -> float:
+    size, overload = room.size, room.overload
     worst = 0.0
     for chosen in range(len(problem.supply)):
-        if room.size[chosen] > 0 and chosen not in (one, other):
-            worst = max(worst, room.overload[chosen])
+        if size[chosen] > 0 and chosen != one and chosen != other:
+            worst = max(worst, overload[chosen])
     return worst
 
 
