@@ -119,14 +119,14 @@ def _allocate_and_place(context: DecisionContext, heuristic: Heuristic, threshol
     if allocation is None:
         return None
     if heuristic.balances and previous:
-        anew = _allocate_anew(heuristic, allocation, demand, parameters)
-        lost = lost_in_zone(allocation, anew, demand)
+        fresh = _allocate_fresh(heuristic, allocation, demand, parameters)
+        lost = lost_in_zone(allocation, fresh, demand)
         most = settings.in_zone_tolerance
         detail = (
             f"{lost * 100:.3g} % less traffic in its zone than with a new allocation, {format_percent(most)} at most"
         )
         if not context.rules.record("in-zone-tolerance", lost <= most, detail):
-            allocation = with_guests_kept(anew, previous)
+            allocation = with_guests_kept(fresh, previous)
     placed = place(pools, allocation.counts)
     moved = placed.count_moved(allocation.zones, starts=not context.is_in_force(heuristic))
     at_home = sum(count for (consumers, home), count in allocation.counts.items() if consumers == (home,))
@@ -143,7 +143,7 @@ def _allocate_and_place(context: DecisionContext, heuristic: Heuristic, threshol
     )
 
 
-def _allocate_anew(
+def _allocate_fresh(
     heuristic: Heuristic, current: Allocation, demand: Mapping[str, int], parameters: Sequence[int]
 ) -> Allocation:
     """The allocation of the same endpoints if none had been placed before."""
@@ -151,10 +151,10 @@ def _allocate_anew(
     for (_, located), count in current.counts.items():
         ready[located] += count
     zones = {zone: demand.get(zone, 0) for zone in current.zones}
-    anew = allocate(heuristic, zones, Supply(ready), parameters=parameters)
-    if anew is None:
+    fresh = allocate(heuristic, zones, Supply(ready), parameters=parameters)
+    if fresh is None:
         raise AssertionError("expected an allocation wherever another keeps to the same threshold, got none")
-    return anew
+    return fresh
 
 
 def _previous_zone(bucket: Bucket, zones: Collection[str]) -> Zones | None:
