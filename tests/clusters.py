@@ -14,7 +14,7 @@ import msgspec
 from hypothesis.vendor.pretty import RepresentationPrinter
 from msgspec.structs import replace
 
-from zoneward.controller.status.status_writer import annotated, planned_conditions, with_own_conditions
+from zoneward.controller.status.status_writer import with_own_conditions, with_requested
 from zoneward.kube import names
 from zoneward.kube.adoption_marks import manager_of
 from zoneward.kube.objects import (
@@ -148,16 +148,12 @@ def slices_after(plan: ServicePlan) -> tuple[EndpointSlice, ...]:
 
 def told(service: Service, plan: ServicePlan) -> Service:
     """The Service with what the controller reports of a plan, in place of what it reported of an earlier one."""
-    return with_own_conditions(service, planned_conditions(plan))
+    return with_conditions(service, plan.conditions, requested=plan.requested)
 
 
 def with_conditions(service: Service, conditions: Iterable[Condition], *, requested: str | None) -> Service:
     """The Service with these conditions of Zoneward's, and the annotation that is written with them."""
-    reported = [
-        annotated(condition, requested or "") if condition.type == names.PROGRAMMED_CONDITION else condition
-        for condition in conditions
-    ]
-    return with_own_conditions(service, reported)
+    return with_own_conditions(service, with_requested(conditions, requested))
 
 
 def endpoint_answers(decision: Decision) -> dict[EndpointIdentity, tuple[Hints | None, ZoneGroup | None]]:

@@ -32,12 +32,11 @@ from zoneward.client.writer import WriteOutcome, Writer, write_outcome
 from zoneward.controller.context import ControllerContext
 from zoneward.controller.demand_follower import DemandFollower
 from zoneward.controller.queue.work_queue import WorkItem, WorkQueue
-from zoneward.controller.status.status_writer import own_conditions, planned_conditions
+from zoneward.controller.status.status_writer import own_conditions, with_requested
 from zoneward.controller.sync.service_states import ServiceStates
-from zoneward.controller.sync.slice_writer import ReconcileResult, SyncOutcome
+from zoneward.controller.sync.slice_writer import NOTHING_TO_WRITE, ReconcileResult, SyncOutcome
 from zoneward.kube import names
 from zoneward.kube.adoption_marks import AdoptionAction
-from zoneward.kube.names import OVERLAY_CONFIG_MAP
 from zoneward.kube.objects import (
     Condition,
     EndpointSlice,
@@ -66,6 +65,15 @@ from zoneward.slices.plan import ServicePlan
 MAX_BYTES: Final = 512 * 1024
 """Of all entries of a namespace. An API server refuses a ConfigMap above 1 MiB, and etcd one above 1.5 MiB together
 with its ``managedFields``, which repeat every key."""
+SETTLE_TIME: Final = 0.3
+"""Seconds after a write of entries in which the API servers learn of it, as a rule."""
+_TOUCH_BACKOFF: Final = Backoff(initial=0.5, cap=60.0)
+_REPORTED_AFTER: Final = 4
+"""Touches without effect after which the Service is reported: that is after about four seconds."""
+NOT_APPLIED: Final = "OverlayNotApplied"
+"""The reason of the condition and of the Event: the API server does not set the hints that the entries ask for."""
+REFUSED: Final = "OverlayRefused"
+"""The reason of the condition and of the Event: the Service cannot be in the overlay."""
 _NO_ENTRIES: Final[Mapping[str, str]] = MappingProxyType({})
 
 
@@ -77,7 +85,7 @@ class OverlayStores(WatchedStores):
         self.config_maps: Final = self.add_store(CONFIG_MAPS)
         self.namespaces: Final = self.add_store(NAMESPACES)
         self.list_options: Final = {
-            CONFIG_MAPS.kind: ListScope(field_selector=f"metadata.name={OVERLAY_CONFIG_MAP}"),
+            CONFIG_MAPS.kind: ListScope(field_selector=f"metadata.name={names.OVERLAY_CONFIG_MAP}"),
             NAMESPACES.kind: ListScope(),
         }
 
@@ -98,8 +106,10 @@ class _NamespaceParameters:
 
 
 class OverlayParameters:
-    """``on_change`` gets the Services whose entries another writer changed, ``on_approach`` those whose approach in
-    force is another one now.
+    """The ConfigMaps of the overlay, one for each namespace with Services in it.
+
+    ``on_change`` gets the Services whose entries another writer changed, ``on_approach`` those whose approach in force
+    is another one now.
     """
 
     def __init__(
@@ -172,7 +182,7 @@ class OverlayParameters:
         if parameters.uid is not None:
             try:
                 metadata = await self._writer.patch(
-                    CONFIG_MAPS, {"data": changes}, namespace=namespace, name=OVERLAY_CONFIG_MAP
+                    CONFIG_MAPS, {"data": changes}, namespace=namespace, name=names.OVERLAY_CONFIG_MAP
                 )
             except NotFound:
                 parameters.uid = None
@@ -223,37 +233,25 @@ class OverlayParameters:
         entries: dict[str, dict[str, str]] = {}
         for entry, value in ((new.data if new is not None else None) or {}).items():
             entries.setdefault(service_of_entry(entry), {})[entry] = value
-        names = sorted(
+        services = sorted(
             name
             for name in parameters.entries.keys() | entries.keys()
             if parameters.entries.get(name) != entries.get(name)
         )
-        for name in names:
+        for name in services:
             self._set(namespace, parameters, name, entries.get(name, _NO_ENTRIES))
-        if names:
-            self._on_change([(namespace, name) for name in names])
+        if services:
+            self._on_change([(namespace, name) for name in services])
 
 
 def _config_map(namespace: str, data: Mapping[str, str]) -> LiveConfigMap:
-    labels = {"app.kubernetes.io/name": OVERLAY_CONFIG_MAP, "app.kubernetes.io/managed-by": "zoneward"}
-    metadata = LiveConfigMapMeta(name=OVERLAY_CONFIG_MAP, namespace=namespace, labels=labels)
+    labels = {"app.kubernetes.io/name": names.OVERLAY_CONFIG_MAP, "app.kubernetes.io/managed-by": "zoneward"}
+    metadata = LiveConfigMapMeta(name=names.OVERLAY_CONFIG_MAP, namespace=namespace, labels=labels)
     return LiveConfigMap(metadata=metadata, data=dict(data))
 
 
 def _size(entries: Mapping[str, str]) -> int:
     return sum(len(entry) + len(value) for entry, value in entries.items())
-
-
-SETTLE_TIME: Final = 0.3
-"""Seconds after a write of entries in which the API servers learn of it, as a rule."""
-_TOUCH_BACKOFF: Final = Backoff(initial=0.5, cap=60.0)
-_REPORTED_AFTER: Final = 4
-"""Touches without effect after which the Service is reported: that is after about four seconds."""
-_NOTHING_TO_WRITE: Final = ReconcileResult(SyncOutcome.WRITTEN, 0)
-NOT_APPLIED: Final = "OverlayNotApplied"
-"""The reason of the condition and of the Event: the API server does not set the hints that the entries ask for."""
-REFUSED: Final = "OverlayRefused"
-"""The reason of the condition and of the Event: the Service cannot be in the overlay."""
 
 
 @dataclass(slots=True)
@@ -320,7 +318,7 @@ class OverlayReconciler:
             if service is None and key in self._cache.services.unreadable:
                 # What it asks for is unknown: its hints stay as they are.
                 self._forget(key)
-                return _NOTHING_TO_WRITE
+                return NOTHING_TO_WRITE
             if service is None:
                 return await self._remove(key)
             if self.course(service, ()) is not AdoptionAction.SERVE:
@@ -344,7 +342,9 @@ class OverlayReconciler:
         except TooManyZones as refusal:
             return await self._refuse(key, service, plan, str(refusal))
         if not overlays:
-            return await self._leave(key, service, conditions=planned_conditions(plan), events=plan.events)
+            return await self._leave(
+                key, service, conditions=with_requested(plan.conditions, plan.requested), events=plan.events
+            )
         entries = self._entries(key, overlays)
         if self._parameters.entries_of(key) != entries and not self._parameters.fits(key, entries):
             return await self._refuse(
@@ -434,7 +434,7 @@ class OverlayReconciler:
             return
         measured = None if self._demand is None else self._demand.condition(service)
         own = () if measured is None else (measured,)
-        conditions = planned_conditions(plan)
+        conditions = with_requested(plan.conditions, plan.requested)
         if is_late:
             message = (
                 f"the API server does not set the hints of {len(touches)} EndpointSlices: check the policy"
@@ -459,7 +459,7 @@ class OverlayReconciler:
             events = (ServiceEvent("Warning", REFUSED, _sentence(message)),)
             self._log.warning("a Service is refused for the overlay", service="/".join(key), reason=why)
         self._refused.add(key)
-        conditions = _not_programmed(planned_conditions(plan), REFUSED, message)
+        conditions = _not_programmed(with_requested(plan.conditions, plan.requested), REFUSED, message)
         return await self._leave(key, service, conditions=conditions, events=events)
 
     async def _leave(

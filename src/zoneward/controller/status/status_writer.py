@@ -46,7 +46,6 @@ from zoneward.kube.objects import (
     ServiceStatus,
     parse_resource_version,
 )
-from zoneward.slices.plan import ServicePlan
 
 OWN_CONDITION_TYPES: Final = (
     names.ACCEPTED_CONDITION,
@@ -93,11 +92,11 @@ def own_conditions(service: Service) -> tuple[Condition, ...]:
     )
 
 
-def planned_conditions(plan: ServicePlan) -> tuple[Condition, ...]:
-    """The conditions of a plan, with the approach that was requested."""
+def with_requested(conditions: Iterable[Condition], requested: str | None) -> tuple[Condition, ...]:
+    """The conditions of a plan, with the approach that it was requested for."""
     return tuple(
-        annotated(condition, plan.requested or "") if condition.type == names.PROGRAMMED_CONDITION else condition
-        for condition in plan.conditions
+        annotated(condition, requested or "") if condition.type == names.PROGRAMMED_CONDITION else condition
+        for condition in conditions
     )
 
 

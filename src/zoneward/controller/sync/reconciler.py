@@ -26,10 +26,11 @@ from zoneward.controller.handover.endpoints_object import EndpointsObjectWriter
 from zoneward.controller.handover.service_handover import ReleaseTasks
 from zoneward.controller.queue.work_queue import WorkItem, WorkQueue
 from zoneward.controller.status.honored_condition import HonoredCondition
-from zoneward.controller.status.status_writer import own_conditions, planned_conditions
+from zoneward.controller.status.status_writer import own_conditions, with_requested
 from zoneward.controller.sync.endpointslice_tracker import EndpointSliceTracker
 from zoneward.controller.sync.service_states import ExistingSliceNames, ServiceStates, is_own
 from zoneward.controller.sync.slice_writer import (
+    NOTHING_TO_WRITE,
     ReconcileResult,
     SliceWrite,
     SliceWriter,
@@ -48,7 +49,6 @@ ORPHANED: Final = ServiceEvent(
     "The annotation zoneward.dev/selector was removed and there is no selector: no controller updates the"
     " EndpointSlices",
 )
-_NOTHING_TO_WRITE: Final = ReconcileResult(SyncOutcome.WRITTEN, 0)
 
 
 class ServiceReconciler:
@@ -103,14 +103,14 @@ class ServiceReconciler:
         if service is None and key in self._cache.services.unreadable:
             # Its desired slices are unknown: do not modify them.
             self._forget(key)
-            return _NOTHING_TO_WRITE
+            return NOTHING_TO_WRITE
         if service is None:
             return await self._remove(key, slices)
         course = self.course(service, slices)
         if course is AdoptionAction.SERVE:
             return await self._serve(key, service, slices)
         self._leave(key, service, course)
-        return _NOTHING_TO_WRITE
+        return NOTHING_TO_WRITE
 
     def course(self, service: Service, slices: Iterable[EndpointSlice]) -> AdoptionAction:
         """What to do about a Service with these slices."""
@@ -174,7 +174,7 @@ class ServiceReconciler:
             if self._status_writer is not None:
                 measured = None if self._demand is None else self._demand.condition(service)
                 own = () if measured is None else (measured,)
-                conditions = (*planned_conditions(plan), *own) if plan.conditions else ()
+                conditions = (*with_requested(plan.conditions, plan.requested), *own) if plan.conditions else ()
                 if self._honored is not None:
                     has_deleted = any(write.operation is Operation.DELETE for write in writes)
                     conditions = self._honored.conditions(
@@ -212,7 +212,7 @@ class ServiceReconciler:
         if self._conflicts.retry(key, contested, now=self._clock()):
             self._log.info("managing a contested Service again", service="/".join(key))
             self._queue.add(key)
-            return _NOTHING_TO_WRITE
+            return NOTHING_TO_WRITE
         trigger_time = self._states.trigger_times.time(key)
         # The built-in controller writes the slices, with its own trigger time.
         self._states.trigger_times.written(key)

@@ -201,6 +201,9 @@ class ReconcileResult:
     error: CallFailed | None = None
 
 
+NOTHING_TO_WRITE: Final = ReconcileResult(SyncOutcome.WRITTEN, 0)
+
+
 class SliceWriter:
     """``tracker`` gets every answer, and ``on_news`` the Services whose slices another writer changed meanwhile."""
 
