@@ -6,6 +6,7 @@ longer. Each run is a line of JSON as soon as it is done, so that an interruptio
 
 import datetime
 import json
+import os
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -19,7 +20,7 @@ from cluster.disruptions import DETECTION, DISRUPTIONS, Disruption
 from cluster.lifecycle import Cluster, own_cluster
 from cluster.load import BALANCED, NAMESPACE, Outcome, open_connections, serve, settle
 from cluster.parts import Mode
-from cluster.project_image import project_image
+from release.image import current_image
 
 DOCUMENT: Final = ROOT / "docs" / "disruption.md"
 RESULTS: Final = ROOT / "build" / "disruption"
@@ -64,7 +65,7 @@ def run(disruptions: Sequence[str], *, runs: int, resume: bool, mode: Mode) -> l
     left = [
         run_ for run_ in _plan(disruptions or list(DISRUPTIONS), runs, mode) if not any(_is(run_, one) for one in done)
     ]
-    images = [project_image()] if any(name == "upgrade" for *_, name in left) else []
+    images = [current_image(environment=os.environ)] if any(name == "upgrade" for *_, name in left) else []
     # Otherwise the control plane waits for containers that end: 0.2 to 0.5 s for each write while eight do.
     with own_cluster(more_images=images, niceness_counts=True) as cluster:
         about = f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d}, with {describe(cluster)}"

@@ -17,7 +17,6 @@ from cluster.load import NAMESPACE, REPLICAS, WEB, pods, scale, wait_for_rollout
 from cluster.network import plug_in, unplug
 from cluster.node import start_containerd_and_wait, start_kubelet
 from cluster.parts import DEPLOY, Mode
-from cluster.project_image import tag_project_image
 from cluster.sites import CONTROL_PLANE_IPS, SITES
 from e2e.processes import wait_until
 from release.image import REFERENCE
@@ -153,7 +152,9 @@ def _deploy(cluster: Cluster, mode: Mode) -> None:
     """Deploy Zoneward's parts from the manifests, instead of the processes."""
     if mode is Mode.BUILT_IN:
         return
-    tag_project_image(cluster, _NEXT_IMAGE)
+    for site in SITES:
+        tag = ("images", "tag", "--force", REFERENCE, _NEXT_IMAGE)
+        cluster.box.run("ctr", "--namespace=k8s.io", *tag, inside=site.name)
     cluster.kubectl("apply", "--kustomize", DEPLOY / "namespaces")
     address = {"KUBERNETES_SERVICE_HOST": CONTROL_PLANE_IPS[0], "KUBERNETES_SERVICE_PORT": "6443"}
     about = {"name": "zoneward-proxy-api-server", "namespace": "zoneward-proxy"}

@@ -18,7 +18,7 @@ from e2e.nodes import Namespace
 from e2e.processes import PATIENCE, Process, fetch, wait_until
 from e2e.sandbox import a_sandbox
 from packaging.utils import canonicalize_name
-from release.image import ARCHIVE, BILL, REFERENCE, build_image
+from release.image import BILL, REFERENCE, build_image, current_image
 from release.source_date import source_date
 from tests.deploy.manifests import METER_MODES, MODES, PROXY_MODES, ROOT, container, pod
 
@@ -44,11 +44,11 @@ exec chroot "$root" /usr/bin/setpriv "$@"
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """The image of an archive, with its layers in a folder as a root file system. ``digest`` is what the build said."""
+    """The image of an archive, with its layers in a folder as a root file system."""
 
     archive: Path
-    digest: str
     root: Path
+    digest: str = field(init=False)
     config: dict[str, Any] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -56,7 +56,7 @@ class Image:
         with tarfile.open(self.archive) as archive:
             (manifest,) = json.load(_member(archive, "manifest.json"))
             assert manifest["RepoTags"] == [REFERENCE]
-            assert manifest["Config"] == f"{self.digest.removeprefix('sha256:')}.json"
+            object.__setattr__(self, "digest", f"sha256:{manifest['Config'].removesuffix('.json')}")
             object.__setattr__(self, "config", json.load(_member(archive, manifest["Config"])))
             for layer in manifest["Layers"]:
                 with tarfile.open(fileobj=_member(archive, layer)) as files:
@@ -99,12 +99,12 @@ def _user() -> int:
 
 @pytest.fixture(scope="module")
 def image(tmp_path_factory: pytest.TempPathFactory) -> Image:
-    """As `make image` leaves it, for the cluster's tests as well."""
+    """As `make image` leaves it; the cluster's tests use it as well."""
     folder = tmp_path_factory.mktemp("image")
     # Another user has to reach the root file system.
     for path_ in (folder, folder.parent):
         path_.chmod(0o755)
-    return Image(ARCHIVE, build_image(ARCHIVE, environment=os.environ), folder / "root")
+    return Image(current_image(environment=os.environ), folder / "root")
 
 
 @pytest.fixture

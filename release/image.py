@@ -11,6 +11,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 import tomllib
 from ast import literal_eval
@@ -19,7 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
-from typing import Final
+from typing import IO, Final
 
 import click
 from e2e.caches import alone, cache_folder
@@ -40,6 +41,9 @@ BUILD: Final = ("python3-venv", "python3.11-venv", "python3-pip-whl", "python3-s
 """What only the build needs besides: purged from the base of the image."""
 RUN_ROOT: Final = Path("/run/zoneward-image")
 """What buildah knows about mounts: it must not outlive the machine's start."""
+_LABEL: Final = "org.opencontainers.image."
+_REVISION_LABEL: Final = f"{_LABEL}revision"
+_CHANGED: Final = "-dirty"
 _BASES: Final = "localhost/zoneward-base-"
 _PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _BASE: Final = f"FROM scratch\nADD root.tar /\nENV PATH={_PATH}\n"
@@ -105,7 +109,7 @@ def build_image(archive: Path, *, environment: Mapping[str, str], fresh: bool = 
         bases = _bases(buildah, environment, fresh=fresh)
         secrets = _secrets(buildah.scratch, environment)
         epoch = source_date(environment=environment)
-        labels = (f"--label=org.opencontainers.image.{name}={value}" for name, value in _labels(epoch).items())
+        labels = (f"--label={_LABEL}{name}={value}" for name, value in _labels(epoch).items())
         click.echo(f"building {REFERENCE} ...", err=True)
         buildah.run(
             *("bud", "--isolation=chroot", "--network=host", "--pull-never", "--layers=false", "--force-rm", "--quiet"),
@@ -129,6 +133,29 @@ def build_image(archive: Path, *, environment: Mapping[str, str], fresh: bool = 
         archive.with_suffix(".cdx.json").write_text(bill)
         part.replace(archive)
         return "sha256:" + buildah.run("inspect", "--type=image", "--format={{.FromImageID}}", REFERENCE)
+
+
+def current_image(*, environment: Mapping[str, str]) -> Path:
+    """`ARCHIVE`; built first unless it is of this commit, without other changes. Raises as `build_image`."""
+    revision = _revision()
+    if not revision or revision.endswith(_CHANGED) or _revision_in_archive() != revision:
+        build_image(ARCHIVE, environment=environment)
+    return ARCHIVE
+
+
+def _revision_in_archive() -> str:
+    if not ARCHIVE.exists():
+        return ""
+    with tarfile.open(ARCHIVE) as archive:
+        (manifest,) = json.load(_member(archive, "manifest.json"))
+        labels = json.load(_member(archive, manifest["Config"]))["config"]["Labels"]
+    return str(labels.get(_REVISION_LABEL, ""))
+
+
+def _member(archive: tarfile.TarFile, name: str) -> IO[bytes]:
+    member = archive.extractfile(name)
+    assert member is not None
+    return member
 
 
 def _add_bill(buildah: Buildah, epoch: int) -> str:
@@ -169,15 +196,19 @@ def _storage(folder: Path, scratch: Path) -> Iterator[Buildah]:
 
 def _labels(epoch: int) -> dict[str, str]:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    commit = _git("rev-parse", "HEAD")
-    changed = "-dirty" if commit and _git("status", "--porcelain") else ""
     labels = {
         "created": datetime.fromtimestamp(epoch, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-        "revision": f"{commit}{changed}",
+        "revision": _revision(),
         "source": project.get("urls", {}).get("Source", ""),
         "version": zoneward.__version__,
     }
     return {name: value for name, value in labels.items() if value}
+
+
+def _revision() -> str:
+    """The commit, with ``-dirty`` if there are other changes; nothing outside of a clone."""
+    commit = _git("rev-parse", "HEAD")
+    return commit + _CHANGED if commit and _git("status", "--porcelain") else commit
 
 
 def _git(*arguments: str) -> str:
