@@ -7,7 +7,7 @@ most have few endpoints, so that nearly every decision finds its answer.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
@@ -82,9 +82,11 @@ class SetMeasures:
     points: float
     missing: int = 0
 
-    def stays(self, best: "SetMeasures", limit: float) -> bool:
+    def stays(self, request: SetsRequest) -> bool:
         """Whether sets in force are good enough to stay, beside the best ones."""
-        return not self.missing and self.worst <= limit + KEPT_OVERLOAD and self.points >= best.points - KEPT_POINTS
+        most = overload_limit(request.parameters) + KEPT_OVERLOAD
+        least = best_sets(request).measures.points - KEPT_POINTS
+        return not self.missing and self.worst <= most and self.points >= least
 
 
 class MeasuredSets(NamedTuple):
@@ -171,49 +173,39 @@ def measure_sets(request: SetsRequest, counts: Counts) -> SetMeasures:
     return SetMeasures(value + _MISSING_ZONE * missing, cost, worst, mean, points, missing)
 
 
-def keep_sets(request: SetsRequest, counts: Counts, new: Mapping[str, int]) -> MeasuredSets | None:
+@lru_cache(maxsize=_REMEMBERED)
+def keep_sets(
+    request: SetsRequest, counts: tuple[tuple[tuple[Zones, str], int], ...], new: tuple[tuple[str, int], ...]
+) -> MeasuredSets | None:
     """Sets in force as they are, or changed by as few endpoints as possible so that they are good enough; None where
     the best sets are less work.
 
-    ``new`` counts the endpoints in each zone that are in no set yet: they join the sets where they help most.
+    ``counts`` and ``new`` are sorted items. ``new`` counts the endpoints in each zone that are in no set yet: they join
+    the sets where they help most.
     """
-    return _keep_sets(request, tuple(sorted(counts.items())), tuple(sorted(new.items())))
-
-
-@lru_cache(maxsize=_REMEMBERED)
-def _keep_sets(
-    request: SetsRequest, counts: tuple[tuple[tuple[Zones, str], int], ...], new: tuple[tuple[str, int], ...]
-) -> MeasuredSets | None:
-    now = _with_new(request, dict(counts), dict(new))
-    goal, limit = best_sets(request), overload_limit(request.parameters)
-
-    def stays(measures: SetMeasures) -> bool:
-        return measures.stays(goal.measures, limit)
-
-    sets = _repaired(request, now, stays) or _on_the_way(request, now, goal.counts, stays)
+    now = _with_new(request, dict(counts), new)
+    sets = _repaired(request, now) or _on_the_way(request, now, best_sets(request).counts)
     if sets is None:
         return None
     sets = dict(sorted(sets.items()))
     return MeasuredSets(sets, measure_sets(request, sets))
 
 
-def _repaired(request: SetsRequest, counts: Counts, stays: Callable[[SetMeasures], bool]) -> Counts | None:
+def _repaired(request: SetsRequest, counts: Counts) -> Counts | None:
     """Changes of single endpoints, the most useful one each time, until the sets are good enough; None where no change
     helps or too many are needed."""
     measures = measure_sets(request, counts)
     for _ in range(_MAX_REPAIRS):
-        if stays(measures):
+        if measures.stays(request):
             return counts
         step = _best_of(request, _changed(request, counts))
         if step is None or step[0].value <= measures.value:
             return None
         measures, counts = step
-    return counts if stays(measures) else None
+    return counts if measures.stays(request) else None
 
 
-def _on_the_way(
-    request: SetsRequest, counts: Counts, goal: Counts, stays: Callable[[SetMeasures], bool]
-) -> Counts | None:
+def _on_the_way(request: SetsRequest, counts: Counts, goal: Counts) -> Counts | None:
     """As much of the way to the best sets as is needed for good enough ones, in at most `_MAX_REPAIRS` steps; None
     where that is the whole way."""
     many = -(-sum(max(0, count - goal.get(key, 0)) for key, count in counts.items()) // _MAX_REPAIRS)
@@ -222,7 +214,7 @@ def _on_the_way(
         if step is None:
             return None
         measures, counts = step
-        if stays(measures):
+        if measures.stays(request):
             return None if counts == goal else counts
     return None
 
@@ -247,33 +239,34 @@ def _nearer(counts: Counts, goal: Counts, many: int) -> Iterator[Counts]:
 
 def _moved(counts: Counts, before: Zones, after: Zones, located: str, moved: int) -> Counts:
     """Counts with ``moved`` endpoints of a zone in another set."""
-    changed = dict(counts)
+    changed = _joined(counts, after, located, moved)
     changed[before, located] -= moved
     if not changed[before, located]:
         del changed[before, located]
-    changed[after, located] = changed.get((after, located), 0) + moved
     return changed
 
 
-def _with_new(request: SetsRequest, counts: Counts, new: Mapping[str, int]) -> Counts:
+def _joined(counts: Counts, members: Zones, located: str, joined: int) -> dict[tuple[Zones, str], int]:
+    """Counts with ``joined`` endpoints of a zone more in a set."""
+    return {**counts, (members, located): counts.get((members, located), 0) + joined}
+
+
+def _with_new(request: SetsRequest, counts: Counts, new: Sequence[tuple[str, int]]) -> Counts:
     """The same with endpoints that were in no set, in the sets where they help most; many at once, at home."""
-    consumers = request.consumers
-    joined: Counts = dict(counts)
-    one_by_one = sum(new.values()) <= _MAX_REPAIRS
-    for located, count in new.items():
-        home = (located,) if located in consumers else next(iter(counts))[0]
-        others = sorted({members for members, _ in counts} | {(zone,) for zone in consumers})
-        choices = [home, *others] if one_by_one else [home]
-        for _ in range(count if one_by_one else min(count, 1)):
-            tried = [(members, dict(joined)) for members in choices]
-            for members, choice in tried:
-                choice[members, located] = choice.get((members, located), 0) + (1 if one_by_one else count)
-            if len(tried) == 1:
-                joined = tried[0][1]
-                continue
-            best = _best_of(request, (choice for _, choice in tried))
-            joined = best[1] if best else joined
-    return joined
+    own = [(zone,) for zone in request.consumers]
+    first = next(iter(counts))[0]
+    are_many = sum(count for _, count in new) > _MAX_REPAIRS
+    for located, count in new:
+        home = (located,) if (located,) in own else first
+        if are_many:
+            counts = _joined(counts, home, located, count)
+            continue
+        choices = [home, *sorted({members for members, _ in counts}.union(own))]
+        for _ in range(count):
+            best = _best_of(request, [_joined(counts, members, located, 1) for members in choices])
+            assert best is not None
+            counts = best[1]
+    return counts
 
 
 def _changed(request: SetsRequest, counts: Counts) -> Iterator[Counts]:
@@ -391,7 +384,7 @@ def _keep(context: DecisionContext, request: SetsRequest, best: MeasuredSets) ->
             counts[group.zones, bucket.zone] += len(bucket)
     if not counts:
         return None
-    repaired = keep_sets(request, counts, new)
+    repaired = keep_sets(request, tuple(sorted(counts.items())), tuple(sorted(new.items())))
     if repaired is None:
         context.rules.record("sets-in-force", False, "too far from optimal to repair: recomputed")
         return None

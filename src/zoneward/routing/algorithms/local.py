@@ -24,7 +24,6 @@ from zoneward.routing.algorithms.endpoint_moves import (
     MoveRoom,
     give_endpoints,
     heapify,
-    lacking_endpoints,
     lift_to_minimum,
     min_endpoints_below,
     move_endpoint,
@@ -55,50 +54,32 @@ def local(
     Zones that cannot be lifted to the floor stay where they are.
     """
     zones = len(demand)
-    room = local_room(scratch, reals, zones)
-    if lift_below_threshold(demand, supply, parameters, composition, weights, room) < 0:
+    room = place_all_at_home(demand, supply, composition, weights, scratch, reals)
+    if _lift_below_threshold(parameters, room) < 0:
         return IMPOSSIBLE
-    total = 0
     total_demand = 0
     for zone in range(zones):
-        total += supply[zone]
         total_demand += demand[zone]
     for zone in range(zones):
         # A zone that has more than it expects has more than its floor, and keeps that.
-        room.fewest[zone] = max(room.fewest[zone], total * demand[zone] // total_demand)
-    lift_to_minimum(zones, composition, room)
+        room.fewest[zone] = max(room.fewest[zone], room.total * demand[zone] // total_demand)
+    lift_to_minimum(room)
     return zones
 
 
-def local_room(scratch: MutableSequence[int], reals: MutableSequence[float], zones: int) -> MoveRoom:
-    """Room that no step has written yet."""
-    return MoveRoom(
-        count=scratch[part(0, zones)],
-        fewest=scratch[part(1, zones)],
-        givers=scratch[part(2, zones)],
-        receivers=scratch[part(3, zones)],
-        share=reals[part(0, zones)],
-    )
-
-
-def lift_below_threshold(
-    demand: IntegerSequence,
-    supply: IntegerSequence,
-    parameters: IntegerSequence,
-    composition: MutableSequence[int],
-    weights: MutableSequence[float],
-    room: MoveRoom,
-) -> int:
-    """Put every endpoint into its own zone's group, then lift every zone below the threshold; returns how many queued
-    zones can still give more, or `IMPOSSIBLE`."""
-    zones = len(demand)
-    limit = parameters[0] / parameters[1]
-    total = place_all_at_home(demand, supply, composition, weights, room.count, room.share)
-    if total == 0:
+def _lift_below_threshold(parameters: IntegerSequence, room: MoveRoom) -> int:
+    """Lift every zone below the threshold; returns how many queued zones can still give more, or `IMPOSSIBLE`."""
+    if room.total == 0:
         return IMPOSSIBLE
-    for zone in range(zones):
-        room.fewest[zone] = min_endpoints_below(limit, total * room.share[zone])
-    return lift_to_minimum(zones, composition, room)
+    _write_fewest(parameters, room)
+    return lift_to_minimum(room)
+
+
+def _write_fewest(parameters: IntegerSequence, room: MoveRoom) -> None:
+    """Write how many endpoints each zone needs below the threshold."""
+    limit = parameters[0] / parameters[1]
+    for zone in range(room.zones):
+        room.fewest[zone] = min_endpoints_below(limit, room.total * room.share[zone])
 
 
 def local_kep_tool(
@@ -114,28 +95,26 @@ def local_kep_tool(
     """First lift every zone below the threshold, then hand whole endpoints from zones with one to spare to zones that
     lack one. Impossible as `local` is."""
     zones = len(demand)
-    room = local_room(scratch, reals, zones)
-    giving = lift_below_threshold(demand, supply, parameters, composition, weights, room)
+    room = place_all_at_home(demand, supply, composition, weights, scratch, reals)
+    giving = _lift_below_threshold(parameters, room)
     if giving < 0:
         return IMPOSSIBLE
-    count, share, givers, receivers = room.count, room.share, room.givers, room.receivers
-    total = 0
     for zone in range(zones):
-        total += supply[zone]
-        receivers[zone] = zone
-    heapify(RECEIVERS, receivers, zones, share, count)
+        room.receivers[zone] = zone
+    heapify(RECEIVERS, zones, room)
     while giving > 0:
-        giver = pop(GIVERS, givers, giving, share, count)
+        giver = pop(GIVERS, giving, room)
         giving -= 1
-        if spare_endpoints(giver, total, share, count) <= 0:
+        if spare_endpoints(giver, room) <= 0:
             return zones
-        while spare_endpoints(giver, total, share, count) > 0:
-            receiver = pop(RECEIVERS, receivers, zones, share, count)
-            moved = min(spare_endpoints(giver, total, share, count), lacking_endpoints(receiver, total, share, count))
+        while spare_endpoints(giver, room) > 0:
+            receiver = pop(RECEIVERS, zones, room)
+            lacking = int(room.total * room.share[receiver]) - room.count[receiver]
+            moved = min(spare_endpoints(giver, room), lacking)
             if moved <= 0:
                 return zones
-            move_endpoints(moved, giver, receiver, zones, composition, count)
-            push(RECEIVERS, receivers, zones - 1, receiver, share, count)
+            move_endpoints(moved, giver, receiver, room)
+            push(RECEIVERS, zones - 1, receiver, room)
     return zones
 
 
@@ -154,22 +133,18 @@ def local_shared(
     Impossible with fewer endpoints than zones, and where the other zones cannot give enough.
     """
     zones = len(demand)
-    limit = parameters[0] / parameters[1]
     merged, pooled = zones, zones + 1
-    room = local_room(scratch, reals, zones)
-    count, share, givers, receivers = room.count, room.share, room.givers, room.receivers
     overloaded = scratch[part(4, zones)]
-    total = place_all_at_home(demand, supply, composition, weights, count, share)
-    if total < zones:
+    room = place_all_at_home(demand, supply, composition, weights, scratch, reals)
+    count, receivers = room.count, room.receivers
+    if room.total < zones:
         return IMPOSSIBLE
     count[merged] = 0
     count[pooled] = 0
-    for zone in range(zones):
-        room.fewest[zone] = min_endpoints_below(limit, total * share[zone])
-    giving = queue_zones(GIVERS, givers, zones, room)
+    _write_fewest(parameters, room)
+    giving = queue_zones(GIVERS, room)
 
-    target = _merge_target(zones, total, supply, share)
-    giving = give_endpoints(merged, target, giving, zones, composition, room)
+    giving = give_endpoints(merged, _merge_target(supply, room), giving, room)
     if giving < 0:
         return IMPOSSIBLE
     for zone in range(zones):
@@ -180,8 +155,7 @@ def local_shared(
     for zone in range(zones):
         if supply[zone] > 0:
             # What it lacked at the start: a zone that gave to the merged group gets nothing back.
-            lacking = int(total * share[zone] - supply[zone])
-            giving = give_endpoints(zone, lacking, giving, zones, composition, room)
+            giving = give_endpoints(zone, int(room.total * room.share[zone] - supply[zone]), giving, room)
             if giving < 0:
                 return IMPOSSIBLE
 
@@ -190,41 +164,41 @@ def local_shared(
         if supply[zone] > 0:
             receivers[receiving] = zone
             receiving += 1
-    heapify(RECEIVERS, receivers, receiving, share, count)
+    heapify(RECEIVERS, receiving, room)
     overloaded_zones = 0
     while receiving > 0 and count[receivers[0]] < room.fewest[receivers[0]]:
-        overloaded[overloaded_zones] = pop(RECEIVERS, receivers, receiving, share, count)
+        overloaded[overloaded_zones] = pop(RECEIVERS, receiving, room)
         receiving -= 1
         overloaded_zones += 1
     if overloaded_zones > 0:
-        giving = _relieve(overloaded, overloaded_zones, giving, zones, total, limit, composition, weights, room)
+        giving = _relieve(overloaded, overloaded_zones, giving, parameters, weights, room)
         if giving < 0:
             return IMPOSSIBLE
 
     # Queues are not sifted again when counts change, so only this bound guarantees an end. No known input needs as many
     # steps.
-    for _ in range(total):
+    for _ in range(room.total):
         if giving == 0 or receiving == 0:
             break
-        giver = pop(GIVERS, givers, giving, share, count)
+        giver = pop(GIVERS, giving, room)
         giving -= 1
-        if surplus(giver, total, share, count) < 1:
+        if surplus(giver, room) < 1:
             break
-        receiver = pop(RECEIVERS, receivers, receiving, share, count)
-        move_endpoint(giver, receiver, zones, composition, count)
-        push(RECEIVERS, receivers, receiving - 1, receiver, share, count)
+        receiver = pop(RECEIVERS, receiving, room)
+        move_endpoint(giver, receiver, room)
+        push(RECEIVERS, receiving - 1, receiver, room)
         if count[giver] > room.fewest[giver]:
-            push(GIVERS, givers, giving, giver, share, count)
+            push(GIVERS, giving, giver, room)
             giving += 1
     return zones + 2
 
 
-def _merge_target(zones: int, total: int, supply: IntegerSequence, share: Sequence[float]) -> int:
+def _merge_target(supply: IntegerSequence, room: MoveRoom) -> int:
     """Endpoints that the zones without any get together."""
     expected = 0.0
-    for zone in range(zones):
+    for zone in range(room.zones):
         if supply[zone] == 0:
-            expected += total * share[zone]
+            expected += room.total * room.share[zone]
     if expected < 1:
         return ceil(expected)
     # Half away from zero, after a step that keeps 1.4999 from being left with one endpoint.
@@ -235,10 +209,7 @@ def _relieve(
     overloaded: IntegerSequence,
     overloaded_zones: int,
     giving: int,
-    zones: int,
-    total: int,
-    limit: float,
-    composition: MutableSequence[int],
+    parameters: IntegerSequence,
     weights: MutableSequence[float],
     room: MoveRoom,
 ) -> int:
@@ -247,12 +218,11 @@ def _relieve(
     Each gets one endpoint from givers that have one to spare; if these are too few, the zones pool their endpoints and
     draw more.
     """
+    zones, composition, count = room.zones, room.composition, room.count
     pooled = zones + 1
-    count, share = room.count, room.share
     helped = 0
-    while helped < overloaded_zones and giving > 0 and surplus(room.givers[0], total, share, count) >= 1:
-        zone = overloaded[helped]
-        giving = give_endpoints(zone, 1, giving, zones, composition, room)
+    while helped < overloaded_zones and giving > 0 and surplus(room.givers[0], room) >= 1:
+        giving = give_endpoints(overloaded[helped], 1, giving, room)
         helped += 1
     if helped == overloaded_zones:
         return giving
@@ -265,18 +235,17 @@ def _relieve(
             composition[zone * zones + located] = 0
         weights[zone * zones + zone] = 0.0
         weights[pooled * zones + zone] = 1.0
-    while giving >= 0 and _pooled_load(overloaded, overloaded_zones, total, count[pooled], share) - 1 >= limit:
-        giving = give_endpoints(pooled, 1, giving, zones, composition, room)
+    limit = parameters[0] / parameters[1]
+    while giving >= 0 and _pooled_load(overloaded, overloaded_zones, room) - 1 >= limit:
+        giving = give_endpoints(pooled, 1, giving, room)
     return giving
 
 
-def _pooled_load(
-    overloaded: IntegerSequence, overloaded_zones: int, total: int, count: int, share: Sequence[float]
-) -> float:
+def _pooled_load(overloaded: IntegerSequence, overloaded_zones: int, room: MoveRoom) -> float:
     """The expected endpoints of the pooling zones, per endpoint of the pool. Adds quotients, as the proposal's tool."""
     load = 0.0
     for position in range(overloaded_zones):
-        load += total * share[overloaded[position]] / count
+        load += room.total * room.share[overloaded[position]] / room.count[room.zones + 1]
     return load
 
 
@@ -298,13 +267,13 @@ def local_weighted(
     """
     zones = len(demand)
     # Whole endpoints to spare (negative: in need), and the fractions beside them.
-    whole = scratch[part(1, zones)]
-    share, fraction, needed = reals[part(0, zones)], reals[part(1, zones)], reals[part(2, zones)]
-    total = place_all_at_home(demand, supply, composition, weights, scratch, share)
-    if total == 0:
+    whole = scratch[part(4, zones)]
+    fraction, needed = reals[part(1, zones)], reals[part(2, zones)]
+    room = place_all_at_home(demand, supply, composition, weights, scratch, reals)
+    if room.total == 0:
         return IMPOSSIBLE
     for zone in range(zones):
-        spare = supply[zone] - total * share[zone]
+        spare = supply[zone] - room.total * room.share[zone]
         whole[zone] = int(spare)
         fraction[zone] = spare - whole[zone]
         if spare > 0:
@@ -375,19 +344,18 @@ def local_opt(
     """Zones keep and take whole endpoints up to what they expect; the rest serves all zones, with weight 1/zones."""
     zones = len(demand)
     shared = zones
-    count, share = scratch, reals
-    total = place_all_at_home(demand, supply, composition, weights, count, share)
-    if total == 0:
+    room = place_all_at_home(demand, supply, composition, weights, scratch, reals)
+    if room.total == 0:
         return IMPOSSIBLE
     for zone in range(zones):
         weights[shared * zones + zone] = 1 / zones
-        if count[zone] - total * share[zone] > 0:
-            keeps = int(total * share[zone])
+        if surplus(zone, room) > 0:
+            keeps = int(room.total * room.share[zone])
             composition[zone * zones + zone] = keeps
-            composition[shared * zones + zone] = count[zone] - keeps
+            composition[shared * zones + zone] = supply[zone] - keeps
     for zone in range(zones):
         # Zero for a zone that had more than it needs.
-        lacks = int(total * share[zone] - count[zone])
+        lacks = int(-surplus(zone, room))
         for located in range(zones):
             taken = min(max(lacks, 0), composition[shared * zones + located])
             composition[shared * zones + located] -= taken
