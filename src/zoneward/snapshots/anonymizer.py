@@ -34,7 +34,7 @@ from zoneward.kube.proxy_programs import (
     parse_gates,
     reduce_config_map,
 )
-from zoneward.kube.struct_decoder import struct_of
+from zoneward.kube.schema import struct_of
 from zoneward.kube.validation import ADDRESS_TYPES, PROTOCOLS
 from zoneward.kube.zone_weights import ZoneWeights, format_zone_weights, parse_zone_weights
 from zoneward.snapshots.cluster_snapshot import Snapshot
