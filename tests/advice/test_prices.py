@@ -62,14 +62,14 @@ def test_a_price_that_is_none_is_refused(text: str, expected: str) -> None:
 @pytest.mark.parametrize(
     ("section", "expected"),
     [
-        ([], "prices: expected a map, got a list"),
+        ([], "prices: expected a mapping, got a list"),
         ({"perGb": "1USD"}, "prices.perGb: expected one of perGB, charge, zones, regions, got an unknown key"),
         ({"perGB": 0.01}, "prices.perGB: expected a price and its currency, such as 0.01USD, got '0.01' without"),
         ({"charge": "twice"}, "prices.charge: expected one (where it leaves its zone) or both"),
         ({"charge": ["one"]}, "prices.charge: expected one"),
         ({"zones": {"a": {"b": "-1USD"}}}, "prices.zones.a.b: expected a price of at least 0"),
         ({"zones": {"a": {"a": "1USD"}}}, "prices.zones.a.a: expected two zones"),
-        ({"zones": {"a": "1USD"}}, "prices.zones.a: expected a map"),
+        ({"zones": {"a": "1USD"}}, "prices.zones.a: expected a mapping"),
         ({"regions": {"": {"a": "1USD"}}}, "prices.regions: expected names of regions, got ''"),
         ({"perGB": "1USD", "zones": {"a": {"b": "1EUR"}}}, "prices.zones.a.b: expected a price in USD, as in prices."),
     ],

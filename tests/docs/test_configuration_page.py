@@ -11,7 +11,8 @@ from msgspec import NODEFAULT, Struct
 from msgspec.structs import FieldInfo, fields
 
 from zoneward.cli.configuration_file import ConfigurationFile, configuration_from
-from zoneward.kube.settings import bare_type, is_settings, parse_duration, read_settings
+from zoneward.kube.schema import bare_type, is_struct
+from zoneward.kube.settings import parse_duration, read_settings
 
 ROOT: Final = Path(__file__).parent.parent.parent
 HEAD: Final = {"apiVersion": "zoneward.dev/v1alpha1", "kind": "ZonewardConfiguration"}
@@ -35,7 +36,7 @@ def settings(type_: type[Struct] = ConfigurationFile, prefix: str = "") -> Itera
     for field in fields(type_):
         inner, _ = bare_type(field.type)
         path = f"{prefix}{field.encode_name}"
-        if is_settings(inner):
+        if is_struct(inner):
             yield from settings(inner, f"{path}.")
         else:
             yield path, field

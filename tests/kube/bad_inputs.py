@@ -171,7 +171,7 @@ _FIRST_DOCUMENTS: list[tuple[bytes, str]] = [
     ),
     (
         service('{"ports":[{"port":%s}]}' % ("9" * 5000)),
-        "Service: spec.ports[0].port: expected a number in range, got a very large number",
+        "Service: spec.ports[0].port: expected an integer of 32 bits, got a very large number",
     ),
     (
         service('{"x":%s,"ports":[{"port":"http"}]}' % ("9" * 5000)),

@@ -71,7 +71,7 @@ def test_preset_excludes_programs_outside_of_the_cluster() -> None:
 
 
 REFUSED: Final[Mapping[str, tuple[Any, str]]] = {
-    "no map": ("http://p", "w: expected a map, got 'http://p'"),
+    "no map": ("http://p", "w: expected a mapping, got 'http://p'"),
     "url without a scheme": ({"url": "p:9090"}, "w.url: expected http://HOST[:PORT] or https://HOST[:PORT], got 'p:"),
     "an unknown key": ({**URL, "adress": "x"}, "w.adress: expected one of url, window, preset, query, selector, "),
     "a preset that does not exist": ({**URL, "preset": "istio"}, "w.preset: expected zoneward-meter or zoneward-pro"),

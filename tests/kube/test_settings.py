@@ -42,8 +42,8 @@ def test_a_key_without_a_value_is_like_an_absent_key() -> None:
 @pytest.mark.parametrize(
     ("document", "message"),
     [
-        ([], ": expected a map, got a list"),
-        ({"inner": 1}, ".inner: expected a map, got 1"),
+        ([], ": expected a mapping, got a list"),
+        ({"inner": 1}, ".inner: expected a mapping, got 1"),
         ({"inner": {"count": 10}}, ".inner.count: expected a whole number from 1 to 9, got 10"),
         ({"inner": {"count": 2.5}}, ".inner.count: expected a whole number from 1 to 9, got 2.5"),
         ({"inner": {"share": 1.5}}, ".inner.share: expected a share from 0 to 1, got 1.5"),
@@ -57,11 +57,11 @@ def test_a_key_without_a_value_is_like_an_absent_key() -> None:
         ({"kind": ["one"]}, ".kind: expected one or two, got a list"),
         ({"kind": None}, ".kind: expected one or two, got none"),
         ({"isOn": "true"}, ".isOn: expected true or false, got 'true'"),
-        ({"names": "a"}, ".names: expected a list of texts, got 'a'"),
-        ({"names": ["a", 1]}, ".names[1]: expected text, got 1"),
+        ({"names": "a"}, ".names: expected a list of strings, got 'a'"),
+        ({"names": ["a", 1]}, ".names[1]: expected a string, got 1 without quotes"),
         ({"fileName": ""}, ".fileName: expected a name, got ''"),
         ({"password": 12345}, ".password: expected text, got something else"),
-        ({"inner": {1: 2}}, ".inner: expected keys that are text"),
+        ({"inner": {1: 2}}, ".inner: expected keys that are strings, got 1 without quotes"),
         (
             {"inner": {"sharing": 1}},
             ".inner.sharing: expected one of share, period, count, got an unknown key (did you mean 'share'?)",

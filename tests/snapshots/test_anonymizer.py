@@ -32,7 +32,7 @@ from zoneward.kube.objects import (
     ServiceStatus,
     node_zone,
 )
-from zoneward.kube.struct_decoder import struct_of
+from zoneward.kube.schema import struct_of
 from zoneward.kube.validation import validate_endpoint_slice
 from zoneward.kube.workload_objects import (
     WORKLOAD_KINDS,

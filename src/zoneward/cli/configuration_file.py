@@ -11,7 +11,8 @@ from msgspec.structs import fields, replace
 from zoneward.advice.prices import Prices
 from zoneward.controller.controller_configuration import ControllerConfiguration
 from zoneward.kube.input_error import ConfigurationError, InputError, show
-from zoneward.kube.settings import Settings, bare_type, is_settings, read_settings
+from zoneward.kube.schema import bare_type, is_struct
+from zoneward.kube.settings import Settings, read_settings
 from zoneward.meter.meter_configuration import MeterConfiguration
 from zoneward.proxy.proxy_configuration import ProxyConfiguration
 from zoneward.routing.configuration import Configuration, DecisionSettings, DemandSettings
@@ -101,7 +102,7 @@ def _by_key(type_: type[Struct], flags: Mapping[str, Any]) -> dict[str, Any]:
     document = {}
     for field in fields(type_):
         inner, _ = bare_type(field.type)
-        if is_settings(inner):
+        if is_struct(inner):
             document[field.encode_name] = _by_key(inner, flags)
         elif field.name in flags:
             document[field.encode_name] = flags[field.name]
@@ -120,7 +121,7 @@ def _with_options(text: str, path: str, type_: type[Struct], options: Mapping[st
     for field in fields(type_):
         inner, _ = bare_type(field.type)
         key = f"{path}.{field.encode_name}"
-        if is_settings(inner):
+        if is_struct(inner):
             text = _with_options(text, key, inner, options)
         elif field.name in options:
             # A key of one word, such as listen, may also be a word of the text.

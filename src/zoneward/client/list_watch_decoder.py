@@ -19,7 +19,7 @@ from zoneward.client.resources import (
 )
 from zoneward.kube.json_documents import DECODE_ERRORS, decode_json
 from zoneward.kube.objects import EndpointSlice, ObjectKey
-from zoneward.kube.struct_decoder import field_mismatch
+from zoneward.kube.schema import field_mismatch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,9 +210,7 @@ def _labels(metadata: Mapping[str, msgspec.Raw]) -> dict[str, str]:
 def decode_problem(error: Exception, struct: type[msgspec.Struct]) -> str:
     """One line that says what is wrong: the field, what was expected, and the value."""
     if isinstance(error, msgspec.ValidationError):
-        mismatch = field_mismatch(error, struct)
-        field = f"{mismatch.field}: " if mismatch.field else ""
-        return f"{field}expected {mismatch.expected}, got {mismatch.got}"
+        return str(field_mismatch(error, struct))
     if isinstance(error, UnicodeDecodeError):
         return f"expected UTF-8 text, got 0x{error.object[error.start]:02x}"
     return " ".join(str(error).split())

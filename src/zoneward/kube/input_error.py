@@ -53,6 +53,11 @@ class FieldMismatch(Exception):  # noqa: N818 -- readers turn it into an InputEr
         self.path = path
         """The object within its document, such as ``items[3]``; empty for the document itself."""
 
+    def __str__(self) -> str:
+        """Without the object."""
+        field = f"{self.field}: " if self.field else ""
+        return f"{field}expected {self.expected}{f', got {self.got}' if self.got else ''}"
+
     def inside(self, path: str) -> "FieldMismatch":
         """Prepend an outer level to the path, and return the error itself."""
         self.path = f"{path}.{self.path}" if self.path else path

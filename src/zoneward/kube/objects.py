@@ -11,9 +11,10 @@ from typing import Annotated, Final, Literal
 import msgspec
 
 from zoneward.kube.names import REGION_LABEL, ZONE_LABEL
+from zoneward.kube.schema import integer_of_bits
 
-Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
-Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+Int32 = Annotated[int, integer_of_bits(32)]
+Int64 = Annotated[int, integer_of_bits(64)]
 """Integers of the API. Larger ones are refused."""
 Number = str | int | float
 """A quantity as it is written in a document; `zoneward.kube.formats` reads it exactly."""

@@ -1,27 +1,25 @@
-"""Settings as their own schema: msgspec reads a document, and one function words what is wrong with it.
+"""Settings as their own schema, which msgspec reads from a document.
 
 A settings type is a `Settings` struct: its fields are the keys, with defaults and bounds. ``docs/configuration.md`` is
 checked against these types.
 """
 
 import re
-import types
 from collections.abc import Callable, Iterator, Mapping
-from enum import Enum
 from fractions import Fraction
 from functools import cache
 from math import isfinite
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar, get_args, get_origin
 
 import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import FieldInfo, fields
 
 from zoneward.kube.formats import label_value_problems
-from zoneward.kube.input_error import ConfigurationError, did_you_mean, show
+from zoneward.kube.input_error import ConfigurationError, show
+from zoneward.kube.schema import bare_type, expected_of, field_mismatch, field_types, is_struct
 
 _Type = TypeVar("_Type", bound=Struct)
-_UNION_TYPES: Final = (Union, types.UnionType)
 _SECONDS: Final = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 _DURATION_PART: Final = re.compile(r"([0-9]{1,12}(?:\.[0-9]{0,12})?|\.[0-9]{1,12})(ns|us|µs|μs|ms|s|m|h)", re.ASCII)
 _LONGEST_DURATION: Final = 200
@@ -49,7 +47,9 @@ def read_settings(document: object, type_: type[_Type], *, within: str = "") -> 
     try:
         return msgspec.convert(values, type_, dec_hook=_parse)
     except msgspec.ValidationError as error:
-        raise ConfigurationError(_worded(str(error), values, type_, within)) from None
+        mismatch = field_mismatch(error, type_, values)
+        mismatch.field = ".".join(filter(None, (within, mismatch.field)))
+        raise ConfigurationError(str(mismatch)) from None
 
 
 # --- types of values --------------------------------------------------------------------------------------------------
@@ -113,7 +113,7 @@ def zone_items(value: object, what: str, path: str = "") -> Iterator[tuple[str, 
     if value is None:
         return
     if not isinstance(value, Mapping):
-        raise ValueError(f"{prefix}expected a map, got {show(value)}")
+        raise ValueError(f"{prefix}expected a mapping, got {show(value)}")
     for name in value:
         if not isinstance(name, str) or not name or any(label_value_problems(name)):
             raise ValueError(f"{prefix}expected names of {what}, got {show(name)}")
@@ -135,36 +135,6 @@ def zone_pairs(value: object, what: str, read: Callable[[object, str, str], Any]
 
 
 # --- the schema -------------------------------------------------------------------------------------------------------
-
-
-def bare_type(type_: Any) -> tuple[Any, Meta]:
-    """A type without its annotation and without None, and its annotation."""
-    meta = Meta()
-    if get_origin(type_) in _UNION_TYPES:
-        type_ = next(option for option in get_args(type_) if option is not types.NoneType)
-    if get_origin(type_) is Annotated:
-        type_, meta = get_args(type_)[:2]
-    return type_, meta
-
-
-def expected_of(type_: Any) -> str:
-    """What a message says is expected for a type: its description, its choices or its bounds."""
-    type_, meta = bare_type(type_)
-    if meta.description:
-        return meta.description
-    if get_origin(type_) is Literal:
-        return " or ".join(get_args(type_))
-    if isinstance(type_, type) and issubclass(type_, Enum):
-        return " or ".join(choice.value for choice in type_)
-    if type_ is int and meta.ge is not None:
-        return f"a whole number {f'from {meta.ge} to {meta.le}' if meta.le is not None else f'of at least {meta.ge}'}"
-    if get_origin(type_) is tuple:
-        return f"a list of {'maps' if is_settings(get_args(type_)[0]) else 'texts'}"
-    return {bool: "true or false", int: "a whole number", str: "text"}.get(type_, "a map")
-
-
-def is_settings(type_: Any) -> bool:
-    return isinstance(type_, type) and issubclass(type_, Struct)
 
 
 @cache
@@ -207,52 +177,11 @@ def _parse(type_: Any, value: object) -> Any:
 def _without_nulls(value: object, type_: Any) -> object:
     if isinstance(value, list) and get_origin(type_) is tuple:
         return [_without_nulls(item, get_args(type_)[0]) for item in value]
-    if not is_settings(type_) or not isinstance(value, dict):
+    if not is_struct(type_) or not isinstance(value, dict):
         return value
-    types_ = _field_types(type_)
+    types_ = field_types(type_)
     return {
         key: _without_nulls(item, bare_type(types_.get(key))[0])
         for key, item in value.items()
         if item is not None or key not in types_
     }
-
-
-def _worded(message: str, document: Any, type_: Any, within: str) -> str:
-    """A message of msgspec, or of one of our hooks, in our words."""
-    problem, _, location = message.rpartition(" - at `") if message.endswith("`") else (message, "", "")
-    if location.startswith("key` in `"):
-        problem, location = "expected keys that are text", location.removeprefix("key` in `")
-    path = location.rstrip("`").removeprefix("$").removeprefix(".")
-    try:
-        type_, value = _at(path, document, type_)
-    except KeyError:
-        # The end of the message is the end of an unknown key.
-        problem, path, value = message, "", document
-    head = ".".join(filter(None, (within, path)))
-    if quoted := re.match(r"Object (contains unknown|missing required) field `(.*)`$", problem, re.DOTALL):
-        known = _field_types(bare_type(type_)[0])
-        field_path = ".".join(filter(None, (head, quoted[2])))
-        if quoted[1] == "missing required":
-            return f"{field_path}: expected {expected_of(known[quoted[2]])}, got none"
-        near = did_you_mean(quoted[2], known)
-        return f"{field_path}: expected one of {', '.join(known)}, got an unknown key{near}"
-    if problem.startswith(("Expected `", "Invalid enum value")):
-        is_secret = (bare_type(type_)[1].extra or {}).get("is_secret")
-        problem = f"expected {expected_of(type_)}, got {'something else' if is_secret else show(value)}"
-    separator = ": " if problem.startswith("expected") else "."
-    return separator.join(filter(None, (head, problem)))
-
-
-def _at(path: str, document: Any, type_: Any) -> tuple[Any, Any]:
-    """The type and the value at a path of msgspec. Raises KeyError."""
-    for key in re.findall(r"[^.[]+|\[\d+\]", path):
-        inner = bare_type(type_)[0]
-        if key[0] == "[":
-            type_, document = get_args(inner)[0], document[int(key[1:-1])]
-        else:
-            type_, document = _field_types(inner)[key], document.get(key)
-    return type_, document
-
-
-def _field_types(type_: type[Struct]) -> dict[str, Any]:
-    return {field.encode_name: field.type for field in fields(type_)}

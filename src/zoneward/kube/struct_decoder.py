@@ -1,32 +1,24 @@
 """Decodes JSON or YAML values to structs, with errors that name the field."""
 
 import json
-import re
-from typing import Any, Final, get_args
+from typing import Any, Final
 
 import msgspec
-from msgspec.structs import fields
 
 from zoneward.kube.input_error import FieldMismatch, show
 from zoneward.kube.input_files import is_half_a_pair
 from zoneward.kube.objects import KINDS, Node, Object
+from zoneward.kube.schema import field_mismatch, field_types, got_words, struct_of
 from zoneward.kube.workload_objects import AnyObject, PersistentVolume
 
 FieldTree = dict[str, "FieldTree | None"]
 """The fields that are read of a mapping, or of each mapping in a list, with their own trees; None for all fields."""
 
 
-def struct_of(annotation: object) -> type[msgspec.Struct] | None:
-    """The struct that a type is, or that is in it; None where there is none."""
-    if isinstance(annotation, type) and issubclass(annotation, msgspec.Struct):
-        return annotation
-    return next((struct for part in get_args(annotation) if (struct := struct_of(part)) is not None), None)
-
-
 def field_tree(annotation: object) -> FieldTree | None:
     """The fields of the struct that a type is or contains, by their names in JSON."""
     struct = struct_of(annotation)
-    return None if struct is None else {field.encode_name: field_tree(field.type) for field in fields(struct)}
+    return None if struct is None else {name: field_tree(type_) for name, type_ in field_types(struct).items()}
 
 
 def merge_trees(one: FieldTree | None, other: FieldTree | None) -> FieldTree | None:
@@ -54,7 +46,6 @@ _OBJECTS: Final[dict[type[Object], msgspec.json.Decoder[Object]]] = {
     kind: msgspec.json.Decoder(kind) for kind in KINDS.values()
 }
 _SHAPES: Final = {kind: field_tree(kind) for kind in KINDS.values()}
-_DIGITS_OF_64_BITS: Final = 19
 
 
 def object_head(value: object) -> ObjectHead:
@@ -71,7 +62,7 @@ def object_head(value: object) -> ObjectHead:
     for field in ("apiVersion", "kind"):
         text = value.get(field)
         if text is not None and not isinstance(text, str):
-            raise FieldMismatch(field, "a string", _got(text, "a string"))
+            raise FieldMismatch(field, "a string", got_words(text, "a string"))
     return ObjectHead(value.get("apiVersion"), value.get("kind"), value.get("items", msgspec.UNSET))
 
 
@@ -84,7 +75,7 @@ def decode_object(value: object, kind: type[Object]) -> Object:
             # A null counts as an absent field; otherwise the error needs the plain values.
             value = _untyped(value)
             if value is msgspec.UNSET:
-                raise field_mismatch(error, kind) from None
+                raise _mismatch(error, kind) from None
         except UnicodeDecodeError as error:
             raise _not_utf8(error, kind.__name__) from None
     try:
@@ -94,7 +85,7 @@ def decode_object(value: object, kind: type[Object]) -> Object:
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
-        raise field_mismatch(error, kind, value) from None
+        raise _mismatch(error, kind, value) from None
 
 
 def object_title(obj: AnyObject) -> str:
@@ -190,42 +181,18 @@ def _first_duplicate(value: object, shape: FieldTree | None) -> str | None:
     return None
 
 
-# --- errors of msgspec, reworded --------------------------------------------------------------------------------------
-
-_EXPECTED: Final = r"(?:Expected `(?P<expected>.*?)`(?: [<>]= (?P<bound>-?[0-9]+))?)?"
-_GOT: Final = r"(?:, got `(?P<got>.*?)`)?(?: - at (?P<key>`key` in )?`\$(?P<path>.*)`)?"
-_MESSAGE: Final = re.compile(f"{_EXPECTED}.*?{_GOT}", re.DOTALL)
-_STEP: Final = re.compile(r"\.(\w+)|\[([0-9]+|\.\.\.)\]", re.ASCII)
-_WORDS: Final = {
-    "str": "a string",
-    "int": "an integer",
-    "float": "a number",
-    "bool": "true or false",
-    "array": "a list",
-    "object": "a mapping",
-}
+# --- values that do not fit -------------------------------------------------------------------------------------------
 
 
-def field_mismatch(
-    error: msgspec.ValidationError, kind: type[msgspec.Struct], value: object = msgspec.UNSET
-) -> FieldMismatch:
-    """An error of a struct's decoder. ``value`` is UNSET if it cannot be decoded as plain values."""
-    parts = _MESSAGE.fullmatch(str(error))
-    assert parts is not None, error
-    steps, held = _follow(parts["path"] or "", value)
-    field = "".join(steps).removeprefix(".")
-    metadata = value.get("metadata") if isinstance(value, dict) else None
-    names = metadata if isinstance(metadata, dict) else {}
-    subject = _title(kind, names.get("namespace"), names.get("name")) if isinstance(value, dict) else kind.__name__
-    if parts["key"] and isinstance(held, dict):
-        stray = next((key for key in held if not isinstance(key, str)), None)
-        return FieldMismatch(field, "keys that are strings", _got(stray, "a string"), subject=subject)
-    words = [_WORDS.get(word, word) for word in (parts["expected"] or "").split(" | ") if word not in ("", "null")]
-    expected = _either(words) if words else "a number in range"
-    if parts["bound"]:
-        expected = f"an integer of {32 if len(parts['bound']) < _DIGITS_OF_64_BITS else 64} bits"
-    got = _got(held, expected) if value is not msgspec.UNSET else _WORDS.get(parts["got"] or "", "a very large number")
-    return FieldMismatch(field, expected, got, subject=subject)
+def _mismatch(error: msgspec.ValidationError, kind: type[Object], value: object = msgspec.UNSET) -> FieldMismatch:
+    mismatch = field_mismatch(error, kind, value)
+    if isinstance(value, dict):
+        metadata = value.get("metadata")
+        names = metadata if isinstance(metadata, dict) else {}
+        mismatch.subject = _title(kind, names.get("namespace"), names.get("name"))
+    else:
+        mismatch.subject = kind.__name__
+    return mismatch
 
 
 def _drop_nulls(value: object, shape: FieldTree | None) -> None:
@@ -242,35 +209,6 @@ def _drop_nulls(value: object, shape: FieldTree | None) -> None:
                     del value[name]
                 else:
                     _drop_nulls(value[name], inner)
-
-
-def _follow(path: str, value: object) -> tuple[list[str], object]:
-    """The steps of a path of msgspec, with the keys that msgspec omits, and the value there."""
-    steps = []
-    for field, index in _STEP.findall(path):
-        key: object = field
-        if index == "...":
-            # All maps are from strings to strings, so that the error is about the first other value.
-            pairs = value.items() if isinstance(value, dict) else ()
-            key = next((key for key, held in pairs if not isinstance(held, str)), index)
-        elif index:
-            key = int(index)
-        steps.append(f".{field}" if field else f"[{key}]")
-        if isinstance(value, dict):
-            value = value.get(key)
-        elif isinstance(value, list) and isinstance(key, int):
-            value = value[key]
-    return steps, value
-
-
-def _got(value: object, expected: str) -> str:
-    # A bare `true` or `1` in YAML needs quotes.
-    is_bare = expected == "a string" and isinstance(value, bool | int | float)
-    return f"{show(value)} without quotes" if is_bare else show(value)
-
-
-def _either(words: list[str]) -> str:
-    return " or ".join((", ".join(words[:-1]), words[-1])) if len(words) > 1 else words[0]
 
 
 def _untyped(raw: msgspec.Raw) -> object:

@@ -34,7 +34,7 @@ from zoneward.kube.proxy_programs import (
     parse_gates,
     reduce_config_map,
 )
-from zoneward.kube.struct_decoder import struct_of
+from zoneward.kube.schema import struct_of
 from zoneward.kube.validation import ADDRESS_TYPES, PROTOCOLS
 from zoneward.kube.zone_weights import ZoneWeights, format_zone_weights, parse_zone_weights
 from zoneward.snapshots.cluster_snapshot import Snapshot
@@ -67,7 +67,8 @@ class _Anonymizer:
         self._snapshot = snapshot
         self.names = Pseudonyms()
         self.name = self.names.name
-        self.words, self.numbers = frozenset(words), numbers
+        self.words = frozenset(words)
+        self.annotations = {**ANNOTATIONS, **{key: _number(parse) for key, parse in numbers.items()}}
         self.object: Document = {}
         """The object that contains the value."""
         self.claims: dict[ObjectKey, tuple[str, str, int]] = {}
@@ -109,7 +110,8 @@ class _Anonymizer:
         if isinstance(value, tuple):
             return [new for item in value if (new := self.value(item, rule)) is not None]
         if isinstance(rule, str):
-            return self.name(rule, value)
+            # A port has a number or a name.
+            return self.name(rule, value) if isinstance(value, str) else value
         if isinstance(rule, Mapping):
             # All other fields of the value have no way out.
             fields = ((field, self.value(value[field], inner)) for field, inner in rule.items() if field in value)
@@ -133,16 +135,19 @@ def DROP(_value: Any, _: _Anonymizer) -> None:  # noqa: N802
     """For a field with all that it contains."""
 
 
-def known(*values: str, kind: str = "unknown") -> Callable[[str, _Anonymizer], str]:
+TextRule = Callable[[str, _Anonymizer], str]
+
+
+def known(*values: str, kind: str = "unknown") -> TextRule:
     """Keep these public values; any other becomes a name of this kind."""
     return lambda text, anonymizer: text if text in values else anonymizer.name(kind, text)
 
 
-def known_or(other: str, *values: str) -> Callable[[str, _Anonymizer], str]:
+def known_or(other: str, *values: str) -> TextRule:
     return lambda text, _: text if text in values else other
 
 
-def setting(*values: str) -> Callable[[str, _Anonymizer], str]:
+def setting(*values: str) -> TextRule:
     """Keep these values, and words of decisions, such as a heuristic: its name or ``<domain>/<heuristic>``."""
     return lambda text, anonymizer: (
         text if text.removeprefix(f"{names.DOMAIN}/") in anonymizer.words else known(*values)(text, anonymizer)
@@ -180,18 +185,9 @@ def cpu(value: k8s.Number, _: _Anonymizer) -> k8s.Number | None:
     return value if len(str(value)) <= _LONGEST_QUANTITY else f"{in_milli(amount)}m"
 
 
-def target_port(port: int | str, anonymizer: _Anonymizer) -> int | str:
-    return anonymizer.name("port", port) if isinstance(port, str) else port
-
-
 def condition(types: Collection[str], table: "Rule") -> "Rule":
     """Keep conditions of these types alone: people add their own."""
     return lambda value, anonymizer: anonymizer.value(value, table) if value.get("type") in types else None
-
-
-def message(text: str, anonymizer: _Anonymizer) -> str | None:
-    """The requested approach, with which the messages of Zoneward's own conditions begin."""
-    return _approach(text.partition(": ")[0], anonymizer)
 
 
 def slice_name(text: str, anonymizer: _Anonymizer) -> str:
@@ -240,12 +236,11 @@ _OWNERS: Final = {
 }
 
 
+_label_key: Final = known(*KEPT_KEYS, kind="key")
+
+
 def labels(values: Mapping[str, str], anonymizer: _Anonymizer) -> dict[str, str]:
     return {_label_key(key, anonymizer): _label_value(key, value, anonymizer) for key, value in values.items()}
-
-
-def _label_key(key: str, anonymizer: _Anonymizer) -> str:
-    return key if key in KEPT_KEYS else anonymizer.name("key", key)
 
 
 def _label_value(key: str, value: str, anonymizer: _Anonymizer) -> str:
@@ -277,23 +272,24 @@ def owner(value: Document, anonymizer: _Anonymizer) -> Document:
 
 # --- annotations ------------------------------------------------------------------------------------------------------
 
+AnnotationRule = Callable[[str, _Anonymizer], str | None]
+"""Returns None for text that decisions cannot read, which then becomes ``unknown-1``."""
+
 
 def annotations(values: Mapping[str, str], anonymizer: _Anonymizer) -> dict[str, str] | None:
     """The annotations that decisions read; None rather than an empty map, which would cause one more slice write."""
-    converted = {key: _annotation(key, value, anonymizer) for key, value in values.items()}
-    return {key: value for key, value in converted.items() if value is not None} or (None if values else {})
+    kept = {}
+    for key, value in values.items():
+        if key == names.TRIGGER_TIME_ANNOTATION and _TIME.fullmatch(value):
+            kept[key] = value
+        elif key in anonymizer.annotations:
+            converted = anonymizer.annotations[key](value, anonymizer)
+            kept[key] = anonymizer.name("unknown", value) if converted is None else converted
+    return kept or (None if values else {})
 
 
-def _annotation(key: str, value: str, anonymizer: _Anonymizer) -> str | None:
-    if key == names.TRIGGER_TIME_ANNOTATION:
-        return value if _TIME.fullmatch(value) else None
-    if key in anonymizer.numbers:
-        converted = value if anonymizer.numbers[key](value) is not None else None
-    elif key in ANNOTATIONS:
-        converted = ANNOTATIONS[key](value, anonymizer)
-    else:
-        return None
-    return anonymizer.name("unknown", value) if converted is None else converted
+def _number(parse: Callable[[str], object]) -> AnnotationRule:
+    return lambda text, _: text if parse(text) is not None else None
 
 
 def _approach(value: str, anonymizer: _Anonymizer) -> str | None:
@@ -303,10 +299,8 @@ def _approach(value: str, anonymizer: _Anonymizer) -> str | None:
 
 
 def _demand(value: str, anonymizer: _Anonymizer) -> str | None:
-    if parse_demand(value) is None:
-        return None
-    parts = (part.partition("=") for part in value.split(","))
-    return ",".join(f"{anonymizer.name('zone', zone.strip())}={share.strip()}" for zone, _, share in parts)
+    # Zones and shares have no blanks, but there may be some around them.
+    return None if parse_demand(value) is None else _zones("".join(value.split()), anonymizer)
 
 
 def _zones(value: str, anonymizer: _Anonymizer) -> str:
@@ -340,7 +334,7 @@ def _adopted_selector(value: str, anonymizer: _Anonymizer) -> str | None:
 
 
 _TOPOLOGY: Final = setting(*names.AUTO_VALUES, *names.DISABLED_VALUES, "ProportionalZoneCPU", "PreferZone")
-ANNOTATIONS: Final[Mapping[str, Callable[[str, _Anonymizer], str | None]]] = {
+ANNOTATIONS: Final[Mapping[str, AnnotationRule]] = {
     names.TOPOLOGY_AWARE_HINTS_ANNOTATION: _TOPOLOGY,
     names.TOPOLOGY_MODE_ANNOTATION: _TOPOLOGY,
     names.SUBSETTING_ANNOTATION: setting(
@@ -354,7 +348,6 @@ ANNOTATIONS: Final[Mapping[str, Callable[[str, _Anonymizer], str | None]]] = {
     names.ZONE_WEIGHTS_ANNOTATION: _zone_weights,
     SELECTOR_ANNOTATION: _adopted_selector,
 }
-"""Functions that return None for text that decisions cannot read, which then becomes ``unknown``."""
 
 
 _APP_PROTOCOLS: Final = (
@@ -459,14 +452,20 @@ TABLE: Final[Mapping[str, Rule]] = {
     "topologyKeys": known("*", _HOSTNAME, *_ZONE, *_REGION),
     "Service.status.conditions": condition(
         (names.ACCEPTED_CONDITION, names.PROGRAMMED_CONDITION),
-        {"type": KEEP, "status": _CONDITION_STATUS, "reason": setting(), "message": message},
+        {
+            "type": KEEP,
+            "status": _CONDITION_STATUS,
+            "reason": setting(),
+            # The messages of Zoneward's own conditions begin with the requested approach.
+            "message": lambda text, anonymizer: _approach(text.partition(": ")[0], anonymizer),
+        },
     ),
     "ip": "address",
     # A Service may select the port of a container by its name.
     "ports.name": "port",
     "protocol": known(*PROTOCOLS),
     "port": KEEP,
-    "targetPort": target_port,
+    "targetPort": "port",
     "nodePort": KEEP,
     "containerPort": KEEP,
     "appProtocol": known(*_APP_PROTOCOLS, kind="protocol"),

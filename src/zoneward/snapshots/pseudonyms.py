@@ -6,7 +6,7 @@ the originals do. No pseudonym is a real name, and equal input gives equal pseud
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from itertools import count, islice, product
 from typing import Final
 
@@ -58,30 +58,34 @@ class Pseudonyms:
     def assign(self) -> None:
         """Give a pseudonym to each collected name."""
         real = {text for texts in self._texts.values() for text in texts}
-        services = _pseudonyms("service", self._texts["service"], real)
-        for kind, texts in self._texts.items():
-            service = kind.removeprefix(_SLICES_OF) if kind.startswith(_SLICES_OF) else ""
+        # Names of slices begin with the pseudonyms of their Services.
+        for kind, texts in sorted(self._texts.items(), key=lambda item: item[0] != "service"):
             if kind in ("zone", "region") and all(map(is_public_place, texts)):
                 # Keep all or none, so that they keep their order.
                 self._pseudonyms[kind] = {text: text for text in texts}
-            elif service in services:
-                self._pseudonyms[kind] = _slice_names(service, services[service], texts, real)
-            else:
-                self._pseudonyms[kind] = _pseudonyms("slice" if kind.startswith(_SLICES_OF) else kind, texts, real)
+                continue
+            groups = defaultdict[str, list[str]](list)
+            for text in sorted(texts):
+                groups[self._form(kind, text)].append(text)
+            self._pseudonyms[kind] = {
+                text: pseudonym
+                for form, group in groups.items()
+                for text, pseudonym in zip(group, _free(form, len(group), real), strict=True)
+            }
 
-
-def _pseudonyms(kind: str, texts: Iterable[str], real: Collection[str]) -> dict[str, str]:
-    if kind == "address":
-        return _in_groups(texts, real, _address_family)
-    return _in_groups(texts, real, lambda _: "example.com/protocol-{}" if kind == "protocol" else f"{kind}-{{}}")
-
-
-def _in_groups(texts: Iterable[str], real: Collection[str], form_of: Callable[[str], str]) -> dict[str, str]:
-    groups = defaultdict[str, list[str]](list)
-    for text in texts:
-        groups[form_of(text)].append(text)
-    pairs = (zip(sorted(group), _free(form, len(group), real), strict=True) for form, group in groups.items())
-    return {text: pseudonym for group in pairs for text, pseudonym in group}
+    def _form(self, kind: str, text: str) -> str:
+        """The form of a pseudonym: a key of `_SERIES`, or text with a place for the index."""
+        if kind == "address":
+            # A domain name in an FQDN slice becomes another domain name.
+            family = "IPv4" if text.replace(".", "").isdecimal() else "name-{}.example.com"
+            return "IPv6" if ":" in text else family
+        if kind == "protocol":
+            return "example.com/protocol-{}"
+        if not kind.startswith(_SLICES_OF):
+            return f"{kind}-{{}}"
+        service = kind.removeprefix(_SLICES_OF)
+        pseudonym = self._pseudonyms.get("service", {}).get(service)
+        return "slice-{}" if pseudonym is None else _slice_form(service, pseudonym, text)
 
 
 def _free(form: str, length: int, real: Collection[str]) -> list[str]:
@@ -115,27 +119,16 @@ def _uids() -> Iterator[str]:
 _SERIES: Final[dict[str, Callable[[], Iterator[str]]]] = {"IPv4": _ipv4, "IPv6": _ipv6, "uid-{}": _uids}
 
 
-def _address_family(text: str) -> str:
-    """Addresses keep their family; a domain name in an FQDN slice becomes another domain name."""
-    if ":" in text:
-        return "IPv6"
-    return "IPv4" if text.replace(".", "").isdecimal() else "name-{}.example.com"
-
-
-def _slice_names(service: str, pseudonym: str, texts: Iterable[str], real: Collection[str]) -> dict[str, str]:
-    """Names of the slices of one Service: if two slices have the same address, the first by name wins.
+def _slice_form(service: str, pseudonym: str, text: str) -> str:
+    """For a slice of one Service: if two slices have the same address, the first by name wins.
 
     Therefore they also keep their order relative to planned slices, which have the name of the Service with a hyphen
     and a hash.
     """
     prefix, (first, last) = f"{service}-", _HASHES
-
-    def form(text: str) -> str:
-        if not text.startswith(prefix):
-            return f"a-slice-of-{pseudonym}-{{}}" if text < prefix else f"z-slice-of-{pseudonym}-{{}}"
-        rest = text.removeprefix(prefix)
-        if rest < first:
-            return f"{pseudonym}--{{}}"
-        return f"{pseudonym}-a{{}}" if rest < last else f"{pseudonym}-z{{}}"
-
-    return _in_groups(texts, real, form)
+    if not text.startswith(prefix):
+        return f"a-slice-of-{pseudonym}-{{}}" if text < prefix else f"z-slice-of-{pseudonym}-{{}}"
+    rest = text.removeprefix(prefix)
+    if rest < first:
+        return f"{pseudonym}--{{}}"
+    return f"{pseudonym}-a{{}}" if rest < last else f"{pseudonym}-z{{}}"

@@ -8,11 +8,11 @@ from typing import IO, Any, Final
 
 import msgspec
 
+from zoneward.kube import yaml_documents
 from zoneward.kube.input_error import FieldMismatch, InputError, MalformedText
 from zoneward.kube.input_files import decode_text
 from zoneward.kube.object_reader import iter_documents
 from zoneward.kube.struct_decoder import ObjectHead, object_head
-from zoneward.kube.yaml_documents import whole_documents
 from zoneward.sandbox.server.catalog import ServerGates, kinds
 from zoneward.sandbox.server.kinds import Kind, Object
 from zoneward.sandbox.server.resource_registry import Registry
@@ -82,9 +82,8 @@ def _objects_in(source: str, data: bytes | bytearray) -> Iterator[tuple[int, Any
     """Objects with the number of their document; those in a ``List`` one by one."""
     document_number = 1
     try:
-        for document in iter_documents(
-            decode_text(source, data), read_yaml=lambda text, start: iter(whole_documents(text[start:]))
-        ):
+        text = decode_text(source, data)
+        for document in iter_documents(text, read_yaml=lambda text, start: yaml_documents.documents(text, start=start)):
             for value in document if isinstance(document, list) else (document,):
                 for obj in _flat(value):
                     yield document_number, obj
