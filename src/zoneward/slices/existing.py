@@ -96,8 +96,8 @@ class ExistingSlices:
         self._slices[slice_.metadata.name] = existing
         return existing
 
-    def remove(self, name: str) -> ExistingSlice | None:
-        return self._slices.pop(name, None)
+    def remove(self, name: str) -> None:
+        self._slices.pop(name, None)
 
     def get(self, name: str) -> ExistingSlice | None:
         return self._slices.get(name)
