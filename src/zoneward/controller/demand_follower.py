@@ -25,7 +25,6 @@ from zoneward.client.informer_cache import InformerCache
 from zoneward.client.resources import object_key_of
 from zoneward.controller.context import FiguresSource, FiguresUnavailable
 from zoneward.controller.controller_metrics import ControllerMetrics
-from zoneward.controller.leader_elector import Leadership
 from zoneward.controller.queue.work_queue import Urgency, WorkQueue
 from zoneward.controller.status.status_writer import AnnotatedCondition, own_conditions
 from zoneward.controller.sync.service_states import ServiceStates
@@ -133,13 +132,11 @@ class DemandInForce:
 
     def parts(self, key: ObjectKey) -> Mapping[str, Fraction] | None:
         """The parts in force; None: the cluster's demand."""
-        state = self._services.get(key)
-        return None if state is None else state.parts
+        return self._services[key].parts if key in self._services else None
 
     def condition(self, key: ObjectKey) -> Condition | None:
         """None while nothing is known."""
-        state = self._services.get(key)
-        return None if state is None else state.condition
+        return self._services[key].condition if key in self._services else None
 
     def restore(self, key: ObjectKey, service: Service, *, now: float) -> None:
         """Restore the demand in force from the condition of a Service, and the annotation beside it."""
@@ -164,11 +161,8 @@ class DemandInForce:
 
     def retain(self, keys: Iterable[ObjectKey]) -> list[ObjectKey]:
         """Forget all other Services. Returns those that had parts in force."""
-        gone = self._services.keys() - set(keys)
-        had_parts = sorted(key for key in gone if self._services[key].parts is not None)
-        for key in gone:
-            self.forget(key)
-        return had_parts
+        gone = {key: self._services.pop(key) for key in self._services.keys() - set(keys)}
+        return sorted(key for key, state in gone.items() if state.parts is not None)
 
     def record(self, keys: Iterable[ObjectKey], figures: DemandFigures | None, demand: Demand, *, now: float) -> None:
         """The figures of a source for these Services; None: it did not respond. ``demand`` is the cluster's."""
@@ -268,6 +262,24 @@ class _Change:
         return self.cause, -self.weight, self.key
 
 
+def _best_change(
+    begin: Callable[[], DemandTrial], candidates: Iterable[Mapping[str, Fraction]], margin: Fraction
+) -> tuple[TrialOutcome, Mapping[str, Fraction]] | None:
+    """The first parts with which the decision holds, or else the best ones, with their outcome; None if none is worth a
+    change."""
+    trial = begin()
+    if not trial.may_change(margin):
+        return None
+    best = None
+    for parts in candidates:
+        outcome = trial.outcome(parts)
+        if outcome.is_worth(margin) and (best is None or outcome.new_excess < best[0].new_excess):
+            best = outcome, parts
+            if outcome.new_excess < 0:
+                break
+    return best
+
+
 class DemandFollower:
     """`run` it beside the controller's workers. ``is_ours`` says whether this controller writes the slices of a
     Service."""
@@ -280,7 +292,7 @@ class DemandFollower:
         cache: InformerCache,
         states: ServiceStates,
         queue: WorkQueue[ObjectKey],
-        leading: Leadership,
+        leading: asyncio.Event,
         metrics: ControllerMetrics,
         log: Log,
         is_ours: Callable[[Service], bool],
@@ -416,7 +428,8 @@ class DemandFollower:
         expected = self._demand.expected(key, demand, now=now) if demand.total else None
         if expected is None:
             return None
-        change = await asyncio.to_thread(self._search(service, expected))
+        trial = self._trial(service, expected.expected)
+        change = await asyncio.to_thread(_best_change, trial, expected.candidates, self._settings.margin)
         if key not in self._demand:
             return None
         if change is not None:
@@ -429,34 +442,13 @@ class DemandFollower:
             self._queue.add(key, urgency=Urgency.BACKGROUND)
         return None
 
-    def _search(
-        self, service: Service, demand: ExpectedDemand
-    ) -> Callable[[], tuple[TrialOutcome, Mapping[str, Fraction]] | None]:
-        """Work for a thread: the first parts with which the decision holds, or else the best ones, with their outcome;
-        None if none is worth a change. Everything that it needs is already taken from the cache."""
-        trial, margin = self._trial(service, demand.expected), self._settings.margin
-
-        def work() -> tuple[TrialOutcome, Mapping[str, Fraction]] | None:
-            started = trial()
-            if not started.may_change(margin):
-                return None
-            best = None
-            for parts in demand.candidates:
-                outcome = started.outcome(parts)
-                if outcome.is_worth(margin) and (best is None or outcome.new_excess < best[0].new_excess):
-                    best = outcome, parts
-                    if outcome.new_excess < 0:
-                        break
-            return best
-
-        return work
-
     async def _moves(self, service: Service) -> bool:
         """Whether CPU-based demand would move an endpoint."""
         trial = self._trial(service, (None,))
         return await asyncio.to_thread(lambda: trial().outcome(None).moves)
 
     def _trial(self, service: Service, expected: Sequence[Parts]) -> Callable[[], DemandTrial]:
+        """Work for a thread, with everything that it needs already taken from the cache."""
         pods, slices = self._states.objects_of(object_key_of(service))
         state = self._states.cluster_state
         return lambda: DemandTrial(

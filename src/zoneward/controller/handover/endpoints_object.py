@@ -8,6 +8,7 @@ delay slices. The object is read before its first write and after a failure. In 
 remembered, so that a change costs one write.
 """
 
+import asyncio
 from collections.abc import Iterable, Mapping
 from math import ceil
 from typing import Final
@@ -20,7 +21,6 @@ from zoneward.client.informer_cache import InformerCache
 from zoneward.client.resources import ENDPOINTS
 from zoneward.client.writer import WriteOutcome, Writer, write_outcome
 from zoneward.controller.controller_metrics import ControllerMetrics
-from zoneward.controller.leader_elector import Leadership
 from zoneward.controller.queue.work_queue import Batching, RequeueDelay, WorkQueue, namespace_of
 from zoneward.daemon.log import Log, UnexpectedErrorLog
 from zoneward.kube.adoption_marks import ENDPOINTS_ANNOTATION, SKIP_MIRROR_LABEL, has_selector_annotation
@@ -225,7 +225,7 @@ class EndpointsObjectWriter:
         cache: InformerCache,
         writer: Writer,
         *,
-        leading: Leadership,
+        leading: asyncio.Event,
         metrics: ControllerMetrics,
         log: Log,
         back_off: RequeueDelay | None = None,
