@@ -171,7 +171,7 @@ class ServiceStates:
     def refresh_nodes(self) -> list[ObjectKey]:
         """Apply the changes of Nodes, and of measured demand. Returns the Services whose decisions may differ now.
 
-        It does not return Services with Pods on such a Node, which `zoneward.client.affected_services` returns, those
+        It does not return Services with Pods on such a Node, which `zoneward.client.informer_cache` returns, those
         with other measured demand, and those that `check_next` checks.
         """
         if self._parts_changed:
