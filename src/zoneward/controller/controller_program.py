@@ -89,10 +89,7 @@ class ReplicaObserver:
         disable_gc()
         try:
             while True:
-                self._observe_cache()
-                self._control_gc()
-                self._observe_watch()
-                self._observe_leader()
+                self._observe()
                 if self._is_synced:
                     await asyncio.sleep(OBSERVE_PERIOD)
                     continue
@@ -101,6 +98,12 @@ class ReplicaObserver:
                         await self._controller.cache.synced.wait()
         finally:
             restore_gc()
+
+    def _observe(self) -> None:
+        self._observe_cache()
+        self._control_gc()
+        self._observe_watch()
+        self._observe_leader()
 
     def _observe_cache(self) -> None:
         cache = self._controller.cache
