@@ -291,7 +291,6 @@ class ControllerMetrics:
             for result in SyncResult
         }
         self._writes = {operation: self.writes.labels(operation.value) for operation in Operation}
-        self._changed_slices: dict[SyncLabels, Histogram] = {}
 
     # --- the table ----------------------------------------------------------------------------------------------------
 
@@ -488,10 +487,7 @@ class ControllerMetrics:
             changes = family.changes
             self.added.observe(changes.added)
             self.removed.observe(changes.removed)
-            labels = sync_labels(service, family.decision)
-            changed = self._changed_slices.get(labels)
-            if changed is None:
-                changed = self._changed_slices[labels] = self.changed_slices.labels(*labels)
+            changed = self.changed_slices.labels(*sync_labels(service, family.decision))
             changed.observe(len(changes.create) + len(changes.update) + len(changes.delete))
         self.record_plan(plan)
 

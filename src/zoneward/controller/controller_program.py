@@ -248,7 +248,7 @@ class ControllerProgram:
                 transport,
                 key=self._lease,
                 identity=new_identity(),
-                timing=settings.leader_election.timing,
+                timing=settings.leader_election,
                 on_change=self._on_leader_change,
                 on_error=self._on_lease_error,
             )

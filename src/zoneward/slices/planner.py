@@ -61,7 +61,8 @@ class ServicePlanner:
             self._pods[key] = pod
         if old is pod or self._families is None:
             return
-        if not self._cluster_state.pods_known or tuple(self._families) != self._address_types():
+        address_types = planned_address_types(self._service, self._pods.values(), self._cluster_state)
+        if not self._cluster_state.pods_known or tuple(self._families) != address_types:
             self._families = None
             return
         for family in self._families.values():
@@ -173,9 +174,6 @@ class ServicePlanner:
             endpoints.address_type: FamilyCache(endpoints, self._existing[endpoints.address_type])
             for endpoints in collected.endpoints
         }
-
-    def _address_types(self) -> tuple[str, ...]:
-        return planned_address_types(self._service, self._pods.values(), self._cluster_state)
 
 
 def _endpoint_fields(service: Service) -> tuple[object, ...]:

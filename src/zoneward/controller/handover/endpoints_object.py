@@ -117,12 +117,9 @@ def subsets_of(service: Service, pods: Iterable[Pod]) -> tuple[EndpointSubset, .
         )
         assert endpoint.conditions is not None
         hosts[host] = address, endpoint.conditions.ready is True
-        for port in served:
-            key = _port(port)
-            ports[key] = port
+        ports |= {_port(port): port for port in served}
+        for key in map(_port, served) if served else (None,):
             serving.setdefault(key, {})[host] = None
-        if not served:
-            serving.setdefault(None, {})[host] = None
     packed: dict[tuple[_Host, ...], list[_Port]] = {}
     for wanted, keys in serving.items():
         shared_ports = packed.setdefault(tuple(sorted(keys)), [])

@@ -114,7 +114,8 @@ def _ordered(updates: Collection[_Update]) -> tuple[list[EndpointSlice], list[_U
         if not ready:
             first = _cheapest_of_circle(left, gaining)
             if _can_hold_both(first, gaining):
-                writes.append(_with_endpoints(first.slice, (first.loses[key] for key in _awaited(first, gaining))))
+                lost = [first.loses[key] for key in _awaited(first, gaining)]
+                writes.append(replace(first.slice, endpoints=(*(first.slice.endpoints or ()), *lost)))
                 for key in first.gains:
                     gaining[key].discard(first)
                 # A second write removes what it lists temporarily.
@@ -153,10 +154,6 @@ def _can_hold_both(update: _Update, gaining: Mapping[EndpointIdentity, Collectio
     if port_key(update.slice.ports) != port_key(update.previous.ports):
         return False
     return len(update.slice.endpoints or ()) + len(_awaited(update, gaining)) <= MAX_ENDPOINTS
-
-
-def _with_endpoints(slice_: EndpointSlice, more: Iterable[Endpoint]) -> EndpointSlice:
-    return replace(slice_, endpoints=(*(slice_.endpoints or ()), *more))
 
 
 def _renamed(slice_: EndpointSlice, plan: ServicePlan, taken: tuple[Container[str], ...]) -> EndpointSlice:
