@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 from msgspec import convert
 
-from zoneward.client.affected_services import subscribe_affected_services
-from zoneward.client.informer_cache import InformerCache
+from zoneward.client.informer_cache import InformerCache, subscribe_affected_services
 from zoneward.client.resources import NODES, PODS, SERVICES, SLICES
 from zoneward.kube.names import SERVICE_NAME_LABEL, ZONE_LABEL
 from zoneward.kube.objects import ObjectKey, node_zone

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from zoneward.client.all_results import all_results
+from zoneward.client.transport_interface import all_results
 
 
 async def test_results_are_in_the_order_of_the_calls() -> None:

@@ -126,7 +126,7 @@ def test_nothing_remains_of_deleted_objects(cached: list[CachedObject]) -> None:
     cache = InformerCache()
     apply(cache, [(obj, False) for obj in cached])
     for resource in CACHED_RESOURCES:
-        cache.store(resource).retain_only(set())  # type: ignore[misc]
+        cache.store(resource).retain_only(set())
     parts = [vars(cache._selectors), vars(cache._slices_of), vars(cache._pods_on), vars(cache._nodes_in)]
     assert [held for part in parts for held in part.values() if isinstance(held, dict) and held] == []
     assert [len(store) for store in (cache.pods, cache.services, cache.nodes, cache.slices)] == [0, 0, 0, 0]

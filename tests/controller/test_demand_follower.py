@@ -1,8 +1,7 @@
 """In virtual time, decisions by measured demand are stable, follow the sun, and survive unusable figures."""
 
 import math
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
 
 import pytest
 from msgspec.structs import replace
@@ -16,11 +15,11 @@ from tests.controller.a_measured_cluster import (
     unavailable,
 )
 
-from zoneward.controller.demand_follower import ExpectedDemand
 from zoneward.kube.demand import DemandFigures
 from zoneward.kube.names import DEMAND_ANNOTATION
 from zoneward.kube.objects import Service
 from zoneward.routing.configuration import Configuration, DemandSettings
+from zoneward.slices.demand_trial import DemandTrial, Parts
 
 TWELVE = {"a": 4, "b": 4, "c": 4}
 UNEVEN = {"a": 3, "b": 2, "c": 2}
@@ -280,16 +279,16 @@ async def test_a_service_that_is_deleted_or_fails_during_a_review_does_not_affec
     cluster = MeasuredCluster(TWELVE)
     names = ("broken", "cart", "gone")
     broken, cart, gone = (cluster.add(name, "ProportionalZoneCPU", SKEWED) for name in names)
-    search = cluster.follower._search
+    begin_trial = cluster.follower._trial
 
-    def searched(service: Service, demand: ExpectedDemand) -> Callable[[], Any]:
+    def tried(service: Service, expected: Sequence[Parts]) -> Callable[[], DemandTrial]:
         if service.metadata.name == "broken":
             raise ValueError("a mistake")
         if service.metadata.name == "gone":
             cluster.follower.service_changed(service, None)
-        return search(service, demand)
+        return begin_trial(service, expected)
 
-    monkeypatch.setattr(cluster.follower, "_search", searched)
+    monkeypatch.setattr(cluster.follower, "_trial", tried)
     await cluster.follower.refresh()
     cluster.states.refresh_nodes()
     assert cart.parts is not None

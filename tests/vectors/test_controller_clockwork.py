@@ -15,8 +15,7 @@ from tests.vectors.test_hints_auto import LEFT_OUT as LEFT_OUT_OF_HINTS
 from tests.vectors.test_slices_packing import LEFT_OUT as LEFT_OUT_OF_SLICES
 from tests.vectors.test_traffic_distribution import LEFT_OUT as LEFT_OUT_OF_DISTRIBUTIONS
 
-from zoneward.client.affected_services import subscribe_affected_services
-from zoneward.client.informer_cache import InformerCache
+from zoneward.client.informer_cache import InformerCache, subscribe_affected_services
 from zoneward.client.resources import LivePod, LivePodCondition, LivePodMeta, LivePodStatus
 from zoneward.controller.controller_metrics import SliceTotals, family_totals
 from zoneward.controller.queue.work_queue import Batching, ItemSchedule, RequeueDelay

@@ -10,8 +10,7 @@ from zoneward.cli.cluster_input import service_ranking
 from zoneward.cli.known_demand import NO_PARTS, ServiceParts
 from zoneward.cli.options import Options
 from zoneward.cli.planned_services import build_cluster_state, configuration_of_kubernetes, proxies_in, with_what_if
-from zoneward.client.affected_services import subscribe_affected_services
-from zoneward.client.informer_cache import InformerCache
+from zoneward.client.informer_cache import InformerCache, subscribe_affected_services
 from zoneward.client.optional_objects import ProxyObjects
 from zoneward.client.resources import LiveNode, object_key_of
 from zoneward.kube.objects import ObjectKey, node_zone

@@ -1,13 +1,14 @@
-"""The cluster as the API server last reported it: a store for each kind, and the indexes that planning uses.
+"""The cluster as the API server last reported it: a store for each kind, the indexes that planning uses, and the
+Services that a change affects, which are the only ones to plan again.
 
 Reflectors fill it (`zoneward.client.informers`). It is used by one thread: between two ``await`` nothing changes.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from sys import intern
-from typing import Final, TypeVar, cast
+from typing import Any, Final, TypeVar
 
-from msgspec.structs import force_setattr
+from msgspec.structs import force_setattr, replace
 
 from zoneward.client.informers import WatchedStores
 from zoneward.client.list_watch_decoder import UnreadableHandler
@@ -19,12 +20,23 @@ from zoneward.client.resources import (
     SERVICES,
     SLICES,
     AnyWatchedResource,
+    CachedObject,
     LiveNode,
     LivePod,
+    object_key_of,
+    owning_service_key,
     service_key_of,
 )
 from zoneward.kube.adoption_marks import effective_selector
-from zoneward.kube.objects import EndpointSlice, ObjectKey, Pod, Service, node_zone
+from zoneward.kube.objects import (
+    EndpointSlice,
+    ObjectKey,
+    Pod,
+    Service,
+    has_address,
+    has_ready_condition,
+    node_zone,
+)
 
 
 class InformerCache(WatchedStores):
@@ -183,13 +195,9 @@ class Interner:
 
 _Label = tuple[str, str, str]
 """Namespace, label and value."""
-_Second = tuple[str | None, str | None]
-"""Another label of a selector and its value; both are None for a selector with one label."""
 _Selectors = dict[ObjectKey, Mapping[str, str]]
-_A = TypeVar("_A")
-_B = TypeVar("_B")
-_C = TypeVar("_C")
 _NONE: Final[Mapping[str, str]] = {}
+_NO_SELECTORS: Final[_Selectors] = {}
 
 
 class _Group:
@@ -208,8 +216,8 @@ class SelectorIndex:
     """Maps keys of Pods to keys of Services and back, by labels and selectors, while both change.
 
     Pods with the same labels in one namespace, such as those of a ReplicaSet, form a group. A Service is matched with a
-    group once, when either appears. A selector is registered under its label with the fewest selectors, and below that
-    under a second label, so that a lookup by labels checks few Services that do not match.
+    group once, when either appears. A selector is registered under its label with the fewest selectors, so that a
+    lookup by labels checks few Services that do not match.
     """
 
     def __init__(self) -> None:
@@ -217,9 +225,8 @@ class SelectorIndex:
         self._by_labels: dict[int, _Group] = {}
         """By the identity of the dictionary that `add_pod` returned, which lives as long as the group."""
         self._groups_with: dict[_Label, dict[_Group, None]] = {}
-        self._registered: dict[ObjectKey, tuple[_Label, _Second]] = {}
-        self._by_label: dict[_Label, dict[str | None, dict[str | None, _Selectors]]] = {}
-        self._counts: dict[_Label, int] = {}
+        self._registered: dict[ObjectKey, _Label] = {}
+        self._by_label: dict[_Label, _Selectors] = {}
         self._selected: dict[ObjectKey, dict[_Group, None]] = {}
 
     def services_of(self, namespace: str, labels: Mapping[str, str] | None) -> list[ObjectKey]:
@@ -276,11 +283,9 @@ class SelectorIndex:
             return
         namespace = service[0]
         pairs = [(namespace, key, value) for key, value in selector.items()]
-        by_count = sorted(pairs, key=lambda pair: self._counts.get(pair, 0))
-        pair, second = by_count[0], by_count[1][1:] if len(by_count) > 1 else (None, None)
-        self._by_label.setdefault(pair, {}).setdefault(second[0], {}).setdefault(second[1], {})[service] = selector
-        self._counts[pair] = self._counts.get(pair, 0) + 1
-        self._registered[service] = (pair, second)
+        rarest = min(pairs, key=lambda pair: len(self._by_label.get(pair, ())))
+        self._by_label.setdefault(rarest, {})[service] = selector
+        self._registered[service] = rarest
         selected = self._selected[service] = {}
         wanted = selector.items()
         fewest: Collection[_Group] = min((self._groups_with.get(pair, {}) for pair in pairs), key=len)
@@ -290,35 +295,123 @@ class SelectorIndex:
                 group.services.add(service)
 
     def remove_service(self, service: ObjectKey) -> None:
-        if service not in self._registered:
+        pair = self._registered.pop(service, None)
+        if pair is None:
             return
-        pair, (key, value) = self._registered.pop(service)
-        by_key = self._by_label[pair]
-        del by_key[key][value][service]
-        _delete_empty(by_key[key], value)
-        _delete_empty(by_key, key)
+        del self._by_label[pair][service]
         _delete_empty(self._by_label, pair)
-        self._counts[pair] -= 1
-        if not self._counts[pair]:
-            del self._counts[pair]
         for group in self._selected.pop(service):
             group.services.remove(service)
 
     def _matching(self, namespace: str, labels: Mapping[str, str]) -> Iterator[ObjectKey]:
         items = labels.items()
-        # A selector with one label is registered under None. No Pod has the label None, so its value is None too.
-        others: Mapping[str | None, str] = cast(Mapping[str | None, str], labels)
         for key, value in items:
-            for second, by_value in self._by_label.get((namespace, key, value), _NO_SECOND_LABELS).items():
-                for service, selector in by_value.get(others.get(second), _NO_SELECTORS).items():
-                    if len(selector) <= 2 or selector.items() <= items:
-                        yield service
+            for service, selector in self._by_label.get((namespace, key, value), _NO_SELECTORS).items():
+                if len(selector) == 1 or selector.items() <= items:
+                    yield service
 
 
-_NO_SECOND_LABELS: Final[Mapping[str | None, Mapping[str | None, _Selectors]]] = {}
-_NO_SELECTORS: Final[_Selectors] = {}
-
-
-def _delete_empty(index: dict[_A, dict[_B, _C]], key: _A) -> None:
+def _delete_empty(index: dict[_Label, dict[Any, Any]], key: _Label) -> None:
     if not index[key]:
         del index[key]
+
+
+# --- the Services that a change affects -------------------------------------------------------------------------------
+
+
+AffectedHandler = Callable[[Collection[ObjectKey]], None]
+
+
+def subscribe_affected_services(cache: InformerCache, handle: AffectedHandler) -> Callable[[], None]:
+    """Call ``handle`` with the Services that each change of the cache affects. Returns a function that unsubscribes."""
+
+    def handler(old: CachedObject | None, new: CachedObject | None) -> None:
+        keys = affected_services(cache, old, new)
+        if keys:
+            handle(keys)
+
+    stores = (cache.services, cache.nodes, cache.pods, cache.slices)
+    unsubscribers = [store.subscribe(handler) for store in stores]
+
+    def end() -> None:
+        for unsubscribe in unsubscribers:
+            unsubscribe()
+
+    return end
+
+
+def affected_services(
+    cache: InformerCache, old: CachedObject | None, new: CachedObject | None
+) -> Collection[ObjectKey]:
+    """Keys of the Services whose own objects a change touches. The cache already has the change.
+
+    A Pod affects the Services that select it before or after the change. If only its labels changed, it affects the
+    Services that select it in exactly one of the two states; a Pod without an address in both states affects none. An
+    EndpointSlice affects the Services that it names before or after. A Node affects the Services with Pods on it, when
+    it is added, is deleted or changes its zone. A change of only the version affects none. Some keys may be of Services
+    that do not exist.
+    """
+    obj = new if new is not None else old
+    assert obj is not None
+    if isinstance(obj, LivePod):
+        return _affected_by_pod(cache, *(pod if isinstance(pod, LivePod) else None for pod in (old, new)))
+    if old is not None and new is not None and _differs_in_version_only(old, new):
+        return ()
+    if isinstance(obj, EndpointSlice):
+        return {owning_service_key(slice_) for slice_ in (old, new) if isinstance(slice_, EndpointSlice)} - {None}  # type: ignore[return-value]
+    if isinstance(obj, Service):
+        return (object_key_of(obj),)
+    return _affected_by_node(cache, old, new)
+
+
+def _affected_by_pod(cache: InformerCache, old: LivePod | None, new: LivePod | None) -> Collection[ObjectKey]:
+    was_listed, is_listed = (pod is not None and has_address(pod) for pod in (old, new))
+    if not (was_listed or is_listed):
+        return ()
+    # Pods with the same labels share them.
+    if old is None or new is None or old.metadata.labels == new.metadata.labels:
+        if old is not None and new is not None and _endpoint_fields(old) == _endpoint_fields(new):
+            return ()
+        return _services_selecting(cache, new if new is not None else old)
+    before, after = _services_selecting(cache, old), _services_selecting(cache, new)
+    return before ^ after if _endpoint_fields(old) == _endpoint_fields(new) else before | after
+
+
+def _services_selecting(cache: InformerCache, pod: LivePod | None) -> set[ObjectKey]:
+    return set() if pod is None else set(cache.service_keys_of(pod))
+
+
+def _endpoint_fields(pod: LivePod) -> tuple[object, ...]:
+    """The fields of a Pod, except its labels, that decide whether it is an endpoint and which ports it has."""
+    metadata, spec, status = pod.metadata, pod.spec, pod.status
+    return (
+        metadata.uid,
+        metadata.deletion_timestamp is None,
+        spec.node_name,
+        spec.hostname,
+        spec.subdomain,
+        spec.containers,
+        spec.init_containers,
+        status.phase,
+        has_ready_condition(status.conditions),
+        status.pod_ip,
+        status.pod_ips,
+    )
+
+
+def _affected_by_node(
+    cache: InformerCache, old: CachedObject | None, new: CachedObject | None
+) -> Collection[ObjectKey]:
+    before, after = (node_zone(node) if isinstance(node, LiveNode) else None for node in (old, new))
+    if old is not None and new is not None and before == after:
+        return ()
+    obj = new if new is not None else old
+    assert obj is not None
+    pods = [pod for pod in cache.pods_on(obj.metadata.name) if has_address(pod)]
+    return {object_key_of(service) for pod in pods for service in cache.services_of(pod)}
+
+
+def _differs_in_version_only(old: CachedObject, new: CachedObject) -> bool:
+    """Whether two states of an object differ only in their version."""
+    version = new.metadata.resource_version
+    return type(old) is type(new) and replace(old, metadata=replace(old.metadata, resource_version=version)) == new

@@ -5,14 +5,13 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mappin
 from contextlib import asynccontextmanager
 from typing import Any, Final, NoReturn, cast
 
-from zoneward.client.all_results import all_results
 from zoneward.client.api_errors import CallFailed, Gone
 from zoneward.client.list_pager import EVERYTHING, ListScope
 from zoneward.client.list_watch_decoder import UnreadableHandler, UnreadableObject
 from zoneward.client.object_store import IndexUpdater, ObjectStore
 from zoneward.client.reflector import Reflector, ReflectorRuntime, ReflectorSettings, ServerFeatures
 from zoneward.client.resources import NODES, RAW_SLICES, SERVICES, AnyWatchedResource, WatchedResource, WatchedT
-from zoneward.client.transport_interface import ReadTransport
+from zoneward.client.transport_interface import ReadTransport, all_results
 from zoneward.kube.names import HEADLESS_LABEL
 
 

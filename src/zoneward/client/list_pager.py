@@ -8,7 +8,6 @@ from typing import Any, Final, Generic
 
 import msgspec
 
-from zoneward.client.all_results import all_results
 from zoneward.client.api_errors import AnswerTooLarge, Gone, ListTooLarge, UnexpectedResponse
 from zoneward.client.list_watch_decoder import UnreadableHandler, UnreadableObject, decode_list_page
 from zoneward.client.resources import (
@@ -20,7 +19,7 @@ from zoneward.client.resources import (
     WatchedT,
     object_key_of,
 )
-from zoneward.client.transport_interface import ReadTransport
+from zoneward.client.transport_interface import ReadTransport, all_results
 from zoneward.kube.json_documents import DECODE_ERRORS
 from zoneward.kube.objects import ObjectKey, PlainMeta
 

@@ -181,7 +181,7 @@ def _unreadable(item: msgspec.Raw, resource: WatchedResource[WatchedT], error: E
     except DECODE_ERRORS:
         metadata = {}
     return UnreadableObject(
-        resource=resource,  # type: ignore[arg-type]
+        resource=resource,
         namespace=_text(metadata, "namespace"),
         name=_text(metadata, "name"),
         uid=_text(metadata, "uid"),

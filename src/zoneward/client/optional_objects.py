@@ -9,7 +9,6 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from zoneward.client.all_results import all_results
 from zoneward.client.api_errors import CallFailed, Forbidden, NotFound
 from zoneward.client.list_pager import ListScope, list_all
 from zoneward.client.resources import (
@@ -21,7 +20,7 @@ from zoneward.client.resources import (
     WatchedResource,
     object_key_of,
 )
-from zoneward.client.transport_interface import ReadTransport
+from zoneward.client.transport_interface import ReadTransport, all_results
 from zoneward.kube.json_documents import DECODE_ERRORS
 from zoneward.kube.leases import without_expired_holder
 from zoneward.kube.names import OVERLAY_CONFIG_MAP

@@ -225,18 +225,7 @@ NODES: Final = WatchedResource.of("Node", "v1", "nodes", LiveNode, namespaced=Fa
 PODS: Final = WatchedResource.of("Pod", "v1", "pods", LivePod)
 SLICES: Final = WatchedResource.of("EndpointSlice", "discovery.k8s.io/v1", "endpointslices", EndpointSlice)
 RAW_SLICES: Final = WatchedResource.of("EndpointSlice", "discovery.k8s.io/v1", "endpointslices", RawEndpointSlice)
-AnyWatchedResource = (
-    WatchedResource[Service]
-    | WatchedResource[LiveNode]
-    | WatchedResource[LivePod]
-    | WatchedResource[EndpointSlice]
-    | WatchedResource[RawEndpointSlice]
-    | WatchedResource[Lease]
-    | WatchedResource[LiveDaemonSet]
-    | WatchedResource[LiveProxyPod]
-    | WatchedResource[LiveConfigMap]
-    | WatchedResource[Namespace]
-)
+AnyWatchedResource = WatchedResource[Any]
 CACHED_RESOURCES: Final[tuple[AnyWatchedResource, ...]] = (SERVICES, NODES, PODS, SLICES)
 """The kinds that an informer cache keeps."""
 

@@ -1,8 +1,13 @@
-"""What readers and writers need of an API server's transport; `zoneward.client.transport.Transport` implements it."""
+"""What readers and writers need of an API server's transport, which `zoneward.client.transport.Transport` implements;
+and several calls at the same time.
+"""
 
-from collections.abc import AsyncIterator, Callable, Mapping
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
+
+_T = TypeVar("_T")
 
 
 class ReadTransport(Protocol):
@@ -38,3 +43,18 @@ class WriteTransport(Protocol):
         may_send: Callable[[], bool] = ...,
         timeout: float | None = ...,
     ) -> bytes: ...
+
+
+async def all_results(works: Iterable[Coroutine[Any, Any, _T]]) -> tuple[_T, ...]:
+    """The results of all calls, in their order.
+
+    Raises the error of the first call that failed, after the others were cancelled and have ended. With
+    `asyncio.gather` they would continue, and use a connection that is closed by then.
+    """
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(work) for work in works]
+    except ExceptionGroup as failures:
+        # Report the common cause once.
+        raise failures.exceptions[0] from None
+    return tuple(task.result() for task in tasks)

@@ -1,5 +1,6 @@
 """What all parts of a controller share, like the ControllerContext of kube-controller-manager."""
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, field
@@ -11,7 +12,7 @@ from zoneward.client.writer import Writer
 from zoneward.controller.controller_configuration import Mode
 from zoneward.controller.controller_metrics import ControllerMetrics
 from zoneward.controller.handover.service_handover import ReadWriteConnection
-from zoneward.controller.leader_elector import Leadership, always_leading
+from zoneward.controller.leader_elector import always_leading
 from zoneward.controller.queue.work_queue import Batching, RequeueDelay
 from zoneward.controller.status.status_writer import StatusWriter
 from zoneward.daemon.log import Log, SilentLog
@@ -51,7 +52,7 @@ class ControllerContext:
     writer: Writer
     configuration: Configuration
     mode: Mode
-    leading: Leadership = field(default_factory=always_leading)
+    leading: asyncio.Event = field(default_factory=always_leading)
     status_writer: StatusWriter | None = None
     is_stand_in: bool = False
     is_releasing: bool = False

@@ -1,7 +1,6 @@
 """The settings of the controller that decisions do not depend on, and its modes."""
 
 import math
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Final
 
@@ -35,32 +34,33 @@ _LEAST_DEADLINE: Final = 1.2
 """In retry periods, as in client-go: time for one more attempt after a failed one."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeaseTiming:
-    """Seconds; client-go's defaults. Raises ValueError if a leader could not renew in time, or others not notice."""
+class LeaseTiming(Settings, frozen=True, kw_only=True):
+    """Seconds; client-go's defaults. Raises ConfigurationError if a leader could not renew in time, or others not
+    notice."""
 
-    lease_duration: float = 15.0
+    lease_duration: Seconds = 15.0
     """Other replicas do not take over a Lease that is unchanged for less than this; written as whole seconds, rounded
     up."""
-    renew_deadline: float = 10.0
+    renew_deadline: Seconds = 10.0
     """A leader may write for this long without renewing. The rest of ``lease_duration`` is for clocks that run at
     different speeds, and for writes that arrive late."""
-    retry_period: float = 2.0
+    retry_period: Seconds = 2.0
     """The longest time between two reads or renewals of the Lease."""
 
     def __post_init__(self) -> None:
         duration, deadline, period = self.lease_duration, self.renew_deadline, self.retry_period
         if not all(math.isfinite(seconds) for seconds in (duration, deadline, period)):
-            raise ValueError(f"expected finite times, got {duration:g} s, {deadline:g} s and {period:g} s")
+            raise ConfigurationError(f"expected finite times, got {duration:g} s, {deadline:g} s and {period:g} s")
         if period <= 0:
-            raise ValueError(f"retryPeriod: expected more than 0 s, got {period:g} s")
+            raise ConfigurationError(f"retryPeriod: expected more than 0 s, got {period:g} s")
         if deadline <= period * _LEAST_DEADLINE:
             least = f"{_LEAST_DEADLINE:g} x retryPeriod ({period * _LEAST_DEADLINE:g} s)"
-            raise ValueError(f"renewDeadline: expected more than {least}, got {deadline:g} s")
+            raise ConfigurationError(f"renewDeadline: expected more than {least}, got {deadline:g} s")
         if duration <= deadline:
-            raise ValueError(f"leaseDuration: expected more than renewDeadline ({deadline:g} s), got {duration:g} s")
+            least = f"renewDeadline ({deadline:g} s)"
+            raise ConfigurationError(f"leaseDuration: expected more than {least}, got {duration:g} s")
         if duration < 1:
-            raise ValueError(f"leaseDuration: expected at least 1 s, got {duration:g} s")
+            raise ConfigurationError(f"leaseDuration: expected at least 1 s, got {duration:g} s")
 
     @property
     def call_timeout(self) -> float:
@@ -78,30 +78,15 @@ class LeaseTiming:
         return math.ceil(self.lease_duration)
 
 
-class LeaderElection(Settings, frozen=True, kw_only=True):
-    """The keys of kube-controller-manager's configuration. Durations in seconds; see `LeaseTiming`.
+class LeaderElection(LeaseTiming, frozen=True, kw_only=True):
+    """The keys of kube-controller-manager's configuration.
 
     ``lease_namespace`` None: the Pod's own, or kube-system.
     """
 
     leader_elect: bool = True
-    lease_duration: Seconds = 15.0
-    renew_deadline: Seconds = 10.0
-    retry_period: Seconds = 2.0
     lease_namespace: Name | None = field(default=None, name="resourceNamespace")
     lease_name: Name = field(default=CONTROLLER_LEASE, name="resourceName")
-
-    def __post_init__(self) -> None:
-        try:
-            _ = self.timing
-        except ValueError as error:
-            raise ConfigurationError(str(error)) from None
-
-    @property
-    def timing(self) -> LeaseTiming:
-        return LeaseTiming(
-            lease_duration=self.lease_duration, renew_deadline=self.renew_deadline, retry_period=self.retry_period
-        )
 
 
 class ControllerConfiguration(Settings, frozen=True, kw_only=True):

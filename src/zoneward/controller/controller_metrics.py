@@ -225,31 +225,21 @@ def totals_of_plan(family: FamilyPlan, *, max_endpoints: int) -> FamilyTotals:
     return family_totals(_groups(slices), max_endpoints=max_endpoints, hinted=hinted, hinted_by=by)
 
 
-_NO_PORTS: Final = object()
-"""Unlike any tuple of ports, and unlike None, which means all ports."""
-
-
 def _hinted_in(slices: Iterable[EndpointSlice]) -> int:
     return sum(endpoint.hints is not None for slice_ in slices for endpoint in slice_.endpoints or ())
 
 
 def _groups(slices: Iterable[EndpointSlice]) -> Iterable[tuple[int, int]]:
     """(endpoints, slices) by ports and consuming zones."""
-    counts: dict[object, list[int]] = {}
-    ports: object = _NO_PORTS
-    group: list[int] | None = None
+    endpoints: collections.Counter[object] = collections.Counter()
+    held: collections.Counter[object] = collections.Counter()
     for slice_ in slices:
-        metadata = slice_.metadata
-        zones = (metadata.labels or {}).get(ZONE_LABEL)
-        if zones is not None:
-            zones += " " + (metadata.annotations or {}).get(ZONES_ANNOTATION, "")
-        # Nearly all slices of a Service share one tuple of ports, which need not be hashed again for each of them.
-        if group is None or zones is not None or slice_.ports is not ports:
-            group = counts.setdefault((slice_.ports, zones), [0, 0])
-            ports = slice_.ports if zones is None else _NO_PORTS
-        group[0] += len(slice_.endpoints or ())
-        group[1] += 1
-    return ((endpoints, slices) for endpoints, slices in counts.values())
+        zone = (slice_.metadata.labels or {}).get(ZONE_LABEL)
+        zones = None if zone is None else (zone, (slice_.metadata.annotations or {}).get(ZONES_ANNOTATION))
+        group = slice_.ports, zones
+        endpoints[group] += len(slice_.endpoints or ())
+        held[group] += 1
+    return ((endpoints[group], count) for group, count in held.items())
 
 
 UPSTREAM: Final = "endpoint_slice_controller_"
@@ -301,7 +291,6 @@ class ControllerMetrics:
             for result in SyncResult
         }
         self._writes = {operation: self.writes.labels(operation.value) for operation in Operation}
-        self._changed_slices: dict[SyncLabels, Histogram] = {}
 
     # --- the table ----------------------------------------------------------------------------------------------------
 
@@ -498,10 +487,7 @@ class ControllerMetrics:
             changes = family.changes
             self.added.observe(changes.added)
             self.removed.observe(changes.removed)
-            labels = sync_labels(service, family.decision)
-            changed = self._changed_slices.get(labels)
-            if changed is None:
-                changed = self._changed_slices[labels] = self.changed_slices.labels(*labels)
+            changed = self.changed_slices.labels(*sync_labels(service, family.decision))
             changed.observe(len(changes.create) + len(changes.update) + len(changes.delete))
         self.record_plan(plan)
 

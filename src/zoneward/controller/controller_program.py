@@ -22,7 +22,7 @@ from zoneward.client.informers import WatchHealth
 from zoneward.client.prometheus import Prometheus, PrometheusUnavailable
 from zoneward.client.resources import EVENTS, LEASES, SERVICES, AnyWatchedResource
 from zoneward.client.transport import Transport
-from zoneward.client.writer import TIME_LIMIT, WriteOutcome, Writer, write_outcome
+from zoneward.client.writer import WriteOutcome, Writer, write_outcome
 from zoneward.controller.context import ControllerContext, ControllerOptions, FiguresSource, FiguresUnavailable
 from zoneward.controller.controller_configuration import ControllerConfiguration, Mode
 from zoneward.controller.controller_metrics import ControllerMetrics
@@ -90,17 +90,14 @@ class ReplicaObserver:
         try:
             while True:
                 self._observe()
+                if self._is_synced:
+                    await asyncio.sleep(OBSERVE_PERIOD)
+                    continue
                 with suppress(TimeoutError):
                     async with asyncio.timeout(OBSERVE_PERIOD):
-                        await self._next()
+                        await self._controller.cache.synced.wait()
         finally:
             restore_gc()
-
-    async def _next(self) -> None:
-        if self._is_synced:
-            await asyncio.sleep(OBSERVE_PERIOD)
-        else:
-            await self._controller.cache.synced.wait()
 
     def _observe(self) -> None:
         self._observe_cache()
@@ -123,7 +120,7 @@ class ReplicaObserver:
 
     def _control_gc(self) -> None:
         """The listed values are long-lived, and so are the plans of a leader's first syncs."""
-        is_leader = self._is_leader
+        is_leader = self._elector is None or self._elector.is_leader
         if not self._is_synced and self._clock() - self._begun >= LONGEST_WITHOUT_GC:
             enable_gc()
         if not self._is_synced or self._frozen_as in (is_leader, True):
@@ -154,10 +151,6 @@ class ReplicaObserver:
         if other and other != self._other:
             self._log.info("another replica became leader", leader=other)
         self._other = other
-
-    @property
-    def _is_leader(self) -> bool:
-        return self._elector is None or self._elector.is_leader
 
 
 DRAIN: Final = 10.0
@@ -247,14 +240,20 @@ class ControllerProgram:
     def _compose(self, transport: Transport) -> None:
         settings, log = self._settings, self._log
         self.watch_health = _ReadWriteLink(transport, clock=self._clock)
-        self._elector = self._new_elector(transport) if settings.leader_election.leader_elect else None
         self._unanswered = UnansweredWrites(transport, clock=self._clock)
-        if self._elector is None:
-            writer = Writer(self._unanswered, limit=TIME_LIMIT)
-        else:
-            writer = Writer(
-                self._unanswered, limit=self._elector.timing.write_timeout, may_write=self._elector.may_write
+        self._elector: LeaderElector | None = None
+        writer, leading = Writer(self._unanswered), always_leading()
+        if settings.leader_election.leader_elect:
+            self._elector = LeaderElector(
+                transport,
+                key=self._lease,
+                identity=new_identity(),
+                timing=settings.leader_election,
+                on_change=self._on_leader_change,
+                on_error=self._on_lease_error,
             )
+            leading, limit = self._elector.leading, self._elector.timing.write_timeout
+            writer = Writer(self._unanswered, limit=limit, may_write=self._elector.may_write)
         self._predictions = Predictions() if settings.predictions else None
         metrics = ControllerMetrics(
             max_endpoints=self._configuration.max_endpoints_per_slice, predictions=self._predictions
@@ -265,7 +264,7 @@ class ControllerProgram:
             writer=writer,
             configuration=self._configuration,
             mode=self._mode,
-            leading=always_leading() if self._elector is None else self._elector.leading,
+            leading=leading,
             status_writer=self._status_writer,
             is_releasing=self._is_releasing,
             figures=self._figures,
@@ -288,16 +287,6 @@ class ControllerProgram:
             clock=self._clock,
         )
         metrics.declare_state(self)
-
-    def _new_elector(self, connection: Transport) -> LeaderElector:
-        return LeaderElector(
-            connection,
-            key=self._lease,
-            identity=new_identity(),
-            timing=self._settings.leader_election.timing,
-            on_change=self._on_leader_change,
-            on_error=self._on_lease_error,
-        )
 
     async def _serve(self, stack: AsyncExitStack) -> None:
         self._program.ready |= {

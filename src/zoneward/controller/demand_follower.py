@@ -25,7 +25,6 @@ from zoneward.client.informer_cache import InformerCache
 from zoneward.client.resources import object_key_of
 from zoneward.controller.context import FiguresSource, FiguresUnavailable
 from zoneward.controller.controller_metrics import ControllerMetrics
-from zoneward.controller.leader_elector import Leadership
 from zoneward.controller.queue.work_queue import Urgency, WorkQueue
 from zoneward.controller.status.status_writer import AnnotatedCondition, own_conditions
 from zoneward.controller.sync.service_states import ServiceStates
@@ -35,8 +34,7 @@ from zoneward.kube.demand import DemandFigures, parse_demand
 from zoneward.kube.names import MEASURED_CONDITION
 from zoneward.kube.objects import Condition, ObjectKey, Service
 from zoneward.kube.safe_text import printable
-from zoneward.routing.configuration import AdoptionSettings, Configuration
-from zoneward.routing.demand import Demand
+from zoneward.routing.configuration import Configuration
 from zoneward.routing.measured_demand import DemandTrend, FigureProblem, floored_parts, measured_shares
 from zoneward.slices.demand_trial import DemandTrial, Parts, TrialOutcome, depends_on_demand
 
@@ -85,7 +83,8 @@ def parts_text(parts: Mapping[str, Fraction]) -> str:
 @dataclass(slots=True)
 class _ServiceDemand:
     """``since``: the seconds from which the age of the figures counts, when usable ones came last, or when the Service
-    was first seen; ``changed``: when its demand changed last."""
+    was first seen; ``changed``: when its demand changed last. ``parts`` are in force; None: the cluster's demand.
+    ``condition`` None: nothing is known yet."""
 
     since: float
     parts: Mapping[str, Fraction] | None = None
@@ -94,13 +93,33 @@ class _ServiceDemand:
     condition: Condition | None = None
     changed: float = -inf
 
+    def restore(self, condition: AnnotatedCondition) -> None:
+        """Restore the demand in force from the condition of the Service, and the annotation beside it."""
+        is_measured = condition.status == "True" and condition.reason == MeasuredReason.MEASURED
+        self.parts = parse_demand(condition.annotation or "") if is_measured else None
+        is_known = self.parts is not None or not is_measured
+        self.condition = replace(condition, last_transition_time=None) if is_known else None
 
-@dataclass(frozen=True, slots=True)
-class ExpectedDemand:
-    """Parts for one Service: those that decisions are measured by, and those to try, the best ones first."""
+    def record(self, shares: Mapping[str, float] | FigureProblem, *, now: float) -> None:
+        """The figures of a source that responded."""
+        if isinstance(shares, FigureProblem):
+            self.problem = shares
+            return
+        self.problem, self.since = None, now
+        self.trend = DemandTrend.begin(shares, now=now) if self.trend is None else self.trend.updated(shares, now=now)
 
-    expected: tuple[Mapping[str, Fraction], ...]
-    candidates: tuple[Mapping[str, Fraction], ...]
+    def lasting_problem(self, *, max_age: float, now: float) -> FigureProblem | None:
+        """Why the figures are unusable; None while they are usable, or may be again soon."""
+        is_kept = self.trend is not None or self.parts is not None or self.problem is None
+        if is_kept and now - self.since <= max_age:
+            return None
+        return self.problem or FigureProblem.OLD
+
+    def report(self, state: MeasuredReason | FigureProblem) -> bool:
+        """Set the condition. Returns whether it is another one."""
+        condition = measured_condition(state, self.parts)
+        is_news, self.condition = self.condition != condition, condition
+        return is_news
 
 
 @dataclass(slots=True)
@@ -117,130 +136,6 @@ class ChangeLimit:
 
     def record(self, *, now: float) -> None:
         self._times.append(now)
-
-
-class DemandInForce:
-    """``window``: the seconds over which figures are measured."""
-
-    def __init__(self, settings: AdoptionSettings, *, window: float) -> None:
-        self._settings = settings
-        self._window, self._lead = window, window / 2 + _EXTRA_LEAD
-        self._services: dict[ObjectKey, _ServiceDemand] = {}
-
-    def __contains__(self, key: object) -> bool:
-        """Whether a Service is known; most methods require it."""
-        return key in self._services
-
-    def parts(self, key: ObjectKey) -> Mapping[str, Fraction] | None:
-        """The parts in force; None: the cluster's demand."""
-        state = self._services.get(key)
-        return None if state is None else state.parts
-
-    def condition(self, key: ObjectKey) -> Condition | None:
-        """None while nothing is known."""
-        state = self._services.get(key)
-        return None if state is None else state.condition
-
-    def restore(self, key: ObjectKey, service: Service, *, now: float) -> None:
-        """Restore the demand in force from the condition of a Service, and the annotation beside it."""
-        annotated = (condition for condition in own_conditions(service) if isinstance(condition, AnnotatedCondition))
-        condition = next((condition for condition in annotated if condition.type == MEASURED_CONDITION), None)
-        state = self._services.get(key)
-        if condition is None:
-            if state is not None:
-                state.parts = state.condition = None
-            return
-        if state is None:
-            state = self._services[key] = _ServiceDemand(now)
-        is_measured = condition.status == "True" and condition.reason == MeasuredReason.MEASURED
-        parts = parse_demand(condition.annotation or "") if is_measured else None
-        state.parts = parts
-        known = parts is not None or not is_measured
-        state.condition = replace(condition, last_transition_time=None) if known else None
-
-    def forget(self, key: ObjectKey) -> None:
-        """A Service is gone, or does not depend on measured demand."""
-        self._services.pop(key, None)
-
-    def retain(self, keys: Iterable[ObjectKey]) -> list[ObjectKey]:
-        """Forget all other Services. Returns those that had parts in force."""
-        gone = self._services.keys() - set(keys)
-        had_parts = sorted(key for key in gone if self._services[key].parts is not None)
-        for key in gone:
-            self.forget(key)
-        return had_parts
-
-    def record(self, keys: Iterable[ObjectKey], figures: DemandFigures | None, demand: Demand, *, now: float) -> None:
-        """The figures of a source for these Services; None: it did not respond. ``demand`` is the cluster's."""
-        for key in keys:
-            state = self._services.get(key)
-            if state is None:
-                state = self._services[key] = _ServiceDemand(now)
-            if figures is None:
-                continue
-            shares = measured_shares(figures.amounts.get(key), demand, self._settings)
-            if isinstance(shares, FigureProblem):
-                state.problem = shares
-                continue
-            state.problem, state.since = None, now
-            begun = state.trend
-            state.trend = DemandTrend.begin(shares, now=now) if begun is None else begun.updated(shares, now=now)
-
-    def problem(self, key: ObjectKey, *, now: float) -> FigureProblem | None:
-        """Why the figures of a Service are unusable; None while they are usable, or may be again soon."""
-        state = self._services[key]
-        is_kept = state.trend is not None or state.parts is not None or state.problem is None
-        if is_kept and now - state.since <= self._settings.max_age:
-            return None
-        return state.problem or FigureProblem.OLD
-
-    def expected(self, key: ObjectKey, demand: Demand, *, now: float) -> ExpectedDemand | None:
-        """The expected demand of a Service by its figures; None without figures."""
-        trend = self._services[key].trend
-        if trend is None:
-            return None
-        age = now - trend.at
-        soon = age + self._lead
-        at_present, before_long, peaks = (
-            floored_parts(shares, demand, self._settings)
-            for shares in (trend.shares_in(age), trend.shares_in(soon), trend.peaks(soon, soon + HORIZON))
-        )
-        return ExpectedDemand(
-            (at_present, before_long), (before_long,) if self.is_resting(key, now=now) else (peaks, before_long)
-        )
-
-    def is_resting(self, key: ObjectKey, *, now: float) -> bool:
-        """Whether the demand of a Service changed so recently that figures and their slope still describe the time
-        before. Callers may depend on it too."""
-        return now - self._services[key].changed < self._window + self._lead
-
-    def adopt(self, key: ObjectKey, parts: Mapping[str, Fraction], *, now: float) -> None:
-        """These parts are in force from now on."""
-        state = self._services[key]
-        state.changed = now
-        state.parts, state.condition = parts, measured_condition(MeasuredReason.MEASURED, parts)
-
-    def stay(self, key: ObjectKey) -> bool:
-        """The demand in force fits the figures. Returns whether this is a change."""
-        state = self._services[key]
-        reason = MeasuredReason.CPU_FITS if state.parts is None else MeasuredReason.MEASURED
-        return self._set_condition(state, measured_condition(reason, state.parts))
-
-    def fall_back(self, key: ObjectKey, problem: FigureProblem) -> bool:
-        """CPU-based demand is in force from now on. Returns whether this is a change."""
-        state = self._services[key]
-        had_parts, state.parts, state.trend = state.parts is not None, None, None
-        return self._set_condition(state, measured_condition(problem, None)) or had_parts
-
-    @property
-    def counts(self) -> Counter[str]:
-        """The number of Services by the reason of their condition."""
-        return Counter(service.condition.reason for service in self._services.values() if service.condition is not None)
-
-    @staticmethod
-    def _set_condition(state: _ServiceDemand, condition: Condition) -> bool:
-        is_news, state.condition = state.condition != condition, condition
-        return is_news
 
 
 class ChangeCause(IntEnum):
@@ -268,6 +163,24 @@ class _Change:
         return self.cause, -self.weight, self.key
 
 
+def _best_change(
+    begin: Callable[[], DemandTrial], candidates: Iterable[Mapping[str, Fraction]], margin: Fraction
+) -> tuple[TrialOutcome, Mapping[str, Fraction]] | None:
+    """The first parts with which the decision holds, or else the best ones, with their outcome; None if none is worth a
+    change."""
+    trial = begin()
+    if not trial.may_change(margin):
+        return None
+    best = None
+    for parts in candidates:
+        outcome = trial.outcome(parts)
+        if outcome.is_worth(margin) and (best is None or outcome.new_excess < best[0].new_excess):
+            best = outcome, parts
+            if outcome.new_excess < 0:
+                break
+    return best
+
+
 class DemandFollower:
     """`run` it beside the controller's workers. ``is_ours`` says whether this controller writes the slices of a
     Service."""
@@ -280,7 +193,7 @@ class DemandFollower:
         cache: InformerCache,
         states: ServiceStates,
         queue: WorkQueue[ObjectKey],
-        leading: Leadership,
+        leading: asyncio.Event,
         metrics: ControllerMetrics,
         log: Log,
         is_ours: Callable[[Service], bool],
@@ -290,7 +203,8 @@ class DemandFollower:
         self._cache, self._states, self._queue = cache, states, queue
         self._leading, self._metrics, self._log, self._is_ours = leading, metrics, log, is_ours
         self._clock = clock or asyncio.get_running_loop().time
-        self._demand = DemandInForce(self._settings, window=source.window)
+        self._services: dict[ObjectKey, _ServiceDemand] = {}
+        self._window, self._lead = source.window, source.window / 2 + _EXTRA_LEAD
         self._limit = ChangeLimit(self._settings.max_changes_per_hour)
         self._unexpected = UnexpectedErrorLog(log)
         self._answered_at = self._clock()
@@ -298,7 +212,7 @@ class DemandFollower:
         self._notes: tuple[str, ...] = ()
         self._waiting = 0
         metrics.declare_demand(
-            services=lambda: self._demand.counts,
+            services=self._count_by_reason,
             waiting=lambda: self._waiting,
             figures_age=lambda: self._clock() - self._answered_at,
         )
@@ -325,16 +239,25 @@ class DemandFollower:
 
     def condition(self, service: Service) -> Condition | None:
         """The condition of a Service about its demand; None for one that does not depend on what is measured."""
-        if not self._depends(service):
-            return None
-        return self._demand.condition(object_key_of(service))
+        state = self._services.get(object_key_of(service))
+        return state.condition if state is not None and self._depends(service) else None
+
+    def _count_by_reason(self) -> Counter[str]:
+        return Counter(state.condition.reason for state in self._services.values() if state.condition is not None)
 
     def _restore(self, key: ObjectKey, service: Service) -> None:
-        self._demand.restore(key, service, now=self._clock())
-        self._states.set_service_parts(key, self._demand.parts(key))
+        annotated = (condition for condition in own_conditions(service) if isinstance(condition, AnnotatedCondition))
+        condition = next((condition for condition in annotated if condition.type == MEASURED_CONDITION), None)
+        state = self._services.get(key)
+        if condition is not None:
+            state = self._services.setdefault(key, _ServiceDemand(self._clock()))
+            state.restore(condition)
+        elif state is not None:
+            state.parts = state.condition = None
+        self._states.set_service_parts(key, None if state is None else state.parts)
 
     def _forget(self, key: ObjectKey) -> None:
-        self._demand.forget(key)
+        self._services.pop(key, None)
         self._states.set_service_parts(key, None)
 
     # --- the loop -----------------------------------------------------------------------------------------------------
@@ -360,13 +283,19 @@ class DemandFollower:
         # Restored and changed demand is in force from here on.
         self._queue.add_all(self._states.refresh_nodes(), urgency=Urgency.BACKGROUND)
         services = {object_key_of(service): service for service in self._cache.services if self._depends(service)}
-        self._demand.record(services, figures, self._states.cluster_state.demand, now=now)
+        for key in services:
+            state = self._services.setdefault(key, _ServiceDemand(now))
+            if figures is not None:
+                demand = self._states.cluster_state.demand
+                state.record(measured_shares(figures.amounts.get(key), demand, self._settings), now=now)
         if not self._leading.is_set():
             return
-        for key in self._demand.retain(services):
+        for key in sorted(self._services.keys() - services.keys()):
             # Its annotation has its demand, or it asks for an approach without demand.
-            self._states.set_service_parts(key, None)
-            self._queue.add(key, urgency=Urgency.BACKGROUND)
+            had_parts = self._services[key].parts is not None
+            self._forget(key)
+            if had_parts:
+                self._queue.add(key, urgency=Urgency.BACKGROUND)
         changes = []
         for key in sorted(services):
             try:
@@ -404,52 +333,44 @@ class DemandFollower:
     async def _review(self, key: ObjectKey, now: float) -> _Change | None:
         """The change that a Service needs, if any. A demand that fits is reported at once, because nothing moves."""
         service = self._cache.services.get(*key)
+        state = self._services.get(key)
         # Services may be added and deleted meanwhile.
-        if service is None or key not in self._demand or not self._is_ours(service):
+        if service is None or state is None or not self._is_ours(service):
             return None
-        problem = self._demand.problem(key, now=now)
-        parts = self._demand.parts(key)
+        problem = state.lasting_problem(max_age=self._settings.max_age, now=now)
         if problem is not None:
-            moves = parts is not None and await self._moves(service)
+            moves = state.parts is not None and await self._moves(service)
             return _Change(key, ChangeCause.FALLBACK, 0.0, None, problem, moves)
         demand = self._states.cluster_state.demand
-        expected = self._demand.expected(key, demand, now=now) if demand.total else None
-        if expected is None:
+        if state.trend is None or not demand.total:
             return None
-        change = await asyncio.to_thread(self._search(service, expected))
-        if key not in self._demand:
+        age = now - state.trend.at
+        soon = age + self._lead
+        at_present, before_long, peaks = (
+            floored_parts(shares, demand, self._settings)
+            for shares in (
+                state.trend.shares_in(age),
+                state.trend.shares_in(soon),
+                state.trend.peaks(soon, soon + HORIZON),
+            )
+        )
+        # After a recent change, figures, their slope and callers still describe the time before.
+        is_resting = now - state.changed < self._window + self._lead
+        candidates = (before_long,) if is_resting else (peaks, before_long)
+        trial = self._trial(service, (at_present, before_long))
+        change = await asyncio.to_thread(_best_change, trial, candidates, self._settings.margin)
+        state = self._services.get(key)
+        if state is None:
             return None
         if change is not None:
             outcome, parts = change
             if outcome.is_overload:
                 return _Change(key, ChangeCause.OVERLOAD, outcome.excess, parts)
-            if not self._demand.is_resting(key, now=now):
+            if not is_resting:
                 return _Change(key, ChangeCause.LOCALITY, outcome.gain, parts)
-        if self._demand.stay(key):
+        if state.report(MeasuredReason.CPU_FITS if state.parts is None else MeasuredReason.MEASURED):
             self._queue.add(key, urgency=Urgency.BACKGROUND)
         return None
-
-    def _search(
-        self, service: Service, demand: ExpectedDemand
-    ) -> Callable[[], tuple[TrialOutcome, Mapping[str, Fraction]] | None]:
-        """Work for a thread: the first parts with which the decision holds, or else the best ones, with their outcome;
-        None if none is worth a change. Everything that it needs is already taken from the cache."""
-        trial, margin = self._trial(service, demand.expected), self._settings.margin
-
-        def work() -> tuple[TrialOutcome, Mapping[str, Fraction]] | None:
-            started = trial()
-            if not started.may_change(margin):
-                return None
-            best = None
-            for parts in demand.candidates:
-                outcome = started.outcome(parts)
-                if outcome.is_worth(margin) and (best is None or outcome.new_excess < best[0].new_excess):
-                    best = outcome, parts
-                    if outcome.new_excess < 0:
-                        break
-            return best
-
-        return work
 
     async def _moves(self, service: Service) -> bool:
         """Whether CPU-based demand would move an endpoint."""
@@ -457,6 +378,7 @@ class DemandFollower:
         return await asyncio.to_thread(lambda: trial().outcome(None).moves)
 
     def _trial(self, service: Service, expected: Sequence[Parts]) -> Callable[[], DemandTrial]:
+        """Work for a thread, with everything that it needs already taken from the cache."""
         pods, slices = self._states.objects_of(object_key_of(service))
         state = self._states.cluster_state
         return lambda: DemandTrial(
@@ -470,7 +392,8 @@ class DemandFollower:
         fallen: dict[FigureProblem, list[ObjectKey]] = {}
         for change in changes:
             key = change.key
-            if key not in self._demand:
+            state = self._services.get(key)
+            if state is None:
                 continue
             if change.moves:
                 if not self._limit.has_room(now=now):
@@ -479,7 +402,8 @@ class DemandFollower:
                 self._limit.record(now=now)
                 self._metrics.demand_changes.labels(change.cause.name.lower()).inc()
             if change.parts is not None:
-                self._demand.adopt(key, change.parts, now=now)
+                state.changed, state.parts = now, change.parts
+                state.report(MeasuredReason.MEASURED)
                 self._log.info(
                     "adopting measured demand",
                     service="/".join(key),
@@ -488,7 +412,8 @@ class DemandFollower:
                 )
             else:
                 assert change.problem is not None
-                if not self._demand.fall_back(key, change.problem):
+                had_parts, state.parts, state.trend = state.parts is not None, None, None
+                if not (state.report(change.problem) or had_parts):
                     continue
                 fallen.setdefault(change.problem, []).append(key)
             self._states.set_service_parts(key, change.parts)

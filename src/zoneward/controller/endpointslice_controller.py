@@ -12,8 +12,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Final
 
-from zoneward.client.affected_services import affected_services
-from zoneward.client.informer_cache import InformerCache
+from zoneward.client.informer_cache import InformerCache, affected_services
 from zoneward.client.informers import ErrorHandler, WatchedStores, run_informers
 from zoneward.client.list_watch_decoder import UnreadableObject
 from zoneward.client.object_store import EventHandler

@@ -18,9 +18,10 @@ import socket
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, NoReturn, Protocol
+from typing import Any, Final, NoReturn
 
 from msgspec.structs import replace
 
@@ -60,14 +61,11 @@ class ObservedLease:
 def observe_lease(lease: Lease | None, *, before: ObservedLease | None, at: float) -> ObservedLease:
     """``lease`` None: it does not exist. ``at``: when the answer arrived, not when the request was sent."""
     if lease is None:
-        return ObservedLease(lease=None, since=at, is_gone=True) if before is None else _gone(before)
+        # The holder of a deleted Lease may not have noticed, and may write until its deadline.
+        before = before or ObservedLease(lease=None, since=at)
+        return ObservedLease(lease=before.lease, since=before.since, is_gone=True)
     is_same = before is not None and before.lease is not None and before.lease.spec == lease.spec
     return ObservedLease(lease=lease, since=before.since if before is not None and is_same else at)
-
-
-def _gone(before: ObservedLease) -> ObservedLease:
-    # Its holder may not have noticed, and may write until its deadline.
-    return ObservedLease(lease=before.lease, since=before.since, is_gone=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +91,9 @@ def decide_about_lease(
     replicas recognize a renewal by it.
     """
     if observed.holder not in ("", identity):
-        left = observed.since + _duration(observed.spec, timing) - now
+        # The duration that its holder relies on, which may differ from this replica's.
+        duration = observed.spec.lease_duration_seconds or timing.lease_duration
+        left = observed.since + duration - now
         if left > 0:
             return LeaseWait(left)
     old = observed.spec
@@ -107,7 +107,10 @@ def decide_about_lease(
             (old.lease_transitions or 0) + (observed.lease is not None and not is_ours), _MOST_TRANSITIONS
         ),
     )
-    return LeaseClaim(_lease_with(observed, spec, key))
+    if observed.lease is not None and not observed.is_gone:
+        return LeaseClaim(replace(observed.lease, spec=spec))
+    namespace, name = key
+    return LeaseClaim(Lease(metadata=ObjectMeta(namespace=namespace, name=name), spec=spec))
 
 
 def released_lease(observed: ObservedLease, *, identity: str, stamp: str) -> LeaseClaim | None:
@@ -124,27 +127,7 @@ def released_lease(observed: ObservedLease, *, identity: str, stamp: str) -> Lea
     return LeaseClaim(replace(observed.lease, spec=spec))
 
 
-def _duration(spec: LeaseSpec, timing: LeaseTiming) -> float:
-    # The duration that its holder relies on, which may differ from this replica's.
-    return spec.lease_duration_seconds or timing.lease_duration
-
-
-def _lease_with(observed: ObservedLease, spec: LeaseSpec, key: ObjectKey) -> Lease:
-    if observed.lease is not None and not observed.is_gone:
-        return replace(observed.lease, spec=spec)
-    namespace, name = key
-    return Lease(metadata=ObjectMeta(namespace=namespace, name=name), spec=spec)
-
-
-class Leadership(Protocol):
-    """An `asyncio.Event` or a similar object that is set while this replica leads."""
-
-    def is_set(self) -> bool: ...
-
-    async def wait(self) -> object: ...
-
-
-def always_leading() -> Leadership:
+def always_leading() -> asyncio.Event:
     """For a controller without other replicas."""
     event = asyncio.Event()
     event.set()
@@ -248,18 +231,14 @@ class LeaderElector:
             for is_last in (False, True):
                 if self._unanswered or is_last:
                     await self._read()
-                claim = (
-                    None
-                    if self._observed is None
-                    else released_lease(self._observed, identity=self.identity, stamp=self._next_stamp())
-                )
+                if self._observed is None:
+                    return
+                claim = released_lease(self._observed, identity=self.identity, stamp=self._next_stamp())
                 if claim is None:
                     return
-                try:
+                with suppress(Conflict):
                     await self._write(claim)
-                except Conflict:
-                    continue
-                return
+                    return
         except CallFailed as error:
             self._on_error(error)
 
@@ -287,12 +266,11 @@ class LeaderElector:
                 return min(move.seconds, self._spread(0.5, 0.75))
             try:
                 await self._write(move)
+                break
             except (Conflict, NotFound):
                 if is_last:
                     raise
                 observed = await self._read()
-            else:
-                break
         return self._spread(0.75, 1.0)
 
     def _decide(self, observed: ObservedLease) -> LeaseWait | LeaseClaim:
@@ -303,11 +281,9 @@ class LeaderElector:
 
     async def _read(self) -> ObservedLease:
         namespace, name = self._key
-        lease: Lease | None
-        try:
+        lease: Lease | None = None
+        with suppress(NotFound):
             lease = await self._writer().read(LEASES, namespace=namespace, name=name)
-        except NotFound:
-            lease = None
         observed = self._observed = observe_lease(lease, before=self._observed, at=self._clock())
         if lease is None:
             self._unanswered = tuple(claim for claim in self._unanswered if claim.replaces is None)

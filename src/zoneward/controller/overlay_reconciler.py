@@ -15,6 +15,7 @@ entries go. The built-in controller notices that its slices changed, and writes 
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
@@ -398,8 +399,11 @@ class OverlayReconciler:
         now = self._clock()
         touched = 0
         for name in sorted(name for name, touch in touches.items() if touch.due <= now):
-            stored = await self._touch(key[0], name)
             touched += 1
+            stored = None
+            with suppress(NotFound):
+                stored = await self._writer.touch(SLICES, namespace=key[0], name=name)
+                self._metrics.overlay_touches.inc()
             if stored is None or not needs_touch(stored):
                 del touches[name]
             else:
@@ -410,15 +414,6 @@ class OverlayReconciler:
             due = min(touch.due for touch in touches.values())
             asyncio.get_running_loop().call_at(due, self._queue.add, key)
         return touched
-
-    async def _touch(self, namespace: str, name: str) -> EndpointSlice | None:
-        """The slice after an empty patch; None if there is none."""
-        try:
-            stored = await self._writer.touch(SLICES, namespace=namespace, name=name)
-        except NotFound:
-            return None
-        self._metrics.overlay_touches.inc()
-        return stored
 
     def _report(self, key: ObjectKey, service: Service, plan: ServicePlan) -> None:
         """Conditions and Events, once the hints are in the slices, or will not be."""
@@ -440,15 +435,12 @@ class OverlayReconciler:
                 f"the API server does not set the hints of {len(touches)} EndpointSlices: check the policy"
                 f" {names.OVERLAY_CONFIG_MAP} (zoneward check)"
             )
+            events = ()
             if not any(condition.reason == NOT_APPLIED for condition in own_conditions(service)):
                 events = (ServiceEvent("Warning", NOT_APPLIED, _sentence(message)),)
                 self._log.warning("the API server does not apply the overlay", service="/".join(key))
-            else:
-                events = ()
             conditions = _not_programmed(conditions, NOT_APPLIED, message)
-        self._status_writer.report(
-            service, conditions=(*conditions, *own) if conditions else own, events=dict.fromkeys(events)
-        )
+        self._status_writer.report(service, conditions=(*conditions, *own), events=dict.fromkeys(events))
 
     # --- a Service that is not in the overlay -------------------------------------------------------------------------
 

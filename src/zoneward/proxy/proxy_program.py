@@ -11,7 +11,6 @@ from typing import Any, Final
 
 from msgspec.json import encode
 
-from zoneward.client.all_results import all_results
 from zoneward.client.api_errors import CallFailed, NotFound
 from zoneward.client.auth.client_config import ClientConfig
 from zoneward.client.backoff import Backoff
@@ -21,6 +20,7 @@ from zoneward.client.list_watch_decoder import UnreadableObject
 from zoneward.client.reflector import ReflectorSettings
 from zoneward.client.resources import NODES, SERVICES, AnyWatchedResource, LiveNode
 from zoneward.client.transport import Transport
+from zoneward.client.transport_interface import all_results
 from zoneward.client.writer import WriteOutcome, Writer, write_outcome
 from zoneward.daemon.listen_address import parse_listen_address
 from zoneward.daemon.log import Log

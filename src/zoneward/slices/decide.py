@@ -44,15 +44,12 @@ def decide(
     context = DecisionContext(
         service, endpoint_index, demand, in_force, configuration, slice_groups_read=slice_groups_read
     )
-    heuristic, refusal = context.request.heuristic, context.request.refusal
-    if heuristic is None:
-        if refusal is None:
-            return context.build_inactive(
-                Reason.NOT_ASKED_FOR,
-                "nothing is asked for: all endpoints serve all zones",
-                deciding=context.request.decided_by,
-            )
-        return context.build_inactive(refusal, context.request.refusal_detail, deciding=context.request.decided_by)
+    request = context.request
+    if request.heuristic is None:
+        reason, detail = Reason.NOT_ASKED_FOR, "nothing is asked for: all endpoints serve all zones"
+        if request.refusal is not None:
+            reason, detail = request.refusal, request.refusal_detail
+        return context.build_inactive(reason, detail, deciding=request.decided_by)
     decision = _decide_requested(context)
     if decision.active or not context.use_hints_instead(decision):
         return decision
@@ -67,18 +64,15 @@ def _decide_requested(context: DecisionContext) -> Decision:
         return not_stored
     if heuristic is BALANCED:
         return balanced_decision.decide_sets(context)
+    if heuristic.subsets and heuristic.balances:
+        return subsetting_decision.decide_balanced(context, heuristic)
     if heuristic.subsets:
-        decide_groups = (
-            subsetting_decision.decide_balanced if heuristic.balances else subsetting_decision.decide_require_zone
-        )
-        return decide_groups(context, heuristic)
-    if heuristic.balances:
-        return (
-            hints_decision.decide_as_upstream(context)
-            if context.compatibility.sets_hints_in_slices
-            else hints_decision.decide_balanced(context, heuristic)
-        )
-    return hints_decision.decide_own_zone(context, heuristic)
+        return subsetting_decision.decide_require_zone(context, heuristic)
+    if not heuristic.balances:
+        return hints_decision.decide_own_zone(context, heuristic)
+    if context.compatibility.sets_hints_in_slices:
+        return hints_decision.decide_as_upstream(context)
+    return hints_decision.decide_balanced(context, heuristic)
 
 
 def _refuse_hints_not_stored(context: DecisionContext, heuristic: Heuristic) -> Decision | None:
@@ -152,42 +146,28 @@ def rules_of_slices(
     ``zone_hints`` and ``node_hints``: whether our slices may have such hints. Without them, no slice is looked into.
     """
     rules = list(_target_rules(service, endpoints))
-    gone, refused = endpoints.node_gone, endpoints.address_refused
-    if gone:
-        names_ = tuple(nsmallest(3, gone))
-        detail = f"{counted(len(gone), 'pod')} left out: their node is gone ({listed(names_, count=len(gone))})"
-        rules.append(Rule("pod-nodes", False, detail))
-    if refused:
-        pods = listed(tuple(nsmallest(3, refused)), count=len(refused))
-        detail = f"{counted(len(refused), 'pod')} left out: no EndpointSlice may have such an address ({pods})"
-        rules.append(Rule("pod-addresses", False, detail))
+    for name, pods, why in (
+        ("pod-nodes", endpoints.node_gone, "their node is gone"),
+        ("pod-addresses", endpoints.address_refused, "no EndpointSlice may have such an address"),
+    ):
+        if pods:
+            first = listed(tuple(nsmallest(3, pods)), count=len(pods))
+            rules.append(Rule(name, False, f"{counted(len(pods), 'pod')} left out: {why} ({first})"))
     voids_hints = None
     if others:
-        written = changes.create, changes.update, changes.unchanged
-        hints = [
-            endpoint.hints
-            for slices in written
-            for slice_ in slices
-            for endpoint in slice_.endpoints or ()
-            if endpoint.hints
-        ]
+        written = (*changes.create, *changes.update, *changes.unchanged)
+        hints = [endpoint.hints for slice_ in written for endpoint in slice_.endpoints or () if endpoint.hints]
         hinted = zone_hints and bool(hints)
         nodes = node_hints and any(endpoint_hints.for_nodes for endpoint_hints in hints)
         rule = rule_of_others(others, hinted=hinted, nodes=nodes)
         voids_hints = None if rule.passed else len(rules)
         rules.append(rule)
     if service.spec.internal_traffic_policy == "Local":
-        rules.append(
-            Rule(
-                "internal-traffic-policy",
-                False,
-                "internalTrafficPolicy is Local: hints do not matter inside the cluster",
-            )
-        )
+        detail = "internalTrafficPolicy is Local: hints do not matter inside the cluster"
+        rules.append(Rule("internal-traffic-policy", False, detail))
     if not is_proxied(service):
-        rules.append(
-            Rule("proxied", False, "headless: clients choose among all addresses, hints are for DNS and others")
-        )
+        detail = "headless: clients choose among all addresses, hints are for DNS and others"
+        rules.append(Rule("proxied", False, detail))
     return tuple(rules), voids_hints
 
 

@@ -1,6 +1,6 @@
 """What another demand would do to one Service: whether its decision in force still fits, and what a new one would gain.
 
-Both decisions are those of the pipeline (`zoneward.slices.decide`) for the same endpoints and slices, so that all that
+Both decisions are those of the pipeline (`zoneward.slices.plan`) for the same endpoints and slices, so that all that
 keeps a decision in force holds here too. Both are measured by the demand that is expected to come.
 """
 
@@ -20,9 +20,8 @@ from zoneward.routing.decision import Decision
 from zoneward.routing.demand import Demand
 from zoneward.routing.thresholds import kept_overload
 from zoneward.slices.cluster_state import ClusterState
-from zoneward.slices.decide import decide
 from zoneward.slices.endpoints import ServiceEndpoints
-from zoneward.slices.plan import collect_families, is_managed
+from zoneward.slices.plan import collect_families, decide_family, is_managed
 from zoneward.slices.reconcile import have_moved
 
 RESERVE: Final = 0.02
@@ -141,8 +140,7 @@ class DemandTrial:
 
     @cached_property
     def _in_force(self) -> list[tuple[ServiceEndpoints, Decision, _MeasuresByProxy]]:
-        demand = self._cluster_state.for_service(self._service).decision_demand()
-        decisions = ((endpoints, self._decide(endpoints, demand)) for endpoints in self._families)
+        decisions = ((endpoints, self._decide(endpoints, self._cluster_state)) for endpoints in self._families)
         return [(endpoints, decision, self._measure(decision, endpoints)) for endpoints, decision in decisions]
 
     def _demand_of(self, parts: Parts) -> Demand:
@@ -150,20 +148,13 @@ class DemandTrial:
         state = replace(self._cluster_state, service_parts={} if parts is None else {key: parts})
         return state.for_service(self._service).demand
 
-    def _decide(self, endpoints: ServiceEndpoints, demand: Demand) -> Decision:
-        return decide(
-            self._service,
-            endpoints.index,
-            demand=demand,
-            in_force=self._existing[endpoints.address_type].in_force,
-            configuration=self._cluster_state.configuration,
-            slice_groups_read=self._cluster_state.reads_slice_groups(self._service),
-        )
+    def _decide(self, endpoints: ServiceEndpoints, cluster_state: ClusterState) -> Decision:
+        return decide_family(self._service, endpoints, self._existing[endpoints.address_type], cluster_state)
 
     def _compare(
         self, endpoints: ServiceEndpoints, in_force: Decision, measured: _MeasuresByProxy, demand: Demand
     ) -> TrialOutcome:
-        new = self._decide(endpoints, demand)
+        new = self._decide(endpoints, replace(self._cluster_state, decided_by=demand))
         moves = in_force.in_force != new.in_force or in_force.allocation != new.allocation
         if in_force.weights is not None and new.weights is not None:
             moves = moves or have_moved(in_force.weights, new.weights)

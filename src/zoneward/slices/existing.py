@@ -70,11 +70,12 @@ class ExistingSlice:
     def read_groups(self, groups: "_GroupReader") -> None:
         group = groups.of_slice(self.slice) if self.has_approach else None
         for key, endpoint in zip(self.identities, self.slice.endpoints or (), strict=False):
+            previous = group
             # Decisions did not place an endpoint that is not ready: its hint is no previous group.
-            if group is not None or (endpoint.hints is not None and is_ready(endpoint)):
-                previous = groups.of_endpoint(endpoint, group)
-                if previous is not None:
-                    self.previous[key] = previous
+            if previous is None and endpoint.hints is not None and is_ready(endpoint):
+                previous = groups.of_hints(endpoint.hints)
+            if previous is not None:
+                self.previous[key] = previous
 
 
 class ExistingSlices:
@@ -96,8 +97,8 @@ class ExistingSlices:
         self._slices[slice_.metadata.name] = existing
         return existing
 
-    def remove(self, name: str) -> ExistingSlice | None:
-        return self._slices.pop(name, None)
+    def remove(self, name: str) -> None:
+        self._slices.pop(name, None)
 
     def get(self, name: str) -> ExistingSlice | None:
         return self._slices.get(name)
@@ -155,13 +156,12 @@ class _GroupReader:
             return None
         return EVERY_ZONE
 
-    def of_endpoint(self, endpoint: Endpoint, group: ZoneGroup | None) -> ZoneGroup | None:
-        """The group of an endpoint: that of its slice, or else the one in its hints."""
-        if group is not None or endpoint.hints is None:
-            return group
-        zones = _hinted_zones(endpoint.hints)
-        if zones is None:
+    def of_hints(self, hints: Hints) -> ZoneGroup | None:
+        """The group that the hints of an endpoint name."""
+        names_ = [zone.name for zone in hints.for_zones or ()]
+        if not names_:
             return None
+        zones = tuple(names_) if len(names_) == 1 else tuple(sorted(set(names_)))
         if zones not in self._hinted:
             self._hinted[zones] = own_group(zones[0]) if len(zones) == 1 else ZoneGroup(zones, (1.0,) * len(zones))
         return self._hinted[zones]
@@ -169,10 +169,3 @@ class _GroupReader:
 
 def _has_hints(endpoints: Collection[Endpoint] | None) -> bool:
     return any(endpoint.hints is not None for endpoint in endpoints or ())
-
-
-def _hinted_zones(hints: Hints) -> tuple[str, ...] | None:
-    zones = hints.for_zones
-    if not zones:
-        return None
-    return (zones[0].name,) if len(zones) == 1 else tuple(sorted({zone.name for zone in zones}))

@@ -14,7 +14,7 @@ from zoneward.routing.placement import Target, Targets
 from zoneward.routing.zone_groups import ZoneGroup
 from zoneward.slices.desired import SliceKey, SliceTemplate
 from zoneward.slices.endpoints import EndpointBuilder, PodEndpoint, ServiceEndpoints
-from zoneward.slices.existing import ExistingSlice, ExistingSlices
+from zoneward.slices.existing import ExistingSlices
 
 
 class _Settled(NamedTuple):
@@ -68,19 +68,14 @@ class FamilyCache:
         for pod in pods:
             self._add_pod(pod)
 
-    def update_slice(self, slice_: EndpointSlice) -> None:
-        """A slice was added or changed."""
-        name = slice_.metadata.name
+    def update_slice(self, name: str, slice_: EndpointSlice | None) -> None:
+        """A slice was added or changed; None: it was deleted."""
         self._reopen(name)
-        old = self.existing.get(name)
-        self._note_change(old, self.existing.set(slice_))
-
-    def remove_slice(self, name: str) -> None:
-        """A slice was deleted."""
-        self._reopen(name)
-        self._note_change(self.existing.remove(name), None)
-
-    def _note_change(self, old: ExistingSlice | None, new: ExistingSlice | None) -> None:
+        old, new = self.existing.get(name), None
+        if slice_ is not None:
+            new = self.existing.set(slice_)
+        else:
+            self.existing.remove(name)
         listed_before = set(old.identities) if old is not None else set()
         listed_after = set(new.identities) if new is not None else set()
         # An endpoint that two slices list stays in the first by name, which may be another one now.

@@ -18,6 +18,7 @@ finalize   names of new slices, weights of zones, trigger time                  
 keeps what did not change, and only the planner passes a `FamilyCache`.
 """
 
+from collections import defaultdict
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -177,25 +178,21 @@ def collect_families(
 ) -> CollectedFamilies:
     """The first step for all address families of a Service. Each of the ``slices`` has another name."""
     pods = {(pod.metadata.namespace, pod.metadata.name): pod for pod in pods}.values()
-    by_family = existing_by_family(service, slices, cluster_state)
-    endpoints = []
-    for address_type in planned_address_types(service, pods, cluster_state):
-        if address_type not in by_family:
-            by_family[address_type] = ExistingSlices(service, cluster_state.configuration)
-        endpoints.append(collect_endpoints(address_type, service, pods, by_family[address_type], cluster_state))
-    return CollectedFamilies(tuple(endpoints), by_family)
+    existing = existing_by_family(service, slices, cluster_state)
+    endpoints = tuple(
+        collect_endpoints(address_type, service, pods, existing[address_type], cluster_state)
+        for address_type in planned_address_types(service, pods, cluster_state)
+    )
+    return CollectedFamilies(endpoints, existing)
 
 
 def existing_by_family(
     service: Service, slices: Iterable[EndpointSlice], cluster_state: ClusterState
-) -> dict[str, ExistingSlices]:
-    """The existing slices of a Service by address type, each given once."""
-    by_family: dict[str, ExistingSlices] = {}
+) -> defaultdict[str, ExistingSlices]:
+    """The existing slices of a Service by address type, each given once; of any other type, none."""
+    by_family = defaultdict[str, ExistingSlices](lambda: ExistingSlices(service, cluster_state.configuration))
     for slice_ in slices:
-        address_type = slice_.address_type
-        if address_type not in by_family:
-            by_family[address_type] = ExistingSlices(service, cluster_state.configuration)
-        by_family[address_type].set(slice_)
+        by_family[slice_.address_type].set(slice_)
     return by_family
 
 

@@ -50,7 +50,7 @@ class ServicePlanner:
         self._slices = {slice_.metadata.name: slice_ for slice_ in slices}
         # Built for the first plan, and then updated; None: the next plan has to build it.
         self._families: dict[str, FamilyCache] | None = None
-        self._existing: dict[str, ExistingSlices] = {}
+        self._existing: Mapping[str, ExistingSlices] = {}
 
     # --- changes ------------------------------------------------------------------------------------------------------
 
@@ -61,7 +61,8 @@ class ServicePlanner:
             self._pods[key] = pod
         if old is pod or self._families is None:
             return
-        if not self._cluster_state.pods_known or tuple(self._families) != self._address_types():
+        address_types = planned_address_types(self._service, self._pods.values(), self._cluster_state)
+        if not self._cluster_state.pods_known or tuple(self._families) != address_types:
             self._families = None
             return
         for family in self._families.values():
@@ -74,22 +75,14 @@ class ServicePlanner:
             self._slices[name] = slice_
         if self._families is None:
             return
-        has_moved = old is not None and slice_ is not None and old.address_type != slice_.address_type
-        if has_moved or not self._cluster_state.pods_known:
+        address_types = {changed.address_type for changed in (old, slice_) if changed is not None}
+        families = [family for type_, family in self._families.items() if type_ in address_types]
+        if len(address_types) > 1 or len(families) < len(address_types) or not self._cluster_state.pods_known:
+            # Of a family that the Service does not have, or no longer has: it is deleted, or another controller's.
             self._families = None
             return
-        if slice_ is not None:
-            family = self._families.get(slice_.address_type)
-            if family is not None:
-                family.update_slice(slice_)
-            else:
-                self._existing_of(slice_.address_type).set(slice_)
-        elif old is not None:
-            family = self._families.get(old.address_type)
-            if family is not None:
-                family.remove_slice(name)
-            else:
-                self._existing_of(old.address_type).remove(name)
+        for family in families:
+            family.update_slice(name, slice_)
 
     def update_service(self, service: Service) -> None:
         """The Service changed. What endpoints do not depend on (status, settings of routing) costs nothing here."""
@@ -162,11 +155,11 @@ class ServicePlanner:
             # Hints for the own zone do not depend on shares.
             return False
         new = replace(self._cluster_state, demand=demand)
-        for address_type, family in self._families.items():
+        for family in self._families.values():
             family.refresh()
-            existing = self._existing_of(address_type)
             before, after = (
-                decide_family(self._service, family.endpoints, existing, state) for state in (self._cluster_state, new)
+                decide_family(self._service, family.endpoints, family.existing, state)
+                for state in (self._cluster_state, new)
             )
             if not before.has_same_outcome(after):
                 return True
@@ -176,20 +169,11 @@ class ServicePlanner:
         collected = collect_families(
             self._service, pods=self._pods.values(), slices=self._slices.values(), cluster_state=self._cluster_state
         )
-        self._existing = dict(collected.existing)
+        self._existing = collected.existing
         return {
             endpoints.address_type: FamilyCache(endpoints, self._existing[endpoints.address_type])
             for endpoints in collected.endpoints
         }
-
-    def _address_types(self) -> tuple[str, ...]:
-        return planned_address_types(self._service, self._pods.values(), self._cluster_state)
-
-    def _existing_of(self, address_type: str) -> ExistingSlices:
-        existing = self._existing.get(address_type)
-        if existing is None:
-            existing = self._existing[address_type] = ExistingSlices(self._service, self._cluster_state.configuration)
-        return existing
 
 
 def _endpoint_fields(service: Service) -> tuple[object, ...]:

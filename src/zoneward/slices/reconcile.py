@@ -337,18 +337,23 @@ def _named(
     used: set[str] = set()
     named = []
     for slice_ in create:
-        group = group_of_slice(slice_)
-        name = slice_name(
-            service,
-            address_type=slice_.address_type,
-            ports=port_key(slice_.ports),
-            group=str(group) if group else "",
-            taken=(*taken, used),
-            after=after,
-        )
+        name = name_of_new(slice_, service, taken=(*taken, used), after=after)
         used.add(name)
         named.append(replace(slice_, metadata=replace(slice_.metadata, name=name)))
     return named
+
+
+def name_of_new(slice_: EndpointSlice, service: Service, *, taken: Sequence[Container[str]], after: str = "") -> str:
+    """A free name for a slice to create: see `slice_name`."""
+    group = group_of_slice(slice_)
+    return slice_name(
+        service,
+        address_type=slice_.address_type,
+        ports=port_key(slice_.ports),
+        group=str(group) if group else "",
+        taken=taken,
+        after=after,
+    )
 
 
 def slice_name(
@@ -420,8 +425,8 @@ def _with_zone_weights(
     same, written = [], []
     for slice_ in unchanged:
         other = weighted(slice_)
-        is_carrier = weights is not None and slice_.metadata.name == carrier
-        if other is slice_ or (is_carrier and weights is not None and _are_close(slice_, weights)):
+        is_close = weights is not None and slice_.metadata.name == carrier and _are_close(slice_, weights)
+        if other is slice_ or is_close:
             same.append(slice_)
         else:
             written.append(other)

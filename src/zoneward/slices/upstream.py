@@ -96,15 +96,11 @@ def hint_own_topology(changes: SliceChanges, *, node_hints: bool) -> SliceChange
 
     def fails(slice_: EndpointSlice) -> bool:
         return any(
-            is_strictly_ready(endpoint) and _differ(endpoint.hints, hints(endpoint))
+            is_strictly_ready(endpoint) and (endpoint.hints or Hints()) != (hints(endpoint) or Hints())
             for endpoint in slice_.endpoints or ()
         )
 
     return _rewritten(changes, fails=fails, hints=hints, ready_only=True)
-
-
-def _differ(one: Hints | None, other: Hints | None) -> bool:
-    return (one or Hints()) != (other or Hints())
 
 
 def _rewritten(

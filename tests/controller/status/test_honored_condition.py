@@ -154,7 +154,7 @@ class World:
         self.honored: dict[str, str] = {}
         """What is asked for by the Services that say that it is honored."""
         for resource in CACHED_RESOURCES:
-            self.cache.store(resource).retain_only(set())  # type: ignore[misc]
+            self.cache.store(resource).retain_only(set())
         self.proxies.leases.retain_only(set())
         for node in NODES:
             self.node(node)

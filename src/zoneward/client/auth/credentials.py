@@ -15,11 +15,11 @@ from subprocess import DEVNULL, PIPE
 from typing import Any, Final
 from urllib.parse import quote
 
-from zoneward.client.all_results import all_results
 from zoneward.client.api_errors import NoCredentials
 from zoneward.client.auth.client_config import ClientConfig, ClusterInfo, ExecPluginConfig, ImpersonationConfig
 from zoneward.client.auth.kubeconfig import DocumentFields
 from zoneward.client.auth.tls import ClientCertificate, PemReader, RotatedFile
+from zoneward.client.transport_interface import all_results
 from zoneward.kube.input_error import InputError, show
 
 _PLAIN_IN_HEADER_NAMES = "!#$&'*+-.^_`|~"

@@ -153,13 +153,11 @@ class ConflictDetector:
 
     def due_rechecks(self, *, now: float) -> list[ObjectKey]:
         """Services to reconcile now though nothing changed. Forgets writes that no longer matter."""
-        for key in [key for key, writes in self._writes.items() if self._is_over(key, writes, now)]:
-            del self._writes[key]
+        for key, writes in tuple(self._writes.items()):
+            is_quiet = now - writes.changed_at > self._grace and now - writes.recreated_at > MEMORY
+            if is_quiet and writes.recheck_at == inf and key not in self.contested:
+                del self._writes[key]
         return [key for key, writes in self._writes.items() if writes.recheck_at <= now]
-
-    def _is_over(self, key: ObjectKey, writes: _BuiltInWrites, now: float) -> bool:
-        is_quiet = now - writes.changed_at > self._grace and now - writes.recreated_at > MEMORY
-        return is_quiet and writes.recheck_at == inf and key not in self.contested
 
     def forget(self, key: ObjectKey) -> None:
         """A Service is gone, or Zoneward does not manage it."""

@@ -8,6 +8,7 @@ delay slices. The object is read before its first write and after a failure. In 
 remembered, so that a change costs one write.
 """
 
+import asyncio
 from collections.abc import Iterable, Mapping
 from math import ceil
 from typing import Final
@@ -20,7 +21,6 @@ from zoneward.client.informer_cache import InformerCache
 from zoneward.client.resources import ENDPOINTS
 from zoneward.client.writer import WriteOutcome, Writer, write_outcome
 from zoneward.controller.controller_metrics import ControllerMetrics
-from zoneward.controller.leader_elector import Leadership
 from zoneward.controller.queue.work_queue import Batching, RequeueDelay, WorkQueue, namespace_of
 from zoneward.daemon.log import Log, UnexpectedErrorLog
 from zoneward.kube.adoption_marks import ENDPOINTS_ANNOTATION, SKIP_MIRROR_LABEL, has_selector_annotation
@@ -117,12 +117,9 @@ def subsets_of(service: Service, pods: Iterable[Pod]) -> tuple[EndpointSubset, .
         )
         assert endpoint.conditions is not None
         hosts[host] = address, endpoint.conditions.ready is True
-        for port in served:
-            key = _port(port)
-            ports[key] = port
+        ports |= {_port(port): port for port in served}
+        for key in map(_port, served) if served else (None,):
             serving.setdefault(key, {})[host] = None
-        if not served:
-            serving.setdefault(None, {})[host] = None
     packed: dict[tuple[_Host, ...], list[_Port]] = {}
     for wanted, keys in serving.items():
         shared_ports = packed.setdefault(tuple(sorted(keys)), [])
@@ -225,7 +222,7 @@ class EndpointsObjectWriter:
         cache: InformerCache,
         writer: Writer,
         *,
-        leading: Leadership,
+        leading: asyncio.Event,
         metrics: ControllerMetrics,
         log: Log,
         back_off: RequeueDelay | None = None,

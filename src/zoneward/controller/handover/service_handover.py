@@ -344,13 +344,8 @@ class ServiceHandover:
             what = f"the built-in controller still writes {names}"
         else:
             what = step.about if not isinstance(step, WaitForOthers) else f"waited for {step.about}"
-        return self._error(
-            f"timed out after {self._timeouts.total:.3g} s: {what}. No endpoint is missing; repeat the command"
-            " to continue"
-        )
-
-    def _error(self, what: str) -> InputError:
-        return InputError(self._where, what)
+        timed_out = f"timed out after {self._timeouts.total:.3g} s: {what}"
+        return InputError(self._where, f"{timed_out}. No endpoint is missing; repeat the command to continue")
 
     @property
     def _where(self) -> str:

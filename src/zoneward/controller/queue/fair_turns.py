@@ -70,7 +70,7 @@ class FairTurns(Generic[G, N]):
     def pop(self, now: float) -> N | None:
         """The next item; None: there is none, or only groups above their share have some, and they have to wait."""
         group = self._next_group()
-        if group is None or self._waits(group, now):
+        if group is None or (now < self._not_before and self._tag(group) > self._least):
             return None
         heappop(self._turns)
         _, _, item = heappop(group.items)
@@ -109,9 +109,6 @@ class FairTurns(Generic[G, N]):
 
     def _tag(self, group: _Group[G, N]) -> float:
         return max(self._least, group.used - ALLOWANCE)
-
-    def _waits(self, group: _Group[G, N], now: float) -> bool:
-        return now < self._not_before and self._tag(group) > self._least
 
     def _next_group(self) -> _Group[G, N] | None:
         """The group at the front, whose first item counts."""

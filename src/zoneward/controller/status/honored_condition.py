@@ -29,13 +29,13 @@ from msgspec.structs import replace
 
 from zoneward.client.informer_cache import InformerCache
 from zoneward.client.resources import object_key_of
-from zoneward.controller.leader_elector import Leadership
 from zoneward.controller.status.node_proxies import NO_PROXIES, UNKNOWN_PROXIES, NodeProxies, Presence, ProxyGroup
 from zoneward.controller.status.status_writer import StatusWriter, own_conditions
 from zoneward.controller.sync.endpointslice_tracker import EndpointSliceTracker
 from zoneward.daemon.log import Log, SilentLog, UnexpectedErrorLog
 from zoneward.kube import names
 from zoneward.kube.objects import Condition, ObjectKey, Service, parse_resource_version
+from zoneward.routing.phrases import counted
 from zoneward.routing.selection.endpoint_selection import is_proxied
 from zoneward.routing.service_events import find_condition
 
@@ -123,12 +123,12 @@ def honored_condition(
     message = f"revision {revision}"
     match reason:
         case HonoredReason.PROGRAMMED:
-            message += f" is programmed on {_count_of_nodes(nodes)}"
+            message += f" is programmed on {counted(nodes, 'node')}"
         case HonoredReason.PROGRAMMING:
             message += " is being programmed on the nodes"
         case HonoredReason.NODES_BEHIND:
             first = ", ".join(behind[:_MOST_NAMED_NODES]) + (", ..." if len(behind) > _MOST_NAMED_NODES else "")
-            message += f" is programmed on {nodes - len(behind)} of {_count_of_nodes(nodes)}; waiting for {first}"
+            message += f" is programmed on {nodes - len(behind)} of {counted(nodes, 'node')}; waiting for {first}"
         case HonoredReason.NOT_ACCEPTED | HonoredReason.NOT_PROGRAMMED:
             type_ = names.ACCEPTED_CONDITION if reason is HonoredReason.NOT_ACCEPTED else names.PROGRAMMED_CONDITION
             message += f": {_planned_condition(planned, type_).reason}"
@@ -143,10 +143,6 @@ def honored_condition(
 
 def _planned_condition(conditions: Iterable[Condition], type_: str) -> Condition:
     return find_condition(conditions, type_) or Condition(type=type_)
-
-
-def _count_of_nodes(count: int) -> str:
-    return f"{count} node{'s' if count != 1 else ''}"
 
 
 @dataclass(slots=True, eq=False)
@@ -198,7 +194,7 @@ class HonoredCondition:
         cache: InformerCache,
         tracker: EndpointSliceTracker,
         status_writer: StatusWriter,
-        leading: Leadership,
+        leading: asyncio.Event,
         log: Log | None = None,
         clock: Callable[[], float] | None = None,
     ) -> None:

@@ -174,13 +174,14 @@ class ServiceReconciler:
             if self._status_writer is not None:
                 measured = None if self._demand is None else self._demand.condition(service)
                 own = () if measured is None else (measured,)
-                conditions = (*with_requested(plan.conditions, plan.requested), *own) if plan.conditions else ()
+                conditions = (*with_requested(plan.conditions, plan.requested), *own)
                 if self._honored is not None:
+                    planned = conditions if plan.conditions else ()
                     has_deleted = any(write.operation is Operation.DELETE for write in writes)
-                    conditions = self._honored.conditions(
-                        service, conditions, requested=plan.requested, has_deleted=has_deleted
+                    conditions = (
+                        self._honored.conditions(service, planned, requested=plan.requested, has_deleted=has_deleted)
+                        or own
                     )
-                conditions = conditions or own
                 self._status_writer.report(service, conditions=conditions, events=dict.fromkeys(events))
             self._metrics.record_sync(plan)
         if service.spec.type == "ExternalName":

@@ -6,10 +6,9 @@ from typing import Any, Final
 
 import msgspec
 
-from zoneward.client.all_results import all_results
 from zoneward.client.api_errors import ApiError, CallFailed, Forbidden, NotFound
 from zoneward.client.resources import ENDPOINTS, EVENTS, SERVICES, SLICES, ApiResource
-from zoneward.client.transport_interface import ReadTransport, WriteTransport
+from zoneward.client.transport_interface import ReadTransport, WriteTransport, all_results
 from zoneward.controller.controller_configuration import Mode
 from zoneward.kube.input_error import InputError
 from zoneward.kube.json_documents import DECODE_ERRORS, decode_json

@@ -76,8 +76,6 @@ class ServiceStates:
         self._service_parts: dict[ObjectKey, Mapping[str, Fraction]] = {}
         self.dropped_hints: Final[dict[ObjectKey, StoredHints]] = {}
         """Services whose hints the API server does not all store, and which it does."""
-        self._without_hints: dict[StoredHints, ClusterState] = {}
-        """`_cluster_state` for Services whose hints the API server drops."""
         self._zones_changed = self._demand_changed = self._parts_changed = False
         self._cluster_state = self._make_cluster_state({}, None)
 
@@ -105,10 +103,10 @@ class ServiceStates:
         pod = new if new is not None else old
         assert pod is not None
         key = object_key_of(pod)
-        for service in old_services:
-            self._record_pod(service, key, None)
-        for service in new_services:
-            self._record_pod(service, key, new)
+        for services, now in ((old_services, None), (new_services, new)):
+            for service in services:
+                if service in self._states:
+                    self._states[service].pods[key] = now
 
     def slice_changed(self, old: EndpointSlice | None, new: EndpointSlice | None) -> None:
         for slice_, exists in ((old, False), (new, True)):
@@ -143,13 +141,8 @@ class ServiceStates:
         if seen == self._slice_groups_seen:
             return []
         self._slice_groups_seen = seen
-        self._set_cluster_state(replace(self._cluster_state, slice_groups_seen=seen))
+        self._cluster_state = replace(self._cluster_state, slice_groups_seen=seen)
         return sorted(object_key_of(service) for service in self._cache.services if requests_subsetting(service))
-
-    def _record_pod(self, service: ObjectKey, pod: ObjectKey, now: LivePod | None) -> None:
-        state = self._states.get(service)
-        if state is not None:
-            state.pods[pod] = now
 
     # --- what all share -----------------------------------------------------------------------------------------------
 
@@ -171,12 +164,12 @@ class ServiceStates:
     def refresh_nodes(self) -> list[ObjectKey]:
         """Apply the changes of Nodes, and of measured demand. Returns the Services whose decisions may differ now.
 
-        It does not return Services with Pods on such a Node, which `zoneward.client.affected_services` returns, those
+        It does not return Services with Pods on such a Node, which `zoneward.client.informer_cache` returns, those
         with other measured demand, and those that `check_next` checks.
         """
         if self._parts_changed:
             # The state never changes, because plans in threads use it.
-            self._set_cluster_state(replace(self._cluster_state, service_parts=dict(self._service_parts)))
+            self._cluster_state = replace(self._cluster_state, service_parts=dict(self._service_parts))
             self._parts_changed = False
         if not (self._zones_changed or self._demand_changed):
             return []
@@ -184,7 +177,7 @@ class ServiceStates:
         zones = before.node_zones
         if self._zones_changed:
             zones = {node.metadata.name: node_zone(node) for node in self._cache.nodes}
-        self._set_cluster_state(self._make_cluster_state(zones, None if self._demand_changed else before.demand))
+        self._cluster_state = self._make_cluster_state(zones, None if self._demand_changed else before.demand)
         self._zones_changed = self._demand_changed = False
         if bool(before.node_zones) != bool(zones):
             return list(self._ready_endpoints)
@@ -217,14 +210,8 @@ class ServiceStates:
         stored = self.dropped_hints.get(key, "all")
         if stored == "all":
             return self._cluster_state
-        if stored not in self._without_hints:
-            configuration = structs.replace(self._configuration, stored_hints=stored)
-            self._without_hints[stored] = replace(self._cluster_state, configuration=configuration)
-        return self._without_hints[stored]
-
-    def _set_cluster_state(self, cluster_state: ClusterState) -> None:
-        self._cluster_state = cluster_state
-        self._without_hints.clear()
+        configuration = structs.replace(self._configuration, stored_hints=stored)
+        return replace(self._cluster_state, configuration=configuration)
 
     def _make_cluster_state(self, zones: Mapping[str, str | None], demand: Demand | None) -> ClusterState:
         if demand is None:

@@ -23,10 +23,9 @@ from zoneward.client.writer import WriteOutcome, Writer, write_outcome
 from zoneward.controller.controller_metrics import ControllerMetrics, Operation
 from zoneward.controller.sync.endpointslice_tracker import EndpointSliceTracker
 from zoneward.kube.objects import Endpoint, EndpointIdentity, EndpointSlice, ObjectKey, ObjectMeta, identity
-from zoneward.routing.zone_groups import group_of_slice
 from zoneward.slices.endpoints import port_key
 from zoneward.slices.plan import ServicePlan
-from zoneward.slices.reconcile import slice_name
+from zoneward.slices.reconcile import name_of_new
 
 MAX_ENDPOINTS: Final = 1_000
 """The API server refuses a slice with more."""
@@ -114,7 +113,8 @@ def _ordered(updates: Collection[_Update]) -> tuple[list[EndpointSlice], list[_U
         if not ready:
             first = _cheapest_of_circle(left, gaining)
             if _can_hold_both(first, gaining):
-                writes.append(_with_endpoints(first.slice, (first.loses[key] for key in _awaited(first, gaining))))
+                lost = [first.loses[key] for key in _awaited(first, gaining)]
+                writes.append(replace(first.slice, endpoints=(*(first.slice.endpoints or ()), *lost)))
                 for key in first.gains:
                     gaining[key].discard(first)
                 # A second write removes what it lists temporarily.
@@ -155,21 +155,10 @@ def _can_hold_both(update: _Update, gaining: Mapping[EndpointIdentity, Collectio
     return len(update.slice.endpoints or ()) + len(_awaited(update, gaining)) <= MAX_ENDPOINTS
 
 
-def _with_endpoints(slice_: EndpointSlice, more: Iterable[Endpoint]) -> EndpointSlice:
-    return replace(slice_, endpoints=(*(slice_.endpoints or ()), *more))
-
-
 def _renamed(slice_: EndpointSlice, plan: ServicePlan, taken: tuple[Container[str], ...]) -> EndpointSlice:
-    group, metadata = group_of_slice(slice_), slice_.metadata
-    name = slice_name(
-        plan.service,
-        address_type=slice_.address_type,
-        ports=port_key(slice_.ports),
-        group=str(group) if group else "",
-        taken=taken,
-    )
+    metadata = slice_.metadata
     fresh = ObjectMeta(
-        name=name,
+        name=name_of_new(slice_, plan.service, taken=taken),
         namespace=metadata.namespace,
         labels=metadata.labels,
         annotations=metadata.annotations,
