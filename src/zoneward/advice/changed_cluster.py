@@ -153,16 +153,16 @@ class _Replicas(Generic[_Key]):
                 heapreplace(most, (count + 1, zone))
         return dict(sorted(changes.items()))
 
-    def _removed(self, changes: Mapping[str, int]) -> set[_Key]:
-        """The keys of the replicas to remove. Raises ImpossibleChange."""
-        gone: set[_Key] = set()
-        for zone, change in changes.items():
-            present = self._by_zone.get(zone, [])
-            if -change > len(present):
-                where = f"in zone {zone}" if zone else "without a zone"
-                raise ImpossibleChange(f"expected at most {len(present)} Pods to remove {where}, got {-change}")
-            gone.update(replica.key for replica in present[: max(0, -change)])
-        return gone
+    def _removed(self, zone: str, count: int) -> list[_Key]:
+        """The keys of the first replicas to remove from a zone. Raises ImpossibleChange."""
+        present = self._by_zone.get(zone, [])
+        if count > len(present):
+            where = f"in zone {zone}" if zone else "without a zone"
+            raise ImpossibleChange(f"expected at most {len(present)} Pods to remove {where}, got {count}")
+        return [replica.key for replica in present[: max(0, count)]]
+
+    def _all_removed(self, changes: Mapping[str, int]) -> set[_Key]:
+        return {key for zone, change in changes.items() for key in self._removed(zone, -change)}
 
     def _places(self, changes: Mapping[str, int]) -> Iterator[tuple[str, str]]:
         """The zone and the Node of each replica that is added. Raises ImpossibleChange.
@@ -236,11 +236,15 @@ class ServicePods(_Replicas[int]):
         A new Pod is a ready copy of another one, with a new name and new addresses, on a ready Node of its zone. Pods
         that were added are removed first, then those that are not ready.
         """
-        gone = self._removed(changes)
+        gone = self._all_removed(changes)
         left = tuple(pod for index, pod in enumerate(self._pods) if index not in gone) if gone else self._pods
         fresh = _FreshNames(self._service, self._taken)
         added = (self._copy(self._pods[self._template(zone)], node, fresh) for zone, node in self._places(changes))
         return (*left, *added)
+
+    def removed(self, zone: str, count: int) -> list[Pod]:
+        """The Pods that are removed to have ``count`` less in a zone. Raises ImpossibleChange."""
+        return [self._pods[index] for index in self._removed(zone, count)]
 
     def _copy(self, pod: Pod, node: str, fresh: "_FreshNames") -> Pod:
         name = fresh.name()
@@ -304,7 +308,7 @@ class SliceReplicas(_Replicas[EndpointIdentity]):
 
         A new endpoint is a ready copy of another one, in the same slices, without hints.
         """
-        gone = self._removed(changes)
+        gone = self._all_removed(changes)
         added: dict[EndpointIdentity, list[Endpoint]] = {}
         fresh = _FreshNames(self._service, self._taken)
         for zone, node in self._places(changes):

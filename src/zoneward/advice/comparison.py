@@ -149,63 +149,45 @@ def recommend(
     and loads are compared with it. ``flows``: with those between zones.
     """
     configuration = given.cluster_state.configuration
+    keep_threshold = float(configuration.hints.keep_threshold)
     built_in = is_built_in(given.service, given.slices, configuration, abilities)
-    planned = _plan_each(given, approaches, built_in=built_in)
-    loads = _busiest_loads(_plan_each(unchanged, approaches, built_in=built_in)) if unchanged is not None else {}
+    before = {} if unchanged is None else _plan_each(unchanged, approaches, built_in=built_in)
     in_force = _traffic_in_force(unchanged or given, node_proxies)
-    return tuple(
-        _recommend_family(
-            address_type,
-            plans,
-            in_force.get(address_type),
-            abilities,
-            loads=loads.get(address_type, {}),
-            keep_threshold=float(configuration.hints.keep_threshold),
-            flows=flows,
+    recommendations = []
+    for address_type, plans in _plan_each(given, approaches, built_in=built_in).items():
+        family, own_traffic = plans[_OWN_SETTINGS]
+        now, traffic_now = in_force.get(address_type, (None, None))
+        plans_before = before.get(address_type, {})
+        today, *candidates = (
+            _compared(approach, planned, abilities, before=plans_before.get(approach))
+            for approach, planned in plans.items()
         )
-        for address_type, plans in planned.items()
-    )
-
-
-def _recommend_family(
-    address_type: str,
-    plans: Mapping[str, "_Planned"],
-    now: "tuple[InForce, ExpectedTraffic | None] | None",
-    abilities: ClusterAbilities,
-    *,
-    loads: Mapping[str, float],
-    keep_threshold: float,
-    flows: bool,
-) -> Recommendation:
-    (first, *_) = plans.values()
-    meta = first.family.service.metadata
-    today, *candidates = (
-        _compared(approach, planned, abilities, load_before=loads.get(approach)) for approach, planned in plans.items()
-    )
-    comparison = ServiceComparison(
-        namespace=meta.namespace,
-        service=meta.name,
-        address_type=address_type,
-        endpoints=first.family.decision.endpoints,
-        asks_for=today.approach,
-        now=None if now is None else now[0],
-        today=today,
-        best=None,
-        better=None,
-        approaches=tuple(candidates),
-    )
-    best = best_of(comparison, keep_threshold=keep_threshold)
-    better = best_of(comparison, keep_threshold=keep_threshold, with_controller=True)
-    traffic = {approach: planned.traffic for approach, planned in plans.items() if approach != _OWN_SETTINGS}
-    if now is not None:
-        traffic[NOW] = now[1]
-    return Recommendation(
-        comparison=replace(comparison, best=best, better=better if better != best else None),
-        zones=0 if first.traffic is None else len(first.traffic.zones),
-        flows={name: _flows(predicted) for name, predicted in traffic.items() if predicted is not None}
-        if flows
-        else {},
-    )
+        meta = family.service.metadata
+        comparison = ServiceComparison(
+            namespace=meta.namespace,
+            service=meta.name,
+            address_type=address_type,
+            endpoints=family.decision.endpoints,
+            asks_for=today.approach,
+            now=now,
+            today=today,
+            best=None,
+            better=None,
+            approaches=tuple(candidates),
+        )
+        best = best_of(comparison, keep_threshold=keep_threshold)
+        better = best_of(comparison, keep_threshold=keep_threshold, with_controller=True)
+        comparison = replace(comparison, best=best, better=better if better != best else None)
+        traffic = {approach: predicted for approach, (_, predicted) in plans.items() if approach != _OWN_SETTINGS}
+        traffic[NOW] = traffic_now
+        recommendations.append(
+            Recommendation(
+                comparison=comparison,
+                zones=0 if own_traffic is None else len(own_traffic.zones),
+                flows={name: _flows(predicted) for name, predicted in traffic.items() if flows and predicted},
+            )
+        )
+    return tuple(recommendations)
 
 
 def best_of(comparison: ServiceComparison, *, keep_threshold: float, with_controller: bool = False) -> str | None:
@@ -236,11 +218,8 @@ def best_of(comparison: ServiceComparison, *, keep_threshold: float, with_contro
 
 # --- plans ------------------------------------------------------------------------------------------------------------
 
-
-@dataclass(frozen=True, slots=True)
-class _Planned:
-    family: FamilyPlan
-    traffic: ExpectedTraffic | None
+_Planned = tuple[FamilyPlan, ExpectedTraffic | None]
+_Prediction = tuple[tuple[EndpointSlice, ...], list[HonoredHints], ExpectedTraffic | None]
 
 
 def _plan_each(given: ServiceInput, approaches: Iterable[str], *, built_in: bool) -> dict[str, dict[str, _Planned]]:
@@ -259,7 +238,7 @@ def _plan_each(given: ServiceInput, approaches: Iterable[str], *, built_in: bool
             upstream = dataclasses.replace(state, decided_by=state.by_cpu, configuration=configuration)
             of_kubernetes = _collect(given, slices.values(), upstream)
     planned: dict[str, dict[str, _Planned]] = {}
-    predictions = _Predictions()
+    known: list[_Prediction] = []
     for approach in (_OWN_SETTINGS, *approaches):
         service = as_if_requested(given.service, approach, state.configuration) if approach else given.service
         plan: ServicePlan
@@ -280,7 +259,7 @@ def _plan_each(given: ServiceInput, approaches: Iterable[str], *, built_in: bool
                 taken=(given.taken, slices),
             )
         for family in plan.families:
-            planned.setdefault(family.address_type, {})[approach] = _Planned(family, predictions.of(family))
+            planned.setdefault(family.address_type, {})[approach] = family, _predict(family, known)
     return planned
 
 
@@ -291,33 +270,18 @@ def _collect(
     return collect_families(given.service, pods=given.pods, slices=slices, cluster_state=state), state
 
 
-class _Predictions:
-    """Expected traffic, predicted once for slices that are equal: approaches that are not active write the same."""
-
-    def __init__(self) -> None:
-        self._known: list[tuple[tuple[EndpointSlice, ...], list[HonoredHints], ExpectedTraffic | None]] = []
-
-    def of(self, family: FamilyPlan) -> ExpectedTraffic | None:
-        state, slices = family.cluster_state, family.slices
-        honored = [
-            honored_hints(family.service, proxies.consumer, state.configuration.gates)
-            for proxies in state.consumers_of(family.service)
-        ]
-        for known_slices, known_honored, traffic in self._known:
-            if known_slices == slices and known_honored == honored:
-                return traffic
-        self._known.append((slices, honored, family.traffic))
-        return family.traffic
-
-
-def _busiest_loads(planned: Mapping[str, Mapping[str, _Planned]]) -> dict[str, dict[str, float]]:
-    """The load of the busiest endpoint by address type and approach."""
-    return {
-        address_type: {
-            approach: plan.traffic.busiest_load for approach, plan in plans.items() if plan.traffic is not None
-        }
-        for address_type, plans in planned.items()
-    }
+def _predict(family: FamilyPlan, known: "list[_Prediction]") -> ExpectedTraffic | None:
+    """The expected traffic, predicted once for slices that are equal: approaches that are not active write the same."""
+    state, slices = family.cluster_state, family.slices
+    honored = [
+        honored_hints(family.service, proxies.consumer, state.configuration.gates)
+        for proxies in state.consumers_of(family.service)
+    ]
+    for known_slices, known_honored, traffic in known:
+        if known_slices == slices and known_honored == honored:
+            return traffic
+    known.append((slices, honored, family.traffic))
+    return family.traffic
 
 
 def _traffic_in_force(
@@ -340,12 +304,13 @@ def _traffic_in_force(
 
 
 def _compared(
-    approach: str, planned: _Planned, abilities: ClusterAbilities, *, load_before: float | None
+    approach: str, planned: _Planned, abilities: ClusterAbilities, *, before: _Planned | None
 ) -> ComparedApproach:
-    family, traffic = planned.family, planned.traffic
+    family, traffic = planned
     decision, changes = family.decision, family.changes
     name = approach or decision.heuristic or NO_APPROACH
-    load = traffic.busiest_load if traffic is not None else 0.0
+    load = _busiest_load(planned)
+    load_before = 0.0 if before is None else _busiest_load(before)
     return ComparedApproach(
         approach=name,
         active=decision.active,
@@ -361,6 +326,11 @@ def _compared(
         load_change=load / load_before - 1 if load and load_before else None,
         needs=abilities.missing_for(name),
     )
+
+
+def _busiest_load(planned: _Planned) -> float:
+    traffic = planned[1]
+    return 0.0 if traffic is None else traffic.busiest_load
 
 
 def _numbers_of(traffic: ExpectedTraffic | None) -> dict[str, float | None]:

@@ -4,23 +4,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Final
 
+from zoneward.advice.findings import codes
 from zoneward.advice.findings.cluster_view import ClusterView, ServiceView
-from zoneward.advice.findings.codes import (
-    CLUSTER,
-    HINTS_OVERLOAD,
-    HINTS_VOID_BY_OTHERS,
-    INCOMPLETE_HINTS,
-    NO_HINTS,
-    NOBODY_UPDATES,
-    NOT_IN_OVERLAY,
-    OVERLAY_NOT_APPLIED,
-    OVERLAY_POLICY,
-    OVERRIDDEN,
-    SLICES_DIFFER_FROM_PODS,
-    TWO_WRITERS,
-    Code,
-    Finding,
-)
+from zoneward.advice.findings.codes import Code, Finding
 from zoneward.advice.findings.services import overload_fix, overload_now
 from zoneward.advice.shell_commands import shell_command
 from zoneward.kube import names
@@ -44,13 +30,13 @@ _CONTROLLERS: Final = (names.BUILT_IN_MANAGER, names.MANAGER)
 def slice_findings(view: ClusterView) -> Iterator[Finding]:
     """At most one finding of each code for a Service: that of its first address family that has one."""
     checks: tuple[tuple[Code, Callable[[ServiceView, FamilyPlan, ClusterView], str | None]], ...] = (
-        (HINTS_VOID_BY_OTHERS, _void),
-        (TWO_WRITERS, _two_writers),
-        (HINTS_OVERLOAD, lambda service, family, view: overload_now(service, family.address_type, view)),
-        (SLICES_DIFFER_FROM_PODS, _difference),
-        (INCOMPLETE_HINTS, _incomplete),
-        (NO_HINTS, _no_hints),
-        (OVERLAY_NOT_APPLIED, _overlay_not_applied),
+        (codes.HINTS_VOID_BY_OTHERS, _void),
+        (codes.TWO_WRITERS, _two_writers),
+        (codes.HINTS_OVERLOAD, lambda service, family, view: overload_now(service, family.address_type, view)),
+        (codes.SLICES_DIFFER_FROM_PODS, _difference),
+        (codes.INCOMPLETE_HINTS, _incomplete),
+        (codes.NO_HINTS, _no_hints),
+        (codes.OVERLAY_NOT_APPLIED, _overlay_not_applied),
     )
     for service in view.services:
         for code, check in checks:
@@ -58,9 +44,9 @@ def slice_findings(view: ClusterView) -> Iterator[Finding]:
                 messages = (check(service, family, view) for family in service.plan.families)
                 message = next(filter(None, messages), None)
                 if message is not None:
-                    fix = overload_fix(service, _asked_for(service, view)) if code is HINTS_OVERLOAD else ""
+                    fix = overload_fix(service, _asked_for(service, view)) if code is codes.HINTS_OVERLOAD else ""
                     yield code.finding(service.object, message, fix=fix)
-        if service.runs_zoneward and not view.is_led and view.knows(*NOBODY_UPDATES.needs):
+        if service.runs_zoneward and not view.is_led and view.knows(*codes.NOBODY_UPDATES.needs):
             yield _orphan(service)
 
 
@@ -94,7 +80,7 @@ def _orphan(service: ServiceView) -> Finding:
     if has_selector_annotation(service.service):
         command = shell_command("zoneward", "release", names=("/".join(service.key),))
         fix = f"Start zoneward controller, or give the Service back: {command or 'zoneward release'}"
-    return NOBODY_UPDATES.finding(service.object, message, fix=fix)
+    return codes.NOBODY_UPDATES.finding(service.object, message, fix=fix)
 
 
 def _overlay_not_applied(service: ServiceView, family: FamilyPlan, view: ClusterView) -> str | None:
@@ -229,19 +215,20 @@ def _as_built_in(service: ServiceView, family: FamilyPlan, view: ClusterView) ->
 
 def overlay_findings(view: ClusterView) -> Iterator[Finding]:
     """At most one about the policy, and one of each other code for a Service."""
-    if view.overlays and view.knows(*OVERLAY_POLICY.needs):
+    if view.overlays and view.knows(*codes.OVERLAY_POLICY.needs):
         message = _policy_message(view)
         if message is not None:
             services = sorted({(namespace, service) for namespace, service, _ in view.overlays})
-            yield OVERLAY_POLICY.finding(CLUSTER, message, services=services)
+            yield codes.OVERLAY_POLICY.finding(codes.CLUSTER, message, services=services)
     is_bound = any(binding.spec.policy_name == OVERLAY for binding in view.policy_bindings)
     for service in view.services:
-        if is_bound and view.knows(*NOT_IN_OVERLAY.needs) and _is_missing(service, view):
+        if is_bound and view.knows(*codes.NOT_IN_OVERLAY.needs) and _is_missing(service, view):
             message = f"the policy {OVERLAY} is installed, and the ConfigMap {OVERLAY} has no entry for it"
-            yield NOT_IN_OVERLAY.finding(service.object, message)
+            yield codes.NOT_IN_OVERLAY.finding(service.object, message)
         setting = _built_in_setting(service)
         if setting is not None and _is_overlaid(service, view):
-            yield OVERRIDDEN.finding(service.object, f"hints are those of the overlay, and not those of {setting}")
+            message = f"hints are those of the overlay, and not those of {setting}"
+            yield codes.OVERRIDDEN.finding(service.object, message)
 
 
 def _policy_message(view: ClusterView) -> str | None:
