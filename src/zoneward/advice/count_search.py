@@ -11,7 +11,8 @@ last one, and decides: less than a millisecond, where a whole plan of a thousand
 verified by the plan of the changed input (`zoneward.advice.fixes`).
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import combinations, combinations_with_replacement
 from math import comb, inf
 from typing import Final
@@ -58,21 +59,19 @@ class CountSearch:
 
     def more(self, most: int) -> Iterator[PodChanges]:
         """Sufficient changes with additional Pods, the smallest first; those of more than one size only on demand."""
-        if self.zones:
-            yield from self._found(most, self._evenly_more, self._all_more)
+        return self._found(most, gone=0, new=1)
 
     def fewer(self, most: int) -> Iterator[PodChanges]:
-        yield from self._found(most, self._evenly_fewer, self._all_fewer)
+        return self._found(most, gone=1, new=0)
 
     def moved(self, most: int) -> Iterator[PodChanges]:
         """Sufficient changes that leave the number of Pods as it is, those that move the fewest first."""
-        if self.zones:
-            yield from self._found(most, self._evenly_moved, self._all_moved)
+        return self._found(most, gone=1, new=1)
 
     def wherever(self, changes: PodChanges) -> bool:
         """Whether any other placement of as many Pods suffices, too: only the number counts."""
         size = sum(changes.values())
-        every = self._all_more(size) if size > 0 else self._all_fewer(-size)
+        every = self._all(gone=max(0, -size), new=max(0, size))
         return every is not None and all(self.suffices(changes) for changes in every)
 
     def spread(self, extra: int) -> list[PodChanges]:
@@ -95,17 +94,15 @@ class CountSearch:
 
     # --- sizes in order -----------------------------------------------------------------------------------------------
 
-    def _found(
-        self,
-        most: int,
-        first: Callable[[int], PodChanges | None],
-        every: Callable[[int], Iterable[PodChanges] | None],
-    ) -> Iterator[PodChanges]:
+    def _found(self, most: int, *, gone: int, new: int) -> Iterator[PodChanges]:
+        """``gone`` and ``new`` are 1 where Pods leave their zones and where others are added, else 0."""
+        if new and not self.zones:
+            return
         for size in range(1, min(most, _IN_ORDER) + 1):
-            even = first(size)
+            even = self._evenly(size, gone=gone, new=new)
             if even is not None and self.suffices(even):
                 yield even
-            for changes in (every(size) or ()) if self._left > 0 else ():
+            for changes in (self._all(gone=size * gone, new=size * new) or ()) if self._left > 0 else ():
                 if changes == even:
                     continue
                 self._left -= 1
@@ -114,11 +111,11 @@ class CountSearch:
                 if self._left <= 0:
                     break
         if most > _IN_ORDER:
-            yield from self._by_halves(most, first)
+            yield from self._by_halves(most, gone=gone, new=new)
 
-    def _by_halves(self, most: int, first: Callable[[int], PodChanges | None]) -> Iterator[PodChanges]:
+    def _by_halves(self, most: int, *, gone: int, new: int) -> Iterator[PodChanges]:
         def suffices(size: int) -> PodChanges | None:
-            changes = first(size)
+            changes = self._evenly(size, gone=gone, new=new)
             return changes if changes is not None and self.suffices(changes) else None
 
         low, high, smallest = _IN_ORDER, _IN_ORDER * 2, None
@@ -146,57 +143,35 @@ class CountSearch:
 
     # --- placements of one size ---------------------------------------------------------------------------------------
 
-    def _evenly_more(self, size: int) -> PodChanges:
+    def _evenly(self, size: int, *, gone: int, new: int) -> PodChanges | None:
+        """The placement that evens out loads best; None where fewer Pods can leave their zones."""
         pods = dict(self.pods)
         for _ in range(size):
-            zone = self._neediest(pods)
-            pods[zone] = pods.get(zone, 0) + 1
-        return self._changes_to(pods)
+            if gone:
+                giver = self._least_needy(pods)
+                if giver is None:
+                    return None
+                pods[giver] -= 1
+            if new:
+                zone = self._neediest(pods)
+                pods[zone] = pods.get(zone, 0) + 1
+        changes = _without_zeros({zone: count - self.pods.get(zone, 0) for zone, count in pods.items()})
+        return changes if sum(map(abs, changes.values())) == (gone + new) * size else None
 
-    def _evenly_fewer(self, size: int) -> PodChanges | None:
-        pods = dict(self.pods)
-        for _ in range(size):
-            zone = self._least_needy(pods)
-            if zone is None:
-                return None
-            pods[zone] -= 1
-        return self._changes_to(pods)
-
-    def _evenly_moved(self, size: int) -> PodChanges | None:
-        pods = dict(self.pods)
-        for _ in range(size):
-            giver = self._least_needy(pods)
-            if giver is None:
-                return None
-            pods[giver] -= 1
-            zone = self._neediest(pods)
-            pods[zone] = pods.get(zone, 0) + 1
-        changes = self._changes_to(pods)
-        return changes if sum(map(abs, changes.values())) == 2 * size else None
-
-    def _all_more(self, size: int) -> Iterator[PodChanges] | None:
-        if comb(size + len(self.zones) - 1, size) > _MANY:
+    def _all(self, *, gone: int, new: int) -> Iterator[PodChanges] | None:
+        """All placements with so many Pods that leave their zones and new ones; None where there are too many."""
+        less = _choices([zone for zone, count in sorted(self.pods.items()) if count], -gone)
+        more = _choices(self.zones, new)
+        if less is None or more is None:
             return None
-        return (_counted(chosen) for chosen in combinations_with_replacement(self.zones, size))
-
-    def _all_fewer(self, size: int) -> Iterator[PodChanges] | None:
-        zones = [zone for zone, count in sorted(self.pods.items()) if count]
-        if not zones or comb(size + len(zones) - 1, size) > _MANY:
-            return None
+        if gone and gone >= sum(self.pods.values()):
+            return iter(())
         return (
-            {zone: -count for zone, count in gone.items()}
-            for gone in map(_counted, combinations_with_replacement(zones, size))
-            if all(count <= self._movable.get(zone, 0) for zone, count in gone.items())
-            and size < sum(self.pods.values())
-        )
-
-    def _all_moved(self, size: int) -> Iterator[PodChanges] | None:
-        gone, new = self._all_fewer(size), self._all_more(size)
-        if gone is None or new is None:
-            return None
-        places = list(new)
-        return (
-            _without_zeros({**less, **more}) for less in gone for more in places if less.keys().isdisjoint(more.keys())
+            _without_zeros(removed | added)
+            for removed in less
+            if all(-change <= self._movable.get(zone, 0) for zone, change in removed.items())
+            for added in more
+            if removed.keys().isdisjoint(added)
         )
 
     def _neediest(self, pods: Mapping[str, int]) -> str:
@@ -217,22 +192,20 @@ class CountSearch:
             demand, count = self._demand.get(zone, 0), pods[zone] - 1
             return demand / count if count else (inf if demand else 0.0)
 
-        return min(
-            (zone for zone in sorted(pods) if pods[zone] and self._may_leave(zone, pods[zone])), key=load, default=None
-        )
-
-    def _may_leave(self, zone: str, left: int) -> bool:
-        return self.pods.get(zone, 0) - left < self._movable.get(zone, 0)
-
-    def _changes_to(self, pods: Mapping[str, int]) -> PodChanges:
-        return _without_zeros({zone: count - self.pods.get(zone, 0) for zone, count in pods.items()})
+        leaving = {zone: self.pods.get(zone, 0) - pods[zone] for zone in sorted(pods) if pods[zone]}
+        movable = (zone for zone, count in leaving.items() if count < self._movable.get(zone, 0))
+        return min(movable, key=load, default=None)
 
 
-def _counted(zones: Iterable[str]) -> dict[str, int]:
-    counts: dict[str, int] = {}
-    for zone in zones:
-        counts[zone] = counts.get(zone, 0) + 1
-    return counts
+def _choices(zones: Sequence[str], change: int) -> list[dict[str, int]] | None:
+    """All ways to divide a change among zones; None where there are too many, or no zone."""
+    size, one = abs(change), -1 if change < 0 else 1
+    if not size:
+        return [{}]
+    if not zones or comb(size + len(zones) - 1, size) > _MANY:
+        return None
+    ways = map(Counter, combinations_with_replacement(zones, size))
+    return [{zone: one * count for zone, count in way.items()} for way in ways]
 
 
 def _without_zeros(changes: Mapping[str, int]) -> PodChanges:

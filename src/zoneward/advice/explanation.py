@@ -232,22 +232,19 @@ def explain_service(
     before = plans_before([unchanged.plan]) if unchanged is not None else None
     honored = _honored(read, service, measured) if measured is not None else {}
     bypassed_by = bypasses(given)
-    families = []
-    for family in given.plan.families:
-        address_type = family.address_type
-        families.append(
-            _family(
-                given,
-                family,
-                now=_in_force(service, address_type, read, now),
-                planned=_planned(given, family, before, node_proxies),
-                bypassed_by=bypassed_by,
-                of_zoneward=of_zoneward,
-                measured=msgspec.UNSET if measured is None else honored.get(address_type),
-            )
+    families = tuple(
+        _family(
+            given,
+            family,
+            now=_in_force(service, family.address_type, read, now),
+            planned=_planned(given, family, before, node_proxies),
+            bypassed_by=bypassed_by,
+            of_zoneward=of_zoneward,
+            measured=msgspec.UNSET if measured is None else honored.get(family.address_type),
         )
-    meta = given.service.metadata
-    return Explanation(meta.namespace, meta.name, tuple(families), bypassed_by)
+        for family in given.plan.families
+    )
+    return Explanation(*given.key, families, bypassed_by)
 
 
 def _family(
@@ -305,20 +302,20 @@ def _in_force(
 
 def _honored(read: ServiceInput, service: Service, measured: MeasuredFlows) -> dict[str, HonoredTraffic]:
     """By address type, where any connection was counted."""
-    name = service.metadata.namespace, service.metadata.name
-    by_family = {
-        family: node_traffic(
-            service,
-            family,
-            flows.connections,
-            zone_of=measured.zone_of,
-            slices=read.slices,
-            cluster_state=read.cluster_state,
-        )
-        for (*key, family), flows in measured.services.items()
-        if tuple(key) == name
-    }
-    return {family: honored_traffic(nodes) for family, nodes in by_family.items() if nodes}
+    honored = {}
+    for (*key, family), flows in measured.services.items():
+        if tuple(key) == read.key:
+            nodes = node_traffic(
+                service,
+                family,
+                flows.connections,
+                zone_of=measured.zone_of,
+                slices=read.slices,
+                cluster_state=read.cluster_state,
+            )
+            if nodes:
+                honored[family] = honored_traffic(nodes)
+    return honored
 
 
 # --- planned ----------------------------------------------------------------------------------------------------------
