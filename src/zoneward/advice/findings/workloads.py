@@ -56,8 +56,7 @@ def _topology_keys(affinity: PodAffinity | None) -> list[str]:
 
 
 def _affinity(workload: Workload, services: tuple[ServiceView, ...], zones: SchedulableZones) -> Iterator[Finding]:
-    closed = zones.closed_by_nodes(workload)
-    if closed is not None:
+    for closed in zones.closed_by_nodes(workload):
         yield _finding(codes.AFFINITY_TO_ZONE, workload, services, closed.reason)
     together = keeps_together(workload)
     if together:
