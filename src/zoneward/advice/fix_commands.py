@@ -76,7 +76,7 @@ def steps_of(fix: Fix, given: ServiceInput, address_type: str) -> FixSteps:
         about = ("service", given.service.metadata.name)
         patch = _json(change.service_patch)
         commands.append(kubectl("patch", "--type=merge", "-p", patch, names=about, namespace=namespace))
-        patches.append(ObjectPatch("v1", "Service", namespace, about[1], _plain(change.service_patch)))
+        patches.append(ObjectPatch("v1", "Service", namespace, about[1], dict(change.service_patch)))
         distribution = (change.service_patch.get("spec") or {}).get("trafficDistribution")
         if distribution == names.PREFER_SAME_ZONE and kubernetes_minor(given.nodes) is None:
             notes.append(f"before Kubernetes 1.34, write {names.PREFER_CLOSE}: it means the same")
@@ -284,8 +284,4 @@ def _in_zones(pods: Mapping[str, int]) -> str:
 
 
 def _json(document: Any) -> str:
-    return json.dumps(_plain(document), separators=(",", ":"))
-
-
-def _plain(document: Any) -> Any:
-    return {key: _plain(value) for key, value in document.items()} if isinstance(document, Mapping) else document
+    return json.dumps(document, separators=(",", ":"))

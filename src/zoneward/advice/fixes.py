@@ -19,7 +19,7 @@ from zoneward.advice.cluster_abilities import OVERLAY_SINCE, kubernetes_minor, s
 from zoneward.advice.count_search import CountSearch, PodChanges, Trials
 from zoneward.advice.dropped_traffic import CLUSTER_POLICY
 from zoneward.advice.pod_limits import pod_limits
-from zoneward.advice.service_input import Change, MergePatch, ServiceInput, Workload
+from zoneward.advice.service_input import Change, MergePatch, ServiceInput, Workload, patched
 from zoneward.kube import names
 from zoneward.kube.adoption_marks import runs_zoneward
 from zoneward.kube.objects import Service
@@ -222,7 +222,9 @@ class FixSearch:
     def fixes(self) -> tuple[Fix, ...]:
         """As `find_fixes`."""
         if self.aim.only_served:
-            return tuple(self.served())
+            # The internal traffic policy with which all traffic has an endpoint.
+            fix = self._verified("setting", Change(service_patch=CLUSTER_POLICY))
+            return () if fix is None else (dataclasses.replace(fix, needs=()),)
         fixes = [*self.labels(), *self.settings(), *self.thresholds(), *self.pods()]
         if not fixes and not self._decision.active:
             # No single change is enough.
@@ -338,14 +340,6 @@ class FixSearch:
                 return min(filter(None, fixes), key=attrgetter("in_zone"))
         return None
 
-    # --- dropped traffic ----------------------------------------------------------------------------------------------
-
-    def served(self) -> Iterator[Fix]:
-        """The internal traffic policy with which all traffic has an endpoint."""
-        fix = self._verified("setting", Change(service_patch=CLUSTER_POLICY))
-        if fix is not None:
-            yield dataclasses.replace(fix, needs=())
-
     # --- labels, settings, thresholds ---------------------------------------------------------------------------------
 
     def labels(self) -> Iterator[Fix]:
@@ -380,8 +374,7 @@ class FixSearch:
         than that of the search.
         """
         fixes = []
-        for value, patch in self._other_settings(_SETTINGS):
-            service = self._given.changed(Change(service_patch=patch), address_type=self._address_type).service
+        for value, patch, service in self._other_settings(_SETTINGS):
             if self._expected({}, service, aim) is None:
                 continue
             fix = self._verified("setting", Change(service_patch=patch), aim)
@@ -398,20 +391,19 @@ class FixSearch:
         """Another setting, of these ``values``, together with Pods spread evenly."""
         if not self._limits.scales:
             return
-        for value, patch in self._other_settings(values):
-            service = self._given.changed(Change(service_patch=patch), address_type=self._address_type).service
+        for value, patch, service in self._other_settings(values):
             fix = self._spread(self._counts(service), patch, service)
             if fix is not None:
                 yield dataclasses.replace(fix, kind="setting", setting=value)
 
-    def _other_settings(self, values: Sequence[str]) -> Iterator[tuple[str, MergePatch]]:
-        state = self._given.cluster_state
-        configuration = state.configuration
+    def _other_settings(self, values: Sequence[str]) -> Iterator[tuple[str, MergePatch, Service]]:
+        """With their patches, and the Service after them."""
+        service, state = self._given.service, self._given.cluster_state
         same_zone = setting_name(state.same_zone_value, kubernetes_minor(self._given.nodes))
         for value in values:
-            patch = setting_patch(self._given.service, value, configuration, same_zone=same_zone)
+            patch = setting_patch(service, value, state.configuration, same_zone=same_zone)
             if patch:
-                yield value, patch
+                yield value, patch, patched(service, patch)
 
     def thresholds(self) -> Iterator[Fix]:
         """The nearest threshold of the Service with which something is in force. Only Zoneward reads it."""
@@ -419,10 +411,9 @@ class FixSearch:
         if decision.active or configuration.upstream:
             return
         for text, annotation in _thresholds(decision, configuration):
-            change = Change(service_patch={"metadata": {"annotations": {annotation: text}}})
-            service = self._given.changed(change, address_type=self._address_type).service
-            if self._expected({}, service) is not None:
-                fix = self._verified("threshold", change)
+            patch = {"metadata": {"annotations": {annotation: text}}}
+            if self._expected({}, patched(self._given.service, patch)) is not None:
+                fix = self._verified("threshold", Change(service_patch=patch))
                 if fix is not None:
                     yield dataclasses.replace(fix, threshold=f"{annotation}: {text}")
                     return

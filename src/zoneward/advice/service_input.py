@@ -195,19 +195,14 @@ MergePatch = Mapping[str, Any]
 # --- the input of a decision ------------------------------------------------------------------------------------------
 
 
-def _nothing() -> Mapping[str, Any]:
-    return MappingProxyType({})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class Change(msgspec.Struct, frozen=True, kw_only=True):
     """What is to be different. ``pods`` has by how many Pods each zone changes, ``zone_of_node`` zones for Nodes that
     have none, and ``service_patch`` other settings of the Service.
     """
 
-    pods: Mapping[str, int] = field(default_factory=_nothing)
-    zone_of_node: Mapping[str, str] = field(default_factory=_nothing)
-    service_patch: MergePatch = field(default_factory=_nothing)
+    pods: Mapping[str, int] = {}
+    zone_of_node: Mapping[str, str] = {}
+    service_patch: MergePatch = {}
 
     @property
     def more_pods(self) -> int:
