@@ -291,11 +291,7 @@ def _traffic_in_force(
     in_force = {}
     for address_type, now in given.traffic_now(node_proxies).items():
         own = [slice_ for slice_ in given.slices if slice_.address_type == address_type]
-        numbers = InForce(
-            **_numbers_of(now.traffic),
-            slices=len(own),
-            score=_score(now.traffic, own, most),
-        )
+        numbers = InForce(**_numbers_of(now.traffic), slices=len(own), score=_score(now.traffic, own, most))
         in_force[address_type] = (numbers, now.traffic)
     return in_force
 
@@ -334,11 +330,13 @@ def _busiest_load(planned: _Planned) -> float:
 
 
 def _numbers_of(traffic: ExpectedTraffic | None) -> dict[str, float | None]:
+    if traffic is None:
+        return dict.fromkeys(("in_zone_traffic", "max_overload", "mean_overload", "dropped_traffic"))
     return {
-        "in_zone_traffic": None if traffic is None else traffic.in_zone,
-        "max_overload": None if traffic is None else traffic.max_overload,
-        "mean_overload": None if traffic is None else traffic.mean_overload,
-        "dropped_traffic": None if traffic is None else traffic.dropped,
+        "in_zone_traffic": traffic.in_zone,
+        "max_overload": traffic.max_overload,
+        "mean_overload": traffic.mean_overload,
+        "dropped_traffic": traffic.dropped,
     }
 
 
@@ -406,34 +404,32 @@ class ComparisonTotals:
         self._today = _Sum()
         self._best = _Sum()
         self._approaches: dict[str, _Sum] = {}
-        self._has_now = False
 
     def add(self, comparison: ServiceComparison) -> None:
         """Add one Service, in one address family."""
         self.services += 1
         endpoints, chosen = comparison.endpoints, comparison.today
         if comparison.now is not None:
-            self._has_now = True
             self._now.add(endpoints, comparison.now)
-        self._today.add_approach(endpoints, comparison.today)
+        self._today.add(endpoints, comparison.today)
         for candidate in comparison.approaches:
             total = self._approaches.setdefault(candidate.approach, _Sum())
-            total.add_approach(endpoints, candidate)
+            total.add(endpoints, candidate)
             if candidate.approach == comparison.best:
                 total.best += 1
                 chosen = candidate
             total.better += candidate.approach == comparison.better
-        self._best.add_approach(endpoints, chosen)
+        self._best.add(endpoints, chosen)
 
     @property
     def now(self) -> ApproachTotal | None:
         """What is in force, for Services with slices."""
-        return self._now.total(NOW) if self._has_now else None
+        return self._now.total(NOW) if self._now.services else None
 
     @property
     def best(self) -> ApproachTotal | None:
         """The best approach for each Service; its own settings if there is none."""
-        return self._best.total("best") if self.services else None
+        return self._best.total("best") if self._best.services else None
 
     def rows(self, abilities: ClusterAbilities) -> list[ApproachTotal]:
         """The Services' own settings, and then each approach."""
@@ -445,11 +441,15 @@ class ComparisonTotals:
 
 class _Sum:
     def __init__(self) -> None:
-        self.active = self.best = self.better = 0
-        self._drops = self._slices = self._changes = self._endpoints = 0
+        self.services = self.best = self.better = 0
+        self._active = self._drops = self._slices = self._changes = self._endpoints = 0
         self._in_zone = self._worst = self._mean = self._score = 0.0
 
     def add(self, endpoints: int, numbers: ComparedApproach | InForce) -> None:
+        self.services += 1
+        if isinstance(numbers, ComparedApproach):
+            self._active += numbers.active
+            self._changes += numbers.writes
         self._slices += numbers.slices
         self._drops += bool(numbers.dropped_traffic)
         if endpoints and numbers.score is not None:
@@ -459,16 +459,11 @@ class _Sum:
             self._score += endpoints * numbers.score
             self._worst = max(self._worst, numbers.max_overload or 0.0)
 
-    def add_approach(self, endpoints: int, candidate: ComparedApproach) -> None:
-        self.add(endpoints, candidate)
-        self.active += candidate.active
-        self._changes += candidate.writes
-
     def total(self, approach: str, needs: str | None = None) -> ApproachTotal:
         endpoints = self._endpoints
         return ApproachTotal(
             approach=approach,
-            active=self.active,
+            active=self._active,
             best=self.best,
             in_zone_traffic=self._in_zone / endpoints if endpoints else None,
             max_overload=self._worst if endpoints else None,

@@ -5,7 +5,7 @@ Nodes, settings of the Service. The workload of its Pods is found by their owner
 import dataclasses
 import re
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
@@ -142,15 +142,13 @@ def makes(workload: workload_objects.Workload, selector: Mapping[str, str]) -> b
 
 def _with_objects(workload: Workload, namespace: str, objects: WorkloadObjects) -> Workload:
     """Another API group may have a kind with the name of a built-in one."""
-    if workload.api_version.partition("/")[0] != "apps":
-        named: Iterator[workload_objects.Workload] = iter(())
-    else:
-        named = (
-            workload_object
-            for workload_object in objects.workloads
-            if (type(workload_object).__name__, workload_object.metadata.name, workload_object.metadata.namespace)
-            == (workload.kind, workload.name, namespace)
-        )
+    named = (
+        workload_object
+        for workload_object in objects.workloads
+        if (type(workload_object).__name__, workload_object.metadata.name, workload_object.metadata.namespace)
+        == (workload.kind, workload.name, namespace)
+        and workload.api_version.startswith("apps/")
+    )
     autoscalers = (
         autoscaler
         for autoscaler in objects.autoscalers
@@ -269,22 +267,14 @@ class ServiceInput:
         return frozenset(map(id, self.pods))
 
     @cached_property
-    def service_pods(self) -> ServicePods:
+    def _service_pods(self) -> ServicePods:
         return ServicePods(self.service, self.pods, nodes=self.nodes)
-
-    @cached_property
-    def _slice_replicas(self) -> dict[str, SliceReplicas]:
-        return {}
 
     def replicas(self, address_type: str) -> ServicePods | SliceReplicas:
         """What can be made more or fewer: the Pods, or the endpoints of one family where no Pods are known."""
         if self.cluster_state.pods_known:
-            return self.service_pods
-        if address_type not in self._slice_replicas:
-            self._slice_replicas[address_type] = SliceReplicas(
-                self.service, self.slices, address_type=address_type, nodes=self.nodes
-            )
-        return self._slice_replicas[address_type]
+            return self._service_pods
+        return SliceReplicas(self.service, self.slices, address_type=address_type, nodes=self.nodes)
 
     def changed(self, change: Change, *, address_type: str) -> "ServiceInput":
         """The same with a change. Where no Pods are known, endpoints of ``address_type`` change instead.
