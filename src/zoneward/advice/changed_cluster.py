@@ -134,23 +134,17 @@ class _Replicas(Generic[_Key]):
         name. Raises ImpossibleChange.
         """
         missing = replicas - sum(self.by_zone.values())
+        if missing > 0 and not self.zones:
+            raise ImpossibleChange("expected a ready Node in a zone for more Pods, found none")
+        step = 1 if missing > 0 else -1
+        # With ``-1``, the zones with the most replicas come first.
+        order = [(step * self.by_zone.get(zone, 0), zone) for zone in (self.zones if missing > 0 else self.by_zone)]
+        heapify(order)
         changes: Counter[str] = Counter()
-        if missing > 0:
-            if not self.zones:
-                raise ImpossibleChange("expected a ready Node in a zone for more Pods, found none")
-            fewest = [(self.by_zone.get(zone, 0), zone) for zone in self.zones]
-            heapify(fewest)
-            for _ in range(missing):
-                count, zone = fewest[0]
-                changes[zone] += 1
-                heapreplace(fewest, (count + 1, zone))
-        elif missing < 0:
-            most = [(-count, zone) for zone, count in self.by_zone.items()]
-            heapify(most)
-            for _ in range(-missing):
-                count, zone = most[0]
-                changes[zone] -= 1
-                heapreplace(most, (count + 1, zone))
+        for _ in range(abs(missing)):
+            count, zone = order[0]
+            changes[zone] += step
+            heapreplace(order, (count + 1, zone))
         return dict(sorted(changes.items()))
 
     def _removed(self, zone: str, count: int) -> list[_Key]:

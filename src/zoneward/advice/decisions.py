@@ -306,15 +306,12 @@ def compared_load(change: LoadChange | None) -> LoadComparison | None:
 
 
 def _now(now: CurrentTraffic) -> DecisionNow:
-    traffic = now.traffic
-    zones = traffic.zones.items() if traffic is not None else ()
-    return DecisionNow(
-        in_zone_traffic=round_if_any(traffic.in_zone) if traffic is not None else None,
-        max_overload=round_share(traffic.max_overload) if traffic is not None else None,
-        dropped_traffic=round_share(traffic.dropped) if traffic is not None else None,
-        zones={zone: ZoneNow(figures.consumed, round_if_any(figures.load)) for zone, figures in zones},
-        proxies=dict(now.proxies),
-    )
+    traffic, proxies = now.traffic, dict(now.proxies)
+    if traffic is None:
+        return DecisionNow(None, None, None, {}, proxies)
+    zones = {zone: ZoneNow(figures.consumed, round_if_any(figures.load)) for zone, figures in traffic.zones.items()}
+    in_zone = round_if_any(traffic.in_zone)
+    return DecisionNow(in_zone, round_share(traffic.max_overload), round_share(traffic.dropped), zones, proxies)
 
 
 def _measured(plan: ServicePlan, family: FamilyPlan, measured: TrafficMeasurements) -> MeasuredShares | None:

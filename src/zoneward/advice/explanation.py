@@ -22,7 +22,6 @@ from zoneward.advice.node_proxies import NodeProxies
 from zoneward.advice.now import CurrentTraffic, PlansBefore, ignoring_proxies, load_change, plans_before
 from zoneward.advice.pod_limits import Unchecked, pod_limits
 from zoneward.advice.service_input import ServiceInput
-from zoneward.kube.adoption_marks import runs_zoneward
 from zoneward.kube.objects import Service
 from zoneward.routing.selection.traffic import ExpectedTraffic
 from zoneward.routing.what_if import known_name
@@ -352,11 +351,7 @@ def _planned(
 
 def _as_built_in(given: ServiceInput, family: FamilyPlan) -> FamilyPlan | None:
     """What the built-in controller does, where it is at work and Zoneward's approach would be active."""
-    if (
-        not family.decision.active
-        or given.cluster_state.configuration.upstream
-        or runs_zoneward(given.service, given.slices)
-    ):
+    if not family.decision.active or not given.is_of_built_in:
         return None
     return given.as_upstream().family(family.address_type)
 

@@ -21,7 +21,6 @@ from zoneward.advice.dropped_traffic import CLUSTER_POLICY
 from zoneward.advice.pod_limits import pod_limits
 from zoneward.advice.service_input import Change, MergePatch, ServiceInput, Workload, patched
 from zoneward.kube import names
-from zoneward.kube.adoption_marks import runs_zoneward
 from zoneward.kube.objects import Service
 from zoneward.routing.algorithms.heuristics import BALANCED, HEURISTICS, PROPORTIONAL_ZONE_CPU
 from zoneward.routing.allocation import measures_of
@@ -439,7 +438,7 @@ class FixSearch:
         """Whether the controller that writes the slices would meet the aim: the built-in one, unless Zoneward has a
         slice. It decides by CPU, while traffic starts where ``demand`` says.
         """
-        if changed.cluster_state.configuration.upstream or runs_zoneward(self._given.service, self._given.slices):
+        if not self._given.is_of_built_in:
             return True
         family = changed.as_upstream().family(self._address_type)
         return family is not None and aim.is_met(family)

@@ -19,7 +19,7 @@ from zoneward.advice.findings.codes import Need
 from zoneward.advice.node_proxies import NodeProxies
 from zoneward.advice.now import CurrentTraffic, traffic_now
 from zoneward.kube import names, workload_objects
-from zoneward.kube.adoption_marks import effective_selector
+from zoneward.kube.adoption_marks import effective_selector, runs_zoneward
 from zoneward.kube.objects import EndpointSlice, Node, ObjectKey, Pod, Service, node_zone
 from zoneward.kube.workload_objects import (
     HorizontalPodAutoscaler,
@@ -313,6 +313,11 @@ class ServiceInput:
     def with_state(self, **changes: Any) -> "ServiceInput":
         """The same with other fields of the cluster's state."""
         return dataclasses.replace(self, cluster_state=dataclasses.replace(self.cluster_state, **changes))
+
+    @property
+    def is_of_built_in(self) -> bool:
+        """Whether the built-in controller writes the slices, and Zoneward's settings decide here."""
+        return not self.cluster_state.configuration.upstream and not runs_zoneward(self.service, self.slices)
 
     def as_upstream(self, cpu_demand: Demand | None = None) -> "ServiceInput":
         """The same, decided as the built-in controller does. Traffic starts where it did. ``cpu_demand`` is by the CPU

@@ -1,7 +1,6 @@
 """Findings 6xx: the EndpointSlices that exist, beside the plan and the Pods, and the policy of an overlay."""
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from typing import Final
 
 from zoneward.advice.findings import codes
@@ -21,7 +20,7 @@ from zoneward.routing.zone_groups import group_of_slice
 from zoneward.slices.decide import managers_of
 from zoneward.slices.existing import approach_of_slice
 from zoneward.slices.overlay import OverlayHints, is_in_overlay, is_selected, with_overlay_hints
-from zoneward.slices.plan import FamilyPlan, is_deleting, is_managed, plan_service
+from zoneward.slices.plan import FamilyPlan, is_deleting, is_managed
 
 _CONTROLLERS: Final = (names.BUILT_IN_MANAGER, names.MANAGER)
 """Managers that make slices of Pods. All others have endpoints from elsewhere."""
@@ -30,7 +29,8 @@ _CONTROLLERS: Final = (names.BUILT_IN_MANAGER, names.MANAGER)
 def slice_findings(view: ClusterView) -> Iterator[Finding]:
     """At most one finding of each code for a Service: that of its first address family that has one."""
     checks: tuple[tuple[Code, Callable[[ServiceView, FamilyPlan, ClusterView], str | None]], ...] = (
-        (codes.HINTS_VOID_BY_OTHERS, _void),
+        # A Service that asks for nothing loses no hints.
+        (codes.HINTS_VOID_BY_OTHERS, lambda service, family, _: family.void_hints if service.asks else None),
         (codes.TWO_WRITERS, _two_writers),
         (codes.HINTS_OVERLOAD, lambda service, family, view: overload_now(service, family.address_type, view)),
         (codes.SLICES_DIFFER_FROM_PODS, _difference),
@@ -54,11 +54,6 @@ def _asked_for(service: ServiceView, view: ClusterView) -> str | None:
     """The heuristic that the Service asks for as it is."""
     heuristic = requested_approach(service.service, view.cluster_state.configuration, RuleLog()).heuristic
     return heuristic.name if heuristic is not None else None
-
-
-def _void(service: ServiceView, family: FamilyPlan, _view: ClusterView) -> str | None:
-    """A Service that asks for nothing loses none."""
-    return family.void_hints if service.asks else None
 
 
 def _of_family(service: ServiceView, family: FamilyPlan) -> tuple[EndpointSlice, ...]:
@@ -195,19 +190,13 @@ def _no_hints(service: ServiceView, family: FamilyPlan, view: ClusterView) -> st
         return None
     planned: FamilyPlan | None = family
     if not any(approach_of_slice(slice_) is not None or manager_of(slice_) == names.MANAGER for slice_ in slices):
-        planned = _as_built_in(service, family, view)
+        as_built_in = view.cluster_state.configuration.as_upstream()
+        planned = service.given.with_state(configuration=as_built_in).family(family.address_type)
     if planned is None or not any(
         _has_hints(endpoint) for slice_ in planned.changes.after for endpoint in slice_.endpoints or ()
     ):
         return None
     return f"{family.decision.accepted_message or family.decision.heuristic}: {managers_of(slices)[0]} sets no hints"
-
-
-def _as_built_in(service: ServiceView, family: FamilyPlan, view: ClusterView) -> FamilyPlan | None:
-    """The plan that the built-in controller would have."""
-    state = replace(view.cluster_state, configuration=view.cluster_state.configuration.as_upstream())
-    plan = plan_service(service.service, pods=service.pods, slices=service.slices, cluster_state=state)
-    return next((planned for planned in plan.families if planned.address_type == family.address_type), None)
 
 
 # --- 609 to 611: overlays ---------------------------------------------------------------------------------------------
@@ -221,12 +210,17 @@ def overlay_findings(view: ClusterView) -> Iterator[Finding]:
             services = sorted({(namespace, service) for namespace, service, _ in view.overlays})
             yield codes.OVERLAY_POLICY.finding(codes.CLUSTER, message, services=services)
     is_bound = any(binding.spec.policy_name == OVERLAY for binding in view.policy_bindings)
+    expects_entries = is_bound and view.knows(*codes.NOT_IN_OVERLAY.needs)
+    configuration = view.cluster_state.configuration
     for service in view.services:
-        if is_bound and view.knows(*codes.NOT_IN_OVERLAY.needs) and _is_missing(service, view):
+        keys = [(*service.key, family.address_type) for family in service.plan.families]
+        entries = [view.overlays[key] for key in keys if key in view.overlays]
+        asks = service.asks and not service.is_hypothetical and is_selected(service.service, None, configuration)
+        if expects_entries and asks and not entries:
             message = f"the policy {OVERLAY} is installed, and the ConfigMap {OVERLAY} has no entry for it"
             yield codes.NOT_IN_OVERLAY.finding(service.object, message)
         setting = _built_in_setting(service)
-        if setting is not None and _is_overlaid(service, view):
+        if setting is not None and any(entry.hints is not OverlayHints.REMOVE for entry in entries):
             message = f"hints are those of the overlay, and not those of {setting}"
             yield codes.OVERRIDDEN.finding(service.object, message)
 
@@ -246,21 +240,6 @@ def _policy_message(view: ClusterView) -> str | None:
     if not any(binding.spec.param_ref is not None and binding.spec.param_ref.name == OVERLAY for binding in bindings):
         return f"the binding of the policy {OVERLAY} does not read the ConfigMap {OVERLAY} (spec.paramRef)"
     return None
-
-
-def _is_missing(service: ServiceView, view: ClusterView) -> bool:
-    configuration = view.cluster_state.configuration
-    asks = service.asks and not service.is_hypothetical
-    return asks and is_selected(service.service, None, configuration) and not _entries(service, view)
-
-
-def _is_overlaid(service: ServiceView, view: ClusterView) -> bool:
-    return any(view.overlays[key].hints is not OverlayHints.REMOVE for key in _entries(service, view))
-
-
-def _entries(service: ServiceView, view: ClusterView) -> list[tuple[str, str, str]]:
-    keys = [(*service.key, family.address_type) for family in service.plan.families]
-    return [key for key in keys if key in view.overlays]
 
 
 def _built_in_setting(service: ServiceView) -> str | None:
