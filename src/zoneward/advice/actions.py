@@ -368,10 +368,8 @@ class _Outcomes:
     """Outcomes of one Service in one address family, with what was measured of it."""
 
     def __init__(self, cluster: AdvisedCluster, key: tuple[str, str, str]) -> None:
-        self._flows: CrossingCalculation | None = None
         service = None if cluster.measured is None else cluster.measured.services.get(key)
-        if service is not None:
-            self._flows = CrossingCalculation(service.known, cluster.prices)
+        self._flows = None if service is None else CrossingCalculation(service.known, cluster.prices)
         self._is_measured = cluster.measured is not None
 
     def weight(self, family: FamilyPlan) -> float:

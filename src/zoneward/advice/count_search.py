@@ -275,7 +275,6 @@ class Trials:
             self._set(zone, changes.get(zone, 0))
 
     def _set(self, zone: str, change: int) -> None:
-        """Change the number of Pods of one zone."""
         assert isinstance(self.replicas, ServicePods)
         now, endpoints = self._changes.get(zone, 0), self._endpoints
         more = self._more.get(zone, ())

@@ -348,7 +348,6 @@ def _measuring(measured: TrafficMeasurements, zones: Iterable[str]) -> MeasuredN
 
 
 def _groups(decision: Decision) -> tuple[DecidedGroup, ...] | None:
-    """The slice groups that have endpoints; None where the decision makes none."""
     allocation = decision.allocation
     if allocation is None or not decision.has_slice_groups:
         return None

@@ -185,7 +185,6 @@ def _pod_steps(fix: Fix, given: ServiceInput, address_type: str) -> FixSteps:
 
 
 def _workload_patch(fix: Fix, given: ServiceInput, fields: dict[str, Any]) -> Iterator[ObjectPatch]:
-    """A patch of the spec of the workload, where its name is known."""
     workload = fix.workload
     if workload is not None:
         yield ObjectPatch(

@@ -150,28 +150,23 @@ def cilium(minor: int | None, *, service_topology: bool | None) -> ProxyKind:
             about += " by default"
         return ProxyKind(name, _NO_HINTS, about, can_switch_on=minor >= _OLDEST_CILIUM)
     name += "-service-topology"
-    counts_unready = minor >= _CILIUM_WITH_UNREADY
-    if minor >= 20:
-        honored: tuple[str, ...] = (names.PREFER_CLOSE, names.PREFER_SAME_ZONE)
-        about = (
-            "honors forZones beside a topology annotation, PreferClose or PreferSameZone, forNodes for PreferSameNode"
-        )
-        consumer = Consumer(
-            name, about, "any-annotation", node_hints=True, distributions=honored, counts_unready=counts_unready
-        )
-    elif minor >= 16:
-        about = "honors forZones beside a topology annotation or PreferClose, not beside PreferSameZone"
-        consumer = Consumer(
-            name,
-            about,
-            "any-annotation",
-            node_hints=False,
-            distributions=(names.PREFER_CLOSE,),
-            counts_unready=counts_unready,
-        )
-    else:
+    if minor < 16:
         consumer = _ANY_ANNOTATION if minor >= 14 else _OLD_ANNOTATION
-        about = consumer.about.partition(" (")[0]
+        return ProxyKind(name, consumer, consumer.about)
+    about, honored = "honors forZones beside a topology annotation", [names.PREFER_CLOSE]
+    if minor < 20:
+        about += " or PreferClose, not beside PreferSameZone"
+    else:
+        about += ", PreferClose or PreferSameZone, forNodes for PreferSameNode"
+        honored.append(names.PREFER_SAME_ZONE)
+    consumer = Consumer(
+        name,
+        about,
+        "any-annotation",
+        node_hints=minor >= 20,
+        distributions=tuple(honored),
+        counts_unready=minor >= _CILIUM_WITH_UNREADY,
+    )
     return ProxyKind(name, consumer, about)
 
 

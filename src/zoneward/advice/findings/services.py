@@ -32,7 +32,8 @@ _BYPASSING: Final = ("internal-traffic-policy", "proxied")
 def service_findings(view: ClusterView) -> Iterator[Finding]:
     """At most one finding of each code for a Service: that of its first address family that has one."""
     for service in view.services:
-        findings = dict(_dropped(service, view))
+        yield from _dropped(service, view)
+        findings: dict[Code, Finding] = {}
         for family, _ in service.asking_families():
             for code, message in _problems(service, family, view):
                 if code not in findings and view.knows(*code.needs):
@@ -47,26 +48,21 @@ def _fix(code: Code, service: ServiceView, family: FamilyPlan) -> str:
     return database_fix(service) if code in (codes.TOO_FEW_ENDPOINTS, codes.ZONE_WITHOUT_ENDPOINT) else ""
 
 
-def _dropped(service: ServiceView, view: ClusterView) -> Iterator[tuple[Code, Finding]]:
+def _dropped(service: ServiceView, view: ClusterView) -> Iterator[Finding]:
     """Independent of the setting. Without Pods and endpoints, the Service may be unused."""
-    if not view.knows(*codes.DROPPED.needs):
+    dropped = next(filter(None, map(service.dropped, service.plan.families)), None)
+    if dropped is None or not view.knows(*codes.DROPPED.needs):
         return
-    for family in service.plan.families:
-        dropped = service.dropped(family)
-        if dropped is not None and dropped.is_empty and not service.pods:
-            yield codes.NO_ENDPOINT, _no_endpoint(service)
-            return
-        if dropped is not None:
-            message = f"{dropped.what} is dropped: {dropped.reason}"
-            yield codes.DROPPED, codes.DROPPED.finding(service.object, message, fix=dropped.fix)
-            return
-
-
-def _no_endpoint(service: ServiceView) -> Finding:
-    if is_managed(service.service):
-        return codes.NO_ENDPOINT.finding(service.object, "no pod matches its selector, and no slice lists an endpoint")
-    fix = "Write a slice with its endpoints, or delete the Service."
-    return codes.NO_ENDPOINT.finding(service.object, "it has no selector, and no slice lists an endpoint", fix=fix)
+    if not dropped.is_empty or service.pods:
+        message = f"{dropped.what} is dropped: {dropped.reason}"
+        yield codes.DROPPED.finding(service.object, message, fix=dropped.fix)
+    elif is_managed(service.service):
+        message = "no pod matches its selector, and no slice lists an endpoint"
+        yield codes.NO_ENDPOINT.finding(service.object, message)
+    else:
+        message = "it has no selector, and no slice lists an endpoint"
+        fix = "Write a slice with its endpoints, or delete the Service."
+        yield codes.NO_ENDPOINT.finding(service.object, message, fix=fix)
 
 
 def _problems(service: ServiceView, family: FamilyPlan, view: ClusterView) -> Iterator[tuple[Code, str]]:
