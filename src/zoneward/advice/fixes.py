@@ -428,31 +428,26 @@ class FixSearch:
         family = changed.family(self._address_type)
         if family is None or not aim.is_met(family):
             return None
-        needs: tuple[Needs, ...] = ()
-        if not self._built_in_agrees(changed, aim):
-            needs = ("overlay",) if self._overlay_suffices(changed, aim) else ("controller",)
         may_be_bound = self._limits.may_be_bound and change.moved_pods > 0
+        needs = self._needs(changed, aim)
         return Fix(kind, change, family, needs, workload=self._given.workload, may_be_bound=may_be_bound)
 
-    def _built_in_agrees(self, changed: ServiceInput, aim: Aim) -> bool:
-        """Whether the controller that writes the slices would meet the aim: the built-in one, unless Zoneward has a
-        slice. It decides by CPU, while traffic starts where ``demand`` says.
+    def _needs(self, changed: ServiceInput, aim: Aim) -> tuple[Needs, ...]:
+        """Nothing where the built-in controller would meet the aim, or does not write the slices. It decides by CPU,
+        while traffic starts where ``demand`` says.
         """
-        if not self._given.is_of_built_in:
-            return True
-        family = changed.as_upstream().family(self._address_type)
-        return family is not None and aim.is_met(family)
 
-    def _overlay_suffices(self, changed: ServiceInput, aim: Aim) -> bool:
-        """Whether hints on the slices of the built-in controller meet the aim, where an overlay is possible."""
-        state = changed.cluster_state
-        if state.configuration.is_overlay:
-            return True
+        def meets_aim(decided: ServiceInput) -> bool:
+            family = decided.family(self._address_type)
+            return family is not None and aim.is_met(family)
+
+        if not self._given.is_of_built_in or meets_aim(changed.as_upstream()):
+            return ()
+        if changed.cluster_state.configuration.is_overlay:
+            return ("overlay",)
         kubernetes = kubernetes_minor(changed.nodes)
-        if kubernetes is None or kubernetes < OVERLAY_SINCE or not changed.service.spec.selector:
-            return False
-        family = changed.as_overlay().family(self._address_type)
-        return family is not None and aim.is_met(family)
+        can_overlay = kubernetes is not None and kubernetes >= OVERLAY_SINCE and bool(changed.service.spec.selector)
+        return ("overlay",) if can_overlay and meets_aim(changed.as_overlay()) else ("controller",)
 
 
 def _value(fix: Fix) -> tuple[float, float]:
