@@ -21,10 +21,7 @@ from zoneward.advice.changed_cluster import ImpossibleChange, ServicePods
 from zoneward.advice.service_input import Change, ServiceInput
 from zoneward.kube.objects import Pod, Service
 from zoneward.routing.decision import Decision
-from zoneward.slices.decide import decide
-from zoneward.slices.endpoints import collect_endpoints
-from zoneward.slices.existing import ExistingSlices
-from zoneward.slices.plan import existing_by_family
+from zoneward.slices.plan import collect_families, decide_family
 
 PodChanges = Mapping[str, int]
 """By how many Pods each zone changes."""
@@ -222,15 +219,13 @@ class Trials:
         self._given = given
         self._address_type = address_type
         self.replicas: Final = given.replicas(address_type)
-        state = given.cluster_state
         by_name = {slice_.metadata.name: slice_ for slice_ in given.slices}
-        existing = existing_by_family(given.service, by_name.values(), state).get(address_type) or ExistingSlices(
-            given.service, state.configuration
+        collected = collect_families(
+            given.service, pods=given.pods, slices=by_name.values(), cluster_state=given.cluster_state
         )
-        self._in_force = existing.in_force
-        self._previous_groups = existing.previous_groups().get
-        pods = {(pod.metadata.namespace, pod.metadata.name): pod for pod in given.pods}.values()
-        self._endpoints = collect_endpoints(address_type, given.service, pods, existing, state)
+        (self._endpoints,) = (family for family in collected.endpoints if family.address_type == address_type)
+        self._existing = collected.existing[address_type]
+        self._previous_groups = self._existing.previous_groups().get
         self._more: dict[str, Sequence[Pod]] = {}
         """Pods to add, by zone."""
         self._changes: dict[str, int] = {}
@@ -241,21 +236,13 @@ class Trials:
 
         Its targets are of no use after the next trial.
         """
-        state = self._given.cluster_state
         if not isinstance(self.replicas, ServicePods):
             changed = self._given.changed(Change(pods=pods), address_type=self._address_type)
             family = changed.family(self._address_type)
             assert family is not None
             return family.decision
         self._change_to(pods)
-        return decide(
-            service or self._given.service,
-            self._endpoints.index,
-            demand=state.decision_demand(),
-            in_force=self._in_force,
-            configuration=state.configuration,
-            slice_groups_read=state.reads_slice_groups(service or self._given.service),
-        )
+        return decide_family(service or self._given.service, self._endpoints, self._existing, self._given.cluster_state)
 
     def _change_to(self, changes: PodChanges) -> None:
         assert isinstance(self.replicas, ServicePods)

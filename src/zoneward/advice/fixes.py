@@ -9,6 +9,7 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from itertools import combinations, islice, product
 from math import inf
 from operator import attrgetter
@@ -208,7 +209,6 @@ class FixSearch:
         self._address_type = family.address_type
         self._decision = family.decision
         self.aim: Final = aim
-        self._trials = Trials(given, family.address_type)
         self._limits = pod_limits(given, family.address_type)
 
     @classmethod
@@ -217,6 +217,11 @@ class FixSearch:
         family = given.family(address_type)
         aim = None if family is None else aim_of(family)
         return None if family is None or aim is None else cls(given, family, aim)
+
+    @cached_property
+    def _trials(self) -> Trials:
+        """Only for a Service with a selector: without one there is nothing to decide."""
+        return Trials(self._given, self._address_type)
 
     def fixes(self) -> tuple[Fix, ...]:
         """As `find_fixes`."""
