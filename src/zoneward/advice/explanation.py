@@ -231,54 +231,36 @@ def explain_service(
     before = plans_before([unchanged.plan]) if unchanged is not None else None
     honored = _honored(read, service, measured) if measured is not None else {}
     bypassed_by = bypasses(given)
-    families = tuple(
-        _family(
-            given,
-            family,
-            now=_in_force(service, family.address_type, read, now),
-            planned=_planned(given, family, before, node_proxies),
-            bypassed_by=bypassed_by,
-            of_zoneward=of_zoneward,
-            measured=msgspec.UNSET if measured is None else honored.get(family.address_type),
+    families = []
+    for family in given.plan.families:
+        address_type, decision = family.address_type, family.decision
+        in_force, planned = _in_force(service, address_type, read, now), _planned(given, family, before, node_proxies)
+        if in_force is not None and in_force.dropped is not None and planned.dropped is None:
+            in_force = replace(in_force, dropped=replace(in_force.dropped, fix=_STALE))
+        aim = aim_of(family)
+        fixes = [_fix(fix, given, address_type) for fix in find_fixes(given, address_type)]
+        if of_zoneward is not None:
+            more = (fix for fix in find_fixes(of_zoneward, address_type) if fix.needs)
+            fixes += [_fix(fix, of_zoneward, address_type) for fix in more]
+        limits = pod_limits(given, address_type)
+        families.append(
+            FamilyExplanation(
+                address_type=address_type,
+                now=in_force,
+                planned=planned,
+                rules=tuple(
+                    DecidedRule(rule.rule, rule.passed, rule.detail, index == decision.deciding)
+                    for index, rule in enumerate(decision.rules)
+                ),
+                aim=aim.about if aim is not None else None,
+                fixes=tuple(fixes),
+                limits=limits.reasons if aim is not None and not aim.only_served else (),
+                not_checked=limits.unchecked if any(change.pods for fix in fixes for change in fix.changes) else (),
+                bypassed_by=bypassed_by,
+                measured=msgspec.UNSET if measured is None else honored.get(address_type),
+            )
         )
-        for family in given.plan.families
-    )
-    return Explanation(*given.key, families, bypassed_by)
-
-
-def _family(
-    given: ServiceInput,
-    family: FamilyPlan,
-    *,
-    now: TrafficInForce | None,
-    planned: PlannedTraffic,
-    bypassed_by: tuple[Bypass, ...],
-    of_zoneward: ServiceInput | None,
-    measured: HonoredTraffic | msgspec.UnsetType | None,
-) -> FamilyExplanation:
-    if now is not None and now.dropped is not None and planned.dropped is None:
-        now = replace(now, dropped=replace(now.dropped, fix=_STALE))
-    aim = aim_of(family)
-    address_type = family.address_type
-    fixes = [_fix(fix, given, address_type) for fix in find_fixes(given, address_type)]
-    if of_zoneward is not None:
-        fixes += [_fix(fix, of_zoneward, address_type) for fix in find_fixes(of_zoneward, address_type) if fix.needs]
-    limits = pod_limits(given, address_type)
-    return FamilyExplanation(
-        address_type=address_type,
-        now=now,
-        planned=planned,
-        rules=tuple(
-            DecidedRule(rule.rule, rule.passed, rule.detail, index == family.decision.deciding)
-            for index, rule in enumerate(family.decision.rules)
-        ),
-        aim=aim.about if aim is not None else None,
-        fixes=tuple(fixes),
-        limits=limits.reasons if aim is not None and not aim.only_served else (),
-        not_checked=limits.unchecked if any(change.pods for fix in fixes for change in fix.changes) else (),
-        bypassed_by=bypassed_by,
-        measured=measured,
-    )
+    return Explanation(*given.key, tuple(families), bypassed_by)
 
 
 # --- now --------------------------------------------------------------------------------------------------------------

@@ -30,9 +30,6 @@ Need = Literal[
 """What a check reads in addition to Services; without it the code counts as not checked. ``EndpointSlices`` are those
 that a controller has made of Pods; ``endpoints`` are Pods, or slices with any manager.
 """
-CLUSTER_KIND: Final = "Cluster"
-"""The kind of the object of a finding about the cluster as a whole, which has no name."""
-
 SPREAD_FIX: Final = "Spread the pods in proportion to the traffic of the zones (zoneward explain shows how many)."
 
 
@@ -49,7 +46,8 @@ class FindingObject(JsonValue, frozen=True, gc=False):
         return f"{self.kind} {name}" if name else self.kind
 
 
-CLUSTER: Final = FindingObject(CLUSTER_KIND, "", "")
+CLUSTER: Final = FindingObject("Cluster", "", "")
+"""The object of a finding about the cluster as a whole."""
 
 
 class Finding(JsonValue, frozen=True, gc=False, kw_only=True):
