@@ -679,8 +679,7 @@ def _merge_patches(patches: Iterable[ObjectPatch]) -> tuple[ObjectPatch, ...]:
     by_object: dict[tuple[str, str, str, str], ObjectPatch] = {}
     for patch in patches:
         key = patch.api_version, patch.kind, patch.namespace, patch.name
-        known = by_object.get(key)
-        by_object[key] = patch if known is None else known.merged(patch)
+        by_object[key] = by_object[key].merged(patch) if key in by_object else patch
     return tuple(by_object.values())
 
 

@@ -277,7 +277,8 @@ class SliceReplicas(_Replicas[EndpointIdentity]):
         self._address_type = address_type
         replicas: dict[EndpointIdentity, _Replica[EndpointIdentity]] = {}
         own: set[str] = set()
-        for endpoint in (endpoint for slice_ in self._own_slices() for endpoint in slice_.endpoints or ()):
+        own_slices = (slice_ for slice_ in self._slices if slice_.address_type == address_type)
+        for endpoint in (endpoint for slice_ in own_slices for endpoint in slice_.endpoints or ()):
             target = endpoint.target_ref
             name = target.name if target else ",".join(endpoint.addresses or ())
             own.update((name, *(endpoint.addresses or ())))
@@ -316,8 +317,7 @@ class SliceReplicas(_Replicas[EndpointIdentity]):
                 zone=zone,
             )
             added.setdefault(self._template(zone), []).append(copy)
-        own = {id(slice_) for slice_ in self._own_slices()}
-        return tuple(self._changed(slice_, gone, added) if id(slice_) in own else slice_ for slice_ in self._slices)
+        return tuple(self._changed(slice_, gone, added) for slice_ in self._slices)
 
     def _changed(
         self,
@@ -325,13 +325,12 @@ class SliceReplicas(_Replicas[EndpointIdentity]):
         gone: Container[EndpointIdentity],
         added: Mapping[EndpointIdentity, Sequence[Endpoint]],
     ) -> EndpointSlice:
+        if slice_.address_type != self._address_type:
+            return slice_
         reduced = _only_endpoints(slice_, lambda endpoint: identity(endpoint) not in gone)
         listed = {identity(endpoint) for endpoint in slice_.endpoints or ()} if added else set()
         more = tuple(copy for key, copies in added.items() if key in listed for copy in copies)
         return replace(reduced, endpoints=(*(reduced.endpoints or ()), *more)) if more else reduced
-
-    def _own_slices(self) -> Iterator[EndpointSlice]:
-        return (slice_ for slice_ in self._slices if slice_.address_type == self._address_type)
 
 
 # --- names and addresses ----------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from zoneward.advice.honored_traffic import HonoredTraffic, honored_traffic, nod
 from zoneward.advice.json_value import JsonValue, round_if_any, round_part, round_share, round_shares
 from zoneward.advice.measured_flows import MeasuredFlows
 from zoneward.advice.node_proxies import NodeProxies
-from zoneward.advice.now import CurrentTraffic, PlansBefore, ignoring_proxies, load_change, plans_before
+from zoneward.advice.now import CurrentTraffic, PlansBefore, ignoring_proxies, plans_before
 from zoneward.advice.pod_limits import Unchecked, pod_limits
 from zoneward.advice.service_input import ServiceInput
 from zoneward.kube.objects import Service
@@ -327,7 +327,7 @@ def _planned(
         built_in_traffic=ServiceTraffic(*_figures(built_in.traffic))
         if built_in is not None and not refused and built_in.traffic is not None and by_other_demand
         else None,
-        load=msgspec.UNSET if before is None else compared_load(load_change(family, before)),
+        load=compared_load(family, before),
     )
 
 
