@@ -368,10 +368,8 @@ class _Outcomes:
     """Outcomes of one Service in one address family, with what was measured of it."""
 
     def __init__(self, cluster: AdvisedCluster, key: tuple[str, str, str]) -> None:
-        self._flows: CrossingCalculation | None = None
         service = None if cluster.measured is None else cluster.measured.services.get(key)
-        if service is not None:
-            self._flows = CrossingCalculation(service.known, cluster.prices)
+        self._flows = None if service is None else CrossingCalculation(service.known, cluster.prices)
         self._is_measured = cluster.measured is not None
 
     def weight(self, family: FamilyPlan) -> float:
@@ -500,7 +498,8 @@ def advise(
     actions: list[Action] = []
     if cluster.nodes_to_switch:
         actions += _switch_action(services, cluster)
-    limits = _Limits.of(findings, are_switched=bool(actions))
+    of_nodes, of_services = _NODE_CODES - _SWITCHED_CODES if actions else _NODE_CODES, _SERVICE_CODES
+    limits = [finding for finding in findings if finding.code in of_nodes | of_services]
     for view in _VIEWS:
         needs = cluster.requirement if view == "zoneward" else None
         for group in _groups(services, view):
@@ -508,31 +507,6 @@ def advise(
     if actions and cluster.measured is None:
         actions.append(_measure_action(services, len(actions) + 1))
     return Advice(_summary(services, cluster, zones, currency), tuple(actions))
-
-
-@dataclass(frozen=True, slots=True)
-class _Limits:
-    """Codes of findings that may keep an action from working: of all actions, and of those of single Services."""
-
-    of_nodes: frozenset[str]
-    of_services: Mapping[str, frozenset[str]]
-
-    @classmethod
-    def of(cls, findings: Iterable[Finding], *, are_switched: bool) -> "_Limits":
-        """``are_switched``: an action before all others changes the proxies that ignore hints."""
-        nodes = set[str]()
-        services: dict[str, frozenset[str]] = {}
-        for finding in findings:
-            if finding.code in _NODE_CODES:
-                nodes.add(finding.code)
-            elif finding.code in _SERVICE_CODES:
-                for service in finding.affected:
-                    services[service] = services.get(service, frozenset()) | {finding.code}
-        return cls(frozenset(nodes - _SWITCHED_CODES if are_switched else nodes), services)
-
-    def on(self, group: "_Group") -> tuple[str, ...]:
-        of_group = (self.of_services.get("/".join(service.key), frozenset()) for service, _ in group)
-        return tuple(sorted(self.of_nodes.union(*of_group)))
 
 
 _Group = list[tuple[ServiceAdvice, Option]]
@@ -564,9 +538,13 @@ def _gain(option: Option) -> float:
     return option.after.in_zone - option.before.in_zone + _MOST_LOSS * relief
 
 
-def _action(view: View, needs: Requirement | None, group: _Group, earlier: Sequence[Action], limits: _Limits) -> Action:
-    """The next action after ``earlier`` ones."""
+def _action(
+    view: View, needs: Requirement | None, group: _Group, earlier: Sequence[Action], limits: Iterable[Finding]
+) -> Action:
+    """The next action after ``earlier`` ones. ``limits`` are findings that may keep actions from working."""
     keys = {service.key for service, _ in group}
+    services = {"/".join(key) for key in keys}
+    limiting = {limit.code for limit in limits if limit.code in _NODE_CODES or not services.isdisjoint(limit.affected)}
     steps = [option.steps for _, option in group]
     first = group[0][1]
     # All are of one level: the worst overload is the one to name.
@@ -600,7 +578,7 @@ def _action(view: View, needs: Requirement | None, group: _Group, earlier: Seque
         pods=sum(sum(option.pods.values()) for _, option in group),
         risk=first.risk,
         risk_reason=riskiest.risk_reason,
-        limited_by=limits.on(group),
+        limited_by=tuple(sorted(limiting)),
         commands=tuple(dict.fromkeys(commands)),
         notes=tuple(dict.fromkeys(notes)),
         patches=_merge_patches(patch for step in steps for patch in step.patches),
@@ -701,8 +679,7 @@ def _merge_patches(patches: Iterable[ObjectPatch]) -> tuple[ObjectPatch, ...]:
     by_object: dict[tuple[str, str, str, str], ObjectPatch] = {}
     for patch in patches:
         key = patch.api_version, patch.kind, patch.namespace, patch.name
-        known = by_object.get(key)
-        by_object[key] = patch if known is None else known.merged(patch)
+        by_object[key] = by_object[key].merged(patch) if key in by_object else patch
     return tuple(by_object.values())
 
 

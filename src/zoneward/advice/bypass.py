@@ -38,7 +38,14 @@ _ISTIO_WAYPOINT: Final = "istio.io/use-waypoint"
 
 def bypasses(given: ServiceInput) -> tuple[Bypass, ...]:
     """Traffic of a Service that hints and slice groups do not reach, as far as the input shows it."""
-    return (*_of_settings(given), *_of_load_balancers(given.service), *_of_meshes(given), *_not_seen(given))
+    bypassing = [*_of_settings(given), *_of_load_balancers(given.service), *_of_meshes(given)]
+    if is_proxied(given.service) and given.service.spec.type != "ExternalName":
+        detail = (
+            "not visible here: ingress controllers that read endpoints themselves"
+            " (ingress-nginx without the annotation service-upstream), and clients that ask for Pods by name"
+        )
+        bypassing.append(Bypass("ingress-not-seen", detail))
+    return tuple(bypassing)
 
 
 def _of_settings(given: ServiceInput) -> Iterator[Bypass]:
@@ -108,12 +115,3 @@ def _meshes_of(pod: Pod) -> Iterator[tuple[str, str]]:
     for label, mesh in _MESHES.items():
         if labels.get(label, "disabled") not in ("disabled", "none", "false"):
             yield mesh
-
-
-def _not_seen(given: ServiceInput) -> Iterator[Bypass]:
-    if is_proxied(given.service) and given.service.spec.type != "ExternalName":
-        yield Bypass(
-            "ingress-not-seen",
-            "not visible here: ingress controllers that read endpoints themselves"
-            " (ingress-nginx without the annotation service-upstream), and clients that ask for Pods by name",
-        )

@@ -134,35 +134,29 @@ class _Replicas(Generic[_Key]):
         name. Raises ImpossibleChange.
         """
         missing = replicas - sum(self.by_zone.values())
+        if missing > 0 and not self.zones:
+            raise ImpossibleChange("expected a ready Node in a zone for more Pods, found none")
+        step = 1 if missing > 0 else -1
+        # With ``-1``, the zones with the most replicas come first.
+        order = [(step * self.by_zone.get(zone, 0), zone) for zone in (self.zones if missing > 0 else self.by_zone)]
+        heapify(order)
         changes: Counter[str] = Counter()
-        if missing > 0:
-            if not self.zones:
-                raise ImpossibleChange("expected a ready Node in a zone for more Pods, found none")
-            fewest = [(self.by_zone.get(zone, 0), zone) for zone in self.zones]
-            heapify(fewest)
-            for _ in range(missing):
-                count, zone = fewest[0]
-                changes[zone] += 1
-                heapreplace(fewest, (count + 1, zone))
-        elif missing < 0:
-            most = [(-count, zone) for zone, count in self.by_zone.items()]
-            heapify(most)
-            for _ in range(-missing):
-                count, zone = most[0]
-                changes[zone] -= 1
-                heapreplace(most, (count + 1, zone))
+        for _ in range(abs(missing)):
+            count, zone = order[0]
+            changes[zone] += step
+            heapreplace(order, (count + 1, zone))
         return dict(sorted(changes.items()))
 
-    def _removed(self, changes: Mapping[str, int]) -> set[_Key]:
-        """The keys of the replicas to remove. Raises ImpossibleChange."""
-        gone: set[_Key] = set()
-        for zone, change in changes.items():
-            present = self._by_zone.get(zone, [])
-            if -change > len(present):
-                where = f"in zone {zone}" if zone else "without a zone"
-                raise ImpossibleChange(f"expected at most {len(present)} Pods to remove {where}, got {-change}")
-            gone.update(replica.key for replica in present[: max(0, -change)])
-        return gone
+    def _removed(self, zone: str, count: int) -> list[_Key]:
+        """The keys of the first replicas to remove from a zone. Raises ImpossibleChange."""
+        present = self._by_zone.get(zone, [])
+        if count > len(present):
+            where = f"in zone {zone}" if zone else "without a zone"
+            raise ImpossibleChange(f"expected at most {len(present)} Pods to remove {where}, got {count}")
+        return [replica.key for replica in present[: max(0, count)]]
+
+    def _all_removed(self, changes: Mapping[str, int]) -> set[_Key]:
+        return {key for zone, change in changes.items() for key in self._removed(zone, -change)}
 
     def _places(self, changes: Mapping[str, int]) -> Iterator[tuple[str, str]]:
         """The zone and the Node of each replica that is added. Raises ImpossibleChange.
@@ -236,11 +230,15 @@ class ServicePods(_Replicas[int]):
         A new Pod is a ready copy of another one, with a new name and new addresses, on a ready Node of its zone. Pods
         that were added are removed first, then those that are not ready.
         """
-        gone = self._removed(changes)
+        gone = self._all_removed(changes)
         left = tuple(pod for index, pod in enumerate(self._pods) if index not in gone) if gone else self._pods
         fresh = _FreshNames(self._service, self._taken)
         added = (self._copy(self._pods[self._template(zone)], node, fresh) for zone, node in self._places(changes))
         return (*left, *added)
+
+    def removed(self, zone: str, count: int) -> list[Pod]:
+        """The Pods that are removed to have ``count`` less in a zone. Raises ImpossibleChange."""
+        return [self._pods[index] for index in self._removed(zone, count)]
 
     def _copy(self, pod: Pod, node: str, fresh: "_FreshNames") -> Pod:
         name = fresh.name()
@@ -279,7 +277,8 @@ class SliceReplicas(_Replicas[EndpointIdentity]):
         self._address_type = address_type
         replicas: dict[EndpointIdentity, _Replica[EndpointIdentity]] = {}
         own: set[str] = set()
-        for endpoint in (endpoint for slice_ in self._own_slices() for endpoint in slice_.endpoints or ()):
+        own_slices = (slice_ for slice_ in self._slices if slice_.address_type == address_type)
+        for endpoint in (endpoint for slice_ in own_slices for endpoint in slice_.endpoints or ()):
             target = endpoint.target_ref
             name = target.name if target else ",".join(endpoint.addresses or ())
             own.update((name, *(endpoint.addresses or ())))
@@ -304,7 +303,7 @@ class SliceReplicas(_Replicas[EndpointIdentity]):
 
         A new endpoint is a ready copy of another one, in the same slices, without hints.
         """
-        gone = self._removed(changes)
+        gone = self._all_removed(changes)
         added: dict[EndpointIdentity, list[Endpoint]] = {}
         fresh = _FreshNames(self._service, self._taken)
         for zone, node in self._places(changes):
@@ -318,8 +317,7 @@ class SliceReplicas(_Replicas[EndpointIdentity]):
                 zone=zone,
             )
             added.setdefault(self._template(zone), []).append(copy)
-        own = {id(slice_) for slice_ in self._own_slices()}
-        return tuple(self._changed(slice_, gone, added) if id(slice_) in own else slice_ for slice_ in self._slices)
+        return tuple(self._changed(slice_, gone, added) for slice_ in self._slices)
 
     def _changed(
         self,
@@ -327,13 +325,12 @@ class SliceReplicas(_Replicas[EndpointIdentity]):
         gone: Container[EndpointIdentity],
         added: Mapping[EndpointIdentity, Sequence[Endpoint]],
     ) -> EndpointSlice:
+        if slice_.address_type != self._address_type:
+            return slice_
         reduced = _only_endpoints(slice_, lambda endpoint: identity(endpoint) not in gone)
         listed = {identity(endpoint) for endpoint in slice_.endpoints or ()} if added else set()
         more = tuple(copy for key, copies in added.items() if key in listed for copy in copies)
         return replace(reduced, endpoints=(*(reduced.endpoints or ()), *more)) if more else reduced
-
-    def _own_slices(self) -> Iterator[EndpointSlice]:
-        return (slice_ for slice_ in self._slices if slice_.address_type == self._address_type)
 
 
 # --- names and addresses ----------------------------------------------------------------------------------------------

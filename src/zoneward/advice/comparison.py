@@ -149,63 +149,45 @@ def recommend(
     and loads are compared with it. ``flows``: with those between zones.
     """
     configuration = given.cluster_state.configuration
+    keep_threshold = float(configuration.hints.keep_threshold)
     built_in = is_built_in(given.service, given.slices, configuration, abilities)
-    planned = _plan_each(given, approaches, built_in=built_in)
-    loads = _busiest_loads(_plan_each(unchanged, approaches, built_in=built_in)) if unchanged is not None else {}
+    before = {} if unchanged is None else _plan_each(unchanged, approaches, built_in=built_in)
     in_force = _traffic_in_force(unchanged or given, node_proxies)
-    return tuple(
-        _recommend_family(
-            address_type,
-            plans,
-            in_force.get(address_type),
-            abilities,
-            loads=loads.get(address_type, {}),
-            keep_threshold=float(configuration.hints.keep_threshold),
-            flows=flows,
+    recommendations = []
+    for address_type, plans in _plan_each(given, approaches, built_in=built_in).items():
+        family, own_traffic = plans[_OWN_SETTINGS]
+        now, traffic_now = in_force.get(address_type, (None, None))
+        plans_before = before.get(address_type, {})
+        today, *candidates = (
+            _compared(approach, planned, abilities, before=plans_before.get(approach))
+            for approach, planned in plans.items()
         )
-        for address_type, plans in planned.items()
-    )
-
-
-def _recommend_family(
-    address_type: str,
-    plans: Mapping[str, "_Planned"],
-    now: "tuple[InForce, ExpectedTraffic | None] | None",
-    abilities: ClusterAbilities,
-    *,
-    loads: Mapping[str, float],
-    keep_threshold: float,
-    flows: bool,
-) -> Recommendation:
-    (first, *_) = plans.values()
-    meta = first.family.service.metadata
-    today, *candidates = (
-        _compared(approach, planned, abilities, load_before=loads.get(approach)) for approach, planned in plans.items()
-    )
-    comparison = ServiceComparison(
-        namespace=meta.namespace,
-        service=meta.name,
-        address_type=address_type,
-        endpoints=first.family.decision.endpoints,
-        asks_for=today.approach,
-        now=None if now is None else now[0],
-        today=today,
-        best=None,
-        better=None,
-        approaches=tuple(candidates),
-    )
-    best = best_of(comparison, keep_threshold=keep_threshold)
-    better = best_of(comparison, keep_threshold=keep_threshold, with_controller=True)
-    traffic = {approach: planned.traffic for approach, planned in plans.items() if approach != _OWN_SETTINGS}
-    if now is not None:
-        traffic[NOW] = now[1]
-    return Recommendation(
-        comparison=replace(comparison, best=best, better=better if better != best else None),
-        zones=0 if first.traffic is None else len(first.traffic.zones),
-        flows={name: _flows(predicted) for name, predicted in traffic.items() if predicted is not None}
-        if flows
-        else {},
-    )
+        meta = family.service.metadata
+        comparison = ServiceComparison(
+            namespace=meta.namespace,
+            service=meta.name,
+            address_type=address_type,
+            endpoints=family.decision.endpoints,
+            asks_for=today.approach,
+            now=now,
+            today=today,
+            best=None,
+            better=None,
+            approaches=tuple(candidates),
+        )
+        best = best_of(comparison, keep_threshold=keep_threshold)
+        better = best_of(comparison, keep_threshold=keep_threshold, with_controller=True)
+        comparison = replace(comparison, best=best, better=better if better != best else None)
+        traffic = {approach: predicted for approach, (_, predicted) in plans.items() if approach != _OWN_SETTINGS}
+        traffic[NOW] = traffic_now
+        recommendations.append(
+            Recommendation(
+                comparison=comparison,
+                zones=0 if own_traffic is None else len(own_traffic.zones),
+                flows={name: _flows(predicted) for name, predicted in traffic.items() if flows and predicted},
+            )
+        )
+    return tuple(recommendations)
 
 
 def best_of(comparison: ServiceComparison, *, keep_threshold: float, with_controller: bool = False) -> str | None:
@@ -236,11 +218,8 @@ def best_of(comparison: ServiceComparison, *, keep_threshold: float, with_contro
 
 # --- plans ------------------------------------------------------------------------------------------------------------
 
-
-@dataclass(frozen=True, slots=True)
-class _Planned:
-    family: FamilyPlan
-    traffic: ExpectedTraffic | None
+_Planned = tuple[FamilyPlan, ExpectedTraffic | None]
+_Prediction = tuple[tuple[EndpointSlice, ...], list[HonoredHints], ExpectedTraffic | None]
 
 
 def _plan_each(given: ServiceInput, approaches: Iterable[str], *, built_in: bool) -> dict[str, dict[str, _Planned]]:
@@ -259,7 +238,7 @@ def _plan_each(given: ServiceInput, approaches: Iterable[str], *, built_in: bool
             upstream = dataclasses.replace(state, decided_by=state.by_cpu, configuration=configuration)
             of_kubernetes = _collect(given, slices.values(), upstream)
     planned: dict[str, dict[str, _Planned]] = {}
-    predictions = _Predictions()
+    known: list[_Prediction] = []
     for approach in (_OWN_SETTINGS, *approaches):
         service = as_if_requested(given.service, approach, state.configuration) if approach else given.service
         plan: ServicePlan
@@ -280,7 +259,7 @@ def _plan_each(given: ServiceInput, approaches: Iterable[str], *, built_in: bool
                 taken=(given.taken, slices),
             )
         for family in plan.families:
-            planned.setdefault(family.address_type, {})[approach] = _Planned(family, predictions.of(family))
+            planned.setdefault(family.address_type, {})[approach] = family, _predict(family, known)
     return planned
 
 
@@ -291,33 +270,18 @@ def _collect(
     return collect_families(given.service, pods=given.pods, slices=slices, cluster_state=state), state
 
 
-class _Predictions:
-    """Expected traffic, predicted once for slices that are equal: approaches that are not active write the same."""
-
-    def __init__(self) -> None:
-        self._known: list[tuple[tuple[EndpointSlice, ...], list[HonoredHints], ExpectedTraffic | None]] = []
-
-    def of(self, family: FamilyPlan) -> ExpectedTraffic | None:
-        state, slices = family.cluster_state, family.slices
-        honored = [
-            honored_hints(family.service, proxies.consumer, state.configuration.gates)
-            for proxies in state.consumers_of(family.service)
-        ]
-        for known_slices, known_honored, traffic in self._known:
-            if known_slices == slices and known_honored == honored:
-                return traffic
-        self._known.append((slices, honored, family.traffic))
-        return family.traffic
-
-
-def _busiest_loads(planned: Mapping[str, Mapping[str, _Planned]]) -> dict[str, dict[str, float]]:
-    """The load of the busiest endpoint by address type and approach."""
-    return {
-        address_type: {
-            approach: plan.traffic.busiest_load for approach, plan in plans.items() if plan.traffic is not None
-        }
-        for address_type, plans in planned.items()
-    }
+def _predict(family: FamilyPlan, known: "list[_Prediction]") -> ExpectedTraffic | None:
+    """The expected traffic, predicted once for slices that are equal: approaches that are not active write the same."""
+    state, slices = family.cluster_state, family.slices
+    honored = [
+        honored_hints(family.service, proxies.consumer, state.configuration.gates)
+        for proxies in state.consumers_of(family.service)
+    ]
+    for known_slices, known_honored, traffic in known:
+        if known_slices == slices and known_honored == honored:
+            return traffic
+    known.append((slices, honored, family.traffic))
+    return family.traffic
 
 
 def _traffic_in_force(
@@ -327,11 +291,7 @@ def _traffic_in_force(
     in_force = {}
     for address_type, now in given.traffic_now(node_proxies).items():
         own = [slice_ for slice_ in given.slices if slice_.address_type == address_type]
-        numbers = InForce(
-            **_numbers_of(now.traffic),
-            slices=len(own),
-            score=_score(now.traffic, own, most),
-        )
+        numbers = InForce(**_numbers_of(now.traffic), slices=len(own), score=_score(now.traffic, own, most))
         in_force[address_type] = (numbers, now.traffic)
     return in_force
 
@@ -340,12 +300,13 @@ def _traffic_in_force(
 
 
 def _compared(
-    approach: str, planned: _Planned, abilities: ClusterAbilities, *, load_before: float | None
+    approach: str, planned: _Planned, abilities: ClusterAbilities, *, before: _Planned | None
 ) -> ComparedApproach:
-    family, traffic = planned.family, planned.traffic
+    family, traffic = planned
     decision, changes = family.decision, family.changes
     name = approach or decision.heuristic or NO_APPROACH
-    load = traffic.busiest_load if traffic is not None else 0.0
+    load = _busiest_load(planned)
+    load_before = 0.0 if before is None else _busiest_load(before)
     return ComparedApproach(
         approach=name,
         active=decision.active,
@@ -363,12 +324,19 @@ def _compared(
     )
 
 
+def _busiest_load(planned: _Planned) -> float:
+    traffic = planned[1]
+    return 0.0 if traffic is None else traffic.busiest_load
+
+
 def _numbers_of(traffic: ExpectedTraffic | None) -> dict[str, float | None]:
+    if traffic is None:
+        return dict.fromkeys(("in_zone_traffic", "max_overload", "mean_overload", "dropped_traffic"))
     return {
-        "in_zone_traffic": None if traffic is None else traffic.in_zone,
-        "max_overload": None if traffic is None else traffic.max_overload,
-        "mean_overload": None if traffic is None else traffic.mean_overload,
-        "dropped_traffic": None if traffic is None else traffic.dropped,
+        "in_zone_traffic": traffic.in_zone,
+        "max_overload": traffic.max_overload,
+        "mean_overload": traffic.mean_overload,
+        "dropped_traffic": traffic.dropped,
     }
 
 
@@ -436,34 +404,32 @@ class ComparisonTotals:
         self._today = _Sum()
         self._best = _Sum()
         self._approaches: dict[str, _Sum] = {}
-        self._has_now = False
 
     def add(self, comparison: ServiceComparison) -> None:
         """Add one Service, in one address family."""
         self.services += 1
         endpoints, chosen = comparison.endpoints, comparison.today
         if comparison.now is not None:
-            self._has_now = True
             self._now.add(endpoints, comparison.now)
-        self._today.add_approach(endpoints, comparison.today)
+        self._today.add(endpoints, comparison.today)
         for candidate in comparison.approaches:
             total = self._approaches.setdefault(candidate.approach, _Sum())
-            total.add_approach(endpoints, candidate)
+            total.add(endpoints, candidate)
             if candidate.approach == comparison.best:
                 total.best += 1
                 chosen = candidate
             total.better += candidate.approach == comparison.better
-        self._best.add_approach(endpoints, chosen)
+        self._best.add(endpoints, chosen)
 
     @property
     def now(self) -> ApproachTotal | None:
         """What is in force, for Services with slices."""
-        return self._now.total(NOW) if self._has_now else None
+        return self._now.total(NOW) if self._now.services else None
 
     @property
     def best(self) -> ApproachTotal | None:
         """The best approach for each Service; its own settings if there is none."""
-        return self._best.total("best") if self.services else None
+        return self._best.total("best") if self._best.services else None
 
     def rows(self, abilities: ClusterAbilities) -> list[ApproachTotal]:
         """The Services' own settings, and then each approach."""
@@ -475,11 +441,15 @@ class ComparisonTotals:
 
 class _Sum:
     def __init__(self) -> None:
-        self.active = self.best = self.better = 0
-        self._drops = self._slices = self._changes = self._endpoints = 0
+        self.services = self.best = self.better = 0
+        self._active = self._drops = self._slices = self._changes = self._endpoints = 0
         self._in_zone = self._worst = self._mean = self._score = 0.0
 
     def add(self, endpoints: int, numbers: ComparedApproach | InForce) -> None:
+        self.services += 1
+        if isinstance(numbers, ComparedApproach):
+            self._active += numbers.active
+            self._changes += numbers.writes
         self._slices += numbers.slices
         self._drops += bool(numbers.dropped_traffic)
         if endpoints and numbers.score is not None:
@@ -489,16 +459,11 @@ class _Sum:
             self._score += endpoints * numbers.score
             self._worst = max(self._worst, numbers.max_overload or 0.0)
 
-    def add_approach(self, endpoints: int, candidate: ComparedApproach) -> None:
-        self.add(endpoints, candidate)
-        self.active += candidate.active
-        self._changes += candidate.writes
-
     def total(self, approach: str, needs: str | None = None) -> ApproachTotal:
         endpoints = self._endpoints
         return ApproachTotal(
             approach=approach,
-            active=self.active,
+            active=self._active,
             best=self.best,
             in_zone_traffic=self._in_zone / endpoints if endpoints else None,
             max_overload=self._worst if endpoints else None,

@@ -11,7 +11,8 @@ last one, and decides: less than a millisecond, where a whole plan of a thousand
 verified by the plan of the changed input (`zoneward.advice.fixes`).
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import combinations, combinations_with_replacement
 from math import comb, inf
 from typing import Final
@@ -20,10 +21,7 @@ from zoneward.advice.changed_cluster import ImpossibleChange, ServicePods
 from zoneward.advice.service_input import Change, ServiceInput
 from zoneward.kube.objects import Pod, Service
 from zoneward.routing.decision import Decision
-from zoneward.slices.decide import decide
-from zoneward.slices.endpoints import PodEndpoint, collect_endpoints
-from zoneward.slices.existing import ExistingSlices
-from zoneward.slices.plan import existing_by_family
+from zoneward.slices.plan import collect_families, decide_family
 
 PodChanges = Mapping[str, int]
 """By how many Pods each zone changes."""
@@ -58,21 +56,19 @@ class CountSearch:
 
     def more(self, most: int) -> Iterator[PodChanges]:
         """Sufficient changes with additional Pods, the smallest first; those of more than one size only on demand."""
-        if self.zones:
-            yield from self._found(most, self._evenly_more, self._all_more)
+        return self._found(most, gone=0, new=1)
 
     def fewer(self, most: int) -> Iterator[PodChanges]:
-        yield from self._found(most, self._evenly_fewer, self._all_fewer)
+        return self._found(most, gone=1, new=0)
 
     def moved(self, most: int) -> Iterator[PodChanges]:
         """Sufficient changes that leave the number of Pods as it is, those that move the fewest first."""
-        if self.zones:
-            yield from self._found(most, self._evenly_moved, self._all_moved)
+        return self._found(most, gone=1, new=1)
 
     def wherever(self, changes: PodChanges) -> bool:
         """Whether any other placement of as many Pods suffices, too: only the number counts."""
         size = sum(changes.values())
-        every = self._all_more(size) if size > 0 else self._all_fewer(-size)
+        every = self._all(gone=max(0, -size), new=max(0, size))
         return every is not None and all(self.suffices(changes) for changes in every)
 
     def spread(self, extra: int) -> list[PodChanges]:
@@ -95,17 +91,15 @@ class CountSearch:
 
     # --- sizes in order -----------------------------------------------------------------------------------------------
 
-    def _found(
-        self,
-        most: int,
-        first: Callable[[int], PodChanges | None],
-        every: Callable[[int], Iterable[PodChanges] | None],
-    ) -> Iterator[PodChanges]:
+    def _found(self, most: int, *, gone: int, new: int) -> Iterator[PodChanges]:
+        """``gone`` and ``new`` are 1 where Pods leave their zones and where others are added, else 0."""
+        if new and not self.zones:
+            return
         for size in range(1, min(most, _IN_ORDER) + 1):
-            even = first(size)
+            even = self._evenly(size, gone=gone, new=new)
             if even is not None and self.suffices(even):
                 yield even
-            for changes in (every(size) or ()) if self._left > 0 else ():
+            for changes in (self._all(gone=size * gone, new=size * new) or ()) if self._left > 0 else ():
                 if changes == even:
                     continue
                 self._left -= 1
@@ -114,11 +108,11 @@ class CountSearch:
                 if self._left <= 0:
                     break
         if most > _IN_ORDER:
-            yield from self._by_halves(most, first)
+            yield from self._by_halves(most, gone=gone, new=new)
 
-    def _by_halves(self, most: int, first: Callable[[int], PodChanges | None]) -> Iterator[PodChanges]:
+    def _by_halves(self, most: int, *, gone: int, new: int) -> Iterator[PodChanges]:
         def suffices(size: int) -> PodChanges | None:
-            changes = first(size)
+            changes = self._evenly(size, gone=gone, new=new)
             return changes if changes is not None and self.suffices(changes) else None
 
         low, high, smallest = _IN_ORDER, _IN_ORDER * 2, None
@@ -146,57 +140,35 @@ class CountSearch:
 
     # --- placements of one size ---------------------------------------------------------------------------------------
 
-    def _evenly_more(self, size: int) -> PodChanges:
+    def _evenly(self, size: int, *, gone: int, new: int) -> PodChanges | None:
+        """The placement that evens out loads best; None where fewer Pods can leave their zones."""
         pods = dict(self.pods)
         for _ in range(size):
-            zone = self._neediest(pods)
-            pods[zone] = pods.get(zone, 0) + 1
-        return self._changes_to(pods)
+            if gone:
+                giver = self._least_needy(pods)
+                if giver is None:
+                    return None
+                pods[giver] -= 1
+            if new:
+                zone = self._neediest(pods)
+                pods[zone] = pods.get(zone, 0) + 1
+        changes = _without_zeros({zone: count - self.pods.get(zone, 0) for zone, count in pods.items()})
+        return changes if sum(map(abs, changes.values())) == (gone + new) * size else None
 
-    def _evenly_fewer(self, size: int) -> PodChanges | None:
-        pods = dict(self.pods)
-        for _ in range(size):
-            zone = self._least_needy(pods)
-            if zone is None:
-                return None
-            pods[zone] -= 1
-        return self._changes_to(pods)
-
-    def _evenly_moved(self, size: int) -> PodChanges | None:
-        pods = dict(self.pods)
-        for _ in range(size):
-            giver = self._least_needy(pods)
-            if giver is None:
-                return None
-            pods[giver] -= 1
-            zone = self._neediest(pods)
-            pods[zone] = pods.get(zone, 0) + 1
-        changes = self._changes_to(pods)
-        return changes if sum(map(abs, changes.values())) == 2 * size else None
-
-    def _all_more(self, size: int) -> Iterator[PodChanges] | None:
-        if comb(size + len(self.zones) - 1, size) > _MANY:
+    def _all(self, *, gone: int, new: int) -> Iterator[PodChanges] | None:
+        """All placements with so many Pods that leave their zones and new ones; None where there are too many."""
+        less = _choices([zone for zone, count in sorted(self.pods.items()) if count], -gone)
+        more = _choices(self.zones, new)
+        if less is None or more is None:
             return None
-        return (_counted(chosen) for chosen in combinations_with_replacement(self.zones, size))
-
-    def _all_fewer(self, size: int) -> Iterator[PodChanges] | None:
-        zones = [zone for zone, count in sorted(self.pods.items()) if count]
-        if not zones or comb(size + len(zones) - 1, size) > _MANY:
-            return None
+        if gone and gone >= sum(self.pods.values()):
+            return iter(())
         return (
-            {zone: -count for zone, count in gone.items()}
-            for gone in map(_counted, combinations_with_replacement(zones, size))
-            if all(count <= self._movable.get(zone, 0) for zone, count in gone.items())
-            and size < sum(self.pods.values())
-        )
-
-    def _all_moved(self, size: int) -> Iterator[PodChanges] | None:
-        gone, new = self._all_fewer(size), self._all_more(size)
-        if gone is None or new is None:
-            return None
-        places = list(new)
-        return (
-            _without_zeros({**less, **more}) for less in gone for more in places if less.keys().isdisjoint(more.keys())
+            _without_zeros(removed | added)
+            for removed in less
+            if all(-change <= self._movable.get(zone, 0) for zone, change in removed.items())
+            for added in more
+            if removed.keys().isdisjoint(added)
         )
 
     def _neediest(self, pods: Mapping[str, int]) -> str:
@@ -217,22 +189,20 @@ class CountSearch:
             demand, count = self._demand.get(zone, 0), pods[zone] - 1
             return demand / count if count else (inf if demand else 0.0)
 
-        return min(
-            (zone for zone in sorted(pods) if pods[zone] and self._may_leave(zone, pods[zone])), key=load, default=None
-        )
-
-    def _may_leave(self, zone: str, left: int) -> bool:
-        return self.pods.get(zone, 0) - left < self._movable.get(zone, 0)
-
-    def _changes_to(self, pods: Mapping[str, int]) -> PodChanges:
-        return _without_zeros({zone: count - self.pods.get(zone, 0) for zone, count in pods.items()})
+        leaving = {zone: self.pods.get(zone, 0) - pods[zone] for zone in sorted(pods) if pods[zone]}
+        movable = (zone for zone, count in leaving.items() if count < self._movable.get(zone, 0))
+        return min(movable, key=load, default=None)
 
 
-def _counted(zones: Iterable[str]) -> dict[str, int]:
-    counts: dict[str, int] = {}
-    for zone in zones:
-        counts[zone] = counts.get(zone, 0) + 1
-    return counts
+def _choices(zones: Sequence[str], change: int) -> list[dict[str, int]] | None:
+    """All ways to divide a change among zones; None where there are too many, or no zone."""
+    size, one = abs(change), -1 if change < 0 else 1
+    if not size:
+        return [{}]
+    if not zones or comb(size + len(zones) - 1, size) > _MANY:
+        return None
+    ways = map(Counter, combinations_with_replacement(zones, size))
+    return [{zone: one * count for zone, count in way.items()} for way in ways]
 
 
 def _without_zeros(changes: Mapping[str, int]) -> PodChanges:
@@ -249,43 +219,33 @@ class Trials:
         self._given = given
         self._address_type = address_type
         self.replicas: Final = given.replicas(address_type)
-        state = given.cluster_state
         by_name = {slice_.metadata.name: slice_ for slice_ in given.slices}
-        existing = existing_by_family(given.service, by_name.values(), state).get(address_type) or ExistingSlices(
-            given.service, state.configuration
+        collected = collect_families(
+            given.service, pods=given.pods, slices=by_name.values(), cluster_state=given.cluster_state
         )
-        self._in_force = existing.in_force
-        self._previous_groups = existing.previous_groups().get
-        pods = {(pod.metadata.namespace, pod.metadata.name): pod for pod in given.pods}.values()
-        self._endpoints = collect_endpoints(address_type, given.service, pods, existing, state)
-        self._more: dict[str, list[Pod]] = {}
-        self._fewer: dict[tuple[str, int], list[Pod]] = {}
+        (self._endpoints,) = (family for family in collected.endpoints if family.address_type == address_type)
+        self._existing = collected.existing[address_type]
+        self._previous_groups = self._existing.previous_groups().get
+        self._more: dict[str, Sequence[Pod]] = {}
+        """Pods to add, by zone."""
         self._changes: dict[str, int] = {}
         """The changes that the endpoints have now."""
-        self._added: dict[int, PodEndpoint | None] = {}
 
     def decide(self, pods: PodChanges, *, service: Service | None = None) -> Decision:
         """The decision after changing the number of Pods by zone. Raises ImpossibleChange.
 
         Its targets are of no use after the next trial.
         """
-        state = self._given.cluster_state
         if not isinstance(self.replicas, ServicePods):
             changed = self._given.changed(Change(pods=pods), address_type=self._address_type)
             family = changed.family(self._address_type)
             assert family is not None
             return family.decision
         self._change_to(pods)
-        return decide(
-            service or self._given.service,
-            self._endpoints.index,
-            demand=state.decision_demand(),
-            in_force=self._in_force,
-            configuration=state.configuration,
-            slice_groups_read=state.reads_slice_groups(service or self._given.service),
-        )
+        return decide_family(service or self._given.service, self._endpoints, self._existing, self._given.cluster_state)
 
     def _change_to(self, changes: PodChanges) -> None:
+        assert isinstance(self.replicas, ServicePods)
         most = max(changes.values(), default=0)
         if most > 0 and any(
             len(self._more.get(zone, ())) < change for zone, change in changes.items() if zone in self.replicas.zones
@@ -297,43 +257,24 @@ class Trials:
         for zone, change in changes.items():
             if change > len(self._more.get(zone, ())):
                 raise ImpossibleChange(f"expected a zone with a ready Node, got {zone!r}")
-            self._gone(zone, change)
+            self.replicas.removed(zone, -change)
         for zone in {**self._changes, **changes}:
             self._set(zone, changes.get(zone, 0))
 
     def _set(self, zone: str, change: int) -> None:
-        """Change the number of Pods of one zone."""
-        now, endpoints = self._changes.get(zone, 0), self._endpoints
-        if now == change:
-            return
-        more = self._more.get(zone, [])
-        for pod in more[max(0, change) : max(0, now)]:
-            endpoints.remove_pod(pod, self._added.pop(id(pod)))
-        for pod in more[max(0, now) : max(0, change)]:
-            self._added[id(pod)] = endpoints.add_pod(pod, self._previous_groups)
-        was_gone, is_gone = self._gone(zone, now), self._gone(zone, change)
-        if was_gone or is_gone:
-            was, is_ = set(map(id, was_gone)), set(map(id, is_gone))
-            for pod in was_gone:
-                if id(pod) not in is_:
-                    endpoints.add_pod(pod, self._previous_groups)
-            for pod in is_gone:
-                if id(pod) not in was:
-                    endpoints.remove_pod(pod, endpoints.find(pod))
-        self._changes[zone] = change
-
-    def _gone(self, zone: str, change: int) -> list[Pod]:
         assert isinstance(self.replicas, ServicePods)
-        if change >= 0:
-            return []
-        if (zone, change) not in self._fewer:
-            left = {id(pod) for pod in self.replicas.changed({zone: change})}
-            self._fewer[zone, change] = [pod for pod in self._given.pods if id(pod) not in left]
-        return self._fewer[zone, change]
+        now, endpoints = self._changes.get(zone, 0), self._endpoints
+        more = self._more.get(zone, ())
+        less = self.replicas.removed(zone, max(-now, -change, 0))
+        for pod in (*more[max(0, change) : max(0, now)], *less[max(0, -now) : max(0, -change)]):
+            endpoints.remove_pod(pod, endpoints.find(pod))
+        for pod in (*more[max(0, now) : max(0, change)], *less[max(0, -change) : max(0, -now)]):
+            endpoints.add_pod(pod, self._previous_groups)
+        self._changes[zone] = change
 
     def _make_more(self, count: int) -> None:
         """Pods for all trials, ``count`` for each zone, with unused names and addresses."""
         assert isinstance(self.replicas, ServicePods)
         zones = sorted(self.replicas.zones)
         new = self.replicas.changed(dict.fromkeys(zones, count))[len(self._given.pods) :]
-        self._more = {zone: list(new[index * count :][:count]) for index, zone in enumerate(zones)}
+        self._more = {zone: new[index * count :][:count] for index, zone in enumerate(zones)}

@@ -10,7 +10,6 @@ from zoneward.advice.now import (
     NOTHING_KNOWN,
     ClusterTraffic,
     CurrentTraffic,
-    LoadChange,
     PlansBefore,
     family_before,
     load_change,
@@ -249,7 +248,6 @@ def _decision(
         reason=decision.message,
         reason_code=decision.reason,
         endpoints=decision.endpoints,
-        zones=_zones(traffic),
         allocation=_allocation(decision),
         groups=_groups(decision),
         weights=_weights(decision),
@@ -264,7 +262,7 @@ def _decision(
         conditions=() if is_kubernetes else plan.conditions,
         measured=msgspec.UNSET if measured is None else _measured(plan, family, measured),
         before=msgspec.UNSET if before is None else _before(family, before),
-        load=msgspec.UNSET if before is None else compared_load(load_change(family, before)),
+        load=compared_load(family, before),
     )
 
 
@@ -272,20 +270,30 @@ def _before(family: FamilyPlan, before: PlansBefore) -> DecisionBefore | None:
     earlier = family_before(family, before)
     if earlier is None:
         return None
-    traffic = earlier.traffic
     return DecisionBefore(
         active=earlier.decision.active,
         reason=earlier.decision.message,
         endpoints=earlier.decision.endpoints,
-        zones=_zones(traffic),
-        **_figures(traffic),
+        **_figures(earlier.traffic),
     )
 
 
 def _figures(traffic: ExpectedTraffic | None) -> dict[str, Any]:
     if traffic is None:
-        return dict.fromkeys(("in_zone_traffic", "dropped_traffic", "max_overload", "mean_overload"))
+        unknown = dict.fromkeys(("in_zone_traffic", "dropped_traffic", "max_overload", "mean_overload"))
+        return {"zones": {}, **unknown}
+    zones = {
+        zone: DecidedZone(
+            demand=round_share(figures.demand),
+            located=figures.located,
+            consumed=figures.consumed,
+            expected=round_share(figures.expected),
+            overload=round_if_any(figures.overload),
+        )
+        for zone, figures in traffic.zones.items()
+    }
     return {
+        "zones": zones,
         "in_zone_traffic": round_if_any(traffic.in_zone),
         "dropped_traffic": round_share(traffic.dropped),
         "max_overload": round_share(traffic.max_overload),
@@ -293,10 +301,12 @@ def _figures(traffic: ExpectedTraffic | None) -> dict[str, Any]:
     }
 
 
-def compared_load(change: LoadChange | None) -> LoadComparison | None:
-    """The load before and after a change of the cluster; None where nothing is to be compared."""
+def compared_load(family: FamilyPlan, before: PlansBefore | None) -> LoadComparison | msgspec.UnsetType | None:
+    """The load before and after a change of the cluster; None where nothing is to be compared. Unset without a
+    change."""
+    change = None if before is None else load_change(family, before)
     if change is None:
-        return None
+        return msgspec.UNSET if before is None else None
     return LoadComparison(
         before=round_share(change.before),
         after=round_share(change.after),
@@ -306,15 +316,12 @@ def compared_load(change: LoadChange | None) -> LoadComparison | None:
 
 
 def _now(now: CurrentTraffic) -> DecisionNow:
-    traffic = now.traffic
-    zones = traffic.zones.items() if traffic is not None else ()
-    return DecisionNow(
-        in_zone_traffic=round_if_any(traffic.in_zone) if traffic is not None else None,
-        max_overload=round_share(traffic.max_overload) if traffic is not None else None,
-        dropped_traffic=round_share(traffic.dropped) if traffic is not None else None,
-        zones={zone: ZoneNow(figures.consumed, round_if_any(figures.load)) for zone, figures in zones},
-        proxies=dict(now.proxies),
-    )
+    traffic, proxies = now.traffic, dict(now.proxies)
+    if traffic is None:
+        return DecisionNow(None, None, None, {}, proxies)
+    zones = {zone: ZoneNow(figures.consumed, round_if_any(figures.load)) for zone, figures in traffic.zones.items()}
+    in_zone = round_if_any(traffic.in_zone)
+    return DecisionNow(in_zone, round_share(traffic.max_overload), round_share(traffic.dropped), zones, proxies)
 
 
 def _measured(plan: ServicePlan, family: FamilyPlan, measured: TrafficMeasurements) -> MeasuredShares | None:
@@ -351,7 +358,6 @@ def _measuring(measured: TrafficMeasurements, zones: Iterable[str]) -> MeasuredN
 
 
 def _groups(decision: Decision) -> tuple[DecidedGroup, ...] | None:
-    """The slice groups that have endpoints; None where the decision makes none."""
     allocation = decision.allocation
     if allocation is None or not decision.has_slice_groups:
         return None
@@ -359,21 +365,6 @@ def _groups(decision: Decision) -> tuple[DecidedGroup, ...] | None:
         DecidedGroup(consumers, allocation.group(consumers).weights, sum(located.values()), located)
         for consumers, located in allocation.by_consumers().items()
     )
-
-
-def _zones(traffic: ExpectedTraffic | None) -> dict[str, DecidedZone]:
-    if traffic is None:
-        return {}
-    return {
-        zone: DecidedZone(
-            demand=round_share(figures.demand),
-            located=figures.located,
-            consumed=figures.consumed,
-            expected=round_share(figures.expected),
-            overload=round_if_any(figures.overload),
-        )
-        for zone, figures in traffic.zones.items()
-    }
 
 
 def _weights(decision: Decision) -> dict[str, dict[str, float]] | None:

@@ -19,10 +19,9 @@ from zoneward.advice.honored_traffic import HonoredTraffic, honored_traffic, nod
 from zoneward.advice.json_value import JsonValue, round_if_any, round_part, round_share, round_shares
 from zoneward.advice.measured_flows import MeasuredFlows
 from zoneward.advice.node_proxies import NodeProxies
-from zoneward.advice.now import CurrentTraffic, PlansBefore, ignoring_proxies, load_change, plans_before
+from zoneward.advice.now import CurrentTraffic, PlansBefore, ignoring_proxies, plans_before
 from zoneward.advice.pod_limits import Unchecked, pod_limits
 from zoneward.advice.service_input import ServiceInput
-from zoneward.kube.adoption_marks import runs_zoneward
 from zoneward.kube.objects import Service
 from zoneward.routing.selection.traffic import ExpectedTraffic
 from zoneward.routing.what_if import known_name
@@ -234,55 +233,34 @@ def explain_service(
     bypassed_by = bypasses(given)
     families = []
     for family in given.plan.families:
-        address_type = family.address_type
+        address_type, decision = family.address_type, family.decision
+        in_force, planned = _in_force(service, address_type, read, now), _planned(given, family, before, node_proxies)
+        if in_force is not None and in_force.dropped is not None and planned.dropped is None:
+            in_force = replace(in_force, dropped=replace(in_force.dropped, fix=_STALE))
+        aim = aim_of(family)
+        fixes = [_fix(fix, given, address_type) for fix in find_fixes(given, address_type)]
+        if of_zoneward is not None:
+            more = (fix for fix in find_fixes(of_zoneward, address_type) if fix.needs)
+            fixes += [_fix(fix, of_zoneward, address_type) for fix in more]
+        limits = pod_limits(given, address_type)
         families.append(
-            _family(
-                given,
-                family,
-                now=_in_force(service, address_type, read, now),
-                planned=_planned(given, family, before, node_proxies),
+            FamilyExplanation(
+                address_type=address_type,
+                now=in_force,
+                planned=planned,
+                rules=tuple(
+                    DecidedRule(rule.rule, rule.passed, rule.detail, index == decision.deciding)
+                    for index, rule in enumerate(decision.rules)
+                ),
+                aim=aim.about if aim is not None else None,
+                fixes=tuple(fixes),
+                limits=limits.reasons if aim is not None and not aim.only_served else (),
+                not_checked=limits.unchecked if any(change.pods for fix in fixes for change in fix.changes) else (),
                 bypassed_by=bypassed_by,
-                of_zoneward=of_zoneward,
                 measured=msgspec.UNSET if measured is None else honored.get(address_type),
             )
         )
-    meta = given.service.metadata
-    return Explanation(meta.namespace, meta.name, tuple(families), bypassed_by)
-
-
-def _family(
-    given: ServiceInput,
-    family: FamilyPlan,
-    *,
-    now: TrafficInForce | None,
-    planned: PlannedTraffic,
-    bypassed_by: tuple[Bypass, ...],
-    of_zoneward: ServiceInput | None,
-    measured: HonoredTraffic | msgspec.UnsetType | None,
-) -> FamilyExplanation:
-    if now is not None and now.dropped is not None and planned.dropped is None:
-        now = replace(now, dropped=replace(now.dropped, fix=_STALE))
-    aim = aim_of(family)
-    address_type = family.address_type
-    fixes = [_fix(fix, given, address_type) for fix in find_fixes(given, address_type)]
-    if of_zoneward is not None:
-        fixes += [_fix(fix, of_zoneward, address_type) for fix in find_fixes(of_zoneward, address_type) if fix.needs]
-    limits = pod_limits(given, address_type)
-    return FamilyExplanation(
-        address_type=address_type,
-        now=now,
-        planned=planned,
-        rules=tuple(
-            DecidedRule(rule.rule, rule.passed, rule.detail, index == family.decision.deciding)
-            for index, rule in enumerate(family.decision.rules)
-        ),
-        aim=aim.about if aim is not None else None,
-        fixes=tuple(fixes),
-        limits=limits.reasons if aim is not None and not aim.only_served else (),
-        not_checked=limits.unchecked if any(change.pods for fix in fixes for change in fix.changes) else (),
-        bypassed_by=bypassed_by,
-        measured=measured,
-    )
+    return Explanation(*given.key, tuple(families), bypassed_by)
 
 
 # --- now --------------------------------------------------------------------------------------------------------------
@@ -305,20 +283,20 @@ def _in_force(
 
 def _honored(read: ServiceInput, service: Service, measured: MeasuredFlows) -> dict[str, HonoredTraffic]:
     """By address type, where any connection was counted."""
-    name = service.metadata.namespace, service.metadata.name
-    by_family = {
-        family: node_traffic(
-            service,
-            family,
-            flows.connections,
-            zone_of=measured.zone_of,
-            slices=read.slices,
-            cluster_state=read.cluster_state,
-        )
-        for (*key, family), flows in measured.services.items()
-        if tuple(key) == name
-    }
-    return {family: honored_traffic(nodes) for family, nodes in by_family.items() if nodes}
+    honored = {}
+    for (*key, family), flows in measured.services.items():
+        if tuple(key) == read.key:
+            nodes = node_traffic(
+                service,
+                family,
+                flows.connections,
+                zone_of=measured.zone_of,
+                slices=read.slices,
+                cluster_state=read.cluster_state,
+            )
+            if nodes:
+                honored[family] = honored_traffic(nodes)
+    return honored
 
 
 # --- planned ----------------------------------------------------------------------------------------------------------
@@ -349,17 +327,13 @@ def _planned(
         built_in_traffic=ServiceTraffic(*_figures(built_in.traffic))
         if built_in is not None and not refused and built_in.traffic is not None and by_other_demand
         else None,
-        load=msgspec.UNSET if before is None else compared_load(load_change(family, before)),
+        load=compared_load(family, before),
     )
 
 
 def _as_built_in(given: ServiceInput, family: FamilyPlan) -> FamilyPlan | None:
     """What the built-in controller does, where it is at work and Zoneward's approach would be active."""
-    if (
-        not family.decision.active
-        or given.cluster_state.configuration.upstream
-        or runs_zoneward(given.service, given.slices)
-    ):
+    if not family.decision.active or not given.is_of_built_in:
         return None
     return given.as_upstream().family(family.address_type)
 

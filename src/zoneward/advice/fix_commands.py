@@ -76,7 +76,7 @@ def steps_of(fix: Fix, given: ServiceInput, address_type: str) -> FixSteps:
         about = ("service", given.service.metadata.name)
         patch = _json(change.service_patch)
         commands.append(kubectl("patch", "--type=merge", "-p", patch, names=about, namespace=namespace))
-        patches.append(ObjectPatch("v1", "Service", namespace, about[1], _plain(change.service_patch)))
+        patches.append(ObjectPatch("v1", "Service", namespace, about[1], dict(change.service_patch)))
         distribution = (change.service_patch.get("spec") or {}).get("trafficDistribution")
         if distribution == names.PREFER_SAME_ZONE and kubernetes_minor(given.nodes) is None:
             notes.append(f"before Kubernetes 1.34, write {names.PREFER_CLOSE}: it means the same")
@@ -149,17 +149,16 @@ def _pod_steps(fix: Fix, given: ServiceInput, address_type: str) -> FixSteps:
     workload = fix.workload or UNKNOWN_WORKLOAD
     notes = list(_workload_notes(fix, given, address_type))
     scale = _scale_steps(fix, given) if change.more_pods else FixSteps(())
-    if fix.wherever:
-        where = "in whichever zones the Pods are: only their number counts"
-        return FixSteps(scale.commands, (*notes, *scale.notes, where), scale.patches)
-    if fix.kind == "remove-pods":
-        gone = _removed_pods(fix, given)
-        if not gone or len(gone) > _MOST_NAMED:
-            where = f"the Pods to remove are those {_in_zones(change.pods)}"
-            return FixSteps(scale.commands, (*notes, *scale.notes, where), scale.patches)
-        mark = kubectl("annotate", names=("pod", *gone, f"{DELETION_COST}=-1000"), namespace=namespace)
-        order = "the ReplicaSet then removes these Pods first"
-        return FixSteps((mark, *scale.commands), (*notes, *scale.notes, order), scale.patches)
+    if fix.wherever or fix.kind == "remove-pods":
+        marks: list[str] = []
+        gone = [] if fix.wherever else _removed_pods(fix, given)
+        where = f"the Pods to remove are those {_in_zones(change.pods)}"
+        if fix.wherever:
+            where = "in whichever zones the Pods are: only their number counts"
+        elif 0 < len(gone) <= _MOST_NAMED:
+            marks.append(kubectl("annotate", names=("pod", *gone, f"{DELETION_COST}=-1000"), namespace=namespace))
+            where = "the ReplicaSet then removes these Pods first"
+        return FixSteps((*marks, *scale.commands), (*notes, *scale.notes, where), scale.patches)
     counts = located_after(change, given, address_type)
     wanted = [counts.get(zone, 0) for zone in given.cluster_state.demand.zones]
     skew = max(1, max(wanted) - min(wanted))
@@ -186,7 +185,6 @@ def _pod_steps(fix: Fix, given: ServiceInput, address_type: str) -> FixSteps:
 
 
 def _workload_patch(fix: Fix, given: ServiceInput, fields: dict[str, Any]) -> Iterator[ObjectPatch]:
-    """A patch of the spec of the workload, where its name is known."""
     workload = fix.workload
     if workload is not None:
         yield ObjectPatch(
@@ -239,14 +237,11 @@ def _scale_steps(fix: Fix, given: ServiceInput) -> FixSteps:
         bounds["maxReplicas"] = replicas
     patch = kubectl("patch", "--type=merge", "-p", _json({"spec": bounds}), names=(name,), namespace=namespace)
     why = f"{name} would undo kubectl scale: it decides how many replicas {workload.resource} has"
-    patches = (
-        ObjectPatch("autoscaling/v2", "HorizontalPodAutoscaler", namespace, autoscaler.metadata.name, {"spec": bounds}),
+    patched = ObjectPatch(
+        "autoscaling/v2", "HorizontalPodAutoscaler", namespace, autoscaler.metadata.name, {"spec": bounds}
     )
-    return FixSteps(
-        (patch,),
-        (why, *_number_notes(replicas, workload, given)),
-        patches if isinstance(replicas, int) else (),
-    )
+    patches = (patched,) if isinstance(replicas, int) else ()
+    return FixSteps((patch,), (why, *_number_notes(replicas, workload, given)), patches)
 
 
 def _new_replicas(fix: Fix, given: ServiceInput) -> int | str:
@@ -288,8 +283,4 @@ def _in_zones(pods: Mapping[str, int]) -> str:
 
 
 def _json(document: Any) -> str:
-    return json.dumps(_plain(document), separators=(",", ":"))
-
-
-def _plain(document: Any) -> Any:
-    return {key: _plain(value) for key, value in document.items()} if isinstance(document, Mapping) else document
+    return json.dumps(document, separators=(",", ":"))

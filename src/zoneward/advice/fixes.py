@@ -9,6 +9,7 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from itertools import combinations, islice, product
 from math import inf
 from operator import attrgetter
@@ -19,9 +20,8 @@ from zoneward.advice.cluster_abilities import OVERLAY_SINCE, kubernetes_minor, s
 from zoneward.advice.count_search import CountSearch, PodChanges, Trials
 from zoneward.advice.dropped_traffic import CLUSTER_POLICY
 from zoneward.advice.pod_limits import pod_limits
-from zoneward.advice.service_input import Change, MergePatch, ServiceInput, Workload
+from zoneward.advice.service_input import Change, MergePatch, ServiceInput, Workload, patched
 from zoneward.kube import names
-from zoneward.kube.adoption_marks import runs_zoneward
 from zoneward.kube.objects import Service
 from zoneward.routing.algorithms.heuristics import BALANCED, HEURISTICS, PROPORTIONAL_ZONE_CPU
 from zoneward.routing.allocation import measures_of
@@ -209,7 +209,6 @@ class FixSearch:
         self._address_type = family.address_type
         self._decision = family.decision
         self.aim: Final = aim
-        self._trials = Trials(given, family.address_type)
         self._limits = pod_limits(given, family.address_type)
 
     @classmethod
@@ -219,10 +218,17 @@ class FixSearch:
         aim = None if family is None else aim_of(family)
         return None if family is None or aim is None else cls(given, family, aim)
 
+    @cached_property
+    def _trials(self) -> Trials:
+        """Only for a Service with a selector: without one there is nothing to decide."""
+        return Trials(self._given, self._address_type)
+
     def fixes(self) -> tuple[Fix, ...]:
         """As `find_fixes`."""
         if self.aim.only_served:
-            return tuple(self.served())
+            # The internal traffic policy with which all traffic has an endpoint.
+            fix = self._verified("setting", Change(service_patch=CLUSTER_POLICY))
+            return () if fix is None else (dataclasses.replace(fix, needs=()),)
         fixes = [*self.labels(), *self.settings(), *self.thresholds(), *self.pods()]
         if not fixes and not self._decision.active:
             # No single change is enough.
@@ -338,14 +344,6 @@ class FixSearch:
                 return min(filter(None, fixes), key=attrgetter("in_zone"))
         return None
 
-    # --- dropped traffic ----------------------------------------------------------------------------------------------
-
-    def served(self) -> Iterator[Fix]:
-        """The internal traffic policy with which all traffic has an endpoint."""
-        fix = self._verified("setting", Change(service_patch=CLUSTER_POLICY))
-        if fix is not None:
-            yield dataclasses.replace(fix, needs=())
-
     # --- labels, settings, thresholds ---------------------------------------------------------------------------------
 
     def labels(self) -> Iterator[Fix]:
@@ -380,8 +378,7 @@ class FixSearch:
         than that of the search.
         """
         fixes = []
-        for value, patch in self._other_settings(_SETTINGS):
-            service = self._given.changed(Change(service_patch=patch), address_type=self._address_type).service
+        for value, patch, service in self._other_settings(_SETTINGS):
             if self._expected({}, service, aim) is None:
                 continue
             fix = self._verified("setting", Change(service_patch=patch), aim)
@@ -398,20 +395,19 @@ class FixSearch:
         """Another setting, of these ``values``, together with Pods spread evenly."""
         if not self._limits.scales:
             return
-        for value, patch in self._other_settings(values):
-            service = self._given.changed(Change(service_patch=patch), address_type=self._address_type).service
+        for value, patch, service in self._other_settings(values):
             fix = self._spread(self._counts(service), patch, service)
             if fix is not None:
                 yield dataclasses.replace(fix, kind="setting", setting=value)
 
-    def _other_settings(self, values: Sequence[str]) -> Iterator[tuple[str, MergePatch]]:
-        state = self._given.cluster_state
-        configuration = state.configuration
+    def _other_settings(self, values: Sequence[str]) -> Iterator[tuple[str, MergePatch, Service]]:
+        """With their patches, and the Service after them."""
+        service, state = self._given.service, self._given.cluster_state
         same_zone = setting_name(state.same_zone_value, kubernetes_minor(self._given.nodes))
         for value in values:
-            patch = setting_patch(self._given.service, value, configuration, same_zone=same_zone)
+            patch = setting_patch(service, value, state.configuration, same_zone=same_zone)
             if patch:
-                yield value, patch
+                yield value, patch, patched(service, patch)
 
     def thresholds(self) -> Iterator[Fix]:
         """The nearest threshold of the Service with which something is in force. Only Zoneward reads it."""
@@ -419,10 +415,9 @@ class FixSearch:
         if decision.active or configuration.upstream:
             return
         for text, annotation in _thresholds(decision, configuration):
-            change = Change(service_patch={"metadata": {"annotations": {annotation: text}}})
-            service = self._given.changed(change, address_type=self._address_type).service
-            if self._expected({}, service) is not None:
-                fix = self._verified("threshold", change)
+            patch = {"metadata": {"annotations": {annotation: text}}}
+            if self._expected({}, patched(self._given.service, patch)) is not None:
+                fix = self._verified("threshold", Change(service_patch=patch))
                 if fix is not None:
                     yield dataclasses.replace(fix, threshold=f"{annotation}: {text}")
                     return
@@ -438,31 +433,26 @@ class FixSearch:
         family = changed.family(self._address_type)
         if family is None or not aim.is_met(family):
             return None
-        needs: tuple[Needs, ...] = ()
-        if not self._built_in_agrees(changed, aim):
-            needs = ("overlay",) if self._overlay_suffices(changed, aim) else ("controller",)
         may_be_bound = self._limits.may_be_bound and change.moved_pods > 0
+        needs = self._needs(changed, aim)
         return Fix(kind, change, family, needs, workload=self._given.workload, may_be_bound=may_be_bound)
 
-    def _built_in_agrees(self, changed: ServiceInput, aim: Aim) -> bool:
-        """Whether the controller that writes the slices would meet the aim: the built-in one, unless Zoneward has a
-        slice. It decides by CPU, while traffic starts where ``demand`` says.
+    def _needs(self, changed: ServiceInput, aim: Aim) -> tuple[Needs, ...]:
+        """Nothing where the built-in controller would meet the aim, or does not write the slices. It decides by CPU,
+        while traffic starts where ``demand`` says.
         """
-        if changed.cluster_state.configuration.upstream or runs_zoneward(self._given.service, self._given.slices):
-            return True
-        family = changed.as_upstream().family(self._address_type)
-        return family is not None and aim.is_met(family)
 
-    def _overlay_suffices(self, changed: ServiceInput, aim: Aim) -> bool:
-        """Whether hints on the slices of the built-in controller meet the aim, where an overlay is possible."""
-        state = changed.cluster_state
-        if state.configuration.is_overlay:
-            return True
+        def meets_aim(decided: ServiceInput) -> bool:
+            family = decided.family(self._address_type)
+            return family is not None and aim.is_met(family)
+
+        if not self._given.is_of_built_in or meets_aim(changed.as_upstream()):
+            return ()
+        if changed.cluster_state.configuration.is_overlay:
+            return ("overlay",)
         kubernetes = kubernetes_minor(changed.nodes)
-        if kubernetes is None or kubernetes < OVERLAY_SINCE or not changed.service.spec.selector:
-            return False
-        family = changed.as_overlay().family(self._address_type)
-        return family is not None and aim.is_met(family)
+        can_overlay = kubernetes is not None and kubernetes >= OVERLAY_SINCE and bool(changed.service.spec.selector)
+        return ("overlay",) if can_overlay and meets_aim(changed.as_overlay()) else ("controller",)
 
 
 def _value(fix: Fix) -> tuple[float, float]:

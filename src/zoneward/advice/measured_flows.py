@@ -149,13 +149,10 @@ def measure_flows(documents: Iterable[MeasuredTraffic]) -> MeasuredFlows | None:
         hours[document.node] = (
             hours.get(document.node, 0.0) + max((document.until - document.since).total_seconds(), 0.0) / 3600
         )
-    collector = _Collector(has_bytes)
-    for document in counting:
-        if hours[document.node]:
-            collector.add(document, HOURS_IN_MONTH / hours[document.node])
+    in_month = ((document, HOURS_IN_MONTH / hours[document.node]) for document in counting if hours[document.node])
     covered = [duration for duration in hours.values() if duration]
     return MeasuredFlows(
-        services=collector.services(),
+        services=_add_up(in_month, has_bytes=has_bytes),
         has_bytes=has_bytes,
         zone_of={document.node: document.zone for document in latest},
         since=min(document.since for document in latest),
@@ -177,42 +174,34 @@ def _has_bytes(service: ServiceTraffic) -> bool:
     return isinstance(service.bytes, dict) or isinstance(service.external_bytes, dict)
 
 
-class _Collector:
-    """Adds up the documents of nodes."""
-
-    def __init__(self, has_bytes: bool) -> None:
-        self._has_bytes = has_bytes
-        self._flows: dict[ServiceFamily, dict[ZonePair, Flow]] = {}
-        self._external: dict[ServiceFamily, dict[ZonePair, Flow]] = {}
-        self._connections: dict[ServiceFamily, dict[str, dict[str, int]]] = {}
-
-    def add(self, document: MeasuredTraffic, factor: float) -> None:
-        """``factor`` makes of the amount of all documents of this node the amount of a month."""
+def _add_up(
+    documents: Iterable[tuple[MeasuredTraffic, float]], *, has_bytes: bool
+) -> dict[ServiceFamily, ServiceFlows]:
+    """Each document with the factor that makes of the amount of all documents of its node the amount of a month."""
+    flows: dict[ServiceFamily, dict[ZonePair, Flow]] = {}
+    external: dict[ServiceFamily, dict[ZonePair, Flow]] = {}
+    connections: dict[ServiceFamily, dict[str, dict[str, int]]] = {}
+    for document, factor in documents:
         start = document.zone or ""
         for service in document.services:
             key = service.namespace, service.service, service.address_type
-            self._add(self._flows.setdefault(key, {}), start, service.zones, service.bytes, factor)
-            self._add(self._external.setdefault(key, {}), start, service.external, service.external_bytes, factor)
-            to = self._connections.setdefault(key, {}).setdefault(document.node, {})
+            for sums, counts, bytes_ in (
+                (flows.setdefault(key, {}), service.zones, service.bytes),
+                (external.setdefault(key, {}), service.external, service.external_bytes),
+            ):
+                sizes = bytes_ if isinstance(bytes_, dict) else {}
+                for end in sorted({*counts, *sizes}):
+                    count = counts.get(end, 0)
+                    request, response = float(count), 0.0
+                    if has_bytes:
+                        request, response = (sizes[end].request, sizes[end].response) if end in sizes else (0.0, 0.0)
+                    before = sums.get((start, end), Flow(0, 0.0, 0.0))
+                    sums[start, end] = Flow(
+                        before.connections + count,
+                        before.request + request * factor,
+                        before.response + response * factor,
+                    )
+            to = connections.setdefault(key, {}).setdefault(document.node, {})
             for end, count in service.zones.items():
                 to[end] = to.get(end, 0) + count
-
-    def _add(
-        self, flows: dict[ZonePair, Flow], start: str, connections: Mapping[str, int], counted: object, factor: float
-    ) -> None:
-        sizes = counted if isinstance(counted, dict) else {}
-        for end in sorted({*connections, *sizes}):
-            count = connections.get(end, 0)
-            request, response = float(count), 0.0
-            if self._has_bytes:
-                request, response = (sizes[end].request, sizes[end].response) if end in sizes else (0.0, 0.0)
-            before = flows.get((start, end), Flow(0, 0.0, 0.0))
-            flows[start, end] = Flow(
-                before.connections + count, before.request + request * factor, before.response + response * factor
-            )
-
-    def services(self) -> dict[ServiceFamily, ServiceFlows]:
-        return {
-            key: ServiceFlows(flows, self._external[key], self._connections[key])
-            for key, flows in sorted(self._flows.items())
-        }
+    return {key: ServiceFlows(own, external[key], connections[key]) for key, own in sorted(flows.items())}

@@ -32,7 +32,7 @@ Taints are ignored: the DaemonSets of proxies tolerate all.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
@@ -150,28 +150,23 @@ def cilium(minor: int | None, *, service_topology: bool | None) -> ProxyKind:
             about += " by default"
         return ProxyKind(name, _NO_HINTS, about, can_switch_on=minor >= _OLDEST_CILIUM)
     name += "-service-topology"
-    counts_unready = minor >= _CILIUM_WITH_UNREADY
-    if minor >= 20:
-        honored: tuple[str, ...] = (names.PREFER_CLOSE, names.PREFER_SAME_ZONE)
-        about = (
-            "honors forZones beside a topology annotation, PreferClose or PreferSameZone, forNodes for PreferSameNode"
-        )
-        consumer = Consumer(
-            name, about, "any-annotation", node_hints=True, distributions=honored, counts_unready=counts_unready
-        )
-    elif minor >= 16:
-        about = "honors forZones beside a topology annotation or PreferClose, not beside PreferSameZone"
-        consumer = Consumer(
-            name,
-            about,
-            "any-annotation",
-            node_hints=False,
-            distributions=(names.PREFER_CLOSE,),
-            counts_unready=counts_unready,
-        )
-    else:
+    if minor < 16:
         consumer = _ANY_ANNOTATION if minor >= 14 else _OLD_ANNOTATION
-        about = consumer.about.partition(" (")[0]
+        return ProxyKind(name, consumer, consumer.about)
+    about, honored = "honors forZones beside a topology annotation", [names.PREFER_CLOSE]
+    if minor < 20:
+        about += " or PreferClose, not beside PreferSameZone"
+    else:
+        about += ", PreferClose or PreferSameZone, forNodes for PreferSameNode"
+        honored.append(names.PREFER_SAME_ZONE)
+    consumer = Consumer(
+        name,
+        about,
+        "any-annotation",
+        node_hints=minor >= 20,
+        distributions=tuple(honored),
+        counts_unready=minor >= _CILIUM_WITH_UNREADY,
+    )
     return ProxyKind(name, consumer, about)
 
 
@@ -294,7 +289,7 @@ def detect_node_proxies(
 
     Where nothing says what runs on a node it counts as one with kube-proxy, with a note.
     """
-    detection = _Detection(tuple(daemon_sets), tuple(pods), _of_proxies(config_maps))
+    detection = _Detection(daemon_sets, pods, config_maps)
     kind_of: dict[str, ProxyKind] = {}
     evidence: dict[str, str] = {}
     undetected: list[str] = []
@@ -308,12 +303,12 @@ def detect_node_proxies(
             if not is_sure:
                 undetected.append(name)
             continue
-        first = claims[0]
-        kind_of[name], evidence[name] = first.kind, first.evidence
-        rivals = dict.fromkeys(claim.place for claim in claims if claim.program != first.program)
+        first, kind_of[name] = claims[0]
+        evidence[name] = first.evidence
+        rivals = dict.fromkeys(seen.place for seen, _ in claims if seen.name != first.name)
         if rivals:
             contested.setdefault(" and ".join((first.place, *rivals)), []).append(name)
-        if first.program == "cilium" and not detection.knows_settings(first.seen):
+        if first.name == "cilium" and not detection.knows_settings(first):
             without_settings.append(name)
     notes = _notes(len(kind_of), undetected, without_settings, contested, missing)
     return NodeProxies(kind_of, evidence, NEWEST, notes=tuple(notes))
@@ -346,53 +341,42 @@ def _nodes(nodes: Sequence[str], count: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """A program, the object that runs it, and whether that runs on a node."""
+    """A program, and the Pod or the DaemonSet that runs it."""
 
     program: ProxyProgram
-    title: str
-    namespace: str
-    runs_on: Callable[[Node], bool]
-
-
-@dataclass(frozen=True, slots=True)
-class _Claim:
-    """The kind of proxy that a program on a node makes, for all Services there."""
-
-    seen: _Seen
-    kind: ProxyKind
+    runs_in: ProxyPod | DaemonSet
 
     @property
-    def program(self) -> Program:
-        return self.seen.program.program
+    def name(self) -> Program:
+        return self.program.program
+
+    @property
+    def namespace(self) -> str:
+        return self.runs_in.metadata.namespace
 
     @property
     def place(self) -> str:
-        return f"{self.program} ({self.seen.namespace})"
+        return f"{self.name} ({self.namespace})"
 
     @property
     def evidence(self) -> str:
-        image = self.seen.program.image
-        return f"{self.seen.title}, image {image}" if image else self.seen.title
-
-
-def _of_proxies(config_maps: Iterable[ConfigMap]) -> tuple[ConfigMap, ...]:
-    return tuple(map_ for map_ in config_maps if map_.metadata.name != names.OVERLAY_CONFIG_MAP)
+        kind = "DaemonSet" if isinstance(self.runs_in, DaemonSet) else "Pod"
+        title = f"{kind} {self.namespace}/{self.runs_in.metadata.name}"
+        return f"{title}, image {self.program.image}" if self.program.image else title
 
 
 class _Detection:
     """The programs that are known."""
 
     def __init__(
-        self, daemon_sets: Sequence[DaemonSet], pods: Sequence[ProxyPod], config_maps: Sequence[ConfigMap]
+        self, daemon_sets: Iterable[DaemonSet], pods: Iterable[ProxyPod], config_maps: Iterable[ConfigMap]
     ) -> None:
-        self._cilium = {
-            config_map.metadata.namespace: settings_of(config_map)
-            for config_map in config_maps
-            if config_map.metadata.name == CILIUM_CONFIG
-        }
+        self._cilium: dict[str, dict[str, str]] = {}
         self._gates: dict[str, bool] = {}
         for config_map in sorted(config_maps, key=lambda config_map: config_map.metadata.name):
-            if config_map.metadata.name != CILIUM_CONFIG:
+            if config_map.metadata.name == CILIUM_CONFIG:
+                self._cilium[config_map.metadata.namespace] = settings_of(config_map)
+            elif config_map.metadata.name != names.OVERLAY_CONFIG_MAP:
                 self._gates |= gates_of(config_map)
         self._pods: dict[str, list[_Seen]] = {}
         known: set[ObjectKey] = set()
@@ -400,29 +384,23 @@ class _Detection:
             program = find_program(pod.spec.containers)
             if program is None:
                 continue
-            namespace = pod.metadata.namespace
-            known.add((namespace, owning_daemon_set(pod)))
+            known.add((pod.metadata.namespace, owning_daemon_set(pod)))
             if pod.spec.node_name and pod.status.phase in _RUNNING:
-                seen = _Seen(program, f"Pod {namespace}/{pod.metadata.name}", namespace, lambda _node: True)
-                self._pods.setdefault(pod.spec.node_name, []).append(seen)
-        programs = [(daemon_set, find_program(daemon_set.spec.template.spec.containers)) for daemon_set in daemon_sets]
-        self._daemons = sorted(
-            (
-                _of_daemon_set(daemon_set, program)
-                for daemon_set, program in programs
-                if program is not None
-                and (daemon_set.metadata.namespace, daemon_set.metadata.name) not in known
-                and not (daemon_set.status is not None and daemon_set.status.number_ready == 0)
-            ),
-            key=lambda seen: seen.title,
-        )
+                self._pods.setdefault(pod.spec.node_name, []).append(_Seen(program, pod))
+        self._daemons: list[tuple[DaemonSet, _Seen]] = []
+        for daemon_set in sorted(daemon_sets, key=lambda daemon_set: "/".join(_key(daemon_set))):
+            program = find_program(daemon_set.spec.template.spec.containers)
+            has_none = daemon_set.status is not None and daemon_set.status.number_ready == 0
+            if program is not None and not has_none and _key(daemon_set) not in known:
+                self._daemons.append((daemon_set, _Seen(program, daemon_set)))
 
-    def claims(self, node: Node) -> list[_Claim]:
-        """The programs on a node that serve all Services; the first one counts."""
+    def claims(self, node: Node) -> list[tuple[_Seen, ProxyKind]]:
+        """The programs on a node that serve all Services, with the kind of proxy that each makes; the first counts."""
         # Pods come first among those of one rank: they are what runs there now, and a sort is stable.
-        seen = [*self._pods.get(node.metadata.name, ()), *(daemon for daemon in self._daemons if daemon.runs_on(node))]
-        seen.sort(key=lambda one: (one.namespace != SYSTEM_NAMESPACE, _RANKS[one.program.program]))
-        return [_Claim(one, kind) for one in seen if (kind := self._kind(one, node)) is not None]
+        daemons = (seen for daemon_set, seen in self._daemons if selects_node(daemon_set, node))
+        seen = [*self._pods.get(node.metadata.name, ()), *daemons]
+        seen.sort(key=lambda one: (one.namespace != SYSTEM_NAMESPACE, _RANKS[one.name]))
+        return [(one, kind) for one in seen if (kind := self._kind(one, node)) is not None]
 
     def knows_settings(self, seen: _Seen) -> bool:
         """Whether the settings of a Cilium are known."""
@@ -450,14 +428,8 @@ class _Detection:
                 return kube_proxy(NEWEST_KUBE_PROXY if minor is None else minor, gates)
 
 
-def _of_daemon_set(daemon_set: DaemonSet, program: ProxyProgram) -> _Seen:
-    meta = daemon_set.metadata
-    return _Seen(
-        program,
-        f"DaemonSet {meta.namespace}/{meta.name}",
-        meta.namespace,
-        lambda node: selects_node(daemon_set, node),
-    )
+def _key(daemon_set: DaemonSet) -> ObjectKey:
+    return daemon_set.metadata.namespace, daemon_set.metadata.name
 
 
 def _kubelet_version(node: Node) -> str:

@@ -6,6 +6,7 @@ Node selectors, affinity and volumes say in which zones the Pods of a workload c
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Final
 
 from zoneward.advice.changed_cluster import NO_ZONE
@@ -59,18 +60,16 @@ class SchedulableZones:
 
     # --- pod templates ------------------------------------------------------------------------------------------------
 
-    def closed_by_nodes(self, workload: workload_objects.Workload) -> ClosedZones | None:
-        """By the node selector and the required node affinity of its template."""
+    def closed_by_nodes(self, workload: workload_objects.Workload) -> Iterator[ClosedZones]:
+        """By the node selector and the required node affinity of its template; at most one."""
         spec = workload.spec.template.spec
         node_affinity = spec.affinity.node_affinity if spec.affinity else None
         required = node_affinity.required if node_affinity else None
-        if required is None and not spec.node_selector:
-            return None
-        closed = self._without_node(required, spec.node_selector or {})
-        if not closed:
-            return None
-        what = "its node selector" if required is None else "its required node affinity"
-        return ClosedZones(closed, f"{what} matches no node in {in_zones(closed)}")
+        if required is not None or spec.node_selector:
+            what = "its node selector" if required is None else "its required node affinity"
+            closed = self._without_node(required, spec.node_selector or {})
+            if closed:
+                yield ClosedZones(closed, f"{what} matches no node in {in_zones(closed)}")
 
     def closed_by_shared_claims(self, workload: workload_objects.Workload) -> Iterator[ClosedZones]:
         """By claims that all of its Pods use."""
@@ -198,14 +197,11 @@ class PodLimits:
 def pod_limits(given: ServiceInput, address_type: str) -> PodLimits:
     """The limits for one address family of a Service."""
     workload = given.workload
-    refusals = tuple(_refusals(given, workload))
+    refusals = list(_refusals(given, workload))
     places = _Places(given)
-    reasons = [*refusals]
-    if not refusals:
-        reasons += places.reasons
-    if not refusals and workload is not None and workload.autoscaler is not None:
+    if workload is not None and workload.autoscaler is not None:
         scaler = f"horizontalpodautoscaler/{workload.autoscaler.metadata.name}"
-        reasons.append(f"{scaler} sets the replicas of {workload.resource}: no fix removes Pods")
+        places.reasons.append(f"{scaler} sets the replicas of {workload.resource}: no fix removes Pods")
     return PodLimits(
         scales=not refusals,
         can_shrink=workload is None or (workload.autoscaler is None and workload.kind != "StatefulSet"),
@@ -215,7 +211,7 @@ def pod_limits(given: ServiceInput, address_type: str) -> PodLimits:
         may_be_bound=workload is not None
         and workload.kind == "StatefulSet"
         and (workload.object is None or places.unknown_claim is not None),
-        reasons=tuple(reasons),
+        reasons=tuple(refusals or places.reasons),
         unchecked=tuple(_unchecked(given, workload, places)),
     )
 
@@ -225,17 +221,14 @@ def _refusals(given: ServiceInput, workload: Workload | None) -> Iterator[str]:
     resource = workload.resource if workload is not None else "the workload"
     if workload is not None and not workload.scales:
         yield f"{resource} has no replicas to set"
-    elif workload is not None and workload.object is not None and not makes(workload.object, _selector(given)):
-        yield (
-            f"the Pod template of {resource} does not have the labels that the Service selects: "
-            "new Pods would not serve it"
-        )
+    template = workload.object if workload is not None and workload.scales else None
+    if template is not None and not makes(template, effective_selector(given.service) or {}):
+        lacks = "does not have the labels that the Service selects: new Pods would not serve it"
+        yield f"the Pod template of {resource} {lacks}"
     role = database_role(_pods_of_workload(given, with_label=_ROLE_LABELS))
     if role is not None:
-        yield (
-            f"{resource} looks like a database: {role}. "
-            "Other Pods do not take the leader's load, so no fix changes Pods"
-        )
+        then = "Other Pods do not take the leader's load, so no fix changes Pods"
+        yield f"{resource} looks like a database: {role}. {then}"
 
 
 def database_role(pods: Iterable[Pod]) -> str | None:
@@ -247,10 +240,6 @@ def database_role(pods: Iterable[Pod]) -> str | None:
         return None
     name, label = min(leaders or followers)
     return f"Pod {name} {'alone leads' if leaders else 'follows a leader'} ({label})"
-
-
-def _selector(given: ServiceInput) -> Mapping[str, str]:
-    return effective_selector(given.service) or {}
 
 
 def _pods_of_workload(given: ServiceInput, *, with_label: Collection[str] = ()) -> Iterator[Pod]:
@@ -314,8 +303,7 @@ class _Places:
             self.reasons.append(f"{workload.resource}: its required pod affinity keeps all of its Pods {together}")
             present = {state.node_zones.get(pod.spec.node_name) for pod in given.pods if given.is_of_workload(pod)}
             self.closed.update(zone for zone in zones.zones if zone not in present)
-        by_nodes = zones.closed_by_nodes(template)
-        for closed in (*((by_nodes,) if by_nodes else ()), *zones.closed_by_shared_claims(template)):
+        for closed in (*zones.closed_by_nodes(template), *zones.closed_by_shared_claims(template)):
             self.closed.update(closed.zones)
             self.reasons.append(f"{workload.resource}: {closed.reason}")
         self._read_claims(workload, template, zones)
@@ -323,31 +311,26 @@ class _Places:
     def _read_claims(self, workload: Workload, template: workload_objects.Workload, zones: SchedulableZones) -> None:
         replicas, namespace = replicas_of(template), template.metadata.namespace
         has_own = isinstance(template, StatefulSet) and bool(template.spec.volume_claim_templates)
-        bound = 0
-        for ordinal in range(min(replicas, MOST_ORDINALS) if has_own else 1):
-            claims = claims_of(template, ordinal=ordinal)
-            for claim in claims:
-                if self.unknown_claim is None and not zones.knows_claim(namespace, claim):
-                    self.unknown_claim = claim
-            open_ = _open_zones(zones, namespace, claims) if has_own else None
-            if open_ is not None:
-                bound += 1
-                self._bound.update(open_)
+        ordinals = range(min(replicas, MOST_ORDINALS)) if has_own else range(1)
+        present = [claims_of(template, ordinal=ordinal) for ordinal in ordinals]
+        every = chain.from_iterable(present)
+        self.unknown_claim = next((claim for claim in every if not zones.knows_claim(namespace, claim)), None)
+        if not has_own:
+            return
+        bound = [open_ for claims in present if (open_ := _open_zones(zones, namespace, claims)) is not None]
+        self._bound.update(chain.from_iterable(bound))
         if bound:
-            bound_to = f"the volumes of {counted(bound, 'Pod')} are bound to their zones"
+            bound_to = f"the volumes of {counted(len(bound), 'Pod')} are bound to their zones"
             self.reasons.append(f"{workload.resource}: {bound_to}: no fix moves these Pods")
-        if has_own:
-            following = (
-                _open_zones(zones, namespace, claims_of(template, ordinal=ordinal))
-                for ordinal in range(replicas, replicas + _MORE_ORDINALS)
-            )
-            next_zones = [open_[0] if open_ is not None and len(open_) == 1 else "" for open_ in following]
-            while next_zones and not next_zones[-1]:
-                next_zones.pop()
-            self.next_zones = tuple(next_zones)
-            if next_zones:
-                left = counted(len(list(filter(None, next_zones))), "Pod")
-                self.reasons.append(f"{workload.resource}: claims of earlier Pods decide the zone of the next {left}")
+        following = (claims_of(template, ordinal=replicas + more) for more in range(_MORE_ORDINALS))
+        open_zones = [_open_zones(zones, namespace, claims) for claims in following]
+        next_zones = [open_[0] if open_ is not None and len(open_) == 1 else "" for open_ in open_zones]
+        while next_zones and not next_zones[-1]:
+            next_zones.pop()
+        self.next_zones = tuple(next_zones)
+        if next_zones:
+            left = counted(len(list(filter(None, next_zones))), "Pod")
+            self.reasons.append(f"{workload.resource}: claims of earlier Pods decide the zone of the next {left}")
 
     def movable(self, pods: Mapping[str, int]) -> Mapping[str, int]:
         """How many of these Pods, by zone, may leave it."""

@@ -5,7 +5,7 @@ Nodes, settings of the Service. The workload of its Pods is found by their owner
 import dataclasses
 import re
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
@@ -19,7 +19,7 @@ from zoneward.advice.findings.codes import Need
 from zoneward.advice.node_proxies import NodeProxies
 from zoneward.advice.now import CurrentTraffic, traffic_now
 from zoneward.kube import names, workload_objects
-from zoneward.kube.adoption_marks import effective_selector
+from zoneward.kube.adoption_marks import effective_selector, runs_zoneward
 from zoneward.kube.objects import EndpointSlice, Node, ObjectKey, Pod, Service, node_zone
 from zoneward.kube.workload_objects import (
     HorizontalPodAutoscaler,
@@ -142,15 +142,13 @@ def makes(workload: workload_objects.Workload, selector: Mapping[str, str]) -> b
 
 def _with_objects(workload: Workload, namespace: str, objects: WorkloadObjects) -> Workload:
     """Another API group may have a kind with the name of a built-in one."""
-    if workload.api_version.partition("/")[0] != "apps":
-        named: Iterator[workload_objects.Workload] = iter(())
-    else:
-        named = (
-            workload_object
-            for workload_object in objects.workloads
-            if (type(workload_object).__name__, workload_object.metadata.name, workload_object.metadata.namespace)
-            == (workload.kind, workload.name, namespace)
-        )
+    named = (
+        workload_object
+        for workload_object in objects.workloads
+        if (type(workload_object).__name__, workload_object.metadata.name, workload_object.metadata.namespace)
+        == (workload.kind, workload.name, namespace)
+        and workload.api_version.startswith("apps/")
+    )
     autoscalers = (
         autoscaler
         for autoscaler in objects.autoscalers
@@ -195,19 +193,14 @@ MergePatch = Mapping[str, Any]
 # --- the input of a decision ------------------------------------------------------------------------------------------
 
 
-def _nothing() -> Mapping[str, Any]:
-    return MappingProxyType({})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class Change(msgspec.Struct, frozen=True, kw_only=True):
     """What is to be different. ``pods`` has by how many Pods each zone changes, ``zone_of_node`` zones for Nodes that
     have none, and ``service_patch`` other settings of the Service.
     """
 
-    pods: Mapping[str, int] = field(default_factory=_nothing)
-    zone_of_node: Mapping[str, str] = field(default_factory=_nothing)
-    service_patch: MergePatch = field(default_factory=_nothing)
+    pods: Mapping[str, int] = {}
+    zone_of_node: Mapping[str, str] = {}
+    service_patch: MergePatch = {}
 
     @property
     def more_pods(self) -> int:
@@ -274,22 +267,14 @@ class ServiceInput:
         return frozenset(map(id, self.pods))
 
     @cached_property
-    def service_pods(self) -> ServicePods:
+    def _service_pods(self) -> ServicePods:
         return ServicePods(self.service, self.pods, nodes=self.nodes)
-
-    @cached_property
-    def _slice_replicas(self) -> dict[str, SliceReplicas]:
-        return {}
 
     def replicas(self, address_type: str) -> ServicePods | SliceReplicas:
         """What can be made more or fewer: the Pods, or the endpoints of one family where no Pods are known."""
         if self.cluster_state.pods_known:
-            return self.service_pods
-        if address_type not in self._slice_replicas:
-            self._slice_replicas[address_type] = SliceReplicas(
-                self.service, self.slices, address_type=address_type, nodes=self.nodes
-            )
-        return self._slice_replicas[address_type]
+            return self._service_pods
+        return SliceReplicas(self.service, self.slices, address_type=address_type, nodes=self.nodes)
 
     def changed(self, change: Change, *, address_type: str) -> "ServiceInput":
         """The same with a change. Where no Pods are known, endpoints of ``address_type`` change instead.
@@ -328,6 +313,11 @@ class ServiceInput:
     def with_state(self, **changes: Any) -> "ServiceInput":
         """The same with other fields of the cluster's state."""
         return dataclasses.replace(self, cluster_state=dataclasses.replace(self.cluster_state, **changes))
+
+    @property
+    def is_of_built_in(self) -> bool:
+        """Whether the built-in controller writes the slices, and Zoneward's settings decide here."""
+        return not self.cluster_state.configuration.upstream and not runs_zoneward(self.service, self.slices)
 
     def as_upstream(self, cpu_demand: Demand | None = None) -> "ServiceInput":
         """The same, decided as the built-in controller does. Traffic starts where it did. ``cpu_demand`` is by the CPU

@@ -206,7 +206,7 @@ def report_service(
         now=ReportNow(
             crossing=now,
             in_zone=_in_zone(now),
-            predicted_in_zone=_in_zone(calculation.predicted(predicted[NOW])) if predicted.get(NOW) else None,
+            predicted_in_zone=_in_zone(calculation.compare(predicted[NOW])[0]) if predicted.get(NOW) else None,
             max_overload=None if comparison.now is None else round_if_any(comparison.now.max_overload),
         ),
         external=Crossing(external.amount, external.money),
@@ -269,10 +269,6 @@ def _best(settings: Iterable[SettingReport], asked: str, *, with_controller: boo
     return max(good, key=rank)[0].approach
 
 
-_Ends = Mapping[str, Mapping[str, float]]
-"""By zone, the shares of its traffic by the zone that they go to."""
-
-
 class CrossingCalculation:
     """Figures of one Service: what leaves its zone with other ends of its flows. ``flows`` are between known zones."""
 
@@ -285,10 +281,7 @@ class CrossingCalculation:
     def measured(self) -> Crossing:
         return self._crossing(self._now)
 
-    def predicted(self, to: _Ends) -> Crossing:
-        return self._crossing(self._leaving(self._ends(to)))
-
-    def compare(self, to: _Ends) -> tuple[Crossing, Crossing, float]:
+    def compare(self, to: Flows) -> tuple[Crossing, Crossing, float]:
         """What would leave its zone; what that saves; and the share of everything for which there is no endpoint.
 
         What now and then have in common is no chance: it is saved flow by flow.
@@ -300,7 +293,7 @@ class CrossingCalculation:
         lost = sum(flow.amount * max(1 - sum(ends[pair].values()), 0.0) for pair, flow in self._flows.items())
         return self._crossing(then), self._crossing(saved), lost / whole if whole else 0.0
 
-    def _ends(self, to: _Ends) -> dict[ZonePair, Mapping[str, float]]:
+    def _ends(self, to: Flows) -> dict[ZonePair, Mapping[str, float]]:
         """Where each flow would end. Without a prediction for the zone where it starts, it ends where it did."""
         return {pair: to.get(pair[0], {pair[1]: 1.0}) for pair in self._flows}
 

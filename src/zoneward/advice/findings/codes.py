@@ -30,9 +30,6 @@ Need = Literal[
 """What a check reads in addition to Services; without it the code counts as not checked. ``EndpointSlices`` are those
 that a controller has made of Pods; ``endpoints`` are Pods, or slices with any manager.
 """
-CLUSTER_KIND: Final = "Cluster"
-"""The kind of the object of a finding about the cluster as a whole, which has no name."""
-
 SPREAD_FIX: Final = "Spread the pods in proportion to the traffic of the zones (zoneward explain shows how many)."
 
 
@@ -49,7 +46,8 @@ class FindingObject(JsonValue, frozen=True, gc=False):
         return f"{self.kind} {name}" if name else self.kind
 
 
-CLUSTER: Final = FindingObject(CLUSTER_KIND, "", "")
+CLUSTER: Final = FindingObject("Cluster", "", "")
+"""The object of a finding about the cluster as a whole."""
 
 
 class Finding(JsonValue, frozen=True, gc=False, kw_only=True):
@@ -83,10 +81,10 @@ class Code:
     """
 
     code: str
-    severity: Severity
     title: str
     fix: str
     needs: tuple[Need, ...] = ()
+    severity: Severity = "warning"
     lowered: bool = False
 
     @property
@@ -119,251 +117,230 @@ class Code:
 
 NODE_WITHOUT_ZONE: Final = Code(
     "ZW101",
-    "error",
     "A node has no zone",
     "Label the node with its zone: kubectl label node NODE topology.kubernetes.io/zone=ZONE",
-    ("Nodes",),
+    needs=("Nodes",),
+    severity="error",
 )
 ONE_ZONE: Final = Code(
     "ZW102",
-    "warning",
     "All nodes are in one zone",
     "Add nodes in another zone. In one zone there is no traffic between zones to avoid.",
-    ("Nodes",),
+    needs=("Nodes",),
 )
 SKEWED_ZONES: Final = Code(
     "ZW103",
-    "warning",
     "Zones differ in size",
     "Give each zone as much allocatable CPU, or each Service pods in proportion to the CPU of the zones.",
-    ("Nodes",),
+    needs=("Nodes",),
 )
 NODE_WITHOUT_CPU: Final = Code(
     "ZW104",
-    "warning",
     "A node reports no allocatable CPU",
     "Let the kubelet of the node report status.allocatable.cpu.",
-    ("Nodes",),
+    needs=("Nodes",),
 )
 NO_READY_NODE: Final = Code(
     "ZW105",
-    "error",
     "No ready node counts",
     "Get nodes ready that are no control plane nodes.",
-    ("Nodes",),
+    needs=("Nodes",),
+    severity="error",
 )
 
 # --- 2: proxies -------------------------------------------------------------------------------------------------------
 
 PROXY_IGNORES_HINTS: Final = Code(
     "ZW201",
-    "error",
     "The proxy of a node ignores hints",
     "Run a proxy on the node that honors hints: kube-proxy 1.31 or later, or zoneward proxy.",
-    ("Nodes", "proxies"),
+    needs=("Nodes", "proxies"),
+    severity="error",
 )
 PROXY_IGNORES_SETTING: Final = Code(
     "ZW202",
-    "warning",
     "Proxies do not honor what a Service asks for",
     "Upgrade the proxies, or ask for something that all of them honor.",
-    ("Nodes", "proxies"),
+    needs=("Nodes", "proxies"),
 )
 PROXY_SKEW: Final = Code(
     "ZW203",
-    "warning",
     "Proxies differ in what they honor",
     "Run proxies of one kind and version on all nodes.",
-    ("Nodes", "proxies"),
+    needs=("Nodes", "proxies"),
 )
 
 # --- 3: settings ------------------------------------------------------------------------------------------------------
 
 MISSPELT_VALUE: Final = Code(
-    "ZW301", "error", "A value is misspelt", "Write the value as it is meant. Letters and their case must be equal."
+    "ZW301",
+    "A value is misspelt",
+    "Write the value as it is meant. Letters and their case must be equal.",
+    severity="error",
 )
 UNKNOWN_VALUE: Final = Code(
-    "ZW302", "error", "A value is unknown", "Use a value that is known, or remove the setting. It counts as not set."
+    "ZW302",
+    "A value is unknown",
+    "Use a value that is known, or remove the setting. It counts as not set.",
+    severity="error",
 )
-DEPRECATED_SETTING: Final = Code("ZW303", "warning", "A setting is deprecated", "Use what has taken its place.")
+DEPRECATED_SETTING: Final = Code("ZW303", "A setting is deprecated", "Use what has taken its place.")
 MISSPELT_ANNOTATION: Final = Code(
-    "ZW304", "error", "The name of an annotation is misspelt", "Rename the annotation. Nobody reads it as it is."
+    "ZW304",
+    "The name of an annotation is misspelt",
+    "Rename the annotation. Nobody reads it as it is.",
+    severity="error",
 )
-TWO_SETTINGS: Final = Code(
-    "ZW305", "warning", "A Service has two settings", "Keep the one that is meant, and remove the other."
-)
+TWO_SETTINGS: Final = Code("ZW305", "A Service has two settings", "Keep the one that is meant, and remove the other.")
 ONLY_ZONEWARD: Final = Code(
     "ZW306",
-    "warning",
     "Only Zoneward's controller knows a setting, and it does not run the Service",
     "Run Zoneward's controller for the Service (zoneward adopt), or ask for a setting of Kubernetes: PreferSameZone.",
-    ("EndpointSlices",),
+    needs=("EndpointSlices",),
 )
 
 # --- 4: services ------------------------------------------------------------------------------------------------------
 
 TOO_FEW_ENDPOINTS: Final = Code(
     "ZW401",
-    "warning",
     "A Service is too small",
     "Add pods: at least one ready pod in each zone, or as many as the message says. Or remove the setting.",
-    ("Nodes",),
+    needs=("Nodes",),
 )
 WOULD_OVERLOAD: Final = Code(
     "ZW402",
-    "warning",
     "What a Service asks for overloads pods",
     SPREAD_FIX.removesuffix(".") + ", or ask for Auto.",
-    ("Nodes",),
+    needs=("Nodes",),
 )
 ZONE_WITHOUT_ENDPOINT: Final = Code(
     "ZW403",
-    "warning",
     "A zone has no endpoint of a Service",
     "Spread the pods over all zones with a topology spread constraint.",
-    ("Nodes",),
+    needs=("Nodes",),
 )
 BYPASSED: Final = Code(
     "ZW404",
-    "warning",
     "Another field of a Service keeps its setting from working",
     "Remove the setting, or the field that the message names.",
 )
 ENDPOINT_WITHOUT_ZONE: Final = Code(
     "ZW405",
-    "warning",
     "An endpoint of a Service has no zone",
     "Label the nodes of its pods with their zone; give slices that you write a zone for each endpoint.",
-    ("Nodes",),
+    needs=("Nodes",),
 )
 DROPPED: Final = Code(
     "ZW406",
-    "error",
     "Traffic to a Service is dropped",
     "Get an endpoint ready for all of its traffic.",
-    ("endpoints",),
+    needs=("endpoints",),
+    severity="error",
 )
-NO_ENDPOINT: Final = Code(
-    "ZW407",
-    "warning",
-    "A Service has no endpoint",
-    EMPTY_FIX,
-    ("endpoints",),
-)
+NO_ENDPOINT: Final = Code("ZW407", "A Service has no endpoint", EMPTY_FIX, needs=("endpoints",))
 
 # --- 5: workloads -----------------------------------------------------------------------------------------------------
 
 _WORKLOADS: Final[tuple[Need, ...]] = ("Nodes", "workloads")
 NO_SPREAD: Final = Code(
     "ZW501",
-    "warning",
     "Nothing spreads the pods of a workload over zones",
     "Add a topology spread constraint with topologyKey topology.kubernetes.io/zone and maxSkew 1 to its pod template.",
-    _WORKLOADS,
+    needs=_WORKLOADS,
     lowered=True,
 )
 AFFINITY_TO_ZONE: Final = Code(
     "ZW502",
-    "warning",
     "Required affinity keeps the pods of a workload out of zones",
     "Let the node selector, node affinity or pod affinity of its pod template allow all zones.",
-    _WORKLOADS,
+    needs=_WORKLOADS,
     lowered=True,
 )
 VOLUME_IN_ZONE: Final = Code(
     "ZW503",
-    "warning",
     "A volume keeps pods of a workload in a zone",
     "Use storage that all zones can mount, or a StatefulSet with a volume for each pod and pods in all zones.",
-    (*_WORKLOADS, "volumes"),
+    needs=(*_WORKLOADS, "volumes"),
     lowered=True,
 )
 AUTOSCALER_SEES_MEAN: Final = Code(
     "ZW504",
-    "warning",
     "An autoscaler sees the mean while one zone is hot",
     "Spread the pods in proportion to the traffic of the zones, lower the autoscaler's target, or run a workload with"
     " its own autoscaler in each zone.",
-    (*_WORKLOADS, "autoscalers"),
+    needs=(*_WORKLOADS, "autoscalers"),
 )
 
 # --- 6: slices --------------------------------------------------------------------------------------------------------
 
 HINTS_VOID_BY_OTHERS: Final = Code(
     "ZW601",
-    "warning",
     "Slices of another manager void the hints of a Service",
     "Delete the slices of the other manager, or let it set hints for every endpoint.",
 )
 TWO_WRITERS: Final = Code(
     "ZW602",
-    "error",
     "Two controllers write the slices of a Service",
     "Let one of them write: see which one should, and delete the slices of the other.",
+    severity="error",
 )
 HINTS_OVERLOAD: Final = Code(
     "ZW603",
-    "warning",
     "Hints in force break the threshold",
     SPREAD_FIX.removesuffix(".") + ", or ask for Auto.",
-    ("Nodes", "EndpointSlices", "proxies"),
+    needs=("Nodes", "EndpointSlices", "proxies"),
 )
 SLICES_DIFFER_FROM_PODS: Final = Code(
     "ZW604",
-    "warning",
     "Slices do not match the pods",
     "If it stays so, look at the log of the controller that writes them, and delete slices that nobody manages.",
-    ("Nodes", "Pods", "EndpointSlices"),
+    needs=("Nodes", "Pods", "EndpointSlices"),
 )
 INCOMPLETE_HINTS: Final = Code(
     "ZW605",
-    "warning",
     "Some endpoints of a Service have no hints",
     "Find out why their controller left them out: proxies ignore all hints while one ready endpoint has none.",
-    ("EndpointSlices",),
+    needs=("EndpointSlices",),
 )
 NO_HINTS: Final = Code(
     "ZW606",
-    "warning",
     "A Service asks for hints, and its slices have none",
     "Look at the events of the Service and at the version of its controller: it does not act on the setting.",
-    ("EndpointSlices",),
+    needs=("EndpointSlices",),
 )
 NOBODY_UPDATES: Final = Code(
     "ZW607",
-    "error",
     "Nobody updates the slices of a Service",
     "Start `zoneward controller`.",
-    ("Leases",),
+    needs=("Leases",),
+    severity="error",
 )
 _INSTALL_POLICY: Final = "Install the policy: zoneward plan -A -o overlay | kubectl apply -f -"
 OVERLAY_NOT_APPLIED: Final = Code(
     "ZW608",
-    "error",
     "The API server does not set the hints of an overlay",
     _INSTALL_POLICY,
-    ("EndpointSlices",),
+    needs=("EndpointSlices",),
+    severity="error",
 )
 OVERLAY_POLICY: Final = Code(
     "ZW609",
-    "error",
     "The policy of an overlay is missing or of another version",
     _INSTALL_POLICY,
-    ("policies",),
+    needs=("policies",),
+    severity="error",
 )
 NOT_IN_OVERLAY: Final = Code(
     "ZW610",
-    "warning",
     "A Service asks for an overlay, and has no entry",
     "Start zoneward controller --overlay (docs/overlay.md), or install the entries of zoneward plan -o overlay.",
-    ("policies",),
+    needs=("policies",),
 )
 OVERRIDDEN: Final = Code(
     "ZW611",
-    "info",
     "An overlay overrides what a Service asks of Kubernetes",
     "Nothing has to be done. The built-in hints return when the Service leaves the overlay.",
-    (),
+    severity="info",
 )
 
 CODES: Final[Mapping[str, Code]] = {code.code: code for code in tuple(globals().values()) if isinstance(code, Code)}

@@ -5,20 +5,9 @@ from collections.abc import Iterator
 from fractions import Fraction
 from typing import Final
 
+from zoneward.advice.findings import codes
 from zoneward.advice.findings.cluster_view import ClusterView, ServiceView
-from zoneward.advice.findings.codes import (
-    CLUSTER,
-    NO_READY_NODE,
-    NODE_WITHOUT_CPU,
-    NODE_WITHOUT_ZONE,
-    ONE_ZONE,
-    PROXY_IGNORES_HINTS,
-    PROXY_IGNORES_SETTING,
-    PROXY_SKEW,
-    SKEWED_ZONES,
-    Finding,
-    FindingObject,
-)
+from zoneward.advice.findings.codes import Finding, FindingObject
 from zoneward.advice.node_proxies import NodeProxies, ProxyKind
 from zoneward.advice.now import ignoring_proxies
 from zoneward.kube import names
@@ -37,14 +26,14 @@ def node_findings(view: ClusterView) -> Iterator[Finding]:
         return
     if not demand.nodes:
         message = f"none of {counted(len(view.nodes), 'node')} is ready and no control plane node: demand is unknown"
-        yield NO_READY_NODE.finding(CLUSTER, message)
+        yield codes.NO_READY_NODE.finding(codes.CLUSTER, message)
         return
     for name in demand.without_zone:
         message = "no label topology.kubernetes.io/zone: Auto gives no hints to any Service while one node has none"
-        yield NODE_WITHOUT_ZONE.finding(FindingObject("Node", "", name), message)
+        yield codes.NODE_WITHOUT_ZONE.finding(FindingObject("Node", "", name), message)
     if len(demand.zones) == 1:
         message = f"{counted(len(demand.nodes), 'node')}, all in zone {demand.zones[0]}"
-        yield ONE_ZONE.finding(CLUSTER, message)
+        yield codes.ONE_ZONE.finding(codes.CLUSTER, message)
     yield from _skew(view, demand)
     by_cpu = view.cluster_state.by_cpu
     then = ""
@@ -52,7 +41,7 @@ def node_findings(view: ClusterView) -> Iterator[Finding]:
         then = "nodes are counted instead of CPU, in all zones; " if demand.unit == "nodes" else "Auto gives no hints; "
     for name in by_cpu.without_cpu:
         message = f"no status.allocatable.cpu above 0: {then}the built-in controller gives no hints"
-        yield NODE_WITHOUT_CPU.finding(FindingObject("Node", "", name), message)
+        yield codes.NODE_WITHOUT_CPU.finding(FindingObject("Node", "", name), message)
 
 
 def _skew(view: ClusterView, demand: Demand) -> Iterator[Finding]:
@@ -69,7 +58,7 @@ def _skew(view: ClusterView, demand: Demand) -> Iterator[Finding]:
             f"{shares}: with pods spread evenly, those in zone {zone} would get {format_percent(overload)} more than"
             f" fair (threshold {format_percent(threshold)})"
         )
-        yield SKEWED_ZONES.finding(CLUSTER, message)
+        yield codes.SKEWED_ZONES.finding(codes.CLUSTER, message)
 
 
 _CILIUM_FIX: Final = (
@@ -91,11 +80,11 @@ def proxy_findings(view: ClusterView) -> Iterator[Finding]:
             evidence = f" ({proxies.evidence[name]})" if proxies.evidence.get(name) else ""
             message = f"{kind.title} {kind.about}{evidence}"
             fix = _CILIUM_FIX if kind.can_switch_on else ""
-            yield PROXY_IGNORES_HINTS.finding(FindingObject("Node", "", name), message, fix=fix)
+            yield codes.PROXY_IGNORES_HINTS.finding(FindingObject("Node", "", name), message, fix=fix)
     if len({kind.consumer for kind in kinds}) > 1:
         parts = (f"{kind.title} on {counted(nodes, 'node')}" for kind, nodes in kinds.most_common())
         message = f"{', '.join(parts)}: the same Service is routed in different ways, by the node of the client"
-        yield PROXY_SKEW.finding(CLUSTER, message)
+        yield codes.PROXY_SKEW.finding(codes.CLUSTER, message)
     gates = view.cluster_state.configuration.gates
     for service in view.services:
         yield from _unhonored(service, proxies, view, gates)
@@ -121,14 +110,14 @@ def _unhonored(view: ServiceView, proxies: NodeProxies, cluster: ClusterView, ga
             if family.decision.has_slice_groups:
                 hints = f"{cluster.name_of(names.PREFER_SAME_ZONE)}, or subsetting.encoding: hints"
                 fix = f"No kube-proxy reads slice groups. Ask for hints: {hints}. Or run zoneward proxy on all nodes."
-            elif _asks_by_new_name(view.plan.service) and cluster.cluster_state.same_zone_value == names.PREFER_CLOSE:
+            elif (
+                view.plan.service.spec.traffic_distribution == names.PREFER_SAME_ZONE
+                and cluster.cluster_state.same_zone_value == names.PREFER_CLOSE
+            ):
                 fix = f"Write {names.PREFER_CLOSE}: it means the same, and these proxies honor it."
-            yield PROXY_IGNORES_SETTING.finding(view.object, f"{name}: {titles} on {nodes} ignores {what}", fix=fix)
+            message = f"{name}: {titles} on {nodes} ignores {what}"
+            yield codes.PROXY_IGNORES_SETTING.finding(view.object, message, fix=fix)
             return
-
-
-def _asks_by_new_name(service: Service) -> bool:
-    return service.spec.traffic_distribution == names.PREFER_SAME_ZONE
 
 
 def _ignoring_node_hints(

@@ -4,19 +4,9 @@ from collections.abc import Iterator
 from fractions import Fraction
 from typing import Final
 
+from zoneward.advice.findings import codes
 from zoneward.advice.findings.cluster_view import ClusterView, ServiceView
-from zoneward.advice.findings.codes import (
-    BYPASSED,
-    DROPPED,
-    ENDPOINT_WITHOUT_ZONE,
-    NO_ENDPOINT,
-    SPREAD_FIX,
-    TOO_FEW_ENDPOINTS,
-    WOULD_OVERLOAD,
-    ZONE_WITHOUT_ENDPOINT,
-    Code,
-    Finding,
-)
+from zoneward.advice.findings.codes import Code, Finding
 from zoneward.advice.pod_limits import database_role
 from zoneward.kube.objects import Service
 from zoneward.routing.algorithms.heuristics import HEURISTICS
@@ -28,11 +18,11 @@ from zoneward.routing.thresholds import overload_threshold
 from zoneward.slices.plan import FamilyPlan, is_managed
 
 _CODE_OF_REASON: Final = {
-    Reason.TOO_FEW_ENDPOINTS: TOO_FEW_ENDPOINTS,
-    Reason.BELOW_STARTING_THRESHOLD: TOO_FEW_ENDPOINTS,
-    Reason.OVERLOAD: WOULD_OVERLOAD,
-    Reason.ENDPOINT_WITHOUT_ZONE: ENDPOINT_WITHOUT_ZONE,
-    Reason.EXTERNAL_TRAFFIC_POLICY_LOCAL: BYPASSED,
+    Reason.TOO_FEW_ENDPOINTS: codes.TOO_FEW_ENDPOINTS,
+    Reason.BELOW_STARTING_THRESHOLD: codes.TOO_FEW_ENDPOINTS,
+    Reason.OVERLOAD: codes.WOULD_OVERLOAD,
+    Reason.ENDPOINT_WITHOUT_ZONE: codes.ENDPOINT_WITHOUT_ZONE,
+    Reason.EXTERNAL_TRAFFIC_POLICY_LOCAL: codes.BYPASSED,
 }
 """Reasons for which a Service does not get what it asks for, that are about the Service itself."""
 _BYPASSING: Final = ("internal-traffic-policy", "proxied")
@@ -42,7 +32,8 @@ _BYPASSING: Final = ("internal-traffic-policy", "proxied")
 def service_findings(view: ClusterView) -> Iterator[Finding]:
     """At most one finding of each code for a Service: that of its first address family that has one."""
     for service in view.services:
-        findings = dict(_dropped(service, view))
+        yield from _dropped(service, view)
+        findings: dict[Code, Finding] = {}
         for family, _ in service.asking_families():
             for code, message in _problems(service, family, view):
                 if code not in findings and view.knows(*code.needs):
@@ -52,31 +43,26 @@ def service_findings(view: ClusterView) -> Iterator[Finding]:
 
 def _fix(code: Code, service: ServiceView, family: FamilyPlan) -> str:
     """The fix that differs from that of the code, or an empty one."""
-    if code is WOULD_OVERLOAD:
+    if code is codes.WOULD_OVERLOAD:
         return overload_fix(service, family.decision.heuristic)
-    return database_fix(service) if code in (TOO_FEW_ENDPOINTS, ZONE_WITHOUT_ENDPOINT) else ""
+    return database_fix(service) if code in (codes.TOO_FEW_ENDPOINTS, codes.ZONE_WITHOUT_ENDPOINT) else ""
 
 
-def _dropped(service: ServiceView, view: ClusterView) -> Iterator[tuple[Code, Finding]]:
+def _dropped(service: ServiceView, view: ClusterView) -> Iterator[Finding]:
     """Independent of the setting. Without Pods and endpoints, the Service may be unused."""
-    if not view.knows(*DROPPED.needs):
+    dropped = next(filter(None, map(service.dropped, service.plan.families)), None)
+    if dropped is None or not view.knows(*codes.DROPPED.needs):
         return
-    for family in service.plan.families:
-        dropped = service.dropped(family)
-        if dropped is not None and dropped.is_empty and not service.pods:
-            yield NO_ENDPOINT, _no_endpoint(service)
-            return
-        if dropped is not None:
-            message = f"{dropped.what} is dropped: {dropped.reason}"
-            yield DROPPED, DROPPED.finding(service.object, message, fix=dropped.fix)
-            return
-
-
-def _no_endpoint(service: ServiceView) -> Finding:
-    if is_managed(service.service):
-        return NO_ENDPOINT.finding(service.object, "no pod matches its selector, and no slice lists an endpoint")
-    fix = "Write a slice with its endpoints, or delete the Service."
-    return NO_ENDPOINT.finding(service.object, "it has no selector, and no slice lists an endpoint", fix=fix)
+    if not dropped.is_empty or service.pods:
+        message = f"{dropped.what} is dropped: {dropped.reason}"
+        yield codes.DROPPED.finding(service.object, message, fix=dropped.fix)
+    elif is_managed(service.service):
+        message = "no pod matches its selector, and no slice lists an endpoint"
+        yield codes.NO_ENDPOINT.finding(service.object, message)
+    else:
+        message = "it has no selector, and no slice lists an endpoint"
+        fix = "Write a slice with its endpoints, or delete the Service."
+        yield codes.NO_ENDPOINT.finding(service.object, message, fix=fix)
 
 
 def _problems(service: ServiceView, family: FamilyPlan, view: ClusterView) -> Iterator[tuple[Code, str]]:
@@ -87,10 +73,10 @@ def _problems(service: ServiceView, family: FamilyPlan, view: ClusterView) -> It
         yield code, f"{view.name_of(decision.heuristic)}: {decision.message}"
     for rule in decision.rules:
         if rule.rule in _BYPASSING and not rule.passed:
-            yield BYPASSED, rule.detail
+            yield codes.BYPASSED, rule.detail
     broken = overload_planned(family, view)
     if broken is not None and (service.is_hypothetical or overload_now(service, family.address_type, view) is None):
-        yield WOULD_OVERLOAD, f"{view.name_of(decision.heuristic)}: {broken}"
+        yield codes.WOULD_OVERLOAD, f"{view.name_of(decision.heuristic)}: {broken}"
     traffic = family.traffic
     if not decision.active or traffic is None or not is_proxied(family.service):
         return
@@ -100,7 +86,7 @@ def _problems(service: ServiceView, family: FamilyPlan, view: ClusterView) -> It
         few = decision.endpoints < zones
         numbers = f"{counted(decision.endpoints, 'endpoint')} for {counted(zones, 'zone')}: " if few else ""
         message = f"{numbers}none in zone {listed(empty)}, whose traffic is sent to all others"
-        yield TOO_FEW_ENDPOINTS if few else ZONE_WITHOUT_ENDPOINT, message
+        yield codes.TOO_FEW_ENDPOINTS if few else codes.ZONE_WITHOUT_ENDPOINT, message
 
 
 def database_fix(service: ServiceView) -> str:
@@ -117,7 +103,7 @@ def overload_fix(service: ServiceView, heuristic: str | None) -> str:
     fix = database_fix(service)
     if fix:
         return fix
-    return SPREAD_FIX if heuristic is not None and HEURISTICS[heuristic].balances else ""
+    return codes.SPREAD_FIX if heuristic is not None and HEURISTICS[heuristic].balances else ""
 
 
 def overload_now(service: ServiceView, address_type: str, view: ClusterView) -> str | None:

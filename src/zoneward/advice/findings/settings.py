@@ -8,16 +8,9 @@ from typing import Final
 from msgspec.structs import replace
 
 from zoneward.advice.cluster_abilities import is_too_new
+from zoneward.advice.findings import codes
 from zoneward.advice.findings.cluster_view import ClusterView, ServiceView
-from zoneward.advice.findings.codes import (
-    DEPRECATED_SETTING,
-    MISSPELT_ANNOTATION,
-    MISSPELT_VALUE,
-    ONLY_ZONEWARD,
-    TWO_SETTINGS,
-    UNKNOWN_VALUE,
-    Finding,
-)
+from zoneward.advice.findings.codes import Finding
 from zoneward.advice.shell_commands import kubectl
 from zoneward.kube import names
 from zoneward.kube.adoption_marks import ADOPTION_MARKS
@@ -112,14 +105,14 @@ def _values(view: ServiceView, cluster: ClusterView) -> Iterator[Finding]:
         text = annotations.get(name)
         if text is not None and annotation.parse(text) is None:
             message = f"{name}: {quote_value(text)} is not {annotation.expected}: the configured number is used"
-            yield UNKNOWN_VALUE.finding(view.object, message)
+            yield codes.UNKNOWN_VALUE.finding(view.object, message)
 
 
 def _demand(view: ServiceView) -> Iterator[Finding]:
     text = (view.service.metadata.annotations or {}).get(names.DEMAND_ANNOTATION)
     if text is not None and parse_demand(text) is None:
         message = f"{names.DEMAND_ANNOTATION}: {quote_value(text)} is not {DEMAND_EXPECTED}: it counts as not set"
-        yield UNKNOWN_VALUE.finding(view.object, message)
+        yield codes.UNKNOWN_VALUE.finding(view.object, message)
 
 
 def _unknown(view: ServiceView, name: str, value: str, then: str, kubernetes: int | None) -> Finding:
@@ -129,10 +122,10 @@ def _unknown(view: ServiceView, name: str, value: str, then: str, kubernetes: in
     message = f"{name}: {quote_value(value)} is not a known value, {then}"
     if meant is None:
         known = ", ".join(known_value for known_value in known_values if known_value and not known_value[0].islower())
-        return UNKNOWN_VALUE.finding(
+        return codes.UNKNOWN_VALUE.finding(
             view.object, message, fix=f"Use one of {known}; or remove the setting." if known else ""
         )
-    return MISSPELT_VALUE.finding(view.object, f"{message}; {meant} is", fix=_set(view.service, name, meant))
+    return codes.MISSPELT_VALUE.finding(view.object, f"{message}; {meant} is", fix=_set(view.service, name, meant))
 
 
 def _with_only(service: Service, name: str, value: str) -> Service:
@@ -185,17 +178,18 @@ def _deprecated(view: ServiceView, cluster: ClusterView) -> Iterator[Finding]:
     if old in annotations and not cluster.needs_old_annotation:
         message = f"{old} is deprecated, and hides {new} where both are there"
         value = annotations.get(new) or annotations[old] or "Disabled"
-        yield DEPRECATED_SETTING.finding(view.object, message, fix=_set(service, new, value, instead_of=old))
+        yield codes.DEPRECATED_SETTING.finding(view.object, message, fix=_set(service, new, value, instead_of=old))
     # Proxies that honor hints for nodes came with the new name; Zoneward's also runs where the API does not know it.
     same_zone = cluster.name_of(names.PREFER_SAME_ZONE)
     has_new_name = same_zone == names.PREFER_SAME_ZONE
     if service.spec.traffic_distribution == names.PREFER_CLOSE and has_new_name and cluster.all_honor_node_hints:
         message = f"{_DISTRIBUTION}: {names.PREFER_CLOSE} is a deprecated name of {names.PREFER_SAME_ZONE}"
-        yield DEPRECATED_SETTING.finding(view.object, message, fix=_set(service, _DISTRIBUTION, names.PREFER_SAME_ZONE))
+        fix = _set(service, _DISTRIBUTION, names.PREFER_SAME_ZONE)
+        yield codes.DEPRECATED_SETTING.finding(view.object, message, fix=fix)
     if service.spec.topology_keys:
         message = "spec.topologyKeys overrides every newer setting; Kubernetes 1.22 removed it"
         fix = f"Remove spec.topologyKeys, and ask for {same_zone} or Auto."
-        yield DEPRECATED_SETTING.finding(view.object, message, fix=fix)
+        yield codes.DEPRECATED_SETTING.finding(view.object, message, fix=fix)
 
 
 def _misspelt_annotations(view: ServiceView) -> Iterator[Finding]:
@@ -207,7 +201,7 @@ def _misspelt_annotations(view: ServiceView) -> Iterator[Finding]:
         meant = _nearest(name, known, _ALIKE_NAMES)
         if meant is not None:
             fix = _set(view.service, meant, value if len(value) <= _LONGEST else "...", instead_of=name)
-            yield MISSPELT_ANNOTATION.finding(
+            yield codes.MISSPELT_ANNOTATION.finding(
                 view.object, f"nobody reads the annotation {name}; {meant} is one", fix=fix
             )
 
@@ -239,7 +233,7 @@ def _two_settings(view: ServiceView, cluster: ClusterView) -> Iterator[Finding]:
         # No traffic changes: the others have no effect already.
         commands = " && ".join(_set(service, name, None) for name in set_ if name != winner)
         fix = f"To keep {winner} and remove the rest: {commands}"
-    yield TWO_SETTINGS.finding(view.object, f"{both} are both set{wins}", fix=fix)
+    yield codes.TWO_SETTINGS.finding(view.object, f"{both} are both set{wins}", fix=fix)
 
 
 def _shown(value: str) -> str:
@@ -261,5 +255,5 @@ def _only_zoneward(view: ServiceView, cluster: ClusterView) -> Iterator[Finding]
         manager = names.BUILT_IN_MANAGER
         message = f"{requested.accepted_detail}: {manager} writes the slices of the Service, and does not know it"
         same_zone = cluster.name_of(names.PREFER_SAME_ZONE)
-        fix = ONLY_ZONEWARD.fix.replace(names.PREFER_SAME_ZONE, same_zone)
-        yield ONLY_ZONEWARD.finding(view.object, message, fix=fix)
+        fix = codes.ONLY_ZONEWARD.fix.replace(names.PREFER_SAME_ZONE, same_zone)
+        yield codes.ONLY_ZONEWARD.finding(view.object, message, fix=fix)

@@ -1,26 +1,11 @@
 """Findings 6xx: the EndpointSlices that exist, beside the plan and the Pods, and the policy of an overlay."""
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from typing import Final
 
+from zoneward.advice.findings import codes
 from zoneward.advice.findings.cluster_view import ClusterView, ServiceView
-from zoneward.advice.findings.codes import (
-    CLUSTER,
-    HINTS_OVERLOAD,
-    HINTS_VOID_BY_OTHERS,
-    INCOMPLETE_HINTS,
-    NO_HINTS,
-    NOBODY_UPDATES,
-    NOT_IN_OVERLAY,
-    OVERLAY_NOT_APPLIED,
-    OVERLAY_POLICY,
-    OVERRIDDEN,
-    SLICES_DIFFER_FROM_PODS,
-    TWO_WRITERS,
-    Code,
-    Finding,
-)
+from zoneward.advice.findings.codes import Code, Finding
 from zoneward.advice.findings.services import overload_fix, overload_now
 from zoneward.advice.shell_commands import shell_command
 from zoneward.kube import names
@@ -35,7 +20,7 @@ from zoneward.routing.zone_groups import group_of_slice
 from zoneward.slices.decide import managers_of
 from zoneward.slices.existing import approach_of_slice
 from zoneward.slices.overlay import OverlayHints, is_in_overlay, is_selected, with_overlay_hints
-from zoneward.slices.plan import FamilyPlan, is_deleting, is_managed, plan_service
+from zoneward.slices.plan import FamilyPlan, is_deleting, is_managed
 
 _CONTROLLERS: Final = (names.BUILT_IN_MANAGER, names.MANAGER)
 """Managers that make slices of Pods. All others have endpoints from elsewhere."""
@@ -44,13 +29,14 @@ _CONTROLLERS: Final = (names.BUILT_IN_MANAGER, names.MANAGER)
 def slice_findings(view: ClusterView) -> Iterator[Finding]:
     """At most one finding of each code for a Service: that of its first address family that has one."""
     checks: tuple[tuple[Code, Callable[[ServiceView, FamilyPlan, ClusterView], str | None]], ...] = (
-        (HINTS_VOID_BY_OTHERS, _void),
-        (TWO_WRITERS, _two_writers),
-        (HINTS_OVERLOAD, lambda service, family, view: overload_now(service, family.address_type, view)),
-        (SLICES_DIFFER_FROM_PODS, _difference),
-        (INCOMPLETE_HINTS, _incomplete),
-        (NO_HINTS, _no_hints),
-        (OVERLAY_NOT_APPLIED, _overlay_not_applied),
+        # A Service that asks for nothing loses no hints.
+        (codes.HINTS_VOID_BY_OTHERS, lambda service, family, _: family.void_hints if service.asks else None),
+        (codes.TWO_WRITERS, _two_writers),
+        (codes.HINTS_OVERLOAD, lambda service, family, view: overload_now(service, family.address_type, view)),
+        (codes.SLICES_DIFFER_FROM_PODS, _difference),
+        (codes.INCOMPLETE_HINTS, _incomplete),
+        (codes.NO_HINTS, _no_hints),
+        (codes.OVERLAY_NOT_APPLIED, _overlay_not_applied),
     )
     for service in view.services:
         for code, check in checks:
@@ -58,9 +44,9 @@ def slice_findings(view: ClusterView) -> Iterator[Finding]:
                 messages = (check(service, family, view) for family in service.plan.families)
                 message = next(filter(None, messages), None)
                 if message is not None:
-                    fix = overload_fix(service, _asked_for(service, view)) if code is HINTS_OVERLOAD else ""
+                    fix = overload_fix(service, _asked_for(service, view)) if code is codes.HINTS_OVERLOAD else ""
                     yield code.finding(service.object, message, fix=fix)
-        if service.runs_zoneward and not view.is_led and view.knows(*NOBODY_UPDATES.needs):
+        if service.runs_zoneward and not view.is_led and view.knows(*codes.NOBODY_UPDATES.needs):
             yield _orphan(service)
 
 
@@ -68,11 +54,6 @@ def _asked_for(service: ServiceView, view: ClusterView) -> str | None:
     """The heuristic that the Service asks for as it is."""
     heuristic = requested_approach(service.service, view.cluster_state.configuration, RuleLog()).heuristic
     return heuristic.name if heuristic is not None else None
-
-
-def _void(service: ServiceView, family: FamilyPlan, _view: ClusterView) -> str | None:
-    """A Service that asks for nothing loses none."""
-    return family.void_hints if service.asks else None
 
 
 def _of_family(service: ServiceView, family: FamilyPlan) -> tuple[EndpointSlice, ...]:
@@ -94,7 +75,7 @@ def _orphan(service: ServiceView) -> Finding:
     if has_selector_annotation(service.service):
         command = shell_command("zoneward", "release", names=("/".join(service.key),))
         fix = f"Start zoneward controller, or give the Service back: {command or 'zoneward release'}"
-    return NOBODY_UPDATES.finding(service.object, message, fix=fix)
+    return codes.NOBODY_UPDATES.finding(service.object, message, fix=fix)
 
 
 def _overlay_not_applied(service: ServiceView, family: FamilyPlan, view: ClusterView) -> str | None:
@@ -209,7 +190,8 @@ def _no_hints(service: ServiceView, family: FamilyPlan, view: ClusterView) -> st
         return None
     planned: FamilyPlan | None = family
     if not any(approach_of_slice(slice_) is not None or manager_of(slice_) == names.MANAGER for slice_ in slices):
-        planned = _as_built_in(service, family, view)
+        as_built_in = view.cluster_state.configuration.as_upstream()
+        planned = service.given.with_state(configuration=as_built_in).family(family.address_type)
     if planned is None or not any(
         _has_hints(endpoint) for slice_ in planned.changes.after for endpoint in slice_.endpoints or ()
     ):
@@ -217,31 +199,30 @@ def _no_hints(service: ServiceView, family: FamilyPlan, view: ClusterView) -> st
     return f"{family.decision.accepted_message or family.decision.heuristic}: {managers_of(slices)[0]} sets no hints"
 
 
-def _as_built_in(service: ServiceView, family: FamilyPlan, view: ClusterView) -> FamilyPlan | None:
-    """The plan that the built-in controller would have."""
-    state = replace(view.cluster_state, configuration=view.cluster_state.configuration.as_upstream())
-    plan = plan_service(service.service, pods=service.pods, slices=service.slices, cluster_state=state)
-    return next((planned for planned in plan.families if planned.address_type == family.address_type), None)
-
-
 # --- 609 to 611: overlays ---------------------------------------------------------------------------------------------
 
 
 def overlay_findings(view: ClusterView) -> Iterator[Finding]:
     """At most one about the policy, and one of each other code for a Service."""
-    if view.overlays and view.knows(*OVERLAY_POLICY.needs):
+    if view.overlays and view.knows(*codes.OVERLAY_POLICY.needs):
         message = _policy_message(view)
         if message is not None:
             services = sorted({(namespace, service) for namespace, service, _ in view.overlays})
-            yield OVERLAY_POLICY.finding(CLUSTER, message, services=services)
+            yield codes.OVERLAY_POLICY.finding(codes.CLUSTER, message, services=services)
     is_bound = any(binding.spec.policy_name == OVERLAY for binding in view.policy_bindings)
+    expects_entries = is_bound and view.knows(*codes.NOT_IN_OVERLAY.needs)
+    configuration = view.cluster_state.configuration
     for service in view.services:
-        if is_bound and view.knows(*NOT_IN_OVERLAY.needs) and _is_missing(service, view):
+        keys = [(*service.key, family.address_type) for family in service.plan.families]
+        entries = [view.overlays[key] for key in keys if key in view.overlays]
+        asks = service.asks and not service.is_hypothetical and is_selected(service.service, None, configuration)
+        if expects_entries and asks and not entries:
             message = f"the policy {OVERLAY} is installed, and the ConfigMap {OVERLAY} has no entry for it"
-            yield NOT_IN_OVERLAY.finding(service.object, message)
+            yield codes.NOT_IN_OVERLAY.finding(service.object, message)
         setting = _built_in_setting(service)
-        if setting is not None and _is_overlaid(service, view):
-            yield OVERRIDDEN.finding(service.object, f"hints are those of the overlay, and not those of {setting}")
+        if setting is not None and any(entry.hints is not OverlayHints.REMOVE for entry in entries):
+            message = f"hints are those of the overlay, and not those of {setting}"
+            yield codes.OVERRIDDEN.finding(service.object, message)
 
 
 def _policy_message(view: ClusterView) -> str | None:
@@ -259,21 +240,6 @@ def _policy_message(view: ClusterView) -> str | None:
     if not any(binding.spec.param_ref is not None and binding.spec.param_ref.name == OVERLAY for binding in bindings):
         return f"the binding of the policy {OVERLAY} does not read the ConfigMap {OVERLAY} (spec.paramRef)"
     return None
-
-
-def _is_missing(service: ServiceView, view: ClusterView) -> bool:
-    configuration = view.cluster_state.configuration
-    asks = service.asks and not service.is_hypothetical
-    return asks and is_selected(service.service, None, configuration) and not _entries(service, view)
-
-
-def _is_overlaid(service: ServiceView, view: ClusterView) -> bool:
-    return any(view.overlays[key].hints is not OverlayHints.REMOVE for key in _entries(service, view))
-
-
-def _entries(service: ServiceView, view: ClusterView) -> list[tuple[str, str, str]]:
-    keys = [(*service.key, family.address_type) for family in service.plan.families]
-    return [key for key in keys if key in view.overlays]
 
 
 def _built_in_setting(service: ServiceView) -> str | None:

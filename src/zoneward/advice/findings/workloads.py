@@ -2,16 +2,9 @@
 
 from collections.abc import Iterator
 
+from zoneward.advice.findings import codes
 from zoneward.advice.findings.cluster_view import ClusterView, ServiceView, object_of
-from zoneward.advice.findings.codes import (
-    AFFINITY_TO_ZONE,
-    AUTOSCALER_SEES_MEAN,
-    NO_SPREAD,
-    VOLUME_IN_ZONE,
-    Code,
-    Finding,
-    FindingObject,
-)
+from zoneward.advice.findings.codes import Code, Finding, FindingObject
 from zoneward.advice.findings.services import overload_now, overload_planned
 from zoneward.advice.pod_limits import SchedulableZones, keeps_together
 from zoneward.kube import names
@@ -52,7 +45,7 @@ def _spread(workload: Workload, services: tuple[ServiceView, ...]) -> Iterator[F
         keys += _topology_keys(spec.affinity.pod_anti_affinity)
     if names.ZONE_LABEL not in keys:
         message = f"{counted(replicas_of(workload), 'pod')}, and no topology spread constraint with the key of zones"
-        yield _finding(NO_SPREAD, workload, services, message)
+        yield _finding(codes.NO_SPREAD, workload, services, message)
 
 
 def _topology_keys(affinity: PodAffinity | None) -> list[str]:
@@ -63,13 +56,12 @@ def _topology_keys(affinity: PodAffinity | None) -> list[str]:
 
 
 def _affinity(workload: Workload, services: tuple[ServiceView, ...], zones: SchedulableZones) -> Iterator[Finding]:
-    closed = zones.closed_by_nodes(workload)
-    if closed is not None:
-        yield _finding(AFFINITY_TO_ZONE, workload, services, closed.reason)
+    for closed in zones.closed_by_nodes(workload):
+        yield _finding(codes.AFFINITY_TO_ZONE, workload, services, closed.reason)
     together = keeps_together(workload)
     if together:
         message = f"its required pod affinity keeps all of its pods {together}"
-        yield _finding(AFFINITY_TO_ZONE, workload, services, message)
+        yield _finding(codes.AFFINITY_TO_ZONE, workload, services, message)
 
 
 # --- volumes ----------------------------------------------------------------------------------------------------------
@@ -81,7 +73,7 @@ def _volumes(workload: Workload, services: tuple[ServiceView, ...], zones: Sched
     if replicas_of(workload) >= len(zones.zones):
         closed += zones.closed_by_pod_claims(workload)
     for volume in closed:
-        yield _finding(VOLUME_IN_ZONE, workload, services, volume.reason)
+        yield _finding(codes.VOLUME_IN_ZONE, workload, services, volume.reason)
 
 
 # --- autoscalers ------------------------------------------------------------------------------------------------------
@@ -99,7 +91,7 @@ def _autoscalers(view: ClusterView) -> Iterator[Finding]:
             if broken is not None:
                 about = FindingObject("HorizontalPodAutoscaler", meta.namespace, meta.name)
                 message = f"it scales {target.kind} {target.name} by the mean of all pods; of Service {service.key[1]}"
-                yield AUTOSCALER_SEES_MEAN.finding(about, f"{message} {broken}", services=(service.key,))
+                yield codes.AUTOSCALER_SEES_MEAN.finding(about, f"{message} {broken}", services=(service.key,))
                 break
 
 
