@@ -4,11 +4,12 @@ import os
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import chain
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 from msgspec import structs
@@ -25,12 +26,15 @@ from zoneward.routing.phrases import listed
 from zoneward.snapshots.cluster_snapshot import Snapshot, read_snapshot
 
 if TYPE_CHECKING:
+    from zoneward.cli.known_demand import KnownDemand
     from zoneward.client.auth.client_config import ClientConfig
+    from zoneward.client.transport import Transport
     from zoneward.client.transport_interface import ReadTransport
 
 INSECURE_WARNING: Final = (
     "the server's certificate is not checked (insecure-skip-tls-verify): any server that answers gets the credentials"
 )
+_Answer = TypeVar("_Answer")
 _Namespaced = Service | Pod | EndpointSlice
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _SHORT_TIME: Final = 5.0
@@ -95,6 +99,46 @@ def find_cluster(options: Options) -> "tuple[ClientConfig, tuple[str, ...] | Non
     if access.cluster.insecure:
         print_notes(options, [Note(INSECURE_WARNING)])
     return access, _namespaces(options, access.namespace)
+
+
+def call_cluster(access: "ClientConfig", calls: "Callable[[Transport], Coroutine[Any, Any, _Answer]]") -> _Answer:
+    """What calls of a cluster return. Raises InputError where one fails."""
+    import asyncio
+
+    from zoneward.client.transport import Transport
+
+    async def run() -> _Answer:
+        async with Transport(access) as transport:
+            return await calls(transport)
+
+    with failed_calls(access):
+        return asyncio.run(run())
+
+
+@contextmanager
+def failed_calls(access: "ClientConfig") -> Iterator[None]:
+    """Raises InputError in place of CallFailed."""
+    from zoneward.client.api_errors import CallFailed
+    from zoneward.client.error_messages import to_input_error
+
+    try:
+        yield
+    except CallFailed as error:
+        raise to_input_error(error, access, now=datetime.now(UTC)) from error
+
+
+def know_cluster_demand(configuration: Configuration, access: "ClientConfig") -> "KnownDemand":
+    """As `know_demand`, before anything else of a running cluster is read: it lists the Nodes where they matter."""
+    from zoneward.cli.known_demand import know_demand
+
+    if configuration.demand.source != "prometheus":
+        return know_demand(configuration)
+    from zoneward.client.list_pager import list_all
+    from zoneward.client.resources import NODES
+
+    names: set[str] = set()
+    nodes = call_cluster(access, lambda calls: list_all(calls, NODES, on_unreadable=lambda node: names.add(node.name)))
+    return know_demand(configuration, nodes=names | {node.metadata.name for node in nodes})
 
 
 def _namespaces(options: Options, default: str) -> tuple[str, ...] | None:
@@ -187,22 +231,8 @@ def _check_snapshot_namespaces(options: Options, snapshot: Snapshot) -> None:
 def _check_cluster_namespaces(options: Options, snapshot: Snapshot, access: "ClientConfig") -> None:
     """Raises InputError for a named namespace that the server does not know. It asks about those without objects."""
     empty = namespaces_without_objects(options, _namespaced_objects(snapshot))
-    if not empty:
-        return
-    import asyncio
-
-    from zoneward.client.api_errors import CallFailed
-    from zoneward.client.error_messages import to_input_error
-    from zoneward.client.transport import Transport
-
-    async def check() -> None:
-        async with Transport(access) as transport:
-            await refuse_unknown_namespaces(transport, empty)
-
-    try:
-        asyncio.run(check())
-    except CallFailed as error:
-        raise to_input_error(error, access, now=datetime.now(UTC)) from error
+    if empty:
+        call_cluster(access, lambda transport: refuse_unknown_namespaces(transport, empty))
 
 
 async def refuse_unknown_namespaces(transport: "ReadTransport", empty: Iterable[str]) -> None:

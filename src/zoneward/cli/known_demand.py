@@ -8,7 +8,7 @@ from fractions import Fraction
 from io import StringIO
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, TypeVar, get_args
+from typing import Any, Final, TypeVar, get_args
 
 from msgspec import structs
 
@@ -23,9 +23,6 @@ from zoneward.kube.yaml_documents import one_document
 from zoneward.routing.configuration import Configuration, DemandSettings, DemandSource, parse_demand_parts
 from zoneward.routing.demand import service_parts, unknown_services, without_zones
 from zoneward.routing.phrases import counted, listed
-
-if TYPE_CHECKING:
-    from zoneward.client.auth.client_config import ClientConfig
 
 ServiceParts = Mapping[ObjectKey, Mapping[str, Fraction]]
 """The parts of zones in the traffic of single Services."""
@@ -101,31 +98,6 @@ def know_demand(
         figures = without_zones(figures, known=zones)
     parts = service_parts(figures)
     return KnownDemand(configuration, parts, tuple(_notes(settings, figures, parts, services, source_name)))
-
-
-def know_cluster_demand(configuration: Configuration, access: "ClientConfig") -> KnownDemand:
-    """As `know_demand`, before anything else of a running cluster is read: it lists the Nodes where they matter."""
-    if configuration.demand.source != "prometheus":
-        return know_demand(configuration)
-    import asyncio
-    from datetime import UTC, datetime
-
-    from zoneward.client.api_errors import CallFailed
-    from zoneward.client.error_messages import to_input_error
-    from zoneward.client.list_pager import list_all
-    from zoneward.client.resources import NODES
-    from zoneward.client.transport import Transport
-
-    async def read() -> set[str]:
-        names: set[str] = set()
-        async with Transport(access) as transport:
-            nodes = await list_all(transport, NODES, on_unreadable=lambda node: names.add(node.name))
-        return names | {node.metadata.name for node in nodes}
-
-    try:
-        return know_demand(configuration, nodes=asyncio.run(read()))
-    except CallFailed as error:
-        raise to_input_error(error, access, now=datetime.now(UTC)) from error
 
 
 def _ask_for_demand(settings: DemandSettings, nodes: Collection[str] | None) -> DemandFigures:

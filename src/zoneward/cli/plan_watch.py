@@ -12,21 +12,22 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from zoneward.cli.cluster_input import (
+    failed_calls,
     filter_services,
     find_cluster,
+    know_cluster_demand,
     load_configuration,
     namespaces_without_objects,
     no_services_note,
     refuse_unknown_namespaces,
 )
 from zoneward.cli.interrupts import INTERRUPTED
-from zoneward.cli.known_demand import KnownDemand, know_cluster_demand
+from zoneward.cli.known_demand import KnownDemand
 from zoneward.cli.live_output import Screen, Stream, is_screen, run_until_first_ends
 from zoneward.cli.live_plans import LivePlans
 from zoneward.cli.options import Options
 from zoneward.cli.output import Note, print_notes, row_width, wants_color
 from zoneward.cli.planned_services import proxy_notes
-from zoneward.client.api_errors import CallFailed
 from zoneward.client.error_messages import redacted_server, to_input_error
 from zoneward.client.informer_cache import InformerCache
 from zoneward.client.informers import WatchHealth, run_informers
@@ -85,11 +86,10 @@ def watch_plans(options: Options, output: str) -> int:
     known_demand = know_cluster_demand(configuration, access)
     print_notes(options, known_demand.notes)
     try:
-        asyncio.run(watch_cluster(access, namespaces, known_demand, options=options, output=output))
+        with failed_calls(access):
+            asyncio.run(watch_cluster(access, namespaces, known_demand, options=options, output=output))
     except KeyboardInterrupt:
         return INTERRUPTED
-    except CallFailed as error:
-        raise to_input_error(error, access, now=datetime.now(UTC)) from error
     finally:
         restore_gc()
     raise AssertionError("a watch has no end")
