@@ -125,7 +125,6 @@ def command(
 
 
 def _advise_fleet(options: Options, *, output: str) -> int:
-    """Show a row for each context. Returns 2 if a cluster could not be read."""
     from zoneward.cli.fleet import exit_status, show_fleet
     from zoneward.report.fleet_tables import advice_table
 
@@ -149,7 +148,6 @@ def _only(advice: "Advice", rank: int) -> "Advice":
 
 
 def _advise(options: Options) -> "tuple[Advice, tuple[Note, ...]]":
-    """Raises InputError or a usage error."""
     from collections import Counter
 
     from zoneward.advice.actions import advise, advise_service, view_as_decided

@@ -96,7 +96,6 @@ _Asked = tuple[ReplicasChange | None, tuple[AddedPods, ...]]
 
 
 def _by_service(snapshot: Snapshot, changes: InputChanges) -> list[tuple[Service, _Asked]]:
-    """What is asked of each Service, in the order of the options."""
     replicas: dict[tuple[str, str], ReplicasChange] = {}
     added: dict[tuple[str, str], list[AddedPods]] = {}
     services: dict[tuple[str, str], Service] = {}
@@ -180,12 +179,10 @@ def _with_endpoints(snapshot: Snapshot, service: Service, asked: _Asked, taken: 
 
 
 def _names(pod: Pod) -> tuple[str, ...]:
-    """The name and the addresses of a Pod."""
     return (pod.metadata.name, pod.status.pod_ip, *(address.ip for address in pod.status.pod_ips or ()))
 
 
 def _names_in(slice_: EndpointSlice) -> Iterator[str]:
-    """The names and addresses of the Pods that a slice lists."""
     for endpoint in slice_.endpoints or ():
         yield from endpoint.addresses or ()
         if endpoint.target_ref is not None:
@@ -212,7 +209,6 @@ def _line(name: str, by_zone: Mapping[str, int], changes: Mapping[str, int], nou
 
 
 def _expect(option: str, got: str, known: Iterable[str], what: str) -> None:
-    """Raises InputError for a name that is none of those known."""
     known = tuple(sorted(known))
     if got not in known:
         raise _unknown(option, got, known, what)

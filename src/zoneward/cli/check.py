@@ -93,7 +93,6 @@ def command(
 
 
 def _ignored(text: str) -> "Ignored":
-    """Raises InputError."""
     from zoneward.advice.findings.check_cluster import Ignored
     from zoneward.advice.findings.codes import CODES
     from zoneward.kube.input_error import did_you_mean

@@ -201,7 +201,6 @@ def _refuse_access(options: Options) -> None:
 
 
 def _check_namespace_name(name: str) -> None:
-    """Raises InputError for what cannot be a namespace of a cluster."""
     if _NAME.fullmatch(name) is None:
         raise InputError("-n", f"expected the name of a namespace, got {name!r}")
 
@@ -217,7 +216,6 @@ def namespaces_without_objects(options: Options, objects: Iterable[_Namespaced])
 
 
 def _check_snapshot_namespaces(options: Options, snapshot: Snapshot) -> None:
-    """Raises InputError for a namespace of ``-n`` that no object of the files is in."""
     known = (
         {namespaced.metadata.namespace for namespaced in _namespaced_objects(snapshot)} if options.namespaces else set()
     )
@@ -268,7 +266,6 @@ async def _known_to_server(transport: "ReadTransport") -> list[str]:
 
 
 def _namespaced_objects(snapshot: Snapshot) -> Iterable[_Namespaced]:
-    """All objects that have a namespace."""
     return chain(snapshot.services, snapshot.pods, snapshot.slices)
 
 

@@ -127,7 +127,6 @@ def _sorted(compared: "list[Recommendation]", sort: str) -> "list[Recommendation
 
 
 def _changes(recommendation: "Recommendation") -> bool:
-    """Whether the best approach changes traffic."""
     from zoneward.advice.json_value import round_percents
 
     comparison = recommendation.comparison

@@ -143,7 +143,6 @@ def _moments(play: Play) -> Iterator[float]:
 async def _run_play(
     play: Play, registry: Registry, controller: EndpointSliceController, story: DemoStory, *, until: float
 ) -> None:
-    """Run the play and record its steps in the story."""
     seen = -1
 
     def is_done() -> bool:

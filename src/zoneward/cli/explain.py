@@ -59,7 +59,6 @@ def command(*, options: Options, output: str) -> None:
 
 
 def _explain(selected: "SelectedServices", options: Options, measured: "MeasuredFlows | None") -> "Explanation":
-    """Raises InputError if several Services have the name."""
     from zoneward.advice.explanation import explain_service
     from zoneward.advice.service_input import ServiceInput
     from zoneward.cli.planned_services import read_workload_objects, with_what_if

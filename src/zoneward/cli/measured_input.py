@@ -130,7 +130,6 @@ def _prometheus(source: str, options: Options) -> "PrometheusSettings | None":
 def _ask(
     settings: "PrometheusSettings", nodes: Collection[str] | None
 ) -> "tuple[tuple[MeasuredTraffic, ...], list[Note]]":
-    """Raises InputError."""
     from zoneward.cli.known_demand import ask_prometheus
     from zoneward.client.prometheus import Prometheus
     from zoneward.client.prometheus_traffic import read_traffic

@@ -190,8 +190,6 @@ async def _update(plans: LivePlans, view: "WatchView") -> None:
 async def _watch_connection(
     health: WatchHealth, access: "ClientConfig", unreadable: list[UnreadableObject], view: "WatchView"
 ) -> None:
-    """Show that the connection is lost, that its error changed, and that it is back; and the objects that cannot be
-    read."""
     last: str | None = None
     while True:
         while unreadable:

@@ -70,7 +70,6 @@ def command(
 
 
 def _release_overlay(options: Options, *, timeout: float, dry_run: bool, scale_down: str | None) -> int:
-    """Returns the exit status. Raises InputError."""
     from zoneward.cli.cluster_input import call_cluster, failed_calls, find_cluster
 
     access, _ = find_cluster(options)

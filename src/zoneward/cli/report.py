@@ -168,7 +168,6 @@ _ORDERS: "Final[dict[str | None, Callable[[ServiceReport], tuple[float, str, str
 
 
 def _services(request: "ComparisonRequest", report: "TrafficReport", options: Options) -> "Iterator[ServiceReport]":
-    """One after the other, in the order of the request."""
     from zoneward.advice.prices import PairPrices
     from zoneward.advice.traffic_report import report_service
     from zoneward.cli.compared_services import compare_services

@@ -280,7 +280,6 @@ def _compile(options: SimulationOptions, spec: "SimulationSpec", interrupts: Int
 
 @contextmanager
 def _progress(options: SimulationOptions, dataset: "Dataset") -> Iterator[Callable[[int], None]]:
-    """A progress bar with rate and remaining time on a terminal; nothing elsewhere."""
     if not shows_progress(options.shared):
         yield lambda _rows: None
         return

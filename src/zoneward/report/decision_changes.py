@@ -108,7 +108,6 @@ def _percent(share: float | None, sign: str = "") -> str:
 
 
 def _now(view: DecisionDocument) -> str:
-    """The shares of traffic in its zone and the worst overload that the slices in force give."""
     if view.now is None:
         return "-"
     return f"{_percent(view.now.in_zone_traffic)} {_percent(view.now.max_overload, '+')}"

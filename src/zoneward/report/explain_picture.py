@@ -218,7 +218,6 @@ def _endpoint_box(
 
 
 def _flows(zones: list[str], traffic: ServiceTraffic | None, start: int, end: int, layout: _Layout) -> Iterator[Markup]:
-    """A line from each zone to the endpoints that it uses, as thick as the traffic."""
     if traffic is not None:
         middles = {zone: layout.top(row) + layout.height / 2 for row, zone in enumerate(zones)}
         classes = {zone: f"z{row % COLOURS}" for row, zone in enumerate(zones)}

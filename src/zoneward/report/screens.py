@@ -105,7 +105,6 @@ def _rows(plan: ServicePlan) -> int:
 
 
 def _mark_rows(table: RenderableType, plans: Sequence[ServicePlan], marked: Collection[_Key]) -> RenderableType:
-    """The same table with the rows of some Services in reverse."""
     assert isinstance(table, TableText)
     rows: list[int] = []
     row = 0

@@ -126,7 +126,6 @@ def _quantiles_table(quantiles: Sequence[Quantiles], width: int) -> RenderableTy
 
 
 def _heads(means: Sequence[Means]) -> tuple[str, ...]:
-    """The columns of `_credits`."""
     return (*_HEADS, _GAP) if has_gaps(means) else _HEADS
 
 
@@ -136,7 +135,6 @@ def has_gaps(means: Sequence[Means]) -> bool:
 
 
 def _has_rivals(means: Sequence[Means]) -> bool:
-    """Whether an algorithm has others to win against."""
     return sum(mean.algorithm != BOUND for mean in means) > 1
 
 

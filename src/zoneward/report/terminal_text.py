@@ -154,7 +154,6 @@ def align_columns(
 
 
 def _lengths(rows: Iterable[Sequence[StyledText]]) -> list[tuple[int, ...]]:
-    """The columns that each cell takes."""
     return [tuple(map(_length, map(_plain, row))) for row in rows]
 
 
@@ -167,7 +166,6 @@ def _length(text: str) -> int:
 
 
 def _widths(columns: Sequence[str], lengths: Iterable[Sequence[int]]) -> list[int]:
-    """What each column needs for its name and its longest cell."""
     longest = [max(column) for column in zip(*set(map(tuple, lengths)), strict=True)] or [0] * len(columns)
     return [max(cell_len(name), length) for name, length in zip(columns, longest, strict=True)]
 

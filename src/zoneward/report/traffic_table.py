@@ -300,7 +300,6 @@ def _now_note(service: ServiceReport, numbers: ReportNumbers) -> Text:
 
 
 def _setting_note(setting: SettingReport, service: ServiceReport) -> Text:
-    """What a setting is marked with."""
     is_better = setting.approach == service.better
     return join_words(
         (words, style)
