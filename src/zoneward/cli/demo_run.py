@@ -15,8 +15,7 @@ from zoneward.advice.comparison import ComparisonTotals, recommend
 from zoneward.advice.node_proxies import PROXY_KINDS, same_proxy_everywhere
 from zoneward.advice.service_input import ServiceInput
 from zoneward.cli.demo_views import DemoStory, StoryMetrics, demo_view
-from zoneward.cli.interrupts import INTERRUPTED
-from zoneward.cli.live_output import run_until_first_ends
+from zoneward.cli.live_output import INTERRUPTED, run_until_first_ends
 from zoneward.cli.output import atomic_file, print_line
 from zoneward.client.api_errors import CallFailed
 from zoneward.client.auth.client_config import ClientConfig, ClusterInfo, UserInfo

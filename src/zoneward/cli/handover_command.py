@@ -19,7 +19,7 @@ from zoneward.cli.cluster_input import (
 )
 from zoneward.cli.completion import complete_files, complete_namespace, complete_service
 from zoneward.cli.daemon_command import CLUSTER_OPTIONS
-from zoneward.cli.interrupts import INTERRUPTED
+from zoneward.cli.live_output import INTERRUPTED
 from zoneward.cli.options import Options, add_options
 from zoneward.cli.output import Note, print_line, print_notes
 from zoneward.kube.input_error import InputError

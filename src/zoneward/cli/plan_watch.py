@@ -21,9 +21,8 @@ from zoneward.cli.cluster_input import (
     no_services_note,
     refuse_unknown_namespaces,
 )
-from zoneward.cli.interrupts import INTERRUPTED
 from zoneward.cli.known_demand import KnownDemand
-from zoneward.cli.live_output import Screen, Stream, is_screen, run_until_first_ends
+from zoneward.cli.live_output import INTERRUPTED, Screen, Stream, is_screen, run_until_first_ends
 from zoneward.cli.live_plans import LivePlans
 from zoneward.cli.options import Options
 from zoneward.cli.output import Note, print_notes, row_width, wants_color
