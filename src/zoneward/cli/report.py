@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from zoneward.advice.measured_flows import MeasuredFlows, ServiceFamily
     from zoneward.advice.prices import Prices
     from zoneward.advice.traffic_report import ServiceReport, TrafficReport
-    from zoneward.cli.compared_services import ComparisonRequest
+    from zoneward.cli.compare import ComparisonRequest
     from zoneward.cli.planned_services import SelectedServices
 
 _TOP_ON_TERMINAL: Final = 20
@@ -62,7 +62,7 @@ def command(
     zoneward report -f cluster.json --measured measured/ -o html >report.html
     """
     from zoneward.advice.traffic_report import ranked
-    from zoneward.cli.compared_services import chosen_approaches
+    from zoneward.cli.compare import chosen_approaches
 
     if options.upstream and options.demand is not None:
         raise click.UsageError("--demand: expected none with --compat upstream: Kubernetes decides by CPU")
@@ -122,7 +122,7 @@ def _begin(
 ) -> "tuple[ComparisonRequest, TrafficReport]":
     """What is compared, and the report without Services yet. Prints the notes."""
     from zoneward.advice.traffic_report import Coverage, ReportTotals, TrafficReport
-    from zoneward.cli.compared_services import read_request
+    from zoneward.cli.compare import read_request
 
     request = read_request(options, approaches)
     selected, measured, prices, notes = read_measured_services(request.selected, prices)
@@ -170,7 +170,7 @@ _ORDERS: "Final[dict[str | None, Callable[[ServiceReport], tuple[float, str, str
 def _services(request: "ComparisonRequest", report: "TrafficReport", options: Options) -> "Iterator[ServiceReport]":
     from zoneward.advice.prices import PairPrices
     from zoneward.advice.traffic_report import report_service
-    from zoneward.cli.compared_services import compare_services
+    from zoneward.cli.compare import compare_services
 
     prices = None
     if report.currency is not None:
