@@ -149,7 +149,8 @@ def _namespaces(options: Options, default: str) -> tuple[str, ...] | None:
     services = options.services or options.changes.services
     named = options.namespaces or tuple(name.rpartition("/")[0] or default for name in services) or (default,)
     for name in named:
-        _check_namespace_name(name)
+        if _NAME.fullmatch(name) is None:
+            raise InputError("-n", f"expected the name of a namespace, got {name!r}")
     return tuple(dict.fromkeys(named))
 
 
@@ -160,49 +161,42 @@ def load_snapshot(options: Options, *, workloads: bool = False) -> Snapshot:
     Raises InputError, also for a namespace that is not known, or a usage error.
     """
     if options.files or options.sample:
-        _refuse_access(options)
-    if options.sample:
-        if options.files:
+        access = (("context", options.context), ("kubeconfig", options.kubeconfig), ("as", options.impersonate))
+        for name, value in access:
+            if value is not None:
+                raise click.UsageError(f"--{name}: expected neither -f nor --sample with it: they replace the cluster")
+        if options.sample and options.files:
             raise click.UsageError("-f and --sample: expected one of them, got both")
-        from zoneward.sample import cluster
-
-        skipped: Counter[str] = Counter()
-        objects = read_objects("the sample", cluster().read_bytes(), skipped=skipped)
-        snapshot = Snapshot.of(objects, skipped=skipped)
-        _check_snapshot_namespaces(options, snapshot)
-        return snapshot
-    if options.files:
-        snapshot = read_snapshot(options.files, stdin=sys.stdin.buffer)
+        snapshot = _read_sample() if options.sample else read_snapshot(options.files, stdin=sys.stdin.buffer)
         _check_snapshot_namespaces(options, snapshot)
         return snapshot
     from zoneward.snapshots.cluster_snapshot import read_cluster
 
     try:
-        access, namespaces = find_cluster(options)
+        cluster, namespaces = find_cluster(options)
     except InputError as error:
         if options.kubeconfig or options.context:
             raise
         ways = "--kubeconfig FILE, files of a cluster with -f PATH, or --sample"
         raise click.UsageError(f"{error}; or use {ways}") from error
-    snapshot = read_cluster(
-        access, namespaces=namespaces, workloads=workloads, lease_name=controller_lease_name(options)
-    )
-    _check_cluster_namespaces(options, snapshot, access)
+    lease_name = controller_lease_name(options)
+    snapshot = read_cluster(cluster, namespaces=namespaces, workloads=workloads, lease_name=lease_name)
+    # The server is asked about namespaces without objects.
+    empty = namespaces_without_objects(options, _namespaced_objects(snapshot))
+    if empty:
+        call_cluster(cluster, lambda transport: refuse_unknown_namespaces(transport, empty))
     return snapshot
 
 
-def _refuse_access(options: Options) -> None:
-    for name, value in (("context", options.context), ("kubeconfig", options.kubeconfig), ("as", options.impersonate)):
-        if value is not None:
-            raise click.UsageError(f"--{name}: expected neither -f nor --sample with it: they replace the cluster")
+def _read_sample() -> Snapshot:
+    from zoneward.sample import cluster
+
+    skipped: Counter[str] = Counter()
+    objects = read_objects("the sample", cluster().read_bytes(), skipped=skipped)
+    return Snapshot.of(objects, skipped=skipped)
 
 
 # --- namespaces: a typing error in one must not look like a cluster without Services ----------------------------------
-
-
-def _check_namespace_name(name: str) -> None:
-    if _NAME.fullmatch(name) is None:
-        raise InputError("-n", f"expected the name of a namespace, got {name!r}")
 
 
 def namespaces_without_objects(options: Options, objects: Iterable[_Namespaced]) -> list[str]:
@@ -224,13 +218,6 @@ def _check_snapshot_namespaces(options: Options, snapshot: Snapshot) -> None:
             names = listed(tuple(sorted(known))) or "there are none"
             expected = f"expected one of the {len(known)} namespaces in the snapshot ({names}), got {name!r}"
             raise InputError("-n", expected + did_you_mean(name, known))
-
-
-def _check_cluster_namespaces(options: Options, snapshot: Snapshot, access: "ClientConfig") -> None:
-    """Raises InputError for a named namespace that the server does not know. It asks about those without objects."""
-    empty = namespaces_without_objects(options, _namespaced_objects(snapshot))
-    if empty:
-        call_cluster(access, lambda transport: refuse_unknown_namespaces(transport, empty))
 
 
 async def refuse_unknown_namespaces(transport: "ReadTransport", empty: Iterable[str]) -> None:
@@ -307,7 +294,8 @@ def filter_services(snapshot: Snapshot, options: Options) -> list[Service]:
         if not any(_has_name(service, name) for service in services):
             titles = tuple(sorted(f"{service.metadata.namespace}/{service.metadata.name}" for service in services))
             expected = f"expected one of the {len(services)} selected Services ({listed(titles) or 'there are none'})"
-            raise InputError(f"Service {name}", expected + _near_services(name, snapshot.services) + _as_file(name))
+            as_file = f"; to read the file of this name: -f {name}" if os.path.exists(name) else ""  # noqa: PTH110
+            raise InputError(f"Service {name}", expected + _near_services(name, snapshot.services) + as_file)
     rank = service_ranking(options)
     ranked = [(position, service) for service in services if (position := rank(service)) is not None]
     ranked.sort(key=lambda pair: (pair[0], pair[1].metadata.namespace, pair[1].metadata.name))
@@ -356,7 +344,3 @@ def _near_services(name: str, services: Iterable[Service]) -> str:
     if same:
         return did_you_mean(name, same) or did_you_mean(same[0], same)
     return did_you_mean(name, titles if "/" in name else titles.values())
-
-
-def _as_file(name: str) -> str:
-    return f"; to read the file of this name: -f {name}" if os.path.exists(name) else ""  # noqa: PTH110

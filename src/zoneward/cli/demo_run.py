@@ -90,7 +90,7 @@ def _show(play: Play, *, plain: bool, save: Path | None) -> int:
 
 
 async def _run(play: Play, registry: Registry, story: DemoStory, *, plain: bool) -> None:
-    end = _end_of(play)
+    end = max((step.at for step in play.steps), default=0.0) + _AFTER
     async with AsyncExitStack() as stack:
         try:
             serving = await stack.enter_async_context(SandboxServer(registry, ends_pods=False))
@@ -122,10 +122,6 @@ async def _run(play: Play, registry: Registry, story: DemoStory, *, plain: bool)
         await view.end()
         for line in _summary(controller, story):
             print_line(line)
-
-
-def _end_of(play: Play) -> float:
-    return max((step.at for step in play.steps), default=0.0) + _AFTER
 
 
 def _moments(play: Play) -> Iterator[float]:

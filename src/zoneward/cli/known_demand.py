@@ -6,6 +6,7 @@ from collections.abc import Collection, Coroutine, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from io import StringIO
+from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, TypeVar, get_args
@@ -91,20 +92,17 @@ def know_demand(
         if zones is not None:
             _check_zones(settings, figures, zones, source_name)
     elif settings.source == "prometheus":
-        source_name, figures = str(settings.prometheus), _ask_for_demand(settings, nodes)
+        from zoneward.client.prometheus import Prometheus
+
+        assert settings.prometheus is not None
+        source_name = str(settings.prometheus)
+        figures = ask_prometheus(Prometheus(settings.prometheus).read_demand(nodes=nodes))
     if figures is None:
         return KnownDemand(configuration, NO_PARTS, tuple(map(Note, _describe_demand(settings))))
     if zones is not None:
         figures = without_zones(figures, known=zones)
     parts = service_parts(figures)
     return KnownDemand(configuration, parts, tuple(_notes(settings, figures, parts, services, source_name)))
-
-
-def _ask_for_demand(settings: DemandSettings, nodes: Collection[str] | None) -> DemandFigures:
-    from zoneward.client.prometheus import Prometheus
-
-    assert settings.prometheus is not None
-    return ask_prometheus(Prometheus(settings.prometheus).read_demand(nodes=nodes))
 
 
 def ask_prometheus(question: Coroutine[Any, Any, _Found]) -> _Found:
@@ -274,18 +272,12 @@ def _from_csv(file: str) -> Parts | DemandFigures:
         if sorted(heading) == sorted(_COLUMNS):
             return _csv_figures(file, [heading.index(column) for column in _COLUMNS], lines)
         is_heading = first[0] == 1 and heading[:1] == ["zone"]
-        return _csv_parts(file, lines if is_heading else _chained(first, lines))
+        return _csv_parts(file, lines if is_heading or not heading else chain([first], lines))
     except csv.Error as error:
         raise InputError(file, f"expected CSV: {error}") from error
 
 
-_Lines = Iterator[tuple[int, list[str]]]
-
-
-def _chained(first: tuple[int, list[str]], lines: _Lines) -> _Lines:
-    if first[1]:
-        yield first
-    yield from lines
+_Lines = Iterable[tuple[int, list[str]]]
 
 
 def _csv_parts(file: str, lines: _Lines) -> Parts:

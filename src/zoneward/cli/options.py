@@ -83,9 +83,6 @@ class InputChanges:
         yield "--add-pods", self.added_pods
 
 
-NO_CHANGES: Final = InputChanges()
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
     """The values of the shared options."""
@@ -106,7 +103,7 @@ class Options:
     config: str | None = None
     demand: str | None = None
     what_if: str | None = None
-    changes: InputChanges = NO_CHANGES
+    changes: InputChanges = InputChanges()
     proxy: str | None = None
     measured_in: tuple[str, ...] = ()
     """``--measured``."""

@@ -247,7 +247,8 @@ def flow_lines(
         for side in (0, 1)
     )
     bend = (start + end) / 2
-    staying, others = [], []
+    staying: list[Markup] = []
+    others: list[Markup] = []
     for pair, width in widths.items():
         y = middle_of[pair[0]] + leaving[pair[0]] + width / 2
         to = middle_of[pair[1]] + arriving[pair[1]] + width / 2

@@ -70,6 +70,11 @@ def join_words(parts: Iterable[tuple[str, str]], *, between: str = ", ") -> Text
     return text
 
 
+def join_marks(*marks: tuple[object, str, str]) -> Text:
+    """The words of those marks whose first value is true, each with its style."""
+    return join_words((words, style) for is_shown, words, style in marks if is_shown)
+
+
 def percent(share: float | None) -> Text:
     """A share of traffic that stays in its zone."""
     return Text("-" if share is None else f"{share:.0%}", share_style(share))
