@@ -125,7 +125,7 @@ def command(
 
 
 def _advise_fleet(options: Options, *, output: str) -> int:
-    from zoneward.cli.fleet import exit_status, show_fleet
+    from zoneward.cli.fleet import show_fleet
     from zoneward.report.fleet_tables import advice_table
 
     def work(one: Options) -> "Advice":
@@ -133,7 +133,7 @@ def _advise_fleet(options: Options, *, output: str) -> int:
         print_notes(one, notes)
         return advice
 
-    return exit_status(show_fleet(options, work, "Advice", output, table_of=advice_table))
+    return show_fleet(options, work, "Advice", output, table_of=advice_table)
 
 
 def _only(advice: "Advice", rank: int) -> "Advice":

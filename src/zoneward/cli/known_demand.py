@@ -52,12 +52,9 @@ def choose_demand(value: str, configured: DemandSettings) -> DemandSettings:
         chosen = structs.replace(configured, source=value)
         return chosen if chosen.has_figures else DemandSettings(source=chosen.source)
     if is_url(value):
-        try:
-            url = prometheus_url(value)
-        except ValueError as error:
-            raise InputError("--demand", str(error)) from None
-        if url is not None:
-            return DemandSettings(source="prometheus", prometheus=PrometheusSettings(url=url))
+        prometheus = prometheus_at(value, option="--demand")
+        if prometheus is not None:
+            return DemandSettings(source="prometheus", prometheus=prometheus)
     elif value != STDIN and not Path(value).exists():
         expected = (
             f"expected {', '.join(SOURCES)}, a file, or http://HOST:PORT of a Prometheus,"
@@ -65,6 +62,15 @@ def choose_demand(value: str, configured: DemandSettings) -> DemandSettings:
         )
         raise InputError("--demand", expected + did_you_mean(value, SOURCES))
     return DemandSettings(source="file", file=value)
+
+
+def prometheus_at(url: str, *, option: str) -> PrometheusSettings | None:
+    """The Prometheus at a URL; None for the URL of a document. Raises InputError."""
+    try:
+        address = prometheus_url(url)
+    except ValueError as error:
+        raise InputError(option, str(error)) from None
+    return None if address is None else PrometheusSettings(url=address)
 
 
 def know_demand(

@@ -101,7 +101,8 @@ def read_measured_input(
 def _prometheus(source: str, options: Options) -> "PrometheusSettings | None":
     """None for a file and for the URL of a document."""
     from zoneward.cli.configuration_file import read_configuration
-    from zoneward.kube.prometheus_settings import PrometheusSettings, is_url, parse_window, prometheus_url
+    from zoneward.cli.known_demand import prometheus_at
+    from zoneward.kube.prometheus_settings import is_url, parse_window
 
     if source == CONFIGURED:
         file = None if options.config is None else read_configuration(options.config)
@@ -109,17 +110,9 @@ def _prometheus(source: str, options: Options) -> "PrometheusSettings | None":
         if settings is None:
             expected = "demand.prometheus in the file of --config with it, or the URL of one instead"
             raise InputError("--measured", f"expected {expected}, got neither")
-    elif is_url(source):
-        try:
-            url = prometheus_url(source)
-        except ValueError as error:
-            raise InputError("--measured", str(error)) from None
-        if url is None:
-            return None
-        settings = PrometheusSettings(url=url)
     else:
-        return None
-    if options.window is None:
+        settings = prometheus_at(source, option="--measured") if is_url(source) else None
+    if settings is None or options.window is None:
         return settings
     try:
         return structs.replace(settings, window=parse_window(options.window))

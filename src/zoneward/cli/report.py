@@ -81,7 +81,7 @@ def command(
         return _begin(one, approaches, prices)
 
     if len(options.contexts) > 1:
-        from zoneward.cli.fleet import exit_status, show_fleet
+        from zoneward.cli.fleet import show_fleet
         from zoneward.report.fleet_tables import report_table
         from zoneward.report.traffic_json import report_document
 
@@ -89,8 +89,7 @@ def command(
             request, report = begin(one)
             return _complete(request, report, _services(request, report, one), chosen)
 
-        results = show_fleet(options, work, "Report", output, table_of=report_table, fields_of=report_document)
-        return exit_status(results)
+        return show_fleet(options, work, "Report", output, table_of=report_table, fields_of=report_document)
     request, report = begin(options)
     services = _services(request, report, options)
     if output == "csv":
