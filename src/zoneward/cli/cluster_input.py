@@ -4,7 +4,7 @@ import os
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -210,14 +210,18 @@ def namespaces_without_objects(options: Options, objects: Iterable[_Namespaced])
 
 
 def _check_snapshot_namespaces(options: Options, snapshot: Snapshot) -> None:
-    known = (
-        {namespaced.metadata.namespace for namespaced in _namespaced_objects(snapshot)} if options.namespaces else set()
-    )
-    for name in options.namespaces:
-        if name not in known:
-            names = listed(tuple(sorted(known))) or "there are none"
-            expected = f"expected one of the {len(known)} namespaces in the snapshot ({names}), got {name!r}"
-            raise InputError("-n", expected + did_you_mean(name, known))
+    if options.namespaces:
+        known = {namespaced.metadata.namespace for namespaced in _namespaced_objects(snapshot)}
+        for name in options.namespaces:
+            check_name("-n", name, known, "namespaces in the snapshot")
+
+
+def check_name(option: str, got: str, known: Collection[str], what: str) -> None:
+    """Raises InputError for a name that is none of those known. ``what`` they are, and where."""
+    if got not in known:
+        shown = listed(tuple(sorted(known))) or "there are none"
+        near = did_you_mean(got, known)
+        raise InputError(option, f"expected one of the {len(known)} {what} ({shown}), got {got!r}{near}")
 
 
 async def refuse_unknown_namespaces(transport: "ReadTransport", empty: Iterable[str]) -> None:
@@ -278,7 +282,7 @@ def service_ranking(options: Options) -> Callable[[Service], int | None]:
             return None
         if not options.services:
             return 0
-        return next((index for index, name in enumerate(options.services) if _has_name(service, name)), None)
+        return next((index for index, name in enumerate(options.services) if has_name(service, name)), None)
 
     return rank
 
@@ -291,7 +295,7 @@ def filter_services(snapshot: Snapshot, options: Options) -> list[Service]:
     rank = service_ranking(replace(options, services=()))
     services = [service for service in snapshot.services if rank(service) is not None]
     for name in options.services:
-        if not any(_has_name(service, name) for service in services):
+        if not any(has_name(service, name) for service in services):
             titles = tuple(sorted(f"{service.metadata.namespace}/{service.metadata.name}" for service in services))
             expected = f"expected one of the {len(services)} selected Services ({listed(titles) or 'there are none'})"
             as_file = f"; to read the file of this name: -f {name}" if os.path.exists(name) else ""  # noqa: PTH110
@@ -302,7 +306,7 @@ def filter_services(snapshot: Snapshot, options: Options) -> list[Service]:
     return [service for _, service in ranked]
 
 
-def _has_name(service: Service, name: str) -> bool:
+def has_name(service: Service, name: str) -> bool:
     """Whether ``[NAMESPACE/]SERVICE`` means this Service."""
     namespace, slash, service_name = name.rpartition("/")
     return service.metadata.name == service_name and (not slash or service.metadata.namespace == namespace)
@@ -311,10 +315,7 @@ def _has_name(service: Service, name: str) -> bool:
 def find_node(snapshot: Snapshot, name: str) -> Node:
     """The Node that ``--node`` names. Raises InputError where there is none."""
     nodes = {node.metadata.name: node for node in snapshot.nodes}
-    if name not in nodes:
-        known = listed(tuple(sorted(nodes))) or "there are none"
-        expected = f"expected one of the {len(nodes)} Nodes in the snapshot ({known}), got {name!r}"
-        raise InputError("--node", expected + did_you_mean(name, nodes))
+    check_name("--node", name, nodes, "Nodes in the snapshot")
     return nodes[name]
 
 
