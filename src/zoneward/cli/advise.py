@@ -9,8 +9,14 @@ import click
 
 from zoneward.advice.json_value import as_document
 from zoneward.cli.completion import complete_files
-from zoneward.cli.measured_input import measured_options, price_options, read_measured_services, read_prices
-from zoneward.cli.options import GroupedCommand, Options, advising_options, output_option
+from zoneward.cli.options import (
+    GroupedCommand,
+    Options,
+    advising_options,
+    measured_options,
+    output_option,
+    price_options,
+)
 from zoneward.cli.output import Note, page_source, print_document, print_line, print_notes, table_width, wants_color
 from zoneward.kube.input_error import InputError
 
@@ -154,6 +160,7 @@ def _advise(options: Options) -> "tuple[Advice, tuple[Note, ...]]":
     from zoneward.advice.findings.check_cluster import check_cluster
     from zoneward.advice.prices import PairPrices
     from zoneward.cli.check import view_cluster
+    from zoneward.cli.measured_input import read_measured_services, read_prices
     from zoneward.cli.planned_services import read_workload_objects, select_services
     from zoneward.cli.service_processes import in_processes, waiting
     from zoneward.kube.gc_tuning import without_gc

@@ -7,8 +7,16 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from zoneward.cli.measured_input import measured_options, price_options, read_measured_services, read_prices
-from zoneward.cli.options import GroupedCommand, Options, only_option, output_option, planning_options, row_options
+from zoneward.cli.options import (
+    GroupedCommand,
+    Options,
+    measured_options,
+    only_option,
+    output_option,
+    planning_options,
+    price_options,
+    row_options,
+)
 from zoneward.cli.output import page_source, print_json, print_notes, print_table, write
 
 if TYPE_CHECKING:
@@ -63,6 +71,7 @@ def command(
     """
     from zoneward.advice.traffic_report import ranked
     from zoneward.cli.compare import chosen_approaches
+    from zoneward.cli.measured_input import read_prices
 
     if options.upstream and options.demand is not None:
         raise click.UsageError("--demand: expected none with --compat upstream: Kubernetes decides by CPU")
@@ -122,6 +131,7 @@ def _begin(
     """What is compared, and the report without Services yet. Prints the notes."""
     from zoneward.advice.traffic_report import Coverage, ReportTotals, TrafficReport
     from zoneward.cli.compare import read_request
+    from zoneward.cli.measured_input import read_measured_services
 
     request = read_request(options, approaches)
     selected, measured, prices, notes = read_measured_services(request.selected, prices)
