@@ -13,7 +13,7 @@ from tests.builders.new_user_clusters import dev_cluster_in_one_zone, write_list
 from tests.cli.running import SAMPLE, Commands, sample_slices
 
 from zoneward.advice.comparison import COMPARED, Recommendation
-from zoneward.cli.compared_services import ComparisonRequest, compare_services, read_request
+from zoneward.cli.compare import ComparisonRequest, compare_services, read_request
 from zoneward.cli.options import Options
 from zoneward.kube.input_error import InputError
 from zoneward.report.comparison_report import csv_lines

@@ -11,7 +11,7 @@ from tests.cli.a_prometheus import Answers, a_prometheus
 from tests.cli.live_cluster import Cluster
 from tests.cli.running import Commands, configuration_file
 
-from zoneward.cli.known_demand import know_cluster_demand
+from zoneward.cli.cluster_input import know_cluster_demand
 from zoneward.client.auth.kubeconfig import load_client_config
 from zoneward.kube.input_error import InputError
 from zoneward.kube.prometheus_settings import PrometheusSettings

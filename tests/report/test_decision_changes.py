@@ -14,18 +14,16 @@ from zoneward.kube.object_reader import read_objects
 from zoneward.kube.objects import EndpointSlice, Node, NodeCondition, Pod
 from zoneward.report.decision_changes import (
     DecisionChange,
-    WrittenPlan,
     change_json,
     change_text,
     describe_write,
-    record_plan,
 )
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.demand import compute_demand
 from zoneward.routing.rules import Rule
 from zoneward.sample import cluster
 from zoneward.slices.cluster_state import ClusterState
-from zoneward.slices.plan import plan_service
+from zoneward.slices.plan import ServicePlan, plan_service
 from zoneward.snapshots.cluster_snapshot import Snapshot
 
 NOW = datetime(2026, 6, 1, 12, 0, 0, 123_456, tzinfo=UTC)
@@ -123,7 +121,7 @@ class Cluster:
         self.nodes: Sequence[Node] = snapshot().nodes
         self.slices: tuple[EndpointSlice, ...] = ()
 
-    def plan(self) -> WrittenPlan:
+    def plan(self) -> ServicePlan:
         demand = compute_demand(self.nodes)
         zones = snapshot().node_zones
         cluster_state = ClusterState(demand=demand, node_zones=zones, configuration=Configuration())
@@ -133,7 +131,7 @@ class Cluster:
             replace(slice_, metadata=replace(slice_.metadata, uid=slice_.metadata.name, resource_version="1"))
             for slice_ in plan.families[0].changes.after
         )
-        return record_plan(plan)
+        return plan
 
     def change(self, count: int, change: Change) -> None:
         """Some of the pods."""

@@ -8,6 +8,7 @@ import pytest
 from rich.text import Text
 
 from zoneward.kube.object_reader import read_objects
+from zoneward.report.plan_table import plan_parts
 from zoneward.report.screens import watch_screen
 from zoneward.report.terminal_text import Terminal
 from zoneward.routing.configuration import Configuration
@@ -48,13 +49,11 @@ def shown(
     demand, plans = planned()
     return watch_screen(
         plans,
+        lambda some: plan_parts(some, demand=demand, configuration=Configuration(), wide=wide),
         latest=latest,
         marked=marked,
         status=Text(status),
-        demand=demand,
-        configuration=Configuration(),
         terminal=Terminal(width, height, color),
-        wide=wide,
     )
 
 

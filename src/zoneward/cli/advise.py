@@ -9,8 +9,14 @@ import click
 
 from zoneward.advice.json_value import as_document
 from zoneward.cli.completion import complete_files
-from zoneward.cli.measured_input import measured_options, price_options, read_measured_services, read_prices
-from zoneward.cli.options import GroupedCommand, Options, advising_options, output_option
+from zoneward.cli.options import (
+    GroupedCommand,
+    Options,
+    advising_options,
+    measured_options,
+    output_option,
+    price_options,
+)
 from zoneward.cli.output import Note, page_source, print_document, print_line, print_notes, table_width, wants_color
 from zoneward.kube.input_error import InputError
 
@@ -125,8 +131,7 @@ def command(
 
 
 def _advise_fleet(options: Options, *, output: str) -> int:
-    """Show a row for each context. Returns 2 if a cluster could not be read."""
-    from zoneward.cli.fleet import exit_status, show_fleet
+    from zoneward.cli.fleet import show_fleet
     from zoneward.report.fleet_tables import advice_table
 
     def work(one: Options) -> "Advice":
@@ -134,7 +139,7 @@ def _advise_fleet(options: Options, *, output: str) -> int:
         print_notes(one, notes)
         return advice
 
-    return exit_status(show_fleet(options, work, "Advice", output, table_of=advice_table))
+    return show_fleet(options, work, "Advice", output, table_of=advice_table)
 
 
 def _only(advice: "Advice", rank: int) -> "Advice":
@@ -149,13 +154,13 @@ def _only(advice: "Advice", rank: int) -> "Advice":
 
 
 def _advise(options: Options) -> "tuple[Advice, tuple[Note, ...]]":
-    """Raises InputError or a usage error."""
     from collections import Counter
 
     from zoneward.advice.actions import advise, advise_service, view_as_decided
     from zoneward.advice.findings.check_cluster import check_cluster
     from zoneward.advice.prices import PairPrices
     from zoneward.cli.check import view_cluster
+    from zoneward.cli.measured_input import read_measured_services, read_prices
     from zoneward.cli.planned_services import read_workload_objects, select_services
     from zoneward.cli.service_processes import in_processes, waiting
     from zoneward.kube.gc_tuning import without_gc

@@ -13,10 +13,11 @@ from zoneward.advice.changed_cluster import (
     without_endpoints_on,
     without_nodes,
 )
+from zoneward.cli.cluster_input import check_name, has_name
 from zoneward.cli.options import AddedPods, InputChanges, ReplicasChange
 from zoneward.kube import names
 from zoneward.kube.adoption_marks import manager_of
-from zoneward.kube.input_error import InputError, did_you_mean
+from zoneward.kube.input_error import InputError
 from zoneward.kube.objects import EndpointSlice, Pod, Service
 from zoneward.routing.phrases import counted, listed
 from zoneward.slices.endpoints import IPV4, IPV6
@@ -59,9 +60,9 @@ def _without_nodes(snapshot: Snapshot, changes: InputChanges) -> tuple[Snapshot,
         if endpoint.zone
     }
     for zone in zones:
-        _expect("--without-zone", zone, known, "zone")
+        check_name("--without-zone", zone, known, "zones in the cluster")
     for name in gone:
-        _expect("--without-node", name, snapshot.node_zones, "Node")
+        check_name("--without-node", name, snapshot.node_zones, "Nodes in the cluster")
     nodes = set(gone).union(*(nodes_in_zone(snapshot.nodes, zone) for zone in zones))
     if len(nodes) == len(snapshot.nodes) and nodes:
         option = "--without-zone" if zones else "--without-node"
@@ -96,7 +97,6 @@ _Asked = tuple[ReplicasChange | None, tuple[AddedPods, ...]]
 
 
 def _by_service(snapshot: Snapshot, changes: InputChanges) -> list[tuple[Service, _Asked]]:
-    """What is asked of each Service, in the order of the options."""
     replicas: dict[tuple[str, str], ReplicasChange] = {}
     added: dict[tuple[str, str], list[AddedPods]] = {}
     services: dict[tuple[str, str], Service] = {}
@@ -112,23 +112,16 @@ def _by_service(snapshot: Snapshot, changes: InputChanges) -> list[tuple[Service
         replicas[key] = wanted
     for more in changes.added_pods:
         key, services[key] = _find(snapshot, more.service, "--add-pods")
-        _expect("--add-pods", more.zone, zones, "zone")
+        check_name("--add-pods", more.zone, zones, "zones in the cluster")
         added.setdefault(key, []).append(more)
     return [(service, (replicas.get(key), tuple(added.get(key, ())))) for key, service in services.items()]
 
 
 def _find(snapshot: Snapshot, wanted: str, option: str) -> tuple[tuple[str, str], Service]:
-    namespace, slash, name = wanted.rpartition("/")
-    services = [
-        service
-        for service in snapshot.services
-        if service.metadata.name == name and (not slash or service.metadata.namespace == namespace)
-    ]
+    services = [service for service in snapshot.services if has_name(service, wanted)]
     if not services:
-        known = tuple(
-            sorted("/".join(_key(service)) if slash else service.metadata.name for service in snapshot.services)
-        )
-        raise _unknown(option, wanted, known, "Service")
+        titles = ["/".join(_key(service)) if "/" in wanted else service.metadata.name for service in snapshot.services]
+        check_name(option, wanted, titles, "Services in the cluster")
     if len(services) > 1:
         same = listed(tuple(sorted("/".join(_key(service)) for service in services)))
         raise InputError(option, f"expected a Service with its namespace ({same}), got {wanted!r}")
@@ -180,12 +173,10 @@ def _with_endpoints(snapshot: Snapshot, service: Service, asked: _Asked, taken: 
 
 
 def _names(pod: Pod) -> tuple[str, ...]:
-    """The name and the addresses of a Pod."""
     return (pod.metadata.name, pod.status.pod_ip, *(address.ip for address in pod.status.pod_ips or ()))
 
 
 def _names_in(slice_: EndpointSlice) -> Iterator[str]:
-    """The names and addresses of the Pods that a slice lists."""
     for endpoint in slice_.endpoints or ():
         yield from endpoint.addresses or ()
         if endpoint.target_ref is not None:
@@ -206,19 +197,3 @@ def _line(name: str, by_zone: Mapping[str, int], changes: Mapping[str, int], nou
     parts = [f"{zone or 'no zone'} {change:+}" for zone, change in sorted(changes.items()) if change]
     what = listed(tuple(parts), most=6) or "no change"
     return f"what if: {name} has {counted(before + sum(changes.values()), noun)} instead of {before}: {what}"
-
-
-# --- names ------------------------------------------------------------------------------------------------------------
-
-
-def _expect(option: str, got: str, known: Iterable[str], what: str) -> None:
-    """Raises InputError for a name that is none of those known."""
-    known = tuple(sorted(known))
-    if got not in known:
-        raise _unknown(option, got, known, what)
-
-
-def _unknown(option: str, got: str, known: tuple[str, ...], what: str) -> InputError:
-    near = did_you_mean(got, known)
-    shown = listed(known) or "there are none"
-    return InputError(option, f"expected one of the {len(known)} {what}s in the cluster ({shown}), got {got!r}{near}")

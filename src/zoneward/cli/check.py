@@ -67,13 +67,14 @@ def command(
         print_notes(one, selected.notes)
         return checked
 
+    def fails(checked: "CheckedCluster") -> bool:
+        return fail_on is not None and checked.has_at_least(fail_on)
+
     if len(options.contexts) > 1:
-        from zoneward.cli.fleet import exit_status, show_fleet
+        from zoneward.cli.fleet import show_fleet
         from zoneward.report import fleet_tables
 
-        results = show_fleet(options, work, "Check", output, table_of=fleet_tables.check_table)
-        fails = fail_on is not None and any(result.result.has_at_least(fail_on) for result in results if result.result)
-        return exit_status(results) or int(fails)
+        return show_fleet(options, work, "Check", output, table_of=fleet_tables.check_table, fails=fails)
     checked = work(options)
     if output == "table":
         from zoneward.report.check_report import check_table
@@ -89,11 +90,10 @@ def command(
         from zoneward.report.check_report import sarif_document
 
         print_document(sarif_document(checked), "json")
-    return int(fail_on is not None and checked.has_at_least(fail_on))
+    return int(fails(checked))
 
 
 def _ignored(text: str) -> "Ignored":
-    """Raises InputError."""
     from zoneward.advice.findings.check_cluster import Ignored
     from zoneward.advice.findings.codes import CODES
     from zoneward.kube.input_error import did_you_mean

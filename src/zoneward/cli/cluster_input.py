@@ -4,11 +4,12 @@ import os
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import chain
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 from msgspec import structs
@@ -25,12 +26,15 @@ from zoneward.routing.phrases import listed
 from zoneward.snapshots.cluster_snapshot import Snapshot, read_snapshot
 
 if TYPE_CHECKING:
+    from zoneward.cli.known_demand import KnownDemand
     from zoneward.client.auth.client_config import ClientConfig
+    from zoneward.client.transport import Transport
     from zoneward.client.transport_interface import ReadTransport
 
 INSECURE_WARNING: Final = (
     "the server's certificate is not checked (insecure-skip-tls-verify): any server that answers gets the credentials"
 )
+_Answer = TypeVar("_Answer")
 _Namespaced = Service | Pod | EndpointSlice
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _SHORT_TIME: Final = 5.0
@@ -97,6 +101,46 @@ def find_cluster(options: Options) -> "tuple[ClientConfig, tuple[str, ...] | Non
     return access, _namespaces(options, access.namespace)
 
 
+def call_cluster(access: "ClientConfig", calls: "Callable[[Transport], Coroutine[Any, Any, _Answer]]") -> _Answer:
+    """What calls of a cluster return. Raises InputError where one fails."""
+    import asyncio
+
+    from zoneward.client.transport import Transport
+
+    async def run() -> _Answer:
+        async with Transport(access) as transport:
+            return await calls(transport)
+
+    with failed_calls(access):
+        return asyncio.run(run())
+
+
+@contextmanager
+def failed_calls(access: "ClientConfig") -> Iterator[None]:
+    """Raises InputError in place of CallFailed."""
+    from zoneward.client.api_errors import CallFailed
+    from zoneward.client.error_messages import to_input_error
+
+    try:
+        yield
+    except CallFailed as error:
+        raise to_input_error(error, access, now=datetime.now(UTC)) from error
+
+
+def know_cluster_demand(configuration: Configuration, access: "ClientConfig") -> "KnownDemand":
+    """As `know_demand`, before anything else of a running cluster is read: it lists the Nodes where they matter."""
+    from zoneward.cli.known_demand import know_demand
+
+    if configuration.demand.source != "prometheus":
+        return know_demand(configuration)
+    from zoneward.client.list_pager import list_all
+    from zoneward.client.resources import NODES
+
+    names: set[str] = set()
+    nodes = call_cluster(access, lambda calls: list_all(calls, NODES, on_unreadable=lambda node: names.add(node.name)))
+    return know_demand(configuration, nodes=names | {node.metadata.name for node in nodes})
+
+
 def _namespaces(options: Options, default: str) -> tuple[str, ...] | None:
     """The namespaces to read, or None for all: those of ``-n``, else of the given Services, else of those that
     change, else the default one."""
@@ -105,7 +149,8 @@ def _namespaces(options: Options, default: str) -> tuple[str, ...] | None:
     services = options.services or options.changes.services
     named = options.namespaces or tuple(name.rpartition("/")[0] or default for name in services) or (default,)
     for name in named:
-        _check_namespace_name(name)
+        if _NAME.fullmatch(name) is None:
+            raise InputError("-n", f"expected the name of a namespace, got {name!r}")
     return tuple(dict.fromkeys(named))
 
 
@@ -116,50 +161,42 @@ def load_snapshot(options: Options, *, workloads: bool = False) -> Snapshot:
     Raises InputError, also for a namespace that is not known, or a usage error.
     """
     if options.files or options.sample:
-        _refuse_access(options)
-    if options.sample:
-        if options.files:
+        access = (("context", options.context), ("kubeconfig", options.kubeconfig), ("as", options.impersonate))
+        for name, value in access:
+            if value is not None:
+                raise click.UsageError(f"--{name}: expected neither -f nor --sample with it: they replace the cluster")
+        if options.sample and options.files:
             raise click.UsageError("-f and --sample: expected one of them, got both")
-        from zoneward.sample import cluster
-
-        skipped: Counter[str] = Counter()
-        objects = read_objects("the sample", cluster().read_bytes(), skipped=skipped)
-        snapshot = Snapshot.of(objects, skipped=skipped)
-        _check_snapshot_namespaces(options, snapshot)
-        return snapshot
-    if options.files:
-        snapshot = read_snapshot(options.files, stdin=sys.stdin.buffer)
+        snapshot = _read_sample() if options.sample else read_snapshot(options.files, stdin=sys.stdin.buffer)
         _check_snapshot_namespaces(options, snapshot)
         return snapshot
     from zoneward.snapshots.cluster_snapshot import read_cluster
 
     try:
-        access, namespaces = find_cluster(options)
+        cluster, namespaces = find_cluster(options)
     except InputError as error:
         if options.kubeconfig or options.context:
             raise
         ways = "--kubeconfig FILE, files of a cluster with -f PATH, or --sample"
         raise click.UsageError(f"{error}; or use {ways}") from error
-    snapshot = read_cluster(
-        access, namespaces=namespaces, workloads=workloads, lease_name=controller_lease_name(options)
-    )
-    _check_cluster_namespaces(options, snapshot, access)
+    lease_name = controller_lease_name(options)
+    snapshot = read_cluster(cluster, namespaces=namespaces, workloads=workloads, lease_name=lease_name)
+    # The server is asked about namespaces without objects.
+    empty = namespaces_without_objects(options, _namespaced_objects(snapshot))
+    if empty:
+        call_cluster(cluster, lambda transport: refuse_unknown_namespaces(transport, empty))
     return snapshot
 
 
-def _refuse_access(options: Options) -> None:
-    for name, value in (("context", options.context), ("kubeconfig", options.kubeconfig), ("as", options.impersonate)):
-        if value is not None:
-            raise click.UsageError(f"--{name}: expected neither -f nor --sample with it: they replace the cluster")
+def _read_sample() -> Snapshot:
+    from zoneward.sample import cluster
+
+    skipped: Counter[str] = Counter()
+    objects = read_objects("the sample", cluster().read_bytes(), skipped=skipped)
+    return Snapshot.of(objects, skipped=skipped)
 
 
 # --- namespaces: a typing error in one must not look like a cluster without Services ----------------------------------
-
-
-def _check_namespace_name(name: str) -> None:
-    """Raises InputError for what cannot be a namespace of a cluster."""
-    if _NAME.fullmatch(name) is None:
-        raise InputError("-n", f"expected the name of a namespace, got {name!r}")
 
 
 def namespaces_without_objects(options: Options, objects: Iterable[_Namespaced]) -> list[str]:
@@ -173,36 +210,18 @@ def namespaces_without_objects(options: Options, objects: Iterable[_Namespaced])
 
 
 def _check_snapshot_namespaces(options: Options, snapshot: Snapshot) -> None:
-    """Raises InputError for a namespace of ``-n`` that no object of the files is in."""
-    known = (
-        {namespaced.metadata.namespace for namespaced in _namespaced_objects(snapshot)} if options.namespaces else set()
-    )
-    for name in options.namespaces:
-        if name not in known:
-            names = listed(tuple(sorted(known))) or "there are none"
-            expected = f"expected one of the {len(known)} namespaces in the snapshot ({names}), got {name!r}"
-            raise InputError("-n", expected + did_you_mean(name, known))
+    if options.namespaces:
+        known = {namespaced.metadata.namespace for namespaced in _namespaced_objects(snapshot)}
+        for name in options.namespaces:
+            check_name("-n", name, known, "namespaces in the snapshot")
 
 
-def _check_cluster_namespaces(options: Options, snapshot: Snapshot, access: "ClientConfig") -> None:
-    """Raises InputError for a named namespace that the server does not know. It asks about those without objects."""
-    empty = namespaces_without_objects(options, _namespaced_objects(snapshot))
-    if not empty:
-        return
-    import asyncio
-
-    from zoneward.client.api_errors import CallFailed
-    from zoneward.client.error_messages import to_input_error
-    from zoneward.client.transport import Transport
-
-    async def check() -> None:
-        async with Transport(access) as transport:
-            await refuse_unknown_namespaces(transport, empty)
-
-    try:
-        asyncio.run(check())
-    except CallFailed as error:
-        raise to_input_error(error, access, now=datetime.now(UTC)) from error
+def check_name(option: str, got: str, known: Collection[str], what: str) -> None:
+    """Raises InputError for a name that is none of those known. ``what`` they are, and where."""
+    if got not in known:
+        shown = listed(tuple(sorted(known))) or "there are none"
+        near = did_you_mean(got, known)
+        raise InputError(option, f"expected one of the {len(known)} {what} ({shown}), got {got!r}{near}")
 
 
 async def refuse_unknown_namespaces(transport: "ReadTransport", empty: Iterable[str]) -> None:
@@ -238,7 +257,6 @@ async def _known_to_server(transport: "ReadTransport") -> list[str]:
 
 
 def _namespaced_objects(snapshot: Snapshot) -> Iterable[_Namespaced]:
-    """All objects that have a namespace."""
     return chain(snapshot.services, snapshot.pods, snapshot.slices)
 
 
@@ -264,7 +282,7 @@ def service_ranking(options: Options) -> Callable[[Service], int | None]:
             return None
         if not options.services:
             return 0
-        return next((index for index, name in enumerate(options.services) if _has_name(service, name)), None)
+        return next((index for index, name in enumerate(options.services) if has_name(service, name)), None)
 
     return rank
 
@@ -277,17 +295,18 @@ def filter_services(snapshot: Snapshot, options: Options) -> list[Service]:
     rank = service_ranking(replace(options, services=()))
     services = [service for service in snapshot.services if rank(service) is not None]
     for name in options.services:
-        if not any(_has_name(service, name) for service in services):
+        if not any(has_name(service, name) for service in services):
             titles = tuple(sorted(f"{service.metadata.namespace}/{service.metadata.name}" for service in services))
             expected = f"expected one of the {len(services)} selected Services ({listed(titles) or 'there are none'})"
-            raise InputError(f"Service {name}", expected + _near_services(name, snapshot.services) + _as_file(name))
+            as_file = f"; to read the file of this name: -f {name}" if os.path.exists(name) else ""  # noqa: PTH110
+            raise InputError(f"Service {name}", expected + _near_services(name, snapshot.services) + as_file)
     rank = service_ranking(options)
     ranked = [(position, service) for service in services if (position := rank(service)) is not None]
     ranked.sort(key=lambda pair: (pair[0], pair[1].metadata.namespace, pair[1].metadata.name))
     return [service for _, service in ranked]
 
 
-def _has_name(service: Service, name: str) -> bool:
+def has_name(service: Service, name: str) -> bool:
     """Whether ``[NAMESPACE/]SERVICE`` means this Service."""
     namespace, slash, service_name = name.rpartition("/")
     return service.metadata.name == service_name and (not slash or service.metadata.namespace == namespace)
@@ -296,10 +315,7 @@ def _has_name(service: Service, name: str) -> bool:
 def find_node(snapshot: Snapshot, name: str) -> Node:
     """The Node that ``--node`` names. Raises InputError where there is none."""
     nodes = {node.metadata.name: node for node in snapshot.nodes}
-    if name not in nodes:
-        known = listed(tuple(sorted(nodes))) or "there are none"
-        expected = f"expected one of the {len(nodes)} Nodes in the snapshot ({known}), got {name!r}"
-        raise InputError("--node", expected + did_you_mean(name, nodes))
+    check_name("--node", name, nodes, "Nodes in the snapshot")
     return nodes[name]
 
 
@@ -329,7 +345,3 @@ def _near_services(name: str, services: Iterable[Service]) -> str:
     if same:
         return did_you_mean(name, same) or did_you_mean(same[0], same)
     return did_you_mean(name, titles if "/" in name else titles.values())
-
-
-def _as_file(name: str) -> str:
-    return f"; to read the file of this name: -f {name}" if os.path.exists(name) else ""  # noqa: PTH110

@@ -1,17 +1,41 @@
 """``zoneward compare``: every approach and algorithm side by side for each Service."""
 
 import sys
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable
+from dataclasses import dataclass, replace
+from typing import Final
 
 import click
 
-from zoneward.cli.options import GroupedCommand, Options, only_option, output_option, planning_options, row_options
+from zoneward.advice.cluster_abilities import ClusterAbilities, abilities_of, kubernetes_minor
+from zoneward.advice.comparison import (
+    COMPARED,
+    ComparedApproach,
+    ComparisonTotals,
+    InForce,
+    Recommendation,
+    recommend,
+)
+from zoneward.advice.json_value import round_percents
+from zoneward.advice.node_proxies import NodeProxies
+from zoneward.cli.cluster_input import load_configuration
+from zoneward.cli.options import (
+    GroupedCommand,
+    Options,
+    only_option,
+    output_option,
+    planning_options,
+    row_options,
+    unknown_approach,
+)
 from zoneward.cli.output import page_source, print_json, print_line, print_notes, print_table, wants_color, write
+from zoneward.cli.planned_services import SelectedServices, configuration_of_kubernetes, select_services
+from zoneward.cli.service_processes import CHUNK, in_processes, waiting
 from zoneward.kube.gc_tuning import without_gc
-
-if TYPE_CHECKING:
-    from zoneward.advice.comparison import ComparedApproach, InForce, Recommendation
+from zoneward.kube.input_error import InputError
+from zoneward.kube.objects import Service
+from zoneward.routing.what_if import find_what_if_value
 
 _SORTS: Final = ("name", "in-zone", "overload", "gain", "score")
 _TOP_ON_TERMINAL: Final = 20
@@ -55,8 +79,6 @@ def command(
     zoneward compare -f cluster.json --only local,PreferSameZone -o csv
     zoneward compare --sample --without-zone eu-central-1a
     """
-    from zoneward.advice.comparison import ComparisonTotals
-    from zoneward.cli.compared_services import chosen_approaches, compare_services, read_request
     from zoneward.report import comparison_report
 
     if top is None:
@@ -108,16 +130,93 @@ def command(
             print_table(options, parts)
 
 
+# --- the selected Services, each with every approach ------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ComparisonRequest:
+    """What is compared: some approaches for the selected Services of a snapshot.
+
+    If options change the cluster, proxies and abilities are those of the cluster as it was read. ``flows``: with those
+    between zones. ``writes_slices``: somebody else than Kubernetes writes the slices, or is asked about.
+    """
+
+    selected: SelectedServices
+    approaches: tuple[str, ...]
+    node_proxies: NodeProxies
+    abilities: ClusterAbilities
+    flows: bool = False
+    writes_slices: bool = True
+
+    @property
+    def proxies(self) -> dict[str, int]:
+        """The number of nodes where traffic starts, by the title of their kind of proxy."""
+        nodes = (self.selected.unchanged or self.selected).cluster_state.demand.nodes
+        return dict(Counter(self.node_proxies.on(node.name).title for node in nodes))
+
+    def compare(self, service: Service) -> tuple[Recommendation, ...]:
+        """All address families of one of the Services."""
+        return recommend(
+            self.selected.input_of(service),
+            approaches=self.approaches,
+            node_proxies=self.node_proxies,
+            abilities=self.abilities,
+            unchanged=None if self.selected.unchanged is None else self.selected.unchanged.input_of(service),
+            flows=self.flows,
+        )
+
+
+def chosen_approaches(only: Iterable[str], options: Options) -> tuple[str, ...]:
+    """The approaches that ``--only`` names, in the default order; all if it names none. ``Auto`` is what the
+    configuration says.
+
+    Raises InputError.
+    """
+    named = set()
+    for name in (name.strip() for names in only for name in names.split(",")):
+        value = find_what_if_value(name)
+        if value is None:
+            raise InputError("--only", unknown_approach(name))
+        named.add(load_configuration(options).hints.auto if value == "Auto" else value)
+    return tuple(approach for approach in COMPARED if approach in named) if named else COMPARED
+
+
+def read_request(options: Options, approaches: tuple[str, ...]) -> ComparisonRequest:
+    """Read the snapshot. Raises InputError or a usage error, before anything is printed."""
+    with waiting(options, "reading"):
+        selected = select_services(options)
+    read = selected.unchanged or selected
+    abilities = abilities_of(
+        read.snapshot.slices,
+        node_proxies=read.node_proxies,
+        configuration=selected.configuration,
+        kubernetes=kubernetes_minor(read.snapshot.nodes),
+    )
+    if options.with_mode in ("controller", "proxy"):
+        abilities = replace(abilities, controller=True)
+    of_kubernetes = configuration_of_kubernetes(selected.configuration, options, read.snapshot)
+    return ComparisonRequest(selected, approaches, read.node_proxies, abilities, writes_slices=of_kubernetes is None)
+
+
+def compare_services(
+    request: ComparisonRequest, options: Options, *, processes: int | None = None, chunk: int = CHUNK
+) -> Generator[Recommendation, None, None]:
+    """Yield the recommendations for all selected Services in their order, as soon as they are computed."""
+    services = request.selected.services
+    for recommendations in in_processes(request.compare, services, options, processes=processes, chunk=chunk):
+        yield from recommendations
+
+
 # --- the order of Services --------------------------------------------------------------------------------------------
 
 
-def _sorted(compared: "list[Recommendation]", sort: str) -> "list[Recommendation]":
+def _sorted(compared: list[Recommendation], sort: str) -> list[Recommendation]:
     """The largest first, Services without a value last, equal ones by their names."""
     value_of = _VALUES.get(sort)
     if value_of is None:
         return compared
 
-    def key(recommendation: "Recommendation") -> tuple[bool, float]:
+    def key(recommendation: Recommendation) -> tuple[bool, float]:
         comparison = recommendation.comparison
         # Without slices, the Service's own settings are the start.
         value = value_of(comparison.now or comparison.today, comparison.find(comparison.best))
@@ -126,10 +225,7 @@ def _sorted(compared: "list[Recommendation]", sort: str) -> "list[Recommendation
     return sorted(compared, key=key)
 
 
-def _changes(recommendation: "Recommendation") -> bool:
-    """Whether the best approach changes traffic."""
-    from zoneward.advice.json_value import round_percents
-
+def _changes(recommendation: Recommendation) -> bool:
     comparison = recommendation.comparison
     start, best = comparison.now or comparison.today, comparison.find(comparison.best)
     return best is not None and round_percents(start.in_zone_traffic, start.max_overload) != round_percents(
@@ -137,11 +233,11 @@ def _changes(recommendation: "Recommendation") -> bool:
     )
 
 
-def _gain(start: "InForce | ComparedApproach", best: "ComparedApproach | None") -> float | None:
+def _gain(start: InForce | ComparedApproach, best: ComparedApproach | None) -> float | None:
     return None if best is None or best.score is None or start.score is None else best.score - start.score
 
 
-_VALUES: Final[dict[str, "Callable[[InForce | ComparedApproach, ComparedApproach | None], float | None]"]] = {
+_VALUES: Final[dict[str, Callable[[InForce | ComparedApproach, ComparedApproach | None], float | None]]] = {
     "gain": _gain,
     "score": lambda _start, best: None if best is None else best.score,
     "in-zone": lambda start, _best: None if start.in_zone_traffic is None else -start.in_zone_traffic,

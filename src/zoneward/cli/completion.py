@@ -66,13 +66,15 @@ def _completing(candidates: _Candidates) -> _ShellComplete:
     return complete
 
 
-def _contexts(ctx: click.Context, _incomplete: str) -> Iterable[str]:
+@_completing
+def complete_context(ctx: click.Context, _incomplete: str) -> Iterable[str]:
     from zoneward.client.auth.kubeconfig import context_names
 
     return context_names(kubeconfig=ctx.params.get("kubeconfig"), environment=os.environ)
 
 
-def _namespaces(ctx: click.Context, _incomplete: str) -> Iterable[str]:
+@_completing
+def complete_namespace(ctx: click.Context, _incomplete: str) -> Iterable[str]:
     if (snapshot := _snapshot(ctx)) is not None:
         lists = (snapshot.services, snapshot.pods, snapshot.slices)
         return {namespaced.metadata.namespace for objects in lists for namespaced in objects}
@@ -81,7 +83,8 @@ def _namespaces(ctx: click.Context, _incomplete: str) -> Iterable[str]:
     return (name for _, name in _list(_access(ctx), NAMESPACES))
 
 
-def _nodes(ctx: click.Context, _incomplete: str) -> Iterable[str]:
+@_completing
+def complete_node(ctx: click.Context, _incomplete: str) -> Iterable[str]:
     if (snapshot := _snapshot(ctx)) is not None:
         return [node.metadata.name for node in snapshot.nodes]
     from zoneward.client.resources import NODES
@@ -89,7 +92,8 @@ def _nodes(ctx: click.Context, _incomplete: str) -> Iterable[str]:
     return (name for _, name in _list(_access(ctx), NODES))
 
 
-def _services(ctx: click.Context, incomplete: str) -> Iterable[str]:
+@_completing
+def complete_service(ctx: click.Context, incomplete: str) -> Iterable[str]:
     """``NAMESPACE/SERVICE`` after a slash and where all namespaces are meant, else the names alone."""
     named, slash, _ = incomplete.partition("/")
     given = ctx.params.get("namespaces") or tuple(filter(None, (ctx.params.get("namespace"),)))
@@ -111,19 +115,13 @@ def _services(ctx: click.Context, incomplete: str) -> Iterable[str]:
     return [name if is_named and not slash else f"{namespace}/{name}" for namespace, name in keys]
 
 
-def _approaches(_ctx: click.Context, incomplete: str) -> Iterable[str]:
+@_completing
+def complete_approaches(_ctx: click.Context, incomplete: str) -> Iterable[str]:
     """The last of several names with commas between."""
     from zoneward.routing.what_if import WHAT_IF_VALUES
 
     before, comma, _ = incomplete.rpartition(",")
     return [before + comma + value for value in WHAT_IF_VALUES]
-
-
-complete_context: Final = _completing(_contexts)
-complete_namespace: Final = _completing(_namespaces)
-complete_node: Final = _completing(_nodes)
-complete_service: Final = _completing(_services)
-complete_approaches: Final = _completing(_approaches)
 
 
 # --- where names come from --------------------------------------------------------------------------------------------

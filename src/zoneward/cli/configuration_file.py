@@ -98,7 +98,6 @@ def _beside(folder: Path | None, demand: DemandSettings) -> DemandSettings:
 
 
 def _by_key(type_: type[Struct], flags: Mapping[str, Any]) -> dict[str, Any]:
-    """The flags as the section of a file."""
     document = {}
     for field in fields(type_):
         inner, _ = bare_type(field.type)

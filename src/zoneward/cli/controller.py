@@ -4,12 +4,19 @@ import os
 import socket
 from datetime import UTC, datetime
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 from msgspec.structs import replace
 
-from zoneward.cli.daemon_command import DaemonOptions, cluster_options, import_program, lease_namespace, log_options
+from zoneward.cli.daemon_command import (
+    DaemonOptions,
+    cluster_options,
+    import_program,
+    lease_namespace,
+    log_options,
+    setting_options,
+)
 
 if TYPE_CHECKING:
     import asyncio
@@ -18,6 +25,40 @@ if TYPE_CHECKING:
     from zoneward.controller.context import FiguresSource
     from zoneward.controller.controller_configuration import ControllerConfiguration
     from zoneward.routing.configuration import Configuration
+
+
+_SETTINGS: Final = {
+    "--endpointslice-updates-batch-period DURATION": "Batch changes of a Service within this time, at most 1h. 0s by"
+    " default.",
+    "--concurrent-service-endpoint-syncs N": "Number of Services that are synced at the same time, 1 to 50. 5 by"
+    " default.",
+    "--leader-elect/--no-leader-elect": "Write only while holding a Lease, so that several replicas can run. On by"
+    " default.",
+    "--leader-elect-lease-duration DURATION": "How long other replicas wait before they take over a Lease that is not"
+    " renewed. 15s by default.",
+    "--leader-elect-renew-deadline DURATION": "Stop writing when the Lease could not be renewed for this long. 10s by"
+    " default.",
+    "--leader-elect-retry-period DURATION": "The longest time between two attempts to acquire or renew the Lease. 2s"
+    " by default.",
+    "--leader-elect-resource-namespace NAME": "The namespace of the Lease. By default that of the Pod; outside of a"
+    " cluster, kube-system.",
+    "--leader-elect-resource-name NAME": "The name of the Lease. zoneward-controller by default.",
+    "--listen [HOST]:PORT": "Where to serve /healthz, /readyz, /metrics and /debug. 127.0.0.1:10271 by default; :10271"
+    " listens on all addresses, port 0 picks a free one.",
+    "--debug-for-all": "Serve /debug to all clients, not only on loopback addresses. It shows which Services exist and"
+    " where their Pods run.",
+    "--predictions": "Add the predicted traffic of each Service to /metrics.",
+}
+_FIELDS: Final = {
+    "--endpointslice-updates-batch-period": "batch_period",
+    "--concurrent-service-endpoint-syncs": "concurrent_syncs",
+    "--leader-elect-lease-duration": "lease_duration",
+    "--leader-elect-renew-deadline": "renew_deadline",
+    "--leader-elect-retry-period": "retry_period",
+    "--leader-elect-resource-namespace": "lease_namespace",
+    "--leader-elect-resource-name": "lease_name",
+}
+"""Settings with other names than their flags."""
 
 
 @click.command("controller", options_metavar="(--overlay | --only-marked | --take-over) [OPTIONS]")
@@ -51,70 +92,7 @@ if TYPE_CHECKING:
 )
 @cluster_options
 @click.option("--compat", type=click.Choice(["upstream"]), help="Decide exactly as current Kubernetes does.")
-@click.option(
-    "--endpointslice-updates-batch-period",
-    "batch_period",
-    metavar="DURATION",
-    help="Batch changes of a Service within this time, at most 1h. 0s by default.",
-)
-@click.option(
-    "--concurrent-service-endpoint-syncs",
-    "concurrent_syncs",
-    type=int,
-    metavar="N",
-    help="Number of Services that are synced at the same time, 1 to 50. 5 by default.",
-)
-@click.option(
-    "--leader-elect/--no-leader-elect",
-    default=None,
-    help="Write only while holding a Lease, so that several replicas can run. On by default.",
-)
-@click.option(
-    "--leader-elect-lease-duration",
-    "lease_duration",
-    metavar="DURATION",
-    help="How long other replicas wait before they take over a Lease that is not renewed. 15s by default.",
-)
-@click.option(
-    "--leader-elect-renew-deadline",
-    "renew_deadline",
-    metavar="DURATION",
-    help="Stop writing when the Lease could not be renewed for this long. 10s by default.",
-)
-@click.option(
-    "--leader-elect-retry-period",
-    "retry_period",
-    metavar="DURATION",
-    help="The longest time between two attempts to acquire or renew the Lease. 2s by default.",
-)
-@click.option(
-    "--leader-elect-resource-namespace",
-    "lease_namespace",
-    metavar="NAME",
-    help="The namespace of the Lease. By default that of the Pod; outside of a cluster, kube-system.",
-)
-@click.option(
-    "--leader-elect-resource-name",
-    "lease_name",
-    metavar="NAME",
-    help="The name of the Lease. zoneward-controller by default.",
-)
-@click.option(
-    "--listen",
-    metavar="[HOST]:PORT",
-    help="Where to serve /healthz, /readyz, /metrics and /debug. 127.0.0.1:10271 by default;"
-    " :10271 listens on all addresses, port 0 picks a free one.",
-)
-@click.option(
-    "--debug-for-all",
-    is_flag=True,
-    default=None,
-    help="Serve /debug to all clients, not only on loopback addresses. It shows which Services"
-    " exist and where their Pods run.",
-)
-@click.option(
-    "--predictions", is_flag=True, default=None, help="Add the predicted traffic of each Service to /metrics."
-)
+@setting_options(_SETTINGS, _FIELDS)
 @log_options
 def command(*, overlay: bool, take_over: bool, only_marked: bool, compat: str | None, **options: Any) -> int:
     """Watch a cluster and keep its EndpointSlices up to date, or the hints in them, until SIGTERM or Ctrl-C.

@@ -5,13 +5,13 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
-from types import ModuleType
+from types import MappingProxyType, ModuleType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 import click
 
 from zoneward.cli.completion import complete_context, complete_files
-from zoneward.cli.options import add_options
+from zoneward.cli.options import Decorator, add_options
 from zoneward.kube.input_error import InputError
 from zoneward.kube.settings import Settings
 
@@ -55,6 +55,22 @@ cluster_options: Final = add_options(_CONFIG, *CLUSTER_OPTIONS)
 """Give a command the options that name a configuration file and a cluster."""
 log_options: Final = add_options(*_LOG)
 """Give a command the options of its log."""
+
+
+def setting_options(settings: Mapping[str, str], fields: Mapping[str, str] = MappingProxyType({})) -> Decorator:
+    """Give a command flags for settings, which the configuration file decides without them: what each does, by the flag
+    and its value as ``--help`` shows them. ``N`` is a number, and a flag without a value a switch. ``fields``: settings
+    by their flags, where their names are different.
+    """
+
+    def option(shown: str, about: str) -> Decorator:
+        flag, _, value = shown.partition(" ")
+        names = (flag, fields[flag]) if flag in fields else (flag,)
+        if not value:
+            return click.option(*names, is_flag=True, default=None, help=about)
+        return click.option(*names, type=int if value == "N" else str, metavar=value, help=about)
+
+    return add_options(*(option(shown, about) for shown, about in settings.items()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,8 +15,7 @@ from zoneward.advice.comparison import ComparisonTotals, recommend
 from zoneward.advice.node_proxies import PROXY_KINDS, same_proxy_everywhere
 from zoneward.advice.service_input import ServiceInput
 from zoneward.cli.demo_views import DemoStory, StoryMetrics, demo_view
-from zoneward.cli.interrupts import INTERRUPTED
-from zoneward.cli.live_output import run_until_first_ends
+from zoneward.cli.live_output import INTERRUPTED, run_until_first_ends
 from zoneward.cli.output import atomic_file, print_line
 from zoneward.client.api_errors import CallFailed
 from zoneward.client.auth.client_config import ClientConfig, ClusterInfo, UserInfo
@@ -91,7 +90,7 @@ def _show(play: Play, *, plain: bool, save: Path | None) -> int:
 
 
 async def _run(play: Play, registry: Registry, story: DemoStory, *, plain: bool) -> None:
-    end = _end_of(play)
+    end = max((step.at for step in play.steps), default=0.0) + _AFTER
     async with AsyncExitStack() as stack:
         try:
             serving = await stack.enter_async_context(SandboxServer(registry, ends_pods=False))
@@ -125,10 +124,6 @@ async def _run(play: Play, registry: Registry, story: DemoStory, *, plain: bool)
             print_line(line)
 
 
-def _end_of(play: Play) -> float:
-    return max((step.at for step in play.steps), default=0.0) + _AFTER
-
-
 def _moments(play: Play) -> Iterator[float]:
     """The moments at which something begins that the viewer should see on its own."""
     for step in play.steps:
@@ -143,7 +138,6 @@ def _moments(play: Play) -> Iterator[float]:
 async def _run_play(
     play: Play, registry: Registry, controller: EndpointSliceController, story: DemoStory, *, until: float
 ) -> None:
-    """Run the play and record its steps in the story."""
     seen = -1
 
     def is_done() -> bool:

@@ -15,7 +15,7 @@ from zoneward.cli.output import table_width, wants_color
 from zoneward.client.informer_cache import InformerCache
 from zoneward.controller.controller_metrics import ControllerMetrics
 from zoneward.kube.objects import ObjectKey, has_ready_condition
-from zoneward.report.decision_changes import WrittenPlan, describe_write, record_plan
+from zoneward.report.decision_changes import counted_writes, describe_write, shares_of_demand
 from zoneward.report.plan_table import total_traffic
 from zoneward.report.screens import LogLine, ZoneStatus, demo_screen, log_text
 from zoneward.routing.configuration import Configuration
@@ -40,7 +40,6 @@ class DemoStory:
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock, self._begin = clock, clock()
         self._plans: dict[ObjectKey, ServicePlan] = {}
-        self._written: dict[ObjectKey, WrittenPlan] = {}
         self._changed: dict[ObjectKey, float] = {}
         self.log: Final[list[LogLine]] = []
         self.events = 0
@@ -66,29 +65,25 @@ class DemoStory:
 
     def record_write(self, plan: ServicePlan) -> None:
         """Everything that a plan asks for is written."""
-        self._record(plan, record_plan(plan))
+        key = plan.service.metadata.namespace, plan.service.metadata.name
+        before, is_written = self._plans.get(key), bool(plan.events) or any(counted_writes(plan).values())
+        # The traffic may change although nothing has to be written.
+        if is_written or (before is not None and shares_of_demand(plan) != shares_of_demand(before)):
+            self.log.append(LogLine(self.seconds, "/".join(key), describe_write(before, plan)))
+        if is_written:
+            self._changed[key] = self.seconds
+        self.events += len(plan.events)
+        self._plans[key] = plan
 
     def record_decision(self, plan: ServicePlan) -> None:
         """A Service was planned again. Its writes and Events are recorded when they are written, not here."""
-        now = replace(record_plan(plan), events=())
-        if not now.writes:
-            self._record(plan, now)
-
-    def _record(self, plan: ServicePlan, now: WrittenPlan) -> None:
-        key = plan.service.metadata.namespace, plan.service.metadata.name
-        before = self._written.get(key)
-        # The traffic may change although nothing has to be written.
-        if now.writes or now.events or (before is not None and now.demand != before.demand):
-            self.log.append(LogLine(self.seconds, "/".join(key), describe_write(before, now)))
-        if now.writes or now.events:
-            self._changed[key] = self.seconds
-        self.events += len(now.events)
-        self._plans[key], self._written[key] = plan, now
+        if not any(counted_writes(plan).values()):
+            self.record_write(replace(plan, events=()))
 
     def forget(self, key: ObjectKey) -> None:
         """A Service was deleted."""
-        for records in (self._plans, self._written, self._changed):
-            records.pop(key, None)
+        self._plans.pop(key, None)
+        self._changed.pop(key, None)
 
 
 class StoryMetrics(ControllerMetrics):

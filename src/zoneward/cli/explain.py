@@ -4,8 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from zoneward.cli.measured_input import measured_options, read_measured_input
-from zoneward.cli.options import GroupedCommand, Options, output_option, planning_options
+from zoneward.cli.options import GroupedCommand, Options, measured_options, output_option, planning_options
 from zoneward.cli.output import page_source, print_json, print_notes, table_width, wants_color, write
 from zoneward.kube.input_error import InputError
 
@@ -32,6 +31,7 @@ def command(*, options: Options, output: str) -> None:
     if len(options.services) != 1:
         raise click.UsageError(f"SERVICE: expected the name of one Service, got {len(options.services) or 'none'}")
     from zoneward.advice.measured_flows import measure_flows
+    from zoneward.cli.measured_input import read_measured_input
     from zoneward.cli.planned_services import select_services
     from zoneward.kube.gc_tuning import without_gc
 
@@ -59,7 +59,6 @@ def command(*, options: Options, output: str) -> None:
 
 
 def _explain(selected: "SelectedServices", options: Options, measured: "MeasuredFlows | None") -> "Explanation":
-    """Raises InputError if several Services have the name."""
     from zoneward.advice.explanation import explain_service
     from zoneward.advice.service_input import ServiceInput
     from zoneward.cli.planned_services import read_workload_objects, with_what_if

@@ -25,9 +25,12 @@ def show_fleet(
     *,
     table_of: Callable[[Sequence[ClusterResult[T]]], Table],
     fields_of: Callable[[T], Any] = lambda result: result,
-) -> list[ClusterResult[T]]:
+    fails: Callable[[T], bool] = lambda _result: False,
+) -> int:
     """Print the result of each context, as a document of ``kind`` or as a row of a table, in the order of the command
     line. A cluster that cannot be read has an error, and the others are read all the same.
+
+    Returns the exit status: 2 if a cluster could not be read, as for any bad input, and 1 if a result ``fails``.
     """
     if output not in _OUTPUTS:
         raise click.UsageError("--context: expected -o table or json with several")
@@ -44,9 +47,6 @@ def show_fleet(
         print_document(fleet_document(kind, results, fields_of), output)
     else:
         print_table(options, table_of(results))
-    return results
-
-
-def exit_status(results: Sequence[ClusterResult[Any]]) -> int:
-    """2 if a cluster could not be read, as for any bad input."""
-    return 2 if any(result.error for result in results) else 0
+    if any(result.error for result in results):
+        return 2
+    return int(any(result.result is not None and fails(result.result) for result in results))

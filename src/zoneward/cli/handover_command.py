@@ -1,6 +1,5 @@
 """What ``adopt`` and ``release`` share: their options, the Service, and how each step is reported or shown."""
 
-import asyncio
 import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from dataclasses import dataclass
@@ -11,11 +10,16 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from msgspec import structs
 
-from zoneward.cli.cluster_input import controller_lease_name, find_cluster, load_configuration
+from zoneward.cli.cluster_input import (
+    call_cluster,
+    controller_lease_name,
+    find_cluster,
+    know_cluster_demand,
+    load_configuration,
+)
 from zoneward.cli.completion import complete_files, complete_namespace, complete_service
 from zoneward.cli.daemon_command import CLUSTER_OPTIONS
-from zoneward.cli.interrupts import INTERRUPTED
-from zoneward.cli.known_demand import know_cluster_demand
+from zoneward.cli.live_output import INTERRUPTED
 from zoneward.cli.options import Options, add_options
 from zoneward.cli.output import Note, print_line, print_notes
 from zoneward.kube.input_error import InputError
@@ -95,8 +99,6 @@ def run_handover(service: str, direction: HandoverCommand, *, options: Options, 
     Raises a usage error or InputError; after the first write its message has the command that continues.
     """
     from zoneward.client.api_errors import CallFailed
-    from zoneward.client.error_messages import to_input_error
-    from zoneward.client.transport import Transport
     from zoneward.controller.handover.service_handover import HandoverTimeouts, ServiceHandover
 
     configuration = load_configuration(options)
@@ -112,43 +114,41 @@ def run_handover(service: str, direction: HandoverCommand, *, options: Options, 
     name = "/".join(key)
     handovers: list[ServiceHandover] = []
 
-    async def run() -> None:
-        async with Transport(access) as transport:
-            handover = ServiceHandover(
-                transport,
-                key,
-                configuration=known_demand.configuration,
-                service_parts=known_demand.service_parts,
-                report=lambda line: print_notes(options, [Note(f"Service {name}: {line}")]),
-                on_begin=lambda service: print_notes(options, map(Note, direction.warnings(service))),
-                timeouts=HandoverTimeouts(total=timeout),
-            )
-            handovers.append(handover)
-            problem = None
-            if direction.needs_controller:
-                # A Service that does not exist is the first problem.
-                await handover.read_state(needs_plan=lambda _service: False)
-                problem = await _missing_controller(transport, options)
-            if dry_run:
-                await _print_steps(handover, direction, name, problem)
-            elif problem is not None:
-                raise InputError(f"Service {name}", f"{problem}. Nothing was written; --force continues")
-            else:
-                print_line(f"Service {name}: {await direction.run(handover)}")
-                print_notes(options, [Note(direction.note)] if direction.note else [])
+    async def run(transport: "Transport") -> None:
+        handover = ServiceHandover(
+            transport,
+            key,
+            configuration=known_demand.configuration,
+            service_parts=known_demand.service_parts,
+            report=lambda line: print_notes(options, [Note(f"Service {name}: {line}")]),
+            on_begin=lambda service: print_notes(options, map(Note, direction.warnings(service))),
+            timeouts=HandoverTimeouts(total=timeout),
+        )
+        handovers.append(handover)
+        problem = None
+        if direction.needs_controller:
+            # A Service that does not exist is the first problem.
+            await handover.read_state(needs_plan=lambda _service: False)
+            problem = await _missing_controller(transport, options)
+        if dry_run:
+            await _print_steps(handover, direction, name, problem)
+        elif problem is not None:
+            raise InputError(f"Service {name}", f"{problem}. Nothing was written; --force continues")
+        else:
+            print_line(f"Service {name}: {await direction.run(handover)}")
+            print_notes(options, [Note(direction.note)] if direction.note else [])
 
     retry = f"{direction.command} {name}"
     try:
-        asyncio.run(run())
+        call_cluster(access, run)
     except KeyboardInterrupt:
         if any(handover.is_begun for handover in handovers):
             print_line(f"zoneward: interrupted half way; to continue: {retry}", err=True)
         return INTERRUPTED
-    except CallFailed as error:
-        failure = to_input_error(error, access, now=datetime.now(UTC))
-        if any(handover.is_begun for handover in handovers):
-            raise InputError(str(failure), f"half way; to continue: {retry}") from error
-        raise failure from error
+    except InputError as error:
+        if isinstance(error.__cause__, CallFailed) and any(handover.is_begun for handover in handovers):
+            raise InputError(str(error), f"half way; to continue: {retry}") from error.__cause__
+        raise
     return 0
 
 

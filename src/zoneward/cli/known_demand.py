@@ -6,9 +6,10 @@ from collections.abc import Collection, Coroutine, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from io import StringIO
+from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, TypeVar, get_args
+from typing import Any, Final, TypeVar, get_args
 
 from msgspec import structs
 
@@ -23,9 +24,6 @@ from zoneward.kube.yaml_documents import one_document
 from zoneward.routing.configuration import Configuration, DemandSettings, DemandSource, parse_demand_parts
 from zoneward.routing.demand import service_parts, unknown_services, without_zones
 from zoneward.routing.phrases import counted, listed
-
-if TYPE_CHECKING:
-    from zoneward.client.auth.client_config import ClientConfig
 
 ServiceParts = Mapping[ObjectKey, Mapping[str, Fraction]]
 """The parts of zones in the traffic of single Services."""
@@ -54,12 +52,9 @@ def choose_demand(value: str, configured: DemandSettings) -> DemandSettings:
         chosen = structs.replace(configured, source=value)
         return chosen if chosen.has_figures else DemandSettings(source=chosen.source)
     if is_url(value):
-        try:
-            url = prometheus_url(value)
-        except ValueError as error:
-            raise InputError("--demand", str(error)) from None
-        if url is not None:
-            return DemandSettings(source="prometheus", prometheus=PrometheusSettings(url=url))
+        prometheus = prometheus_at(value, option="--demand")
+        if prometheus is not None:
+            return DemandSettings(source="prometheus", prometheus=prometheus)
     elif value != STDIN and not Path(value).exists():
         expected = (
             f"expected {', '.join(SOURCES)}, a file, or http://HOST:PORT of a Prometheus,"
@@ -67,6 +62,15 @@ def choose_demand(value: str, configured: DemandSettings) -> DemandSettings:
         )
         raise InputError("--demand", expected + did_you_mean(value, SOURCES))
     return DemandSettings(source="file", file=value)
+
+
+def prometheus_at(url: str, *, option: str) -> PrometheusSettings | None:
+    """The Prometheus at a URL; None for the URL of a document. Raises InputError."""
+    try:
+        address = prometheus_url(url)
+    except ValueError as error:
+        raise InputError(option, str(error)) from None
+    return None if address is None else PrometheusSettings(url=address)
 
 
 def know_demand(
@@ -94,45 +98,17 @@ def know_demand(
         if zones is not None:
             _check_zones(settings, figures, zones, source_name)
     elif settings.source == "prometheus":
-        source_name, figures = str(settings.prometheus), _ask_for_demand(settings, nodes)
+        from zoneward.client.prometheus import Prometheus
+
+        assert settings.prometheus is not None
+        source_name = str(settings.prometheus)
+        figures = ask_prometheus(Prometheus(settings.prometheus).read_demand(nodes=nodes))
     if figures is None:
         return KnownDemand(configuration, NO_PARTS, tuple(map(Note, _describe_demand(settings))))
     if zones is not None:
         figures = without_zones(figures, known=zones)
     parts = service_parts(figures)
     return KnownDemand(configuration, parts, tuple(_notes(settings, figures, parts, services, source_name)))
-
-
-def know_cluster_demand(configuration: Configuration, access: "ClientConfig") -> KnownDemand:
-    """As `know_demand`, before anything else of a running cluster is read: it lists the Nodes where they matter."""
-    if configuration.demand.source != "prometheus":
-        return know_demand(configuration)
-    import asyncio
-    from datetime import UTC, datetime
-
-    from zoneward.client.api_errors import CallFailed
-    from zoneward.client.error_messages import to_input_error
-    from zoneward.client.list_pager import list_all
-    from zoneward.client.resources import NODES
-    from zoneward.client.transport import Transport
-
-    async def read() -> set[str]:
-        names: set[str] = set()
-        async with Transport(access) as transport:
-            nodes = await list_all(transport, NODES, on_unreadable=lambda node: names.add(node.name))
-        return names | {node.metadata.name for node in nodes}
-
-    try:
-        return know_demand(configuration, nodes=asyncio.run(read()))
-    except CallFailed as error:
-        raise to_input_error(error, access, now=datetime.now(UTC)) from error
-
-
-def _ask_for_demand(settings: DemandSettings, nodes: Collection[str] | None) -> DemandFigures:
-    from zoneward.client.prometheus import Prometheus
-
-    assert settings.prometheus is not None
-    return ask_prometheus(Prometheus(settings.prometheus).read_demand(nodes=nodes))
 
 
 def ask_prometheus(question: Coroutine[Any, Any, _Found]) -> _Found:
@@ -302,18 +278,12 @@ def _from_csv(file: str) -> Parts | DemandFigures:
         if sorted(heading) == sorted(_COLUMNS):
             return _csv_figures(file, [heading.index(column) for column in _COLUMNS], lines)
         is_heading = first[0] == 1 and heading[:1] == ["zone"]
-        return _csv_parts(file, lines if is_heading else _chained(first, lines))
+        return _csv_parts(file, lines if is_heading or not heading else chain([first], lines))
     except csv.Error as error:
         raise InputError(file, f"expected CSV: {error}") from error
 
 
-_Lines = Iterator[tuple[int, list[str]]]
-
-
-def _chained(first: tuple[int, list[str]], lines: _Lines) -> _Lines:
-    if first[1]:
-        yield first
-    yield from lines
+_Lines = Iterable[tuple[int, list[str]]]
 
 
 def _csv_parts(file: str, lines: _Lines) -> Parts:

@@ -1,4 +1,4 @@
-"""Output of commands that keep running: a stream of lines, a screen that is redrawn, and the tasks beside them."""
+"""Commands that keep running: a stream of lines, a screen that is redrawn, the tasks beside them, and Ctrl-C."""
 
 import asyncio
 import os
@@ -11,12 +11,15 @@ from contextlib import suppress
 from types import FrameType, TracebackType
 from typing import Any, Final, Self
 
+INTERRUPTED: Final = 130
+"""The exit status after Ctrl-C."""
 _PAUSE: Final = 0.02
 """Seconds until the next attempt to write to a slow reader."""
 _CHECK_READER: Final = 0.5
 """Seconds between two checks whether the reader is gone while there is nothing to write."""
 _ENTER: Final = "\x1b[?1049h\x1b[?25l\x1b[2J"
 _LEAVE: Final = "\x1b[?25h\x1b[?1049l"
+_SHOW_CURSOR: Final = b"\x1b[?25h"
 _HOME: Final = "\x1b[H"
 _CLEAR_LINE: Final = "\x1b[2K"
 _CLEAR_BELOW: Final = "\x1b[J"
@@ -145,3 +148,61 @@ def _write(text: str) -> None:
     data = text.encode(sys.stdout.encoding or "utf-8", "replace")
     while data:
         data = data[os.write(sys.stdout.fileno(), data) :]
+
+
+# --- Ctrl-C -----------------------------------------------------------------------------------------------------------
+
+
+class Interrupts:
+    """Ctrl-C in long work. Inside ``with``, the first SIGINT raises KeyboardInterrupt; between `hold` and `release`,
+    `release` raises it. `check` raises it where a callback swallowed it, as those of numba do.
+
+    The second SIGINT calls the functions given to `add_cleanup` and exits with status 130, even if threads still run.
+    """
+
+    def __init__(self) -> None:
+        self._interrupted = False
+        self._raised = False
+        self._hold_interrupts = False
+        self._cleanups: list[Callable[[], None]] = []
+        self._old_handler: object = None
+
+    def __enter__(self) -> Self:
+        # Only the main thread of Python can handle signals.
+        if threading.current_thread() is threading.main_thread():
+            self._old_handler = signal.signal(signal.SIGINT, self._handle)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        # After Ctrl-C, a second one on the way out must end the process without a traceback.
+        if self._old_handler is not None and not isinstance(error, KeyboardInterrupt):
+            signal.signal(signal.SIGINT, self._old_handler)  # type: ignore[arg-type]
+
+    def add_cleanup(self, clean: Callable[[], None]) -> None:
+        """Add a function that removes what must not be left behind."""
+        self._cleanups.append(clean)
+
+    def hold(self) -> None:
+        self._hold_interrupts = True
+
+    def release(self) -> None:
+        self._hold_interrupts = False
+        self.check()
+
+    def check(self) -> None:
+        if self._interrupted and not self._raised:
+            self._raised = True
+            raise KeyboardInterrupt
+
+    def _handle(self, _number: int, _frame: FrameType | None) -> None:
+        if self._interrupted:
+            for clean in self._cleanups:
+                clean()
+            if sys.stderr.isatty():
+                os.write(sys.stderr.fileno(), _SHOW_CURSOR)
+            os._exit(INTERRUPTED)
+        self._interrupted = True
+        if not self._hold_interrupts:
+            raise KeyboardInterrupt

@@ -147,7 +147,6 @@ class LivePlans:
         return proxies_in(self._proxy_snapshot(), self._options)
 
     def _proxy_snapshot(self) -> Snapshot:
-        """The Nodes, and what shows which proxies run on them."""
         objects = self.proxy_objects
         return Snapshot(
             nodes=tuple(sorted(self._cache.nodes, key=lambda node: node.metadata.name)),

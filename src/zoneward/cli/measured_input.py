@@ -2,85 +2,41 @@
 and the Services that were measured."""
 
 import sys
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, get_args
+from typing import Final
 
 import click
 from msgspec import structs
 
-from zoneward.advice.prices import Charge
-from zoneward.cli.completion import complete_files
-from zoneward.cli.options import Decorator, Options, add_options
+from zoneward.advice.measured_flows import MeasuredFlows, measure_flows
+from zoneward.advice.prices import Charge, Prices, with_price
+from zoneward.cli.configuration_file import read_configuration
+from zoneward.cli.known_demand import ask_prometheus, prometheus_at
+from zoneward.cli.options import PROMETHEUS, Options
 from zoneward.cli.output import Note
+from zoneward.cli.planned_services import SelectedServices
+from zoneward.kube.demand import MeasuredTraffic
 from zoneward.kube.input_error import ConfigurationError, InputError
+from zoneward.kube.objects import node_region, node_zone
+from zoneward.kube.prometheus_settings import PrometheusSettings, is_url, parse_window, window_text
+from zoneward.routing.phrases import counted, listed
+from zoneward.snapshots.measured_traffic_files import read_measured, read_measured_traffic
 
-if TYPE_CHECKING:
-    from zoneward.advice.measured_flows import MeasuredFlows
-    from zoneward.advice.prices import Prices
-    from zoneward.cli.planned_services import SelectedServices
-    from zoneward.kube.demand import MeasuredTraffic
-    from zoneward.kube.prometheus_settings import PrometheusSettings
-
-CONFIGURED: Final = "prometheus"
-"""The Prometheus of the configuration."""
-_SOURCES: Final = (
-    "files or directories with what a meter or a proxy serves at /measured; the URL of one; that of a Prometheus"
-    " that scrapes them (http://HOST:PORT, or prometheus+URL with any path); or prometheus, that of the"
-    " configuration. May be repeated."
-)
 _PRICE_OF_SAMPLE: Final = "0.01USD"
 
 
-def measured_options(what: str) -> Decorator:
-    """Give a command both options. ``what`` begins the help."""
-
-    return add_options(
-        click.option(
-            "--measured",
-            "measured_in",
-            multiple=True,
-            metavar="FILE|URL|prometheus",
-            shell_complete=complete_files,
-            help=f"{what}: {_SOURCES}",
-        ),
-        click.option(
-            "--window",
-            metavar="DURATION",
-            help="With a Prometheus for --measured: how much of the past counts, from 1m to 720h."
-            "  [default: demand.prometheus.window of the configuration, else 1h]",
-        ),
-    )
-
-
-def price_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command both options."""
-    return add_options(
-        click.option(
-            "--price-per-gb", metavar="PRICE", help="What a GB (10^9 bytes) between zones costs, such as 0.01USD."
-        ),
-        click.option(
-            "--charge",
-            type=click.Choice(get_args(Charge)),
-            help="one: a GB is charged once, where it leaves its zone. both: there, and again where it"
-            " arrives. Requests and responses count in any case.  [default: one]",
-        ),
-    )(function)
-
-
 def read_measured_input(
-    selected: "SelectedServices",
-) -> "tuple[tuple[MeasuredTraffic, ...], tuple[Note, ...]]":
+    selected: SelectedServices,
+) -> tuple[tuple[MeasuredTraffic, ...], tuple[Note, ...]]:
     """All documents of the options, in the order given, and notes; none without a source. Of a Prometheus only the
     programs on the cluster's Nodes count. Raises InputError or a usage error."""
-    from zoneward.snapshots.measured_traffic_files import read_measured
-
     options, nodes = selected.options, (selected.unchanged or selected).snapshot.node_names
     servers = {
         source: settings for source in options.measured_in if (settings := _prometheus(source, options)) is not None
     }
     if options.window is not None and not servers:
-        raise click.UsageError(f"--window: expected --measured {CONFIGURED} or the URL of a Prometheus with it")
+        raise click.UsageError(f"--window: expected --measured {PROMETHEUS} or the URL of a Prometheus with it")
     documents: list[MeasuredTraffic] = []
     notes: list[Note] = []
     for source in options.measured_in:
@@ -98,28 +54,17 @@ def read_measured_input(
     return tuple(documents), tuple(notes)
 
 
-def _prometheus(source: str, options: Options) -> "PrometheusSettings | None":
+def _prometheus(source: str, options: Options) -> PrometheusSettings | None:
     """None for a file and for the URL of a document."""
-    from zoneward.cli.configuration_file import read_configuration
-    from zoneward.kube.prometheus_settings import PrometheusSettings, is_url, parse_window, prometheus_url
-
-    if source == CONFIGURED:
+    if source == PROMETHEUS:
         file = None if options.config is None else read_configuration(options.config)
         settings = None if file is None else file.configuration.demand.prometheus
         if settings is None:
             expected = "demand.prometheus in the file of --config with it, or the URL of one instead"
             raise InputError("--measured", f"expected {expected}, got neither")
-    elif is_url(source):
-        try:
-            url = prometheus_url(source)
-        except ValueError as error:
-            raise InputError("--measured", str(error)) from None
-        if url is None:
-            return None
-        settings = PrometheusSettings(url=url)
     else:
-        return None
-    if options.window is None:
+        settings = prometheus_at(source, option="--measured") if is_url(source) else None
+    if settings is None or options.window is None:
         return settings
     try:
         return structs.replace(settings, window=parse_window(options.window))
@@ -127,15 +72,9 @@ def _prometheus(source: str, options: Options) -> "PrometheusSettings | None":
         raise InputError("--window", str(error)) from None
 
 
-def _ask(
-    settings: "PrometheusSettings", nodes: Collection[str] | None
-) -> "tuple[tuple[MeasuredTraffic, ...], list[Note]]":
-    """Raises InputError."""
-    from zoneward.cli.known_demand import ask_prometheus
+def _ask(settings: PrometheusSettings, nodes: Collection[str] | None) -> tuple[tuple[MeasuredTraffic, ...], list[Note]]:
     from zoneward.client.prometheus import Prometheus
     from zoneward.client.prometheus_traffic import read_traffic
-    from zoneward.kube.prometheus_settings import window_text
-    from zoneward.routing.phrases import counted
 
     answer = ask_prometheus(read_traffic(Prometheus(settings), nodes=nodes))
     of_what = (
@@ -147,11 +86,8 @@ def _ask(
 # --- for report and advise --------------------------------------------------------------------------------------------
 
 
-def read_prices(options: Options) -> "Prices":
+def read_prices(options: Options) -> Prices:
     """The prices of the configuration with those of the options. Raises InputError."""
-    from zoneward.advice.prices import Prices, with_price
-    from zoneward.cli.configuration_file import read_configuration
-
     prices = Prices() if options.config is None else read_configuration(options.config).prices
     try:
         return with_price(prices, options.price_per_gb, options.charge)
@@ -160,12 +96,10 @@ def read_prices(options: Options) -> "Prices":
 
 
 def read_measured_services(
-    selected: "SelectedServices", prices: "Prices"
-) -> "tuple[SelectedServices, MeasuredFlows | None, Prices, tuple[Note, ...]]":
+    selected: SelectedServices, prices: Prices
+) -> tuple[SelectedServices, MeasuredFlows | None, Prices, tuple[Note, ...]]:
     """The Services that were measured, with their demand, what was measured, the prices, and notes; all Services and
     None where nothing was. Raises InputError or a usage error."""
-    from zoneward.advice.measured_flows import measure_flows
-
     options = selected.options
     documents, notes = read_measured_input(selected)
     if options.sample and not options.measured_in:
@@ -180,12 +114,10 @@ def read_measured_services(
 
 
 def _measured_of_sample(
-    prices: "Prices", charge: Charge | None
-) -> "tuple[tuple[MeasuredTraffic, ...], Prices, tuple[Note, ...]]":
+    prices: Prices, charge: Charge | None
+) -> tuple[tuple[MeasuredTraffic, ...], Prices, tuple[Note, ...]]:
     """What comes with the sample cluster: documents, and an example price, with a note, where there is no price."""
-    from zoneward.advice.prices import with_price
     from zoneward.sample import measured
-    from zoneward.snapshots.measured_traffic_files import read_measured_traffic
 
     documents = tuple(read_measured_traffic("the sample", measured().read_bytes()))
     if prices:
@@ -194,10 +126,8 @@ def _measured_of_sample(
     return documents, with_price(prices, _PRICE_OF_SAMPLE, charge), (note,)
 
 
-def _check_measured(selected: "SelectedServices", prices: "Prices", measured: "MeasuredFlows") -> None:
+def _check_measured(selected: SelectedServices, prices: Prices, measured: MeasuredFlows) -> None:
     """Raises InputError for prices of unknown places, and for documents of another cluster."""
-    from zoneward.kube.objects import node_region, node_zone
-
     nodes = selected.snapshot.nodes
     zones = [zone for node in nodes if (zone := node_zone(node))]
     regions = [region for node in nodes if (region := node_region(node))]
@@ -210,16 +140,12 @@ def _check_measured(selected: "SelectedServices", prices: "Prices", measured: "M
         raise InputError("--measured", f"expected documents of Nodes of this cluster, got none: {got} is no Node of it")
 
 
-def _select_measured(
-    selected: "SelectedServices", measured: "MeasuredFlows"
-) -> "tuple[SelectedServices, tuple[str, ...]]":
+def _select_measured(selected: SelectedServices, measured: MeasuredFlows) -> tuple[SelectedServices, tuple[str, ...]]:
     """The Services that were measured, with their demand; and notes on the others.
 
     Zoneward decides by the demand that options or the configuration choose, else by the measured one, as its controller
     can.
     """
-    from zoneward.routing.phrases import counted, listed
-
     state = selected.cluster_state
     parts = measured.demand_parts(state.by_cpu)
     services = tuple(

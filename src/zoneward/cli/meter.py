@@ -1,55 +1,34 @@
 """``zoneward meter``: connections and bytes to Services, counted on a node beside any proxy."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from zoneward.cli.daemon_command import DaemonOptions, cluster_options, import_program, log_options
+from zoneward.cli.daemon_command import DaemonOptions, cluster_options, import_program, log_options, setting_options
 
 if TYPE_CHECKING:
     import asyncio
 
 
+_SETTINGS: Final = {
+    "--enable-accounting": "Have the kernel count bytes (net.netfilter.nf_conntrack_acct=1). It stays so after the"
+    " meter ends. Without it, the meter changes nothing, and counts only connections where the kernel does not count"
+    " bytes.",
+    "--dump-period DURATION": "How often to read the counters of connections that stay open. 30s by default.",
+    "--max-series N": "The most series of zoneward_meter_connections_total: Services times pairs of zones. 20000 by"
+    " default.",
+    "--max-namespace-entries N": "Number of pairs of an address and a port that all Services of one namespace may"
+    " have. The youngest of those that exceed it are not counted. 400000 by default.",
+    "--max-entries N": "Number of pairs of an address and a port that all Services may have. The youngest of those"
+    " that exceed it are not counted. 750000 by default.",
+    "--listen [HOST]:PORT": "Serve /healthz, /readyz, /metrics and /measured there. 127.0.0.1:10274 by default.",
+}
+
+
 @click.command("meter", options_metavar="--node NAME [OPTIONS]")
 @click.option("--node", required=True, metavar="NAME", help="The Node that the meter runs on.")
 @cluster_options
-@click.option(
-    "--enable-accounting",
-    is_flag=True,
-    default=None,
-    help="Have the kernel count bytes (net.netfilter.nf_conntrack_acct=1). It stays so after the meter ends."
-    " Without it, the meter changes nothing, and counts only connections where the kernel does not count bytes.",
-)
-@click.option(
-    "--dump-period",
-    metavar="DURATION",
-    help="How often to read the counters of connections that stay open. 30s by default.",
-)
-@click.option(
-    "--max-series",
-    type=int,
-    metavar="N",
-    help="The most series of zoneward_meter_connections_total: Services times pairs of zones. 20000 by default.",
-)
-@click.option(
-    "--max-namespace-entries",
-    type=int,
-    metavar="N",
-    help="Number of pairs of an address and a port that all Services of one namespace may have. The youngest of those"
-    " that exceed it are not counted. 400000 by default.",
-)
-@click.option(
-    "--max-entries",
-    type=int,
-    metavar="N",
-    help="Number of pairs of an address and a port that all Services may have. The youngest of those that exceed it are"
-    " not counted. 750000 by default.",
-)
-@click.option(
-    "--listen",
-    metavar="[HOST]:PORT",
-    help="Serve /healthz, /readyz, /metrics and /measured there. 127.0.0.1:10274 by default.",
-)
+@setting_options(_SETTINGS)
 @log_options
 def command(*, node: str, **options: Any) -> int:
     """Count connections and bytes to Services on a node, by the zones where they start and go, until SIGTERM or Ctrl-C.

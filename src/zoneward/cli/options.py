@@ -4,11 +4,12 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal, get_args
 
 import click
 
 from zoneward.advice.node_proxies import PROXY_KINDS, ZONEWARD_PROXY
+from zoneward.advice.prices import Charge
 from zoneward.cli.completion import (
     complete_approaches,
     complete_context,
@@ -18,9 +19,6 @@ from zoneward.cli.completion import (
 )
 from zoneward.kube.input_error import did_you_mean
 from zoneward.routing.what_if import WHAT_IF_VALUES, find_what_if_value
-
-if TYPE_CHECKING:
-    from zoneward.advice.prices import Charge
 
 Color = Literal["auto", "always", "never"]
 _MAX_PODS: Final = 150_000
@@ -83,9 +81,6 @@ class InputChanges:
         yield "--add-pods", self.added_pods
 
 
-NO_CHANGES: Final = InputChanges()
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
     """The values of the shared options."""
@@ -106,13 +101,13 @@ class Options:
     config: str | None = None
     demand: str | None = None
     what_if: str | None = None
-    changes: InputChanges = NO_CHANGES
+    changes: InputChanges = InputChanges()
     proxy: str | None = None
     measured_in: tuple[str, ...] = ()
     """``--measured``."""
     window: str | None = None
     price_per_gb: str | None = None
-    charge: "Charge | None" = None
+    charge: Charge | None = None
     color: Color = "auto"
     quiet: bool = False
     verbose: int = 0
@@ -276,6 +271,13 @@ _SERVICES: Final = click.argument(
 )
 
 
+PROMETHEUS: Final = "prometheus"
+"""A value of ``--measured``: the Prometheus of the configuration."""
+_MEASURED_SOURCES: Final = (
+    "files or directories with what a meter or a proxy serves at /measured; the URL of one; that of a Prometheus"
+    " that scrapes them (http://HOST:PORT, or prometheus+URL with any path); or prometheus, that of the"
+    " configuration. May be repeated."
+)
 _KIND_NAMES: Final = ("svc", "service", "services")
 _FILE_ENDINGS: Final = (".yaml", ".yml", ".json", ".gz")
 
@@ -326,6 +328,42 @@ def only_option(about: str) -> Decorator:
     return click.option(
         "--only", multiple=True, metavar="NAME[,NAME...]", help=about, shell_complete=complete_approaches
     )
+
+
+def measured_options(what: str) -> Decorator:
+    """Give a command both options. ``what`` begins the help."""
+
+    return add_options(
+        click.option(
+            "--measured",
+            "measured_in",
+            multiple=True,
+            metavar="FILE|URL|prometheus",
+            shell_complete=complete_files,
+            help=f"{what}: {_MEASURED_SOURCES}",
+        ),
+        click.option(
+            "--window",
+            metavar="DURATION",
+            help="With a Prometheus for --measured: how much of the past counts, from 1m to 720h."
+            "  [default: demand.prometheus.window of the configuration, else 1h]",
+        ),
+    )
+
+
+def price_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command both options."""
+    return add_options(
+        click.option(
+            "--price-per-gb", metavar="PRICE", help="What a GB (10^9 bytes) between zones costs, such as 0.01USD."
+        ),
+        click.option(
+            "--charge",
+            type=click.Choice(get_args(Charge)),
+            help="one: a GB is charged once, where it leaves its zone. both: there, and again where it"
+            " arrives. Requests and responses count in any case.  [default: one]",
+        ),
+    )(function)
 
 
 def row_options(sorts: Sequence[str], *, sort_help: str, top_help: str, changed_help: str) -> Decorator:

@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from zoneward.cli.measured_input import measured_options, read_measured_input
-from zoneward.cli.options import GroupedCommand, Options, output_option, planning_options, row_options
+from zoneward.cli.options import GroupedCommand, Options, measured_options, output_option, planning_options, row_options
 from zoneward.cli.output import Note, page_source, print_json, print_notes, print_table, wants_color, write
 
 if TYPE_CHECKING:
@@ -74,6 +73,7 @@ def command(
         )
     from zoneward.advice.decisions import choose_plans
     from zoneward.advice.now import plans_before
+    from zoneward.cli.measured_input import read_measured_input
     from zoneward.cli.planned_services import select_services
     from zoneward.routing.selection.traffic import combine_measurements
 

@@ -12,21 +12,21 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from zoneward.cli.cluster_input import (
+    failed_calls,
     filter_services,
     find_cluster,
+    know_cluster_demand,
     load_configuration,
     namespaces_without_objects,
     no_services_note,
     refuse_unknown_namespaces,
 )
-from zoneward.cli.interrupts import INTERRUPTED
-from zoneward.cli.known_demand import KnownDemand, know_cluster_demand
-from zoneward.cli.live_output import Screen, Stream, is_screen, run_until_first_ends
+from zoneward.cli.known_demand import KnownDemand
+from zoneward.cli.live_output import INTERRUPTED, Screen, Stream, is_screen, run_until_first_ends
 from zoneward.cli.live_plans import LivePlans
 from zoneward.cli.options import Options
 from zoneward.cli.output import Note, print_notes, row_width, wants_color
 from zoneward.cli.planned_services import proxy_notes
-from zoneward.client.api_errors import CallFailed
 from zoneward.client.error_messages import redacted_server, to_input_error
 from zoneward.client.informer_cache import InformerCache
 from zoneward.client.informers import WatchHealth, run_informers
@@ -44,9 +44,11 @@ if TYPE_CHECKING:
     from zoneward.client.auth.client_config import ClientConfig
     from zoneward.client.transport_interface import ReadTransport
     from zoneward.kube.objects import ObjectKey
+    from zoneward.report.table_parts import TableParts
     from zoneward.report.terminal_text import Text
+    from zoneward.slices.plan import ServicePlan
 
-WATCHABLE: Final = ("table", "wide", "json")
+_WATCHABLE: Final = ("table", "wide", "json")
 _DEBOUNCE: Final = 0.1
 """Seconds from the first change to planning: related events, of a Pod and its slice, come close together."""
 _REST_FACTOR: Final = 4.0
@@ -64,32 +66,31 @@ _MARKED: Final = 3.0
 """Seconds for which a row is marked after it changed."""
 
 
-def check_usage(options: Options, output: str) -> None:
+def _check_usage(options: Options, output: str) -> None:
     """Raises a usage error."""
     if options.files or options.sample:
         given = "-f" if options.files else "--sample"
         raise click.UsageError(f"--watch: expected neither -f nor --sample with it, got {given}: only a live cluster"
                                " can be watched")  # fmt: skip
     options.changes.refuse("expected no --watch with it: a watch shows the cluster as it is")
-    if output not in WATCHABLE:
-        raise click.UsageError(f"--watch: expected one of {', '.join(WATCHABLE)} for -o, got {output!r}")
+    if output not in _WATCHABLE:
+        raise click.UsageError(f"--watch: expected one of {', '.join(_WATCHABLE)} for -o, got {output!r}")
 
 
 def watch_plans(options: Options, output: str) -> int:
     """Watch until Ctrl-C, and return its exit status. Raises InputError or a usage error before anything is shown, and
     BrokenPipeError when the reader of standard output is gone.
     """
-    check_usage(options, output)
+    _check_usage(options, output)
     configuration = load_configuration(options)
     access, namespaces = find_cluster(options)
     known_demand = know_cluster_demand(configuration, access)
     print_notes(options, known_demand.notes)
     try:
-        asyncio.run(watch_cluster(access, namespaces, known_demand, options=options, output=output))
+        with failed_calls(access):
+            asyncio.run(watch_cluster(access, namespaces, known_demand, options=options, output=output))
     except KeyboardInterrupt:
         return INTERRUPTED
-    except CallFailed as error:
-        raise to_input_error(error, access, now=datetime.now(UTC)) from error
     finally:
         restore_gc()
     raise AssertionError("a watch has no end")
@@ -190,8 +191,6 @@ async def _update(plans: LivePlans, view: "WatchView") -> None:
 async def _watch_connection(
     health: WatchHealth, access: "ClientConfig", unreadable: list[UnreadableObject], view: "WatchView"
 ) -> None:
-    """Show that the connection is lost, that its error changed, and that it is back; and the objects that cannot be
-    read."""
     last: str | None = None
     while True:
         while unreadable:
@@ -222,8 +221,22 @@ def _view(output: str, plans: LivePlans, cache: InformerCache, options: Options,
 class WatchView(ABC):
     """Shows what happens. Errors are notes on standard error, where a view has no other place for them."""
 
-    def __init__(self, plans: LivePlans, options: Options) -> None:
-        self._plans, self._options = plans, options
+    def __init__(self, plans: LivePlans, options: Options, *, wide: bool = False) -> None:
+        self._plans, self._options, self._wide = plans, options, wide
+
+    def _table(self, shown: "Sequence[ServicePlan]") -> "TableParts":
+        from zoneward.report.plan_table import plan_parts
+
+        plans = self._plans
+        return plan_parts(
+            shown,
+            demand=plans.cluster_state.demand,
+            configuration=plans.cluster_state.configuration,
+            now=plans.now,
+            node_proxies=plans.node_proxies,
+            wide=self._wide,
+            shows_slices=not plans.is_kubernetes,
+        )
 
     @abstractmethod
     async def show_changes(self, changes: Sequence[DecisionChange]) -> None: ...
@@ -270,8 +283,8 @@ class WatchText(WatchView):
     """A table where there is no screen to draw it on: printed once in full, then a line for each change."""
 
     def __init__(self, plans: LivePlans, options: Options, *, wide: bool) -> None:
-        super().__init__(plans, options)
-        self._stream, self._wide, self._is_complete = Stream(), wide, False
+        super().__init__(plans, options, wide=wide)
+        self._stream, self._is_complete = Stream(), False
 
     async def show_changes(self, changes: Sequence[DecisionChange]) -> None:
         if self._is_complete and changes:
@@ -281,19 +294,10 @@ class WatchText(WatchView):
             await self._stream.write("".join(f"{line}\n" for line in lines).encode())
 
     async def show_complete(self) -> None:
-        from zoneward.report.plan_table import plan_parts
         from zoneward.report.terminal_text import render_text
 
         plans, width = self._plans, row_width()
-        parts = plan_parts(
-            [plans[key] for key in plans.order],
-            demand=plans.cluster_state.demand,
-            configuration=plans.cluster_state.configuration,
-            now=plans.now,
-            node_proxies=plans.node_proxies,
-            wide=self._wide,
-            shows_slices=not plans.is_kubernetes,
-        )
+        parts = self._table([plans[key] for key in plans.order])
         self._is_complete = True
         text = render_text(parts.for_terminal(width), color=wants_color(self._options), width=width)
         await self._stream.write(text.encode())
@@ -306,8 +310,8 @@ class WatchScreen(WatchView):
     """A table on a terminal, drawn again when something changes."""
 
     def __init__(self, plans: LivePlans, cache: InformerCache, options: Options, *, wide: bool, server: str) -> None:
-        super().__init__(plans, options)
-        self._cache, self._wide, self._server = cache, wide, server
+        super().__init__(plans, options, wide=wide)
+        self._cache, self._server = cache, server
         self._changed: dict[ObjectKey, float] = {}
         """When Services changed, by the monotonic clock; the latest is the last."""
         self._last = datetime.now().astimezone()
@@ -370,16 +374,11 @@ class WatchScreen(WatchView):
         self._changed = {key: then for key, then in self._changed.items() if key in known}
         return watch_screen(
             [plans[key] for key in plans.order],
+            self._table,
             latest=[*reversed(self._changed)],
             marked=marked,
             status=self._status(),
-            demand=plans.cluster_state.demand,
-            configuration=plans.cluster_state.configuration,
-            now=plans.now,
-            node_proxies=plans.node_proxies,
             terminal=Terminal(width, height, wants_color(self._options)),
-            wide=self._wide,
-            shows_slices=not plans.is_kubernetes,
         )
 
     def _status(self) -> "Text":

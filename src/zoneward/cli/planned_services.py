@@ -117,7 +117,6 @@ class SelectedServices:
 
     @cached_property
     def _slice_names(self) -> Mapping[str, Container[str]]:
-        """The names of all slices by namespace: a new slice gets another one."""
         names_in: dict[str, set[str]] = {}
         for slice_ in self.snapshot.slices:
             names_in.setdefault(slice_.metadata.namespace, set()).add(slice_.metadata.name)

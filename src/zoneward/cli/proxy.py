@@ -1,10 +1,17 @@
 """``zoneward proxy``: what a node serves of all Services, kept in its kernel."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from zoneward.cli.daemon_command import DaemonOptions, cluster_options, import_program, lease_namespace, log_options
+from zoneward.cli.daemon_command import (
+    DaemonOptions,
+    cluster_options,
+    import_program,
+    lease_namespace,
+    log_options,
+    setting_options,
+)
 from zoneward.cli.options import Options
 
 if TYPE_CHECKING:
@@ -12,6 +19,50 @@ if TYPE_CHECKING:
 
     from zoneward.proxy.proxy_configuration import ProxyConfiguration
     from zoneward.routing.configuration import Configuration
+
+
+_SETTINGS: Final = {
+    "--cluster-cidr CIDR[,CIDR]": "Addresses of the Pods of the cluster, one range for each family. Traffic from other"
+    " addresses to Services is masqueraded.",
+    "--pod-interface-prefix TEXT": "Instead of --cluster-cidr: the prefix of the names of the interfaces that the Pods"
+    " of this node use.",
+    "--masquerade-all": "Masquerade all traffic to cluster IPs.",
+    "--masquerade-bit N": "The bit of the packet mark for traffic to masquerade, 0 to 31. 14 by default, as in"
+    " kube-proxy.",
+    "--nodeport-addresses primary|CIDR[,CIDR...]": "Serve node ports on the addresses of the node within these ranges."
+    " By default on the addresses in the status of the Node.",
+    "--service-cidr CIDR[,CIDR]": "The ranges of cluster IPs. No external IP may be in them, and traffic to their"
+    " addresses without a Service is dropped.",
+    "--service-proxy-name NAME": "Serve only Services whose label service.kubernetes.io/service-proxy-name has this"
+    " value. By default those without the label.",
+    "--audit-period DURATION": "How often to compare all elements in the kernel with those that should be there. 15m"
+    " by default. Changes of rules or tables are noticed within seconds in any case.",
+    "--max-service-entries N": "Number of entries that one Service may have: for each of its ports, its addresses and"
+    " its endpoints. A Service with more is not programmed. 250000 by default.",
+    "--max-namespace-entries N": "Number of entries that all Services of one namespace may have. The youngest of those"
+    " that exceed it are not programmed. 400000 by default.",
+    "--max-entries N": "Number of entries that all Services may have. The youngest of those that exceed it are not"
+    " programmed. 750000 by default.",
+    "--count-connections/--no-count-connections": "Count connections and bytes to Services, for /measured. On by"
+    " default.",
+    "--lease-namespace NAME": "The namespace of the Lease with which this node reports what is programmed. By default"
+    " that of the Pod; outside of a cluster, kube-system.",
+    "--listen [HOST]:PORT": "Where to serve /readyz, /metrics, /measured and /debug. 127.0.0.1:10272 by default;"
+    " :10272 listens on all addresses, port 0 picks a free one.",
+    "--healthz-listen [HOST]:PORT": "Where to serve /healthz and /livez for load balancers. :10256 by default, as in"
+    " kube-proxy.",
+    "--proxy-mode-listen [HOST]:PORT": "Where to serve /proxyMode, which answers nftables. 127.0.0.1:10249 by default,"
+    " as in kube-proxy, and nowhere with --service-proxy-name. Empty: nowhere.",
+    "--debug-for-all": "Serve /debug to all clients, not only on loopback addresses.",
+}
+_FIELDS: Final = {
+    "--cluster-cidr": "cluster_cidrs",
+    "--pod-interface-prefix": "pod_interfaces",
+    "--nodeport-addresses": "node_port_addresses",
+    "--service-cidr": "service_cidrs",
+    "--service-proxy-name": "proxy_name",
+}
+"""Settings with other names than their flags."""
 
 
 @click.command("proxy", options_metavar="--node NAME [OPTIONS]")
@@ -38,105 +89,7 @@ if TYPE_CHECKING:
 )
 @click.option("--cleanup", is_flag=True, help="Delete all rules of Zoneward from the kernel, and exit.")
 @cluster_options
-@click.option(
-    "--cluster-cidr",
-    "cluster_cidrs",
-    metavar="CIDR[,CIDR]",
-    help="Addresses of the Pods of the cluster, one range for each family. Traffic from other"
-    " addresses to Services is masqueraded.",
-)
-@click.option(
-    "--pod-interface-prefix",
-    "pod_interfaces",
-    metavar="TEXT",
-    help="Instead of --cluster-cidr: the prefix of the names of the interfaces that the Pods of this node use.",
-)
-@click.option("--masquerade-all", is_flag=True, default=None, help="Masquerade all traffic to cluster IPs.")
-@click.option(
-    "--masquerade-bit",
-    type=int,
-    metavar="N",
-    help="The bit of the packet mark for traffic to masquerade, 0 to 31. 14 by default, as in kube-proxy.",
-)
-@click.option(
-    "--nodeport-addresses",
-    "node_port_addresses",
-    metavar="primary|CIDR[,CIDR...]",
-    help="Serve node ports on the addresses of the node within these ranges. By default on the"
-    " addresses in the status of the Node.",
-)
-@click.option(
-    "--service-cidr",
-    "service_cidrs",
-    metavar="CIDR[,CIDR]",
-    help="The ranges of cluster IPs. No external IP may be in them, and traffic to their"
-    " addresses without a Service is dropped.",
-)
-@click.option(
-    "--service-proxy-name",
-    "proxy_name",
-    metavar="NAME",
-    help="Serve only Services whose label service.kubernetes.io/service-proxy-name has this"
-    " value. By default those without the label.",
-)
-@click.option(
-    "--audit-period",
-    metavar="DURATION",
-    help="How often to compare all elements in the kernel with those that should be there. 15m by"
-    " default. Changes of rules or tables are noticed within seconds in any case.",
-)
-@click.option(
-    "--max-service-entries",
-    type=int,
-    metavar="N",
-    help="Number of entries that one Service may have: for each of its ports, its addresses and"
-    " its endpoints. A Service with more is not programmed. 250000 by default.",
-)
-@click.option(
-    "--max-namespace-entries",
-    type=int,
-    metavar="N",
-    help="Number of entries that all Services of one namespace may have. The youngest of those that exceed it are not"
-    " programmed. 400000 by default.",
-)
-@click.option(
-    "--max-entries",
-    type=int,
-    metavar="N",
-    help="Number of entries that all Services may have. The youngest of those that exceed it are not programmed. 750000"
-    " by default.",
-)
-@click.option(
-    "--count-connections/--no-count-connections",
-    default=None,
-    help="Count connections and bytes to Services, for /measured. On by default.",
-)
-@click.option(
-    "--lease-namespace",
-    metavar="NAME",
-    help="The namespace of the Lease with which this node reports what is programmed. By default"
-    " that of the Pod; outside of a cluster, kube-system.",
-)
-@click.option(
-    "--listen",
-    metavar="[HOST]:PORT",
-    help="Where to serve /readyz, /metrics, /measured and /debug. 127.0.0.1:10272 by default;"
-    " :10272 listens on all addresses, port 0 picks a free one.",
-)
-@click.option(
-    "--healthz-listen",
-    metavar="[HOST]:PORT",
-    help="Where to serve /healthz and /livez for load balancers. :10256 by default, as in kube-proxy.",
-)
-@click.option(
-    "--proxy-mode-listen",
-    metavar="[HOST]:PORT",
-    help="Where to serve /proxyMode, which answers nftables. 127.0.0.1:10249 by default, as in kube-proxy, and nowhere"
-    " with --service-proxy-name. Empty: nowhere.",
-)
-@click.option(
-    "--debug-for-all", is_flag=True, default=None, help="Serve /debug to all clients, not only on loopback addresses."
-)
+@setting_options(_SETTINGS, _FIELDS)
 @log_options
 def command(
     *,

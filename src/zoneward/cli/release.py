@@ -12,6 +12,7 @@ from zoneward.kube.input_error import InputError
 
 if TYPE_CHECKING:
     from zoneward.client.auth.client_config import ClientConfig
+    from zoneward.client.transport import Transport
 
 _NO_PORT: Final = "127.0.0.1:0"
 _TO_CONTINUE: Final = "to continue: zoneward release --overlay"
@@ -69,41 +70,32 @@ def command(
 
 
 def _release_overlay(options: Options, *, timeout: float, dry_run: bool, scale_down: str | None) -> int:
-    """Returns the exit status. Raises InputError."""
-    from datetime import UTC, datetime
-
-    from zoneward.cli.cluster_input import find_cluster
-    from zoneward.client.api_errors import CallFailed
-    from zoneward.client.error_messages import to_input_error
+    from zoneward.cli.cluster_input import call_cluster, failed_calls, find_cluster
 
     access, _ = find_cluster(options)
-    try:
-        services = asyncio.run(_services_in_overlay(access))
-        if dry_run:
-            for namespace, name in services:
-                print_line(f"Service {namespace}/{name}: would leave the overlay")
-            return 0
-        if scale_down is not None:
-            asyncio.run(_scale_down(access, scale_down))
-            print_notes(options, [Note(f"Deployment {scale_down}: scaled to 0")])
-        if services:
+    services = call_cluster(access, _services_in_overlay)
+    if dry_run:
+        for namespace, name in services:
+            print_line(f"Service {namespace}/{name}: would leave the overlay")
+        return 0
+    if scale_down is not None:
+        call_cluster(access, lambda transport: _scale_down(transport, scale_down))
+        print_notes(options, [Note(f"Deployment {scale_down}: scaled to 0")])
+    if services:
+        with failed_calls(access):
             asyncio.run(_run_until_released(access, options, timeout=timeout))
-    except CallFailed as error:
-        raise to_input_error(error, access, now=datetime.now(UTC)) from error
     print_line(f"{len(services)} Services left the overlay" if services else "no Service is in the overlay")
     return 0
 
 
-async def _services_in_overlay(access: "ClientConfig") -> list[tuple[str, str]]:
+async def _services_in_overlay(transport: "Transport") -> list[tuple[str, str]]:
     from zoneward.client.list_pager import ListScope, list_all
     from zoneward.client.resources import CONFIG_MAPS
-    from zoneward.client.transport import Transport
     from zoneward.kube.names import OVERLAY_CONFIG_MAP
     from zoneward.slices.overlay import service_of_entry
 
-    async with Transport(access) as transport:
-        scope = ListScope(field_selector=f"metadata.name={OVERLAY_CONFIG_MAP}")
-        config_maps = await list_all(transport, CONFIG_MAPS, scope)
+    scope = ListScope(field_selector=f"metadata.name={OVERLAY_CONFIG_MAP}")
+    config_maps = await list_all(transport, CONFIG_MAPS, scope)
     return sorted(
         {
             (config_map.metadata.namespace, service_of_entry(entry))
@@ -113,20 +105,17 @@ async def _services_in_overlay(access: "ClientConfig") -> list[tuple[str, str]]:
     )
 
 
-async def _scale_down(access: "ClientConfig", deployment: str) -> None:
-    from zoneward.client.transport import Transport
-
+async def _scale_down(transport: "Transport", deployment: str) -> None:
     namespace, _, name = deployment.partition("/")
     if not (namespace and name) or "/" in name:
         raise click.UsageError(f"--scale-down: expected NAMESPACE/DEPLOYMENT, got {deployment!r}")
-    async with Transport(access) as transport:
-        await transport.send(
-            "PATCH",
-            f"/apis/apps/v1/namespaces/{namespace}/deployments/{name}/scale",
-            b'{"spec":{"replicas":0}}',
-            content_type="application/merge-patch+json",
-            idempotent=True,
-        )
+    await transport.send(
+        "PATCH",
+        f"/apis/apps/v1/namespaces/{namespace}/deployments/{name}/scale",
+        b'{"spec":{"replicas":0}}',
+        content_type="application/merge-patch+json",
+        idempotent=True,
+    )
 
 
 async def _lease_namespace(access: "ClientConfig", options: Options) -> str | None:
@@ -136,11 +125,11 @@ async def _lease_namespace(access: "ClientConfig", options: Options) -> str | No
     from zoneward.client.optional_objects import list_controller_leases
     from zoneward.client.transport import Transport
 
-    async with Transport(access) as transport:
-        try:
+    try:
+        async with Transport(access) as transport:
             leases = await list_controller_leases(transport, name=controller_lease_name(options))
-        except CallFailed:
-            return None
+    except CallFailed:
+        return None
     return leases[0].metadata.namespace if leases else None
 
 

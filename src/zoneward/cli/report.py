@@ -7,8 +7,16 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from zoneward.cli.measured_input import measured_options, price_options, read_measured_services, read_prices
-from zoneward.cli.options import GroupedCommand, Options, only_option, output_option, planning_options, row_options
+from zoneward.cli.options import (
+    GroupedCommand,
+    Options,
+    measured_options,
+    only_option,
+    output_option,
+    planning_options,
+    price_options,
+    row_options,
+)
 from zoneward.cli.output import page_source, print_json, print_notes, print_table, write
 
 if TYPE_CHECKING:
@@ -16,7 +24,7 @@ if TYPE_CHECKING:
     from zoneward.advice.measured_flows import MeasuredFlows, ServiceFamily
     from zoneward.advice.prices import Prices
     from zoneward.advice.traffic_report import ServiceReport, TrafficReport
-    from zoneward.cli.compared_services import ComparisonRequest
+    from zoneward.cli.compare import ComparisonRequest
     from zoneward.cli.planned_services import SelectedServices
 
 _TOP_ON_TERMINAL: Final = 20
@@ -62,7 +70,8 @@ def command(
     zoneward report -f cluster.json --measured measured/ -o html >report.html
     """
     from zoneward.advice.traffic_report import ranked
-    from zoneward.cli.compared_services import chosen_approaches
+    from zoneward.cli.compare import chosen_approaches
+    from zoneward.cli.measured_input import read_prices
 
     if options.upstream and options.demand is not None:
         raise click.UsageError("--demand: expected none with --compat upstream: Kubernetes decides by CPU")
@@ -81,7 +90,7 @@ def command(
         return _begin(one, approaches, prices)
 
     if len(options.contexts) > 1:
-        from zoneward.cli.fleet import exit_status, show_fleet
+        from zoneward.cli.fleet import show_fleet
         from zoneward.report.fleet_tables import report_table
         from zoneward.report.traffic_json import report_document
 
@@ -89,8 +98,7 @@ def command(
             request, report = begin(one)
             return _complete(request, report, _services(request, report, one), chosen)
 
-        results = show_fleet(options, work, "Report", output, table_of=report_table, fields_of=report_document)
-        return exit_status(results)
+        return show_fleet(options, work, "Report", output, table_of=report_table, fields_of=report_document)
     request, report = begin(options)
     services = _services(request, report, options)
     if output == "csv":
@@ -122,7 +130,8 @@ def _begin(
 ) -> "tuple[ComparisonRequest, TrafficReport]":
     """What is compared, and the report without Services yet. Prints the notes."""
     from zoneward.advice.traffic_report import Coverage, ReportTotals, TrafficReport
-    from zoneward.cli.compared_services import read_request
+    from zoneward.cli.compare import read_request
+    from zoneward.cli.measured_input import read_measured_services
 
     request = read_request(options, approaches)
     selected, measured, prices, notes = read_measured_services(request.selected, prices)
@@ -168,10 +177,9 @@ _ORDERS: "Final[dict[str | None, Callable[[ServiceReport], tuple[float, str, str
 
 
 def _services(request: "ComparisonRequest", report: "TrafficReport", options: Options) -> "Iterator[ServiceReport]":
-    """One after the other, in the order of the request."""
     from zoneward.advice.prices import PairPrices
     from zoneward.advice.traffic_report import report_service
-    from zoneward.cli.compared_services import compare_services
+    from zoneward.cli.compare import compare_services
 
     prices = None
     if report.currency is not None:

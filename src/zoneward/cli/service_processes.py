@@ -120,7 +120,6 @@ def waiting(options: Options, text: str) -> Iterator[None]:
 
 @contextmanager
 def _progress(options: Options, services: int) -> Iterator[Callable[[], None]]:
-    """A progress bar on a terminal; nothing elsewhere."""
     if not shows_progress(options):
         yield lambda: None
         return

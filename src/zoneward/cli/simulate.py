@@ -1,24 +1,29 @@
 """``zoneward simulate``: the evaluation tool."""
 
 import os
+import shlex
+import shutil
+import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryFile
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final
 
 import click
 
-from zoneward.cli.interrupts import INTERRUPTED, Interrupts
+from zoneward.cli.live_output import INTERRUPTED, Interrupts
 from zoneward.cli.options import Color, GroupedCommand, Options, color_option, output_option
-from zoneward.cli.output import Note, print_notes, shows_progress
+from zoneward.cli.output import Note, atomic_file, print_notes, shows_progress, wants_color
 from zoneward.cli.simulation_run import (
     CLUSTER,
     PARQUET,
     TOPOLOGY_SIMULATOR,
-    SimulationOptions,
+    SimulationRun,
     check_usage,
     open_dataset,
     read_run,
@@ -27,12 +32,14 @@ from zoneward.kube.input_error import InputError
 from zoneward.routing.simulation_results import WEIGHTS
 
 if TYPE_CHECKING:
-    from zoneward.lab.contenders import CustomAlgorithm
-    from zoneward.lab.datasets import Dataset
-    from zoneward.lab.simulation import Runner
+    from zoneward.lab.datasets import Dataset, Inputs
+    from zoneward.lab.scoring import Floats
+    from zoneward.lab.simulation import RowSink, Runner
     from zoneward.lab.tally import SimulationSpec
+    from zoneward.routing.simulation_results import Simulation
 
 _LIBRARIES: Final = {"html": ("matplotlib",), PARQUET: ("polars",), TOPOLOGY_SIMULATOR: ("polars",)}
+_WIDEST: Final = 200
 _NOTE_AFTER: Final = 1.0
 """Seconds of compiling after which a note says what took that long."""
 
@@ -146,16 +153,16 @@ def command(
     """
     run = read_run(run_file, Options(files=files, sample=sample), given)
     shared = Options(files=files, sample=sample, all_namespaces=True, config=run.config, color=color, quiet=quiet)
-    return _simulate(SimulationOptions(run=run, output=output, to=to, shared=shared))
+    return _simulate(run, shared, output, to)
 
 
-def _check_extra(options: SimulationOptions) -> None:
+def _check_extra(run: SimulationRun, output: str) -> None:
     """Raises `InputError` where something that the simulation needs is not installed."""
     from zoneward.extras import how_to_install
     from zoneward.lab import COMPUTED_DATASETS
 
-    needed = ["numpy", "numba", *_LIBRARIES.get(options.output, ())]
-    if options.run.dataset.partition(":")[0] not in (*COMPUTED_DATASETS, CLUSTER):
+    needed = ["numpy", "numba", *_LIBRARIES.get(output, ())]
+    if run.dataset.partition(":")[0] not in (*COMPUTED_DATASETS, CLUSTER):
         needed.append("polars")
     for module in needed:
         if find_spec(module) is None:
@@ -166,53 +173,53 @@ def _check_extra(options: SimulationOptions) -> None:
 # --- the simulation ---------------------------------------------------------------------------------------------------
 
 
-def _simulate(options: SimulationOptions) -> int:
+def _simulate(run: SimulationRun, shared: Options, output: str, to: str | None) -> int:
     """Simulate, print, and return the exit status: 0, or 130 where Ctrl-C ended it early.
 
     All checks come before the slow steps: compiling, then scoring.
     """
-    run = options.run
-    check_usage(run, options.shared, options.output, options.to)
-    _check_extra(options)
-    from zoneward.cli.simulate_output import import_writer, open_output
-
-    runner = _runner(options)
+    check_usage(run, shared, output, to)
+    _check_extra(run, output)
+    runner = _runner(run)
     from zoneward.lab.contenders import parse_contenders
     from zoneward.lab.simulation import simulate
     from zoneward.lab.tally import SimulationSpec
     from zoneward.routing.algorithms.heuristics import BALANCED
 
-    custom = _custom_algorithm(options)
+    custom = None
+    if run.algorithm_file:
+        from zoneward.lab.algorithm_file import check_algorithm, load_algorithm_file
+
+        custom = load_algorithm_file(run.algorithm_file)
     names = (*run.contenders, *((custom.name,) if custom else ()))
     spec = SimulationSpec(
         contenders=parse_contenders(names, sweep=run.sweep, own=custom),
         encodings=run.encodings,
         by=run.by,
         quantiles=bool(run.quantiles),
-        plots=options.output == "html",
+        plots=output == "html",
         worst=run.worst,
     )
     if WEIGHTS in spec.encodings and not any(contender.balanced for contender in spec.contenders):
         raise InputError("--encoding", WEIGHTS, f"expected {BALANCED.name} among the algorithms, no other has them")
-    if options.output == TOPOLOGY_SIMULATOR and len(spec.contenders) != 1:
+    if output == TOPOLOGY_SIMULATOR and len(spec.contenders) != 1:
         raise InputError("-o", TOPOLOGY_SIMULATOR, f"expected one algorithm, got {len(spec.contenders)}")
-    dataset = open_dataset(run, options.shared)
-    import_writer(options)
-    with Interrupts() as interrupts, ExitStack() as stack:
-        results = stack.enter_context(open_output(options, spec, interrupts))
+    dataset = open_dataset(run, shared)
+    if output in (PARQUET, TOPOLOGY_SIMULATOR):
+        # Before Interrupts: polars takes over SIGINT on import and would abort its writes; the last handler wins.
+        import_module("zoneward.lab.row_writers")
+    with Interrupts() as interrupts, _opened(run, shared, output, to, spec, interrupts) as (sink, finish):
         # Most files have no more rows than a chunk; errors in these are reported before anything is compiled.
         next(iter(dataset.chunks()), None)
         if custom is not None:
-            from zoneward.lab.algorithm_file import check_algorithm
-
             checked, note = check_algorithm(custom, written=run.algorithm_file)
             spec = replace(spec, contenders=parse_contenders(names, sweep=run.sweep, own=checked))
             if note:
-                print_notes(options.shared, [Note(note)])
+                print_notes(shared, [Note(note)])
         if run.scheduler is None:
-            _compile(options, spec, interrupts)
+            _compile(shared, spec, interrupts)
         interrupts.check()
-        with _progress(options, dataset) as advance:
+        with _progress(shared, dataset) as advance:
 
             def advanced(rows: int) -> None:
                 advance(rows)
@@ -226,46 +233,35 @@ def _simulate(options: SimulationOptions) -> int:
                 bounds=run.bounds,
                 shares=run.shares,
                 advanced=advanced,
-                sink=results.sink,
+                sink=sink,
             )
         skipped = getattr(dataset, "skipped", 0)
         if skipped:
             rows = "1 row" if skipped == 1 else f"{skipped:,} rows"
-            print_notes(options.shared, [Note(f"{run.dataset}: skipped {rows} that can't be read")])
-        results.finish(simulation)
+            print_notes(shared, [Note(f"{run.dataset}: skipped {rows} that can't be read")])
+        finish(simulation)
     return INTERRUPTED if simulation.partial else 0
 
 
-def _custom_algorithm(options: SimulationOptions) -> "CustomAlgorithm | None":
-    if not options.run.algorithm_file:
-        return None
-    from zoneward.lab.algorithm_file import load_algorithm_file
-
-    return load_algorithm_file(options.run.algorithm_file)
-
-
-def _runner(options: SimulationOptions) -> "Runner":
-    if options.run.scheduler is not None:
+def _runner(run: SimulationRun) -> "Runner":
+    if run.scheduler is not None:
         from zoneward.lab.dask_runner import DaskRunner
 
-        return DaskRunner(options.run.scheduler)
+        return DaskRunner(run.scheduler)
     from zoneward.lab.simulation import ThreadRunner
 
-    return ThreadRunner(options.run.jobs or os.cpu_count() or 1)
+    return ThreadRunner(run.jobs or os.cpu_count() or 1)
 
 
-def _compile(options: SimulationOptions, spec: "SimulationSpec", interrupts: Interrupts) -> None:
+def _compile(shared: Options, spec: "SimulationSpec", interrupts: Interrupts) -> None:
     """Compile the algorithms. It takes long only the first time; a terminal then shows a spinner."""
+    from zoneward.cli.service_processes import waiting
     from zoneward.lab.scoring import compile_kernels, machine_code_cache
 
     start = perf_counter()
-    with ExitStack() as stack:
-        directory = machine_code_cache()
-        if shows_progress(options.shared) and not (directory and any(Path(directory).iterdir())):
-            from rich.console import Console
-
-            waiting = "compiling, once for this version: some 10 to 60 s"
-            stack.enter_context(Console(stderr=True).status(waiting))
+    directory = machine_code_cache()
+    is_cached = bool(directory) and any(Path(directory).iterdir())
+    with nullcontext() if is_cached else waiting(shared, "compiling, once for this version: some 10 to 60 s"):
         for contender in spec.contenders:
             compile_kernels([contender])
             # LLVM swallows an exception that is raised in a callback.
@@ -275,13 +271,12 @@ def _compile(options: SimulationOptions, spec: "SimulationSpec", interrupts: Int
         cache = (
             f"once for this version: cached in {directory}" if directory else "again each time: no cache can be written"
         )
-        print_notes(options.shared, [Note(f"compiled in {took:.1f} s, {cache}")])
+        print_notes(shared, [Note(f"compiled in {took:.1f} s, {cache}")])
 
 
 @contextmanager
-def _progress(options: SimulationOptions, dataset: "Dataset") -> Iterator[Callable[[int], None]]:
-    """A progress bar with rate and remaining time on a terminal; nothing elsewhere."""
-    if not shows_progress(options.shared):
+def _progress(shared: Options, dataset: "Dataset") -> Iterator[Callable[[int], None]]:
+    if not shows_progress(shared):
         yield lambda _rows: None
         return
     from rich.console import Console
@@ -293,3 +288,86 @@ def _progress(options: SimulationOptions, dataset: "Dataset") -> Iterator[Callab
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task(dataset.name, total=dataset.rows)
         yield lambda rows: progress.advance(task, rows)
+
+
+# --- output -----------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _opened(
+    run: SimulationRun, shared: Options, output: str, to: str | None, spec: "SimulationSpec", interrupts: Interrupts
+) -> "Iterator[tuple[RowSink | None, Callable[[Simulation], None]]]":
+    """Open what will be written, so that a file that can't be written fails before the work begins: what writes rows
+    while they are scored, where the output has rows, and what writes the rest at the end.
+    """
+    from zoneward.report.simulation_report import heading
+
+    def note_partial(simulation: "Simulation") -> None:
+        if simulation.partial:
+            print_notes(shared, [Note(heading(simulation))])
+
+    if output == PARQUET:
+        from zoneward.lab.row_writers import ParquetWriter
+
+        with ParquetWriter(Path(to or ""), spec.contenders) as directory:
+            interrupts.add_cleanup(directory.discard)
+
+            def finish(simulation: "Simulation") -> None:
+                directory.finish(partial=heading(simulation) if simulation.partial else "")
+                note_partial(simulation)
+
+            yield _hold_interrupts(directory.write, interrupts), finish
+    elif output == TOPOLOGY_SIMULATOR:
+        from zoneward.lab.row_writers import TopologySimulatorWriter
+
+        with TemporaryFile() if to is None else _file(to, interrupts) as file:
+            yield _hold_interrupts(TopologySimulatorWriter(file, spec.contenders[0]).write, interrupts), note_partial
+            if to is None:
+                # Only now: bad input prints nothing on standard output.
+                file.seek(0)
+                shutil.copyfileobj(file, sys.stdout.buffer, 1 << 20)
+    elif to is None:
+        color = wants_color(shared)
+        yield None, lambda simulation: click.echo(_text(simulation, run, output, color=color), nl=False, color=True)
+    else:
+        with _file(to, interrupts) as file:
+
+            def write(simulation: "Simulation") -> None:
+                file.write(_text(simulation, run, output, color=False).encode())
+
+            yield None, write
+
+
+def _file(to: str, interrupts: Interrupts) -> AbstractContextManager[IO[bytes]]:
+    return atomic_file(Path(to), add_cleanup=interrupts.add_cleanup)
+
+
+def _hold_interrupts(sink: "RowSink", interrupts: Interrupts) -> "RowSink":
+    """Delay Ctrl-C until the rows are written and counted: the file has what the result says."""
+
+    def write_held(inputs: "Inputs", columns: "list[Floats]") -> None:
+        interrupts.hold()
+        sink(inputs, columns)
+
+    return write_held
+
+
+def _text(simulation: "Simulation", run: SimulationRun, output: str, *, color: bool) -> str:
+    from zoneward.report.simulation_report import simulation_csv, simulation_document, simulation_table
+
+    if output == "table":
+        from zoneward.report.terminal_text import render_text
+
+        if not run.differences:
+            simulation = replace(simulation, differences=())
+        # Wide enough for all columns: a number that is cut says nothing.
+        return render_text(simulation_table(simulation, width=_WIDEST), color=color, width=_WIDEST)
+    if output == "json":
+        from zoneward.advice.json_value import as_document, to_json
+
+        return to_json(as_document("Simulation", simulation_document(simulation))).decode()
+    if output == "csv":
+        return simulation_csv(simulation)
+    from zoneward.report.simulation_page import simulation_page
+
+    return simulation_page(simulation, command=shlex.join(["zoneward", *sys.argv[1:]]))

@@ -1,7 +1,6 @@
 """What ``zoneward simulate`` scores: the file of ``--run`` and the options together, and the dataset that they name."""
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
@@ -62,16 +61,6 @@ class SimulationRun(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     def contenders(self) -> tuple[str, ...]:
         """The algorithms as they were written; those of the proposal if none was, not even a file with one."""
         return self.algorithms if self.algorithms or self.algorithm_file else (_OF_THE_PROPOSAL,)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SimulationOptions:
-    """What to score, and where the results are written."""
-
-    run: SimulationRun
-    output: str
-    to: str | None
-    shared: Options
 
 
 def read_run(file: str | None, shared: Options, options: dict[str, Any]) -> SimulationRun:

@@ -54,14 +54,14 @@ def comparison_document(
     proxies: Mapping[str, int],
 ) -> Any:
     """``{"services": [...], "total": [...], "now": {...}, "best": {...}, "proxies": {...}}``."""
-    services = [rounded(recommendation.comparison) for recommendation in comparisons]
-    return {
-        "services": services,
-        "total": rounded(totals.rows(abilities)),
-        "now": rounded(totals.now),
-        "best": rounded(totals.best),
+    document = {
+        "services": [recommendation.comparison for recommendation in comparisons],
+        "total": totals.rows(abilities),
+        "now": totals.now,
+        "best": totals.best,
         "proxies": proxies,
     }
+    return rounded(document)
 
 
 _SERVICE_FIELDS: Final = ("namespace", "service", "addressType", "endpoints", "asksFor")
@@ -99,19 +99,21 @@ def csv_text(lines: Iterable[Sequence[object]]) -> str:
 
 def rounded(value: Any) -> Any:
     """A value as JSON has it, with six digits in its figures and 0.0 for -0.0."""
+    return _rounded(msgspec.to_builtins(value))
+
+
+def _rounded(value: Any) -> Any:
     if isinstance(value, float):
         return round(value, _DIGITS) + 0.0
-    if isinstance(value, msgspec.Struct):
-        value = msgspec.to_builtins(value)
     if isinstance(value, dict):
-        return {name: rounded(item) for name, item in value.items()}
-    return [rounded(item) for item in value] if isinstance(value, list | tuple) else value
+        return {name: _rounded(item) for name, item in value.items()}
+    return [_rounded(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _cell(value: object) -> object:
     if value is None:
         return ""
-    return str(value).lower() if isinstance(value, bool) else rounded(value)
+    return str(value).lower() if isinstance(value, bool) else _rounded(value)
 
 
 # --- the table --------------------------------------------------------------------------------------------------------

@@ -12,12 +12,13 @@ from typing import Any, Final, Literal
 import msgspec
 
 from zoneward.advice.decisions import DecisionDocument, count_slices
-from zoneward.kube.objects import Endpoint, ServiceEvent, identity, is_ready, is_terminating
+from zoneward.kube.objects import Endpoint, identity, is_ready, is_terminating
 from zoneward.kube.safe_text import escape_json
 from zoneward.routing.algorithms.heuristics import HEURISTICS
 from zoneward.routing.decision import Decision
 from zoneward.routing.phrases import counted
 from zoneward.routing.request import Approach
+from zoneward.routing.selection.traffic import ExpectedTraffic
 from zoneward.slices.plan import ServicePlan
 
 _WORDS: Final = {"ADDED": "new", "CHANGED": "changed", "REMOVED": "gone"}
@@ -107,7 +108,6 @@ def _percent(share: float | None, sign: str = "") -> str:
 
 
 def _now(view: DecisionDocument) -> str:
-    """The shares of traffic in its zone and the worst overload that the slices in force give."""
     if view.now is None:
         return "-"
     return f"{_percent(view.now.in_zone_traffic)} {_percent(view.now.max_overload, '+')}"
@@ -130,100 +130,57 @@ def _line(document: dict[str, Any]) -> bytes:
 # --- what was written and why -----------------------------------------------------------------------------------------
 
 
-_Pod = tuple[str, str]
 _State = Literal["ready", "ending", "waiting"]
 
 
-@dataclass(frozen=True, slots=True)
-class WrittenPlan:
-    """A copy of what the log needs from a plan that was written.
-
-    ``created``, ``updated`` and ``deleted`` count slices. ``pods`` by namespace and name; an endpoint without one has
-    its address instead. ``demand`` has the share of each zone in which traffic starts, empty if unknown.
-    ``in_zone`` and ``worst`` are None where no traffic is served.
-    """
-
-    created: int
-    updated: int
-    deleted: int
-    pods: Mapping[_Pod, _State]
-    demand: Mapping[str, float]
-    asked: str | None
-    by_demand: bool
-    """Whether the decision depends on where traffic starts."""
-    active: bool
-    encoding: str
-    """What an active decision puts into slices: hints or zone groups."""
-    reason: str
-    moved: int
-    in_zone: float | None
-    worst: float | None
-    events: tuple[ServiceEvent, ...]
-
-    @property
-    def writes(self) -> int:
-        return self.created + self.updated + self.deleted
-
-
-def record_plan(plan: ServicePlan) -> WrittenPlan:
-    """Call it before the Service is planned again: it computes everything that a table shows of this plan."""
-    for family in plan.families:
-        family.traffic  # noqa: B018 -- computed on first use, which is now
+def counted_writes(plan: ServicePlan) -> dict[str, int]:
+    """The slices that a plan has created, updated and deleted, by these words."""
     counts = [count_slices(plan, family) for family in plan.families]
-    reported = next((family for family in plan.families if family.address_type == plan.worst_family), None)
-    decision = reported.decision if reported else None
-    traffic = reported.traffic if reported else None
-    return WrittenPlan(
-        created=sum(count.create for count in counts),
-        updated=sum(count.update for count in counts),
-        deleted=sum(count.delete for count in counts),
-        pods=dict(_pods(plan)),
-        demand={zone: figures.demand for zone, figures in traffic.zones.items() if figures.demand} if traffic else {},
-        asked=decision.asked_for if decision else None,
-        by_demand=_depends_on_demand(decision),
-        active=decision is not None and decision.active,
-        encoding=_encoding(decision),
-        reason=decision.message if decision else "",
-        moved=sum(family.decision.moved for family in plan.families),
-        in_zone=traffic.in_zone if traffic and traffic.served else None,
-        worst=traffic.max_overload if traffic and traffic.served else None,
-        events=plan.events,
-    )
+    return {
+        "created": sum(count.create for count in counts),
+        "updated": sum(count.update for count in counts),
+        "deleted": sum(count.delete for count in counts),
+    }
 
 
-def describe_write(before: WrittenPlan | None, now: WrittenPlan) -> str:
+def shares_of_demand(plan: ServicePlan) -> dict[str, float]:
+    """The share of each zone in which traffic starts; empty if unknown."""
+    traffic = _reported_traffic(plan)
+    return {zone: figures.demand for zone, figures in traffic.zones.items() if figures.demand} if traffic else {}
+
+
+def describe_write(before: ServicePlan | None, now: ServicePlan) -> str:
     """One line without time and name: what was written, why, and what it changes.
 
     ``1 slice updated: 2 pods ready, 1 pod gone; in zone 68% > 100%``.
     ``before`` is the plan described last, None for the first.
     """
-    counts = ((now.created, "created"), (now.updated, "updated"), (now.deleted, "deleted"))
-    line = ", ".join(f"{counted(count, 'slice')} {what}" for count, what in counts if count) or "nothing to write"
-    causes = list(_causes(before, now))
+    writes = counted_writes(now)
+    line = ", ".join(f"{counted(count, 'slice')} {what}" for what, count in writes.items() if count)
+    causes = list(_causes(before, now, has_writes=bool(line)))
+    line = line or "nothing to write"
     line += f": {', '.join(causes)}" if causes else ""
     effects = list(_effects(before, now))
     return f"{line}; {', '.join(effects)}" if effects else line
 
 
-# --- causes -----------------------------------------------------------------------------------------------------------
-
-
-def _causes(before: WrittenPlan | None, now: WrittenPlan) -> Iterator[str]:
+def _causes(before: ServicePlan | None, now: ServicePlan, *, has_writes: bool) -> Iterator[str]:
+    decision = _reported_decision(now)
     if before is None:
         yield "a new Service"
-    elif before.asked != now.asked:
-        yield f"it asks for {now.asked or 'nothing'}"
-    if before is not None and (now.by_demand or not now.writes):
-        yield from _demand_causes(before.demand, now.demand)
-    old = before.pods if before else {}
-    came = Counter(state for pod, state in now.pods.items() if pod not in old)
-    became = Counter(state for pod, state in now.pods.items() if pod in old and old[pod] != state)
+    elif before.requested != now.requested:
+        yield f"it asks for {now.requested or 'nothing'}"
+    if before is not None and (not has_writes or _depends_on_demand(decision)):
+        yield from _demand_causes(shares_of_demand(before), shares_of_demand(now))
+    old, pods = dict(_pods(before)) if before else {}, dict(_pods(now))
+    came = Counter(state for pod, state in pods.items() if pod not in old)
+    became = Counter(state for pod, state in pods.items() if pod in old and old[pod] != state)
     for count, what in (
         (came["ready"] + became["ready"], "ready"),
         (came["waiting"], "starting"),
         (became["waiting"], "not ready"),
         (came["ending"] + became["ending"], "ending"),
-        (sum(pod not in now.pods for pod in old), "gone"),
+        (sum(pod not in pods for pod in old), "gone"),
     ):
         if count:
             yield f"{counted(count, 'pod')} {what}"
@@ -233,49 +190,50 @@ def _demand_causes(before: Mapping[str, float], now: Mapping[str, float]) -> Ite
     """What happened to the ready Nodes, as far as demand shows it."""
     if not before or not now:
         return
-    yield from (f"{_zone_name(zone)} has no ready node" for zone in before if zone not in now)
-    yield from (f"{_zone_name(zone)} has ready nodes" for zone in now if zone not in before)
-    if before.keys() == now.keys() and dict(before) != dict(now):
+    yield from (f"{zone or 'no zone'} has no ready node" for zone in before if zone not in now)
+    yield from (f"{zone or 'no zone'} has ready nodes" for zone in now if zone not in before)
+    if before.keys() == now.keys() and before != now:
         yield "zones have other shares of the CPU"
 
 
-def _zone_name(zone: str) -> str:
-    return zone or "no zone"
-
-
-# --- effects ----------------------------------------------------------------------------------------------------------
-
-
-def _effects(before: WrittenPlan | None, now: WrittenPlan) -> Iterator[str]:
-    was_active = before is not None and before.active
+def _effects(before: ServicePlan | None, now: ServicePlan) -> Iterator[str]:
+    old, new = _reported_decision(before) if before else None, _reported_decision(now)
+    was_active, is_active = old is not None and old.active, new is not None and new.active
+    reason = new.message if new else ""
     names = f" ({', '.join(event.reason for event in now.events)})" if now.events else ""
-    encoding = before.encoding if before is not None and was_active else now.encoding
-    if now.active and (names or not was_active):
-        yield f"{now.encoding} on{names}"
-    elif not now.active and was_active:
-        yield f"{encoding} off{names}: {now.reason}"
+    if is_active and (names or not was_active):
+        yield f"{_encoding(new)} on{names}"
+    elif not is_active and was_active:
+        yield f"{_encoding(old)} off{names}: {reason}"
     elif names:
-        yield f"no {encoding}{names}: {now.reason}"
-    if now.moved:
-        yield f"{counted(now.moved, 'endpoint')} {'serves' if now.moved == 1 else 'serve'} other zones"
-    if before is not None:
-        yield from _share_step("in zone", before.in_zone, now.in_zone)
-        yield from _share_step("worst", before.worst, now.worst, "+")
+        yield f"no {_encoding(new)}{names}: {reason}"
+    moved = sum(family.decision.moved for family in now.families)
+    if moved:
+        yield f"{counted(moved, 'endpoint')} {'serves' if moved == 1 else 'serve'} other zones"
+    then, traffic = _reported_traffic(before) if before else None, _reported_traffic(now)
+    if then is not None and then.served and traffic is not None and traffic.served:
+        yield from _share_step("in zone", then.in_zone, traffic.in_zone)
+        yield from _share_step("worst", then.max_overload, traffic.max_overload, "+")
 
 
 def _share_step(name: str, old: float | None, new: float | None, sign: str = "") -> Iterator[str]:
-    if old is None or new is None:
-        return
-    before, now = f"{sign}{old:.0%}", f"{sign}{new:.0%}"
-    if before != now:
-        yield f"{name} {before} > {now}"
+    if old is not None and new is not None and (step := _step(name, _percent(old, sign), _percent(new, sign))):
+        yield step
 
 
-# --- from a plan ------------------------------------------------------------------------------------------------------
+def _reported_decision(plan: ServicePlan) -> Decision | None:
+    return plan.decisions.get(plan.worst_family or "")
 
 
-def _pods(plan: ServicePlan) -> Iterator[tuple[_Pod, _State]]:
-    """Pods in more than one family are the same pod."""
+def _reported_traffic(plan: ServicePlan) -> ExpectedTraffic | None:
+    reported = next((family for family in plan.families if family.address_type == plan.worst_family), None)
+    return reported.traffic if reported else None
+
+
+def _pods(plan: ServicePlan) -> Iterator[tuple[tuple[str, str], _State]]:
+    """Pods by namespace and name; an endpoint without one has its addresses instead. Pods in more than one family are
+    the same pod.
+    """
     for family in plan.families:
         for slice_ in family.changes.after:
             for endpoint in slice_.endpoints or ():
@@ -295,6 +253,7 @@ def _depends_on_demand(decision: Decision | None) -> bool:
 
 
 def _encoding(decision: Decision | None) -> str:
+    """What an active decision puts into slices."""
     if decision is not None and decision.approach is Approach.SUBSETTING and decision.has_slice_groups:
         return "zone groups"
     return "hints"

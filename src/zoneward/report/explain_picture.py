@@ -4,7 +4,7 @@ zones as they would use them. Zones and endpoints once where nothing changes, or
 One SVG for pages and as a separate file: narrow enough for a telephone, with colours for light and dark.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -164,7 +164,8 @@ def family_picture(explanation: Explanation, family: FamilyExplanation) -> Marku
         colour = f"z{row % COLOURS}"
         name = cut_middle(names[zone], _LONGEST) or "no zone"
         for x, _, traffic in sides:
-            parts += _client_box(x, row, layout, colour, name, traffic.zones.get(zone) if traffic else None)
+            words = _describe_clients(traffic.zones.get(zone) if traffic else None)
+            parts += zone_box(x, layout.top(row), (_BOX, layout.height), colour, name, words)
         states = [traffic.zones.get(zone) if traffic else None for _, _, traffic in sides]
         parts += _endpoint_box(row, layout, colour, name, states)
     bottom = layout.bottom(len(zones))
@@ -182,21 +183,25 @@ def _zones(family: FamilyExplanation) -> list[str]:
     return sorted({zone for traffic in traffics if traffic is not None for zone in traffic.zones})
 
 
-def _client_box(
-    x: int, row: int, layout: _Layout, colour: str, name: str, zone: ZoneTraffic | None
-) -> Iterator[Markup]:
-    top = layout.top(row)
-    yield tag("rect", x=str(x), y=str(top), width=str(_BOX), height=str(layout.height), rx="6", class_=colour)
-    top += (layout.height - 66) // 2
-    yield svg_text(x + 9, top + 21, f"zone {name}", f"name {colour}")
+def _describe_clients(zone: ZoneTraffic | None) -> list[tuple[str, str]]:
     if zone is None:
-        yield svg_text(x + 9, top + 40, "not known", "soft")
-    elif not zone.demand:
-        yield svg_text(x + 9, top + 40, "no clients", "soft")
-    else:
-        yield svg_text(x + 9, top + 40, f"{zone.demand:.0%} of traffic")
-        stays = "unknown" if zone.in_zone is None else f"{zone.in_zone:.0%} stays"
-        yield svg_text(x + 9, top + 57, stays, "" if zone.in_zone else "soft")
+        return [("not known", "soft")]
+    if not zone.demand:
+        return [("no clients", "soft")]
+    stays = "unknown" if zone.in_zone is None else f"{zone.in_zone:.0%} stays"
+    return [(f"{zone.demand:.0%} of traffic", ""), (stays, "" if zone.in_zone else "soft")]
+
+
+def zone_box(
+    x: int, top: int, size: tuple[int, int], colour: str, name: str, words: Iterable[tuple[str, str]]
+) -> Iterator[Markup]:
+    """A zone with at most two lines of words, each with its class, for a picture with `PICTURE_STYLE`."""
+    width, height = size
+    yield tag("rect", x=str(x), y=str(top), width=str(width), height=str(height), rx="6", class_=colour)
+    top += (height - 66) // 2
+    yield svg_text(x + 9, top + 21, f"zone {name}", f"name {colour}")
+    for y, (line, class_) in zip((40, 57), words, strict=False):
+        yield svg_text(x + 9, top + y, line, class_)
 
 
 def _endpoint_box(
@@ -218,32 +223,42 @@ def _endpoint_box(
 
 
 def _flows(zones: list[str], traffic: ServiceTraffic | None, start: int, end: int, layout: _Layout) -> Iterator[Markup]:
-    """A line from each zone to the endpoints that it uses, as thick as the traffic."""
     if traffic is not None:
-        middles = {zone: layout.top(row) + layout.height / 2 for row, zone in enumerate(zones)}
-        classes = {zone: f"z{row % COLOURS}" for row, zone in enumerate(zones)}
-        for (zone, _), path in flow_lines(_widths(traffic), middles, start, end):
-            yield tag("path", **path, class_=classes[zone])
+        middles = [layout.top(row) + layout.height / 2 for row in range(len(zones))]
+        yield from flow_lines(_widths(traffic), zones, middles, start, end)
 
 
 def flow_lines(
-    widths: Mapping[ZonePair, float], middles: Mapping[str, float], start: int, end: int
-) -> Iterator[tuple[ZonePair, dict[str, str]]]:
-    """The attributes of a line for each pair, from the box of one zone at ``start`` to that of another at ``end``, as
-    thick as its width. Lines do not overlap at their ends. ``middles`` are those of the boxes.
+    widths: Mapping[ZonePair, float],
+    zones: Sequence[str],
+    middles: Sequence[float],
+    start: int,
+    end: int,
+    *,
+    marks_stays: bool = False,
+) -> Iterator[Markup]:
+    """A line for each pair, from the box of one zone at ``start`` to that of another at ``end``, as thick as its width.
+    Lines do not overlap at their ends. ``middles`` are those of the boxes. ``marks_stays``: lines within a zone have
+    the class ``stays``, and are below the others.
     """
+    middle_of = dict(zip(zones, middles, strict=True))
     leaving, arriving = (
-        {zone: -sum(width for pair, width in widths.items() if pair[side] == zone) / 2 for zone in middles}
+        {zone: -sum(width for pair, width in widths.items() if pair[side] == zone) / 2 for zone in zones}
         for side in (0, 1)
     )
     bend = (start + end) / 2
+    staying: list[Markup] = []
+    others: list[Markup] = []
     for pair, width in widths.items():
-        y = middles[pair[0]] + leaving[pair[0]] + width / 2
-        to = middles[pair[1]] + arriving[pair[1]] + width / 2
+        y = middle_of[pair[0]] + leaving[pair[0]] + width / 2
+        to = middle_of[pair[1]] + arriving[pair[1]] + width / 2
         leaving[pair[0]] += width
         arriving[pair[1]] += width
         path = f"M{start} {y:.4g}C{bend:g} {y:.4g} {bend:g} {to:.4g} {end} {to:.4g}"
-        yield pair, {"d": path, "stroke_width": f"{width:.3g}"}
+        stays = marks_stays and pair[0] == pair[1]
+        class_ = "stays" if stays else f"z{zones.index(pair[0]) % COLOURS}"
+        (staying if stays else others).append(tag("path", d=path, stroke_width=f"{width:.3g}", class_=class_))
+    yield from (*staying, *others)
 
 
 def _widths(traffic: ServiceTraffic) -> dict[ZonePair, float]:

@@ -101,7 +101,6 @@ def _table(
 
 
 def _shares(now: float | None, reachable: float | None) -> StyledText:
-    """``45%>91%``."""
     if now is None:
         return Text("-", "dim")
     reached = now if reachable is None else reachable

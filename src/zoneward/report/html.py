@@ -14,6 +14,7 @@ from typing import Final
 
 _PARTS: Final = re.compile(r"(?<=[:,_/])")
 _HUMPS: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
+_UNPRINTABLE: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 _VOID: Final = frozenset(("br", "input", "link", "meta"))
 
 
@@ -41,15 +42,7 @@ def joined(content: Iterable[Content], *, between: str = "") -> Markup:
 
 def printable(text: str) -> str:
     """Text without characters that HTML and XML cannot hold: control characters and halves of surrogate pairs."""
-    return "".join(
-        character
-        if (character >= " " and not "\x7f" <= character <= "\x9f" and not "\ud800" <= character <= "\udfff")
-        else "\ufffd"
-        for character in text.replace("\n", " ")
-        .replace("\t", " ")
-        .replace("\ufffe", "\ufffd")
-        .replace("\uffff", "\ufffd")
-    )
+    return _UNPRINTABLE.sub("\ufffd", text.replace("\n", " ").replace("\t", " "))
 
 
 def name(text: str) -> Markup:

@@ -225,7 +225,6 @@ def plan_facts(plans: Sequence[ServicePlan], *, demand: Demand) -> list[Markup]:
 
 
 def _served_traffic(traffic: ExpectedTraffic | None) -> ExpectedTraffic | None:
-    """The traffic if any of it is served: figures mean nothing if all of it is dropped."""
     return traffic if traffic is not None and traffic.served else None
 
 
@@ -240,7 +239,6 @@ def _from_to(row: _Row, text_of: Callable[[ExpectedTraffic | None], StyledText])
 def _measured_from(
     measured: TrafficMeasurements, demand: Demand, short: Mapping[str, str], *, wide: bool
 ) -> StyledText:
-    """The nodes that measured, and what they do not cover."""
     sources = tuple(
         f"{counted(len(nodes), 'node')} in {short.get(zone, zone) or 'no zone'}"
         for zone, nodes in measured.nodes.items()
@@ -406,7 +404,6 @@ def _share(share: float | None) -> StyledText:
 
 
 def _in_zone(traffic: ExpectedTraffic | None) -> StyledText:
-    """The share that stays in its zone; red where the other traffic, or a part of it, is dropped."""
     if traffic is None or traffic.in_zone is None:
         return _share(None)
     return Text(f"{traffic.in_zone:.0%}", "red" if traffic.dropped else share_style(traffic.in_zone))

@@ -1,16 +1,14 @@
 """Screens of a given size: ``plan --watch``, and the demo with its log of writes."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain, takewhile
-from types import MappingProxyType
 from typing import Final
 
 from rich.console import Console, RenderableType
 
-from zoneward.advice.node_proxies import NodeProxies
-from zoneward.advice.now import CurrentTraffic
 from zoneward.report.plan_table import plan_parts
+from zoneward.report.table_parts import TableParts
 from zoneward.report.terminal_text import StyledText, TableText, Terminal, Text, render_lines
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.demand import Demand
@@ -26,17 +24,12 @@ _MARK: Final = "reverse"
 
 def watch_screen(
     plans: Sequence[ServicePlan],
+    table_of: Callable[[Sequence[ServicePlan]], TableParts],
     *,
     latest: Sequence[_Key],
     marked: Collection[_Key],
     status: StyledText,
-    demand: Demand,
-    configuration: Configuration,
     terminal: Terminal,
-    wide: bool,
-    shows_slices: bool = True,
-    now: Mapping[_Key, Mapping[str, CurrentTraffic]] = MappingProxyType({}),
-    node_proxies: NodeProxies | None = None,
 ) -> list[str]:
     """The status, the table, and, if there is room, the legend: never more lines than the terminal has.
 
@@ -44,24 +37,15 @@ def watch_screen(
     and the last line says how many are not shown. Services are ``marked`` by namespace and name.
     """
 
-    def table_of(shown: Sequence[ServicePlan]) -> tuple[RenderableType, ...]:
-        parts = plan_parts(
-            shown,
-            demand=demand,
-            configuration=configuration,
-            now=now,
-            node_proxies=node_proxies,
-            wide=wide,
-            shows_slices=shows_slices,
-        )
-        heading, table, legend = parts.for_terminal(terminal.width).renderables
+    def shown_table(shown: Sequence[ServicePlan]) -> tuple[RenderableType, ...]:
+        heading, table, legend = table_of(shown).for_terminal(terminal.width).renderables
         return heading, _mark_rows(table, shown, marked), legend
 
     def lines(what: RenderableType) -> list[str]:
         return render_lines(what, terminal)
 
     top = lines(status)[: max(1, min(_MOST_STATUS, terminal.height // 4))]
-    above = lines(table_of(())[0])
+    above = lines(shown_table(())[0])
     if terminal.height - len(top) - len(above) < _HEAD + _LEAST_ROWS:
         above = []
     room = terminal.height - len(top) - len(above)
@@ -71,7 +55,7 @@ def watch_screen(
         rows = accumulate(map(_rows, plans))
         count = max(1, sum(1 for _ in takewhile(lambda row: row + _HEAD < room, rows)))
     while True:
-        _, table, legend = table_of(plans[:count])
+        _, table, legend = shown_table(plans[:count])
         body = lines(table)
         space = room - (count < len(plans))
         if len(body) <= space or count == 1:
@@ -105,7 +89,6 @@ def _rows(plan: ServicePlan) -> int:
 
 
 def _mark_rows(table: RenderableType, plans: Sequence[ServicePlan], marked: Collection[_Key]) -> RenderableType:
-    """The same table with the rows of some Services in reverse."""
     assert isinstance(table, TableText)
     rows: list[int] = []
     row = 0

@@ -119,7 +119,6 @@ def _facts(simulation: Simulation, command: str) -> Markup:
 
 
 def _highlights(simulation: Simulation) -> Iterator[Markup]:
-    """The best algorithm of each encoding, in a sentence before the tables."""
     lines = []
     for encoding in encodings_of(simulation):
         means = _with_encoding(simulation.means, encoding)
@@ -171,7 +170,6 @@ def _with_encoding(values: Sequence[_Value], encoding: str) -> tuple[_Value, ...
 
 
 def _sections(simulation: Simulation) -> Iterator[PageSection]:
-    """The sections that have content, in the order of the questions they answer."""
     if not simulation.means:
         return
 
@@ -203,7 +201,6 @@ def _tables(
     made: Callable[..., Markup],
     *more: Markup,
 ) -> PageSection:
-    """A table for each encoding."""
     content: list[Content] = [tag("p", lead)]
     for encoding in encodings_of(simulation):
         mine = _with_encoding(values, encoding)
@@ -351,7 +348,6 @@ def _means_table(means: Sequence[Means], *, rows: int, label: str) -> Markup:
 
 
 def _bands_table(bands: Sequence[tuple[Band, Sequence[Means]]], *, label: str) -> Markup:
-    """Totals by band, a column for each band."""
     best = [find_best(means) for _, means in bands]
     by_algorithm: dict[str, dict[int, Means]] = {}
     for column, (_, means) in enumerate(bands):
@@ -371,7 +367,6 @@ def _bands_table(bands: Sequence[tuple[Band, Sequence[Means]]], *, label: str) -
 
 
 def _full_bands_table(bands: Sequence[tuple[Band, Sequence[Means]]], *, label: str) -> Markup:
-    """All credits by band."""
     bodies = []
     for band, means in bands:
         best = find_best(means)
@@ -428,7 +423,6 @@ def _quantiles_table(quantiles: Sequence[Quantiles], *, label: str) -> Markup:
 
 
 def _worst_table(worst: Sequence[WorstRow], *, label: str) -> Markup:
-    """The lowest rows of each algorithm."""
     bodies = []
     for algorithm, rows in groupby(worst, key=lambda row: row.algorithm):
         body = [tag("tr", tag("th", name(algorithm), colspan="4", scope="rowgroup"))]

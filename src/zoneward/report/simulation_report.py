@@ -1,15 +1,13 @@
 """A simulation as tables, as JSON and as CSV, and how fast it runs."""
 
-import csv
 from collections.abc import Iterator, Mapping, Sequence
-from io import StringIO
 from typing import Any, Final
 
 from rich.console import Group, RenderableType
 from rich.progress import ProgressColumn, Task
 
 from zoneward.advice.json_value import round_if_any, round_share
-from zoneward.kube.safe_text import safe_csv_cell
+from zoneward.report.comparison_report import csv_text, rounded
 from zoneward.report.terminal_text import StyledText, Text, align_columns, join_wrapped
 from zoneward.routing.simulation_results import BOUND, CREDITS, ENCODINGS, WEIGHTS, Band, Means, Quantiles, Simulation
 
@@ -128,7 +126,6 @@ def _quantiles_table(quantiles: Sequence[Quantiles], width: int) -> RenderableTy
 
 
 def _heads(means: Sequence[Means]) -> tuple[str, ...]:
-    """The columns of `_credits`."""
     return (*_HEADS, _GAP) if has_gaps(means) else _HEADS
 
 
@@ -138,7 +135,6 @@ def has_gaps(means: Sequence[Means]) -> bool:
 
 
 def _has_rivals(means: Sequence[Means]) -> bool:
-    """Whether an algorithm has others to win against."""
     return sum(mean.algorithm != BOUND for mean in means) > 1
 
 
@@ -221,46 +217,23 @@ def simulation_document(simulation: Simulation) -> dict[str, Any]:
             }
             for quantile in simulation.quantiles
         ],
-        "differences": [
-            {
-                "algorithm": difference.algorithm,
-                "other": difference.other,
-                "encoding": difference.encoding,
-                "mean": round_share(difference.mean),
-                "low": round_share(difference.low),
-                "high": round_share(difference.high),
-            }
-            for difference in simulation.differences
-        ],
-        "worst": [
-            {
-                "algorithm": row.algorithm,
-                "encoding": row.encoding,
-                "total": round_share(row.total),
-                "row": row.row,
-                "name": row.name,
-                "nodes": row.nodes,
-                "endpoints": row.endpoints,
-            }
-            for row in simulation.worst
-        ],
+        "differences": rounded(simulation.differences),
+        "worst": rounded(simulation.worst),
     }
 
 
 def simulation_csv(simulation: Simulation) -> str:
     """A line for each algorithm and encoding, over all rows and in each band."""
-    text = StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(("band", "rows", "algorithm", "encoding", *_FIELDS, "wins", "ties", "fellBack", "partial"))
+    lines: list[Sequence[object]] = [
+        ("band", "rows", "algorithm", "encoding", *_FIELDS, "wins", "ties", "fellBack", "partial")
+    ]
     whole = Band(name="all", rows=simulation.rows, means=simulation.means)
     for band in (whole, *simulation.bands):
         for mean in band.means:
-            values = [None] * len(CREDITS) if mean.credits is None else [round_share(mean.credits[c]) for c in CREDITS]
-            counts = (mean.wins, mean.ties, mean.fell_back)
-            partial = str(simulation.partial).lower()
-            cells = (band.name, band.rows, mean.algorithm, mean.encoding, *values, *counts, partial)
-            writer.writerow(map(safe_csv_cell, cells))
-    return text.getvalue()
+            values = [None] * len(CREDITS) if mean.credits is None else [mean.credits[credit] for credit in CREDITS]
+            counts = (mean.wins, mean.ties, mean.fell_back, simulation.partial)
+            lines.append((band.name, band.rows, mean.algorithm, mean.encoding, *values, *counts))
+    return csv_text(lines)
 
 
 def _means(means: Means) -> dict[str, Any]:

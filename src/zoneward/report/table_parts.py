@@ -241,7 +241,6 @@ class TableParts:
         )
 
     def _folded_tables(self, title: str) -> Iterator[Markup]:
-        """The first table, and the others folded."""
         parts = self._parts()
         first, *others = self._tables(title, parts)
         yield first
@@ -250,7 +249,6 @@ class TableParts:
             yield tag("details", tag("summary", f"{left:,} more"), *others, class_="others")
 
     def _parts(self) -> list[list[list[Markup]]]:
-        """The groups of rows of each table."""
         part: list[list[Markup]] = []
         parts = [part]
         rows = 0

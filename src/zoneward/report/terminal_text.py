@@ -70,6 +70,11 @@ def join_words(parts: Iterable[tuple[str, str]], *, between: str = ", ") -> Text
     return text
 
 
+def join_marks(*marks: tuple[object, str, str]) -> Text:
+    """The words of those marks whose first value is true, each with its style."""
+    return join_words((words, style) for is_shown, words, style in marks if is_shown)
+
+
 def percent(share: float | None) -> Text:
     """A share of traffic that stays in its zone."""
     return Text("-" if share is None else f"{share:.0%}", share_style(share))
@@ -154,7 +159,6 @@ def align_columns(
 
 
 def _lengths(rows: Iterable[Sequence[StyledText]]) -> list[tuple[int, ...]]:
-    """The columns that each cell takes."""
     return [tuple(map(_length, map(_plain, row))) for row in rows]
 
 
@@ -167,7 +171,6 @@ def _length(text: str) -> int:
 
 
 def _widths(columns: Sequence[str], lengths: Iterable[Sequence[int]]) -> list[int]:
-    """What each column needs for its name and its longest cell."""
     longest = [max(column) for column in zip(*set(map(tuple, lengths)), strict=True)] or [0] * len(columns)
     return [max(cell_len(name), length) for name, length in zip(columns, longest, strict=True)]
 

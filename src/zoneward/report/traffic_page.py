@@ -13,7 +13,7 @@ from zoneward.advice.measured_flows import ZonePair
 from zoneward.advice.prices import BYTES_IN_GB
 from zoneward.advice.traffic_report import ServiceReport, TrafficReport
 from zoneward.report.comparison_report import name_of, title_of
-from zoneward.report.explain_picture import COLOURS, PICTURE_STYLE, cut_middle, flow_lines, svg_text
+from zoneward.report.explain_picture import COLOURS, PICTURE_STYLE, cut_middle, flow_lines, svg_text, zone_box
 from zoneward.report.html import DARK_STYLE, Content, Markup, Source, fact, footer, joined, name, page, table, tag
 from zoneward.report.plan_table import short_names
 from zoneward.report.table_parts import NOTES_STYLE, SEARCH_SCRIPT, SEARCH_STYLE, TEXT_STYLE, search_field
@@ -296,22 +296,15 @@ def flow_picture(flows: Mapping[ZonePair, float], *, described: str, total: str)
         own = flows.get((zone, zone), 0.0)
         sent = sum(amount for (start, _), amount in flows.items() if start == zone)
         got = sum(amount for (_, end), amount in flows.items() if end == zone)
-        label = cut_middle(names[zone], _LONGEST)
-        parts += _box(_LEFT, row, label, f"{sent / whole:.0%} of traffic", "stays", own, sent)
-        parts += _box(_RIGHT, row, label, f"{got / whole:.0%} of traffic", "from here", own, got)
+        label, colour = cut_middle(names[zone], _LONGEST), f"z{row % COLOURS}"
+        for x, whole_of_zone, verb in ((_LEFT, sent, "stays"), (_RIGHT, got, "from here")):
+            words = [(f"{whole_of_zone / whole:.0%} of traffic", "")]
+            if whole_of_zone:
+                words.append((f"{own / whole_of_zone:.0%} {verb}", "soft"))
+            parts += zone_box(x, _top(row), (_BOX, _HEIGHT), colour, label, words)
     height = _top(max(1, len(zones))) - _GAP + 30
     parts.append(svg_text(_LEFT, height - 6, total, "soft"))
     return tag("svg", joined(parts), class_="flows", viewBox=f"0 0 {_WIDTH} {height}", role="img", aria_label=described)
-
-
-def _box(x: int, row: int, name: str, first: str, verb: str, own: float, all_: float) -> Iterator[Markup]:
-    colour = f"z{row % COLOURS}"
-    top = _top(row)
-    yield tag("rect", x=str(x), y=str(top), width=str(_BOX), height=str(_HEIGHT), rx="6", class_=colour)
-    yield svg_text(x + 9, top + 21, f"zone {name}", f"name {colour}")
-    yield svg_text(x + 9, top + 40, first)
-    if all_:
-        yield svg_text(x + 9, top + 57, f"{own / all_:.0%} {verb}", "soft")
 
 
 def _top(row: int) -> int:
@@ -322,11 +315,8 @@ def _lines(zones: list[str], flows: Mapping[ZonePair, float], whole: float) -> I
     """A line for each flow, as thick as it is; those that leave their zone are above the others."""
     scale = _scale(zones, flows, whole)
     widths = {pair: max(_LEAST, amount * scale) for pair, amount in sorted(flows.items()) if amount}
-    middles = {zone: _top(row) + _HEIGHT / 2 for row, zone in enumerate(zones)}
-    classes = {zone: f"z{row % COLOURS}" for row, zone in enumerate(zones)}
-    lines = flow_lines(widths, middles, _LEFT + _BOX, _RIGHT)
-    for (start, end), path in sorted(lines, key=lambda line: line[0][0] != line[0][1]):
-        yield tag("path", **path, class_="stays" if start == end else classes[start])
+    middles = [_top(row) + _HEIGHT / 2 for row in range(len(zones))]
+    return flow_lines(widths, zones, middles, _LEFT + _BOX, _RIGHT, marks_stays=True)
 
 
 def _scale(zones: list[str], flows: Mapping[ZonePair, float], whole: float) -> float:

@@ -13,7 +13,7 @@ from zoneward.advice.traffic_report import Crossing, Figure, ServiceReport, Sett
 from zoneward.report.comparison_report import name_of, title_of
 from zoneward.report.plan_table import short_reason
 from zoneward.report.table_parts import Table, TableParts
-from zoneward.report.terminal_text import StyledText, Text, join_words, join_wrapped, percent, whole_percent
+from zoneward.report.terminal_text import StyledText, Text, join_marks, join_wrapped, percent, whole_percent
 from zoneward.routing.phrases import counted, listed
 from zoneward.routing.what_if import NO_APPROACH
 
@@ -205,15 +205,11 @@ def _total_row(title: str, total: SettingTotal, numbers: ReportNumbers, note: Te
 
 
 def _total_note(total: SettingTotal, needs: str | None) -> Text:
-    return join_words(
-        (words, style)
-        for is_shown, words, style in (
-            (total.best, f"best for {total.best}", "green"),
-            (total.overloads, f"overloads {total.overloads}", "red"),
-            (total.drops, f"drops traffic of {total.drops}", "red"),
-            (needs is not None, f"needs {needs}", "dim"),
-        )
-        if is_shown
+    return join_marks(
+        (total.best, f"best for {total.best}", "green"),
+        (total.overloads, f"overloads {total.overloads}", "red"),
+        (total.drops, f"drops traffic of {total.drops}", "red"),
+        (needs is not None, f"needs {needs}", "dim"),
     )
 
 
@@ -300,23 +296,15 @@ def _now_note(service: ServiceReport, numbers: ReportNumbers) -> Text:
 
 
 def _setting_note(setting: SettingReport, service: ServiceReport) -> Text:
-    """What a setting is marked with."""
     is_better = setting.approach == service.better
-    return join_words(
-        (words, style)
-        for is_shown, words, style in (
-            (setting.approach == service.best, "best", "green"),
-            (is_better, "better", "green"),
-            (setting.approach == service.asks_for, "asked for", "green"),
-            (setting.overloads, "overloads a pod", "red"),
-            (setting.dropped, f"drops {format_dropped(setting.dropped)}", "red"),
-            (
-                setting.needs is not None and not (is_better and setting.needs == CONTROLLER),
-                f"needs {setting.needs}",
-                "dim",
-            ),
-        )
-        if is_shown
+    needs = setting.needs if not (is_better and setting.needs == CONTROLLER) else None
+    return join_marks(
+        (setting.approach == service.best, "best", "green"),
+        (is_better, "better", "green"),
+        (setting.approach == service.asks_for, "asked for", "green"),
+        (setting.overloads, "overloads a pod", "red"),
+        (setting.dropped, f"drops {format_dropped(setting.dropped or 0.0)}", "red"),
+        (needs is not None, f"needs {needs}", "dim"),
     )
 
 
