@@ -40,21 +40,18 @@ class ProxyMetrics:
         self.transaction_duration = histogram(
             f"{PREFIX}apply_seconds", "Seconds that the kernel took for a transaction", buckets=SHORT_SECONDS
         )
-        by_family = ["address_type"]
-        self.transactions = _by_family(
-            counter(f"{PREFIX}transactions_total", "Transactions that the kernel took", by_family)
+
+        def by_family(name: str, documentation: str) -> dict[Family, Counter]:
+            """The counter of each family, bound once: a lookup by labels takes longer than counting."""
+            families = counter(f"{PREFIX}{name}", documentation, ["address_type"])
+            return {family: families.labels(ADDRESS_TYPES[family]) for family in FAMILIES}
+
+        self.transactions = by_family("transactions_total", "Transactions that the kernel took")
+        self.changed_elements = by_family(
+            "changed_elements_total", "Elements of sets and maps that were added or removed"
         )
-        self.changed_elements = _by_family(
-            counter(
-                f"{PREFIX}changed_elements_total", "Elements of sets and maps that were added or removed", by_family
-            )
-        )
-        self.refusals = _by_family(
-            counter(
-                f"{PREFIX}refusals_total",
-                "Services that the kernel refused, or that are too large, each time",
-                by_family,
-            )
+        self.refusals = by_family(
+            "refusals_total", "Services that the kernel refused, or that are too large, each time"
         )
         self.repairs = counter(
             f"{PREFIX}repairs_total", "Repairs of rules and elements that another program had changed", ["what"]
@@ -171,11 +168,6 @@ class ProxyMetrics:
             lambda: [((__version__, cache.node.name, cache.node.zone or ""), 1)],
             ["version", "node", "zone"],
         )
-
-
-def _by_family(counter: Counter) -> dict[Family, Counter]:
-    """The counter of each family, bound once: a lookup by labels takes longer than counting."""
-    return {family: counter.labels(ADDRESS_TYPES[family]) for family in FAMILIES}
 
 
 def _labeled(counts: Mapping[Family, int]) -> dict[str, float]:
