@@ -12,6 +12,7 @@ none or the proxy itself is unhealthy.
 import asyncio
 import resource
 import time
+from bisect import insort
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
@@ -223,9 +224,7 @@ class ServiceHealthServer:
             self._check_port(before)
         if port is not None:
             self._ports[service] = port
-            claimants = self._claimants.setdefault(port, [])
-            claimants.append(service)
-            claimants.sort()
+            insort(self._claimants.setdefault(port, []), service)
             self._check_port(port)
 
     @property
