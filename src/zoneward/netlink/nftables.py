@@ -85,7 +85,6 @@ class FoundRule:
     ``handle`` differs for all rules that were ever made; ``unnamed`` are the anonymous sets that this rule alone has.
     """
 
-    chain: str
     handle: bytes
     expressions: bytes
     unnamed: tuple[str, ...] = ()
@@ -162,7 +161,7 @@ def parse_rules(answer: bytes, table: str) -> dict[str, tuple[FoundRule, ...]]:
         if read_string(fields[RULE_TABLE]) == table:
             chain = read_string(fields[RULE_CHAIN])
             expressions, unnamed = _with_uniform_names(fields.get(RULE_EXPRESSIONS, b""))
-            rules.setdefault(chain, []).append(FoundRule(chain, fields[RULE_HANDLE], expressions, unnamed))
+            rules.setdefault(chain, []).append(FoundRule(fields[RULE_HANDLE], expressions, unnamed))
     return {chain: tuple(chain_rules) for chain, chain_rules in rules.items()}
 
 

@@ -32,6 +32,15 @@ def get_field(obj: Any, path: str) -> Any:
     return obj
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerGates:
+    """Upstream's feature gates of the same names, which older Kubernetes did not have."""
+
+    topology_aware_hints: bool = True
+    prefer_same_traffic_distribution: bool = True
+    service_traffic_distribution: bool = True
+
+
 class ObjectReader(Protocol):
     """The other objects, as strategies read them."""
 
