@@ -237,7 +237,6 @@ class MeterCache(NodeWatchedStores):
 
     @property
     def counts(self) -> tuple[int, int]:
-        """The number of Services and of slices."""
         return len(self._service_store), len(self._slice_store)
 
     # --- lookups of flows (`zoneward.meter.flow_meter.TrafficIndex`) --------------------------------------------------

@@ -128,7 +128,6 @@ def parse_generation(answer: bytes) -> int:
 
 
 def parse_table(answer: bytes) -> FoundTable:
-    """The table of an answer about one table."""
     for fields in _messages_of(answer, NEW_TABLE):
         return FoundTable(bool(_number(fields.get(TABLE_FLAGS, b""))), _number(fields.get(TABLE_USE, b"")))
     return FoundTable(False, 0)
@@ -257,7 +256,6 @@ def _parts(types: str) -> FieldTypes:
 
 
 def elements_request(family: Family, table: str, name: str) -> bytes:
-    """Asks for all elements of a set."""
     where = string_attribute(TABLE, table) + string_attribute(SET, name)
     return request(SUBSYSTEM, GET_ELEMENTS, FAMILY_NUMBERS[family], where, dump=True)
 

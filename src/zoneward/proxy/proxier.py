@@ -286,7 +286,6 @@ class Proxier:
         return False
 
     def _set_in_family(self, family: Family, services: Mapping[ServiceKey, NodeService | None], since: float) -> None:
-        """Set changed Services in the table of one family."""
         before, table = self._node_services[family], self.tables[family]
         for service, served in services.items():
             self._check_conflicts(family, service)

@@ -138,7 +138,6 @@ ChainRules = Mapping[str, tuple[FoundRule, ...]]
 
 
 def scratch_table(table: str) -> str:
-    """The name of the scratch table."""
     return f"{table}-expected"
 
 
@@ -206,8 +205,6 @@ _NUMBERS: Final = 1 << 32
 
 
 class TamperDetector:
-    """Checks the table of one family."""
-
     def __init__(self, kernel: KernelClient, family: Family) -> None:
         self._kernel, self._family = kernel, family
         self._foreign: int | None = None

@@ -53,8 +53,6 @@ NO_RULES: Final = ServiceRuleset()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ruleset:
-    """One table."""
-
     family: Family
     table: str
     sets: Mapping[str, SetDeclaration]

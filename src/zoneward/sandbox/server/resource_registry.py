@@ -176,7 +176,6 @@ class Registry:
         return self._store_update(kind, (namespace, name), kind.to_stored(new), stored, write)
 
     def _store_update(self, kind: Kind, key: Key, new: Object, old: Object, write: Write) -> WriteResult:
-        """Validate and store an update."""
         strategy, version = kind.strategy, old["metadata"]["resourceVersion"]
         if not write.subresource:
             _raise_errors(kind, new, strategy.allocate(new, old))
@@ -271,7 +270,6 @@ def _raise_errors(kind: Kind, new: Object, causes: Iterable[FieldError]) -> None
 
 
 def _set_namespace(kind: Kind, namespace: str, metadata: Object) -> None:
-    """Set the namespace of the request."""
     if not kind.is_namespaced:
         metadata.pop("namespace", None)
         return

@@ -77,8 +77,6 @@ class Forgotten(Exception):  # noqa: N818
 
 @dataclass(slots=True)
 class _KindStore:
-    """All of one kind."""
-
     kind: Kind
     head: bytes
     records: dict[Key, Record] = field(default_factory=dict)

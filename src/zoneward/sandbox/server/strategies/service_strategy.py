@@ -149,7 +149,6 @@ class ServiceStrategy(Strategy):
 
 
 def _held(spec: Spec) -> set[Any]:
-    """Addresses and ports that a Service has."""
     ips = [address for address in spec.get("clusterIPs") or () if address != HEADLESS]
     ports = [port.get("nodePort") for port in spec.get("ports") or ()]
     return {*map(formats.parse_address, ips), *ports, spec.get("healthCheckNodePort")} - {None, 0}
