@@ -293,7 +293,9 @@ class ServiceHealthServer:
 
     async def _answer(self, request: web.BaseRequest) -> web.Response:
         # A connection may outlive its Service, and reach the next Service with this port.
-        claimants = self._claimants.get(_port_of(request))
+        transport = request.transport
+        address = None if transport is None else transport.get_extra_info("sockname")
+        claimants = self._claimants.get(address[1]) if address else None
         if not claimants:
             response = web.Response(status=503)
             response.force_close()
@@ -310,13 +312,6 @@ class ServiceHealthServer:
             body=msgspec.json.encode(body),
             headers={**HEADERS, "X-Load-Balancing-Endpoint-Weight": str(healthy)},
         )
-
-
-def _port_of(request: web.BaseRequest) -> int:
-    """The local port of a connection; 0 if it has ended."""
-    transport = request.transport
-    address = None if transport is None else transport.get_extra_info("sockname")
-    return int(address[1]) if address else 0
 
 
 def _allow_many_files() -> None:
