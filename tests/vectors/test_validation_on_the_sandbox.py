@@ -13,7 +13,8 @@ from tests.sandbox.server.running_sandbox import RunningSandbox, run_sandbox
 from tests.vectors import test_validation
 from tests.vectors.cases import Case, load
 
-from zoneward.sandbox.server.catalog import GATES, ServerGates, parse_gates
+from zoneward.sandbox.server.catalog import GATES, parse_gates
+from zoneward.sandbox.server.kinds import ServerGates
 from zoneward.sandbox.server.persistence import new_registry
 
 Object = dict[str, Any]

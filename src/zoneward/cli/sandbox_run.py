@@ -18,8 +18,9 @@ from zoneward.kube.gc_tuning import freeze_objects, without_gc
 from zoneward.kube.input_error import InputError
 from zoneward.kube.input_files import STDIN_NAME, expand, load
 from zoneward.kube.yaml_documents import read_document
-from zoneward.sandbox.server.catalog import ServerGates, parse_gates
+from zoneward.sandbox.server.catalog import parse_gates
 from zoneward.sandbox.server.faults import FaultInjector, parse_fault
+from zoneward.sandbox.server.kinds import ServerGates
 from zoneward.sandbox.server.persistence import load_objects, new_registry, save_objects
 from zoneward.sandbox.server.resource_registry import Registry
 from zoneward.sandbox.server.sandbox_server import CONTEXT, SandboxServer

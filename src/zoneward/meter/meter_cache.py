@@ -227,6 +227,7 @@ class MeterCache(NodeWatchedStores):
         """Unchanged after the Node was deleted."""
         self.services: Final = ServiceIndex(budget, on_set_aside=on_set_aside)
         self.endpoints: Final = EndpointZones()
+        self.find_service, self.endpoint_zone = self.services.find, self.endpoints.zone
         self.changes = 0
         """Incremented with each change of the index."""
         self._clock = clock
@@ -236,7 +237,6 @@ class MeterCache(NodeWatchedStores):
 
     @property
     def counts(self) -> tuple[int, int]:
-        """The number of Services and of slices."""
         return len(self._service_store), len(self._slice_store)
 
     # --- lookups of flows (`zoneward.meter.flow_meter.TrafficIndex`) --------------------------------------------------
@@ -247,12 +247,6 @@ class MeterCache(NodeWatchedStores):
 
     def __contains__(self, service: ObjectKey) -> bool:
         return service in self.services
-
-    def find_service(self, destination: bytes, protocol: int, port: bytes) -> tuple[ObjectKey, AddressKind] | None:
-        return self.services.find(destination, protocol, port)
-
-    def endpoint_zone(self, service: ObjectKey, endpoint: bytes) -> str | None:
-        return self.endpoints.zone(service, endpoint)
 
     def is_local(self, source: bytes) -> bool:
         return self.node.is_local(source)

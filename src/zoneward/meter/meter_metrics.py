@@ -30,7 +30,6 @@ class MeterMetrics:
         self.watches = WatchMetrics(PREFIX, registry=self.registry)
 
     def declare_state(self, meter: FlowMeter, cache: MeterCache, watch_health: WatchHealth) -> None:
-        """What is read from the running program."""
         gauge, counter = partial(GaugeFunc, registry=self.registry), partial(CounterFunc, registry=self.registry)
         totals, flows = meter.totals, meter.flows
         declare_traffic(

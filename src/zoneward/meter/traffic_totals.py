@@ -66,7 +66,6 @@ class TrafficTotals:
         return any(total.has_bytes for total in self._totals.values())
 
     def total(self, route: TrafficRoute) -> TrafficTotal:
-        """The total to add to."""
         total = self._totals.get(route)
         if total is not None:
             return total

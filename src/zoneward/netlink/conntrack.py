@@ -239,7 +239,6 @@ def _attributes(data: bytes, offset: int, end: int, path: _Path = ()) -> Iterato
 
 
 def flows_request() -> bytes:
-    """Asks for all flows of all families."""
     return request(_SUBSYSTEM, _GET, socket.AF_UNSPEC, dump=True)
 
 

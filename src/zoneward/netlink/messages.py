@@ -45,7 +45,6 @@ def attribute(kind: int, data: bytes) -> bytes:
 
 
 def nested(kind: int, attributes: Iterable[bytes]) -> bytes:
-    """An attribute of attributes."""
     return attribute(kind | _NESTED, b"".join(attributes))
 
 

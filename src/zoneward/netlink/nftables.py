@@ -85,7 +85,6 @@ class FoundRule:
     ``handle`` differs for all rules that were ever made; ``unnamed`` are the anonymous sets that this rule alone has.
     """
 
-    chain: str
     handle: bytes
     expressions: bytes
     unnamed: tuple[str, ...] = ()
@@ -129,7 +128,6 @@ def parse_generation(answer: bytes) -> int:
 
 
 def parse_table(answer: bytes) -> FoundTable:
-    """The table of an answer about one table."""
     for fields in _messages_of(answer, NEW_TABLE):
         return FoundTable(bool(_number(fields.get(TABLE_FLAGS, b""))), _number(fields.get(TABLE_USE, b"")))
     return FoundTable(False, 0)
@@ -162,7 +160,7 @@ def parse_rules(answer: bytes, table: str) -> dict[str, tuple[FoundRule, ...]]:
         if read_string(fields[RULE_TABLE]) == table:
             chain = read_string(fields[RULE_CHAIN])
             expressions, unnamed = _with_uniform_names(fields.get(RULE_EXPRESSIONS, b""))
-            rules.setdefault(chain, []).append(FoundRule(chain, fields[RULE_HANDLE], expressions, unnamed))
+            rules.setdefault(chain, []).append(FoundRule(fields[RULE_HANDLE], expressions, unnamed))
     return {chain: tuple(chain_rules) for chain, chain_rules in rules.items()}
 
 
@@ -258,7 +256,6 @@ def _parts(types: str) -> FieldTypes:
 
 
 def elements_request(family: Family, table: str, name: str) -> bytes:
-    """Asks for all elements of a set."""
     where = string_attribute(TABLE, table) + string_attribute(SET, name)
     return request(SUBSYSTEM, GET_ELEMENTS, FAMILY_NUMBERS[family], where, dump=True)
 

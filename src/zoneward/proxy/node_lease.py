@@ -10,6 +10,7 @@ kubelet.
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Set
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Final, NoReturn
 
@@ -156,7 +157,9 @@ class NodeLease:
         )
         for is_last in (False, True):
             if self._stored is None:
-                self._stored = await self._read_stored(lease.metadata.name)
+                with suppress(NotFound):
+                    name = lease.metadata.name
+                    self._stored = (await self._writer.read(LEASES, namespace=self._namespace, name=name)).metadata
             there = self._stored
             try:
                 if there is None:
@@ -171,9 +174,3 @@ class NodeLease:
                     raise
             else:
                 return
-
-    async def _read_stored(self, name: str) -> ObjectMeta | None:
-        try:
-            return (await self._writer.read(LEASES, namespace=self._namespace, name=name)).metadata
-        except NotFound:
-            return None

@@ -205,18 +205,14 @@ class Proxier:
         while self._pending:
             service, since = next(iter(self._pending.items()))
             del self._pending[service]
-            if (wait := self._namespace_wait(service[0])) > 0:
+            limiter = self._limiters.get(service[0])
+            if limiter is not None and (wait := limiter.reserve(self._clock(), tokens=0)) > 0:
                 self._pace(service, since, wait)
             else:
                 self._select_service(service, since)
             if time.perf_counter() - slice_began > _SLICE_SECONDS:
                 await asyncio.sleep(0)
                 slice_began = time.perf_counter()
-
-    def _namespace_wait(self, namespace: str) -> float:
-        """Seconds until a Service of a namespace may be selected again."""
-        limiter = self._limiters.get(namespace)
-        return 0.0 if limiter is None else limiter.reserve(self._clock(), tokens=0)
 
     def _pace(self, service: ServiceKey, since: float, wait: float) -> None:
         """Delay the selection of a Service, to batch it with others of its namespace."""
@@ -290,7 +286,6 @@ class Proxier:
         return False
 
     def _set_in_family(self, family: Family, services: Mapping[ServiceKey, NodeService | None], since: float) -> None:
-        """Set changed Services in the table of one family."""
         before, table = self._node_services[family], self.tables[family]
         for service, served in services.items():
             self._check_conflicts(family, service)

@@ -60,8 +60,26 @@ class ProxyConfiguration(Settings, frozen=True, kw_only=True):
     log_format: LogFormat | None = None
 
     def __post_init__(self) -> None:
+        """Raises ConfigurationError for an invalid value, or a conflict between fields."""
         super().__post_init__()
-        _check(self)
+        if self.cluster_cidrs and self.pod_interfaces is not None:
+            raise ConfigurationError("clusterCIDRs and podInterfacePrefix: expected one of them, got both")
+        if self.pod_interfaces is not None and not _is_interface_prefix(self.pod_interfaces):
+            expected = "expected how names of interfaces begin (veth)"
+            raise ConfigurationError(f"podInterfacePrefix: {expected}, got {show(self.pod_interfaces)}")
+        node_ports = () if self.node_port_addresses == (PRIMARY,) else self.node_port_addresses
+        for key, ranges, alternative in (
+            ("clusterCIDRs", self.cluster_cidrs, ""),
+            ("serviceCIDRs", self.service_cidrs, ""),
+            ("nodePortAddresses", node_ports, f", or {PRIMARY} alone"),
+        ):
+            for text in ranges:
+                try:
+                    network_of(text)
+                except ValueError:
+                    expected = f"{key}: expected a range of addresses (10.0.0.0/8){alternative}"
+                    raise ConfigurationError(f"{expected}, got {show(text)}") from None
+        by_family(self.cluster_cidrs)
 
     @property
     def service_ranges(self) -> tuple[str, ...]:
@@ -75,28 +93,6 @@ class ProxyConfiguration(Settings, frozen=True, kw_only=True):
         if self.proxy_mode_listen is None:
             return ListenAddress("127.0.0.1", PROXY_MODE_PORT) if self.proxy_name is None else None
         return parse_listen_address(self.proxy_mode_listen) if self.proxy_mode_listen else None
-
-
-def _check(settings: ProxyConfiguration) -> None:
-    """Raises ConfigurationError for an invalid value, or a conflict between fields."""
-    if settings.cluster_cidrs and settings.pod_interfaces is not None:
-        raise ConfigurationError("clusterCIDRs and podInterfacePrefix: expected one of them, got both")
-    if settings.pod_interfaces is not None and not _is_interface_prefix(settings.pod_interfaces):
-        expected = "expected how names of interfaces begin (veth)"
-        raise ConfigurationError(f"podInterfacePrefix: {expected}, got {show(settings.pod_interfaces)}")
-    node_ports = () if settings.node_port_addresses == (PRIMARY,) else settings.node_port_addresses
-    for key, ranges, alternative in (
-        ("clusterCIDRs", settings.cluster_cidrs, ""),
-        ("serviceCIDRs", settings.service_cidrs, ""),
-        ("nodePortAddresses", node_ports, f", or {PRIMARY} alone"),
-    ):
-        for text in ranges:
-            try:
-                network_of(text)
-            except ValueError:
-                expected = f"{key}: expected a range of addresses (10.0.0.0/8){alternative}"
-                raise ConfigurationError(f"{expected}, got {show(text)}") from None
-    by_family(settings.cluster_cidrs)
 
 
 def by_family(ranges: Iterable[str]) -> dict[Family, str]:

@@ -12,6 +12,7 @@ none or the proxy itself is unhealthy.
 import asyncio
 import resource
 import time
+from bisect import insort
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
@@ -223,9 +224,7 @@ class ServiceHealthServer:
             self._check_port(before)
         if port is not None:
             self._ports[service] = port
-            claimants = self._claimants.setdefault(port, [])
-            claimants.append(service)
-            claimants.sort()
+            insort(self._claimants.setdefault(port, []), service)
             self._check_port(port)
 
     @property
@@ -294,7 +293,9 @@ class ServiceHealthServer:
 
     async def _answer(self, request: web.BaseRequest) -> web.Response:
         # A connection may outlive its Service, and reach the next Service with this port.
-        claimants = self._claimants.get(_port_of(request))
+        transport = request.transport
+        address = None if transport is None else transport.get_extra_info("sockname")
+        claimants = self._claimants.get(address[1]) if address else None
         if not claimants:
             response = web.Response(status=503)
             response.force_close()
@@ -311,13 +312,6 @@ class ServiceHealthServer:
             body=msgspec.json.encode(body),
             headers={**HEADERS, "X-Load-Balancing-Endpoint-Weight": str(healthy)},
         )
-
-
-def _port_of(request: web.BaseRequest) -> int:
-    """The local port of a connection; 0 if it has ended."""
-    transport = request.transport
-    address = None if transport is None else transport.get_extra_info("sockname")
-    return int(address[1]) if address else 0
 
 
 def _allow_many_files() -> None:

@@ -4,7 +4,7 @@ Names with ``kubeproxy_`` are upstream's and have the same meaning; those with `
 ``docs/metrics-and-events.md`` explains each of them. Everything runs in the event loop's thread.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final
 
@@ -40,21 +40,18 @@ class ProxyMetrics:
         self.transaction_duration = histogram(
             f"{PREFIX}apply_seconds", "Seconds that the kernel took for a transaction", buckets=SHORT_SECONDS
         )
-        by_family = ["address_type"]
-        self.transactions = _by_family(
-            counter(f"{PREFIX}transactions_total", "Transactions that the kernel took", by_family)
+
+        def by_family(name: str, documentation: str) -> dict[Family, Counter]:
+            """The counter of each family, bound once: a lookup by labels takes longer than counting."""
+            families = counter(f"{PREFIX}{name}", documentation, ["address_type"])
+            return {family: families.labels(ADDRESS_TYPES[family]) for family in FAMILIES}
+
+        self.transactions = by_family("transactions_total", "Transactions that the kernel took")
+        self.changed_elements = by_family(
+            "changed_elements_total", "Elements of sets and maps that were added or removed"
         )
-        self.changed_elements = _by_family(
-            counter(
-                f"{PREFIX}changed_elements_total", "Elements of sets and maps that were added or removed", by_family
-            )
-        )
-        self.refusals = _by_family(
-            counter(
-                f"{PREFIX}refusals_total",
-                "Services that the kernel refused, or that are too large, each time",
-                by_family,
-            )
+        self.refusals = by_family(
+            "refusals_total", "Services that the kernel refused, or that are too large, each time"
         )
         self.repairs = counter(
             f"{PREFIX}repairs_total", "Repairs of rules and elements that another program had changed", ["what"]
@@ -76,31 +73,25 @@ class ProxyMetrics:
     ) -> None:
         """Declare the metrics that are read from the running program."""
         gauge = partial(GaugeFunc, registry=self.registry)
-        by_family, tables = ["address_type"], loop.tables
-        gauge(
-            f"{PREFIX}elements",
-            "Elements of sets and maps in the kernel",
-            lambda: _labeled({family: table.element_count for family, table in tables.items()}),
-            by_family,
+
+        def by_family(
+            name: str, documentation: str, families: Iterable[Family], count: Callable[[Family], int]
+        ) -> None:
+            def counts() -> dict[str, float]:
+                return {ADDRESS_TYPES[family]: count(family) for family in families}
+
+            gauge(f"{PREFIX}{name}", documentation, counts, ["address_type"])
+
+        def refused(family: Family) -> int:
+            too_large = sum(error.family == family for error in loop.too_large.values())
+            return len(tables[family].refused_services) + too_large
+
+        tables = loop.tables
+        by_family(
+            "elements", "Elements of sets and maps in the kernel", tables, lambda family: tables[family].element_count
         )
-        gauge(
-            f"{PREFIX}services",
-            "Services that are served",
-            lambda: _labeled({family: len(loop.node_services(family)) for family in FAMILIES}),
-            by_family,
-        )
-        gauge(
-            f"{PREFIX}refused_services",
-            "Services that the kernel refuses, or that are too large",
-            lambda: _labeled(
-                {
-                    family: len(table.refused_services)
-                    + sum(too_large.family == family for too_large in loop.too_large.values())
-                    for family, table in tables.items()
-                }
-            ),
-            by_family,
-        )
+        by_family("services", "Services that are served", FAMILIES, lambda family: len(loop.node_services(family)))
+        by_family("refused_services", "Services that the kernel refuses, or that are too large", tables, refused)
         gauge(f"{PREFIX}entries", "Entries of all Services that are programmed", lambda: loop.budget.used)
         gauge(f"{PREFIX}entries_limit", "The most that there may be", lambda: loop.budget.most)
         gauge(
@@ -109,11 +100,11 @@ class ProxyMetrics:
             lambda: loop.budget.counts(),
             ["limit"],
         )
-        gauge(
-            f"{PREFIX}contested_services",
+        by_family(
+            "contested_services",
             "Services that request addresses or node ports of other Services",
-            lambda: _labeled({family: len(services) for family, services in loop.conflicts.items()}),
-            by_family,
+            FAMILIES,
+            lambda family: len(loop.conflicts[family]),
         )
         gauge(
             f"{PREFIX}slices",
@@ -171,12 +162,3 @@ class ProxyMetrics:
             lambda: [((__version__, cache.node.name, cache.node.zone or ""), 1)],
             ["version", "node", "zone"],
         )
-
-
-def _by_family(counter: Counter) -> dict[Family, Counter]:
-    """The counter of each family, bound once: a lookup by labels takes longer than counting."""
-    return {family: counter.labels(ADDRESS_TYPES[family]) for family in FAMILIES}
-
-
-def _labeled(counts: Mapping[Family, int]) -> dict[str, float]:
-    return {ADDRESS_TYPES[family]: count for family, count in counts.items()}

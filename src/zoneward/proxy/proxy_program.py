@@ -295,7 +295,6 @@ class ProxyProgram:
             await table.wait_until_synced()
 
     async def _log_start(self) -> None:
-        """Wait until all listed Services are in the kernel, and log it."""
         begun = self._clock()
         await self.node_cache.synced.wait()
         listed = self._clock()

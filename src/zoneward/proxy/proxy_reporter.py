@@ -43,8 +43,7 @@ QUIET: Final = 600.0
 PER_MINUTE: Final = 10
 MOST_WAITING: Final = 50
 _ACTION: Final = "Program"
-_MINUTE: Final = 60.0
-_BACKOFF: Final = Backoff(initial=1.0, cap=_MINUTE)
+_BACKOFF: Final = Backoff(initial=1.0, cap=60.0)
 _EventKey = tuple[str, str]
 """The uid of a Service, and a reason."""
 
@@ -73,7 +72,7 @@ class ProxyEventRecorder:
         """The times of Events in the last `QUIET` seconds, in order."""
         self._pending: dict[_EventKey, Written] = {}
         self._has_work = asyncio.Event()
-        self._limiter = RateLimiter(per_second=PER_MINUTE / _MINUTE, burst=PER_MINUTE, now=clock())
+        self._limiter = RateLimiter(per_second=PER_MINUTE / 60, burst=PER_MINUTE, now=clock())
 
     def record(self, service: Service, reason: str, note: str) -> None:
         """Record an Event without blocking."""
@@ -106,7 +105,8 @@ class ProxyEventRecorder:
             await self._has_work.wait()
             self._has_work.clear()
             while self._pending:
-                await self._pace()
+                if (wait := self._limiter.reserve(self._clock())) > 0:
+                    await self._sleep(wait)
                 # Removed first: the same Event may be recorded again during the write.
                 await self._write(self._pending.pop(next(iter(self._pending))))
 
@@ -139,11 +139,6 @@ class ProxyEventRecorder:
             else:
                 return
 
-    async def _pace(self) -> None:
-        """Wait for the rate limit: `PER_MINUTE`, with a burst of the same size."""
-        if (wait := self._limiter.reserve(self._clock())) > 0:
-            await self._sleep(wait)
-
 
 class ProxyReporter(Reporter):
     """A Reporter that counts and logs. ``service`` returns a Service by its key, ``said`` the message for a failed
@@ -169,15 +164,10 @@ class ProxyReporter(Reporter):
         self._metrics.programming_duration.observe(seconds)
 
     def service_refused(self, family: Family, service: ServiceKey, why: str) -> None:
-        self._metrics.refusals[family].inc()
-        self._log.error("failed to program a Service", service="/".join(service), family=family, error=why)
-        self._record(service, NOT_PROGRAMMED, f"the kernel rejected the rules: {why}")
+        self._not_programmed(family, service, why, note="the kernel rejected the rules: ")
 
     def service_too_large(self, service: ServiceKey, error: ServiceTooLarge) -> None:
-        self._metrics.refusals[error.family].inc()
-        why = f"it is too large: {error}"
-        self._log.error("failed to program a Service", service="/".join(service), family=error.family, error=why)
-        self._record(service, NOT_PROGRAMMED, why)
+        self._not_programmed(error.family, service, f"it is too large: {error}")
 
     def service_set_aside(self, service: ServiceKey, why: str) -> None:
         self._log.error("a Service is not programmed", service="/".join(service), error=why)
@@ -208,6 +198,11 @@ class ProxyReporter(Reporter):
             "failed to listen on a health check node port", service="/".join(service), port=port, error=why
         )
         self._record(service, NO_HEALTH_PORT, f"the health check node port {port} can't be served: {why}")
+
+    def _not_programmed(self, family: Family, service: ServiceKey, why: str, *, note: str = "") -> None:
+        self._metrics.refusals[family].inc()
+        self._log.error("failed to program a Service", service="/".join(service), family=family, error=why)
+        self._record(service, NOT_PROGRAMMED, f"{note}{why}")
 
     def _record(self, key: ServiceKey, reason: str, note: str) -> None:
         service = self._service(key)

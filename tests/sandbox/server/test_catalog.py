@@ -2,7 +2,8 @@
 
 import pytest
 
-from zoneward.sandbox.server.catalog import ServerGates, document, parse_gates
+from zoneward.sandbox.server.catalog import document, parse_gates
+from zoneward.sandbox.server.kinds import ServerGates
 
 
 def test_version_is_that_of_the_implemented_kubernetes() -> None:

@@ -5,6 +5,7 @@ import errno
 import os
 import sys
 import time
+from asyncio.subprocess import PIPE, create_subprocess_exec
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Final, Protocol, Self
@@ -21,7 +22,8 @@ MAX_REQUEST_LIMIT: Final = 60.0
 long answer may take longer, as long as parts of it arrive."""
 _BACKOFF: Final = Backoff(initial=0.1, cap=5.0)
 _LAST_MOMENT: Final = 1.0
-_MOST_SAID: Final = 4096
+_MOST_UNREAD: Final = 1 << 30
+"""Bytes of output that are buffered: an answer has hundreds of megabytes at most."""
 
 
 class KernelRefused(Exception):  # noqa: N818 -- it is an answer
@@ -92,11 +94,10 @@ class NftClient:
     async def __aenter__(self) -> Self:
         try:
             await self.query(generation_request())
-        except (KernelRefused, KernelOutcomeUnknown) as error:
+        except BaseException as error:
             await self.__aexit__()
-            raise NftablesUnavailable(_why_unusable(error)) from error
-        except BaseException:
-            await self.__aexit__()
+            if isinstance(error, KernelRefused | KernelOutcomeUnknown):
+                raise NftablesUnavailable(_why_unusable(error)) from error
             raise
         return self
 
@@ -129,7 +130,8 @@ class NftClient:
     async def _request(self, kind: bytes, body: bytes) -> bytes:
         async with self._turn:
             process = await self._running_process()
-            limit, begun = self._limit(kind, body), self._clock()
+            long_body, longer_limit = self._longer_limits.get(kind, (0, self._first_limit))
+            limit, begun = longer_limit if len(body) >= long_body else self._first_limit, self._clock()
             try:
                 done, output = await process.answer_to(kind, body, limit=limit)
             except TimeoutError as error:
@@ -152,10 +154,6 @@ class NftClient:
         if kind != RUN and words.isdecimal():
             raise KernelRefused(os.strerror(int(words)), int(words))
         raise KernelRefused(describe_refusal(words))
-
-    def _limit(self, kind: bytes, body: bytes) -> float:
-        length, limit = self._longer_limits.get(kind, (0, self._first_limit))
-        return limit if len(body) >= length else self._first_limit
 
     async def _running_process(self) -> "_Process":
         process = self._process
@@ -192,115 +190,56 @@ def _why_unusable(error: KernelRefused | KernelOutcomeUnknown) -> str:
     return str(error)
 
 
-class _Process(asyncio.SubprocessProtocol):
-    """One process, and the pending answer."""
-
-    def __init__(self) -> None:
-        self._buffer = bytearray()
-        self._parts: list[bytes] = []
-        self._stderr = bytearray()
-        self._answer: asyncio.Future[tuple[bool, bytes]] | None = None
-        self._ended = asyncio.get_running_loop().create_future()
-        self._is_closed = False
-        self._limit = 0.0
-        self._timeout: asyncio.TimerHandle
-        self._transport: asyncio.SubprocessTransport
-        self._stdin: asyncio.WriteTransport
+class _Process:
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        self._process = process
+        self._stdin, self._stdout, self._stderr = process.stdin, process.stdout, process.stderr
 
     @classmethod
     async def started(cls, command: Sequence[str]) -> "_Process":
-        return (await asyncio.get_running_loop().subprocess_exec(cls, *command))[1]
+        return cls(await create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE, stderr=PIPE, limit=_MOST_UNREAD))
 
     @property
     def pid(self) -> int:
-        return self._transport.get_pid()
+        return self._process.pid
 
     @property
     def is_over(self) -> bool:
-        return self._is_closed or self._ended.done()
+        return self._process.returncode is not None or self._stdout.at_eof()
 
     async def answer_to(self, kind: bytes, body: bytes, *, limit: float) -> tuple[bool, bytes]:
         """Whether a request was done, and its answer.
 
-        Raises TimeoutError if there is no output for ``limit`` seconds, or ConnectionError if the process ended.
+        Raises TimeoutError if a part of the answer takes more than ``limit`` seconds, or ConnectionError if the process
+        ended.
         """
-        loop = asyncio.get_running_loop()
-        answer: asyncio.Future[tuple[bool, bytes]] = loop.create_future()
-        self._answer, self._limit = answer, limit
-        if self.is_over:
-            raise ConnectionResetError
         self._stdin.write(LENGTH.pack(len(body) + 1) + kind + body)
-        self._wait()
-        try:
-            return await answer
-        finally:
-            self._timeout.cancel()
-            self._answer = None
+        parts: list[bytes] = []
+        while True:
+            loop, stdout = asyncio.get_running_loop(), self._stdout
+            timeout = loop.call_later(limit, stdout.set_exception, TimeoutError())
+            try:
+                (length,) = LENGTH.unpack(await stdout.readexactly(LENGTH.size))
+                part = await stdout.readexactly(length)
+            except asyncio.IncompleteReadError as error:
+                raise ConnectionResetError from error
+            finally:
+                timeout.cancel()
+            parts.append(part[1:])
+            if part[:1] != MORE:
+                return part[:1] == DONE, b"".join(parts)
 
-    def _wait(self) -> None:
-        """Start the timeout for the next output."""
-        self._timeout = asyncio.get_running_loop().call_later(self._limit, self._fail, TimeoutError())
-
-    def _fail(self, error: Exception) -> None:
-        if self._answer is not None and not self._answer.done():
-            self._answer.set_exception(error)
-
-    async def end(self, *, within: float) -> tuple[int | None, str]:
-        """End the process, and kill it after ``within`` seconds. Returns its exit status and last standard error
-        output."""
-        if within:
-            self._stdin.close()
-            await asyncio.wait([self._ended], timeout=within)
-        if not self._ended.done():
-            with suppress(ProcessLookupError):
-                self._transport.kill()
-        await self._ended
-        self._transport.close()
-        return self._transport.get_returncode(), self._stderr.decode(errors="replace")
-
-    # --- of asyncio ---------------------------------------------------------------------------------------------------
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.SubprocessTransport)
-        self._transport = transport
-        sink = transport.get_pipe_transport(0)
-        assert isinstance(sink, asyncio.WriteTransport)
-        self._stdin = sink
-
-    def pipe_data_received(self, fd: int, data: bytes) -> None:
-        if fd != 1:
-            self._stderr += data
-            del self._stderr[:-_MOST_SAID]
-            return
-        output, head = self._buffer, LENGTH.size
-        output += data
-        while len(output) >= head:
-            (length,) = LENGTH.unpack_from(output)
-            if len(output) < head + length:
-                return
-            kind = bytes(output[head : head + 1])
-            if kind == MORE and self._answer is not None:
-                self._timeout.cancel()
-                self._wait()
-            self._parts.append(bytes(output[head + 1 : head + length]))
-            del output[: head + length]
-            if kind != MORE:
-                answer, self._parts = b"".join(self._parts), []
-                if self._answer is not None and not self._answer.done():
-                    self._answer.set_result((kind == DONE, answer))
-
-    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:  # noqa: ARG002 -- as asyncio calls it
-        if fd != 2:
-            self._is_closed = True
-            self._fail(ConnectionResetError())
-
-    def process_exited(self) -> None:
-        self._is_closed = True
-        self._fail(ConnectionResetError())
-
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 -- as asyncio calls it
-        if not self._ended.done():
-            self._ended.set_result(None)
+    async def end(self, *, within: float) -> tuple[int, str]:
+        """End the process, and kill it after ``within`` seconds. Returns its exit status and standard error output."""
+        self._stdin.close()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._process.wait(), within)
+        with suppress(ProcessLookupError):
+            self._process.kill()
+        return await self._process.wait(), (await self._stderr.read()).decode(errors="replace")
 
 
 _COMMAND_WORDS: Final = 5

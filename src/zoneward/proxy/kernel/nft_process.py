@@ -93,8 +93,6 @@ def query_kernel(request: bytes) -> Iterator[bytes]:
 
 
 class TransactionSocket:
-    """Sends transactions of netlink messages."""
-
     def __init__(self) -> None:
         self._begin()
 

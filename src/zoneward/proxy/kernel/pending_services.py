@@ -33,7 +33,8 @@ class PendingServices:
         self._on_refused = on_refused
         self.wanted: Final[dict[ServiceKey, NodeService]] = {}
         self._pending: dict[ServiceKey, None] = {}
-        self._in_flight: frozenset[ServiceKey] = frozenset()
+        self.in_flight: Batch = {}
+        """The Services of the current transaction."""
         self._programmed: dict[ServiceKey, ServiceParts] = {}
         """Services as programmed since the table was read."""
         self._accepted: dict[ServiceKey, ServiceParts] = {}
@@ -65,7 +66,7 @@ class PendingServices:
         return True
 
     def is_pending(self, service: ServiceKey) -> bool:
-        return service in self._pending or service in self._in_flight
+        return service in self._pending or service in self.in_flight
 
     @property
     def pending(self) -> tuple[ServiceKey, ...]:
@@ -105,12 +106,6 @@ class PendingServices:
     def put_back(self, batch: Iterable[ServiceKey]) -> None:
         """Put the Services of an incomplete transaction back; they are first in the next one."""
         self._pending = dict.fromkeys(batch) | self._pending
-
-    def begin(self, batch: Batch) -> None:
-        self._in_flight = frozenset(batch)
-
-    def end(self) -> None:
-        self._in_flight = frozenset()
 
     def wanted_parts(self, service: ServiceKey) -> ServiceParts:
         """The parts of a Service to program: the wanted version, or the fallback of a refused Service."""

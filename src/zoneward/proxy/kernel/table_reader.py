@@ -10,7 +10,8 @@ detector checks the table: its chains, the rules of its base chains, and the num
 import asyncio
 import errno
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from typing import Final
 
 from zoneward.netlink.messages import Family
@@ -66,13 +67,10 @@ async def read_table(
     The chains have hooks, but no rules: `find_wrong_chains` compares those. Raises KernelOutcomeUnknown, KernelRefused,
     or DumpInterrupted if another program keeps changing the table meanwhile.
     """
-    for attempt in range(_ATTEMPTS):
-        try:
+    for _ in range(_ATTEMPTS - 1):
+        with suppress(DumpInterrupted):
             return await _read(kernel, family, table, declared)
-        except DumpInterrupted:
-            if attempt == _ATTEMPTS - 1:
-                raise
-    return None
+    return await _read(kernel, family, table, declared)
 
 
 async def _read(
@@ -140,7 +138,6 @@ ChainRules = Mapping[str, tuple[FoundRule, ...]]
 
 
 def scratch_table(table: str) -> str:
-    """The name of the scratch table."""
     return f"{table}-expected"
 
 
@@ -184,45 +181,30 @@ async def find_wrong_chains(
         )
         try:
             expected = await read_rules(kernel, family, other)
-            wrong += [
-                name
-                for name in batch
-                if not await _has_same_rules(
-                    kernel, family, (table, live.get(name, ())), (other, expected.get(name, ()))
-                )
-            ]
+            for name in batch:
+                here = await _with_anonymous_sets(kernel, family, table, live.get(name, ()))
+                if here != await _with_anonymous_sets(kernel, family, other, expected.get(name, ())):
+                    wrong.append(name)
         finally:
             await kernel.run_commands(f"delete table {family} {other}\n")
     return tuple(wrong)
 
 
-async def _has_same_rules(
-    kernel: KernelClient,
-    family: Family,
-    one: tuple[str, tuple[FoundRule, ...]],
-    other: tuple[str, tuple[FoundRule, ...]],
-) -> bool:
-    if [rule.expressions for rule in one[1]] != [rule.expressions for rule in other[1]]:
-        return False
-    for here, there in zip(one[1], other[1], strict=True):
-        for name, other_name in zip(here.unnamed, there.unnamed, strict=True):
-            if await _anonymous_elements(kernel, family, one[0], name) != await _anonymous_elements(
-                kernel, family, other[0], other_name
-            ):
-                return False
-    return True
-
-
-async def _anonymous_elements(kernel: KernelClient, family: Family, table: str, name: str) -> list[bytes]:
-    return sorted(split_elements(await kernel.query(elements_request(family, table, name))))
+async def _with_anonymous_sets(
+    kernel: KernelClient, family: Family, table: str, rules: Iterable[FoundRule]
+) -> list[tuple[bytes, list[list[bytes]]]]:
+    """The expressions of each rule, and the elements of the anonymous sets that it has."""
+    with_sets: list[tuple[bytes, list[list[bytes]]]] = []
+    for rule in rules:
+        answers = [await kernel.query(elements_request(family, table, name)) for name in rule.unnamed]
+        with_sets.append((rule.expressions, [sorted(split_elements(answer)) for answer in answers]))
+    return with_sets
 
 
 _NUMBERS: Final = 1 << 32
 
 
 class TamperDetector:
-    """Checks the table of one family."""
-
     def __init__(self, kernel: KernelClient, family: Family) -> None:
         self._kernel, self._family = kernel, family
         self._foreign: int | None = None

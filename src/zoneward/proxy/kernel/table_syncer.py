@@ -252,21 +252,15 @@ class TableSyncer:
 
         Returns whether the kernel accepted it. Services that are too large for one transaction follow later.
         """
-        pending = self._services.pending
         batch = self._services.first_batch()
-        state.set_savepoint()
+        is_done = False
         try:
-            changes = [first, *[self._change(state, service, parts) for service, parts in batch.items()]]
-            await self._apply(self._services.programmed_services(batch), changes)
-        except BaseException as error:
-            # Deleted Services are recorded nowhere else.
-            self._services.put_back(pending)
-            if not isinstance(error, KernelRefused):
-                raise
-            state.roll_back()
-            return False
-        self._services.mark_programmed(batch, batch)
-        return True
+            is_done = await self._try_batch(state, batch, first) is None
+        finally:
+            if not is_done:
+                # Deleted Services are recorded nowhere else.
+                self._services.put_back(batch)
+        return is_done
 
     # --- 2. to 5.: one transaction ------------------------------------------------------------------------------------
 
@@ -292,15 +286,16 @@ class TableSyncer:
                 self._services.mark_lost(batch, str(error))
             raise
 
-    async def _try_batch(self, state: RulesetState, batch: Batch) -> str | None:
-        """Program a batch. Returns None, or the reason why the kernel refuses it; then nothing has changed."""
+    async def _try_batch(self, state: RulesetState, batch: Batch, *first: RulesetChanges) -> str | None:
+        """Program a batch, after the changes ``first`` of the same transaction. Returns None, or the reason why the
+        kernel refuses it; then nothing has changed."""
         slots_before = {service: self._slots.get(service) for service in batch}
         full_ruleset = self._services.whole_services(batch)
         state.set_savepoint()
-        self._services.begin(batch)
+        self._services.in_flight = batch
         try:
             changes = [self._change(state, service, parts) for service, parts in batch.items()]
-            await self._apply(self._services.programmed_services(full_ruleset), changes)
+            await self._apply(self._services.programmed_services(full_ruleset), [*first, *changes])
         except KernelRefused as error:
             state.roll_back()
             for service, slots in slots_before.items():
@@ -310,7 +305,7 @@ class TableSyncer:
                     self._slots[service] = slots
             return str(error)
         finally:
-            self._services.end()
+            self._services.in_flight = {}
         self._services.mark_programmed(batch, full_ruleset)
         return None
 

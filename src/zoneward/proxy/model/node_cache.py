@@ -137,7 +137,6 @@ class NodeCache(NodeWatchedStores):
         return len(self._stored) - packed, packed
 
     def service_keys(self) -> Iterator[ObjectKey]:
-        """The keys of all Services."""
         return ((service.metadata.namespace, service.metadata.name) for service in self.services)
 
     def endpoints(self, key: ObjectKey) -> Iterator[Endpoint]:

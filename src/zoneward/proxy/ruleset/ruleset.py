@@ -53,8 +53,6 @@ NO_RULES: Final = ServiceRuleset()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ruleset:
-    """One table."""
-
     family: Family
     table: str
     sets: Mapping[str, SetDeclaration]
@@ -104,7 +102,7 @@ def diff_rulesets(old: Ruleset | None, new: Ruleset) -> RulesetChanges:
     The name of a chain determines its rules (`zoneward.proxy.ruleset.base_rules`), so only names and hooks are
     compared. A table with another layout is replaced as a whole, atomically.
     """
-    if old is None or _layout(old) != _layout(new) or _entered_elsewhere(old, new):
+    if old is None or _has_other_layout(old, new):
         return RulesetChanges(
             family=new.family,
             table=new.table,
@@ -128,12 +126,11 @@ def diff_rulesets(old: Ruleset | None, new: Ruleset) -> RulesetChanges:
     )
 
 
-def _layout(ruleset: Ruleset) -> str | None:
-    return next((name for name in ruleset.chains if name.startswith(f"{LAYOUT_CHAIN}-")), None)
-
-
-def _entered_elsewhere(old: Ruleset, new: Ruleset) -> bool:
-    return any(old.chains[name].hook != chain.hook for name, chain in new.chains.items() if name in old.chains)
+def _has_other_layout(old: Ruleset, new: Ruleset) -> bool:
+    """Whether the rules that no other name identifies differ, or where the kernel enters a chain."""
+    layouts = [{name for name in ruleset.chains if name.startswith(f"{LAYOUT_CHAIN}-")} for ruleset in (old, new)]
+    common = old.chains.keys() & new.chains.keys()
+    return layouts[0] != layouts[1] or any(old.chains[name].hook != new.chains[name].hook for name in common)
 
 
 def merge_changes(changes: Sequence[RulesetChanges]) -> RulesetChanges:
@@ -214,7 +211,7 @@ def count_differences(there: Ruleset, wanted: Ruleset) -> dict[str, int] | None:
 
     It does not compare rules.
     """
-    if _layout(there) != _layout(wanted) or _entered_elsewhere(there, wanted):
+    if _has_other_layout(there, wanted):
         return None
     removed, added = diff_elements(there.elements, wanted.elements)
     counts = {

@@ -331,42 +331,37 @@ def assign_slots(parts: ServiceParts, before: EndpointSlots) -> dict[tuple[str, 
 
 def service_rules(parts: ServiceParts, there: EndpointSlots, options: RulesetOptions) -> ServiceRuleset:
     """The rules that a Service adds to its table. ``there``: the endpoints in its slots (`assign_slots`)."""
-    built = [_ServiceRulesBuilder(part, options).build(there) for part in parts]
-    if len(built) <= 1:
-        return built[0] if built else NO_RULES
-    elements: dict[str, dict[str, str]] = {}
-    chains: dict[str, Chain] = {}
-    sets: dict[str, SetDeclaration] = {}
-    for rules in built:
-        for name, own_elements in rules.elements.items():
-            elements.setdefault(name, {}).update(own_elements)
-        chains |= rules.chains
-        sets |= rules.sets
+    if not parts:
+        return NO_RULES
+    builder = _ServiceRulesBuilder(parts[0].family, options)
+    for part in parts:
+        builder.add(part, there)
     return ServiceRuleset(
-        elements=elements,
-        shared_chains=frozenset[str]().union(*(rules.shared_chains for rules in built)),
-        chains=chains,
-        sets=sets,
+        elements=builder.elements,
+        shared_chains=frozenset(builder.shared_chains),
+        chains=builder.chains,
+        sets=builder.sets,
     )
 
 
 class _ServiceRulesBuilder:
-    def __init__(self, served: NodeService, options: RulesetOptions) -> None:
-        self._served = served
-        self._family = served.family
-        self._options = options
-        self._elements: dict[str, dict[str, str]] = {"cluster-ips": {served.cluster_ip: ""}}
-        self._shared: set[str] = set()
-        self._chains: dict[str, Chain] = {}
-        self._sets: dict[str, SetDeclaration] = {}
+    """Collects the rules of the parts of one Service."""
 
-    def build(self, there: EndpointSlots) -> ServiceRuleset:
-        for port in self._served.ports:
+    _served: NodeService
+
+    def __init__(self, family: Family, options: RulesetOptions) -> None:
+        self._family, self._options = family, options
+        self.elements: dict[str, dict[str, str]] = {}
+        self.shared_chains: set[str] = set()
+        self.chains: dict[str, Chain] = {}
+        self.sets: dict[str, SetDeclaration] = {}
+
+    def add(self, served: NodeService, there: EndpointSlots) -> None:
+        self._served = served
+        self.elements.setdefault("cluster-ips", {})[served.cluster_ip] = ""
+        for port in served.ports:
             self._add(port, *(there.get((port.name, port.protocol, kind), ()) for kind in ("cluster", "local")))
         self._add_source_ranges()
-        return ServiceRuleset(
-            elements=self._elements, shared_chains=frozenset(self._shared), chains=self._chains, sets=self._sets
-        )
 
     def _add(self, port: NodeServicePort, cluster: Sequence[Backend], local: Sequence[Backend]) -> None:
         served = self._served
@@ -375,7 +370,7 @@ class _ServiceRulesBuilder:
         for target in port.all_reachable_endpoints:
             if target.is_local:
                 key = f"{target.address} . {target.address} . {port.protocol} . {target.port}"
-                self._elements.setdefault("hairpin", {})[key] = ""
+                self.elements.setdefault("hairpin", {})[key] = ""
         kind = "local" if served.internal_policy_local else "cluster"
         used = {kind}
         if kind in chains_to:
@@ -394,9 +389,9 @@ class _ServiceRulesBuilder:
             used |= kinds
         if port.affinity_seconds is None:
             for kind in sorted(used & chains_to.keys()):
-                self._shared.add(chains_to[kind])
+                self.shared_chains.add(chains_to[kind])
                 name, targets = ("local-endpoints", local) if kind == "local" else ("endpoints", cluster)
-                elements = self._elements.setdefault(name, {})
+                elements = self.elements.setdefault(name, {})
                 for slot, target in enumerate(targets):
                     elements[f"{inner} . {slot}"] = f"{target.address} . {target.port}"
 
@@ -414,18 +409,18 @@ class _ServiceRulesBuilder:
             self._add_verdict(lead, key, f"{prefix}external-cluster")
             kinds = {"cluster"}
         if kinds:
-            self._elements.setdefault(f"{prefix}to-cluster-ip", {})[key] = self._served.cluster_ip
+            self.elements.setdefault(f"{prefix}to-cluster-ip", {})[key] = self._served.cluster_ip
             if prefix:
-                self._elements.setdefault("node-to-port", {})[key] = str(port.port)
+                self.elements.setdefault("node-to-port", {})[key] = str(port.port)
         if ("local" if self._served.external_policy_local else "cluster") not in kinds:
             self._add_refusal(f"{prefix}refused", key, port)
 
     def _add_verdict(self, name: str, key: str, chain: str) -> None:
-        self._elements.setdefault(name, {})[key] = f"goto {chain}"
+        self.elements.setdefault(name, {})[key] = f"goto {chain}"
 
     def _add_refusal(self, name: str, key: str, port: NodeServicePort) -> None:
         """Reject the client where no endpoint exists; else drop its packets, so that it may try another node."""
-        self._elements.setdefault(name, {})[key] = "drop" if port.has_any_endpoints else "goto nobody"
+        self.elements.setdefault(name, {})[key] = "drop" if port.has_any_endpoints else "goto nobody"
 
     def _add_source_ranges(self) -> None:
         served = self._served
@@ -476,7 +471,7 @@ class _ServiceRulesBuilder:
         chains = {}
         for kind, name, targets in (("cluster", "keep", cluster), ("local", "keep-local", local)):
             if targets:
-                self._sets[affinity_set] = SetDeclaration("set", spec)
+                self.sets[affinity_set] = SetDeclaration("set", spec)
                 # The order of slots has no meaning here, and must not change the chain's digest.
                 targets = sorted(targets, key=lambda target: (target.address, target.port))
                 again = [
@@ -497,7 +492,7 @@ class _ServiceRulesBuilder:
     def _chain(self, kind: str, rest: str, *rules: str) -> str:
         """Add a chain for this Service, and return its name, which has a digest of the rules."""
         name = _own_name(kind, self._served, rest, "\n".join(rules))
-        self._chains[name] = Chain(rules)
+        self.chains[name] = Chain(rules)
         return name
 
 

@@ -120,5 +120,4 @@ class _ActionRunner:
 
 
 def _resource_of(kind: str) -> str:
-    """The plural of a kind of a play."""
     return f"{kind.lower()}s"

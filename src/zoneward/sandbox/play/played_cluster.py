@@ -22,8 +22,9 @@ from zoneward.sandbox.play.play_file import (
     Step,
 )
 from zoneward.sandbox.play.pods_and_nodes import PlayedNode, PlayedPod, service_manifest
-from zoneward.sandbox.play.timeline import Create, Delete, Key, Object, Patch, Timeline, counted
+from zoneward.sandbox.play.timeline import Create, Delete, Key, Patch, Timeline, counted
 from zoneward.sandbox.play.workload_controller import WorkloadController
+from zoneward.sandbox.server.kinds import Object
 
 
 class PlayedCluster:

@@ -8,7 +8,8 @@ from typing import Final
 
 from zoneward.kube.names import REGION_LABEL, ZONE_LABEL
 from zoneward.sandbox.play.play_file import NodeGroup, Workload
-from zoneward.sandbox.play.timeline import Key, Object
+from zoneward.sandbox.play.timeline import Key
+from zoneward.sandbox.server.kinds import Object
 
 _PODS: Final = int(IPv4Address("10.64.0.0"))
 _BITS: Final = 9

@@ -6,12 +6,11 @@ from datetime import datetime, timedelta
 from heapq import heappop, heappush
 from itertools import count
 from random import Random
-from typing import Any
 
 from zoneward.sandbox.durations import written
+from zoneward.sandbox.server.kinds import Object
 from zoneward.sandbox.server.schema import as_time
 
-Object = dict[str, Any]
 Key = tuple[str, str, str]
 """Kind, namespace and name."""
 

@@ -1,10 +1,9 @@
 """All kinds of the sandbox, and the discovery documents that describe them to clients."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
-from zoneward.sandbox.server.kinds import Kind, Object, Strategy
+from zoneward.sandbox.server.kinds import Kind, Object, ServerGates, Strategy
 from zoneward.sandbox.server.strategies import cluster_strategies as cluster
 from zoneward.sandbox.server.strategies import event_strategies as event
 from zoneward.sandbox.server.strategies.endpoint_strategies import EndpointSliceStrategy, EndpointsStrategy
@@ -14,15 +13,6 @@ _Options = dict[str, Any]
 _PUT: Final[_Options] = {"is_created_by_update": True}
 _STATUS: Final[_Options] = {"has_status": True}
 _ALL: Final[_Options] = {"categories": ("all",)}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServerGates:
-    """Upstream's feature gates of the same names, which older Kubernetes did not have."""
-
-    topology_aware_hints: bool = True
-    prefer_same_traffic_distribution: bool = True
-    service_traffic_distribution: bool = True
 
 
 GATES: Final = {
@@ -60,13 +50,7 @@ def kinds(gates: ServerGates | None = None) -> tuple[Kind, ...]:
     gates = gates or ServerGates()
     deprecated = {"warning": "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"}
     events = _core("Event", "events", event.EventStrategy(), "ev", selectable=event.SELECTABLE, **_PUT)
-    services = ServiceStrategy(
-        service_traffic_distribution=gates.service_traffic_distribution,
-        prefer_same_traffic_distribution=gates.prefer_same_traffic_distribution,
-    )
-    slices = EndpointSliceStrategy(
-        zone_hints=gates.topology_aware_hints, node_hints=gates.prefer_same_traffic_distribution
-    )
+    services, slices = ServiceStrategy(gates), EndpointSliceStrategy(gates)
     pod_fields = ("spec.nodeName", "status.phase", "status.podIP")
     service_fields = ("spec.clusterIP", "spec.type")
     return (

@@ -87,7 +87,6 @@ class ApiHandler:
             await asyncio.wait(self._watches, timeout=within)
 
     async def _answer_with_faults(self, request: web.BaseRequest, path: str) -> web.StreamResponse:
-        """The answer, with faults."""
         if path in _HEALTH:
             return web.Response(text="ok")
         if self._faults is None:
@@ -320,12 +319,10 @@ class ApiHandler:
 
 
 def _validation(request: web.BaseRequest) -> Validation:
-    """How to treat unknown fields."""
     return cast(Validation, request.query.get("fieldValidation") or "Warn")
 
 
 def _bytes(text: str) -> bytes:
-    """Of a header or a path."""
     return text.encode(errors="surrogateescape")
 
 

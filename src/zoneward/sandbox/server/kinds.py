@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from datetime import datetime
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -30,6 +30,15 @@ def get_field(obj: Any, path: str) -> Any:
     for name in path.split("."):
         obj = (obj or {}).get(name)
     return obj
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerGates:
+    """Upstream's feature gates of the same names, which older Kubernetes did not have."""
+
+    topology_aware_hints: bool = True
+    prefer_same_traffic_distribution: bool = True
+    service_traffic_distribution: bool = True
 
 
 class ObjectReader(Protocol):
@@ -116,25 +125,16 @@ class Strategy:
 
 # --- metadata (upstream's ``k8s.io/apimachinery``, v1.37), except finalizers ------------------------------------------
 
-_FREE: Final = ("labels", "annotations", "ownerReferences")
-_GRACE: Final = "deletionGracePeriodSeconds"
-_FIXED: Final = ("generation", "name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", _GRACE)
-
 
 def changed_metadata_errors(new: Object, old: Object) -> list[FieldError]:
-    """``ValidateObjectMetaUpdate``, of what changed; upstream reports most causes twice."""
-    metadata, before = new["metadata"], old["metadata"]
-    errors: list[FieldError] = []
-    if not (_are_same(metadata, before, _FIXED) and metadata.get("resourceVersion")):
-        errors += fixed_metadata_errors(msgspec.convert(metadata, ObjectMeta), msgspec.convert(before, ObjectMeta))
-        errors += immutable(f"metadata.{_GRACE}", metadata.get(_GRACE), before.get(_GRACE))
-    if not _are_same(metadata, before, _FREE):
-        errors += free_metadata_errors(msgspec.convert(metadata, ObjectMeta))
-    return errors
-
-
-def _are_same(new: Mapping[str, Any], old: Mapping[str, Any], fields: tuple[str, ...]) -> bool:
-    return all(new.get(field) == old.get(field) for field in fields)
+    """``ValidateObjectMetaUpdate``; upstream reports most causes twice."""
+    metadata, before = (msgspec.convert(obj["metadata"], ObjectMeta) for obj in (new, old))
+    graces = (obj["metadata"].get("deletionGracePeriodSeconds") for obj in (new, old))
+    return [
+        *fixed_metadata_errors(metadata, before),
+        *immutable("metadata.deletionGracePeriodSeconds", *graces),
+        *free_metadata_errors(metadata),
+    ]
 
 
 # --- ports ------------------------------------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 import asyncio
 import base64
-import json
 import re
 import time
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
@@ -35,15 +34,9 @@ class ObjectSelector:
         return not self.labels.requirements and not self.fields
 
     def matches(self, key: Key, record: Record) -> bool:
-        for field, value, wanted in self.fields:
-            if field == "metadata.name":
-                has = key[1]
-            elif field == "metadata.namespace":
-                has = key[0]
-            else:
-                has = record.fields.get(field, "")
-            if (has == value) is not wanted:
-                return False
+        values = {"metadata.namespace": key[0], "metadata.name": key[1]} | record.fields
+        if any((values[field] == value) is not wanted for field, value, wanted in self.fields):
+            return False
         return not self.labels.requirements or self.labels.matches(record.labels)
 
 
@@ -163,7 +156,7 @@ def parse_number(text: str) -> int:
 
 def _token(version: int, after: Key) -> str:
     value = {"v": "meta.k8s.io/v1", "rv": version, "start": f"{after[0]}/{after[1]}\0"}
-    return base64.urlsafe_b64encode(json.dumps(value, separators=(",", ":")).encode()).rstrip(b"=").decode()
+    return base64.urlsafe_b64encode(msgspec.json.encode(value)).rstrip(b"=").decode()
 
 
 def _parse_token(text: str) -> tuple[int, Key]:

@@ -13,8 +13,8 @@ from zoneward.kube.input_error import FieldMismatch, InputError, MalformedText
 from zoneward.kube.input_files import decode_text
 from zoneward.kube.object_reader import iter_documents
 from zoneward.kube.struct_decoder import ObjectHead, object_head
-from zoneward.sandbox.server.catalog import ServerGates, kinds
-from zoneward.sandbox.server.kinds import Kind, Object
+from zoneward.sandbox.server.catalog import kinds
+from zoneward.sandbox.server.kinds import Kind, Object, ServerGates
 from zoneward.sandbox.server.resource_registry import Registry
 from zoneward.sandbox.server.status_errors import StatusError
 from zoneward.sandbox.server.versioned_store import VersionedStore

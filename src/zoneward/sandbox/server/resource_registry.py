@@ -9,12 +9,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
+from uuid import UUID
 
 from zoneward.kube.validation import FieldError
 from zoneward.sandbox.server import status_errors as errors
 from zoneward.sandbox.server.kinds import Kind, Object, changed_metadata_errors
 from zoneward.sandbox.server.schema import as_time, decode
-from zoneward.sandbox.server.versioned_store import Key, Record, VersionedStore, new_uid
+from zoneward.sandbox.server.versioned_store import Key, Record, VersionedStore
 
 NAME_ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
 """Of generated names: without vowels and what looks alike, so that no words come out."""
@@ -102,7 +103,7 @@ class Registry:
             metadata["name"] = self._generated_name(kind, namespace, str(metadata["generateName"]))
         for name in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
             metadata.pop(name, None)
-        metadata |= {"uid": new_uid(self._chance), "creationTimestamp": as_time(self.now)}
+        metadata |= {"uid": self._new_uid(), "creationTimestamp": as_time(self.now)}
         if kind.strategy.has_generation:
             metadata["generation"] = 1
         kind.strategy.default(new)
@@ -126,7 +127,7 @@ class Registry:
         metadata = new["metadata"] = dict(new.get("metadata") or {})
         namespace = str(metadata.get("namespace") or "default") if kind.is_namespaced else ""
         _set_namespace(kind, namespace, metadata)
-        metadata.setdefault("uid", new_uid(self._chance))
+        metadata.setdefault("uid", self._new_uid())
         metadata.setdefault("creationTimestamp", as_time(self.now))
         if kind.strategy.has_generation:
             metadata.setdefault("generation", 1)
@@ -175,7 +176,6 @@ class Registry:
         return self._store_update(kind, (namespace, name), kind.to_stored(new), stored, write)
 
     def _store_update(self, kind: Kind, key: Key, new: Object, old: Object, write: Write) -> WriteResult:
-        """Validate and store an update."""
         strategy, version = kind.strategy, old["metadata"]["resourceVersion"]
         if not write.subresource:
             _raise_errors(kind, new, strategy.allocate(new, old))
@@ -251,6 +251,9 @@ class Registry:
             refusal.details = (refusal.details or {}) | {"causes": [cause | {"field": "metadata.namespace"}]}
             raise refusal
 
+    def _new_uid(self) -> str:
+        return str(UUID(int=self._chance.getrandbits(128), version=4))
+
     def _generated_name(self, kind: Kind, namespace: str, prefix: str) -> str:
         while True:
             name = prefix[: 63 - _SUFFIX] + "".join(self._chance.choices(NAME_ALPHABET, k=_SUFFIX))
@@ -267,7 +270,6 @@ def _raise_errors(kind: Kind, new: Object, causes: Iterable[FieldError]) -> None
 
 
 def _set_namespace(kind: Kind, namespace: str, metadata: Object) -> None:
-    """Set the namespace of the request."""
     if not kind.is_namespaced:
         metadata.pop("namespace", None)
         return

@@ -73,8 +73,6 @@ class Field:
     is_always: bool
     is_pointer: bool
     keeps_empty: bool
-    plain: type | None
-    """The Python type of valid values; None if values need a check."""
 
     def zero(self) -> Any:
         """The value where the field is not set."""
@@ -103,7 +101,7 @@ def _field(name: str, text: str, structs: Mapping[str, Type]) -> Field:
     # Empty maps and lists count as absent, except behind pointers.
     is_open = type_.form in (_STRUCT, "int-or-string") or "keep" in words
     keeps_empty = is_pointer or (type_.form not in (_MAP, _LIST, "any") and (is_always or is_open))
-    return Field(name, type_, is_always, is_pointer, keeps_empty, _PLAIN.get(type_.form))
+    return Field(name, type_, is_always, is_pointer, keeps_empty)
 
 
 def _type(written: str, structs: Mapping[str, Type]) -> Type:
@@ -159,8 +157,7 @@ def _read_struct(value: Object, type_: Type, path: _Path, unknown: list[str]) ->
         if known is None:
             unknown.append(f'unknown field "{_written((path, f".{name}"))}"')
         elif field_value is not None:
-            is_plain = type(field_value) is known.plain
-            new = field_value if is_plain else _read(field_value, known.value, (path, f".{name}"), unknown)
+            new = _read(field_value, known.value, (path, f".{name}"), unknown)
             # Keep an empty list at the top of an object.
             if new or known.keeps_empty or (known.is_always and path is None and type(new) is list):
                 made[name] = new
@@ -180,20 +177,9 @@ def _read(value: Any, type_: Type, path: _Path, unknown: list[str]) -> Any:
     if python_type is int and form in _LIMITS and -_LIMITS[form] <= value < _LIMITS[form]:
         return value
     if form == _LIST and python_type is list and items is not None:
-        plain = _PLAIN.get(items.form)
-        return [
-            item
-            if type(item) is plain
-            else items.zero()
-            if item is None
-            else _read(item, items, (path, f"[{index}]"), unknown)
-            for index, item in enumerate(value)
-        ]
+        return [_read_item(item, items, (path, f"[{index}]"), unknown) for index, item in enumerate(value)]
     if form == _MAP and python_type is dict and items is not None:
-        return {
-            name: items.zero() if item is None else _read(item, items, (path, f"[{name}]"), unknown)
-            for name, item in value.items()
-        }
+        return {name: _read_item(item, items, (path, f"[{name}]"), unknown) for name, item in value.items()}
     try:
         if form == "quantity" and python_type in (str, int, float):
             parse_quantity(str(value))
@@ -203,6 +189,10 @@ def _read(value: Any, type_: Type, path: _Path, unknown: list[str]) -> Any:
     except (ValueError, OverflowError):
         pass
     raise MisfitError(f"{_written(path)}: expected {_EXPECTED.get(form, form)}, got {show(value)}")
+
+
+def _read_item(value: Any, type_: Type, path: _Path, unknown: list[str]) -> Any:
+    return type_.zero() if value is None else _read(value, type_, path, unknown)
 
 
 def _written(path: _Path) -> str:

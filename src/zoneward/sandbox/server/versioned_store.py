@@ -11,9 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from heapq import merge
 from operator import attrgetter
-from random import Random
 from typing import Final, Literal, NamedTuple
-from uuid import UUID
 
 import msgspec
 
@@ -39,7 +37,7 @@ class Record:
     version: int
     uid: str
     labels: Mapping[str, str]
-    fields: Mapping[str, str]
+    fields: dict[str, str]
     """The values that field selectors compare, by their paths."""
     owners: tuple[str, ...]
     """UIDs of the objects that its owner references name."""
@@ -79,8 +77,6 @@ class Forgotten(Exception):  # noqa: N818
 
 @dataclass(slots=True)
 class _KindStore:
-    """All of one kind."""
-
     kind: Kind
     head: bytes
     records: dict[Key, Record] = field(default_factory=dict)
@@ -193,7 +189,7 @@ class VersionedStore:
             kind_store.head + msgspec.json.encode(rest)[1:],
             self.version,
             metadata["uid"],
-            metadata.get("labels") or _NO_LABELS,
+            metadata.get("labels") or {},
             {path: _selected(obj, path) for path in kind_store.kind.selectable.values()},
             tuple(owner["uid"] for owner in metadata.get("ownerReferences") or ()),
             "deletionTimestamp" in metadata,
@@ -212,13 +208,6 @@ class VersionedStore:
 def _selected(obj: Object, path: str) -> str:
     value = get_field(obj, path)
     return str(bool(value)).lower() if path == "spec.unschedulable" else value or ""
-
-
-_NO_LABELS: Final[Mapping[str, str]] = {}
-
-
-def new_uid(chance: Random) -> str:
-    return str(UUID(int=chance.getrandbits(128), version=4))
 
 
 def _path_of(key: Key) -> str:

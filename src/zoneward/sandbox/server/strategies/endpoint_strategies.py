@@ -20,20 +20,18 @@ from zoneward.kube.validation import (
     invalid,
     too_many,
 )
-from zoneward.sandbox.server.kinds import Object, ObjectReader, Strategy, port_errors
+from zoneward.sandbox.server.kinds import Object, ObjectReader, ServerGates, Strategy, port_errors
 
 _CONTENT: Final = ("addressType", "endpoints", "ports")
 
 
 class EndpointSliceStrategy(Strategy):
-    """``zone_hints`` and ``node_hints`` are upstream's gates ``TopologyAwareHints`` and
-    ``PreferSameTrafficDistribution``: without them hints are dropped that the stored slice has none of.
-    """
+    """Without the gates of hints, hints are dropped that the stored slice has none of."""
 
     has_generation = True
 
-    def __init__(self, *, zone_hints: bool = True, node_hints: bool = True) -> None:
-        self._zone_hints, self._node_hints = zone_hints, node_hints
+    def __init__(self, gates: ServerGates) -> None:
+        self._zone_hints, self._node_hints = gates.topology_aware_hints, gates.prefer_same_traffic_distribution
 
     def default(self, new: Object, old: Object | None = None) -> None:
         ports = new.get("ports") or ()

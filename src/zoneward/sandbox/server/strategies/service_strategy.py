@@ -21,7 +21,7 @@ from zoneward.kube.validation import (
     not_supported,
     validate_traffic_distribution,
 )
-from zoneward.sandbox.server.kinds import Object, ObjectReader, Strategy, port_errors, port_range_errors
+from zoneward.sandbox.server.kinds import Object, ObjectReader, ServerGates, Strategy, port_errors, port_range_errors
 from zoneward.sandbox.server.status_errors import internal
 
 Spec = Mapping[str, Any]
@@ -43,15 +43,10 @@ _AFFINITY_SECONDS: Final = 10800
 
 
 class ServiceStrategy(Strategy):
-    """The keyword arguments are feature gates of kube-apiserver."""
-
     name_problems = staticmethod(formats.label_problems)
 
-    def __init__(
-        self, *, service_traffic_distribution: bool = True, prefer_same_traffic_distribution: bool = True
-    ) -> None:
-        self._has_distribution = service_traffic_distribution
-        self._has_same = prefer_same_traffic_distribution
+    def __init__(self, gates: ServerGates) -> None:
+        self._gates = gates
         self._taken: set[Any] = set()
         """Allocated addresses and ports."""
         self._next = {"IPv4": 257, "IPv6": 257, "port": 86}
@@ -73,13 +68,14 @@ class ServiceStrategy(Strategy):
         new["status"] = old["status"]
         if old["spec"].get("type") == "LoadBalancer" != new["spec"].get("type"):
             new["status"] = new["status"] | {"loadBalancer": {}}
-        if not self._has_distribution and "trafficDistribution" not in old["spec"]:
+        if not self._gates.service_traffic_distribution and "trafficDistribution" not in old["spec"]:
             new["spec"].pop("trafficDistribution", None)
 
     def validate_create(self, new: Object) -> Iterator[FieldError]:
         yield from _spec_errors(new["spec"])
         service = Service(spec=ServiceSpec(traffic_distribution=new["spec"].get("trafficDistribution")))
-        yield from validate_traffic_distribution(service, prefer_same_traffic_distribution=self._has_same)
+        has_same = self._gates.prefer_same_traffic_distribution
+        yield from validate_traffic_distribution(service, prefer_same_traffic_distribution=has_same)
 
     def validate_status(self, new: Object, old: Object) -> Iterator[FieldError]:
         return _status_errors(new)
@@ -153,7 +149,6 @@ class ServiceStrategy(Strategy):
 
 
 def _held(spec: Spec) -> set[Any]:
-    """Addresses and ports that a Service has."""
     ips = [address for address in spec.get("clusterIPs") or () if address != HEADLESS]
     ports = [port.get("nodePort") for port in spec.get("ports") or ()]
     return {*map(formats.parse_address, ips), *ports, spec.get("healthCheckNodePort")} - {None, 0}
