@@ -124,13 +124,6 @@ def test_sarif_is_valid_and_has_all_findings(checked: CheckedCluster) -> None:
     assert [rules[result["ruleIndex"]] for result in run["results"]] == [finding.code for finding in checked.findings]
 
 
-def test_schema_refuses_invalid_sarif() -> None:
-    broken = sarif_document(checked_of(service_finding("ZW401")))
-    broken["runs"][0]["results"][0]["level"] = "info"
-    with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate(broken, json.loads(SCHEMA.read_text()), cls=jsonschema.Draft4Validator)
-
-
 def test_location_in_sarif_is_a_safe_uri() -> None:
     finding = CODES["ZW401"].finding(FindingObject("Service", "..", "/etc\x1b?#%"), "why")
     (result,) = sarif_document(checked_of(finding))["runs"][0]["results"]
