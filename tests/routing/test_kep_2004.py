@@ -114,9 +114,6 @@ def test_groups_of_random_clusters_are_those_of_the_independent_implementation()
     assert active > 24
 
 
-# --- exact bounds -----------------------------------------------------------------------------------------------------
-
-
 def started(zones: str, total: int, settings: SubsettingSettings, *, before: int | None = None) -> bool:
     """Whether subsetting is on with ``total`` Pods, alone or after a settled cluster of ``before`` Pods."""
     cpu = dict.fromkeys(zones, 4)

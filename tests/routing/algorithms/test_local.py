@@ -24,9 +24,6 @@ def test_local_needs_endpoints_and_demand_and_stays_below_the_threshold() -> Non
     assert result.located == [[2, 0], [0, 1]]
 
 
-# --- lazy rebalance ---------------------------------------------------------------------------------------------------
-
-
 Rows = list[list[int]]
 """Where the endpoints of each group are located."""
 
