@@ -71,9 +71,6 @@ class ApiServer:
         return self._session.get(self._address + path, params=query, timeout=timeout)
 
 
-# --- slices -----------------------------------------------------------------------------------------------------------
-
-
 class _SliceEvent(msgspec.Struct, gc=False):
     type: str
     object: EndpointSlice

@@ -196,9 +196,6 @@ async def _come_back(link: AnsweringLink) -> None:
         await asyncio.sleep(0)
 
 
-# --- the objects ------------------------------------------------------------------------------------------------------
-
-
 def _objects(approach: str, size: int, *, flipping: set[int]) -> tuple[dict[str, Sequence[bytes]], dict[int, Object]]:
     """Lines of a watch that begins with all objects, and the Pods that flip as objects."""
     chance, pods = Random(7), {}

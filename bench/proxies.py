@@ -137,9 +137,6 @@ def _metrics(address: str) -> dict[str, float]:
     return {name: float(value) for name, _, value in pairs}
 
 
-# --- the cluster on a real API server ---------------------------------------------------------------------------------
-
-
 @asynccontextmanager
 async def plane() -> AsyncIterator[tuple[ControlPlane, ApiServer]]:
     with ControlPlane() as control:

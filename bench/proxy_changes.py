@@ -105,9 +105,6 @@ def _beside_kube_proxy(results: dict[str, Any]) -> Iterator[Figure]:
         yield Figure("  the same for CPU", cheaper, "x")
 
 
-# --- the kernel's part ------------------------------------------------------------------------------------------------
-
-
 class _Kernel:
     """The process that programs the kernel, without the pipe to it, which all other figures include."""
 
@@ -171,16 +168,10 @@ def _served(service: int, targets: list[Backend]) -> NodeService:
     )
 
 
-# --- from the watch event on ------------------------------------------------------------------------------------------
-
-
 async def event(services: int) -> list[float]:
     """Seconds from the server's change to the end of the transaction."""
     async with proxied_node(cluster(services, _ENDPOINTS)) as node:
         return await node.replace_many(_CHANGES, services=services, endpoints=_ENDPOINTS)
-
-
-# --- beside kube-proxy ------------------------------------------------------------------------------------------------
 
 
 async def beside(sizes: list[int]) -> AsyncIterator[dict[str, Any]]:

@@ -46,9 +46,6 @@ def _latency(what: str, seconds: list[float]) -> Iterator[Figure]:
     yield Figure("  the slowest", max(seconds) * 1e3, "ms")
 
 
-# --- a large one ------------------------------------------------------------------------------------------------------
-
-
 def _one_large() -> Iterator[Object]:
     yield from (node(index) for index in range(NODES))
     port = {"name": "http", "port": 80, "protocol": "TCP", "targetPort": 8080, "nodePort": 30080}
@@ -82,9 +79,6 @@ async def large() -> AsyncIterator[Figure]:
         yield Figure("  CPU of both processes", (proxied.proxy.cpu - cpu) / _REMOVED * 1e3, "ms")
 
 
-# --- one with many addresses ------------------------------------------------------------------------------------------
-
-
 def _many_addresses() -> Iterator[Object]:
     yield from cluster(_OTHERS, _OF_EACH)
     names = [f"port-{index}" for index in range(_PORTS)]
@@ -115,9 +109,6 @@ async def addresses() -> AsyncIterator[Figure]:
         yield Figure("  the whole Service changed, CPU of both processes", cpu / _WHILE, "s")
 
 
-# --- clients that keep their endpoint ---------------------------------------------------------------------------------
-
-
 def _affine() -> Iterator[Object]:
     affinity = {"sessionAffinity": "ClientIP", "sessionAffinityConfig": {"clientIP": {"timeoutSeconds": 600}}}
     for object_ in cluster(_AFFINE, _OF_EACH):
@@ -137,9 +128,6 @@ async def affinity() -> AsyncIterator[Figure]:
         for figure in _latency("one endpoint replaced there", seconds):
             yield figure
         yield Figure("  CPU of both processes", cpu / _REPLACED * 1e3, "ms")
-
-
-# --- zones ------------------------------------------------------------------------------------------------------------
 
 
 def _zoned(*, by_zone: bool) -> Iterator[Object]:
@@ -188,8 +176,6 @@ async def zones(by_zone: bool) -> AsyncIterator[Figure]:
         yield Figure(f"  CPU of {_ELSEWHERE:,} changes in other zones, both processes", cpu, "s")
         yield Figure("  transactions for them", proxied.kernel.transactions, "")
 
-
-# --- many changes -----------------------------------------------------------------------------------------------------
 
 _SERVICES, _ENDPOINTS = 10_000, 10
 _RATE: Final = 1_000

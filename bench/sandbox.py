@@ -59,9 +59,6 @@ def running(*options: str) -> Iterator[Sandbox]:
         yield server
 
 
-# --- the clients ------------------------------------------------------------------------------------------------------
-
-
 async def change(address: str) -> tuple[float, int]:
     """Changes a second, and how many events did not reach a watcher."""
     async with ApiServer(address) as server:

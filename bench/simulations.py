@@ -119,8 +119,6 @@ def measure_inputs() -> Iterator[tuple[str, float]]:
         yield contender.label, min(times) / _SAMPLE * 1e9
 
 
-# --- CSV files --------------------------------------------------------------------------------------------------------
-
 _TOOL: Final = {"local": 32, "local-shared": 45, "local-weighted": 26, "local-opt": 22, "random": 10.5}
 """Microseconds an input that the proposal's tool needs, from file to file."""
 _TIMES: Final = 10

@@ -33,10 +33,7 @@ SPREADS: Final = {"two": (1, 1, 0), "three": (2, 1, 0), "four": (2, 1, 1), "five
 LEAVING: Final = {"three": "a", "four": "a", "five": "a", "eight": "b"}
 """By Service, the zone in which one endpoint leaves; `Balanced` is active before and after."""
 BALANCED: Final = {"service.kubernetes.io/topology-mode": "zoneward.dev/Balanced"}
-MAX_OVERLOAD: Final = "zoneward.dev/max-overload"
 APPROACH: Final = "zoneward.dev/approach"
-ACCEPTED: Final = "zoneward.dev/TrafficDistributionAccepted"
-PROGRAMMED: Final = "zoneward.dev/TrafficDistributionProgrammed"
 KUBE, ZONEWARD = "current", "zoneward"
 """Consumers: kinds of proxies, as `--consumer` names them."""
 _MOST_ZONES: Final = 8
@@ -86,9 +83,8 @@ def pods() -> Iterator[Object]:
                 yield a_pod(pod_name(name, zone, index), namespace=NAMESPACE, node=node, ips=ips, labels={"app": name})
 
 
-def service(name: str, *, selects: str | None = None, annotations: Mapping[str, str] | None = None) -> Object:
-    selector = {"app": selects or name}
-    return a_service(name, namespace=NAMESPACE, selector=selector, annotations={**BALANCED, **(annotations or {})})
+def service(name: str) -> Object:
+    return a_service(name, namespace=NAMESPACE, selector={"app": name}, annotations=BALANCED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,24 +245,3 @@ def test_every_ready_endpoint_has_hints_while_endpoints_change(cluster: Cluster)
     for name in LEAVING:
         assert recording.writes[name] >= 4
         assert len(cluster.shop.slices(name)) == 1
-
-
-def test_invalid_max_overload_is_not_accepted_and_the_default_applies(cluster: Cluster) -> None:
-    api, shop = cluster.plane.api(), cluster.shop
-    wish = service("banana", selects="five", annotations={MAX_OVERLOAD: "banana"})
-    api.create(wish)
-
-    def conditions() -> dict[str, Object]:
-        return {condition["type"]: condition for condition in shop.service("banana")["status"].get("conditions") or ()}
-
-    cluster.plane.wait_until(lambda: {ACCEPTED, PROGRAMMED} <= conditions().keys(), what="conditions")
-    accepted = conditions()[ACCEPTED]
-    assert (accepted["status"], accepted["reason"]) == ("False", "UnknownValue")
-    assert accepted["message"] == (
-        "zoneward.dev/max-overload: 'banana' is not a share from 0 to 10 (0.2), or a percentage from 0% to 1000% (20%),"
-        " so 0.2 is used"
-    )
-    assert conditions()[PROGRAMMED]["status"] == "True"
-    check_hints(shop.slices("banana"))
-    api.patch(wish, {"metadata": {"annotations": {MAX_OVERLOAD: "20%"}}})
-    cluster.plane.wait_until(lambda: conditions()[ACCEPTED]["status"] == "True", what="a known value")

@@ -37,9 +37,6 @@ SAMPLE = ComputedDataset("kep", sample=CHUNKS * ROWS_PER_CHUNK)
 UNIFORM = ComputedDataset("uniform", zones=Range(2, 4), inputs=500_000)
 
 
-# --- processes --------------------------------------------------------------------------------------------------------
-
-
 @dataclass
 class Cluster:
     """A scheduler and workers as separate processes; leave the block to end them."""
@@ -105,9 +102,6 @@ def refusal(runner: DaskRunner, advanced: Callable[[int], None] = lambda _rows: 
     return str(caught.value)
 
 
-# --- the same result --------------------------------------------------------------------------------------------------
-
-
 def test_cluster_gives_the_same_result_as_one_machine(cluster: Cluster) -> None:
     def found(runner: DaskRunner | ThreadRunner) -> tuple[object, list[tuple[Inputs, list[Floats]]]]:
         rows: list[tuple[Inputs, list[Floats]]] = []
@@ -152,9 +146,6 @@ def test_custom_rule_is_sent_with_the_functions_that_it_calls(
             assert simulate(wanted, dataset, runner=dask(cluster)) == simulate(wanted, dataset, runner=ThreadRunner(1))
     finally:
         del sys.modules[path.stem]
-
-
-# --- failures ---------------------------------------------------------------------------------------------------------
 
 
 def test_killed_worker_loses_no_result(cluster: Cluster) -> None:

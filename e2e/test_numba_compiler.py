@@ -23,9 +23,6 @@ def test_compiled_functions_return_the_same_bits() -> None:
         assert every_result(compile_function, numpy.array, case) == every_result(uncompiled, plain, case), case
 
 
-# --- kept machine code ------------------------------------------------------------------------------------------------
-
-
 SCORING: Final = """
 import json
 import numpy as np

@@ -50,9 +50,6 @@ def run(*command: str | Path, **environment: str) -> str:
     return done.stdout
 
 
-# --- the wheel and the sdist ------------------------------------------------------------------------------------------
-
-
 def test_build_from_the_sdist_gives_the_same_bytes(dist: Path, tmp_path: Path) -> None:
     with tarfile.open(dist / SDIST) as packed:
         packed.extractall(tmp_path, filter="data")
@@ -112,9 +109,6 @@ def test_pipx_installs_the_wheel_with_man_pages_and_completions(dist: Path, tmp_
     assert run("bash", "--norc", "-c", line, PATH=path) == "snapshot\n"
     assert (share / "zsh" / "site-functions" / "_zoneward").exists()
     assert (share / "fish" / "vendor_completions.d" / "zoneward.fish").exists()
-
-
-# --- the archive and krew ---------------------------------------------------------------------------------------------
 
 
 def test_archive_needs_only_the_c_library_and_zlib(dist: Path, tmp_path: Path) -> None:

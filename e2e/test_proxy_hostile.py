@@ -92,8 +92,6 @@ async def test_commands_with_a_zero_byte_are_rejected_as_a_whole(namespace: Name
         namespace.run("nft", "list", "table", "ip", "half")
 
 
-# --- a running proxy --------------------------------------------------------------------------------------------------
-
 PLAIN = "10.96.0.10"
 
 

@@ -85,9 +85,6 @@ def decided_weights(weigh: Weigh) -> Iterator[None]:
         yield
 
 
-# --- clusters and what becomes of them --------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Cluster:
     """One Service and everything that its plan depends on."""

@@ -108,9 +108,6 @@ def test_nearly_all_is_not_shown_as_all(share: float, text: str) -> None:
     assert format_dropped(share) == text
 
 
-# --- in explain -------------------------------------------------------------------------------------------------------
-
-
 def test_fix_for_local_is_the_cluster_policy() -> None:
     cluster = Cluster(service=a_service(internal="Local"), nodes=NODES, pods=pods_in({"a": 1}))
     (fix,) = find_fixes(input_of(cluster), "IPv4")

@@ -97,8 +97,6 @@ def test_zone_label_comes_with_a_warning() -> None:
     assert "real zone" in fix_steps.notes[0]
 
 
-# --- how many replicas a workload has ---------------------------------------------------------------------------------
-
 CANARY = owned(pods_in({"a": 1, "b": 1}), track="canary")
 """Two of the twelve Pods of a Deployment: those that the Service selects."""
 OTHERS = owned(tuple(a_pod(f"other-{index}", "node-a") for index in range(10)))
@@ -184,9 +182,6 @@ def test_only_selected_template_owns_pods_without_owner() -> None:
     )
     both = steps(cluster, "add-pods", a_deployment(replicas=11), a_deployment("second"))
     assert both.commands == ("kubectl -n shop scale --replicas=N+1 -- deployment/NAME",)
-
-
-# --- what people named ------------------------------------------------------------------------------------------------
 
 
 def test_names_stay_quoted() -> None:

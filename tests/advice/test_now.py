@@ -151,9 +151,6 @@ def test_traffic_now_matches_the_routes_of_all_nodes(drawn: Drawn) -> None:
     assert sum(now.proxies.values()) == len(drawn.nodes)
 
 
-# --- known numbers ----------------------------------------------------------------------------------------------------
-
-
 def hinted_slices() -> tuple[EndpointSlice, ...]:
     """One endpoint in zone a and three in zone b, all hinted to their own zones."""
     zones = ("a", "b", "b", "b")

@@ -79,8 +79,6 @@ def limits_of(given: ServiceInput) -> PodLimits:
     return pod_limits(given, "IPv4")
 
 
-# --- volumes ----------------------------------------------------------------------------------------------------------
-
 LOPSIDED = Cluster(service=SAME_ZONE, nodes=ALIKE, pods=stateful({"a": 4, "b": 1, "c": 1}))
 
 
@@ -149,9 +147,6 @@ def test_shared_claim_binds_pods_to_its_zone() -> None:
     assert reason.endswith("all of its pods use claim files, and volume pv can not be mounted in the zones b, c")
 
 
-# --- node affinity ----------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("template", "reason"),
     [
@@ -179,9 +174,6 @@ def test_pods_with_affinity_to_each_other_are_not_spread() -> None:
     given = input_of(cluster, a_deployment(affinity=affinity))
     assert all(set(fix.change.pods) <= {"a"} for fix in find_fixes(given, "IPv4"))
     assert limits_of(given).reasons[0].endswith("its required pod affinity keeps all of its Pods in one zone")
-
-
-# --- databases --------------------------------------------------------------------------------------------------------
 
 
 def roles(pods: tuple[Pod, ...], key: str, first: str, others: str) -> tuple[Pod, ...]:
@@ -229,9 +221,6 @@ def test_several_leaders_are_no_database() -> None:
     other = roles((a_pod("mail-0", labels={"app": "mail"}),), "role", "master", "")
     given = input_of(LOPSIDED, others=other)
     assert limits_of(given).scales, "a Pod of another workload"
-
-
-# --- output -----------------------------------------------------------------------------------------------------------
 
 
 def test_unchecked_is_shown_only_if_a_fix_changes_pods() -> None:

@@ -14,7 +14,6 @@ from tests.cli.running import SAMPLE, Commands
 from zoneward.advice.findings.codes import CODES
 from zoneward.kube.adoption_marks import SELECTOR_ANNOTATION
 from zoneward.kube.names import BUILT_IN_MANAGER
-from zoneward.kube.safe_text import printable
 
 ZONE: Final = "topology.kubernetes.io/zone"
 APP: Final = {"app": "cart"}
@@ -193,20 +192,3 @@ def test_orphaned_services_are_found_by_leases(
     assert zoneward("snapshot", "-q", "-f", path, "--file", saved, *anonymize).status == 0
     for file in (path, saved):
         assert ("ZW607" in codes_of(zoneward("check", "-q", "-f", file, "-o", "json").out)) is is_orphaned
-
-
-HOSTILE: Final = "x\x1b[2J\x1b]0;t\x07\x9b31m\r\n\u2028\u2066\u202e\u200b[red]'\"$(id)`\t\x7f</td>"
-
-
-@pytest.mark.parametrize("output", ["table", "json", "sarif", "html"])
-def test_hostile_names_are_printed_safely(zoneward: Commands, tmp_path: Path, output: str) -> None:
-    text = json.dumps(objects())
-    for word in ("cart", "shop", "volume-1", "PreferSameZone"):
-        text = text.replace(word, json.dumps(word + HOSTILE)[1:-1])
-    path = write_list(json.loads(text), tmp_path / "cluster.json")
-    result = zoneward("check", "-q", "-f", path, "-o", output, "--top", "0")
-    assert (result.status, result.err) == (0, "")
-    assert {"ZW302", "ZW501"} & {code for code in CODES if code in result.out}
-    if output == "table":
-        assert all(printable(line) == line for line in result.out.split("\n"))
-    assert "\x1b" not in result.out

@@ -70,9 +70,6 @@ def test_other_shells_have_a_script_that_asks_for_their_own_form(zoneward: Comma
     assert f"_ZONEWARD_COMPLETE={shell}_complete" in result.out
 
 
-# --- names ------------------------------------------------------------------------------------------------------------
-
-
 def names(*words: str) -> list[str]:
     """The candidates for kubectl, with the directive to complete no files."""
     *matches, directive = candidates(words).splitlines()
@@ -126,9 +123,6 @@ def test_commands_come_with_what_they_do() -> None:
 @pytest.mark.parametrize("option", ["-f", "--kubeconfig", "--config", "--measured"])
 def test_files_are_left_to_the_shell(option: str) -> None:
     assert candidates(("plan", option, "clus")) == ":0\n"
-
-
-# --- no error is printed ----------------------------------------------------------------------------------------------
 
 
 def test_errors_offer_nothing_and_say_nothing(

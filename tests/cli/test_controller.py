@@ -1,4 +1,4 @@
-"""``zoneward controller`` as a process: what it writes and reports, how it ends, and who takes over after a kill."""
+"""``zoneward controller`` as a process: what it writes and reports, and how it ends."""
 
 import asyncio
 import json
@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -16,45 +16,30 @@ from typing import Any
 import pytest
 from aiohttp import web
 from prometheus_client.parser import text_string_to_metric_families
-from tests.cli.a_replica import Replica, a_replica, kubeconfig_of, until
+from tests.cli.a_replica import Replica, a_replica, kubeconfig_of
 from tests.cli.live_cluster import configuration
 from tests.cli.running import SAMPLE, Commands, configuration_file
 from tests.client.calling import transport
 from tests.client.serving import access_to, json_status, refused_port, served
-from tests.controller.a_controller import KEPT, Place, addresses, fill
+from tests.controller.a_controller import Place, fill
 
 from zoneward.cli.controller import with_demand_file
 from zoneward.controller.context import FiguresUnavailable
 from zoneward.extras import how_to_install
 from zoneward.kube import names
 from zoneward.routing.configuration import Configuration, DemandSettings
-from zoneward.sandbox.server.kinds import Kind
 from zoneward.sandbox.server.persistence import load_objects, new_registry
 from zoneward.sandbox.server.sandbox_server import SandboxServer
-from zoneward.sandbox.server.versioned_store import StoredChange
 
 pytestmark = pytest.mark.slow
 
 LEASES = "leases.coordination.k8s.io"
-QUICK = (
-    "--take-over",
-    "--leader-elect-lease-duration=3s",
-    "--leader-elect-renew-deadline=2200ms",
-    "--leader-elect-retry-period=300ms",
-)
 
 
 @dataclass
 class Site:
-    """``written``: the kinds that were written by controllers, in their order."""
-
     sandbox: Place
     kubeconfig: Path
-    written: list[str] = field(default_factory=list)
-
-    def note(self, kind: Kind, _change: StoredChange) -> None:
-        if kind.resource in (KEPT, LEASES, "events.events.k8s.io", "events"):
-            self.written.append(kind.resource)
 
     @property
     def lease(self) -> Any:
@@ -68,7 +53,6 @@ async def a_site(directory: Path, *, sample: bool = False) -> AsyncIterator[Site
         load_objects(registry, [("the sample", SAMPLE.read_bytes())])
     async with SandboxServer(registry) as server, transport(access_to(server.address)) as link:
         site = Site(Place(registry, link), kubeconfig_of(server, directory))
-        registry.store.listeners.append(site.note)
         if not sample:
             fill(site.sandbox)
         yield site
@@ -141,20 +125,6 @@ async def test_the_sample_cluster_gets_all_slices_and_every_page_tells_of_them(t
 # --- how it ends ------------------------------------------------------------------------------------------------------
 
 
-async def test_after_sigterm_the_lease_is_let_go_and_nothing_is_written_after_it(tmp_path: Path) -> None:
-    async with a_site(tmp_path) as site, a_replica(site.kubeconfig) as one:
-        await until(lambda: site.sandbox.listed() == addresses(*range(9)))
-        assert site.lease["holderIdentity"]
-        for index in range(9):
-            site.sandbox.make_ready(index, False)
-            await asyncio.sleep(0.01)
-        one.end()
-        assert await one.ended() == 0
-        assert not site.lease.get("holderIdentity")
-        assert site.written[-1] == LEASES
-        assert one.log[-1]["event"] == "released the Lease"
-
-
 async def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
     async with a_site(tmp_path) as site, a_replica(site.kubeconfig) as one:
         await one.line("became leader")
@@ -202,33 +172,6 @@ async def test_without_a_right_it_ends_with_a_line_that_names_verb_and_resource(
 
 
 # --- several replicas -------------------------------------------------------------------------------------------------
-
-
-async def test_when_the_leader_is_killed_another_goes_on_and_a_standby_may_end(
-    tmp_path: Path,
-) -> None:
-    async with a_site(tmp_path) as site, a_replica(site.kubeconfig, *QUICK) as first:
-        await first.line("became leader")
-        async with a_replica(site.kubeconfig, *QUICK) as second, a_replica(site.kubeconfig, *QUICK) as third:
-            for candidate in (second, third):
-                await candidate.line("cache synced")
-                assert await candidate.get("/readyz") == (200, "ok")
-            replicas = (first, second, third)
-            await until(lambda: sum(_leads(replica) for replica in replicas) == 1)
-            leader = next(replica for replica in replicas if _leads(replica))
-            standby, heir = (replica for replica in replicas if replica is not leader)
-            standby.end()
-            assert await standby.ended() == 0
-            assert not standby.lines("released the Lease")
-            await until(lambda: site.sandbox.listed() == addresses(*range(9)))
-            leader.process.kill()
-            site.sandbox.make_ready(0, False)
-            await heir.line("became leader")
-            await until(lambda: site.sandbox.listed() == addresses(*range(1, 9)))
-
-
-def _leads(replica: Replica) -> bool:
-    return len(replica.lines("became leader")) > len(replica.lines("stopped leading"))
 
 
 async def test_a_port_that_is_taken_is_one_line_after_those_of_the_log(tmp_path: Path) -> None:

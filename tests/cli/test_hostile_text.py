@@ -42,6 +42,7 @@ COMMANDS: Final[dict[str, tuple[str, ...]]] = {
     "route": ("route", "--node", "worker-a2", "--as-is"),
     "advise": ("advise", "--top", "0"),
     "advise 1": ("advise", "1"),
+    "check": ("check", "--top", "0"),
     "compare": ("compare",),
     "explain": ("explain", "shop/checkout"),
     "explain, what nobody knows": ("explain", "shop/wishlist"),
@@ -138,6 +139,12 @@ def test_json_on_a_terminal_has_escapes_and_all_of_the_text(
     assert is_clean(done.out)
     assert printable(done.out.replace("\n", "")) == done.out.replace("\n", "")
     assert json.dumps(HOSTILE)[1:-1] in json.dumps(json.loads(done.out))
+
+
+@pytest.mark.parametrize("output", ["sarif", "html"])
+def test_what_other_programs_read_of_a_check_has_no_controls(zoneward: Commands, tmp_path: Path, output: str) -> None:
+    done = zoneward("check", "-f", cluster(tmp_path, HOSTILE, annotations=True), "-o", output, "--top", "0")
+    assert (done.status, "ZW302" in done.out, "\x1b" in done.out) == (0, True, False)
 
 
 @pytest.mark.parametrize(

@@ -56,9 +56,6 @@ def test_an_unknown_service_with_the_name_of_a_file_may_be_meant_as_one(
     assert zoneward.refused("plan", "--sample", "snapshots").endswith("; to read the file of this name: -f snapshots\n")
 
 
-# --- a live cluster ---------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("arguments", [("-n", "shpo"), ("shpo/cart",), ("-n", "shop", "-n", "shpo")], ids=" ".join)
 @pytest.mark.parametrize("command", [("plan",), ("plan", "--watch", "-o", "json")], ids=" ".join)
 @pytest.mark.usefixtures("cluster")

@@ -1,13 +1,11 @@
 """``zoneward simulate`` as people and scripts use it; after Ctrl-C, partial results are marked."""
 
-import csv
 import json
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +13,8 @@ import duckdb
 import pytest
 from tests.cli.running import SAMPLE, Commands
 
-from zoneward.lab import COMPUTED_DATASETS, contenders
+from zoneward.lab import COMPUTED_DATASETS
 from zoneward.lab.contenders import ALGORITHMS, PARAMETERS
-from zoneward.routing.algorithms.heuristics import PROPORTIONAL_ZONE_CPU
 
 SMALL = ("simulate", "-q", "-d", "small", "--sample-size", "3000")
 EVERYTHING = "{quantiles: [50, 5], worst: 3, differences: true, encodings: [both]}"
@@ -65,26 +62,6 @@ def test_the_default_is_the_table_of_the_proposal_with_local_twice(zoneward: Com
     assert names == ["random", "local", "local-kep-tool", "local-shared", "local-weighted", "local-opt"]
 
 
-def test_csv_says_the_same_as_json(zoneward: Commands) -> None:
-    asked = ("-a", "random,local,local-opt,PreferSameZone")
-    by_name = means_of(document(zoneward, *asked))
-    rows = list(csv.DictReader(StringIO(zoneward(*SMALL, "-o", "csv", *asked).out)))
-    assert [row["algorithm"] for row in rows] == ["random", "local", "local-opt", "PreferSameZone"]
-    for row in rows:
-        for field in [
-            "total",
-            "inZone",
-            "maxOverload",
-            "meanOverload",
-            "overload",
-            "slices",
-            "wins",
-            "ties",
-            "fellBack",
-        ]:
-            assert float(row[field]) == by_name[row["algorithm"]][field]
-
-
 def test_output_has_all_requested_tables(zoneward: Commands, tmp_path: Path) -> None:
     asked = ("--by", "endpoints", "--bounds", *run_file(tmp_path, EVERYTHING))
     output = document(zoneward, "-a", "local,local-opt", *asked)
@@ -101,32 +78,6 @@ def test_output_has_all_requested_tables(zoneward: Commands, tmp_path: Path) -> 
     for title in ("As hints", "By band, as hints", "Quantiles, as hints", "Worst inputs, as hints"):
         assert f"\n{title}\n" in table
     assert "\nDifferences of totals, with 95 % confidence, as slice groups\n" in table
-
-
-@pytest.fixture
-def quick_balanced(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another rule in place of Balanced's, which takes half a minute to compile."""
-    heuristics = {**contenders._HEURISTICS, "Balanced": PROPORTIONAL_ZONE_CPU}
-    monkeypatch.setattr(contenders, "_HEURISTICS", heuristics)
-
-
-@pytest.mark.usefixtures("quick_balanced")
-def test_weights_are_for_balanced_alone_and_reach_the_bound(zoneward: Commands) -> None:
-    asked = ("-a", "local,Balanced", "--encoding", "weights", "--encoding", "hints", "--bounds", "--by", "endpoints")
-    output = document(zoneward, *asked)
-    assert [(mean["algorithm"], mean["encoding"]) for mean in output["means"]] == [
-        *(("Balanced", "weights"), ("bound", "weights")),
-        *(("local", "hints"), ("Balanced", "hints"), ("bound", "hints")),
-    ]
-    for means in (output["means"], *(band["means"] for band in output["bands"])):
-        weights, bound, local, hints, _ = means
-        assert (weights["total"], weights["gapToBound"], bound["gapToBound"]) == (bound["total"], 0, None)
-        assert local["gapToBound"] == pytest.approx(bound["total"] - local["total"], abs=2e-6)
-        assert hints["gapToBound"] > 0
-    lines = zoneward(*SMALL, *asked).out.splitlines()
-    titles = [line for line in lines if line.endswith(("eights", "ints"))]
-    assert titles == ["As weights", "As hints", "By band, as weights", "By band, as hints"]
-    assert [line.split()[-1] for line in lines if line.startswith(("ALGORITHM", "BAND"))].count("GAP") == 3
 
 
 def test_a_sweep_has_a_line_for_each_value(zoneward: Commands, tmp_path: Path) -> None:

@@ -112,9 +112,6 @@ def test_every_option_is_in_the_table_of_wrong_usage_or_a_flag_that_can_t_be_wro
     assert options - wrong == {"--quiet", "--color"}
 
 
-# --- without the lab --------------------------------------------------------------------------------------------------
-
-
 def without(module: str, folder: Path) -> dict[str, str]:
     """An environment with everything that is installed here, except a module."""
     import numpy as np

@@ -86,9 +86,6 @@ def test_only_what_zoneward_reads_is_saved(zoneward: Commands) -> None:
     assert [object_["kind"] for object_ in saved if "image" in fields(object_)] == ["DaemonSet"]
 
 
-# --- a part of it -----------------------------------------------------------------------------------------------------
-
-
 def part(zoneward: Commands, path: Path, *arguments: str | Path) -> Snapshot:
     assert zoneward("snapshot", "-q", *arguments, "--file", path).status == 0
     return read_snapshot([str(path)], stdin=None)
@@ -135,9 +132,6 @@ def test_notes_tell_what_was_left_out_where_more_is_asked_for(zoneward: Commands
     assert zoneward("snapshot", "--sample", "-q").err == ""
 
 
-# --- under other names ------------------------------------------------------------------------------------------------
-
-
 def test_an_anonymized_snapshot_gets_the_same_decisions_in_the_same_order(
     zoneward: Commands, tmp_path: Path, taken: Path
 ) -> None:
@@ -175,9 +169,6 @@ def test_an_anonymized_snapshot_names_nobody(zoneward: Commands, tmp_path: Path,
         assert word not in shared
     assert "eu-central-1a" in shared
     assert "zoneward.dev/approach" in shared
-
-
-# --- whole or not at all ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

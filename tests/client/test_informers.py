@@ -150,9 +150,6 @@ async def test_a_kind_that_may_not_be_read_is_reported_at_once() -> None:
     assert caught.value.path == "/apis/discovery.k8s.io/v1/endpointslices"
 
 
-# --- stores -----------------------------------------------------------------------------------------------------------
-
-
 def test_it_is_synced_when_each_kind_that_is_watched_has_been_listed() -> None:
     stores = WatchedStores((SERVICES, NODES), on_unreadable=lambda _unreadable: None)
     services, nodes, pods = stores.add_store(SERVICES), stores.add_store(NODES), stores.add_store(PODS)
@@ -174,9 +171,6 @@ def test_what_cannot_be_read_is_listed_by_kind_and_name() -> None:
         store.mark_unreadable(unreadable)
     assert reported == [node, late, early]
     assert stores.unreadable == (early, late, node)
-
-
-# --- whether watches work ---------------------------------------------------------------------------------------------
 
 
 class Scene:

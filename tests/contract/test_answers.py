@@ -42,9 +42,6 @@ def test_health_checks_need_no_token(api: Api, path: str) -> None:
             assert (answer.code, answer.body) == (200, b"ok")
 
 
-# --- paths, methods and forms -----------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("path", ["/nothing", "/apis/nothing.example/v1", "/apis/nothing.example/v1/nothings"])
 def test_a_path_outside_of_the_api_is_not_found(api: Api, path: str) -> None:
     answer = api.send("GET", path)
@@ -132,9 +129,6 @@ def test_a_body_that_is_too_long_is_refused(api: Api, namespace: str, method: st
     path = collection_of(lease) if method == "POST" else path_of(lease)
     answer = api.send(method, path, body, content_type=MERGE_PATCH if method == "PATCH" else "application/json")
     assert answer.refusal == (413, "RequestEntityTooLarge", f"Request entity too large: limit is {LIMIT}")
-
-
-# --- discovery --------------------------------------------------------------------------------------------------------
 
 
 def test_groups_are_listed_with_their_versions(api: Api) -> None:

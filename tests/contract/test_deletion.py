@@ -32,9 +32,6 @@ def without_finalizers(api: Api, obj: Object) -> None:
     api.patch(obj, {"metadata": {"finalizers": None}}, content_type=MERGE_PATCH)
 
 
-# --- answers and grace ------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_answer_is_a_status(api: Api, namespace: str, kind: str) -> None:
     created = api.create(new(kind, namespace))
@@ -103,9 +100,6 @@ def test_watches_see_a_pod_end(api: Api, running: Object) -> None:
     assert (seconds[0], set(seconds[1:])) == (30, {0})
 
 
-# --- finalizers -------------------------------------------------------------------------------------------------------
-
-
 def test_an_object_waits_for_its_finalizers(api: Api, namespace: str) -> None:
     lease = api.create(with_finalizer(a_lease("it", namespace=namespace)))
     answer = api.send("DELETE", path_of(lease))
@@ -135,9 +129,6 @@ def test_a_selection_is_deleted(api: Api, namespace: str, leases: str) -> None:
         assert [lease["metadata"]["name"] for lease in api.get(leases)["items"]] == left
 
 
-# --- owners -----------------------------------------------------------------------------------------------------------
-
-
 def owned_by(owner: Object, obj: Object) -> Object:
     metadata = owner["metadata"]
     reference = {"apiVersion": owner["apiVersion"], "kind": owner["kind"], "name": metadata["name"]}
@@ -163,9 +154,6 @@ def test_dependent_of_two_owners_is_kept_with_the_other(api: Api, namespace: str
     until(lambda: len(api.read(child)["metadata"]["ownerReferences"]) == 1)
     api.delete(second)
     until(lambda: not exists(api, child))
-
-
-# --- namespaces -------------------------------------------------------------------------------------------------------
 
 
 def test_deleting_a_namespace_deletes_its_content(api: Api, namespace: str) -> None:

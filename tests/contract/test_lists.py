@@ -54,9 +54,6 @@ def test_a_list_over_all_namespaces_is_ordered_by_namespace(api: Api, namespace:
     assert names_ == [(suffix, name) for suffix in ("-a", "-b", "") for name in ("x", "y")]
 
 
-# --- selectors --------------------------------------------------------------------------------------------------------
-
-
 @pytest.fixture(scope="module")
 def four(server: Api) -> str:
     """A namespace with four leases for the selectors, which change nothing."""
@@ -189,9 +186,6 @@ def test_invalid_list_or_watch_is_refused(api: Api, path: str, query: dict[str, 
     assert api.send("GET", path, query=query).refusal == (400, "BadRequest", message)
 
 
-# --- pages ------------------------------------------------------------------------------------------------------------
-
-
 def test_a_long_list_comes_in_pages_of_one_version(api: Api, namespace: str, leases: str) -> None:
     create_leases(api, namespace, 5)
     lists = pages(api, leases, limit="2")
@@ -219,9 +213,6 @@ def test_a_token_of_no_server_is_refused(api: Api, leases: str, token: str) -> N
     answer = api.send("GET", leases, query={"limit": "1", "continue": token})
     assert answer.refusal[:2] == (400, "BadRequest")
     assert answer.refusal[2].startswith("invalid continue token: continue key is not valid: ")
-
-
-# --- as of when -------------------------------------------------------------------------------------------------------
 
 
 def test_list_is_at_least_as_new_as_requested(api: Api, namespace: str, leases: str) -> None:

@@ -48,9 +48,6 @@ def test_merge_patch_replaces_lists_and_resets_removed_fields(api: Api, service:
     assert patched["spec"]["ports"] == [{"protocol": "TCP", "port": 82, "targetPort": 82}]
 
 
-# --- strategic --------------------------------------------------------------------------------------------------------
-
-
 def test_conditions_are_merged_by_their_type(api: Api, namespace: str) -> None:
     node = api.create(a_bare_node(f"{namespace}-node"))
     first = {"type": "Ready", "status": "False", "reason": "Starting", "message": "wait"}
@@ -118,9 +115,6 @@ def test_endpoints_of_a_slice_are_replaced(api: Api, namespace: str) -> None:
     slice_ = api.create(a_slice("slice", service="cart", addresses=["10.0.0.1"], namespace=namespace))
     patched = api.patch(slice_, {"endpoints": [{"addresses": ["10.0.0.2"]}]})
     assert [endpoint["addresses"] for endpoint in patched["endpoints"]] == [["10.0.0.2"]]
-
-
-# --- refusals ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("content_type", ["application/json", "text/plain", ""])

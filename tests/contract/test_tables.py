@@ -95,9 +95,6 @@ def test_metadata_alone_can_be_requested(api: Api, namespace: str) -> None:
     assert api.send("GET", path_of(lease), headers={"Accept": ONE}).object == kind
 
 
-# --- cells ------------------------------------------------------------------------------------------------------------
-
-
 def test_a_service_shows_its_ports_and_addresses(api: Api, namespace: str) -> None:
     service = a_service("it", namespace=namespace)
     service = api.create(with_field(service, "spec.ports[1]", {"name": "more", "port": 81, "protocol": "UDP"}))

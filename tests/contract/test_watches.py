@@ -78,9 +78,6 @@ def test_object_that_starts_or_stops_to_match_is_added_or_deleted(api: Api, name
         assert watch.take(1) == [("ADDED", "last")]
 
 
-# --- bookmarks --------------------------------------------------------------------------------------------------------
-
-
 def test_a_streamed_list_ends_with_a_marked_bookmark(api: Api, namespace: str, leases: str) -> None:
     created = [api.create(a_lease(name, namespace=namespace)) for name in ("b", "a")]
     query = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan", "allowWatchBookmarks": "true"}
@@ -114,9 +111,6 @@ def test_a_streamed_list_is_selected_and_marks_its_end_on_request_only(
     with api.watch(leases, query | more) as watch:
         api.create(a_lease("c", namespace=namespace))
         assert watch.take(len(events)) == events
-
-
-# --- ends and other forms ---------------------------------------------------------------------------------------------
 
 
 def test_a_watch_ends_when_its_time_is_over(api: Api, namespace: str, leases: str) -> None:

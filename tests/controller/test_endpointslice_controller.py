@@ -12,9 +12,7 @@ import msgspec
 import pytest
 from tests.builders.objects import a_node
 from tests.client.recording import until
-from tests.controller.a_built_in import a_shop
 from tests.controller.a_controller import (
-    LABELS,
     LIMIT,
     PODS,
     Place,
@@ -133,19 +131,6 @@ async def test_a_new_node_has_two_minutes_to_get_its_zone() -> None:
 # --- Services that are not like most ----------------------------------------------------------------------------------
 
 
-async def test_a_service_whose_selector_was_restored_is_released() -> None:
-    async with a_shop() as shop:
-        await shop.adopting().adopt(endpoints_policy="keep")
-        async with at_work(shop, mode=Mode.ONLY_MARKED) as controller:
-            shop.steady.discard("10.0.0.1")
-            shop.make_ready(1, False)
-            await until(lambda: shop.listed() == shop.steady)
-            assert shop.slices(names.MANAGER)
-            shop.change_service(lambda old: old | {"spec": old["spec"] | {"selector": LABELS}})
-            await until(lambda: not shop.slices(names.MANAGER) and controller.is_idle)
-        assert shop.listed() == shop.steady
-
-
 async def test_a_stand_in_ignores_adopted_services_and_slices_of_zoneward() -> None:
     async with a_place() as sandbox:
         fill(sandbox)
@@ -207,35 +192,6 @@ async def test_a_lost_annotation_is_reported_once_and_the_slices_stay() -> None:
             assert len(lines.about("lost its annotation")) == 1
             assert [object_["reason"] for object_ in sandbox.objects("events")].count("EndpointSlicesOrphaned") == 1
             assert not the_service(sandbox)["status"].get("conditions")
-
-
-async def test_changing_the_manager_label_moves_no_endpoint_and_misses_none() -> None:
-    """Of 12 endpoints groups start, with 11 they are only kept: nothing of what was in force is lost."""
-    own, theirs = Configuration(), Configuration(keep_built_in_label=True)
-    served: list[Object] = []
-    async with a_place() as sandbox:
-        fill(sandbox, 12, annotations={names.SUBSETTING_ANNOTATION: "Auto"})
-        for configuration in (own, theirs, own, theirs):
-            async with at_work(sandbox, configuration=configuration) as controller:
-                await settle(sandbox, controller)
-                sandbox.make_ready(0, False)
-                await settle(sandbox, controller)
-                assert sandbox.listed() == addresses(*range(1, 12))
-                assert not controller.contested
-            labels = [slice_.metadata.labels or {} for slice_ in sandbox.slices()]
-            manager = names.MANAGER if configuration is own else names.BUILT_IN_MANAGER
-            assert {label[names.MANAGED_BY_LABEL] for label in labels} == {manager}
-            served.append(
-                {
-                    address: of_slice[names.ZONE_LABEL]
-                    for of_slice, slice_ in zip(labels, sandbox.slices(), strict=True)
-                    for one in slice_.endpoints or ()
-                    for address in one.addresses or ()
-                }
-            )
-            sandbox.expect_all_ready()
-        assert served == served[:1] * 4
-        assert sandbox.missing == []
 
 
 # --- failures ---------------------------------------------------------------------------------------------------------

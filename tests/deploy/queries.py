@@ -5,7 +5,7 @@ import re
 from typing import Any, Final
 
 import yaml
-from tests.deploy.manifests import DEPLOY
+from tests.deploy.manifests import DEPLOY, ROOT
 
 Object = dict[str, Any]
 MONITORING: Final = DEPLOY / "helm" / "monitoring"
@@ -38,6 +38,16 @@ def variables(dashboard: Object) -> list[Object]:
 def rules() -> list[Object]:
     """All that record a series, and all alerts."""
     return [rule for path in RULES for group in yaml.safe_load(path.read_text())["groups"] for rule in group["rules"]]
+
+
+def documented_metrics() -> dict[str, set[str]]:
+    """The metrics in the tables of the page about them, with their labels."""
+    text = (ROOT / "docs" / "metrics-and-events.md").read_text()
+    rows = re.findall(r"^\| `(\w+)` (?:counter|gauge|histogram) \|([^|]*)\|", text, re.MULTILINE)
+    result = {name: set(re.findall(r"`(\w+)`", labels)) for name, labels in rows}
+    # And the same as the row above.
+    result["zoneward_meter_bytes_total"] |= result["zoneward_meter_connections_total"]
+    return result
 
 
 def metrics_of(expr: str) -> dict[str, set[str]]:

@@ -12,7 +12,7 @@ from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.cog.plugins import register_default_plugins
 from grafana_foundation_sdk.models.dashboard import Dashboard
 from tests.deploy.manifests import ROOT
-from tests.deploy.queries import dashboards, metrics_of, panels, queries, rules, variables
+from tests.deploy.queries import dashboards, documented_metrics, metrics_of, panels, queries, rules, variables
 
 PAGE: Final = (ROOT / "docs" / "dashboards.md").read_text()
 ADDED: Final = {"cluster", "instance", "job"}
@@ -22,15 +22,11 @@ ADDED: Final = {"cluster", "instance", "job"}
 def known() -> dict[str, set[str]]:
     """Metrics with their labels: those that programs have, by the tables that other tests compare with them, those of
     every process, and those that rules record."""
-    text = (ROOT / "docs" / "metrics-and-events.md").read_text()
-    result: dict[str, set[str]] = {
-        name: set(re.findall(r"`(\w+)`", labels))
-        for name, labels in re.findall(r"^\| `(\w+)` (?:counter|gauge|histogram) \|([^|]*)\|", text, re.MULTILINE)
+    of_processes: dict[str, set[str]] = {
+        name: set() for name in ("process_cpu_seconds_total", "process_resident_memory_bytes", "up")
     }
-    result["zoneward_meter_bytes_total"] = {*result["zoneward_meter_connections_total"], "direction"}
-    result |= {"process_cpu_seconds_total": set(), "process_resident_memory_bytes": set(), "up": set()}
     route = {"namespace", "service", "from_zone", "to_zone"}
-    return result | dict.fromkeys(recorded(), route)
+    return documented_metrics() | of_processes | dict.fromkeys(recorded(), route)
 
 
 def recorded() -> list[str]:
@@ -72,11 +68,16 @@ def test_legends_use_labels_that_their_series_have(name: str) -> None:
         assert set(re.findall(r"{{(\w+)}}", target.get("legendFormat", ""))) <= (grouping or labels), target
 
 
-def test_recording_rules_use_metrics_and_labels_that_exist() -> None:
+def test_rules_and_alerts_use_metrics_and_labels_that_exist() -> None:
     metrics = known()
     for rule in rules():
-        for metric, labels in metrics_of(rule["expr"]).items():
-            assert labels <= metrics[metric] | ADDED, (rule, metric)
+        selected = metrics_of(rule["expr"])
+        assert selected, rule
+        for metric, labels in selected.items():
+            assert labels <= metrics[re.sub("_(count|sum)$", "", metric)] | ADDED, (rule, metric)
+        if "alert" in rule:
+            assert {"summary", "description"} <= rule["annotations"].keys(), rule["alert"]
+            assert rule["labels"]["severity"] in ("critical", "warning", "info"), rule["alert"]
 
 
 def test_metrics_of_programs_are_selected_by_their_job() -> None:

@@ -165,9 +165,6 @@ def test_invisible_characters_are_escaped(text: str, literal: str) -> None:
     assert quoted(text) == literal
 
 
-# --- quantities -------------------------------------------------------------------------------------------------------
-
-
 VALUES: dict[str | int | float, Fraction] = {
     **{text: Fraction(4) for text in ("4", "+4", "004")},
     **{f"2{suffix}": Fraction(2 * 10**power) for suffix, power in zip("kMGTPE", range(3, 21, 3), strict=True)},

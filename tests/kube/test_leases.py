@@ -67,9 +67,6 @@ def test_names_are_valid_and_no_two_proxies_share_one() -> None:
     assert ".-" not in proxy_lease_name("b" * 220 + "." + "c" * 30)
 
 
-# --- the Lease of the controller --------------------------------------------------------------------------------------
-
-
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 

@@ -121,8 +121,6 @@ def test_each_fix_leads_to_what_it_promises_where_slices_are_all_that_is_known(c
     check_promises(cluster.settled().with_(pods=(), pods_known=False))
 
 
-# --- the smallest -----------------------------------------------------------------------------------------------------
-
 SETTINGS: Final = st.sampled_from(
     (
         a_service("Auto"),

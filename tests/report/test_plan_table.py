@@ -72,23 +72,10 @@ def test_endpoint_without_zone_limits_same_node() -> None:
     )
 
 
-def test_dropped_traffic_is_shown() -> None:
-    service = a_service()
-    local = replace(service, spec=replace(service.spec, internal_traffic_policy="Local"))
-    cluster = cluster_in("ab").with_(service=local, pods=pods_in({"a": 2}))
-    assert any("its own node only, 50% dropped" in line for line in lines_of(cluster))
-
-
 def test_a_long_service_name_stays_within_the_width() -> None:
     service = a_service("Auto")
     long = replace(service, metadata=replace(service.metadata, name="cart-" + "x" * 40))
     assert max(map(len, lines_of(cluster_in("abc").with_(service=long)))) <= 100
-
-
-def test_dropped_traffic_is_never_green() -> None:
-    cluster = cluster_in("ab", None).with_(service=a_service(internal="Local"), pods=pods_in({"a": 2}))
-    (line,) = (line for line in lines_of(cluster) if "shop/cart" in line)
-    assert line.split()[1:5] == ["2>2", "0>0", "50%", "drops"]
 
 
 def test_service_without_endpoints_serves_nothing() -> None:

@@ -105,9 +105,6 @@ def test_one_algorithm_far_below_does_not_push_the_others_together() -> None:
     assert "\u25c2 30.0% below 65" in drawn
 
 
-# --- pairs ------------------------------------------------------------------------------------------------------------
-
-
 def test_ten_series_can_be_distinguished_also_by_colour_blind_people() -> None:
     names = [f"algorithm-{index}" for index in range(10)]
     styles = [plots._style(name, names) for name in names]

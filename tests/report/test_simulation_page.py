@@ -67,9 +67,6 @@ def page_of(command: str = "", **changes: Any) -> str:
     return simulation_page(simulation_of(**{"plots": Plots(), **changes}), command=command)
 
 
-# --- what it says -----------------------------------------------------------------------------------------------------
-
-
 def test_the_first_table_has_the_columns_of_the_proposal_in_its_order() -> None:
     head, random, local, bound = rows(page_of(), "scores")
     columns = ["total", "in-zone", "max overload", "mean overload", "overload", "slices"]
@@ -164,9 +161,6 @@ def test_a_partial_result_says_so_first_and_loudly() -> None:
     assert "PARTIAL" not in page_of()
 
 
-# --- that it needs nothing else ---------------------------------------------------------------------------------------
-
-
 def test_names_are_shown_and_never_run() -> None:
     simulation = simulation_of(
         dataset=NASTY,
@@ -196,9 +190,6 @@ def test_nothing_is_fetched_or_run(real: Simulation) -> None:
         assert set(re.findall(r"https?:[^\"'<> ]*", page)) == {"http://www.w3.org/2000/svg"}
         assert not re.search(r"@import|url\((?!#)|\bsrc=|<script|\son\w+=", page)
         assert all(item.startswith(("#", "data:")) for item in re.findall(r'href="([^"]*)"', page))
-
-
-# --- a real one -------------------------------------------------------------------------------------------------------
 
 
 def test_the_page_of_a_real_simulation_is_the_same_every_time_and_small(real: Simulation) -> None:

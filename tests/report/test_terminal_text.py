@@ -43,8 +43,6 @@ def test_text_has_exactly_the_given_lines() -> None:
     assert isinstance(text, StyledText)
 
 
-# --- columns ----------------------------------------------------------------------------------------------------------
-
 COLUMNS = ("SERVICE", "APPROACH", "IN ZONE", "WORST", "SLICES", "TRAFFIC SENT TO")
 RIGHT = {"IN ZONE", "WORST"}
 LONG = "all zones: 2 endpoints for 3 zones: too few, one each"

@@ -14,7 +14,7 @@ from tests.clusters import Cluster, only_family
 from zoneward.controller.status.status_writer import own_conditions, with_own_conditions
 from zoneward.kube.objects import Condition, Pod, PodIP, Service, ServiceEvent
 from zoneward.routing.algorithms.heuristics import PROPORTIONAL_ZONE_CPU
-from zoneward.routing.configuration import Configuration, FeatureGates, HintsSettings, SubsettingSettings
+from zoneward.routing.configuration import Configuration, FeatureGates, SubsettingSettings
 from zoneward.routing.decision import Decision
 from zoneward.routing.request import SHARE_EXPECTED, Approach
 from zoneward.routing.rules import Reason
@@ -128,7 +128,6 @@ PODS: Final = pods_in({"a": 2, "b": 2})
 AUTO: Final = Cluster(service=a_service("Auto"), nodes=NODES, pods=PODS)
 """A cluster in which hints are on."""
 NOT_ASKED: Final = AUTO.with_(service=a_service())
-NO_CPU: Final = AUTO.with_(configuration=Configuration(hints=HintsSettings(missing_cpu="disable")))
 FOUR_IN_THREE: Final = AUTO.with_(nodes=nodes_in({"a": 4, "b": 4, "c": 4}))
 ON_SUBSETTING: Final = AUTO.with_(service=a_service(subsetting="Auto", starting="0.5"))
 """Half an endpoint a zone and the padding are four endpoints: subsetting is on."""
@@ -183,44 +182,6 @@ def becomes(before: Cluster, now: Cluster) -> Cluster:
 
 Change = tuple[Cluster, Cluster, *tuple[ServiceEvent, ...]]
 """What was, what is now, and the events that this change is worth."""
-
-# --- the six of the proposal ------------------------------------------------------------------------------------------
-
-PROPOSAL: Final[Mapping[str, tuple[Cluster, Cluster, ServiceEvent]]] = {
-    "enabled": (NOT_ASKED, AUTO, ENABLED),
-    "configuration_removed": (AUTO, NOT_ASKED, REMOVED),
-    "too_few_endpoints": (AUTO, AUTO.with_(pods=PODS[:1]), too_few(1)),
-    "endpoint_without_zone": (
-        AUTO,
-        # A Node that is not ready adds nothing to demand; its label is not needed there.
-        AUTO.with_(
-            nodes=(*NODES, a_node("node-new", None, ready=False)),
-            pods=(*PODS, a_pod("new", "node-new", ips=("10.9.9.9",))),
-        ),
-        disabled("1 or more Endpoints do not have a Zone specified"),
-    ),
-    "node_without_cpu": (
-        NO_CPU,
-        NO_CPU.with_(nodes=(*NODES, a_node("node-new", "a", cpu=None))),
-        disabled("1 or more Nodes do not have allocatable CPU specified"),
-    ),
-    "nodes_ready_in_one_zone": (
-        AUTO,
-        AUTO.with_(nodes=(NODES[0], a_node("node-b", "b", ready=False))),
-        disabled("Nodes only ready in 1 zone"),
-    ),
-}
-"""By the rows of the proposal's table."""
-
-
-@pytest.mark.parametrize("row", PROPOSAL)
-def test_a_change_and_the_change_back_are_told_once(row: str) -> None:
-    before, now, event = PROPOSAL[row]
-    changed = becomes(before, now)
-    assert changed.plan().events == (event,)
-    assert changed.settled().plan().events == ()
-    assert becomes(changed, before).plan().events == ({ENABLED: REMOVED, REMOVED: ENABLED}.get(event, ENABLED),)
-
 
 # --- other events than the six ----------------------------------------------------------------------------------------
 

@@ -1,20 +1,19 @@
 """Slice groups as text and back, and what proxies of every kind make of slices with a zone label (KEP-2004)."""
 
 from collections.abc import Mapping, Sequence
-from itertools import product
 from typing import Final
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from tests.builders.structs import a_service, a_slice, an_endpoint, hints, nodes_in, pods_in
-from tests.clusters import ALL_HINTS, CLUSTER, Cluster, only_family
+from tests.builders.structs import a_slice, an_endpoint, hints
+from tests.clusters import ALL_HINTS, CLUSTER
 from tests.properties.random_clusters import examples
 
 from zoneward.kube import names
 from zoneward.kube.objects import EndpointSlice
-from zoneward.routing.configuration import Configuration, FeatureGates
+from zoneward.routing.configuration import FeatureGates
 from zoneward.routing.selection.endpoint_selection import (
     CONSUMERS,
     EndpointSelection,
@@ -285,19 +284,3 @@ def test_with_the_gate_off_a_proxy_ignores_labels() -> None:
     off = FeatureGates(topology_aware_subsetting=False)
     for consumer in ("zoneward", "zone-slices"):
         assert ends(use(SLICES, "a", consumer, gates=off)) == ALL
-
-
-def test_skew_an_old_controller_writes_no_labels_and_a_new_proxy_uses_all() -> None:
-    """Also after groups were there: the controller falls back, the proxy does not."""
-    new = Cluster(
-        service=a_service(subsetting="Auto"),
-        nodes=nodes_in({"a": 4, "b": 4, "c": 4}),
-        pods=pods_in({"a": 8, "b": 4}),
-    )
-    old = new.with_(configuration=Configuration(gates=FeatureGates(topology_aware_subsetting=False)))
-    for cluster in (old, old.with_(slices=new.settled().slices)):
-        slices = only_family(cluster.plan()).slices
-        assert not any(names.ZONE_LABEL in (slice_.metadata.labels or {}) for slice_ in slices)
-        for consumer, zone in product(("zoneward", "zone-slices"), "abc"):
-            selection = use(slices, zone, consumer)
-            assert (len(selection.cluster or ()), selection.rule) == (12, SelectionRule.ALL)

@@ -229,6 +229,16 @@ def test_the_internal_policy_local_is_a_rule() -> None:
     assert rules_named("internal-traffic-policy", CLUSTER.plan()) == []
 
 
+@pytest.mark.parametrize("value", ["Auto", "Require"])
+def test_the_internal_policy_local_leaves_slice_groups_as_they_are(value: str) -> None:
+    """Traffic from outside still uses them."""
+    cluster = CLUSTER.with_(service=a_service(subsetting=value), pods=pods_in({"a": 8, "b": 3})).settled()
+    plan = cluster.with_(service=a_service(subsetting=value, internal="Local")).plan()
+    assert only_family(plan).decision.active
+    assert not written(plan)
+    assert [rule.passed for rule in rules_named("internal-traffic-policy", plan)] == [False]
+
+
 def test_pods_on_nodes_that_are_gone_are_left_out_and_named() -> None:
     pods = tuple(a_pod(f"lost-{index}", "node-gone", ips=(f"10.9.9.{index}",)) for index in range(5))
     plan = CLUSTER.with_(pods=(*CLUSTER.pods, *pods)).plan()

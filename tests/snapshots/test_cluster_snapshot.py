@@ -22,9 +22,6 @@ def write(path: Path, *kinds_and_names: str) -> str:
     return str(path)
 
 
-# --- reading ----------------------------------------------------------------------------------------------------------
-
-
 def test_objects_are_in_the_order_of_the_sources(tmp_path: Path) -> None:
     first = write(tmp_path / "z.yaml", "Pod b", "Service s", "Secret x")
     second = write(tmp_path / "a.yaml", "Node n", "Pod a", "Secret y")
@@ -73,9 +70,6 @@ def test_sources_without_useful_objects_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
         read_snapshot(["-"], stdin=io.BytesIO(b""))
     assert str(caught.value) == "standard input: expected at least one Service, Node, Pod or EndpointSlice, got none"
-
-
-# --- finding ----------------------------------------------------------------------------------------------------------
 
 
 def test_the_zone_of_a_node_is_its_label_and_an_empty_label_is_none() -> None:

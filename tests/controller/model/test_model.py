@@ -77,9 +77,6 @@ def test_past_failures_do_not_return(name: str) -> None:
     play(ONCE_FAILED[name])
 
 
-# --- What must not happen is seen where it happens: otherwise no schedule would ever fail -----------------------------
-
-
 @pytest.mark.parametrize(
     ("knows", "saw", "leads", "faults"),
     [

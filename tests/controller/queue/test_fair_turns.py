@@ -101,8 +101,6 @@ def test_every_item_is_served_once(given: list[tuple[str, int, int]]) -> None:
     assert served == Counter(f"{group}{ticket}" for ticket, (group, _, _) in enumerate(given))
 
 
-# --- a flood ----------------------------------------------------------------------------------------------------------
-
 STEP = 0.25
 """Seconds of CPU for one decision with 32 zones."""
 

@@ -55,9 +55,6 @@ async def test_a_concurrent_write_stops_the_writer_unless_it_wrote_the_same(
         assert (kept(registry, SLICES_KEPT, "cart-2") is None) == (outcome is SyncOutcome.OUTDATED)
 
 
-# --- Slices written one after the other: what is listed before and after is listed all the time ---
-
-
 NAMES = tuple("abcd")
 OLD, NEW = ((EndpointPort(name="", port=index, protocol="TCP"),) for index in (80, 81))
 SERVICE = Service(metadata=ObjectMeta(name="cart", namespace="shop", uid="u"))

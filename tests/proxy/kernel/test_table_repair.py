@@ -12,9 +12,6 @@ from zoneward.proxy.kernel.table_reader import scratch_table
 from zoneward.proxy.kernel.table_syncer import delete_tables
 from zoneward.proxy.ruleset.base_rules import TABLE
 
-# --- others -----------------------------------------------------------------------------------------------------------
-
-
 IN = f"ip {TABLE}"
 
 
@@ -67,9 +64,6 @@ async def test_audits_are_periodic() -> None:
         await proxy.until(lambda: proxy.has(a_service(1, 1, 2)))
 
 
-# --- a table that is found --------------------------------------------------------------------------------------------
-
-
 async def test_only_what_differs_is_written() -> None:
     same = [a_service(index, 1, 2) for index in range(20)]
     proxy = await restarted(FakeKernel(), [*same, a_service(30, 1, 2)], [*same[1:], a_service(0, 2, 3)])
@@ -117,9 +111,6 @@ async def test_options_may_change_until_the_last_moment_of_a_start() -> None:
         proxy.kernel.load = changing  # type: ignore[method-assign]
         proxy.put(*every)
         await proxy.until(lambda: proxy.has(*every, options=other))
-
-
-# --- cleanup ----------------------------------------------------------------------------------------------------------
 
 
 async def test_cleanup_removes_and_reports_our_tables_only() -> None:

@@ -12,8 +12,6 @@ from zoneward.proxy.model.node_service import Backend, NodeService
 from zoneward.proxy.ruleset.base_rules import TABLE
 from zoneward.proxy.ruleset.service_rules import service_rules
 
-# --- changes ----------------------------------------------------------------------------------------------------------
-
 
 async def test_no_transaction_has_more_than_500_services() -> None:
     async with a_proxy() as proxy:
@@ -40,9 +38,6 @@ async def test_changes_during_a_transaction_are_merged_into_the_next() -> None:
         await settled(proxy)
         assert proxy.has(a_service(1, 5), a_service(2, 4))
         assert [len(transaction.services) for transaction in proxy.programmed] == [1, 1, 2]
-
-
-# --- refusals ---------------------------------------------------------------------------------------------------------
 
 
 async def test_an_error_in_the_rules_of_one_service_is_reported_and_holds_up_no_other(
@@ -118,9 +113,6 @@ async def test_a_transaction_that_was_done_though_its_answer_is_lost_is_found_in
         assert proxy.trouble == ["it died after it was done"]
 
 
-# --- large Services ---------------------------------------------------------------------------------------------------
-
-
 def large(*, ports: int = 30, shift: int = 0, **more: Any) -> NodeService:
     """A Service that takes more than two transactions, with 1,000 endpoints for each port."""
     indexes = range(shift, 1000 + shift)
@@ -184,9 +176,6 @@ async def test_a_large_service_that_is_refused_half_way_is_as_it_was_before_and_
         await settled(proxy)
         assert proxy.has(after, a_service(2, 5))
         assert not proxy.table.refused_services
-
-
-# --- a Service for which nobody answers -------------------------------------------------------------------------------
 
 
 async def test_a_service_that_takes_too_long_each_time_is_set_aside_with_what_was_there() -> None:

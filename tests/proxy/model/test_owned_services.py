@@ -147,8 +147,6 @@ def test_of_two_with_one_cluster_ip_or_node_port_the_older_has_it() -> None:
         assert here.served == {key(same_address): same_address, key(same_port): same_port}
 
 
-# --- any order --------------------------------------------------------------------------------------------------------
-
 ADDRESSES: Final = ("10.96.0.1", "10.96.0.2", "10.96.0.3", OUTER, NODE)
 
 

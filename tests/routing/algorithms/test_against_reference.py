@@ -85,7 +85,3 @@ def test_groups_weights_and_scores_are_those_of_the_reference(algorithm: str) ->
     # What is drawn has to reach every way out.
     balances = algorithm in ("local", "local-kep-tool", "local-shared")
     assert (impossible > 500) if balances else impossible == 0
-
-
-def test_there_are_20_000_inputs() -> None:
-    assert sum(NUMBER.values()) == 20_000

@@ -17,9 +17,6 @@ def reads(of: FaultInjector) -> list[tuple[float, Fault | None]]:
     return [of.on_request("GET") for _ in range(2_000)]
 
 
-# --- how they are written ---------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
@@ -64,9 +61,6 @@ def test_invalid_fault_is_refused_with_what_was_expected(text: str, expected: st
     assert str(caught.value) == expected
 
 
-# --- which requests they meet -----------------------------------------------------------------------------------------
-
-
 def call(text: str, **request: Any) -> str:
     latency, fault = faults(text).on_request(**request)
     if fault is None:
@@ -106,9 +100,6 @@ def test_the_first_of_two_refusals_wins() -> None:
     assert fault.refusal is not None
     assert (fault.refusal.code, fault.refusal.reason) == (429, "TooManyRequests")
     assert fault.refusal.details == {"retryAfterSeconds": 7}
-
-
-# --- chance -----------------------------------------------------------------------------------------------------------
 
 
 def test_a_fault_is_as_frequent_as_its_probability() -> None:

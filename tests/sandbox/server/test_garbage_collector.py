@@ -16,9 +16,6 @@ def with_metadata(obj: Object, **fields: object) -> Object:
     return obj | {"metadata": obj["metadata"] | fields}
 
 
-# --- owners -----------------------------------------------------------------------------------------------------------
-
-
 class Owners:
     """Services in one namespace that own each other."""
 
@@ -85,9 +82,6 @@ def test_another_of_the_owners_name_is_not_the_owner(owners: Owners) -> None:
     owners.delete("a")
     owners.add("a")
     assert owners.left == "a"
-
-
-# --- pods -------------------------------------------------------------------------------------------------------------
 
 
 class Pods:

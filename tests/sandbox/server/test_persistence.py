@@ -70,8 +70,6 @@ def anonymous() -> bytes:
     return result.stdout_bytes
 
 
-# --- files ------------------------------------------------------------------------------------------------------------
-
 THREE = [a_lease(name) for name in "abc"]
 BARE = [{"metadata": lease["metadata"], "spec": lease["spec"]} for lease in THREE]
 FILES: dict[str, tuple[bytes, ...]] = {
@@ -122,9 +120,6 @@ def test_first_refused_object_is_reported(case: str) -> None:
         filled(data)
     assert str(error.value).startswith("file 1: document 2: Lease ")
     assert problem in str(error.value)
-
-
-# --- what becomes of them ---------------------------------------------------------------------------------------------
 
 
 FORMS = [pytest.param(cluster().read_bytes, id="sample"), pytest.param(anonymous, id="anonymous")]

@@ -84,28 +84,6 @@ def test_changes_lead_from_any_version_to_the_present(steps: list[tuple[Key, str
         assert reached == state_of(store, version=store.version)
 
 
-def test_deleted_object_has_the_version_of_its_deletion() -> None:
-    store = a_store()
-    store.put(KIND, KEYS[0], a_thing(KEYS[0]))
-    last = store.delete(KIND, KEYS[0])
-    (change,) = store.changes(KIND, 2)
-    assert (change.type, change.last) == ("DELETED", last)
-    assert last.object()["metadata"]["resourceVersion"] == "3"
-
-
-def test_compacted_version_is_refused() -> None:
-    store = a_store()
-    for key in KEYS[:4]:
-        store.put(KIND, key, a_thing(key))
-    store.compact(3)
-    assert [change.version for change in store.changes(KIND, 3)] == [4, 5]
-    assert len(state_of(store, version=3)) == 2
-    for ask in (lambda: store.changes(KIND, 2), lambda: store.page(KIND, version=2)):
-        with pytest.raises(Forgotten) as caught:
-            ask()
-        assert caught.value.oldest == 3
-
-
 def test_history_is_limited_and_objects_are_kept() -> None:
     clock = [0.0]
     store = a_store(clock)
