@@ -30,7 +30,6 @@ from zoneward.kube.objects import (
     node_zone,
 )
 from zoneward.kube.schema import struct_of
-from zoneward.kube.validation import validate_endpoint_slice
 from zoneward.kube.workload_objects import (
     WORKLOAD_KINDS,
     ClaimTemplate,
