@@ -70,12 +70,13 @@ class ExistingSlice:
     def read_groups(self, groups: "_GroupReader") -> None:
         group = groups.of_slice(self.slice) if self.has_approach else None
         for key, endpoint in zip(self.identities, self.slice.endpoints or (), strict=False):
-            previous = group
             # Decisions did not place an endpoint that is not ready: its hint is no previous group.
-            if previous is None and endpoint.hints is not None and is_ready(endpoint):
-                previous = groups.of_hints(endpoint.hints)
-            if previous is not None:
-                self.previous[key] = previous
+            if group is not None:
+                self.previous[key] = group
+            elif endpoint.hints is not None and is_ready(endpoint):
+                hinted = groups.of_hints(endpoint.hints)
+                if hinted is not None:
+                    self.previous[key] = hinted
 
 
 class ExistingSlices:
@@ -158,10 +159,10 @@ class _GroupReader:
 
     def of_hints(self, hints: Hints) -> ZoneGroup | None:
         """The group that the hints of an endpoint name."""
-        names_ = [zone.name for zone in hints.for_zones or ()]
-        if not names_:
+        named = hints.for_zones
+        if not named:
             return None
-        zones = tuple(names_) if len(names_) == 1 else tuple(sorted(set(names_)))
+        zones = (named[0].name,) if len(named) == 1 else tuple(sorted({zone.name for zone in named}))
         if zones not in self._hinted:
             self._hinted[zones] = own_group(zones[0]) if len(zones) == 1 else ZoneGroup(zones, (1.0,) * len(zones))
         return self._hinted[zones]

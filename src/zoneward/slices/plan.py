@@ -15,11 +15,11 @@ finalize   names of new slices, weights of zones, trigger time                  
 
 `zoneward.slices.upstream` replaces *desired* and *reconcile* under ``--compat=upstream``. The commands and the lab call
 `plan_service`, which keeps nothing. The controller plans the same Service again and again: `zoneward.slices.planner`
-keeps what did not change, and only the planner passes a `FamilyCache`.
+keeps what did not change, and passes a `ReconcileChanged`.
 """
 
 from collections import defaultdict
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -40,7 +40,7 @@ from zoneward.slices.decide import (
     rules_of_slices,
     without_slice_groups,
 )
-from zoneward.slices.desired import desired, slice_template
+from zoneward.slices.desired import SliceTemplate, desired, slice_template
 from zoneward.slices.endpoints import (
     IPV4,
     IPV6,
@@ -50,7 +50,6 @@ from zoneward.slices.endpoints import (
     planned_address_types,
 )
 from zoneward.slices.existing import ExistingSlices, Manager
-from zoneward.slices.family_cache import FamilyCache
 from zoneward.slices.overlay import overlay_changes
 from zoneward.slices.reconcile import SliceChanges, finalize, reconcile
 from zoneward.slices.upstream import reconcile_as_upstream
@@ -212,6 +211,9 @@ def decide_family(
 
 # --- the pipeline -----------------------------------------------------------------------------------------------------
 
+ReconcileChanged = Callable[[SliceTemplate, Targets], SliceChanges]
+"""*Desired* and *reconcile* for what may have changed since the last plan."""
+
 
 def plan_family(
     endpoints: ServiceEndpoints,
@@ -221,13 +223,12 @@ def plan_family(
     *,
     trigger_time: str | None = None,
     taken: Sequence[Container[str]] = (),
-    cache: FamilyCache | None = None,
+    reconcile_changed: ReconcileChanged | None = None,
 ) -> FamilyPlan:
     """Plan one address family of a Service, step by step.
 
-    With a ``cache``, the steps after the decision only look at what may have changed since the last plan. They may
-    change the decision: upstream's hints follow from the slices, and a Service that is being deleted may have too few
-    of these.
+    The steps after the decision may change it: upstream's hints follow from the slices, and a Service that is being
+    deleted may have too few of these.
     """
     decision = decide_family(service, endpoints, existing, cluster_state)
     configuration = cluster_state.configuration
@@ -239,13 +240,18 @@ def plan_family(
         weights, hints = None, (True, True)
     else:
         decision, changes = _reconcile(
-            decision, endpoints, own_slices.values(), service, configuration=configuration, cache=cache
+            decision,
+            endpoints,
+            own_slices.values(),
+            service,
+            configuration=configuration,
+            reconcile_changed=reconcile_changed,
         )
         weights, targets = decision.weights, decision.targets
         hints = targets is not None and targets.encoding == "hints", targets is not None and targets.node_hints
     if configuration.is_overlay:
         weights = None
-        if cache is None:
+        if reconcile_changed is None:
             changes = overlay_changes(decision, own_slices.values(), changes)
     changes = finalize(changes, own_slices, service=service, taken=taken, trigger_time=trigger_time, weights=weights)
     replaced, others = existing.replaced_and_others()
@@ -273,7 +279,7 @@ def _reconcile(
     service: Service,
     *,
     configuration: Configuration,
-    cache: FamilyCache | None,
+    reconcile_changed: ReconcileChanged | None,
 ) -> tuple[Decision, SliceChanges]:
     """What slices should be, and the changes that make them so. The decision may be another one: a Service that is
     being deleted may have too few slices.
@@ -282,13 +288,8 @@ def _reconcile(
         service, address_type=endpoints.address_type, in_force=decision.remembered, configuration=configuration
     )
     targets = decision.targets or Targets(endpoints.index)
-    if cache is not None:
-        cache.compare_targets(targets, template)
-        open_slices = cache.open_slices()
-        slices = desired(template, targets, endpoints, cache.open_endpoints, settled=cache.settled_groups())
-        changes = reconcile(template, slices, open_slices, settled=cache.settled_slices())
-        cache.settle(changes.unchanged, targets)
-        return decision, changes
+    if reconcile_changed is not None:
+        return decision, reconcile_changed(template, targets)
     members = endpoints.by_identity.values()
     changes = reconcile(template, desired(template, targets, endpoints, members), existing)
     if is_deleting(service) and decision.has_slice_groups and changes.count_missing(service) > 0:
@@ -308,7 +309,7 @@ def plan_families(
     *,
     trigger_time: str | None,
     taken: Sequence[Container[str]],
-    caches: Mapping[str, FamilyCache] | None = None,
+    reconcile_changed: Mapping[str, ReconcileChanged] | None = None,
 ) -> ServicePlan:
     """Plan all address families of a Service. ``existing`` has the slices of these, and of those it no longer has."""
     created: set[str] = set()
@@ -322,7 +323,7 @@ def plan_families(
             cluster_state,
             trigger_time=trigger_time,
             taken=(*taken, created),
-            cache=caches[address_type] if caches is not None else None,
+            reconcile_changed=reconcile_changed[address_type] if reconcile_changed is not None else None,
         )
         created.update(slice_.metadata.name for slice_ in family.changes.create)
     decisions = {address_type: family.decision for address_type, family in families.items()}
