@@ -49,7 +49,7 @@ def shown(
     demand, plans = planned()
     return watch_screen(
         plans,
-        lambda some: plan_parts(some, demand=demand, configuration=Configuration(), wide=wide),
+        lambda plans_shown: plan_parts(plans_shown, demand=demand, configuration=Configuration(), wide=wide),
         latest=latest,
         marked=marked,
         status=Text(status),

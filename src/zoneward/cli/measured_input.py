@@ -11,7 +11,6 @@ from msgspec import structs
 
 from zoneward.advice.measured_flows import MeasuredFlows, measure_flows
 from zoneward.advice.prices import Charge, Prices, with_price
-from zoneward.cli.configuration_file import read_configuration
 from zoneward.cli.known_demand import ask_prometheus, prometheus_at
 from zoneward.cli.options import PROMETHEUS, Options
 from zoneward.cli.output import Note
@@ -56,6 +55,8 @@ def read_measured_input(
 
 def _prometheus(source: str, options: Options) -> PrometheusSettings | None:
     """None for a file and for the URL of a document."""
+    from zoneward.cli.configuration_file import read_configuration
+
     if source == PROMETHEUS:
         file = None if options.config is None else read_configuration(options.config)
         settings = None if file is None else file.configuration.demand.prometheus
@@ -88,6 +89,8 @@ def _ask(settings: PrometheusSettings, nodes: Collection[str] | None) -> tuple[t
 
 def read_prices(options: Options) -> Prices:
     """The prices of the configuration with those of the options. Raises InputError."""
+    from zoneward.cli.configuration_file import read_configuration
+
     prices = Prices() if options.config is None else read_configuration(options.config).prices
     try:
         return with_price(prices, options.price_per_gb, options.charge)

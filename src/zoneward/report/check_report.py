@@ -141,6 +141,7 @@ def check_page(checked: CheckedCluster, *, source: Source) -> str:
         )
         for severity, code, findings in blocks
     )
+    not_checked = [tag("li", f"{', '.join(missing.codes)}: {missing.reason}") for missing in checked.not_checked]
     return page(
         "Zoneward: findings",
         tag("h1", "Is this cluster fit for zone aware routing?"),
@@ -149,7 +150,7 @@ def check_page(checked: CheckedCluster, *, source: Source) -> str:
         tag("dl", *(fact(what, str(count)) for what, count in facts), class_="facts large"),
         *([tag("nav", tag("ul", *links), aria_label="Findings")] if blocks else []),
         *(_section(severity, code, findings) for severity, code, findings in blocks),
-        *_not_checked(checked),
+        *([tag("section", tag("h2", "Not checked"), tag("ul", *not_checked))] if not_checked else []),
         footer(
             "zoneward check -o html",
             *(". For programs: ", tag("code", "-o json"), " or ", tag("code", "-o sarif")),
@@ -193,12 +194,6 @@ def _as_code(fix: str) -> Content:
     """A command in the type of code, also at the end of a sentence."""
     start, kubectl, command = fix.partition("kubectl ")
     return tag("span", start, tag("code", kubectl + command)) if kubectl else fix
-
-
-def _not_checked(checked: CheckedCluster) -> Iterator[Markup]:
-    if checked.not_checked:
-        lines = (tag("li", f"{', '.join(missing.codes)}: {missing.reason}") for missing in checked.not_checked)
-        yield tag("section", tag("h2", "Not checked"), tag("ul", *lines))
 
 
 # --- as SARIF ---------------------------------------------------------------------------------------------------------

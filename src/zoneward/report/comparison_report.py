@@ -19,6 +19,7 @@ from zoneward.advice.comparison import (
     ServiceComparison,
 )
 from zoneward.advice.dropped_traffic import format_dropped
+from zoneward.advice.json_value import round_share
 from zoneward.advice.measured_flows import ServiceFamily
 from zoneward.kube.safe_text import safe_csv_cell
 from zoneward.report.html import Markup, fact
@@ -39,8 +40,6 @@ from zoneward.routing.what_if import NO_APPROACH
 _COLUMNS: Final = ("SERVICE", "APPROACH", "IN ZONE", "WORST", "LOAD", "MEAN", "SLICES", "CHANGES", "SCORE", "")
 _RIGHT: Final = ("IN ZONE", "WORST", "LOAD", "MEAN", "SLICES", "SCORE")
 _TOTAL_TITLES: Final = {"today": "asked for", "best": "best of each"}
-_DIGITS: Final = 6
-"""More than a prediction is worth; they hide the noise of doubles."""
 _Row = tuple[StyledText, ...]
 
 # --- JSON and CSV -----------------------------------------------------------------------------------------------------
@@ -104,7 +103,7 @@ def rounded(value: Any) -> Any:
 
 def _rounded(value: Any) -> Any:
     if isinstance(value, float):
-        return round(value, _DIGITS) + 0.0
+        return round_share(value)
     if isinstance(value, dict):
         return {name: _rounded(item) for name, item in value.items()}
     return [_rounded(item) for item in value] if isinstance(value, list | tuple) else value

@@ -218,7 +218,7 @@ def simulation_document(simulation: Simulation) -> dict[str, Any]:
             for quantile in simulation.quantiles
         ],
         "differences": rounded(simulation.differences),
-        "worst": rounded(simulation.worst),
+        "worst": [{**rounded(row), "nodes": row.nodes, "endpoints": row.endpoints} for row in simulation.worst],
     }
 
 

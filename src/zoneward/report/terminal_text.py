@@ -137,7 +137,7 @@ def align_columns(
     ``right``, the names, get a separate line.
     """
     on_right = [name in right for name in columns]
-    whole = _lengths(rows)
+    whole = [tuple(_length(cell.plain) for cell in row) for row in rows]
     shortened, lengths = _shorten_names(rows, whole, _room_for_names(columns, whole, width))
     *widths, last = _widths(columns, lengths)
     # A last column of numbers needs its whole width, words need little: names are stacked to get it.
@@ -156,14 +156,6 @@ def align_columns(
     head = layout.lines([Text(name, "bold") for name in columns], list(map(cell_len, columns)))
     rule = Text("─" * min(max(line.cell_len for line in head), width))
     return TableText([*head, rule], [layout.lines(row, taken) for row, taken in shown])
-
-
-def _lengths(rows: Iterable[Sequence[StyledText]]) -> list[tuple[int, ...]]:
-    return [tuple(map(_length, map(_plain, row))) for row in rows]
-
-
-def _plain(cell: StyledText) -> str:
-    return cell.plain
 
 
 def _length(text: str) -> int:

@@ -48,22 +48,19 @@ class ReportNumbers:
 
     def value(self, crossing: Crossing) -> str:
         """Money where there are prices, else GB, else a share."""
-        if not self.has_bytes:
-            share = crossing.amount.share_of(crossing.whole, spread=self.report.spread)
-            return "-" if share is None else whole_percent(share.value, plus=False)
-        if self.currency is not None:
-            return format_number((crossing.money or Figure()).value)
-        return format_number(crossing.amount.value / BYTES_IN_GB)
+        return self._figures(crossing)[0]
 
     def margin(self, crossing: Crossing) -> str:
         """That of `value`."""
+        return self._figures(crossing)[1]
+
+    def _figures(self, crossing: Crossing) -> tuple[str, str]:
         spread = self.report.spread
         if not self.has_bytes:
             share = crossing.amount.share_of(crossing.whole, spread=spread)
-            return "-" if share is None else f"{share.margin:.1%}"
-        if self.currency is not None:
-            return _format_margin((crossing.money or Figure()).estimate(spread=spread).margin)
-        return _format_margin(crossing.amount.estimate(spread=spread).margin / BYTES_IN_GB)
+            return ("-", "-") if share is None else (whole_percent(share.value, plus=False), f"{share.margin:.1%}")
+        figure, unit = (crossing.amount, BYTES_IN_GB) if self.currency is None else (crossing.money or Figure(), 1)
+        return format_number(figure.value / unit), _format_margin(figure.estimate(spread=spread).margin / unit)
 
 
 def format_number(value: float) -> str:
