@@ -290,7 +290,7 @@ def _traffic_in_force(
     most = given.cluster_state.configuration.max_endpoints_per_slice
     in_force = {}
     for address_type, now in given.traffic_now(node_proxies).items():
-        own = [slice_ for slice_ in given.slices if slice_.address_type == address_type]
+        own = given.slices_of(address_type)
         numbers = InForce(**_numbers_of(now.traffic), slices=len(own), score=_score(now.traffic, own, most))
         in_force[address_type] = (numbers, now.traffic)
     return in_force

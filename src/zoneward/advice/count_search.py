@@ -156,7 +156,7 @@ class CountSearch:
         return changes if sum(map(abs, changes.values())) == (gone + new) * size else None
 
     def _all(self, *, gone: int, new: int) -> Iterator[PodChanges] | None:
-        """All placements with so many Pods that leave their zones and new ones; None where there are too many."""
+        """All placements with ``gone`` Pods that leave their zones and ``new`` ones; None where there are too many."""
         less = _choices([zone for zone, count in sorted(self.pods.items()) if count], -gone)
         more = _choices(self.zones, new)
         if less is None or more is None:

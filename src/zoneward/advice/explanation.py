@@ -273,10 +273,9 @@ def _in_force(
     current = now.get(address_type)
     if current is None:
         return None
-    slices = [slice_ for slice_ in read.slices if slice_.address_type == address_type]
     return TrafficInForce(
         *_figures(current.traffic),
-        dropped=dropped_traffic(service, slices, current.traffic, read.cluster_state.demand),
+        dropped=dropped_traffic(service, read.slices_of(address_type), current.traffic, read.cluster_state.demand),
         proxies=dict(current.proxies),
     )
 

@@ -242,6 +242,9 @@ class ServiceInput:
             self.service, pods=self.pods, slices=self.slices, cluster_state=self.cluster_state, taken=self.taken
         )
 
+    def slices_of(self, address_type: str) -> tuple[EndpointSlice, ...]:
+        return tuple(slice_ for slice_ in self.slices if slice_.address_type == address_type)
+
     def family(self, address_type: str) -> FamilyPlan | None:
         """The plan of one address family, or None where the Service has none of it."""
         return next((family for family in self.plan.families if family.address_type == address_type), None)

@@ -12,7 +12,7 @@ from zoneward.advice.node_proxies import NodeProxies
 from zoneward.advice.now import CurrentTraffic
 from zoneward.advice.service_input import ServiceInput
 from zoneward.kube.adoption_marks import effective_selector, runs_zoneward
-from zoneward.kube.objects import EndpointSlice, Node, ObjectKey, Pod, Service
+from zoneward.kube.objects import Node, ObjectKey, Service
 from zoneward.kube.workload_objects import (
     HorizontalPodAutoscaler,
     MutatingAdmissionPolicy,
@@ -43,14 +43,6 @@ class ServiceView:
     def service(self) -> Service:
         return self.given.service
 
-    @property
-    def pods(self) -> tuple[Pod, ...]:
-        return self.given.pods
-
-    @property
-    def slices(self) -> tuple[EndpointSlice, ...]:
-        return self.given.slices
-
     @cached_property
     def plan(self) -> ServicePlan:
         return (self.given if self.asking is None else replace(self.given, service=self.asking)).plan
@@ -66,7 +58,7 @@ class ServiceView:
     @property
     def runs_zoneward(self) -> bool:
         """As `zoneward.kube.adoption_marks.runs_zoneward`."""
-        return runs_zoneward(self.service, self.slices)
+        return runs_zoneward(self.service, self.given.slices)
 
     @property
     def is_hypothetical(self) -> bool:
@@ -87,7 +79,7 @@ class ServiceView:
         current = self.current.get(family.address_type)
         if current is None or self.is_hypothetical:
             return planned
-        slices = [slice_ for slice_ in self.slices if slice_.address_type == family.address_type]
+        slices = self.given.slices_of(family.address_type)
         now = dropped_traffic(self.service, slices, current.traffic, family.cluster_state.demand)
         return dropped_first(now, planned)
 

@@ -53,7 +53,7 @@ def _dropped(service: ServiceView, view: ClusterView) -> Iterator[Finding]:
     dropped = next(filter(None, map(service.dropped, service.plan.families)), None)
     if dropped is None or not view.knows(*codes.DROPPED.needs):
         return
-    if not dropped.is_empty or service.pods:
+    if not dropped.is_empty or service.given.pods:
         message = f"{dropped.what} is dropped: {dropped.reason}"
         yield codes.DROPPED.finding(service.object, message, fix=dropped.fix)
     elif is_managed(service.service):
@@ -91,7 +91,7 @@ def _problems(service: ServiceView, family: FamilyPlan, view: ClusterView) -> It
 
 def database_fix(service: ServiceView) -> str:
     """The fix of a Service that other Pods do not help, because one of them leads; empty for all others."""
-    role = database_role(service.pods)
+    role = database_role(service.given.pods)
     if role is None:
         return ""
     return f"Remove the setting: {role}, as in a database, and other pods do not take the leader's load."

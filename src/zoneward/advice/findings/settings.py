@@ -245,10 +245,10 @@ def _only_zoneward(view: ServiceView, cluster: ClusterView) -> Iterator[Finding]
     configuration = cluster.cluster_state.configuration
     requested = _requested(view.service, configuration)
     # Slices of Zoneward's controller that carry the label of the built-in one say what they were written for.
-    by_zoneward = view.runs_zoneward or any(map(approach_of_slice, view.slices))
+    by_zoneward = view.runs_zoneward or any(map(approach_of_slice, view.given.slices))
     if not requested.accepted or requested.heuristic is None or by_zoneward:
         return
-    if names.BUILT_IN_MANAGER not in managers_of(view.slices):
+    if names.BUILT_IN_MANAGER not in managers_of(view.given.slices):
         return
     upstream = _requested(view.service, configuration.as_upstream())
     if upstream.heuristic is None:

@@ -56,17 +56,13 @@ def _asked_for(service: ServiceView, view: ClusterView) -> str | None:
     return heuristic.name if heuristic is not None else None
 
 
-def _of_family(service: ServiceView, family: FamilyPlan) -> tuple[EndpointSlice, ...]:
-    return tuple(slice_ for slice_ in service.slices if slice_.address_type == family.address_type)
-
-
 def is_of_controller(slice_: EndpointSlice) -> bool:
     """Whether a controller has made a slice of Pods, by its label."""
     return manager_of(slice_) in _CONTROLLERS
 
 
 def _of_controllers(service: ServiceView, family: FamilyPlan) -> tuple[EndpointSlice, ...]:
-    return tuple(filter(is_of_controller, _of_family(service, family)))
+    return tuple(filter(is_of_controller, service.given.slices_of(family.address_type)))
 
 
 def _orphan(service: ServiceView) -> Finding:
@@ -83,7 +79,7 @@ def _overlay_not_applied(service: ServiceView, family: FamilyPlan, view: Cluster
     overlay = view.overlays.get((*service.key, family.address_type))
     if overlay is None or overlay.hints is OverlayHints.REMOVE:
         return None
-    slices = [slice_ for slice_ in _of_family(service, family) if is_in_overlay(slice_)]
+    slices = [slice_ for slice_ in service.given.slices_of(family.address_type) if is_in_overlay(slice_)]
     differing = [slice_ for slice_ in slices if with_overlay_hints(slice_, overlay) != slice_]
     if not differing:
         return None
@@ -99,7 +95,7 @@ def _overlay_not_applied(service: ServiceView, family: FamilyPlan, view: Cluster
 
 def _two_writers(service: ServiceView, family: FamilyPlan, _view: ClusterView) -> str | None:
     """Both controllers have slices with endpoints, or two managers list the same endpoint."""
-    slices = [slice_ for slice_ in _of_family(service, family) if slice_.endpoints]
+    slices = [slice_ for slice_ in service.given.slices_of(family.address_type) if slice_.endpoints]
     managers = managers_of(slices)
     if len(managers) < 2:
         return None
