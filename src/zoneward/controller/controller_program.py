@@ -463,9 +463,9 @@ class ControllerProgram:
         """A call that is refused for one Service is refused for most: log one of them."""
         # A namespace that is being deleted must not hide that permissions are missing.
         what = "terminating namespace" if outcome is WriteOutcome.TERMINATING else type(error).__name__
-        decision = self._refusals.decide((kind, what), now=self._clock())
-        if decision.is_written:
-            more = {"left_out": decision.left_out} if decision.left_out else {}
+        left_out = self._refusals.decide((kind, what), now=self._clock())
+        if left_out is not None:
+            more = {"left_out": left_out} if left_out else {}
             write = self._log.info if outcome is WriteOutcome.TERMINATING else self._log.warning
             write(
                 "the API server refuses Events or conditions",

@@ -56,18 +56,6 @@ class _LineCount:
     left_out: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class RepeatDecision:
-    """``is_written`` False: leave the line out. ``left_out``: lines with its key that were, since one was written."""
-
-    is_written: bool
-    left_out: int = 0
-
-
-_WRITE: Final = RepeatDecision(True)
-_LEAVE_OUT: Final = RepeatDecision(False)
-
-
 class RepeatFilter:
     """Lets ``burst`` lines with the same key pass in each ``period`` of seconds, and counts the rest.
 
@@ -78,8 +66,10 @@ class RepeatFilter:
         self._burst, self._period, self._max_keys = burst, period, max_keys
         self._counts: dict[Hashable, _LineCount] = {}
 
-    def decide(self, key: Hashable, *, now: float) -> RepeatDecision:
-        """Whether to write a line with this key at ``now`` (s, on a monotonic clock)."""
+    def decide(self, key: Hashable, *, now: float) -> int | None:
+        """None: leave out a line with this key at ``now`` (s, on a monotonic clock). Otherwise how many were left out
+        since one was written.
+        """
         count = self._counts.pop(key, None)
         if count is None:
             if len(self._counts) >= self._max_keys:
@@ -91,12 +81,10 @@ class RepeatFilter:
             count.since, count.written = now, 0
         if count.written >= self._burst:
             count.left_out += 1
-            return _LEAVE_OUT
+            return None
         count.written += 1
-        if not count.left_out:
-            return _WRITE
-        decision, count.left_out = RepeatDecision(True, count.left_out), 0
-        return decision
+        left_out, count.left_out = count.left_out, 0
+        return left_out
 
 
 # --- errors that nobody expected --------------------------------------------------------------------------------------

@@ -122,11 +122,11 @@ class _Handler(logging.Handler):
 
 def _drop_repeats(repeats: RepeatFilter, clock: Callable[[], float]) -> Processor:
     def drop_repeats(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-        decision = repeats.decide(tuple(event.get(field) for field in REPEAT_FIELDS), now=clock())
-        if not decision.is_written:
+        left_out = repeats.decide(tuple(event.get(field) for field in REPEAT_FIELDS), now=clock())
+        if left_out is None:
             raise structlog.DropEvent
-        if decision.left_out:
-            event["left_out"] = decision.left_out
+        if left_out:
+            event["left_out"] = left_out
         return event
 
     return drop_repeats

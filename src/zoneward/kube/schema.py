@@ -12,7 +12,7 @@ from msgspec.structs import fields
 from zoneward.kube.input_error import FieldMismatch, did_you_mean, show
 
 _UNIONS: Final = (Union, types.UnionType)
-_MESSAGE: Final = re.compile(r"(?P<problem>.*?)(?: - at (?P<key>`key` in )?`\$(?P<path>.*)`)?", re.DOTALL)
+_MESSAGE: Final = re.compile(r"(?P<problem>.*?)(?: - at (?P<key>`key` in )?`\$(?P<path>[^`]*)`)?", re.DOTALL)
 _STEP: Final = re.compile(r"\.(\w+)|\[([0-9]+|\.\.\.)\]", re.ASCII)
 _WRONG_FIELD: Final = re.compile(r"Object (contains unknown|missing required) field `(.*)`", re.DOTALL)
 _FROM_HOOK: Final = re.compile(r"(?:(.*?): )?expected (.*?)(?:, got (.*))?", re.DOTALL)

@@ -94,6 +94,13 @@ def object_title(obj: AnyObject) -> str:
     return _title(type(obj), namespace, obj.metadata.name)
 
 
+def _title_of(kind: type[Object], fields: dict[str, Any]) -> str:
+    """The title of an object that is not decoded."""
+    metadata = fields.get("metadata")
+    names = dict(metadata) if isinstance(metadata, _Pairs | dict) else {}
+    return _title(kind, names.get("namespace"), names.get("name"))
+
+
 def _title(kind: type[msgspec.Struct], namespace: object, name: object) -> str:
     if not isinstance(name, str) or not name:
         return f"{kind.__name__} without name"
@@ -120,44 +127,33 @@ def refuse_duplicate_keys(document: msgspec.Raw) -> None:
         value = json.loads(
             bytes(document).decode("utf-8", "replace"), object_pairs_hook=_Pairs, parse_int=str, parse_float=str
         )
-        _refuse_duplicates(value, "", "")
+        _refuse_duplicates(value)
     except (RecursionError, ValueError):
         # Unread fields may nest deeper. What is malformed is reported by the decoder.
         return
 
 
-def _refuse_duplicates(value: object, kind: str, version: str) -> None:
+def _refuse_duplicates(value: object, path: str = "", kind: str = "", version: str = "") -> None:
     """``kind`` and ``version`` are for items of lists that do not state their own."""
-    if isinstance(value, list) and not isinstance(value, _Pairs):
-        for index, item in enumerate(value):
-            _refuse_item_duplicates(item, f"[{index}]", kind, version)
     if not isinstance(value, _Pairs):
+        for index, item in enumerate(value if isinstance(value, list) else ()):
+            _refuse_duplicates(item, f"{path}[{index}]", kind, version)
         return
     fields = dict(value)
     kind, version = fields.get("kind") or kind, fields.get("apiVersion") or version
     items = fields.get("items")
     if isinstance(kind, str) and kind.endswith("List") and isinstance(items, list):
         if len(fields) < len(value):
-            raise FieldMismatch("", "each field once", "one twice", subject=kind)
+            raise FieldMismatch("", "each field once", "one twice", subject=kind, path=path)
         item_kind = kind.removesuffix("List")
-        for index, item in enumerate(items):
-            _refuse_item_duplicates(item, f"items[{index}]", item_kind, version if item_kind else "")
+        _refuse_duplicates(items, f"{path}.items".removeprefix("."), item_kind, version if item_kind else "")
         return
     if field := _first_duplicate(value, {"apiVersion": None, "kind": None}):
-        raise FieldMismatch(field, "each key once", "it twice")
+        raise FieldMismatch(field, "each key once", "it twice", path=path)
     struct = KINDS.get((version, kind)) if isinstance(version, str) and isinstance(kind, str) else None
     if struct is not None and (field := _first_duplicate(value, _SHAPES[struct])):
-        metadata = fields.get("metadata")
-        names = dict(metadata) if isinstance(metadata, _Pairs) else {}
-        title = _title(struct, names.get("namespace"), names.get("name"))
-        raise FieldMismatch(field, "each key once", "it twice", subject=title)
-
-
-def _refuse_item_duplicates(item: object, path: str, kind: str, version: str) -> None:
-    try:
-        _refuse_duplicates(item, kind, version)
-    except FieldMismatch as mismatch:
-        raise mismatch.inside(path) from None
+        title = _title_of(struct, fields)
+        raise FieldMismatch(field, "each key once", "it twice", subject=title, path=path)
 
 
 def _first_duplicate(value: object, shape: FieldTree | None) -> str | None:
@@ -186,12 +182,7 @@ def _first_duplicate(value: object, shape: FieldTree | None) -> str | None:
 
 def _mismatch(error: msgspec.ValidationError, kind: type[Object], value: object = msgspec.UNSET) -> FieldMismatch:
     mismatch = field_mismatch(error, kind, value)
-    if isinstance(value, dict):
-        metadata = value.get("metadata")
-        names = metadata if isinstance(metadata, dict) else {}
-        mismatch.subject = _title(kind, names.get("namespace"), names.get("name"))
-    else:
-        mismatch.subject = kind.__name__
+    mismatch.subject = _title_of(kind, value) if isinstance(value, dict) else kind.__name__
     return mismatch
 
 
