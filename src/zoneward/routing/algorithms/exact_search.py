@@ -176,9 +176,17 @@ def _try_pools(search: Search, one: int, one_count: int, other: int, other_count
     for consumer in range(MAX_CONSUMERS):
         size = one_count * (one >> consumer & 1) + other_count * (other >> consumer & 1)
         search.load[1 << consumer] = search.total * _share(search, consumer) / size
-        least += set_cost(search, search.consumers[consumer], size)
+        least += _own_cost(search, search.consumers[consumer], size)
     _add_loads(search)
     _try_counts(search, least)
+
+
+def _own_cost(search: Search, zone: int, size: int) -> float:
+    """`set_cost` of the set of one zone, without a loop over zones where there is no table."""
+    if search.is_plain:
+        cost: float = search.shares[zone] * (1 - min(size, search.supply[zone]) / size)
+        return cost
+    return set_cost(search, zone, size)
 
 
 def _try_overlaps(search: Search, first: int, second: int, third: int, least: float) -> None:

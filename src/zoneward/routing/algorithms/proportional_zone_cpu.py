@@ -79,20 +79,17 @@ def proportional_zone_cpu(
         for zone in range(zones):
             unplaced -= previous[zone * zones + located]
             consumed[zone] += previous[zone * zones + located]
-        fresh[located] = 0
+        fresh[located] = unplaced
         if demand[located] > 0:
             composition[located * zones + located] += unplaced
             consumed[located] += unplaced
-            fresh[located] = unplaced
     for located in range(zones):
         if demand[located] == 0:
-            unplaced = supply[located]
-            for zone in range(zones):
-                unplaced -= previous[zone * zones + located]
-            for _ in range(unplaced):
+            for _ in range(fresh[located]):
                 needy = _neediest(demand, consumed, zones)
                 composition[needy * zones + located] += 1
                 consumed[needy] += 1
+            fresh[located] = 0
 
     if placed > 0:
         _lend_fresh(demand, composition, consumed, aimed, fresh, zones)
@@ -104,8 +101,9 @@ def proportional_zone_cpu(
             return zones
 
     _bound(demand, total_demand, total_supply, aimed, lower, upper, zones)
-    _balance(demand, total_supply, consumed, lower, upper, zones)
-    _move(composition, consumed, lower, zones)
+    target = fresh
+    _balance(demand, total_supply, consumed, lower, upper, target)
+    _move(composition, consumed, target, zones)
     return zones
 
 
@@ -177,46 +175,37 @@ def _bound(
 def _balance(
     demand: IntegerSequence,
     total_supply: int,
-    consumed: MutableSequence[int],
+    consumed: IntegerSequence,
     lower: MutableSequence[int],
     upper: MutableSequence[int],
-    zones: int,
+    target: MutableSequence[int],
 ) -> None:
-    """Write into ``lower`` how many endpoints each zone is to consume: what it has, within its bounds, adding up to
-    all.
+    """Write how many endpoints each zone is to consume: what it has, within its bounds, adding up to all.
 
     The sum fits because the lower bounds add up to at most, and the upper ones to at least, all endpoints.
     """
+    zones = len(demand)
     total = 0
     for zone in range(zones):
-        target = min(max(consumed[zone], lower[zone]), upper[zone])
-        total += target
-    # From here on `upper` holds the target and `lower` the bound in the direction of the change.
-    shrink = total > total_supply
-    for zone in range(zones):
-        target = min(max(consumed[zone], lower[zone]), upper[zone])
-        if not shrink:
-            lower[zone] = upper[zone]
-        upper[zone] = target
+        target[zone] = min(max(consumed[zone], lower[zone]), upper[zone])
+        total += target[zone]
+    step = -1 if total > total_supply else 1
+    bound = lower if step < 0 else upper
     while total != total_supply:
         best = -1
         for zone in range(zones):
-            target = upper[zone]
-            if demand[zone] == 0 or target == lower[zone]:
+            if demand[zone] == 0 or target[zone] == bound[zone]:
                 continue
             if best < 0:
                 best = zone
-            elif shrink:
+            elif step < 0:
                 # Take where the rest is least loaded afterwards.
-                if demand[zone] * (upper[best] - 1) < demand[best] * (target - 1):
+                if demand[zone] * (target[best] - 1) < demand[best] * (target[zone] - 1):
                     best = zone
-            elif demand[zone] * upper[best] > demand[best] * target:
+            elif demand[zone] * target[best] > demand[best] * target[zone]:
                 best = zone
-        step = -1 if shrink else 1
-        upper[best] += step
+        target[best] += step
         total += step
-    for zone in range(zones):
-        lower[zone] = upper[zone]
 
 
 def _move(

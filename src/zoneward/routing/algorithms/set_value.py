@@ -21,7 +21,7 @@ zones in millionths (`zoneward.routing.configuration.cost_table`)."""
 COST_UNIT: Final = 1_000_000
 """A cost of 1, as algorithms take it."""
 
-EPSILON: Final = 1e-9
+_EPSILON: Final = 1e-9
 _ABOVE_LIMIT: Final = -1e6
 
 
@@ -89,7 +89,7 @@ class Search(NamedTuple):
 
 def overload_limit(parameters: IntegerSequence) -> float:
     """The largest overload that sets may have, as a share above fair."""
-    return parameters[0] / parameters[1] + EPSILON
+    return parameters[0] / parameters[1] + _EPSILON
 
 
 def value_of(objective: int, limit: float, cost: float, worst: float, mean: float) -> float:
@@ -107,11 +107,11 @@ def is_better(search: Search, cost: float, worst: float, mean: float, other: Mut
     With lower bounds of cost and overloads: whether sets may be better.
     """
     value = value_of(search.objective, search.limit, cost, worst, mean)
-    if value > other[0] + EPSILON:
+    if value > other[0] + _EPSILON:
         return True
-    if search.objective != LOCALITY or value < other[0] - EPSILON or worst > other[1] + EPSILON:
+    if search.objective != LOCALITY or value < other[0] - _EPSILON or worst > other[1] + _EPSILON:
         return False
-    return worst < other[1] - EPSILON or mean < other[2] - EPSILON
+    return worst < other[1] - _EPSILON or mean < other[2] - _EPSILON
 
 
 def write_value(search: Search, cost: float, worst: float, mean: float, measures: MutableSequence[float]) -> None:
