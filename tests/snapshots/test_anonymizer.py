@@ -30,6 +30,7 @@ from zoneward.kube.objects import (
     node_zone,
 )
 from zoneward.kube.struct_decoder import struct_of
+from zoneward.kube.validation import validate_endpoint_slice
 from zoneward.kube.workload_objects import (
     WORKLOAD_KINDS,
     ClaimTemplate,
@@ -189,6 +190,12 @@ def test_claims_of_a_stateful_set_are_still_its_claims() -> None:
 
 def sample() -> Snapshot:
     return Snapshot.of(read_objects("sample", cluster().read_bytes(), skipped=Counter()))
+
+
+def test_anonymized_slices_are_valid() -> None:
+    slices = anonymized(sample()).slices
+    assert slices
+    assert all(validate_endpoint_slice(slice_) == () for slice_ in slices)
 
 
 # --- pseudonyms -------------------------------------------------------------------------------------------------------
