@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests.builders.structs import SOME_TIME, a_node, a_pod, a_service, a_slice, an_endpoint, hints
 
-from zoneward.kube import names
+from zoneward.kube import names, validation
 from zoneward.kube.adoption_marks import SELECTOR_ANNOTATION, effective_selector, has_selector_annotation, manager_of
 from zoneward.kube.object_reader import read_objects
 from zoneward.kube.objects import (
@@ -30,7 +30,6 @@ from zoneward.kube.objects import (
     node_zone,
 )
 from zoneward.kube.struct_decoder import struct_of
-from zoneward.kube.validation import validate_endpoint_slice
 from zoneward.kube.workload_objects import (
     WORKLOAD_KINDS,
     ClaimTemplate,
@@ -195,7 +194,7 @@ def sample() -> Snapshot:
 def test_anonymized_slices_are_valid() -> None:
     slices = anonymized(sample()).slices
     assert slices
-    assert all(validate_endpoint_slice(slice_) == () for slice_ in slices)
+    assert all(validation.validate_endpoint_slice(slice_) == () for slice_ in slices)
 
 
 # --- pseudonyms -------------------------------------------------------------------------------------------------------
