@@ -135,7 +135,6 @@ def test_a_dry_run_shows_every_step_and_object_and_writes_nothing(zoneward: Comm
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("default/none",), 'Service default/none: expected a Service, found none: services "none" not found'),
         (("default/kubernetes",), "Service default/kubernetes: expected a selector, got none: its EndpointSlices are"),
         (("a/b/c",), "expected [NAMESPACE/]SERVICE, got 'a/b/c'"),
         (("shop/",), "expected [NAMESPACE/]SERVICE, got 'shop/'"),

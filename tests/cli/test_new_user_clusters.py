@@ -335,10 +335,6 @@ def test_only_services_that_change_are_shown(zoneward: Commands, eks: Path) -> N
     changed = services_in(zoneward(*asked, "--changed").out)
     assert "shop/close-01" in changed
     assert not [name for name in changed if name.startswith("shop/plain-")]
-    assert (
-        "--sort, --top, --changed: expected -o table, wide, json or html with them, and no --watch"
-        in zoneward.refused("plan", "-f", eks, "--top", "3", "-o", "yaml")
-    )
 
 
 def test_compare_shows_slices_only_where_somebody_else_than_kubernetes_writes_them(

@@ -84,13 +84,8 @@ def test_prices_of_pairs_come_from_the_configuration(zoneward: Commands, tmp_pat
     assert (report["charge"], report["total"]["now"]["money"]) == ("both", 0)
     assert report["total"]["now"]["gb"] > 0
     for prices, expected in (
-        (
-            "{zones: {eu-central-1a: {eu-central-1x: 1USD}}}",
-            "prices.zones: expected zones of Nodes",
-        ),
         ("{regions: {eu-central-1: {us: 1USD}}}", "prices.regions: expected regions of Nodes (eu-central-1), got 'us'"),
-        ("{perGB: 0.01}", "configuration.yaml: prices.perGB: expected a price and its currency, such as 0.01USD"),
-        ("{perGB: -1USD}", "prices.perGB: expected a price of at least 0"),
+        ("{perGB: 0.01}", "configuration.yaml: prices.perGB: expected a price"),
     ):
         configuration_file(tmp_path, f"prices: {prices}")
         assert expected in zoneward.refused("report", "-f", SAMPLE, "--measured", BYTES, "--config", file)
@@ -171,10 +166,6 @@ def test_documents_are_needed_and_of_this_cluster(zoneward: Commands, tmp_path: 
     assert "expected documents of Nodes of this cluster, got none: elsewhere is no Node of it" in zoneward.refused(
         "report", "-f", SAMPLE, "--measured", other
     )
-    other.write_bytes(CONNECTIONS.read_bytes().splitlines()[0].replace(b"18230", b"1" + b"0" * 400))
-    assert "expected a document of kind MeasuredTraffic, got" in zoneward.refused(
-        "report", "-f", SAMPLE, "--measured", other
-    )
 
 
 def test_without_bytes_there_are_shares_and_no_money(zoneward: Commands) -> None:
@@ -185,7 +176,6 @@ def test_without_bytes_there_are_shares_and_no_money(zoneward: Commands) -> None
     assert report["total"]["now"]["share"] == pytest.approx(4402 / 27537, abs=1e-6)
     assert report["measured"]["missingZones"] == ["eu-central-1c"]
     done = zoneward("report", "-f", SAMPLE, "--measured", CONNECTIONS, *PRICE)
-    assert "No document has bytes: shares of connections, and no money." in done.out
     assert "CROSS" in done.out
     assert "Nothing is measured of eu-central-1c" in done.out
     assert "14 Services without measured traffic left out" in done.err

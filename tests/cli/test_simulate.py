@@ -12,20 +12,14 @@ from typing import Any
 import duckdb
 import pytest
 from tests.cli.running import SAMPLE, Commands
+from tests.lab.test_algorithm_file import HEAD, SAME_ZONE
 
 from zoneward.lab import COMPUTED_DATASETS
 from zoneward.lab.contenders import ALGORITHMS, PARAMETERS
 
 SMALL = ("simulate", "-q", "-d", "small", "--sample-size", "3000")
 EVERYTHING = "{quantiles: [50, 5], worst: 3, differences: true, encodings: [both]}"
-SAME_ZONE = """
-def own_zone(demand, supply, parameters, previous, composition, weights, scratch, reals):
-    zones = len(demand)
-    for zone in range(zones):
-        composition[zone * zones + zone] = supply[zone]
-        weights[zone * zones + zone] = 1.0
-    return zones
-"""
+OWN_ZONE = HEAD.replace("rule", "own_zone") + SAME_ZONE
 
 
 def document(zoneward: Commands, *arguments: str | Path) -> Any:
@@ -125,7 +119,7 @@ def test_a_csv_file_is_a_dataset_and_invalid_rows_may_be_left_out(zoneward: Comm
 
 @pytest.mark.slow
 def test_a_rule_of_one_s_own_stands_beside_the_others_and_can_be_swept(zoneward: Commands, tmp_path: Path) -> None:
-    (tmp_path / "my.py").write_text(SAME_ZONE)
+    (tmp_path / "my.py").write_text(OWN_ZONE)
     mine = ("--algorithm-file", f"{tmp_path / 'my.py'}:own_zone")
     means = means_of(document(zoneward, *mine, "-a", "PreferSameZone"))
     assert list(means) == ["PreferSameZone", "own-zone"]
@@ -135,7 +129,7 @@ def test_a_rule_of_one_s_own_stands_beside_the_others_and_can_be_swept(zoneward:
 
 
 def test_a_rule_that_can_t_be_compiled_runs_with_a_warning(zoneward: Commands, tmp_path: Path) -> None:
-    (tmp_path / "my.py").write_text(SAME_ZONE.replace("    zones =", "    sorted({}, key=str)\n    zones ="))
+    (tmp_path / "my.py").write_text(OWN_ZONE.replace("    zones =", "    sorted({}, key=str)\n    zones ="))
     result = zoneward(
         "simulate", "-d", "small", "--sample-size", "500", "--algorithm-file", f"{tmp_path}/my.py:own_zone"
     )
@@ -176,36 +170,25 @@ pytestmark = pytest.mark.slow
 
 ZONEWARD = (sys.executable, "-m", "zoneward")
 HUGE = ("simulate", "-d", "uniform:zones=3,inputs=1000000000000", "-a", "random,local")
-SLEEPS = """
+SLEEPS = f"""
 import pathlib, time
 
-def slow(demand, supply, parameters, previous, composition, weights, scratch, reals):
+{HEAD.replace("rule", "slow")}
     if max(supply) == 999:
-        pathlib.Path({started!r}).touch()
+        pathlib.Path({{started!r}}).touch()
         time.sleep(600)
-    zones = len(demand)
-    for zone in range(zones):
-        composition[zone * zones + zone] = supply[zone]
-        weights[zone * zones + zone] = 1.0
-    return zones
-"""
-
-TELLS = """
+{SAME_ZONE}"""
+TELLS = f"""
 import pathlib
 
 calls = []
 
-def noted(demand, supply, parameters, previous, composition, weights, scratch, reals):
-    zones = len(demand)
-    if zones == 2 and max(supply) == 999:
+{HEAD.replace("rule", "noted")}
+    if len(demand) == 2 and max(supply) == 999:
         calls.append(1)
         if len(calls) == 70_000:
-            pathlib.Path({begun!r}).touch()
-    for zone in range(zones):
-        composition[zone * zones + zone] = supply[zone]
-        weights[zone * zones + zone] = 1.0
-    return zones
-"""
+            pathlib.Path({{begun!r}}).touch()
+{SAME_ZONE}"""
 """Plain Python. It says when it is asked for an input of the second chunk."""
 
 

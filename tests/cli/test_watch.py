@@ -170,21 +170,6 @@ def test_text_has_the_table_and_then_changes(zoneward: Commands, cluster: Cluste
         assert watch.err() == ""
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("--sample",), "--watch: expected neither -f nor --sample with it, got --sample: only a live cluster can be"),
-        (("-f", "x.json"), "--watch: expected neither -f nor --sample with it, got -f: only a live cluster can be"),
-        (("-o", "yaml"), "--watch: expected one of table, wide, json for -o, got 'yaml'"),
-        (("shop/chart",), "Service shop/chart: expected one of the 11 selected Services"),
-    ],
-    ids=["sample", "file", "yaml", "name"],
-)
-@pytest.mark.usefixtures("cluster")
-def test_bad_usage_is_one_line(zoneward: Commands, arguments: tuple[str, ...], message: str) -> None:
-    assert zoneward.refused("plan", "-w", *arguments).startswith(f"zoneward: {message}")
-
-
 def test_missing_permission_to_watch_is_shown_with_its_rule(zoneward: Commands, cluster: Cluster) -> None:
     cluster.server.may_watch = False
     assert 'verbs: ["watch"]' in zoneward.refused("plan", "-w")

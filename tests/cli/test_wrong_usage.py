@@ -69,9 +69,6 @@ WRONG: Final[dict[str, str]] = {
     "report --sample --measured MEASURED --price-per-gb 0.01": (
         "--price-per-gb: expected a price and its currency, such as 0.01USD, got '0.01'"
     ),
-    "report --sample --measured MEASURED --price-per-gb -0.01USD": (
-        "--price-per-gb: expected a price of at least 0, got '-0.01USD'"
-    ),
     "report --sample --measured MEASURED --price-per-gb '0.01\x1b[31mUSD'": "--price-per-gb: expected",
     "report --sample --measured MEASURED --charge twice": "Invalid value for '--charge'",
     "report --sample --measured MEASURED --only locl": "did you mean 'local'",
@@ -119,7 +116,13 @@ WRONG: Final[dict[str, str]] = {
     "route --sample --node worker-b1 --as-is --without-zone eu-central-1a": (
         "--without-zone: expected no --as-is with it"
     ),
+    # options that choose what is shown
+    "plan --sample --top 3 -o yaml": "--sort, --top, --changed: & -o table, wide, json or html & no --watch",
+    # --watch
     "plan --watch --without-node worker-b1": "--without-node: expected no --watch with it",
+    "plan -w --sample": "--watch: expected neither -f nor --sample with it, got --sample: only a live cluster can be",
+    "plan -w -f x.json": "--watch: expected neither -f nor --sample with it, got -f: only a live cluster can be",
+    "plan -w -o yaml": "--watch: expected one of table, wide, json for -o, got 'yaml'",
     # --measured
     "plan --sample --measured prometheus": (
         "--measured: expected demand.prometheus in the file of --config with it, or the URL of one"
@@ -133,7 +136,6 @@ WRONG: Final[dict[str, str]] = {
     "plan --sample --measured prometheus+http://127.0.0.1:1 --window 1s": (
         "--window: expected a duration from 1m to 720h, got '1s'"
     ),
-    "plan --sample --measured prometheus+http://127.0.0.1:1 --window day": "--window: expected a duration",
     "plan --sample --measured http://127.0.0.1:1/measured --window 1h": (
         "--window: expected --measured prometheus or the URL of a Prometheus with it"
     ),

@@ -236,7 +236,6 @@ async def test_a_plugin_that_fails_is_no_crash_but_a_failed_call_that_was_not_se
     assert server.seen == []
     assert isinstance(error, errors.NoCredentials)
     assert not error.sent
-    assert str(error.error).endswith("status: expected a token or a client certificate, got none")
 
 
 def test_no_command_starts_with_the_client_on_board_and_a_kubeconfig_is_read_without_it() -> None:

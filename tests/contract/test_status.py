@@ -4,6 +4,7 @@ import pytest
 from tests.builders.objects import a_bare_pod, a_lease, a_service
 from tests.contract.api import MERGE_PATCH, Api, Object, path_of
 from tests.contract.kinds import new
+from tests.contract.test_answers import NOT_ALLOWED, NOT_FOUND
 
 CONDITION: Object = {
     "type": "example.com/Tested",
@@ -80,9 +81,8 @@ def test_unknown_path_is_refused(api: Api, namespace: str) -> None:
     lease = api.create(a_lease("lease", namespace=namespace))
     for method in ("GET", "PUT", "PATCH"):
         answer = api.send(method, path_of(lease, "status"), lease if method != "GET" else None)
-        assert answer.refusal == (404, "NotFound", "the server could not find the requested resource")
+        assert answer.refusal == NOT_FOUND
     pod = api.create(a_bare_pod("pod", namespace=namespace))
     for method in ("POST", "DELETE"):
         answer = api.send(method, path_of(pod, "status"), pod)
-        message = "the server does not allow this method on the requested resource"
-        assert answer.refusal == (405, "MethodNotAllowed", message)
+        assert answer.refusal == NOT_ALLOWED

@@ -7,6 +7,8 @@ from typing import Final
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.contract.test_validation import LABEL, LOOPBACK, NO_IP, SUBDOMAIN, VALUE
+from tests.contract.test_validation import NAME as NAME_PART
 
 from zoneward.kube.formats import (
     address_problems,
@@ -21,26 +23,7 @@ from zoneward.kube.formats import (
     subdomain_problems,
 )
 
-LABEL: Final = (
-    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with "
-    "an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is "
-    "'[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
-)
-SUBDOMAIN: Final = (
-    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and "
-    "end with an alphanumeric character (e.g. 'example.com', regex used for validation is "
-    r"'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
-)
-LABEL_VALUE: Final = (
-    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and "
-    "end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is "
-    "'(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
-)
-NAME: Final = (
-    "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character "
-    "(e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is "
-    "'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
-)
+NAME: Final = NAME_PART.removeprefix("name part ")
 KEY: Final = f"a valid label key {NAME} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
 TOO_LONG: Final = "must be no more than {} bytes"
 TOO_MANY: Final = "must be no more than {} characters"
@@ -62,17 +45,17 @@ TOO_MANY: Final = "must be no more than {} characters"
         (subdomain_problems, "a" * 254, [TOO_MANY.format(253)]),
         (subdomain_problems, "Node_1", [SUBDOMAIN]),
         (subdomain_problems, "example.com.", [SUBDOMAIN]),
-        (label_value_problems, "é" * 32, [TOO_LONG.format(63), LABEL_VALUE]),
-        (label_value_problems, "zone-a\n", [LABEL_VALUE]),
+        (label_value_problems, "é" * 32, [TOO_LONG.format(63), VALUE]),
+        (label_value_problems, "zone-a\n", [VALUE]),
         (qualified_name_problems, "HTTP", []),
         (qualified_name_problems, "kubernetes.io/h2c", []),
-        (qualified_name_problems, "", ["name part must be non-empty", f"name part {NAME}"]),
-        (qualified_name_problems, "--", [f"name part {NAME}"]),
+        (qualified_name_problems, "", ["name part must be non-empty", NAME_PART]),
+        (qualified_name_problems, "--", [NAME_PART]),
         (qualified_name_problems, "/h2c", ["prefix part must be non-empty"]),
         (
             qualified_name_problems,
             "Example.com/",
-            [f"prefix part {SUBDOMAIN}", "name part must be non-empty", f"name part {NAME}"],
+            [f"prefix part {SUBDOMAIN}", "name part must be non-empty", NAME_PART],
         ),
         (qualified_name_problems, "a/" + "b" * 64, [f"name part {TOO_LONG.format(63)}"]),
         (qualified_name_problems, "a/b/c", [KEY]),
@@ -84,7 +67,6 @@ def test_name_reports_every_broken_rule(
     assert list(problems(text)) == expected
 
 
-NO_ADDRESS: Final = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
 ZEROS: Final = "must not have leading 0s"
 MAPPED: Final = "must not be an IPv4-mapped IPv6 address"
 
@@ -93,14 +75,14 @@ MAPPED: Final = "must not be an IPv4-mapped IPv6 address"
     ("text", "problem"),
     [
         ("::", None),
-        ("", NO_ADDRESS),
-        ("1.2.3", NO_ADDRESS),
-        ("1.2.3.256", NO_ADDRESS),
-        ("10.1.2.3%eth0", NO_ADDRESS),
-        ("fe80::1%eth0", NO_ADDRESS),
-        ("[2001:db8::1]", NO_ADDRESS),
-        ("2001:db8::10005", NO_ADDRESS),
-        ("1::2::3", NO_ADDRESS),
+        ("", NO_IP),
+        ("1.2.3", NO_IP),
+        ("1.2.3.256", NO_IP),
+        ("10.1.2.3%eth0", NO_IP),
+        ("fe80::1%eth0", NO_IP),
+        ("[2001:db8::1]", NO_IP),
+        ("2001:db8::10005", NO_IP),
+        ("1::2::3", NO_IP),
         ("10.1.2.03", ZEROS),
         ("2001:db8::00001", ZEROS),
         ("::ffff:10.1.2.03", ZEROS),
@@ -118,7 +100,6 @@ def test_address_has_a_canonical_form(text: str, problem: str | None) -> None:
         assert not list(address_problems(text, canonical=False))
 
 
-LOOPBACK: Final = "may not be in the loopback range (127.0.0.0/8, ::1/128)"
 LINK_LOCAL: Final = "may not be in the link-local range (169.254.0.0/16, fe80::/10)"
 MULTICAST: Final = "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)"
 

@@ -194,11 +194,6 @@ def test_what_another_run_writes_or_left_is_never_touched(tmp_path: Path) -> Non
     assert not [*(tmp_path / "elsewhere").iterdir()]
 
 
-def test_a_directory_without_a_parent_can_t_be_made(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="expected a directory that can be created: No such file or directory"):
-        ParquetWriter(tmp_path / "none" / "out", CONTENDERS)
-
-
 def test_a_file_that_can_t_be_written_is_told(tmp_path: Path) -> None:
 
     def fail() -> None:

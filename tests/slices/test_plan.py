@@ -239,6 +239,19 @@ def test_the_internal_policy_local_leaves_slice_groups_as_they_are(value: str) -
     assert [rule.passed for rule in rules_named("internal-traffic-policy", plan)] == [False]
 
 
+@pytest.mark.parametrize("value", ["Auto", "Require", None])
+def test_the_external_policy_local_disables_subsetting(value: str | None) -> None:
+    """KEP-2004 § Risks: an endpoint on a Node could be given to another zone. None is the controller's default."""
+    configuration = Configuration(default_approach="ClusterWide" if value else "Subsetting")
+    cluster = CLUSTER.with_(
+        service=a_service(subsetting=value), pods=pods_in({"a": 8, "b": 3}), configuration=configuration
+    ).settled()
+    assert len(cluster.slices) == 2
+    plan = cluster.with_(service=a_service(subsetting=value, external="Local")).plan()
+    assert only_family(plan).decision.reason is Reason.EXTERNAL_TRAFFIC_POLICY_LOCAL
+    assert len(slices_after(plan)) == 1
+
+
 def test_pods_on_nodes_that_are_gone_are_left_out_and_named() -> None:
     pods = tuple(a_pod(f"lost-{index}", "node-gone", ips=(f"10.9.9.{index}",)) for index in range(5))
     plan = CLUSTER.with_(pods=(*CLUSTER.pods, *pods)).plan()

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests.builders.structs import SOME_TIME, a_node, a_pod, a_service, a_slice, an_endpoint, hints
 
-from zoneward.kube import names
+from zoneward.kube import names, validation
 from zoneward.kube.adoption_marks import SELECTOR_ANNOTATION, effective_selector, has_selector_annotation, manager_of
 from zoneward.kube.object_reader import read_objects
 from zoneward.kube.objects import (
@@ -189,6 +189,12 @@ def test_claims_of_a_stateful_set_are_still_its_claims() -> None:
 
 def sample() -> Snapshot:
     return Snapshot.of(read_objects("sample", cluster().read_bytes(), skipped=Counter()))
+
+
+def test_anonymized_slices_are_valid() -> None:
+    slices = anonymized(sample()).slices
+    assert slices
+    assert all(validation.validate_endpoint_slice(slice_) == () for slice_ in slices)
 
 
 # --- pseudonyms -------------------------------------------------------------------------------------------------------
