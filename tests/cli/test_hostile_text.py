@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,6 +16,7 @@ from tests.cli.running import Commands, sample_objects
 from zoneward.cli.options import Options
 from zoneward.cli.planned_services import select_services
 from zoneward.kube.safe_text import printable
+from zoneward.report.plan_table import plan_parts
 from zoneward.report.screens import watch_screen
 from zoneward.report.terminal_text import Terminal, Text
 
@@ -203,16 +204,15 @@ def test_the_screen_of_a_watch_is_clean(tmp_path: Path, wide: bool) -> None:
     planned = select_services(
         Options(files=(str(cluster(tmp_path, HOSTILE, annotations=False)),)), views_kubernetes=True
     )
+    table_of = partial(plan_parts, demand=planned.cluster_state.demand, configuration=planned.configuration, wide=wide)
     for height in (6, 12, 100):
         lines = watch_screen(
             planned.plans,
+            table_of,
             latest=(),
             marked=[(plan.service.metadata.namespace, plan.service.metadata.name) for plan in planned.plans[:2]],
             status=Text(HOSTILE),
-            demand=planned.cluster_state.demand,
-            configuration=planned.configuration,
             terminal=Terminal(100, height, color=True),
-            wide=wide,
         )
         assert len(lines) <= height
         assert all(STYLE.sub("", line).isprintable() for line in lines)

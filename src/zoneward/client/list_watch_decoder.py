@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, Generic
+from typing import Any, Final, Generic
 
 import msgspec
 
@@ -18,7 +18,7 @@ from zoneward.client.resources import (
     WatchedT,
 )
 from zoneward.kube.json_documents import DECODE_ERRORS, decode_json
-from zoneward.kube.objects import EndpointSlice, ObjectKey
+from zoneward.kube.objects import Endpoint, EndpointSlice, ObjectKey
 from zoneward.kube.schema import field_mismatch
 
 
@@ -52,7 +52,7 @@ def unreadable_endpoints(slice_: EndpointSlice | RawEndpointSlice, error: Except
         name=metadata.name,
         version=metadata.resource_version or "",
         labels=metadata.labels or {},
-        problem=f"endpoints: {decode_problem(error, EndpointSlice)}",
+        problem=f"endpoints: {decode_problem(error, tuple[Endpoint, ...])}",
     )
 
 
@@ -207,10 +207,11 @@ def _labels(metadata: Mapping[str, msgspec.Raw]) -> dict[str, str]:
     return {name: _text(labels, name) for name in labels}
 
 
-def decode_problem(error: Exception, struct: type[msgspec.Struct]) -> str:
-    """One line that says what is wrong: the field, what was expected, and the value."""
+def decode_problem(error: Exception, type_: Any) -> str:
+    """One line that says what is wrong with what was decoded as ``type_``: the field, what was expected, and the
+    value."""
     if isinstance(error, msgspec.ValidationError):
-        return str(field_mismatch(error, struct))
+        return str(field_mismatch(error, type_))
     if isinstance(error, UnicodeDecodeError):
         return f"expected UTF-8 text, got 0x{error.object[error.start]:02x}"
     return " ".join(str(error).split())

@@ -87,7 +87,7 @@ def field_mismatch(error: msgspec.ValidationError, type_: Any, value: Any = UNSE
     problem, path = parts["problem"], parts["path"] or ""
     try:
         field, type_, value = _follow(path, type_, value)
-    except KeyError:
+    except LookupError:
         # The end of the message is the end of an unknown key.
         problem, field = str(error), ""
     if parts["key"]:
@@ -118,7 +118,7 @@ def _joined(*names: str | None) -> str:
 
 
 def _follow(path: str, type_: Any, value: Any) -> tuple[str, Any, Any]:
-    """The path with the keys that msgspec omits, and the type and the value there. Raises KeyError."""
+    """The path with the keys that msgspec omits, and the type and the value there. Raises LookupError."""
     steps = []
     for name, index in _STEP.findall(path):
         inner = bare_type(type_)[0]

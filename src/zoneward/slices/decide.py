@@ -146,13 +146,10 @@ def rules_of_slices(
     ``zone_hints`` and ``node_hints``: whether our slices may have such hints. Without them, no slice is looked into.
     """
     rules = list(_target_rules(service, endpoints))
-    for name, pods, why in (
-        ("pod-nodes", endpoints.node_gone, "their node is gone"),
-        ("pod-addresses", endpoints.address_refused, "no EndpointSlice may have such an address"),
-    ):
-        if pods:
-            first = listed(tuple(nsmallest(3, pods)), count=len(pods))
-            rules.append(Rule(name, False, f"{counted(len(pods), 'pod')} left out: {why} ({first})"))
+    if pods := endpoints.node_gone:
+        rules.append(Rule("pod-nodes", False, _left_out(pods, "their node is gone")))
+    if pods := endpoints.address_refused:
+        rules.append(Rule("pod-addresses", False, _left_out(pods, "no EndpointSlice may have such an address")))
     voids_hints = None
     if others:
         written = (*changes.create, *changes.update, *changes.unchanged)
@@ -169,6 +166,11 @@ def rules_of_slices(
         detail = "headless: clients choose among all addresses, hints are for DNS and others"
         rules.append(Rule("proxied", False, detail))
     return tuple(rules), voids_hints
+
+
+def _left_out(pods: Sequence[str], why: str) -> str:
+    first = listed(tuple(nsmallest(3, pods)), count=len(pods))
+    return f"{counted(len(pods), 'pod')} left out: {why} ({first})"
 
 
 def _target_rules(service: Service, endpoints: ServiceEndpoints) -> Iterator[Rule]:
