@@ -54,7 +54,7 @@ async def test_a_slice_that_cannot_be_read_keeps_what_was_known_and_is_reported(
     (unreadable,) = watched.unreadable
     assert (unreadable.name, unreadable.problem) == (
         "cart-1",
-        "endpoints: [0].addresses: expected a list, got an integer",
+        "endpoints: [0].addresses: expected a list of strings, got an integer",
     )
     assert watched.cache.unreadable == (unreadable,)
     watched.put(RAW_SLICES, a_cart_slice(3, zone="b"))
