@@ -5,7 +5,7 @@ in `zoneward.routing.hints_decision`, those for slice groups in `zoneward.routin
 follow from the Pods' ports and the slices alone: `rules_of_slices` adds them after all others.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from heapq import nsmallest
 
@@ -168,7 +168,7 @@ def rules_of_slices(
     return tuple(rules), voids_hints
 
 
-def _left_out(pods: Sequence[str], why: str) -> str:
+def _left_out(pods: Collection[str], why: str) -> str:
     first = listed(tuple(nsmallest(3, pods)), count=len(pods))
     return f"{counted(len(pods), 'pod')} left out: {why} ({first})"
 

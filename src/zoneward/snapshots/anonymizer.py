@@ -278,14 +278,14 @@ AnnotationRule = Callable[[str, _Anonymizer], str | None]
 
 def annotations(values: Mapping[str, str], anonymizer: _Anonymizer) -> dict[str, str] | None:
     """The annotations that decisions read; None rather than an empty map, which would cause one more slice write."""
-    kept = {}
+    anonymized = {}
     for key, value in values.items():
         if key == names.TRIGGER_TIME_ANNOTATION and _TIME.fullmatch(value):
-            kept[key] = value
+            anonymized[key] = value
         elif key in anonymizer.annotations:
             converted = anonymizer.annotations[key](value, anonymizer)
-            kept[key] = anonymizer.name("unknown", value) if converted is None else converted
-    return kept or (None if values else {})
+            anonymized[key] = anonymizer.name("unknown", value) if converted is None else converted
+    return anonymized or (None if values else {})
 
 
 def _number(parse: Callable[[str], object]) -> AnnotationRule:

@@ -175,11 +175,11 @@ def _write_problem(
             consumers += 1
         for other in range(zones):
             search.costs[position * zones + other] = parameters[COSTS_AT + zone * zones + order[other]]
-        place = position
-        while place > 0 and search.demand[search.order[place - 1]] < demand[zone]:
-            search.order[place] = search.order[place - 1]
-            place -= 1
-        search.order[place] = position
+        rank = position
+        while rank > 0 and search.demand[search.order[rank - 1]] < demand[zone]:
+            search.order[rank] = search.order[rank - 1]
+            rank -= 1
+        search.order[rank] = position
     cost = 0.0
     for zone in range(zones):
         search.shares[zone] = search.demand[zone] / total_demand

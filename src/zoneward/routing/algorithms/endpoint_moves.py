@@ -15,7 +15,7 @@ from zoneward.routing.algorithms.signature import IntegerSequence, part
 
 
 class MoveRoom(NamedTuple):
-    """What the steps read and write: ``total`` endpoints of so many ``zones``, and named arrays.
+    """What the steps read and write: ``total`` endpoints, the number of ``zones``, and named arrays.
 
     ``composition`` is the result. ``count`` holds how many endpoints each group has, ``fewest`` what each zone must
     keep, and ``share`` its demand over the sum. ``givers`` and ``receivers`` are queues of zones.

@@ -310,7 +310,7 @@ def clear_groups(search: Search) -> None:
 
 
 def fill_groups(search: Search, groups: Iterable[int], zone_order: Iterable[int]) -> None:
-    """Give each group its ``count`` of endpoints: those of its own zones first, then any. Earlier groups and zones come
+    """Give each group its ``count`` of endpoints: those of its zones first, then any. Earlier groups and zones come
     first."""
     zones = len(search.supply)
     composition, unused = search.composition, search.unused
