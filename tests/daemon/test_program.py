@@ -108,6 +108,8 @@ def test_the_exit_status_says_how_it_ended_and_bad_input_is_left_to_the_command_
 async def test_collections_begin_once_it_has_started_and_never_walk_over_what_it_has_then() -> None:
     started, slept, frozen = asyncio.Event(), list[float](), list[int]()
     generations = list[int]()
+    # What the tests loaded may be frozen (tests/conftest.py).
+    gc.unfreeze()
 
     async def sleep(seconds: float) -> None:
         slept.append(seconds)
