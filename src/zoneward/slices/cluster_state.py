@@ -86,11 +86,15 @@ class ClusterState:
         """Whether a proxy of the cluster may read the slice groups of a Service; None while that is not known."""
         if self.configuration.subsetting.encoding == "hints":
             return True
-        gates = self.configuration.gates
         if proxy_name_of(service) is not None:
-            return reads_slice_groups(self.labelled_consumer, gates)
-        consumers = (self.consumer, *self.consumer_by_node.values())
-        return self.slice_groups_seen if any(reads_slice_groups(consumer, gates) for consumer in consumers) else False
+            return reads_slice_groups(self.labelled_consumer, self.configuration.gates)
+        return self.slice_groups_seen if self._has_reader_of_slice_groups else False
+
+    @cached_property
+    def _has_reader_of_slice_groups(self) -> bool:
+        # Asked by each decision; a cluster may have thousands of nodes.
+        gates, consumers = self.configuration.gates, (self.consumer, *self.consumer_by_node.values())
+        return any(reads_slice_groups(consumer, gates) for consumer in consumers)
 
     def requested(self, service: Service) -> RequestedApproach:
         """What a Service requests of this cluster."""
