@@ -69,28 +69,28 @@ async def iter_lines(content: aiohttp.StreamReader, *, idle: float) -> AsyncGene
     Raises AnswerTooLarge for a line of more than `MAX_LINE` bytes, SilentConnection when nothing arrives for
     ``idle`` seconds, Unreachable when the body breaks off: a line without a line break is incomplete.
     """
-    begun: list[bytes] = []
+    unfinished: list[bytes] = []
     size = 0
     idle_timer = _IdleTimer(content, idle)
     try:
         with translate_errors(limit=idle):
             while block := await idle_timer.wait_for(content.readany()):
                 first, *others = block.split(b"\n")
-                begun.append(first)
+                unfinished.append(first)
                 size += len(first)
                 if size > MAX_LINE:
                     raise AnswerTooLarge(f"expected lines of at most {MAX_LINE >> 20} MiB, got a longer one")
                 if not others:
                     continue
-                others.insert(0, b"".join(begun))
-                begun = [others.pop()]
-                size = len(begun[0])
+                others.insert(0, b"".join(unfinished))
+                unfinished = [others.pop()]
+                size = len(unfinished[0])
                 for line in others:
                     if line:
                         yield line
     finally:
         idle_timer.cancel()
-    if any(begun):
+    if any(unfinished):
         raise Unreachable("the connection broke off in the middle of a line")
 
 

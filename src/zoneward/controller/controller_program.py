@@ -76,7 +76,7 @@ class ReplicaObserver:
     ) -> None:
         self._controller, self._watch_health, self._elector = controller, watch_health, elector
         self._log, self._error_text, self._clock = log, error_text, clock
-        self._begun = clock()
+        self._started_at = clock()
         self._is_synced = False
         self._frozen_as: bool | None = None
         """Whether this replica led when the existing values were last excluded from garbage collection."""
@@ -115,13 +115,13 @@ class ReplicaObserver:
                 nodes=len(cache.nodes),
                 pods=len(cache.pods),
                 slices=len(cache.slices),
-                seconds=round(self._clock() - self._begun, 3),
+                seconds=round(self._clock() - self._started_at, 3),
             )
 
     def _control_gc(self) -> None:
         """The listed values are long-lived, and so are the plans of a leader's first syncs."""
         is_leader = self._elector is None or self._elector.is_leader
-        if not self._is_synced and self._clock() - self._begun >= LONGEST_WITHOUT_GC:
+        if not self._is_synced and self._clock() - self._started_at >= LONGEST_WITHOUT_GC:
             enable_gc()
         if not self._is_synced or self._frozen_as in (is_leader, True):
             return
@@ -339,14 +339,14 @@ class ControllerProgram:
         if not self.is_leader or not self.controller.cache.synced.is_set():
             self._log.info("shutting down")
             return
-        begun = self._clock()
+        started_at = self._clock()
         self._log.info("shutting down: waiting for in-flight writes", limit=DRAIN)
         drained = asyncio.create_task(self._finish_writes())
         lost = asyncio.create_task(self._stepped_down.wait())
         await self._program.wait_for_tasks(drained, lost, timeout=DRAIN)
         if not drained.done():
             self._log.warning(
-                "shutting down before all in-flight writes finished", seconds=round(self._clock() - begun, 3)
+                "shutting down before all in-flight writes finished", seconds=round(self._clock() - started_at, 3)
             )
         for task in (drained, lost):
             task.cancel()

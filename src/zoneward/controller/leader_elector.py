@@ -364,28 +364,28 @@ class UnansweredWrites:
 
     def __init__(self, connection: WriteTransport, *, clock: Callable[[], float]) -> None:
         self._connection, self._clock = connection, clock
-        self._begun = -math.inf
+        self._started_at = -math.inf
 
     @property
     def age(self) -> float:
         """Seconds since the last such write began; infinite without one."""
-        return self._clock() - self._begun
+        return self._clock() - self._started_at
 
     async def get(self, path: str, query: Mapping[str, str] = _NO_QUERY, *, timeout: float | None = None) -> bytes:
         return await self._connection.get(path, query, timeout=timeout)
 
     async def send(self, method: str, path: str, body: bytes, **options: Any) -> bytes:
-        begun = self._clock()
+        started_at = self._clock()
         try:
             return await self._connection.send(method, path, body, **options)
         except ApiError as error:
             if error.status == _GATEWAY_TIMEOUT:
-                self._begun = begun
+                self._started_at = started_at
             raise
         except CallFailed as error:
             if error.sent:
-                self._begun = begun
+                self._started_at = started_at
             raise
         except BaseException:
-            self._begun = begun
+            self._started_at = started_at
             raise

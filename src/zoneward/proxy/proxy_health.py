@@ -65,9 +65,9 @@ class ProxyHealth:
         """Whether each family is healthy in which a change was programmed or waits."""
         since = {family: self._waiting(family) for family in FAMILIES}
         return {
-            family: begun is None or now - begun < self._limit
-            for family, begun in since.items()
-            if family in self.programmed_at or begun is not None
+            family: started_at is None or now - started_at < self._limit
+            for family, started_at in since.items()
+            if family in self.programmed_at or started_at is not None
         }
 
     def is_healthy(self, now: float) -> bool:

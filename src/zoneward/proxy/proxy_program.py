@@ -295,7 +295,7 @@ class ProxyProgram:
             await table.wait_until_synced()
 
     async def _log_start(self) -> None:
-        begun = self._clock()
+        started_at = self._clock()
         await self.node_cache.synced.wait()
         listed = self._clock()
         await self._all_programmed()
@@ -306,7 +306,7 @@ class ProxyProgram:
             services=len(self.node_cache.services),
             slices=len(self.node_cache.slices),
             zone=self.node_cache.node.zone,
-            seconds=round(now - begun, 3),
+            seconds=round(now - started_at, 3),
             since_listed=round(now - listed, 3),
         )
 

@@ -131,7 +131,7 @@ class NftClient:
         async with self._turn:
             process = await self._running_process()
             long_body, longer_limit = self._longer_limits.get(kind, (0, self._first_limit))
-            limit, begun = longer_limit if len(body) >= long_body else self._first_limit, self._clock()
+            limit, started_at = longer_limit if len(body) >= long_body else self._first_limit, self._clock()
             try:
                 done, output = await process.answer_to(kind, body, limit=limit)
             except TimeoutError as error:
@@ -145,7 +145,7 @@ class NftClient:
                 await process.end(within=0)
                 raise
             self._failures = 0
-            if limit > self._first_limit and self._clock() - begun < self._first_limit:
+            if limit > self._first_limit and self._clock() - started_at < self._first_limit:
                 # The request was not the reason for the timeout.
                 del self._longer_limits[kind]
         if done:

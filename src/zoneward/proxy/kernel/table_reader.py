@@ -242,10 +242,10 @@ class TamperDetector:
                 return False
             if table_found.use != self._use:
                 # The kernel lists only the chains of all tables together; other tables may have a hundred thousand.
-                there = parse_chains(await ask(chains_request(family)), table)
-                if there.keys() != set(chains):
+                existing = parse_chains(await ask(chains_request(family)), table)
+                if existing.keys() != set(chains):
                     return False
-                if any(there[name] != chain.hook for name, chain in base_chains.items()):
+                if any(existing[name] != chain.hook for name, chain in base_chains.items()):
                     return False
             for name in base_chains:
                 in_kernel = parse_rules(await ask(rules_request(family, table, name)), table)

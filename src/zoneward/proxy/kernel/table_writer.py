@@ -77,7 +77,7 @@ class TableWriter:
             return 0.0
         batch = encode_transaction(changes, self._declared)
         commands = render_commands(changes) if batch is None else ""
-        begun = self._clock()
+        started_at = self._clock()
         if batch is None:
             await self._kernel.run_commands(commands)
         else:
@@ -86,7 +86,7 @@ class TableWriter:
             except KernelRefused:
                 # The netlink error is only a number; nft reports the element.
                 await self._kernel.run_commands(render_commands(changes))
-        return self._clock() - begun
+        return self._clock() - started_at
 
 
 BEGIN, END = 16, 17

@@ -146,21 +146,21 @@ def merge_changes(changes: Sequence[RulesetChanges]) -> RulesetChanges:
     gone_sets: set[str] = set()
     for change in changes:
         rewritten |= change.rewritten_chains
-        _come(sets, gone_sets, change.sets)
-        _come(chains, gone_chains, change.chains)
+        _add_definitions(sets, gone_sets, change.sets)
+        _add_definitions(chains, gone_chains, change.chains)
         for name, elements in change.removed_elements.items():
-            there, here = removed.setdefault(name, {}), added.setdefault(name, {})
+            now_removed, now_added = removed.setdefault(name, {}), added.setdefault(name, {})
             for key, value in elements.items():
-                if here.pop(key, None) is None:
-                    there[key] = value
+                if now_added.pop(key, None) is None:
+                    now_removed[key] = value
         for name, elements in change.added_elements.items():
             added.setdefault(name, {}).update(elements)
-        _go(sets, gone_sets, change.deleted_sets)
-        _go(chains, gone_chains, change.deleted_chains)
+        _delete_definitions(sets, gone_sets, change.deleted_sets)
+        _delete_definitions(chains, gone_chains, change.deleted_chains)
     for name, elements in added.items():
-        there = removed.get(name, {})
-        for key in [key for key in elements if there.get(key) == elements[key]]:
-            del there[key], elements[key]
+        now_removed = removed.get(name, {})
+        for key in [key for key in elements if now_removed.get(key) == elements[key]]:
+            del now_removed[key], elements[key]
     return replace(
         changes[0],
         sets=sets,
@@ -191,32 +191,32 @@ def split_changes(changes: RulesetChanges) -> tuple[RulesetChanges, RulesetChang
     return ahead, replace(rest, sets={}) if changes.chains else rest, behind
 
 
-def _come(here: dict[str, T], gone: set[str], come: Mapping[str, T]) -> None:
-    for name, definition in come.items():
-        if name in gone:
+def _add_definitions(definitions: dict[str, T], deleted_before: set[str], added: Mapping[str, T]) -> None:
+    for name, definition in added.items():
+        if name in deleted_before:
             # It still exists, and its name determines its content.
-            gone.remove(name)
+            deleted_before.remove(name)
         else:
-            here[name] = definition
+            definitions[name] = definition
 
 
-def _go(here: dict[str, T], gone: set[str], go: frozenset[str]) -> None:
-    for name in go:
-        if here.pop(name, None) is None:
-            gone.add(name)
+def _delete_definitions(definitions: dict[str, T], deleted_before: set[str], deleted: frozenset[str]) -> None:
+    for name in deleted:
+        if definitions.pop(name, None) is None:
+            deleted_before.add(name)
 
 
-def count_differences(there: Ruleset, wanted: Ruleset) -> dict[str, int] | None:
+def count_differences(existing: Ruleset, wanted: Ruleset) -> dict[str, int] | None:
     """The number of wrong ``chains``, ``sets`` and ``elements``, without zeros; None: the layout differs.
 
     It does not compare rules.
     """
-    if _has_other_layout(there, wanted):
+    if _has_other_layout(existing, wanted):
         return None
-    removed, added = diff_elements(there.elements, wanted.elements)
+    removed, added = diff_elements(existing.elements, wanted.elements)
     counts = {
-        "chains": len(there.chains.keys() ^ wanted.chains.keys()),
-        "sets": len(there.sets.keys() ^ wanted.sets.keys()),
+        "chains": len(existing.chains.keys() ^ wanted.chains.keys()),
+        "sets": len(existing.sets.keys() ^ wanted.sets.keys()),
         # An element that gets another value counts once.
         "elements": len(
             {(name, key) for side in (removed, added) for name, elements in side.items() for key in elements}

@@ -191,13 +191,13 @@ class RulesetState:
         for name, elements in list(added.items()):
             stray = self._leftovers.get(name, {})
             for key in list(elements):
-                there = stray.pop(key, None)
-                if there is not None:
-                    self._leftovers_before.append((name, key, there))
-                if there == elements[key]:
+                leftover = stray.pop(key, None)
+                if leftover is not None:
+                    self._leftovers_before.append((name, key, leftover))
+                if leftover == elements[key]:
                     del elements[key]
-                elif there is not None:
-                    removed.setdefault(name, {})[key] = there
+                elif leftover is not None:
+                    removed.setdefault(name, {})[key] = leftover
             if not elements:
                 del added[name]
 
@@ -233,8 +233,8 @@ class RulesetState:
             added.setdefault(name, {})[key] = value
             return
         if others is None:
-            there = self._services[owner].elements[name][key]
-            others = self._contenders[element] = {owner: there, service: value}
+            owned = self._services[owner].elements[name][key]
+            others = self._contenders[element] = {owner: owned, service: value}
         if service < owner:
             owners[key] = service
             if others[owner] != value:

@@ -157,7 +157,7 @@ def predict_traffic(
         for reading in readings
     }
     picked: dict[int, int] = {id(endpoint): index for index, endpoint in enumerate(endpoints)}
-    places = [endpoint.zone or "" for endpoint in endpoints]
+    located_in = [endpoint.zone or "" for endpoint in endpoints]
     load = [0.0] * len(endpoints)
     zone_weight: dict[str, int] = {}
     dropped_weight: dict[str, int] = {}
@@ -181,15 +181,15 @@ def predict_traffic(
             for index, endpoint_weight in zip(numbers, weights, strict=True):
                 part = per_endpoint * endpoint_weight
                 load[index] += part
-                to.setdefault(places[index], []).append(part)
+                to.setdefault(located_in[index], []).append(part)
         else:
             per_endpoint = share / len(chosen)
             for index in numbers:
                 load[index] += per_endpoint
-            for located, count in Counter(map(places.__getitem__, numbers)).items():
+            for located, count in Counter(map(located_in.__getitem__, numbers)).items():
                 to.setdefault(located, []).append(count * per_endpoint)
     flows = {zone: {located: fsum(parts) for located, parts in to.items()} for zone, to in zone_to.items()}
-    return _traffic(endpoints, places, load, total, zone_weight, dropped_weight, zone_picks, flows)
+    return _traffic(endpoints, located_in, load, total, zone_weight, dropped_weight, zone_picks, flows)
 
 
 def _consumers(
@@ -218,7 +218,7 @@ def _consumers(
 
 def _traffic(
     endpoints: Sequence[Endpoint],
-    places: Sequence[str],
+    located_in: Sequence[str],
     load: Sequence[float],
     total: int,
     weights: dict[str, int],
@@ -230,15 +230,17 @@ def _traffic(
     if not any(usable):
         usable = [is_serving(endpoint) and is_terminating(endpoint) for endpoint in endpoints]
     used = [share for share, use in zip(load, usable, strict=True) if use]
-    has_zones = not used or any(zone for zone, use in zip(places, usable, strict=True) if use)
+    has_zones = not used or any(zone for zone, use in zip(located_in, usable, strict=True) if use)
     located: dict[str, int] = dict.fromkeys(weights, 0)
     received: dict[str, float] = {}
-    for zone, use, part in zip(places, usable, load, strict=True):
+    for zone, use, part in zip(located_in, usable, load, strict=True):
         if use:
             located[zone] = located.get(zone, 0) + 1
             received[zone] = received.get(zone, 0.0) + part
     zones = {}
-    selected = {zone: dict(sorted(Counter(map(places.__getitem__, picked)).items())) for zone, picked in picks.items()}
+    selected = {
+        zone: dict(sorted(Counter(map(located_in.__getitem__, picked)).items())) for zone, picked in picks.items()
+    }
     for zone in sorted(located):
         weight = weights.get(zone, 0)
         share = weight / total
@@ -360,8 +362,8 @@ def combine_measurements(documents: Iterable[MeasuredTraffic]) -> TrafficMeasure
         for service in document.services:
             key = service.namespace, service.service, service.address_type
             to = counts.setdefault(key, {}).setdefault(zone, {})
-            for there, count in service.zones.items():
-                to[there] = to.get(there, 0) + count
+            for located, count in service.zones.items():
+                to[located] = to.get(located, 0) + count
             external[key] = external.get(key, 0) + sum(service.external.values())
     return TrafficMeasurements(
         services={

@@ -31,7 +31,7 @@ class PlayedPod:
     node: "PlayedNode | None" = None
     address: str = ""
     """Empty until its containers run."""
-    begun: str = ""
+    started_at: str = ""
     is_ready: bool = False
     is_reported_ready: bool = False
     is_terminating: bool = False
@@ -74,9 +74,11 @@ class PlayedPod:
         """A status patch of a pod whose containers run or have run; ``changed`` are conditions."""
         for kind, is_true in changed.items():
             _set_condition(self.conditions, kind, str(is_true), now)
-        state: Object = {"running": {"startedAt": self.begun}}
+        state: Object = {"running": {"startedAt": self.started_at}}
         if self.has_ended:
-            state = {"terminated": {"exitCode": 0, "reason": "Completed", "startedAt": self.begun, "finishedAt": now}}
+            state = {
+                "terminated": {"exitCode": 0, "reason": "Completed", "startedAt": self.started_at, "finishedAt": now}
+            }
         image = f"{self.workload.name}:{self.template}"
         container = {"name": "app", "image": image, "imageID": "", "restartCount": 0, "state": state}
         status = {
@@ -85,7 +87,7 @@ class PlayedPod:
             "phase": "Succeeded" if self.has_ended else "Running",
             "podIP": self.address,
             "podIPs": [{"ip": self.address}],
-            "startTime": self.begun,
+            "startTime": self.started_at,
         }
         return {"status": status}
 

@@ -167,7 +167,7 @@ class WorkloadController:
     def _run_containers(self, pod: PlayedPod) -> None:
         if not pod.address and pod.node is not None:
             pod.node.give_address(pod)
-            pod.begun = self._timeline.stamp()
+            pod.started_at = self._timeline.stamp()
             self._write_status(pod, Initialized=True, PodScheduled=True, Ready=False, ContainersReady=False)
 
     def _succeed(self, pod: PlayedPod) -> None:
