@@ -328,9 +328,9 @@ def _notes(
     if without_settings:
         setting = "enable-service-topology is off"
         yield f"no settings of Cilium on {_nodes(without_settings, count)}; assuming {setting} (override with --proxy)"
-    for places, nodes in contested.items():
-        winner = places.partition(" (")[0]
-        yield f"two proxies on {_nodes(nodes, count)}: {places}; assuming {winner} (override with --proxy)"
+    for kinds, nodes in contested.items():
+        winner = kinds.partition(" (")[0]
+        yield f"two proxies on {_nodes(nodes, count)}: {kinds}; assuming {winner} (override with --proxy)"
 
 
 def _nodes(nodes: Sequence[str], count: int) -> str:

@@ -312,8 +312,8 @@ class CrossingCalculation:
             if end and end != start:
                 amount += share * flow.amount
                 if self._prices is not None:
-                    there, back = self._prices.of(start, end), self._prices.of(end, start)
-                    money += share * (flow.request * there + flow.response * back) / BYTES_IN_GB
+                    request_price, response_price = self._prices.of(start, end), self._prices.of(end, start)
+                    money += share * (flow.request * request_price + flow.response * response_price) / BYTES_IN_GB
         return amount, money
 
     def _sum(self, values: Mapping[ZonePair, float]) -> Figure:

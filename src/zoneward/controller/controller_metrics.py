@@ -157,10 +157,10 @@ def family_totals(
     A family without endpoints should have one slice: the placeholder.
     """
     endpoints = slices = desired = 0
-    for there, held in groups:
-        endpoints += there
+    for count, held in groups:
+        endpoints += count
         slices += held
-        desired += -(-there // max_endpoints)
+        desired += -(-count // max_endpoints)
     return FamilyTotals(
         endpoints=endpoints, slices=slices, desired_slices=desired or 1, hinted=hinted, hinted_by=hinted_by
     )

@@ -160,12 +160,12 @@ class NodeLease:
                 with suppress(NotFound):
                     name = lease.metadata.name
                     self._stored = (await self._writer.read(LEASES, namespace=self._namespace, name=name)).metadata
-            there = self._stored
+            stored = self._stored
             try:
-                if there is None:
+                if stored is None:
                     self._stored = await self._writer.create(LEASES, lease)
                 else:
-                    metadata = replace(lease.metadata, uid=there.uid, resource_version=there.resource_version)
+                    metadata = replace(lease.metadata, uid=stored.uid, resource_version=stored.resource_version)
                     self._stored = await self._writer.update(LEASES, replace(lease, metadata=metadata))
             except (Conflict, NotFound):
                 # Another proxy of this node wrote it, for example one that is being replaced; or it was deleted.

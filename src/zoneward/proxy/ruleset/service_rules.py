@@ -199,8 +199,8 @@ def check_requested_entries(service: Service, slices: Sequence[EndpointSlice], *
     for text in spec.load_balancer_source_ranges or ():
         counts[ADDRESS_TYPES[family_of_address(text)]] += 1
     for slice_ in slices:
-        there = Counter(map(port_key, slice_.ports or ()))
-        counts[slice_.address_type] += sum(there[port] for port in ports) * len(slice_.endpoints or ())
+        slice_ports = Counter(map(port_key, slice_.ports or ()))
+        counts[slice_.address_type] += sum(slice_ports[port] for port in ports) * len(slice_.endpoints or ())
     for family in FAMILIES:
         if (entries := counts[ADDRESS_TYPES[family]]) > most:
             raise ServiceTooLarge(family, entries, most, _addresses(slices))
@@ -257,15 +257,15 @@ def _size(port: NodeServicePort) -> int:
     return slots + len(port.local_endpoints) + chains + (port.node_port is not None)
 
 
-def next_parts(there: ServiceParts, wanted: ServiceParts, *, most: int) -> ServiceParts:
+def next_parts(programmed: ServiceParts, wanted: ServiceParts, *, most: int) -> ServiceParts:
     """The parts to program next: all of ``wanted`` where that changes at most ``most`` entries, else as many ports as
     that allows, and at least one.
 
     Each step costs as much as the whole Service, so a small change of a large Service takes one step.
     """
-    if sum(map(count_entries, (*there, *wanted))) <= most:
+    if sum(map(count_entries, (*programmed, *wanted))) <= most:
         return wanted
-    now, then = _by_port(there), _by_port(wanted)
+    now, then = _by_port(programmed), _by_port(wanted)
     parts, room = dict(now), most
     for port in {**then, **now}:
         before, after = now.get(port), then.get(port)
@@ -329,13 +329,13 @@ def assign_slots(parts: ServiceParts, before: EndpointSlots) -> dict[tuple[str, 
     return slots
 
 
-def service_rules(parts: ServiceParts, there: EndpointSlots, options: RulesetOptions) -> ServiceRuleset:
-    """The rules that a Service adds to its table. ``there``: the endpoints in its slots (`assign_slots`)."""
+def service_rules(parts: ServiceParts, slots: EndpointSlots, options: RulesetOptions) -> ServiceRuleset:
+    """The rules that a Service adds to its table. ``slots``: the endpoints in its slots (`assign_slots`)."""
     if not parts:
         return NO_RULES
     builder = _ServiceRulesBuilder(parts[0].family, options)
     for part in parts:
-        builder.add(part, there)
+        builder.add(part, slots)
     return ServiceRuleset(
         elements=builder.elements,
         shared_chains=frozenset(builder.shared_chains),
@@ -356,11 +356,11 @@ class _ServiceRulesBuilder:
         self.chains: dict[str, Chain] = {}
         self.sets: dict[str, SetDeclaration] = {}
 
-    def add(self, served: NodeService, there: EndpointSlots) -> None:
+    def add(self, served: NodeService, slots: EndpointSlots) -> None:
         self._served = served
         self.elements.setdefault("cluster-ips", {})[served.cluster_ip] = ""
         for port in served.ports:
-            self._add(port, *(there.get((port.name, port.protocol, kind), ()) for kind in ("cluster", "local")))
+            self._add(port, *(slots.get((port.name, port.protocol, kind), ()) for kind in ("cluster", "local")))
         self._add_source_ranges()
 
     def _add(self, port: NodeServicePort, cluster: Sequence[Backend], local: Sequence[Backend]) -> None:
