@@ -1,7 +1,7 @@
 """``Balanced`` compared with a long search: how much of the score its sets miss, on inputs with stored results.
 
-``balanced_sample.csv`` has 50 inputs of kep for each band of ``simulate --by endpoints``, with the best scores that
-simulated annealing over all sets found in 10 seconds (2 seconds up to 20 endpoints, where the result is the optimum).
+``balanced_sample.csv`` has 50 inputs of kep for each band of ``simulate --by endpoints``, each with the best score of
+simulated annealing over all sets. It ran for 10 seconds; up to 20 endpoints 2 seconds reach the optimum.
 """
 
 import csv

@@ -18,7 +18,7 @@ from e2e.nodes import Namespace
 from e2e.processes import PATIENCE, Process, fetch, wait_until
 from e2e.sandbox import a_sandbox
 from packaging.utils import canonicalize_name
-from release.image import BILL, REFERENCE, build_image, current_image
+from release.image import BILL, LABEL, REFERENCE, archive_member, build_image, current_image
 from release.source_date import source_date
 from tests.deploy.manifests import METER_MODES, MODES, PROXY_MODES, ROOT, container, pod
 
@@ -26,7 +26,6 @@ import zoneward
 
 NODE: Final = "worker-a2"
 SAMPLE: Final = ROOT / "src" / "zoneward" / "sample" / "cluster.yaml"
-_LABEL: Final = "org.opencontainers.image."
 # What a container runtime does, except namespaces that make no difference here. The root file system is read-only, and
 # so is what is mounted, at the place of a volume. setpriv is the image's own: what follows it has its privileges only.
 _CONTAINER: Final = """
@@ -54,12 +53,12 @@ class Image:
     def __post_init__(self) -> None:
         self.root.mkdir()
         with tarfile.open(self.archive) as archive:
-            (manifest,) = json.load(_member(archive, "manifest.json"))
+            (manifest,) = json.load(archive_member(archive, "manifest.json"))
             assert manifest["RepoTags"] == [REFERENCE]
             object.__setattr__(self, "digest", f"sha256:{manifest['Config'].removesuffix('.json')}")
-            object.__setattr__(self, "config", json.load(_member(archive, manifest["Config"])))
+            object.__setattr__(self, "config", json.load(archive_member(archive, manifest["Config"])))
             for layer in manifest["Layers"]:
-                with tarfile.open(fileobj=_member(archive, layer)) as files:
+                with tarfile.open(fileobj=archive_member(archive, layer)) as files:
                     names = files.getnames()
                     # A layer that took something away would need more than this to be read.
                     assert not [name for name in names if Path(name).name.startswith(".wh.")]
@@ -84,12 +83,6 @@ class Image:
         done = subprocess.run(command, input=text, capture_output=True, text=True, cwd="/")
         assert done.returncode == fails, done.stderr
         return done.stderr if fails else done.stdout
-
-
-def _member(archive: tarfile.TarFile, name: str) -> Any:
-    member = archive.extractfile(name)
-    assert member is not None
-    return member
 
 
 def _user() -> int:
@@ -119,7 +112,7 @@ def test_image_has_labels_and_an_unprivileged_user(image: Image) -> None:
     assert config["User"] == f"{_user()}:{_user()}"
     assert config["Entrypoint"] == ["zoneward"]
     assert not config.get("Cmd")
-    labels = {name.removeprefix(_LABEL): value for name, value in config["Labels"].items() if name.startswith(_LABEL)}
+    labels = {name.removeprefix(LABEL): value for name, value in config["Labels"].items() if name.startswith(LABEL)}
     created = datetime.fromtimestamp(source_date(environment=os.environ), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     assert (labels["version"], labels["created"], image.config["created"]) == (zoneward.__version__, created, created)
     assert {"title", "description", "licenses"} <= labels.keys()

@@ -41,8 +41,7 @@ BUILD: Final = ("python3-venv", "python3.11-venv", "python3-pip-whl", "python3-s
 """What only the build needs besides: purged from the base of the image."""
 RUN_ROOT: Final = Path("/run/zoneward-image")
 """What buildah knows about mounts: it must not outlive the machine's start."""
-_LABEL: Final = "org.opencontainers.image."
-_REVISION_LABEL: Final = f"{_LABEL}revision"
+LABEL: Final = "org.opencontainers.image."
 _CHANGED: Final = "-dirty"
 _BASES: Final = "localhost/zoneward-base-"
 _PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -109,7 +108,7 @@ def build_image(archive: Path, *, environment: Mapping[str, str], fresh: bool = 
         bases = _bases(buildah, environment, fresh=fresh)
         secrets = _secrets(buildah.scratch, environment)
         epoch = source_date(environment=environment)
-        labels = (f"--label={_LABEL}{name}={value}" for name, value in _labels(epoch).items())
+        labels = (f"--label={LABEL}{name}={value}" for name, value in _labels(epoch).items())
         click.echo(f"building {REFERENCE} ...", err=True)
         buildah.run(
             *("bud", "--isolation=chroot", "--network=host", "--pull-never", "--layers=false", "--force-rm", "--quiet"),
@@ -147,12 +146,13 @@ def _revision_in_archive() -> str:
     if not ARCHIVE.exists():
         return ""
     with tarfile.open(ARCHIVE) as archive:
-        (manifest,) = json.load(_member(archive, "manifest.json"))
-        labels = json.load(_member(archive, manifest["Config"]))["config"]["Labels"]
-    return str(labels.get(_REVISION_LABEL, ""))
+        (manifest,) = json.load(archive_member(archive, "manifest.json"))
+        labels = json.load(archive_member(archive, manifest["Config"]))["config"]["Labels"]
+    return str(labels.get(f"{LABEL}revision", ""))
 
 
-def _member(archive: tarfile.TarFile, name: str) -> IO[bytes]:
+def archive_member(archive: tarfile.TarFile, name: str) -> IO[bytes]:
+    """A file of an image's archive."""
     member = archive.extractfile(name)
     assert member is not None
     return member

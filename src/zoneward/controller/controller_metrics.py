@@ -157,10 +157,10 @@ def family_totals(
     A family without endpoints should have one slice: the placeholder.
     """
     endpoints = slices = desired = 0
-    for count, held in groups:
-        endpoints += count
-        slices += held
-        desired += -(-count // max_endpoints)
+    for endpoint_count, slice_count in groups:
+        endpoints += endpoint_count
+        slices += slice_count
+        desired += -(-endpoint_count // max_endpoints)
     return FamilyTotals(
         endpoints=endpoints, slices=slices, desired_slices=desired or 1, hinted=hinted, hinted_by=hinted_by
     )

@@ -330,7 +330,7 @@ def assign_slots(parts: ServiceParts, before: EndpointSlots) -> dict[tuple[str, 
 
 
 def service_rules(parts: ServiceParts, slots: EndpointSlots, options: RulesetOptions) -> ServiceRuleset:
-    """The rules that a Service adds to its table. ``slots``: the endpoints in its slots (`assign_slots`)."""
+    """The rules that a Service adds to its table. ``slots``: its endpoints by slot (`assign_slots`)."""
     if not parts:
         return NO_RULES
     builder = _ServiceRulesBuilder(parts[0].family, options)
