@@ -386,7 +386,7 @@ def test_weights_of_zones_keep_their_numbers() -> None:
     assert weights_after(text.replace("0.75", "0.5")) == "unknown-1"
 
 
-def test_conditions_keep_reason_and_requested_approach_without_message() -> None:
+def test_conditions_keep_their_reason_and_no_message() -> None:
     condition = Condition(
         type=names.PROGRAMMED_CONDITION,
         status="False",
@@ -396,7 +396,7 @@ def test_conditions_keep_reason_and_requested_approach_without_message() -> None
     status = ServiceStatus(conditions=(condition, Condition(type="acme.example/Seen", message="by cart-0")))
     after = of_service(status=status).status
     assert after is not None
-    assert after.conditions == (replace(condition, message="Hints/ProportionalZoneCPU"),)
+    assert after.conditions == (replace(condition, message=""),)
 
 
 def test_protocols_of_kubernetes_stay_and_those_of_a_company_do_not() -> None:

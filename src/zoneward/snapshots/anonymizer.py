@@ -456,8 +456,6 @@ TABLE: Final[Mapping[str, Rule]] = {
             "type": KEEP,
             "status": _CONDITION_STATUS,
             "reason": setting(),
-            # The messages of Zoneward's own conditions begin with the requested approach.
-            "message": lambda text, anonymizer: _approach(text.partition(": ")[0], anonymizer),
         },
     ),
     "ip": "address",
