@@ -5,22 +5,29 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
 import pytest
-from tests.routing.test_numba_compiler import drawn, every_result, plain, uncompiled
+from tests.routing.test_numba_compiler import FUNCTIONS, drawn, every_result, plain, uncompiled
 
+from zoneward.lab.scoring import machine_code_cache
 from zoneward.routing import numba_compiler
 from zoneward.routing.numba_compiler import compile_function
 
 
+def compiled(function: Any) -> Callable[..., Any]:
+    """In the user's cache, beside what the lab compiled from the same source."""
+    name = f"tested_{FUNCTIONS.index(function)}"
+    return compile_function(function, cache_dir=machine_code_cache(), cache_name=name)
+
+
 def test_compiled_functions_return_the_same_bits() -> None:
     """Groups, weights and measures are the same to the last bit on 300 random inputs."""
-    pytest.importorskip("numba", reason="numba is an extra for the lab and the benchmarks")
-    numpy = pytest.importorskip("numpy")
     for case in drawn(300):
-        assert every_result(compile_function, numpy.array, case) == every_result(uncompiled, plain, case), case
+        assert every_result(compiled, np.array, case) == every_result(uncompiled, plain, case), case
 
 
 SCORING: Final = """
@@ -50,7 +57,6 @@ def kept_files(directory: Path) -> dict[str, int]:
 @pytest.fixture
 def package(tmp_path: Path) -> Path:
     """A copy, without anything compiled, beside a program that scores with it."""
-    pytest.importorskip("numba", reason="numba is an extra for the lab and the benchmarks")
     (tmp_path / "program.py").write_text(SCORING, encoding="utf-8")
     sources = Path(numba_compiler.__file__).parents[1]
     shutil.copytree(sources, tmp_path / "sources" / "zoneward", ignore=shutil.ignore_patterns("__pycache__"))

@@ -15,7 +15,7 @@ from e2e.api_servers import PlaneServer
 from e2e.control_plane import ControlPlane
 from e2e.proxy_faults import run, schedule
 
-SCHEDULES: Final = int(os.environ.get("ZONEWARD_SCHEDULES") or 12)
+SCHEDULES: Final = int(os.environ.get("ZONEWARD_SCHEDULES") or 6)
 SEED: Final = int(os.environ.get("ZONEWARD_SCHEDULE_SEED") or 1)
 _AT_ONCE: Final = 3
 """Schedules that run in parallel; they mostly wait."""
