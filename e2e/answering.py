@@ -71,8 +71,8 @@ def _by_datagram(listening: socket.socket) -> None:
     listening.sendmsg([_words(name, came_from)], [(level, kind, back)], 0, came_from)
 
 
-def _words(here: tuple[str, int], there: tuple[str, int]) -> bytes:
-    return f"{here[0]} {here[1]} {there[0]} {there[1]}".encode()
+def _words(client: tuple[str, int], server: tuple[str, int]) -> bytes:
+    return f"{client[0]} {client[1]} {server[0]} {server[1]}".encode()
 
 
 if __name__ == "__main__":

@@ -53,8 +53,8 @@ class Door:
 
     async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            there, back = await asyncio.open_connection("127.0.0.1", self._port)
-            await asyncio.gather(_pump(reader, back), _pump(there, writer))
+            reply, back = await asyncio.open_connection("127.0.0.1", self._port)
+            await asyncio.gather(_pump(reader, back), _pump(reply, writer))
         except (OSError, asyncio.CancelledError):
             # The API server is down, and the client retries; or the door closes.
             writer.close()

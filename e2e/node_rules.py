@@ -39,8 +39,8 @@ class NodeRules:
         changes: dict[Family, list[RulesetChanges]] = {}
         for service in services:
             key = service.family, service.namespace, service.name
-            there = self._slots[key] = assign_slots((service,), self._slots.get(key, {}))
-            put = self._kept[service.family].set_service(key[1:], service_rules((service,), there, self._options))
+            slots = self._slots[key] = assign_slots((service,), self._slots.get(key, {}))
+            put = self._kept[service.family].set_service(key[1:], service_rules((service,), slots, self._options))
             changes.setdefault(service.family, []).append(put)
         for change in changes.values():
             for transaction in split_changes(merge_changes(change)):

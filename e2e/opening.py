@@ -27,7 +27,7 @@ def main(rate: float, targets: list[tuple[str, int]]) -> None:
     selector = selectors.DefaultSelector()
     selector.register(sys.stdin, selectors.EVENT_READ)
     open_ones: dict[socket.socket, tuple[float, str]] = {}
-    begun, serial, is_ending = time.monotonic(), 0, False
+    start, serial, is_ending = time.monotonic(), 0, False
 
     def is_over(asking: socket.socket, outcome: str) -> None:
         since, target = open_ones.pop(asking)
@@ -41,7 +41,7 @@ def main(rate: float, targets: list[tuple[str, int]]) -> None:
 
     while open_ones or not is_ending:
         now = time.monotonic()
-        while not is_ending and begun + serial / rate <= now:
+        while not is_ending and start + serial / rate <= now:
             address, port = targets[serial % len(targets)]
             serial += 1
             asking = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM)
@@ -52,7 +52,7 @@ def main(rate: float, targets: list[tuple[str, int]]) -> None:
                 is_over(asking, _why(failed))
             else:
                 selector.register(asking, selectors.EVENT_READ, asking)
-        until = _PAUSE if is_ending else max(0.0, begun + serial / rate - now)
+        until = _PAUSE if is_ending else max(0.0, start + serial / rate - now)
         for key, _ in selector.select(until):
             if key.fileobj is sys.stdin:
                 is_ending = True

@@ -39,10 +39,10 @@ class ZonewardProxy(Daemon):
         if self._process is not None:
             # Reap a process that ended by itself.
             self._process.kill()
-        begun = len(self.logged(READY))
+        starts = len(self.logged(READY))
         self._process = Process([*self.node.enter, *self.wrapper, *self._command()], log=self.log)
         if wait:
-            self.wait_until(lambda: len(self.logged(READY)) > begun, what=READY)
+            self.wait_until(lambda: len(self.logged(READY)) > starts, what=READY)
 
     def kill(self) -> None:
         """Kill both processes, as when a container ends."""
@@ -116,10 +116,10 @@ class Opening:
     def all(self) -> list[Opened]:
         connections = []
         for line in self._file.read_text().splitlines():
-            begun, target, outcome = line.split()
+            at, target, outcome = line.split()
             address, port = target.split("|")
             ends = (None, outcome[1:]) if outcome.startswith("!") else (outcome, None)
-            connections.append(Opened(float(begun), (address, int(port)), *ends))
+            connections.append(Opened(float(at), (address, int(port)), *ends))
         return connections
 
     def failures(self) -> list[Opened]:

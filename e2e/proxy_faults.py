@@ -121,14 +121,14 @@ class _Run:
                 return
             time.sleep(0.1)
 
-    def check_traffic(self, opened: list[Opened], begun: float, converged: float) -> None:
+    def check_traffic(self, opened: list[Opened], start: float, converged: float) -> None:
         failed = [
-            f"{connection.begun - begun:.2f} {connection.target[0]} {connection.failed}"
+            f"{connection.begun - start:.2f} {connection.target[0]} {connection.failed}"
             for connection in opened
             if connection.failed is not None
         ]
         if failed:
-            failed.append(f"{converged - begun:.2f} converged")
+            failed.append(f"{converged - start:.2f} converged")
             self.wrong.append(f"{len(failed) - 1} of {len(opened)} connections failed: {failed[-_MOST_TOLD:]}")
         known = {address for _, addresses in STEADY.values() for address in addresses}
         strange = {connection.answered for connection in opened if connection.answered is not None} - known
@@ -143,10 +143,10 @@ def run(seed: int, folder: Path, *, server: ApiServer | None = None) -> list[str
         going = _Run(site)
         churn = Churn(site.server.api, random.Random(seed))
         with site.opening() as opened:
-            begun = time.monotonic()
+            start = time.monotonic()
             faults = schedule(seed)
-            while faults or time.monotonic() < begun + LENGTH:
-                while faults and begun + faults[0].at <= time.monotonic():
+            while faults or time.monotonic() < start + LENGTH:
+                while faults and start + faults[0].at <= time.monotonic():
                     going.begin(faults.pop(0))
                 going.look_after()
                 if going.is_server_up:
@@ -157,7 +157,7 @@ def run(seed: int, folder: Path, *, server: ApiServer | None = None) -> list[str
             going.converge()
             converged = time.monotonic()
             time.sleep(_CLEAN)
-        going.check_traffic(opened.all(), begun, converged)
+        going.check_traffic(opened.all(), start, converged)
         site.server.api.close()
         if not going.wrong:
             return []

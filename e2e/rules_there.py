@@ -40,11 +40,11 @@ def rules_of(text: str) -> State:
         empty.close()
 
 
-def difference(there: State, wanted: State) -> list[str]:
+def difference(state: State, wanted: State) -> list[str]:
     """A line for each difference."""
     tables = []
-    for name in sorted(there.keys() | wanted.keys()):
-        one, other = there.get(name), wanted.get(name)
+    for name in sorted(state.keys() | wanted.keys()):
+        one, other = state.get(name), wanted.get(name)
         if one == other:
             continue
         if isinstance(one, Counter) and isinstance(other, Counter):

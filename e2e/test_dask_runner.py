@@ -110,8 +110,8 @@ def test_cluster_gives_the_same_result_as_one_machine(cluster: Cluster) -> None:
         ), rows
 
     runner = DaskRunner(cluster.address, rows_per_task=2 * ROWS_PER_CHUNK, workers_within=PATIENCE)
-    (there, rows), (here, expected) = found(runner), found(ThreadRunner(2))
-    assert there == here
+    (by_dask, rows), (by_threads, expected) = found(runner), found(ThreadRunner(2))
+    assert by_dask == by_threads
     assert len(rows) == len(expected) > 1
     for (inputs, columns), (same, wanted) in zip(rows, expected, strict=True):
         for one, other in [
@@ -157,10 +157,10 @@ def test_killed_worker_loses_no_result(cluster: Cluster) -> None:
         if len(done) == CHUNKS // 4:
             victim.kill()
 
-    there = simulate(EVERYTHING, SAMPLE, runner=dask(cluster), advanced=advanced)
+    by_dask = simulate(EVERYTHING, SAMPLE, runner=dask(cluster), advanced=advanced)
     assert not victim.runs
     assert sum(done) == SAMPLE.rows
-    assert there == simulate(EVERYTHING, SAMPLE, runner=ThreadRunner(2))
+    assert by_dask == simulate(EVERYTHING, SAMPLE, runner=ThreadRunner(2))
 
 
 def test_error_when_all_workers_die(empty: Cluster) -> None:

@@ -78,8 +78,8 @@ def pods() -> Iterator[Object]:
 
 
 def built_in(api: Api, name: str) -> Endpoints | None:
-    there = Shop(api, NAMESPACE).endpoints(name)
-    return None if there is None else msgspec.convert(there, Endpoints)
+    stored = Shop(api, NAMESPACE).endpoints(name)
+    return None if stored is None else msgspec.convert(stored, Endpoints)
 
 
 def zonewards(api: Api, name: str) -> Endpoints:
@@ -108,7 +108,7 @@ def facts(subsets: tuple[EndpointSubset, ...] | None) -> list[str]:
 
 def has_settled(api: Api) -> bool:
     return all(
-        (there := built_in(api, name)) is not None and size(there) == size(zonewards(api, name)) for name in SPECS
+        (written := built_in(api, name)) is not None and size(written) == size(zonewards(api, name)) for name in SPECS
     )
 
 

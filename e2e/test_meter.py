@@ -109,8 +109,8 @@ class Site:
 
     def _slice(self, service: str, shape: Shape, zone: str) -> Object:
         addresses = [endpoint for endpoint in shape.endpoints if ENDPOINTS[endpoint] == zone]
-        there: Object = {"namespace": self.namespace, "node": f"{self.node.name[:-1]}{zone}", "zone": zone}
-        made = a_slice(f"{service}-{zone}", service=service, addresses=addresses, **there)
+        location: Object = {"namespace": self.namespace, "node": f"{self.node.name[:-1]}{zone}", "zone": zone}
+        made = a_slice(f"{service}-{zone}", service=service, addresses=addresses, **location)
         made["ports"] = [{"name": "http", "port": shape.target, "protocol": shape.protocol}]
         return made | {"addressType": "IPv6" if ":" in addresses[0] else "IPv4"}
 
@@ -152,8 +152,8 @@ class Site:
             listening = stack.enter_context(self.node.pods.call(socket.create_server, ("10.1.0.1", 9090)))
             target = self.addresses[service], 80
             asking = stack.enter_context(self.client.call(socket.create_connection, target, 30.0))
-            there, _ = listening.accept()
-            yield asking, stack.enter_context(there)
+            peer, _ = listening.accept()
+            yield asking, stack.enter_context(peer)
 
     def has_answered(self, least: int, service: str = "long") -> bool:
         """Whether more bytes of responses are counted."""
@@ -236,9 +236,9 @@ def test_clients_from_outside_are_counted_as_external(site: Site) -> None:
 
 def test_open_connection_is_counted_with_its_bytes(site: Site) -> None:
     before = site.sizes()
-    with site.long_connection() as (asking, there):
+    with site.long_connection() as (asking, peer):
         for times in (1, 2):
-            _exchange(asking, there)
+            _exchange(asking, peer)
             site.wait_until(partial(site.has_answered, times * _ANSWER), "what was sent")
         assert site.connections("long") == {"a": 1}
         real = [after - first for after, first in zip(site.sizes(), before, strict=True)]
@@ -246,11 +246,11 @@ def test_open_connection_is_counted_with_its_bytes(site: Site) -> None:
 
 
 def test_restart_counts_nothing_twice(site: Site) -> None:
-    with site.long_connection() as (asking, there):
-        _exchange(asking, there)
+    with site.long_connection() as (asking, peer):
+        _exchange(asking, peer)
         site.start()
         assert site.connections("long").total() == 0
-        _exchange(asking, there)
+        _exchange(asking, peer)
         site.wait_until(partial(site.has_answered, _ANSWER), "what was sent since")
         assert _bytes(site.traffic("long"))[1] < 2 * _ANSWER
         if isinstance(site.counter, ZonewardMeter):
@@ -263,11 +263,11 @@ _MORE_THAN_ARE_HELD: Final = 70_000
 """Messages about connections: twice what the kernel keeps for a meter that does not read."""
 
 
-def _exchange(asking: socket.socket, there: socket.socket) -> None:
+def _exchange(asking: socket.socket, peer: socket.socket) -> None:
     """A short request and a long response, each read to its end."""
     asking.sendall(b"q" * _ASKED)
-    _read(there, _ASKED)
-    writing = threading.Thread(target=there.sendall, args=(b"r" * _ANSWER,))
+    _read(peer, _ASKED)
+    writing = threading.Thread(target=peer.sendall, args=(b"r" * _ANSWER,))
     writing.start()
     _read(asking, _ANSWER)
     writing.join()
@@ -308,10 +308,10 @@ def test_hairpin_connection_is_counted_once(site: Site) -> None:
 
 @in_one_mode
 def test_zone_of_a_removed_endpoint_is_known(site: Site) -> None:
-    with site.long_connection("leaving") as (asking, there):
-        _exchange(asking, there)
+    with site.long_connection("leaving") as (asking, peer):
+        _exchange(asking, peer)
         site.delete_slices("leaving")
-        _exchange(asking, there)
+        _exchange(asking, peer)
         site.wait_until(partial(site.has_answered, 2 * _ANSWER, "leaving"), "what was sent since")
     assert site.connections("leaving") == {"a": 1}
 

@@ -114,8 +114,8 @@ def test_proxy_writes_only_the_leases_of_its_own_node(cluster: Cluster) -> None:
     other = f"{NODE}-0123456789abcdef"
     for name in (proxy_lease_name(other), proxy_lease_name(other, "zoneward")):
         assert is_denied(a_lease(name, NODE), own)
-    there = cluster.api.request("POST", LEASES, a_lease(proxy_lease_name(other), other))
-    taken = there | {"spec": {"holderIdentity": NODE}}
+    lease = cluster.api.request("POST", LEASES, a_lease(proxy_lease_name(other), other))
+    taken = lease | {"spec": {"holderIdentity": NODE}}
     with pytest.raises(ApiError, match=own):
         as_proxy.request("PUT", f"{LEASES}/{proxy_lease_name(other)}", taken)
     # A token that is not bound to a Pod belongs to no node.

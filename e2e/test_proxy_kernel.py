@@ -247,12 +247,12 @@ async def test_other_services_are_programmed_while_a_large_service_is_loaded(nam
     """No transaction takes so long that the process counts as hanging."""
     async with syncing(namespace, *SERVICES) as table:
         table.put(LARGE[what])
-        begun = len(table.programmed)
-        while len(table.programmed) == begun:
+        count = len(table.programmed)
+        while len(table.programmed) == count:
             await asyncio.sleep(0.001)
         table.put(a_service(4, 1, 2))
         await table.syncer.wait_until_synced()
-        order = [list(done.services) for done in table.programmed[begun:]]
+        order = [list(done.services) for done in table.programmed[count:]]
         assert order.index([("shop", "s4")]) < order.index([("shop", "large")])
         assert not table.trouble
         assert not table.syncer.refused_services

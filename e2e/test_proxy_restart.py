@@ -49,8 +49,8 @@ def rolling(site: Proxied) -> Iterator[dict[str, float]]:
     """Keep replacing the oldest of three endpoints. Yields the time at which the API server removed each address."""
     gone: dict[str, float] = {}
     end = threading.Event()
-    there = site.server.api.read(rolled("rolled", 0))["endpoints"][0]["addresses"][0]
-    first = next(index for index in range(10_000) if address(index) == there)
+    expected = site.server.api.read(rolled("rolled", 0))["endpoints"][0]["addresses"][0]
+    first = next(index for index in range(10_000) if address(index) == expected)
 
     def roll() -> None:
         index = first
@@ -123,11 +123,11 @@ def test_start_writes_nothing_if_nothing_changed(site: Proxied) -> None:
 
 def test_start_writes_only_what_changed_meanwhile(site: Proxied) -> None:
     """A replaced endpoint is one deleted and one added element in each set that lists it."""
-    there = site.server.api.read(sliced("plain-1", service="plain", addresses=()))
+    slice_ = site.server.api.read(sliced("plain-1", service="plain", addresses=()))
     site.proxy.kill()
-    there["endpoints"][1]["addresses"] = ["10.1.0.99"]
+    slice_["endpoints"][1]["addresses"] = ["10.1.0.99"]
     with monitored(site) as events:
-        site.server.api.replace(there)
+        site.server.api.replace(slice_)
         site.proxy.start()
         words = sorted(" ".join(line.split()[:5]) for line in events())
     # In the map of endpoints, and in the set of local endpoints that may connect to themselves.

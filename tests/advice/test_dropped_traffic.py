@@ -3,14 +3,14 @@
 import pytest
 from msgspec.structs import replace
 from tests.advice.inputs import input_of
-from tests.builders.structs import a_node, a_service, a_slice, an_endpoint, nodes_in, pods_in
+from tests.builders.structs import a_node, a_service, a_slice, an_endpoint, nodes_in, pods_in, with_port
 from tests.clusters import Cluster
 
 from zoneward.advice.dropped_traffic import DroppedTraffic, dropped_traffic, format_dropped
 from zoneward.advice.explanation import explain_service
 from zoneward.advice.fixes import find_fixes
 from zoneward.advice.node_proxies import PROXY_KINDS, same_proxy_everywhere
-from zoneward.kube.objects import ContainerPort, EndpointPort, Node, Pod, Service, ServicePort
+from zoneward.kube.objects import EndpointPort, Node, Pod, Service, ServicePort
 
 ZONES = "abcdefghij"
 NODES = nodes_in(dict.fromkeys(ZONES, 4))
@@ -20,14 +20,6 @@ NODES = nodes_in(dict.fromkeys(ZONES, 4))
 def dropped(cluster: Cluster) -> DroppedTraffic | None:
     (family,) = cluster.plan().families
     return dropped_traffic(family.service, family.slices, family.traffic, family.cluster_state.demand)
-
-
-def with_port(name: str, pods: tuple[Pod, ...]) -> tuple[Pod, ...]:
-    ports = (ContainerPort(name=name, container_port=8080),)
-    return tuple(
-        replace(pod, spec=replace(pod.spec, containers=(replace(pod.spec.containers[0], ports=ports),)))  # type: ignore[index]
-        for pod in pods
-    )
 
 
 def with_target(*names: str) -> Service:
@@ -73,21 +65,21 @@ def test_all_traffic_is_dropped_without_a_ready_endpoint(
 
 def test_reason_is_a_target_port_without_container() -> None:
     pods = pods_in(dict.fromkeys(ZONES, 1))
-    loss = dropped(Cluster(service=with_target("web"), nodes=NODES, pods=with_port("http", pods)))
+    loss = dropped(Cluster(service=with_target("web"), nodes=NODES, pods=with_port(pods, "http")))
     assert loss is not None
     assert (loss.share, loss.reason) == (1.0, "no container port is called 'web'")
 
 
 def test_unserved_port_is_named() -> None:
     pods = pods_in(dict.fromkeys(ZONES, 1))
-    loss = dropped(Cluster(service=with_target("http", "metrics"), nodes=NODES, pods=with_port("http", pods)))
+    loss = dropped(Cluster(service=with_target("http", "metrics"), nodes=NODES, pods=with_port(pods, "http")))
     assert loss is not None
     assert (loss.share, loss.ports) == (0.0, ("metrics",))
     assert (loss.what, loss.reason) == ("all traffic to port metrics", "no container port is called 'metrics'")
 
 
 def test_port_with_one_serving_pod_drops_nothing() -> None:
-    old, new = with_port("http", pods_in({"a": 2})), with_port("web", pods_in({"b": 2}))
+    old, new = with_port(pods_in({"a": 2}), "http"), with_port(pods_in({"b": 2}), "web")
     assert dropped(Cluster(service=with_target("http"), nodes=NODES, pods=(*old, *new))) is None
 
 
@@ -131,7 +123,7 @@ def test_dropped_now_comes_before_dropped_in_the_plan() -> None:
 
 def test_reason_of_an_empty_slice_comes_from_the_plan() -> None:
     empty = a_slice("cart-1")
-    pods = with_port("http", pods_in({"a": 1}))
+    pods = with_port(pods_in({"a": 1}), "http")
     cluster = Cluster(service=with_target("web"), nodes=NODES, pods=pods, slices=(empty,))
     proxies = same_proxy_everywhere(cluster.nodes, PROXY_KINDS["kube-proxy-1.34"])
     (family,) = explain_service(input_of(cluster), node_proxies=proxies).families

@@ -14,11 +14,10 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
-from tests.builders.objects import MANAGED_BY, Object, a_node, a_pod, a_service, a_slice, with_field
+from tests.builders.objects import BUILT_IN_MANAGER, MANAGED_BY, Object, a_node, a_pod, a_service, a_slice, with_field
 
 _SAFE: Final = "bcdfghjklmnpqrstvwxz2456789"
 """What Kubernetes makes up names of."""
-_MANAGER: Final = "endpointslice-controller.k8s.io"
 _AUTO: Final = {"service.kubernetes.io/topology-mode": "Auto"}
 
 
@@ -342,7 +341,7 @@ class _Cluster:
                 }
             )
         slice_name = f"{name}-{_letters(f'slice {namespace} {name}', 5)}"
-        slice_ = a_slice(slice_name, service=name, namespace=namespace, manager=_MANAGER)
+        slice_ = a_slice(slice_name, service=name, namespace=namespace, manager=BUILT_IN_MANAGER)
         slice_["endpoints"] = endpoints or None
         slice_["ports"] = [{"name": "http", "port": port, "protocol": "TCP"}] if own else None
         self._slices.append(slice_)

@@ -14,6 +14,7 @@ ZONE: Final = "topology.kubernetes.io/zone"
 HOSTNAME: Final = "kubernetes.io/hostname"
 SERVICE_NAME: Final = "kubernetes.io/service-name"
 MANAGED_BY: Final = "endpointslice.kubernetes.io/managed-by"
+BUILT_IN_MANAGER: Final = "endpointslice-controller.k8s.io"
 ABSENT: Final = object()
 _SERVICE_SPEC: Final = {
     *("allocateLoadBalancerNodePorts", "clusterIP", "clusterIPs", "externalIPs", "externalName"),
@@ -145,6 +146,63 @@ def a_slice(
         "endpoints": [{**endpoint, "addresses": [address]} for address in addresses],
         "ports": [{"name": "http", "port": 8080, "protocol": "TCP"}],
     }
+
+
+def pods_with_slices(
+    service: str, zones: Mapping[str, str | None], *, namespace: str = "shop", hinted: bool = False
+) -> list[Object]:
+    """A Pod of a Service on each Node, by their zones, and a slice of the built-in controller for each Pod."""
+    objects = []
+    for index, (node, zone) in enumerate(zones.items()):
+        name, ip = f"{service}-{index}", f"10.1.0.{index + 1}"
+        hints = [zone] if hinted and zone is not None else []
+        objects += [
+            a_pod(name, node=node, ips=[ip], namespace=namespace, labels={"app": service}),
+            a_slice(
+                name,
+                service=service,
+                addresses=[ip],
+                namespace=namespace,
+                node=node,
+                zone=zone,
+                hints=hints,
+                manager=BUILT_IN_MANAGER,
+            ),
+        ]
+    return objects
+
+
+def a_volume_with_claim(claim: str, zone: str, *, namespace: str = "shop") -> list[Object]:
+    """A claim, and the volume that it is bound to, which can be mounted in one zone."""
+    term = {"matchExpressions": [{"key": ZONE, "operator": "In", "values": [zone]}]}
+    volume = {"nodeAffinity": {"required": {"nodeSelectorTerms": [term]}}}
+    return [
+        {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": f"pv-{claim}"}, "spec": volume},
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "metadata": {"name": claim, "namespace": namespace},
+            "spec": {"volumeName": f"pv-{claim}"},
+        },
+    ]
+
+
+def measured_traffic(node: str, zone: str | None, *services: Object, **more: Any) -> Object:
+    """What the meter of a node measured in a day."""
+    return {
+        "apiVersion": "zoneward.dev/v1alpha1",
+        "kind": "MeasuredTraffic",
+        "node": node,
+        "zone": zone,
+        "since": "2026-03-01T10:00:00Z",
+        "until": "2026-03-02T10:00:00Z",
+        "services": list(services),
+    } | more
+
+
+def service_traffic(service: str, connections: Mapping[str, int], **more: Any) -> Object:
+    """Connections of clients on one node, by the zone of the endpoint."""
+    return {"namespace": "shop", "service": service, "addressType": "IPv4", "zones": dict(connections)} | more
 
 
 def with_field(object_: Object, path: str, value: object) -> Object:

@@ -3,8 +3,10 @@
 `tests.builders.objects` builds the same as JSON; names of functions and arguments are the same where both have them.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from zoneward.kube import names
 from zoneward.kube.objects import (
@@ -131,6 +133,21 @@ def pods_in(numbers: Mapping[str, int], *, dual_stack: bool = False) -> tuple[Po
         for zone, count in numbers.items()
         for index in range(count)
     )
+
+
+def not_ready(pods: Iterable[Pod], *names: str) -> tuple[Pod, ...]:
+    """The Pods, of which those with these names are not ready."""
+    conditions = (_ready(False),)
+    return tuple(
+        replace(pod, status=replace(pod.status, conditions=conditions)) if pod.metadata.name in names else pod
+        for pod in pods
+    )
+
+
+def with_port(pods: Iterable[Pod], name: str, port: int = PORT) -> tuple[Pod, ...]:
+    """The Pods, whose only container has this port."""
+    containers = (Container(ports=(ContainerPort(name=name, container_port=port),)),)
+    return tuple(replace(pod, spec=replace(pod.spec, containers=containers)) for pod in pods)
 
 
 def a_service(

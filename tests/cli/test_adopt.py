@@ -237,9 +237,9 @@ def test_ctrl_c_half_way_says_how_to_go_on(zoneward: Commands) -> None:
         while "delete 1 EndpointSlice" not in running.stderr.readline():
             pass
         running.send_signal(signal.SIGINT)
-        _, told = running.communicate(timeout=20)
+        _, stderr = running.communicate(timeout=20)
     assert running.returncode == 130
-    assert told == "zoneward: interrupted half way; to continue: zoneward adopt default/cart\n"
+    assert stderr == "zoneward: interrupted half way; to continue: zoneward adopt default/cart\n"
     assert zoneward("adopt", "cart", "-q").status == 0
 
 

@@ -144,9 +144,9 @@ async def test_a_server_that_is_away_is_waited_for_and_sigterm_ends_the_wait(tmp
         line = await one.line("a list or watch broke off")
         assert "the API server cannot be reached" in line["error"]
         assert await one.get("/healthz") == (200, "ok")
-        status, told = await one.get("/readyz")
+        status, body = await one.get("/readyz")
         assert status == 503
-        assert told.startswith(
+        assert body.startswith(
             "[-]cache failed: the cluster has not been listed yet\n[+]watches ok\n[+]leader election ok\n"
         )
         one.end()
@@ -181,9 +181,9 @@ async def test_a_port_that_is_taken_is_one_line_after_those_of_the_log(tmp_path:
             *("--kubeconfig", str(site.kubeconfig), "--listen", f"127.0.0.1:{server.port}"),
             stderr=asyncio.subprocess.PIPE,
         )
-        _, told = await process.communicate()
+        _, stderr = await process.communicate()
         assert process.returncode == 2
-        assert told.decode().startswith(
+        assert stderr.decode().startswith(
             f"zoneward: --listen: 127.0.0.1:{server.port}: expected an address that is free, got: "
         )
         assert not site.lease

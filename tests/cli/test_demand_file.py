@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from tests.builders.objects import measured_traffic, service_traffic
 from tests.cli.running import Commands, configuration_file
 from tests.cli.test_measured import serving
 
@@ -33,22 +34,15 @@ def test_measured_documents_come_from_an_address_and_from_standard_input(
     assert (refused.status, "secret" in refused.err) == (2, False)
 
 
-def document(zone: str | None, services: list[Any], *, node: str = "", **more: Any) -> dict[str, Any]:
-    times = {"since": "2026-03-01T10:00:00Z", "until": "2026-03-01T11:00:00Z"}
-    head = {"apiVersion": "zoneward.dev/v1alpha1", "kind": "MeasuredTraffic", "node": node or f"n-{zone}"}
-    return {**head, "zone": zone, **times, "services": services, **more}
-
-
-def traffic(connections: int, service: str = "search", *, family: str = "IPv4", external: int = 0) -> dict[str, Any]:
-    to = {"zones": {A: connections}, "external": {B: external}} if external else {"zones": {A: connections}}
-    return {"namespace": "shop", "service": service, "addressType": family, **to}
+def traffic(connections: int, **more: Any) -> dict[str, Any]:
+    return service_traffic("search", {A: connections}, **more)
 
 
 MEASURED: Final = [
-    document(A, [traffic(300), traffic(400, family="IPv6")]),
-    document(B, [traffic(200, external=5000)]),
-    document(C, [traffic(60)]),
-    document(C, [traffic(40)], node="other"),
+    measured_traffic("n-a", A, traffic(300), traffic(400, addressType="IPv6")),
+    measured_traffic("n-b", B, traffic(200, external={B: 5000})),
+    measured_traffic("n-c", C, traffic(60)),
+    measured_traffic("other", C, traffic(40)),
 ]
 FORMS: Final[Mapping[str, str | bytes]] = {
     "d.csv": "namespace,service,zone,amount\n" + "".join(f"shop,search,{z},{n}\n" for z, n in FIGURES.items()),
@@ -79,8 +73,8 @@ def test_a_file_has_figures_of_single_services(zoneward: Commands, tmp_path: Pat
     assert demand_of(planned["search"]) == pytest.approx(SHARES)
     assert planned["catalog"] == usual["catalog"], "the others get their demand by CPU"
     assert f"zoneward: demand of 1 of 16 Services from {file}; by CPU for the others\n" in said
-    told = f"zoneward: {file}: the amounts of 1 Service do not add up to 1, and count in proportion\n"
-    assert (told in said) == (name in ("d.csv", "other.CSV", "d.json"))
+    note = f"zoneward: {file}: the amounts of 1 Service do not add up to 1, and count in proportion\n"
+    assert (note in said) == (name in ("d.csv", "other.CSV", "d.json"))
     rule = next(rule for rule in planned["search"]["rules"] if rule["rule"] == "demand-figures")
     assert rule["detail"] == f"by figures of this Service, traffic starts in {A} 70%, {B} 20%, {C} 10%"
     assert all(rule["rule"] != "demand-figures" for rule in planned["catalog"]["rules"])
@@ -95,7 +89,7 @@ def test_a_directory_of_documents_is_one_source(zoneward: Commands, tmp_path: Pa
 
 def test_what_documents_do_not_tell_is_told(zoneward: Commands, tmp_path: Path) -> None:
     file = tmp_path / "m.json"
-    file.write_text("\n".join(map(json.dumps, [*MEASURED, document(None, [traffic(3)], complete=False)])))
+    file.write_text("\n".join(map(json.dumps, [*MEASURED, measured_traffic("n", None, traffic(3), complete=False)])))
     planned, said = decisions(zoneward, "--demand", file)
     assert demand_of(planned["search"]) == pytest.approx(SHARES)
     assert "zoneward: 3 connections from nodes without a zone count for nothing\n" in said
@@ -169,9 +163,9 @@ BAD: Final[Mapping[tuple[str, str], str]] = {
     ("d.yaml", f"shop/search: {{{A}: 1}}\n{B}: 1"): "expected NAMESPACE/SERVICE with an amount for each zone, got 'eu-",
     ("d.yaml", f"shop/search: {{{A}: 1}}\na/b: 1"): "a/b: expected a map from zones to amounts, got 1",
     ("d.yaml", "a/b/c: {x: 1}"): "expected NAMESPACE/SERVICE with an amount for each zone, got 'a/b/c'",
-    ("d.json", json.dumps(document(A, []))): "expected connections from a zone to a Service, got none",
-    ("d.json", json.dumps(document("nowhere", [traffic(1)]))): "shop/search: expected zones of Nodes (",
-    ("d.json", json.dumps(document(A, [traffic(-1)]))): "expected a document of kind MeasuredTraffic, got",
+    ("d.json", json.dumps(measured_traffic("n", A))): "expected connections from a zone to a Service, got none",
+    ("d.json", json.dumps(measured_traffic("n", "nowhere", traffic(1)))): "shop/search: expected zones of Nodes (",
+    ("d.json", json.dumps(measured_traffic("n", A, traffic(-1)))): "expected a document of kind MeasuredTraffic, got",
 }  # fmt: skip
 
 

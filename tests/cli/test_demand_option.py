@@ -76,10 +76,10 @@ def test_the_option_wins_over_the_configuration(zoneward: Commands, tmp_path: Pa
 def test_parts_that_are_no_shares_are_told(zoneward: Commands, tmp_path: Path) -> None:
     file = tmp_path / "d.csv"
     file.write_text(FORMS["d.csv"])
-    told = "zoneward: the parts of demand add up to 100, and count in proportion\n"
-    assert told in zoneward("plan", "--sample", "--demand", file).err
+    note = "zoneward: the parts of demand add up to 100, and count in proportion\n"
+    assert note in zoneward("plan", "--sample", "--demand", file).err
     file.write_text(FORMS["plain.CSV"])
-    assert told not in zoneward("plan", "--sample", "--demand", file).err
+    assert note not in zoneward("plan", "--sample", "--demand", file).err
 
 
 BAD = {

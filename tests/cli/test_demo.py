@@ -68,9 +68,9 @@ def test_scaling_turns_hints_on_and_off(shown: Shown) -> None:
 def test_log_shows_a_rollout_pod_by_pod(shown: Shown) -> None:
     begin = shown.position(r"script: shop/cart is rolled out")
     end = shown.position(r"script: zone eu-central-1b: silent", after=begin)
-    told = [line for line in shown.lines[begin + 1 : end] if re.search(r"shop/cart +\d slices? updated", line)]
-    assert told
-    ready = sum(int(index) for line in told for index in re.findall(r"(\d+) pods? ready", line))
+    updates = [line for line in shown.lines[begin + 1 : end] if re.search(r"shop/cart +\d slices? updated", line)]
+    assert updates
+    ready = sum(int(index) for line in updates for index in re.findall(r"(\d+) pods? ready", line))
     assert ready == 6, "each pod has one that takes its place"
     assert not [line for line in shown.lines[begin + 1 : end] if re.search(r"shop/(catalog|search)", line)]
 

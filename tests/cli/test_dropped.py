@@ -1,49 +1,32 @@
 """Traffic that proxies drop, in every command: 6 Pods on 60 nodes, and ``internalTrafficPolicy: Local``."""
 
 import json
+from itertools import islice
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
 from tests.builders.new_user_clusters import write_list
-from tests.builders.objects import a_node, a_pod, a_service, a_slice
+from tests.builders.objects import a_node, a_service, pods_with_slices
 from tests.cli.running import Commands
-
-from zoneward.kube.names import BUILT_IN_MANAGER
 
 ZONES: Final = "abc"
 NODES: Final = 60
-HOSTS: Final = range(6)
 RED: Final = "\x1b[31m"
 GREEN: Final = "\x1b[32m"
 WHY: Final = "90% of its traffic is dropped: internalTrafficPolicy is Local, and 54 of 60 nodes have no ready endpoint"
 
 
-def objects(service: dict[str, Any]) -> list[dict[str, Any]]:
-    """Nodes of one size, two Pods in each of three zones, and the slice of the built-in controller."""
-    name = service["metadata"]["name"]
-    known = {"service": name, "namespace": "shop", "manager": BUILT_IN_MANAGER}
-    slices = [
-        a_slice(f"{name}-{host}", addresses=[f"10.1.0.{host + 1}"], node=f"n{host}", zone=ZONES[host % 3], **known)
-        for host in HOSTS
-    ]
-    return [
-        *(a_node(f"n{index}", ZONES[index % 3], address=f"10.0.0.{index + 1}") for index in range(NODES)),
-        *(
-            a_pod(f"{name}-{host}", node=f"n{host}", ips=[f"10.1.0.{host + 1}"], namespace="shop", labels={"app": name})
-            for host in HOSTS
-        ),
-        service,
-        *slices,
-    ]
-
-
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
+    """Nodes of one size, and two Pods in each of three zones."""
+    zones = {f"n{index}": ZONES[index % 3] for index in range(NODES)}
+    nodes = (a_node(node, zone, address=f"10.0.0.{index}") for index, (node, zone) in enumerate(zones.items(), 1))
     service = a_service(
         "agent", namespace="shop", selector={"app": "agent"}, clusterIP="10.96.0.1", internalTrafficPolicy="Local"
     )
-    return write_list(objects(service), tmp_path / "cluster.json")
+    pods = pods_with_slices("agent", dict(islice(zones.items(), 6)))
+    return write_list([*nodes, service, *pods], tmp_path / "cluster.json")
 
 
 def test_check_shows_dropped_traffic_first(zoneward: Commands, file: Path) -> None:

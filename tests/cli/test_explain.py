@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 import msgspec
 import pytest
 from tests.builders.new_user_clusters import write_list
-from tests.builders.objects import a_node, a_pod, a_service
+from tests.builders.objects import a_node, a_pod, a_service, a_volume_with_claim
 from tests.cli.live_cluster import Cluster
 from tests.cli.running import SAMPLE, Commands, sample_slices
 
@@ -144,8 +144,6 @@ def test_nothing_is_compared_without_connections_or_slices(zoneward: Commands) -
 
 # --- workloads and volumes --------------------------------------------------------------------------------------------
 
-ZONE = "topology.kubernetes.io/zone"
-
 
 def a_database() -> list[dict[str, Any]]:
     """Four Pods of a StatefulSet, three of them in zone a, where their volumes are bound; the first one leads."""
@@ -159,19 +157,7 @@ def a_database() -> list[dict[str, Any]]:
         role = {"role": "replica" if ordinal else "master"}
         pod = a_pod(name, node=f"n-{zone}", ips=[f"10.1.0.{ordinal + 1}"], namespace="shop", labels=labels | role)
         pod["metadata"]["ownerReferences"] = [owner]
-        term = {"matchExpressions": [{"key": ZONE, "operator": "In", "values": [zone]}]}
-        volume = {"nodeAffinity": {"required": {"nodeSelectorTerms": [term]}}}
-        claim = {"name": f"data-{name}", "namespace": "shop"}
-        objects += [
-            pod,
-            {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": f"pv-{ordinal}"}, "spec": volume},
-            {
-                "apiVersion": "v1",
-                "kind": "PersistentVolumeClaim",
-                "metadata": claim,
-                "spec": {"volumeName": f"pv-{ordinal}"},
-            },
-        ]
+        objects += [pod, *a_volume_with_claim(f"data-{name}", zone)]
     template = {"metadata": {"labels": labels}, "spec": {}}
     spec = {"replicas": 4, "template": template, "volumeClaimTemplates": [{"metadata": {"name": "data"}}]}
     meta = {"name": "db", "namespace": "shop"}

@@ -39,7 +39,7 @@ class Scene:
         self.cache, self.version, self.waits = InformerCache(), 0, 0
         self.options = options or Options()
         self.objects: dict[tuple[str, str, str], Any] = {}
-        self.told: dict[tuple[str, str, str], DecisionDocument] = {}
+        self.reported: dict[tuple[str, str, str], DecisionDocument] = {}
         self.plans = LivePlans(
             self.cache,
             options=self.options,
@@ -80,12 +80,12 @@ class Scene:
             for change in changes:
                 view = change.view
                 key = (view.namespace, view.service, view.address_type)
-                assert self.told.get(key) == change.old
+                assert self.reported.get(key) == change.old
                 assert change.old != change.new
                 if change.new is None:
-                    del self.told[key]
+                    del self.reported[key]
                 else:
-                    self.told[key] = change.new
+                    self.reported[key] = change.new
                 types.append(change.type)
         assert not self.plans.is_stale
         return types
@@ -179,7 +179,7 @@ def test_services_may_be_added_changed_and_removed() -> None:
 def test_deselected_service_is_removed() -> None:
     scene = Scene(Options(selector="watched=yes"))
     cart = scene.get("Service", "cart")
-    assert (scene.told, scene.plans.order) == ({}, ())
+    assert (scene.reported, scene.plans.order) == ({}, ())
     scene.put(cart, labels={"watched": "yes"})
     assert scene.update() == ["ADDED"]
     scene.put(cart, labels={})
@@ -232,14 +232,14 @@ def test_live_plans_equal_a_fresh_plan(seed: int, options: Options) -> None:
             for index, changes in enumerate(scene.plans.update()):
                 for change in changes:
                     key = (change.view.namespace, change.view.service, change.view.address_type)
-                    scene.told.pop(key, None)
+                    scene.reported.pop(key, None)
                     if change.new:
-                        scene.told[key] = change.new
+                        scene.reported[key] = change.new
                 if index == 3:
                     break
             a_change(scene, chance)
         scene.update()
-        ordered = sorted(scene.told.values(), key=lambda view: (view.namespace, view.service, view.address_type))
+        ordered = sorted(scene.reported.values(), key=lambda view: (view.namespace, view.service, view.address_type))
         if options.services and len(scene.plans.order) < len(options.services):
             # A named Service is gone: a plan would refuse the name.
             return

@@ -15,6 +15,7 @@ from tests.builders.new_user_clusters import (
     write_list,
     written,
 )
+from tests.builders.objects import ZONE, measured_traffic, service_traffic
 from tests.cli.running import Commands
 
 GB: Final = 10**9
@@ -177,29 +178,12 @@ def test_eks_report_calls_no_overloading_setting_best(zoneward: Commands, eks: P
     """Each node sends 300 connections of 10 MB, a third to each zone, in a day."""
     nodes = [item for item in json.loads(eks.read_text())["items"] if item["kind"] == "Node"]
     zones = ("us-east-1a", "us-east-1b", "us-east-1c")
-    traffic = {
-        "namespace": "shop",
-        "service": "plain-01",
-        "addressType": "IPv4",
-        "zones": dict.fromkeys(zones, 100),
-        "external": {},
-        "bytes": {zone: {"request": GB, "response": 0} for zone in zones},
-    }
+    bytes_by_zone = {zone: {"request": GB, "response": 0} for zone in zones}
+    traffic = service_traffic("plain-01", dict.fromkeys(zones, 100), bytes=bytes_by_zone)
     measured = tmp_path / "measured.jsonl"
     measured.write_text(
         "\n".join(
-            json.dumps(
-                {
-                    "apiVersion": "zoneward.dev/v1alpha1",
-                    "kind": "MeasuredTraffic",
-                    "node": node["metadata"]["name"],
-                    "zone": node["metadata"]["labels"]["topology.kubernetes.io/zone"],
-                    "since": "2026-11-02T00:00:00Z",
-                    "until": "2026-11-03T00:00:00Z",
-                    "complete": True,
-                    "services": [traffic],
-                }
-            )
+            json.dumps(measured_traffic(node["metadata"]["name"], node["metadata"]["labels"][ZONE], traffic))
             for node in nodes
         )
     )

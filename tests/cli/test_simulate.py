@@ -187,7 +187,7 @@ calls = []
     if len(demand) == 2 and max(supply) == 999:
         calls.append(1)
         if len(calls) == 70_000:
-            pathlib.Path({{begun!r}}).touch()
+            pathlib.Path({{marker!r}}).touch()
 {SAME_ZONE}"""
 """Plain Python. It says when it is asked for an input of the second chunk."""
 
@@ -201,7 +201,7 @@ def wait_for(path: Path, process: "subprocess.Popen[str]") -> None:
         time.sleep(0.02)
 
 
-def interrupted(arguments: Sequence[str | Path], *, begun: Path, again: bool = False) -> tuple[int, str, str]:
+def interrupted(arguments: Sequence[str | Path], *, marker: Path, again: bool = False) -> tuple[int, str, str]:
     """Run until a file of this name or pattern is there, then press Ctrl-C, perhaps twice.
 
     Returns exit status, standard output and error.
@@ -209,7 +209,7 @@ def interrupted(arguments: Sequence[str | Path], *, begun: Path, again: bool = F
     command = [*ZONEWARD, *map(str, arguments)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:
-            wait_for(begun, process)
+            wait_for(marker, process)
             process.send_signal(signal.SIGINT)
             if again:
                 time.sleep(1)
@@ -224,8 +224,8 @@ def interrupted(arguments: Sequence[str | Path], *, begun: Path, again: bool = F
 def test_ctrl_c_gives_what_is_known_marked_as_partial(tmp_path: Path) -> None:
     """Rows are in the files before they are counted, and those of the result are those of the files."""
     out = tmp_path / "out"
-    begun = tmp_path / "out.*.making" / "part-00000.parquet"
-    status, printed, err = interrupted([*HUGE, "-o", "parquet", "--to", out], begun=begun)
+    marker = tmp_path / "out.*.making" / "part-00000.parquet"
+    status, printed, err = interrupted([*HUGE, "-o", "parquet", "--to", out], marker=marker)
     assert (status, printed) == (130, "")
     message = (out / "PARTIAL.txt").read_text()
     with duckdb.connect() as connection:
@@ -238,12 +238,12 @@ def test_ctrl_c_gives_what_is_known_marked_as_partial(tmp_path: Path) -> None:
 
 
 def test_a_document_says_that_it_is_partial(tmp_path: Path) -> None:
-    begun = tmp_path / "begun"
-    (tmp_path / "my.py").write_text(TELLS.format(begun=str(begun)))
+    marker = tmp_path / "begun"
+    (tmp_path / "my.py").write_text(TELLS.format(marker=str(marker)))
     (tmp_path / "run.yaml").write_text("jobs: 1")
     mine = ("--algorithm-file", f"{tmp_path / 'my.py'}:noted", "--run", tmp_path / "run.yaml", "-o", "json", "-q")
     dataset = "uniform:zones=2,endpoints=999,inputs=10000000"
-    status, printed, err = interrupted(["simulate", "-d", dataset, *mine], begun=begun)
+    status, printed, err = interrupted(["simulate", "-d", dataset, *mine], marker=marker)
     assert (status, err) == (130, "")
     output = json.loads(printed)
     assert output["partial"] is True
@@ -252,14 +252,14 @@ def test_a_document_says_that_it_is_partial(tmp_path: Path) -> None:
 
 def test_a_second_ctrl_c_ends_it_at_once_and_leaves_nothing(tmp_path: Path) -> None:
     """The rule sleeps for ten minutes at an input that is not among those on which it is tried."""
-    begun = tmp_path / "begun"
-    (tmp_path / "my.py").write_text(SLEEPS.format(started=str(begun)))
+    marker = tmp_path / "begun"
+    (tmp_path / "my.py").write_text(SLEEPS.format(started=str(marker)))
     (tmp_path / "run.yaml").write_text(
         f"{{algorithmFile: {tmp_path}/my.py:slow, dataset: 'uniform:endpoints=999,inputs=100000', jobs: 1}}"
     )
     start = time.monotonic()
     status, printed, _ = interrupted(
-        ["simulate", "--run", tmp_path / "run.yaml", "--to", tmp_path / "out.txt"], begun=begun, again=True
+        ["simulate", "--run", tmp_path / "run.yaml", "--to", tmp_path / "out.txt"], marker=marker, again=True
     )
     assert (status, printed) == (130, "")
     assert time.monotonic() - start < 60

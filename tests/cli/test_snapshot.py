@@ -31,8 +31,8 @@ def taken(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_what_is_saved_reads_back_as_it_was(zoneward: Commands, tmp_path: Path, name: str) -> None:
     result = zoneward("snapshot", "-f", SAMPLE, "--file", tmp_path / name)
     assert (result.status, result.out) == (0, "")
-    told = f"zoneward: 16 Services, 24 Nodes, 408 Pods, 1 EndpointSlice, 1 DaemonSet written to {tmp_path / name}\n"
-    assert result.err == told
+    note = f"zoneward: 16 Services, 24 Nodes, 408 Pods, 1 EndpointSlice, 1 DaemonSet written to {tmp_path / name}\n"
+    assert result.err == note
     assert [path.name for path in tmp_path.iterdir()] == [name]
     assert snapshot_in(tmp_path / name) == snapshot_in(SAMPLE)
 

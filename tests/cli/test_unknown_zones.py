@@ -2,50 +2,27 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.builders.new_user_clusters import write_list
-from tests.builders.objects import a_node, a_pod, a_service, a_slice
+from tests.builders.objects import a_node, a_service, measured_traffic, pods_with_slices, service_traffic
 from tests.cli.running import Commands
-
-from zoneward.kube.names import BUILT_IN_MANAGER
 
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     """Three nodes of one size with a Pod each."""
-    hosts = range(3)
-    pods = [
-        a_pod(f"cart-{host}", node=f"n{host}", ips=[f"10.1.0.{host + 1}"], namespace="shop", labels={"app": "cart"})
-        for host in hosts
-    ]
-    known: dict[str, Any] = {"service": "cart", "namespace": "shop", "manager": BUILT_IN_MANAGER}
-    objects = [
-        *(a_node(f"n{host}", None, address=f"10.0.0.{host + 1}") for host in hosts),
-        *pods,
-        a_service("cart", namespace="shop", selector={"app": "cart"}, clusterIP="10.96.0.1"),
-        *(a_slice(f"cart-{host}", addresses=[f"10.1.0.{host + 1}"], node=f"n{host}", **known) for host in hosts),
-    ]
-    return write_list(objects, tmp_path / "cluster.json")
+    nodes = [a_node(f"n{host}", None, address=f"10.0.0.{host + 1}") for host in range(3)]
+    service = a_service("cart", namespace="shop", selector={"app": "cart"}, clusterIP="10.96.0.1")
+    pods = pods_with_slices("cart", dict.fromkeys(("n0", "n1", "n2")))
+    return write_list([*nodes, service, *pods], tmp_path / "cluster.json")
 
 
 @pytest.fixture
 def measured(tmp_path: Path) -> Path:
     """100 connections on the first node."""
-    service = {"namespace": "shop", "service": "cart", "addressType": "IPv4", "zones": {"": 100}, "external": {}}
-    document = {
-        "apiVersion": "zoneward.dev/v1alpha1",
-        "kind": "MeasuredTraffic",
-        "node": "n0",
-        "zone": "",
-        "since": "2026-10-19T09:00:00Z",
-        "until": "2026-10-20T09:00:00Z",
-        "complete": True,
-        "services": [service],
-    }
     path = tmp_path / "measured.json"
-    path.write_text(json.dumps(document))
+    path.write_text(json.dumps(measured_traffic("n0", "", service_traffic("cart", {"": 100}))))
     return path
 
 

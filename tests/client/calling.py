@@ -76,3 +76,12 @@ def status(code: int, **headers: str) -> Callable[[], web.Response]:
 async def hang(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
     while await reader.read(1 << 16):
         pass
+
+
+async def drip(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Answer with a byte now and then."""
+    writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n")
+    while True:
+        writer.write(b" ")
+        await writer.drain()
+        await asyncio.sleep(0.01)

@@ -36,23 +36,23 @@ class Recording(Generic[WatchedT]):
     def is_equal_to(self, server: AServer) -> bool:
         """Whether store and server have the same objects in the same versions."""
         held = {object_key_of(obj): obj.metadata.resource_version for obj in self.store}
-        there = server.objects[self.resource.plural]
-        return held == {key: obj["metadata"]["resourceVersion"] for key, obj in there.items()}
+        stored = server.objects[self.resource.plural]
+        return held == {key: obj["metadata"]["resourceVersion"] for key, obj in stored.items()}
 
     def check_order(self, server: AServer, *, is_complete: bool) -> None:
         """Assert that each object had only states of the server, in their order; all of them if ``is_complete``."""
-        there: dict[ObjectKey, list[int | None]] = defaultdict(list)
+        server_versions: dict[ObjectKey, list[int | None]] = defaultdict(list)
         for change in server.history:
             if change.plural == self.resource.plural:
-                there[change.key].append(None if change.type == "DELETED" else change.version)
+                server_versions[change.key].append(None if change.type == "DELETED" else change.version)
         for key, states in self._states.items():
             versions = [
                 None if state is None else parse_resource_version(state.metadata.resource_version) for state in states
             ]
-            rest = iter(there[key])
+            rest = iter(server_versions[key])
             assert all(version in rest for version in versions), key
-            assert not is_complete or versions == there[key], key
-        assert not is_complete or self._states.keys() == there.keys()
+            assert not is_complete or versions == server_versions[key], key
+        assert not is_complete or self._states.keys() == server_versions.keys()
 
 
 async def until(condition: Callable[[], bool]) -> None:

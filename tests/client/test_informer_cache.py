@@ -147,12 +147,12 @@ def test_all_labels_of_a_selector_count() -> None:
 
 
 def test_handlers_get_old_and_new_after_the_cache_and_its_indexes_are_updated() -> None:
-    cache, told = InformerCache(), list[tuple[LivePod | None, LivePod | None, int]]()
+    cache, changes = InformerCache(), list[tuple[LivePod | None, LivePod | None, int]]()
     cache.services.put(a_service("s", {"app": "a"}))
 
     def handler(old: LivePod | None, new: LivePod | None) -> None:
         assert cache.pods.get("n1", "p") is new
-        told.append((old, new, len(cache.pods_of("n1", "s"))))
+        changes.append((old, new, len(cache.pods_of("n1", "s"))))
 
     stop = cache.pods.subscribe(handler)
     first, second = a_pod("p", {"app": "a"}, version=2), a_pod("p", {"app": "b"}, version=3)
@@ -161,26 +161,26 @@ def test_handlers_get_old_and_new_after_the_cache_and_its_indexes_are_updated() 
     cache.pods.delete(a_pod("p", version=4))
     stop()
     cache.pods.put(first)
-    assert told == [(None, first, 1), (first, second, 0), (second, None, 0)]
+    assert changes == [(None, first, 1), (first, second, 0), (second, None, 0)]
 
 
 def test_what_is_not_newer_changes_nothing() -> None:
     cache = InformerCache()
     held = a_pod("p", {"app": "a"}, version=10)
     cache.pods.put(held)
-    told: list[object] = []
-    cache.pods.subscribe(lambda *change: told.append(change))
+    changes: list[object] = []
+    cache.pods.subscribe(lambda *change: changes.append(change))
     cache.pods.put(a_pod("p", {"app": "b"}, version=10))
     cache.pods.put(a_pod("p", {"app": "b"}, version=9))  # older, though "9" > "10"
     cache.pods.delete(a_pod("p", version=9))
     cache.pods.delete(a_pod("q", version=11))
     cache.pods.put(a_pod("p", {"app": "b"}, version=10), allow_older=True)
-    assert told == []
+    assert changes == []
     assert cache.pods.get("n1", "p") is held
     cache.pods.put(a_pod("p", {"app": "b"}, version=9), allow_older=True)
-    assert len(told) == 1
+    assert len(changes) == 1
     cache.pods.delete(a_pod("p", version=9))
-    assert len(told) == 2
+    assert len(changes) == 2
 
 
 def test_pods_of_a_workload_share_what_they_have_in_common() -> None:

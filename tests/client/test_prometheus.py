@@ -11,6 +11,7 @@ from urllib.parse import parse_qs
 import pytest
 import trustme
 from aiohttp import web
+from tests.client.calling import drip
 from tests.client.serving import HOST, refused_port, served, server_side, speaking
 
 from zoneward.client.prometheus import Prometheus, PrometheusUnavailable
@@ -183,13 +184,6 @@ async def test_a_server_that_is_away_is_named() -> None:
 
 
 async def test_a_server_that_is_slow_gets_no_more_time_than_it_has() -> None:
-    async def drip(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n")
-        while True:
-            writer.write(b" ")
-            await writer.drain()
-            await asyncio.sleep(0.01)
-
     async with speaking(drip) as port:
         message = await unavailable(PrometheusSettings(url=f"http://{HOST}:{port}", timeout=1.0))
     assert message.endswith(": no complete answer within 1 s")

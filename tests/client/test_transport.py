@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from aiohttp import web
-from tests.client.calling import IDLE, PODS, hang, in_turn, ok, said, transport
+from tests.client.calling import IDLE, PODS, drip, hang, in_turn, ok, said, transport
 from tests.client.serving import HOST, Served, access_to, json_status, refused_port, served, speaking
 
 from zoneward.client import api_errors as errors
@@ -154,13 +154,6 @@ async def test_nobody_listening_an_unknown_name_and_something_else_listening_are
 
 
 async def test_a_server_that_never_answers_or_never_ends_is_left_in_time() -> None:
-    async def drip(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n")
-        while True:
-            writer.write(b".")
-            await writer.drain()
-            await asyncio.sleep(0.01)
-
     for talk in (hang, drip):
         async with speaking(talk) as port, transport(access_to(f"http://{HOST}:{port}")) as client:
             error = await said(client.get(PODS, timeout=0.1))

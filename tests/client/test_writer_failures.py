@@ -102,8 +102,8 @@ async def test_once_means_that_nothing_is_sent_again(code: int) -> None:
     answer = in_turn(status(code, Retry_After="1"))
     async with served(answer) as server, transport(access_to(server.url), retries=None) as connection:
         writer = Writer(connection).once()
-        there = replace(SLICE, metadata=replace(SLICE.metadata, uid="u-9", resource_version="1"))
-        for write in (writer.create(SLICES, SLICE), writer.update(SLICES, there), writer.delete(SLICES, there)):
+        stored = replace(SLICE, metadata=replace(SLICE.metadata, uid="u-9", resource_version="1"))
+        for write in (writer.create(SLICES, SLICE), writer.update(SLICES, stored), writer.delete(SLICES, stored)):
             assert isinstance(await said(write), errors.ApiError)
         assert [request.method for request in server.seen] == ["POST", "PUT", "DELETE"]
 

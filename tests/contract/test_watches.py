@@ -64,8 +64,8 @@ def test_object_that_starts_or_stops_to_match_is_added_or_deleted(api: Api, name
     query = {"labelSelector": "tier=front", "resourceVersion": version(api, leases)}
     with api.watch(leases, query) as watch:
         lease = api.create(a_lease("lease", namespace=namespace))
-        begun = api.patch(lease, {"metadata": {"labels": {"tier": "front"}}})
-        assert watch.next() == {"type": "ADDED", "object": begun}
+        matching = api.patch(lease, {"metadata": {"labels": {"tier": "front"}}})
+        assert watch.next() == {"type": "ADDED", "object": matching}
         lease_after = api.patch(lease, {"spec": {"holderIdentity": "you"}})
         assert watch.next() == {"type": "MODIFIED", "object": lease_after}
         ended = api.patch(lease, {"metadata": {"labels": {"tier": "back"}}})

@@ -98,25 +98,25 @@ async def over(run: Run) -> None:
 @contextmanager
 def held_writes() -> Iterator[tuple[asyncio.Event, asyncio.Event]]:
     """Whether a write of a slice has begun, and whether it may continue."""
-    begun, goes_on, send = asyncio.Event(), asyncio.Event(), Transport.send
+    started, goes_on, send = asyncio.Event(), asyncio.Event(), Transport.send
 
     async def held(self: Transport, method: str, path: str, body: bytes, **options: Any) -> bytes:
         if "endpointslices" in path:
-            begun.set()
+            started.set()
             await goes_on.wait()
         return await send(self, method, path, body, **options)
 
     with patch.object(Transport, "send", held):
-        yield begun, goes_on
+        yield started, goes_on
 
 
 async def test_in_flight_writes_finish_before_the_lease_is_released() -> None:
     written: list[str] = []
     async with a_leader() as (sandbox, run):
-        with held_writes() as (begun, goes_on):
+        with held_writes() as (started, goes_on):
             sandbox.make_ready(0, False)
             sandbox.registry.store.listeners.append(lambda kind, _change: written.append(kind.resource))
-            await begun.wait()
+            await started.wait()
             run.stop.set()
             await run.until("shutting down: waiting for in-flight writes")
             goes_on.set()
@@ -134,9 +134,9 @@ async def test_in_flight_writes_finish_before_the_lease_is_released() -> None:
 async def test_the_lease_is_not_released_after_an_unanswered_write(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(running, "DRAIN", 0.2)
     async with a_leader() as (sandbox, run):
-        with held_writes() as (begun, _):
+        with held_writes() as (started, _):
             sandbox.make_ready(0, False)
-            await begun.wait()
+            await started.wait()
             await over(run)
         assert lease_of(sandbox)["holderIdentity"]
         assert run.log.events[-1].startswith("not releasing the Lease")
@@ -254,9 +254,11 @@ async def test_an_event_in_a_terminating_namespace_is_not_a_missing_permission()
             run.replica._on_status_error(("shop", f"s{index}"), Forbidden(403, "", "", method="PATCH", path=path))
         for _ in range(2):
             run.replica._on_status_error(("shop", "s0"), ServerFault(500, "", "", method="POST", path=path))
-        told = [(event, fields["service"], fields["reason"]) for event, fields in run.log.told if "service" in fields]
+        refusals = [
+            (event, fields["service"], fields["reason"]) for event, fields in run.log.told if "service" in fields
+        ]
         failed = ("failed to write an Event or condition", "shop/s0", "ServerFault")
-        assert told == [
+        assert refusals == [
             ("the API server refuses Events or conditions", "shop/s0", "Forbidden services"),
             failed,
             failed,

@@ -218,9 +218,9 @@ async def test_an_exception_in_a_plan_is_logged_once_and_ends_no_worker() -> Non
             await until(lambda: bool(sandbox.slices("other")))
             await settle(sandbox, controller)
             assert sandbox.listed() == addresses(0, *range(2, PODS))
-            (told,) = lines.about("internal error")
-            assert (told["service"], told["error"]) == ("default/cart", "ZeroDivisionError: a mistake")
-            assert str(told["at"]).startswith("test_endpointslice_controller.py:")
+            (line,) = lines.about("internal error")
+            assert (line["service"], line["error"]) == ("default/cart", "ZeroDivisionError: a mistake")
+            assert str(line["at"]).startswith("test_endpointslice_controller.py:")
             assert len(lines.about("failed to sync")) == 4
             assert counter_total(controller.metrics.syncs, cause="error") == 4
         assert sandbox.missing == []

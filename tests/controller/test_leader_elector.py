@@ -56,7 +56,7 @@ class Host:
         self.name, self.skew = name, skew
         self._network, self._rate, self._is_stuck = election.network, rate, is_stuck
         self._start = election.chance.uniform(0, 1e6)
-        self.told: list[tuple[float, bool]] = []
+        self.changes: list[tuple[float, bool]] = []
         """When leadership was reported to begin or to end, by the shared clock."""
         self.troubles: list[Exception] = []
         self.elector = LeaderElector(
@@ -64,7 +64,7 @@ class Host:
             key=LEASE_KEY,
             identity=name,
             timing=election.timing,
-            on_change=lambda leads: self.told.append((seconds(), leads)),
+            on_change=lambda leads: self.changes.append((seconds(), leads)),
             on_error=self.troubles.append,
             clock=lambda: self._start + seconds() * self._rate,
             now=self._now,
@@ -188,15 +188,15 @@ async def test_the_first_replica_leads_and_renews() -> None:
         await election.until_somebody_leads(within=0.2)
         assert host.elector.leading.is_set()
         assert host.elector.leader_identity == "first"
-        (told,) = host.told
-        assert told[1] is True
+        (began,) = host.changes
+        assert began[1] is True
         created, before = election.lease()["spec"], election.registry.store.version
         await asyncio.sleep(60)
         renewed = election.lease()["spec"]
         assert 30 <= election.registry.store.version - before <= 40, "every 1.5 to 2 seconds"
         assert renewed["renewTime"] > created["renewTime"]
         assert {**renewed, "renewTime": created["renewTime"]} == created
-        assert host.told == [told]
+        assert host.changes == [began]
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -226,7 +226,7 @@ async def test_after_a_release_another_replica_leads_at_its_next_read() -> None:
         election.host("third")
         await asyncio.sleep(20)
         await first.kill()
-        assert first.told[-1] == (seconds(), False), "reported at once"
+        assert first.changes[-1] == (seconds(), False), "reported at once"
         await first.elector.release()
         spec = election.lease()["spec"]
         assert (spec["holderIdentity"], spec["leaseDurationSeconds"]) == ("", 1)
@@ -241,11 +241,11 @@ async def test_a_replica_that_ends_while_it_acquires_the_lease_releases_it() -> 
         while not election.has_lease():
             await asyncio.sleep(0.001)
         assert election.lease()["spec"]["holderIdentity"] == "first"
-        assert not host.told, "the answer is still on its way"
+        assert not host.changes, "the answer is still on its way"
         await host.kill()
         await host.elector.release()
         assert election.lease()["spec"]["holderIdentity"] == ""
-        assert (host.told, host.elector.is_leader) == ([], False)
+        assert (host.changes, host.elector.is_leader) == ([], False)
 
 
 @in_virtual_time
@@ -257,7 +257,7 @@ async def test_without_a_server_leadership_ends_at_the_deadline_and_returns_with
             election.network.weather = gone
             began = seconds()
             await asyncio.sleep(30)
-            (_, (ended, leads)) = host.told
+            (_, (ended, leads)) = host.changes
             assert not leads
             assert began + 8 <= ended <= began + 10 + 0.1
             (_, (expired, nobody)) = election.leaders[-2:]
@@ -265,7 +265,7 @@ async def test_without_a_server_leadership_ends_at_the_deadline_and_returns_with
             assert ended - 0.1 <= expired <= ended + 0.1, "reported when it happens"
             election.network.weather = CALM
             await election.until_somebody_leads(within=33 if gone.hang else 2)
-            assert [leads for _, leads in host.told] == [True, False, True]
+            assert [leads for _, leads in host.changes] == [True, False, True]
             assert election.lease()["spec"]["leaseTransitions"] == 0
 
 
@@ -276,7 +276,7 @@ async def test_a_lease_edited_by_hand_is_respected_at_the_next_renewal() -> None
         await asyncio.sleep(10)
         election.give_lease(to="second")
         await asyncio.sleep(2.1)
-        assert [leads for _, leads in host.told] == [True, False]
+        assert [leads for _, leads in host.changes] == [True, False]
         assert host.elector.leader_identity == "second"
         await election.until_somebody_leads(within=17)
         assert election.lease()["spec"]["leaseTransitions"] == 1

@@ -102,8 +102,8 @@ def test_a_series_whose_event_is_gone_goes_on_in_a_new_one() -> None:
 def test_a_service_that_changes_without_end_is_told_of_so_often_and_others_are_not_held_back() -> None:
     clock = Clock()
     recorder = a_recorder(now=clock)
-    told = [recorder.record(CART, (ON, OFF)[index % 2]) for index in range(BURST + 5)]
-    assert [event is not None for event in told] == [True] * BURST + [False] * 5
+    recorded = [recorder.record(CART, (ON, OFF)[index % 2]) for index in range(BURST + 5)]
+    assert [event is not None for event in recorded] == [True] * BURST + [False] * 5
     assert recorder.dropped == 5
     assert recorder.record(OTHER, ON) is not None
     clock.after(REFILL)

@@ -98,16 +98,16 @@ async def test_decisions_are_made_outside_the_event_loop_from_what_was_gathered_
 
 
 async def test_the_loop_turns_and_health_is_told_while_a_decision_takes_long() -> None:
-    begun, let_go = threading.Event(), threading.Event()
+    started, let_go = threading.Event(), threading.Event()
 
     def work() -> bytes:
-        begun.set()
+        started.set()
         let_go.wait(60)
         return b"{}"
 
     async with serving(of_service={"/debug/decisions": lambda _namespace, _name: work}) as ask:
         slow = asyncio.create_task(ask("/debug/decisions/shop/cart"))
-        await asyncio.to_thread(begun.wait)
+        await asyncio.to_thread(started.wait)
         assert await ask("/healthz") == (200, "ok")
         assert not slow.done()
         let_go.set()
@@ -115,11 +115,11 @@ async def test_the_loop_turns_and_health_is_told_while_a_decision_takes_long() -
 
 
 async def test_a_decision_that_takes_too_long_is_given_up_and_no_second_one_begins_beside_it() -> None:
-    let_go, begun = threading.Event(), 0
+    let_go, started = threading.Event(), 0
 
     def work() -> bytes:
-        nonlocal begun
-        begun += 1
+        nonlocal started
+        started += 1
         let_go.wait(60)
         return b"{}"
 
@@ -127,7 +127,7 @@ async def test_a_decision_that_takes_too_long_is_given_up_and_no_second_one_begi
     async with serving(of_service=pages, limits=StatusLimits(seconds=0.1)) as ask:
         for _ in range(3):
             assert await ask("/debug/decisions/shop/cart") == (503, "no answer within 0.1 s\n")
-        assert begun == 1
+        assert started == 1
         let_go.set()
         while (await ask("/debug/decisions/shop/cart"))[0] != 200:
             await asyncio.sleep(0.01)
@@ -149,17 +149,17 @@ async def test_a_decision_that_fails_keeps_no_turn() -> None:
 
 
 async def test_answers_at_once_are_limited_and_health_is_not() -> None:
-    let_go, begun = asyncio.Event(), asyncio.Semaphore(0)
+    let_go, started = asyncio.Event(), asyncio.Semaphore(0)
 
     async def metrics() -> bytes:
-        begun.release()
+        started.release()
         await let_go.wait()
         return b""
 
     async with serving(metrics=metrics, limits=StatusLimits(concurrent=2)) as ask:
         slow = [asyncio.create_task(ask("/metrics")) for _ in range(2)]
         for _ in slow:
-            await begun.acquire()
+            await started.acquire()
         assert await ask("/metrics") == (503, "2 answers are under way, which is the limit\n")
         assert await ask("/readyz") == (200, "ok")
         let_go.set()

@@ -75,9 +75,9 @@ async def _take_over(sandbox: Place, asked: Asked) -> None:
     sandbox.annotate("cart", {})
     await until(lambda: len(sandbox.slices()) == 1)
     # Events that hints are on, and off again, twice.
-    for told, annotations in enumerate(2 * ({names.TOPOLOGY_MODE_ANNOTATION: "Auto"}, {}), 1):
+    for count, annotations in enumerate(2 * ({names.TOPOLOGY_MODE_ANNOTATION: "Auto"}, {}), 1):
         sandbox.annotate("cart", annotations)
-        await until(partial(_has_told, sandbox, told))
+        await until(partial(_has_told, sandbox, count))
 
     def interfere(right: Right, name: str) -> None:
         """Somebody writes the slice at the same time: what we wrote is looked at."""
@@ -91,8 +91,8 @@ async def _take_over(sandbox: Place, asked: Asked) -> None:
 
 
 def _has_told(sandbox: Place, times: int) -> bool:
-    told = [object_ for object_ in sandbox.objects("events") if object_["reason"].startswith("TopologyAwareRouting")]
-    return bool(sum((event.get("series") or {"count": 1})["count"] for event in told) == times)
+    events = [object_ for object_ in sandbox.objects("events") if object_["reason"].startswith("TopologyAwareRouting")]
+    return bool(sum((event.get("series") or {"count": 1})["count"] for event in events) == times)
 
 
 @pytest.mark.parametrize("mode", MODES)

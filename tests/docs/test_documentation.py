@@ -411,9 +411,9 @@ def test_every_link_leads_to_a_file_and_a_heading(page: Path) -> None:
         link = urlsplit(target)
         if link.scheme:
             continue
-        there = (page.parent / link.path).resolve() if link.path else page
-        assert there.exists(), target
-        assert not link.fragment or link.fragment in anchors(there), target
+        linked = (page.parent / link.path).resolve() if link.path else page
+        assert linked.exists(), target
+        assert not link.fragment or link.fragment in anchors(linked), target
 
 
 def anchors(page: Path) -> set[str]:

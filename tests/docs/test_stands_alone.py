@@ -53,8 +53,8 @@ _URL = re.compile(r"\b(?:https?|ftp|git|oci|ssh)://([\w.-]*[\w-])")
 
 def hosts_of_this_machine() -> set[str]:
     """Proxies and package registries that the environment of this machine names."""
-    told = (value for name, value in os.environ.items() if re.search("proxy|index|registry|url", name, re.IGNORECASE))
-    hosts = {host for value in told for host in _URL.findall(value) if "." in host} - PUBLIC_HOSTS
+    values = (value for name, value in os.environ.items() if re.search("proxy|index|registry|url", name, re.IGNORECASE))
+    hosts = {host for value in values for host in _URL.findall(value) if "." in host} - PUBLIC_HOSTS
     # Numbers alone are no sign: tests are full of addresses of pods.
     return {host if re.search("[a-z]", host) else f"//{host}" for host in hosts}
 

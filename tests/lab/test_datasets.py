@@ -244,11 +244,11 @@ def test_a_million_million_rows_take_no_more_memory_than_a_chunk(sample: int | N
 def test_a_chunk_that_is_sent_elsewhere_is_small_and_gives_the_same_rows(name: str) -> None:
     dataset = ComputedDataset(name, seed=3)
     chunk = next(iter(dataset.chunks()))
-    here = chunk.inputs()
+    inputs = chunk.inputs()
     assert dataset.rows > 0
     sent = pickle.dumps(chunk)
     assert len(sent) < 1000
-    there = pickle.loads(sent).inputs()
-    assert (there.supply == here.supply).all()
-    assert (there.demand == here.demand).all()
-    assert (there.numbers == here.numbers).all()
+    unpickled = pickle.loads(sent).inputs()
+    assert (unpickled.supply == inputs.supply).all()
+    assert (unpickled.demand == inputs.demand).all()
+    assert (unpickled.numbers == inputs.numbers).all()

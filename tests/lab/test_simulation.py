@@ -245,12 +245,12 @@ def first(index: int) -> Simulation:
 
 @pytest.mark.parametrize(("jobs", "after"), [(1, 1), (3, 7)])
 def test_ctrl_c_while_progress_is_told_gives_the_chunks_until_then(jobs: int, after: int) -> None:
-    told = 0
+    reported_rows = 0
 
     def advanced(rows: int) -> None:
-        nonlocal told
-        told += rows
-        if told == 10 * after:
+        nonlocal reported_rows
+        reported_rows += rows
+        if reported_rows == 10 * after:
             raise KeyboardInterrupt
 
     rows: list[int] = []

@@ -57,11 +57,11 @@ def other_names(before: Snapshot, after: Snapshot) -> dict[str, str]:
     for slice_, now in zip(before.slices, after.slices, strict=True):
         pairs.append((slice_.metadata.name, now.metadata.name))
         pairs.append((approach_said(slice_), approach_said(now)))
-        for endpoint, there in zip(slice_.endpoints or (), now.endpoints or (), strict=True):
-            pairs += zip(endpoint.addresses or (), there.addresses or (), strict=True)
-            pairs.append((endpoint.node_name or "", there.node_name or ""))
-            if endpoint.target_ref and there.target_ref:
-                pairs.append((endpoint.target_ref.name, there.target_ref.name))
+        for endpoint, renamed in zip(slice_.endpoints or (), now.endpoints or (), strict=True):
+            pairs += zip(endpoint.addresses or (), renamed.addresses or (), strict=True)
+            pairs.append((endpoint.node_name or "", renamed.node_name or ""))
+            if endpoint.target_ref and renamed.target_ref:
+                pairs.append((endpoint.target_ref.name, renamed.target_ref.name))
     for pod, same in zip(before.pods, after.pods, strict=True):
         pairs += [(pod.metadata.name, same.metadata.name), (pod.spec.node_name, same.spec.node_name)]
         pairs += zip(
@@ -203,9 +203,9 @@ def test_so_it_is_where_zones_and_settings_are_nobody_s_and_the_service_is_adopt
     names = other_names(before, after)
     itself = {name: name for name in names.values()}
     plan, again = (with_objects(cluster, snapshot).plan() for snapshot in (before, after))
-    told, told_again = plain(plan_told(plan, names)), plain(plan_told(again, itself))
-    assert "berlin" not in told_again
-    assert in_order("rack-berlin", told) == in_order("(?:zone|unknown)", told_again)
+    shown, shown_again = plain(plan_told(plan, names)), plain(plan_told(again, itself))
+    assert "berlin" not in shown_again
+    assert in_order("rack-berlin", shown) == in_order("(?:zone|unknown)", shown_again)
 
 
 def in_order(form: str, text: str) -> str:

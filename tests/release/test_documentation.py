@@ -33,8 +33,8 @@ def test_a_folder_that_is_no_site_is_not_replaced_by_one(tmp_path: Path) -> None
 def test_pages_know_every_version_its_pages_and_which_is_the_newest_release() -> None:
     versions = [Version("dev", "."), Version("0.2", "v0.2.1"), Version("0.1", "v0.1.0")]
     script = list_of_versions(versions, {"dev": ["b.html", "a.html"], "0.2": ["a.html"], "0.1": []})
-    told = json.loads(script.removeprefix("window.zonewardVersions = ").removesuffix(";\n"))
-    assert [(version["name"], version["title"], version["newest"], version["pages"]) for version in told] == [
+    versions = json.loads(script.removeprefix("window.zonewardVersions = ").removesuffix(";\n"))
+    assert [(version["name"], version["title"], version["newest"], version["pages"]) for version in versions] == [
         ("dev", "dev (not released)", False, ["a.html", "b.html"]),
         ("0.2", "0.2 (newest release)", True, ["a.html"]),
         ("0.1", "0.1", False, []),

@@ -113,19 +113,19 @@ def test_an_updated_index_is_the_same_as_a_new_one(
     changes: list[tuple[int, str, bool, int, ZoneGroup | None]], merge_addresses: bool
 ) -> None:
     endpoint_index = EndpointIndex(merge_addresses=merge_addresses)
-    there: dict[int, IndexedEndpoint] = {}
+    current: dict[int, IndexedEndpoint] = {}
     for index, zone, ready, address, before in changes:
         shape(endpoint_index)
-        old = there.pop(index, None)
+        old = current.pop(index, None)
         if old is not None:
             endpoint_index.remove(old)
         if address:
             endpoint: Endpoint = an_endpoint(
                 f"10.0.0.{address}", zone, pod=f"pod-{index}", ready=ready, node="n" if index % 2 else None
             )
-            there[index] = IndexedEndpoint(endpoint, identity(endpoint), before)
-            endpoint_index.add(there[index])
-    was = {member.identity: member.previous_group for member in there.values()}
+            current[index] = IndexedEndpoint(endpoint, identity(endpoint), before)
+            endpoint_index.add(current[index])
+    was = {member.identity: member.previous_group for member in current.values()}
     assert shape(endpoint_index) == shape(
-        index_endpoints((member.endpoint for member in there.values()), was.get, merge_addresses=merge_addresses)
+        index_endpoints((member.endpoint for member in current.values()), was.get, merge_addresses=merge_addresses)
     )

@@ -8,12 +8,12 @@ from random import Random
 from typing import Final
 
 import pytest
-from tests.builders.structs import a_node, a_pod, a_service, nodes_in, pods_in
+from tests.builders.structs import a_node, a_service, nodes_in, not_ready, pods_in
 from tests.clusters import Cluster, endpoints_in, only_family
 from tests.reference import kep_2004
 
 from zoneward.kube import names
-from zoneward.kube.objects import EndpointSlice, Number, Pod
+from zoneward.kube.objects import EndpointSlice, Number
 from zoneward.routing.configuration import Configuration, HintsSettings, MissingCPU, SubsettingSettings
 from zoneward.routing.rules import Reason
 from zoneward.slices.plan import ServicePlan
@@ -156,19 +156,15 @@ def test_the_threshold_of_the_service_counts_instead_of_the_controller_s() -> No
 def test_only_ready_endpoints_count_for_the_threshold() -> None:
     """Twelve Pods of which one is not ready are eleven endpoints; twelve of which six are ready are off again."""
     twelve = pods_in(evenly(12))
-    almost = a_cluster("Auto", {}).with_(pods=(not_ready(twelve[0]), *twelve[1:]))
+    almost = a_cluster("Auto", {}).with_(pods=not_ready(twelve, twelve[0].metadata.name))
     assert reason(almost.plan()) is Reason.BELOW_STARTING_THRESHOLD
     settled = a_cluster("Auto", evenly(12)).settled()
     for unready_count, active in ((5, True), (6, False)):
         # One of each zone in turn, so that nobody is overloaded by it.
         leaving = {f"{zone}-{index:04}" for index in range(2) for zone in "abc"}
         chosen = sorted(leaving, key=lambda name: name[::-1])[:unready_count]
-        pods = tuple(not_ready(pod) if pod.metadata.name in chosen else pod for pod in twelve)
+        pods = not_ready(twelve, *chosen)
         assert only_family(settled.with_(pods=pods).plan()).decision.active is active
-
-
-def not_ready(pod: Pod) -> Pod:
-    return a_pod(pod.metadata.name, pod.spec.node_name, ips=[ip.ip for ip in pod.status.pod_ips or ()], ready=False)
 
 
 @pytest.mark.parametrize("total", [7, 11])

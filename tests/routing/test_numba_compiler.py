@@ -110,7 +110,7 @@ class Taken(list[Any]):
     def __init__(self) -> None:
         super().__init__()
         self.config = SimpleNamespace()
-        self.told: dict[str, dict[str, object]] = {}
+        self.options_by_name: dict[str, dict[str, object]] = {}
 
 
 class Cache:
@@ -128,7 +128,7 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> Iterator[Taken]:
     def njit(**options: object) -> Callable[[Any], Any]:
         def decorate(function: Any) -> Any:
             taken.append(function)
-            taken.told[function.__name__] = options
+            taken.options_by_name[function.__name__] = options
             return function
 
         return decorate
@@ -222,5 +222,5 @@ def test_only_what_has_a_name_to_be_kept_as_is_kept(taken: Taken) -> None:
     assert compiled(1) == 20
     assert (compiled.__name__, compiled.__qualname__, compiled.__code__.co_name) == ("stepped_by_one",) * 3
     assert vars(taken.config) == {"CACHE_DIR": "/somewhere"}
-    assert taken.told["stepped_by_one"].get("cache")
-    assert not taken.told["step"].get("cache")
+    assert taken.options_by_name["stepped_by_one"].get("cache")
+    assert not taken.options_by_name["step"].get("cache")

@@ -101,9 +101,9 @@ class Cluster:
         """Scale to these numbers of Pods by zone or node; the newest are deleted first."""
         new, gone = list[Object](), list[Object]()
         for location, wanted in counts.items():
-            there = self._there(workload, location)
-            gone += there[wanted:]
-            new += [self._pod(workload, location, index) for index in range(len(there), wanted)]
+            pods = self._there(workload, location)
+            gone += pods[wanted:]
+            new += [self._pod(workload, location, index) for index in range(len(pods), wanted)]
         self._replace(workload, gone, new)
         self.api.create_all(new)
         in_threads(self.api.delete, gone)
@@ -111,8 +111,8 @@ class Cluster:
     def make_ready(self, workload: str, unready: Counts) -> None:
         """Make this number of Pods of a zone or node not ready, the oldest first, and all others of it ready."""
         for location, unready_count in unready.items():
-            there = self._there(workload, location)
-            for pods, ready in ((there[:unready_count], False), (there[unready_count:], True)):
+            current = self._there(workload, location)
+            for pods, ready in ((current[:unready_count], False), (current[unready_count:], True)):
                 self._patch_status(pods, {"conditions": [_ready(ready)]})
 
     def roll(self, workload: str, how: Roll) -> None:

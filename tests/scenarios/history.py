@@ -65,9 +65,9 @@ class History:
 
     async def caught_up(self, *, pods: Iterable[Object], slices: Iterable[Object]) -> None:
         """Wait until the watches have reported all that the lists have."""
-        there = {PODS: versions(pods), SLICES: versions(slices)}
+        listed = {PODS: versions(pods), SLICES: versions(slices)}
         async with asyncio.timeout(_LIMIT):
-            while {plural: versions(known.values()) for plural, known in self._now.items()} != there:
+            while {plural: versions(known.values()) for plural, known in self._now.items()} != listed:
                 self._news.clear()
                 await self._news.wait()
         self._look_through()

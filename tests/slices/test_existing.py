@@ -58,8 +58,8 @@ def test_slices_of_the_controller_that_is_replaced_say_nothing() -> None:
 
 def test_slices_that_we_wrote_under_another_label_say_what_they_were_written_for() -> None:
     """Whether our slices carry the built-in controller's label changes nothing about what is in force."""
-    there = [a_slice("s1", ONE, in_force=AUTO), a_slice("s2", BARE, in_force=AUTO, labels={names.ZONE_LABEL: "c"})]
-    slices = existing([], there)
+    former = [a_slice("s1", ONE, in_force=AUTO), a_slice("s2", BARE, in_force=AUTO, labels={names.ZONE_LABEL: "c"})]
+    slices = existing([], former)
     assert slices.in_force == AUTO
     assert slices.previous_groups() == {identity(ONE): own_group("b"), identity(BARE): own_group("c")}
 

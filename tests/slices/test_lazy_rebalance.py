@@ -59,8 +59,8 @@ def full(cluster: Cluster) -> FamilyPlan:
 
 def changed(family: FamilyPlan, before: Iterable[EndpointSlice]) -> int:
     """Slices that are created, deleted, or differ in more than that annotation."""
-    there = {slice_.metadata.name: slice_ for slice_ in stripped(before)}
-    updated = sum(1 for slice_ in stripped(family.changes.update) if slice_ != there[slice_.metadata.name])
+    by_name = {slice_.metadata.name: slice_ for slice_ in stripped(before)}
+    updated = sum(1 for slice_ in stripped(family.changes.update) if slice_ != by_name[slice_.metadata.name])
     return updated + len(family.changes.create) + len(family.changes.delete)
 
 

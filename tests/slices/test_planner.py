@@ -148,13 +148,13 @@ def pod_changes(draw: st.DrawFn, pair: Pair) -> None:
         pair.pod(name, None)
         return
     kinds = draw(st.sampled_from((("ready",), STRANGE, STRANGER)))
-    there = pair.pods.get(name)
+    earlier = pair.pods.get(name)
     nodes = len(pair.cluster.nodes)
     made = draw(pods_of(nodes=nodes, most=4, kinds=kinds, first=index))
     for pod in made[:1]:
-        if there is not None and draw(st.booleans()):
+        if earlier is not None and draw(st.booleans()):
             # The same Pod in another state: its Node is the one it has.
-            pod = replace(pod, spec=there.spec, status=replace(pod.status, pod_ips=there.status.pod_ips))
+            pod = replace(pod, spec=earlier.spec, status=replace(pod.status, pod_ips=earlier.status.pod_ips))
         elif draw(st.sampled_from((False,) * 5 + (True,))):
             # An address that another Pod has, on any Node.
             pod = replace(pod, status=replace(pod.status, pod_ips=(PodIP(ip="10.2.0.1"), PodIP(ip="fd02::1"))))

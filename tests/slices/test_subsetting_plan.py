@@ -12,11 +12,11 @@ from typing import Final, NamedTuple
 import msgspec
 import pytest
 from msgspec.structs import replace
-from tests.builders.structs import IPV4, a_node, a_pod, a_service, nodes_in, pods_in
+from tests.builders.structs import IPV4, a_node, a_pod, a_service, nodes_in, not_ready, pods_in, with_port
 from tests.clusters import ALL_HINTS, CLUSTER, Cluster, endpoints_in, only_family, slices_after, written
 
 from zoneward.kube import names
-from zoneward.kube.objects import ContainerPort, Endpoint, EndpointSlice, Number, Pod, Service, ServicePort
+from zoneward.kube.objects import Endpoint, EndpointSlice, Number, Service, ServicePort
 from zoneward.kube.validation import MAX_ZONE_HINTS, validate_endpoint_slice
 from zoneward.report.manifests import slice_document
 from zoneward.routing.algorithms.heuristics import SUBSETTING_ALGORITHMS
@@ -307,15 +307,6 @@ def test_from_one_encoding_to_the_other_nobody_moves(approach: str) -> None:
         assert labels_in(family.slices) == labels_in(only_family(after.plan()).slices)
 
 
-def not_ready(pods: Iterable[Pod], *pod_names: str) -> tuple[Pod, ...]:
-    return tuple(
-        a_pod(pod.metadata.name, pod.spec.node_name, ips=[ip.ip for ip in pod.status.pod_ips or ()], ready=False)
-        if pod.metadata.name in pod_names
-        else pod
-        for pod in pods
-    )
-
-
 @pytest.mark.parametrize("approach", APPROACHES)
 def test_an_endpoint_that_is_not_ready_keeps_its_group(approach: str) -> None:
     """Only what its own slice says of it changes, and it gets no traffic."""
@@ -393,20 +384,14 @@ def test_pods_without_a_zone_stay_where_they_were_put(approach: str, where: str)
     assert [label_of(slice_) for slice_ in written(plan)] == [own("c")]
 
 
-def with_port(pod: Pod, port: int) -> Pod:
-    ips = tuple(ip.ip for ip in pod.status.pod_ips or ())
-    return a_pod(
-        pod.metadata.name, pod.spec.node_name, ips=ips, ports=(ContainerPort(name="web", container_port=port),)
-    )
-
-
 @pytest.mark.parametrize("approach", APPROACHES)
 def test_several_port_groups_share_one_allocation(approach: str) -> None:
     plain = a_cluster(approach, FOUR, {"a": 11, "b": 8})
     service = replace(
         plain.service, spec=replace(plain.service.spec, ports=(ServicePort(name="http", port=80, target_port="web"),))
     )
-    pods = tuple(with_port(pod, 8080 + (index % 3 == 0)) for index, pod in enumerate(plain.pods))
+    third, others = plain.pods[::3], (*plain.pods[1::3], *plain.pods[2::3])
+    pods = (*with_port(third, "web", 8081), *with_port(others, "web"))
     cluster = plain.with_(service=service, pods=pods)
     family = only_family(cluster.plan())
     slices = family.changes.after

@@ -195,20 +195,20 @@ def pod_change(case: Case) -> None:
         before, after = pod, replace(pod, metadata=replace(pod.metadata, labels={"app": app} if app else {}))
     else:
         before, after = pod, CHANGES[change](pod)
-    told = told_of({"svc": {"app": "svc"}}, before, after)
+    reported = told_of({"svc": {"app": "svc"}}, before, after)
     matters = expected["endpoint_relevant_change"] or expected["membership_relevant_change"]
-    assert bool(told) == (matters or change == NODE_COUNTS)
+    assert bool(reported) == (matters or change == NODE_COUNTS)
 
 
 def told_of(selectors: Mapping[str, dict[str, str]], before: LivePod, after: LivePod) -> set[str]:
-    cache, told = InformerCache(), set[str]()
+    cache, reported = InformerCache(), set[str]()
     for name, selector in selectors.items():
         metadata = ObjectMeta(namespace="ns", name=name, resource_version="1")
         cache.services.put(Service(metadata=metadata, spec=ServiceSpec(selector=selector)))
     cache.pods.put(before)
-    subscribe_affected_services(cache, lambda keys: told.update(name for _, name in keys))
+    subscribe_affected_services(cache, lambda keys: reported.update(name for _, name in keys))
     cache.pods.put(replace(after, metadata=replace(after.metadata, resource_version="2")))
-    return told
+    return reported
 
 
 def a_live_pod(*, labels: dict[str, str], is_ready: bool = True) -> LivePod:

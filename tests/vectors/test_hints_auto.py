@@ -55,7 +55,7 @@ def allocations(case: Case) -> None:
     # Where the endpoints are has no influence on what each zone may have.
     packed = readiness_only([{"ready": case["input"]["ready_endpoints"], "unready": 0}])
     decision = decision_for(a_service(annotations=AUTO), packed, nodes=map(a_node, case["input"]["nodes"]))
-    told = [event for event in upstream_events_of({"IPv4": decision}, last=None) if event.type == "Warning"]
+    warnings = [event for event in upstream_events_of({"IPv4": decision}, last=None) if event.type == "Warning"]
     got = {
         zone: {
             "minimum": zone_range.minimum,
@@ -66,7 +66,7 @@ def allocations(case: Case) -> None:
     }
     expected = case["expected"]
     meant = [outcomes.event_meant(expected["event"])] if expected["event"] else []
-    check({"allocations": got or None, "event": told}, {**expected, "event": meant})
+    check({"allocations": got or None, "event": warnings}, {**expected, "event": meant})
 
 
 def ready_total(case: Case) -> None:

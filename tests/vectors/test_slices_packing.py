@@ -282,20 +282,20 @@ def changes_for(
 def placeholder_compare(case: Case) -> None:
     service = a_service()
     (placeholder,) = changes_for(service).create
-    there = replace(placeholder, metadata=replace(placeholder.metadata, name="there"))
-    metadata = there.metadata
-    there = {
-        None: there,
-        "name": replace(there, metadata=replace(metadata, name="elsewhere")),
+    existing = replace(placeholder, metadata=replace(placeholder.metadata, name="there"))
+    metadata = existing.metadata
+    existing = {
+        None: existing,
+        "name": replace(existing, metadata=replace(metadata, name="elsewhere")),
         # Even a label that on any other slice would cause no write.
         "labels": replace(
-            there, metadata=replace(metadata, labels={**(metadata.labels or {}), names.HEADLESS_LABEL: ""})
+            existing, metadata=replace(metadata, labels={**(metadata.labels or {}), names.HEADLESS_LABEL: ""})
         ),
-        "creation_timestamp": replace(there, metadata=replace(metadata, creation_timestamp=SOME_TIME)),
-        "address_type": replace(there, address_type="IPv6"),
+        "creation_timestamp": replace(existing, metadata=replace(metadata, creation_timestamp=SOME_TIME)),
+        "address_type": replace(existing, address_type="IPv6"),
     }[case["input"]["differs_in"]]
-    packed = changes_for(service, [there])
-    stays = packed.unchanged == (there,) and not packed.create and not packed.delete
+    packed = changes_for(service, [existing])
+    stays = packed.unchanged == (existing,) and not packed.create and not packed.delete
     assert stays == case["expected"]["treated_as_same_placeholder"]
 
 

@@ -112,8 +112,8 @@ def drop_disabled_fields(case: Case, sandboxes: Sandboxes) -> None:
         old = restored(sandbox, "endpointslices.discovery.k8s.io", a_hinted_slice(given["old"]))
         stored = sandbox.api.replace(old | {"endpoints": new["endpoints"]})
     hints = stored["endpoints"][0].get("hints")
-    told = None if hints is None else {"for_zones": names(hints, "forZones"), "for_nodes": names(hints, "forNodes")}
-    assert told == case["expected"]["stored"]
+    decoded = None if hints is None else {"for_zones": names(hints, "forZones"), "for_nodes": names(hints, "forNodes")}
+    assert decoded == case["expected"]["stored"]
 
 
 def generation(case: Case, sandboxes: Sandboxes) -> None:
@@ -214,11 +214,11 @@ def names(hints: Object, field: str) -> list[str]:
 def a_hinted_slice(hints: Case | None) -> Object:
     slice_ = shaped()
     if hints is not None:
-        told = {
+        by_field = {
             "forZones": [{"name": name} for name in hints.get("for_zones", ())],
             "forNodes": [{"name": name} for name in hints.get("for_nodes", ())],
         }
-        slice_["endpoints"][0]["hints"] = {field: listed for field, listed in told.items() if listed}
+        slice_["endpoints"][0]["hints"] = {field: listed for field, listed in by_field.items() if listed}
     return slice_
 
 

@@ -99,7 +99,7 @@ async def test_what_is_no_token_is_never_sent(tmp_path: Path) -> None:
 async def test_pipe_is_no_file_of_credentials_and_is_not_waited_for(tmp_path: Path) -> None:
     pipe = str(tmp_path / "pipe")
     os.mkfifo(pipe)
-    begun = monotonic()
+    start = monotonic()
     line = await refusal(credentials(UserInfo(token_file=pipe)).current())
     assert line == f"kubeconfig.yaml: tokenFile: expected a readable file {pipe}, got: it is not a regular file"
     pair = UserInfo(certificate=PemReference("client-certificate", data=b""), key=PemReference("client-key", path=pipe))
@@ -107,7 +107,7 @@ async def test_pipe_is_no_file_of_credentials_and_is_not_waited_for(tmp_path: Pa
     config = for_user(UserInfo(), ca=PemReference("certificate-authority", path=pipe))
     with pytest.raises(InputError, match="certificate-authority: expected a readable file"):
         TlsContexts(config).context(None)
-    assert monotonic() - begun < 5
+    assert monotonic() - start < 5
 
 
 def script(tmp_path: Path, text: str) -> str:

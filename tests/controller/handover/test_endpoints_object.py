@@ -284,7 +284,7 @@ def test_only_a_headless_service_may_have_no_ports() -> None:
 
 
 def test_labels_are_those_of_the_service_and_other_metadata_is_kept() -> None:
-    there = Endpoints(
+    existing = Endpoints(
         metadata=ObjectMeta(
             name="cart",
             namespace="shop",
@@ -296,11 +296,11 @@ def test_labels_are_those_of_the_service_and_other_metadata_is_kept() -> None:
         )
     )
     labels = {"team": "a", SKIP_MIRROR_LABEL: "true", MANAGED_BY_LABEL: MANAGER}
-    new = updated_endpoints(there, a_service(), [a_pod(1)], trigger_time=NOON)
+    new = updated_endpoints(existing, a_service(), [a_pod(1)], trigger_time=NOON)
     assert new is not None
     annotations = {"note": "b", TRIGGER_TIME_ANNOTATION: NOON}
-    assert new.metadata == replace(there.metadata, labels=labels, annotations=annotations)
-    headless = updated_endpoints(there, a_service(cluster_ip="None"), [a_pod(1)])
+    assert new.metadata == replace(existing.metadata, labels=labels, annotations=annotations)
+    headless = updated_endpoints(existing, a_service(cluster_ip="None"), [a_pod(1)])
     assert headless is not None
     assert headless.metadata.labels == labels | {HEADLESS_LABEL: ""}
     assert headless.metadata.annotations == {"note": "b"}
@@ -308,18 +308,18 @@ def test_labels_are_those_of_the_service_and_other_metadata_is_kept() -> None:
 
 def test_an_object_without_a_change_is_not_written() -> None:
     service, pods = a_service(), [a_pod(index, ready=index % 2 == 0) for index in range(4)]
-    there = updated_endpoints(None, service, pods, trigger_time=NOON)
-    assert there is not None
-    (whole,) = there.subsets or ()
+    existing = updated_endpoints(None, service, pods, trigger_time=NOON)
+    assert existing is not None
+    (whole,) = existing.subsets or ()
     parts = replace(whole, not_ready_addresses=None), replace(whole, addresses=None)
-    unlabelled = replace(there, metadata=replace(there.metadata, labels={"team": "a"}))
+    unlabelled = replace(existing, metadata=replace(existing.metadata, labels={"team": "a"}))
     # The headless label alone is no reason, as upstream.
     headless = a_service(cluster_ip="None")
-    assert updated_endpoints(there, service, reversed(pods)) is None
-    assert updated_endpoints(replace(there, subsets=parts), service, pods) is None, "however it is packed"
-    assert updated_endpoints(there, headless, pods) is None
-    assert updated_endpoints(there, service, pods[1:]) is not None
-    assert updated_endpoints(there, service, [a_pod(0, ready=False), *pods[1:]]) is not None
+    assert updated_endpoints(existing, service, reversed(pods)) is None
+    assert updated_endpoints(replace(existing, subsets=parts), service, pods) is None, "however it is packed"
+    assert updated_endpoints(existing, headless, pods) is None
+    assert updated_endpoints(existing, service, pods[1:]) is not None
+    assert updated_endpoints(existing, service, [a_pod(0, ready=False), *pods[1:]]) is not None
     assert updated_endpoints(unlabelled, service, pods) is not None
 
 

@@ -57,8 +57,8 @@ def planned(pods: Sequence[Pod]) -> Callable[[HandoverState], ServicePlan]:
         node_zones={node.metadata.name: node_zone(node) for node in NODES},
         configuration=Configuration(),
     )
-    return lambda there: plan_service(
-        with_effective_selector(there.service), pods=pods, slices=there.slices, cluster_state=cluster_state
+    return lambda state: plan_service(
+        with_effective_selector(state.service), pods=pods, slices=state.slices, cluster_state=cluster_state
     )
 
 
@@ -86,26 +86,26 @@ def adoption(
     endpoints_policy: EndpointsPolicy = "keep", pods: Sequence[Pod] = PODS
 ) -> Callable[[HandoverState], HandoverStep]:
     plan = planned(pods)
-    return lambda there: next_adoption_step(there, plan=plan, endpoints_policy=endpoints_policy)
+    return lambda state: next_adoption_step(state, plan=plan, endpoints_policy=endpoints_policy)
 
 
 def releasing(pods: Sequence[Pod] = PODS) -> Callable[[HandoverState], HandoverStep]:
     plan = planned(pods)
-    return lambda there: next_release_step(there, plan=plan)
+    return lambda state: next_release_step(state, plan=plan)
 
 
 def walked(
-    there: HandoverState, following: Callable[[HandoverState], HandoverStep]
+    state: HandoverState, following: Callable[[HandoverState], HandoverStep]
 ) -> tuple[list[HandoverStep], list[HandoverState]]:
     """All steps to the end, and the states before the first step and after each one."""
-    result, places = list(all_steps(there, following)), [there]
+    result, places = list(all_steps(state, following)), [state]
     for step in result:
         places.append(state_after(places[-1], step))
     return result, places
 
 
-def listed(there: HandoverState) -> set[str]:
-    endpoints = (one for slice_ in there.slices for one in slice_.endpoints or () if is_ready(one))
+def listed(state: HandoverState) -> set[str]:
+    endpoints = (one for slice_ in state.slices for one in slice_.endpoints or () if is_ready(one))
     return {address for one in endpoints for address in one.addresses or ()}
 
 
@@ -186,15 +186,15 @@ def test_no_interrupted_handover_loses_a_ready_endpoint(
 ) -> None:
     """Pods change once, after the first way."""
     before = [cart(index, ready=pod_ready) for index, pod_ready in enumerate(ready, 1)]
-    there = replace(BEGUN, slices=built_in_slices(before))
+    state = replace(BEGUN, slices=built_in_slices(before))
     both = enumerate(zip(ready, then, strict=True), 1)
     steady = {f"10.0.0.{index}" for index, (one, other) in both if one and other}
     for index, (way, most) in enumerate(ways):
         pods = before if index == 0 else [cart(sandbox, ready=pod_ready) for sandbox, pod_ready in enumerate(then, 1)]
         following = releasing(pods) if way == "back" else adoption(way, pods)  # type: ignore[arg-type]
         for _ in range(most):
-            there = state_after(there, following(there))
-            assert steady <= listed(there)
+            state = state_after(state, following(state))
+            assert steady <= listed(state)
 
 
 # --- what somebody else did meanwhile ---------------------------------------------------------------------------------
@@ -224,8 +224,8 @@ def test_a_service_whose_selector_was_restored_is_released_with_that_selector() 
 )
 def test_zoneward_slices_stay_until_the_built_in_slices_list_the_same_endpoints(change: dict[str, Any]) -> None:
     theirs = [structs.replace(slice_, **change) for slice_ in BUILT_IN]
-    there = replace(ADOPTED, service=a_service(), slices=(*ADOPTED.slices, *theirs))
-    assert isinstance(releasing()(there), WaitForOthers)
+    state = replace(ADOPTED, service=a_service(), slices=(*ADOPTED.slices, *theirs))
+    assert isinstance(releasing()(state), WaitForOthers)
 
 
 def test_a_built_in_slice_of_another_address_family_is_deleted_too() -> None:
@@ -239,10 +239,10 @@ def test_a_built_in_slice_of_another_address_family_is_deleted_too() -> None:
 
 def test_releasing_waits_for_a_built_in_slice_even_without_ready_endpoints() -> None:
     following = releasing([])
-    there = replace(ADOPTED, service=a_service())
-    assert isinstance(following(there), WaitForOthers)
+    state = replace(ADOPTED, service=a_service())
+    assert isinstance(following(state), WaitForOthers)
     empty = tuple(structs.replace(slice_, endpoints=()) for slice_ in BUILT_IN)
-    assert isinstance(following(replace(there, slices=(*there.slices, *empty))), DeleteSlices)
+    assert isinstance(following(replace(state, slices=(*state.slices, *empty))), DeleteSlices)
 
 
 def test_slices_of_other_managers_are_neither_deleted_nor_counted() -> None:
@@ -250,8 +250,8 @@ def test_slices_of_other_managers_are_neither_deleted_nor_counted() -> None:
     adopted = walked(replace(BEGUN, slices=(*BUILT_IN, other)), adoption())[1][-1]
     assert other in adopted.slices
     assert isinstance(releasing()(replace(adopted, service=a_service())), WaitForOthers)
-    there = replace(BEGUN, slices=(*BUILT_IN, other), manager="example.com")
-    assert (there.own, there.built_in) == ((other,), BUILT_IN), "unless that is our name"
+    state = replace(BEGUN, slices=(*BUILT_IN, other), manager="example.com")
+    assert (state.own, state.built_in) == ((other,), BUILT_IN), "unless that is our name"
 
 
 def test_changes_during_a_handover_are_corrected() -> None:
@@ -274,8 +274,8 @@ def test_the_label_stays_once_its_annotation_is_lost() -> None:
     annotations = dict(ADOPTED.service.metadata.annotations or {})
     del annotations[BEFORE_ANNOTATION]
     lost = structs.replace(ADOPTED.service, metadata=structs.replace(ADOPTED.service.metadata, annotations=annotations))
-    there = walked(walked(replace(ADOPTED, service=lost), adoption())[1][-1], releasing())[1][-1]
-    assert there.service == a_service(labels={SKIP_MIRROR_LABEL: "true"})
+    state = walked(walked(replace(ADOPTED, service=lost), adoption())[1][-1], releasing())[1][-1]
+    assert state.service == a_service(labels={SKIP_MIRROR_LABEL: "true"})
 
 
 # --- refused ----------------------------------------------------------------------------------------------------------

@@ -278,12 +278,12 @@ async def test_a_service_is_released_once_even_if_the_task_was_cancelled_before_
 
 async def test_four_releases_run_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     keys = [("default", f"cart-{index}") for index in range(CONCURRENT_RELEASES + 2)]
-    begun: list[str] = []
+    releasing: list[str] = []
     goes_on = asyncio.Event()
 
     async def release(handover: ServiceHandover, *, only_selected: bool) -> None:
-        begun.append(handover._name)
-        if only_selected and len(begun) != 2:
+        releasing.append(handover._name)
+        if only_selected and len(releasing) != 2:
             await goes_on.wait()
 
     monkeypatch.setattr(ServiceHandover, "release", release)
@@ -294,7 +294,7 @@ async def test_four_releases_run_at_a_time(monkeypatch: pytest.MonkeyPatch) -> N
             releases.start(key)
         await until(lambda: site.over == [keys[1]])
         await asyncio.sleep(0.02)
-        assert begun == [name for _, name in keys[: CONCURRENT_RELEASES + 1]]
+        assert releasing == [name for _, name in keys[: CONCURRENT_RELEASES + 1]]
         await releases.end()
         assert (len(releases), sorted(site.over)) == (0, keys)
 

@@ -104,14 +104,14 @@ def test_the_condition_has_a_status_reason_and_message() -> None:
 
 
 def test_the_nodes_in_the_message_do_not_change_the_meaning() -> None:
-    told = honored_condition(HonoredReason.PROGRAMMED, ON, "0123abcd", SAME, nodes=12)
+    detailed = honored_condition(HonoredReason.PROGRAMMED, ON, "0123abcd", SAME, nodes=12)
     one, other = (
         honored_condition(HonoredReason.NODES_BEHIND, ON, "0123abcd", SAME, nodes=12, behind=behind)
         for behind in (["n1", "n2"], ["n2"])
     )
     assert have_equal_meaning((one,), (other,))
     assert not are_equal((one,), (other,))
-    assert not have_equal_meaning((one,), (told,))
+    assert not have_equal_meaning((one,), (detailed,))
 
 
 # --- Nothing is ever reported as honored that a live node does not have -----------------------------------------------
@@ -166,11 +166,11 @@ class World:
     # --- what happens -------------------------------------------------------------------------------------------------
 
     def node(self, name: str) -> None:
-        there = self.cache.nodes.get("", name)
-        if there is None:
+        node = self.cache.nodes.get("", name)
+        if node is None:
             self.cache.nodes.put(LiveNode(metadata=LiveNodeMeta(name=name, resource_version=str(self.next()))))
         else:
-            self.cache.nodes.delete(replace(there, metadata=replace(there.metadata, resource_version=str(self.next()))))
+            self.cache.nodes.delete(replace(node, metadata=replace(node.metadata, resource_version=str(self.next()))))
 
     def ask(self, name: str, value: str) -> None:
         """A Service is written, with this wish or, as a status is, without a new one; and it is synced."""

@@ -41,7 +41,7 @@ class Scene:
 
     def __init__(self, sandbox: Place) -> None:
         self.sandbox, self.renewals = sandbox, 0
-        self.told: list[Said] = []
+        self.conditions: list[Said] = []
         sandbox.registry.store.listeners.append(self._note)
 
     @property
@@ -93,8 +93,8 @@ class Scene:
     def _note(self, kind: Kind, change: StoredChange) -> None:
         if kind.resource == "services" and change.key[1] == "cart" and change.new is not None:
             said = _said(change.new.object()["status"].get("conditions") or [])
-            if said not in self.told[-1:]:
-                self.told.append(said)
+            if said not in self.conditions[-1:]:
+                self.conditions.append(said)
 
 
 def _said(conditions: list[dict[str, Any]]) -> Said:
@@ -166,7 +166,7 @@ async def test_a_revision_is_honored_once_all_nodes_have_it_and_stays_honored() 
         scene.renew("node-c", at=1)
         await settle(scene.sandbox, controller)
         await scene.stays(PROGRAMMED)
-        assert scene.told == [None, PROGRAMMING, PROGRAMMED]
+        assert scene.conditions == [None, PROGRAMMING, PROGRAMMED]
 
 
 async def test_the_next_leader_keeps_an_honored_revision_and_checks_a_changed_one() -> None:
@@ -174,12 +174,12 @@ async def test_the_next_leader_keeps_an_honored_revision_and_checks_a_changed_on
         async with leading(scene):
             scene.renew("node-a")
             await scene.until(PROGRAMMED)
-        told, seen = scene.version, scene.version - 1
+        version, seen = scene.version, scene.version - 1
         async with leading(scene):
             # One that knows less than the Service's own version now: that is of our own writing.
             scene.renew("node-a", at=seen)
             await scene.stays(PROGRAMMED)
-        assert scene.version == told + 1, "nothing but the Lease is written"
+        assert scene.version == version + 1, "nothing but the Lease is written"
         asked = {"trafficDistribution": "PreferSameNode"}
         scene.sandbox.change("services", "default", "cart", lambda old: old | {"spec": old["spec"] | asked})
         async with leading(scene):

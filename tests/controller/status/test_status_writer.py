@@ -176,9 +176,9 @@ async def test_a_plan_from_a_stale_cache_repeats_no_event() -> None:
         assert scene.status_writer.as_reported(old) is old
         scene.status_writer.report(old, conditions=ON, events=TURNED_ON)
         for _ in range(2):
-            told = scene.status_writer.as_reported(old).status
-            assert told
-            assert [(condition.type, condition.status) for condition in told.conditions or ()] == [
+            status = scene.status_writer.as_reported(old).status
+            assert status
+            assert [(condition.type, condition.status) for condition in status.conditions or ()] == [
                 (ACCEPTED_CONDITION, "True"),
                 (PROGRAMMED_CONDITION, "True"),
             ]
@@ -222,9 +222,9 @@ async def test_removed_conditions_are_restored_with_backoff() -> None:
             else:
                 await scene.status_writer.wait_until_written(0.02)
                 assert scene.conditions() == {}
-            told = scene.status_writer.as_reported(await scene.service()).status
-            assert told
-            assert len(told.conditions or ()) == 2, "what was reported is known all the same"
+            status = scene.status_writer.as_reported(await scene.service()).status
+            assert status
+            assert len(status.conditions or ()) == 2, "what was reported is known all the same"
 
         for written in (True, True, False):
             await round_of_both(written=written)
@@ -314,32 +314,32 @@ async def test_a_change_of_messages_alone_waits_for_its_period() -> None:
     seconds = 1000.0
     async with a_scene(clock=lambda: seconds) as scene:
 
-        async def told(conditions: tuple[Condition, ...]) -> None:
+        async def report(conditions: tuple[Condition, ...]) -> None:
             scene.status_writer.report(await scene.service(), conditions=conditions)
             await asyncio.sleep(0.005)
 
-        await told(programmed("Hints/Auto: 0 endpoints"))
+        await report(programmed("Hints/Auto: 0 endpoints"))
         await until(lambda: scene.writes == ["Hints/Auto: 0 endpoints"])
         for endpoints in range(1, 5):
-            await told(programmed(f"Hints/Auto: {endpoints} endpoints"))
+            await report(programmed(f"Hints/Auto: {endpoints} endpoints"))
         assert len(scene.writes) == 1
         assert not scene.status_writer.is_idle
         # What waits is not repeated as news.
         reported = own_conditions(scene.status_writer.as_reported(await scene.service()))
         assert reported[1].message == "Hints/Auto: 4 endpoints"
         for conditions in (OFF, ON):
-            await told(conditions)
+            await report(conditions)
             await until(lambda expected=conditions: scene.writes[-1] == expected[1].message)  # type: ignore[misc]
             # The period counts from the response.
             await until(lambda: scene.status_writer.is_idle)
         seconds += 29.9
-        await told(programmed("Hints/Auto: 2 endpoints"))
+        await report(programmed("Hints/Auto: 2 endpoints"))
         assert len(scene.writes) == 3
         # The written text again: nothing is left to write.
-        await told(ON)
+        await report(ON)
         await until(lambda: scene.status_writer.is_idle)
         seconds += 0.1
-        await told(programmed("Hints/Auto: 3 endpoints"))
+        await report(programmed("Hints/Auto: 3 endpoints"))
         await until(lambda: scene.writes[3:] == ["Hints/Auto: 3 endpoints"])
 
 

@@ -106,7 +106,7 @@ class Scene:
     tracker: EndpointSliceTracker = field(default_factory=EndpointSliceTracker)
     store: ObjectStore[EndpointSlice] = field(default_factory=ObjectStore)
     history: list[tuple[EndpointSlice | None, EndpointSlice | None]] = field(default_factory=list)
-    there: dict[str, EndpointSlice] = field(default_factory=dict)
+    stored: dict[str, EndpointSlice] = field(default_factory=dict)
     read: int = 0
     version: int = 0
     ours: int = 0
@@ -118,13 +118,13 @@ class Scene:
 
     def write(self, name: str, *, own: bool, deletes: bool) -> None:
         self.version += 1
-        old = self.there.pop(name, None)
+        old = self.stored.pop(name, None)
         if deletes and old is None:
             return
         new = None
         if not deletes:
             uid = old.metadata.uid if old else f"{name}-{self.version}"
-            new = self.there[name] = a_slice(name, version=str(self.version), uid=uid)
+            new = self.stored[name] = a_slice(name, version=str(self.version), uid=uid)
         self.history.append((old, new))
         if own:
             self.ours = len(self.history)
@@ -164,7 +164,7 @@ def test_a_cache_is_stale_until_it_has_the_last_own_write(
         elif what == "other":
             scene.write(which, own=False, deletes=deletes)
         # We write when the cache is not stale, and what was changed by another meanwhile the server refuses.
-        elif not scene.is_stale() and scene.store.get("shop", which) is scene.there.get(which):
+        elif not scene.is_stale() and scene.store.get("shop", which) is scene.stored.get(which):
             scene.write(which, own=True, deletes=deletes)
         if scene.read < scene.ours:
             assert scene.is_stale()
@@ -172,7 +172,7 @@ def test_a_cache_is_stale_until_it_has_the_last_own_write(
             assert not scene.is_stale()
     scene.catch_up(len(scene.history))
     assert not scene.is_stale()
-    assert len(scene.tracker) <= len(scene.there)
+    assert len(scene.tracker) <= len(scene.stored)
 
 
 @settings(max_examples=50)

@@ -58,10 +58,10 @@ async def asked(*, denied: str = "", status: int = 201) -> tuple[list[list[str]]
     ],
 )
 async def test_a_missing_permission_is_an_error_with_the_rule_that_grants_it(denied: str, rule: str | None) -> None:
-    seen, error, told = await asked(denied=denied)
+    seen, error, message = await asked(denied=denied)
     assert sorted(seen) == ASKED
     assert isinstance(error, Forbidden) == (rule is not None)
-    assert rule is None or told.endswith(f"in namespace shop (403); a Role with this rule grants it: {rule}")
+    assert rule is None or message.endswith(f"in namespace shop (403); a Role with this rule grants it: {rule}")
 
 
 async def test_a_server_without_the_check_is_accepted_and_a_failing_one_is_an_error() -> None:

@@ -42,13 +42,13 @@ async def test_a_concurrent_write_stops_the_writer_unless_it_wrote_the_same(
     async with a_writer() as (writer, registry):
         slice_writer = SliceWriter(writer, tracker=EndpointSliceTracker(), metrics=ControllerMetrics())
         await writer.create(SLICES, SLICE)
-        there = await writer.read(SLICES, namespace=KEY[0], name=SLICE.metadata.name)
+        stored = await writer.read(SLICES, namespace=KEY[0], name=SLICE.metadata.name)
         kind = registry.kinds[SLICES_KEPT]
         if meanwhile == "changed":
             registry.update(kind, KEY[0], SLICE.metadata.name, lambda old: old | {"endpoints": []}, Write())
         elif meanwhile == "deleted":
             registry.delete(kind, KEY[0], SLICE.metadata.name, Deletion())
-        wanted = SLICE if operation is Operation.CREATE else replace(there, ports=())
+        wanted = SLICE if operation is Operation.CREATE else replace(stored, ports=())
         second = replace(SLICE, metadata=replace(SLICE.metadata, name="cart-2"))
         writes = [SliceWrite(operation, wanted), SliceWrite(Operation.CREATE, second)]
         assert (await slice_writer.write(KEY, writes)).outcome is outcome
@@ -90,28 +90,28 @@ def steps(before: Mapping[str, EndpointSlice], after: Mapping[str, EndpointSlice
     return ordered_writes(ServicePlan(SERVICE, (family,), (), ()), previous=before)
 
 
-def addresses(there: Mapping[str, EndpointSlice]) -> set[str]:
-    return {address for slice_ in there.values() for one in slice_.endpoints or () for address in one.addresses or ()}
+def addresses(by_name: Mapping[str, EndpointSlice]) -> set[str]:
+    return {address for slice_ in by_name.values() for one in slice_.endpoints or () for address in one.addresses or ()}
 
 
-def grouped(there: Mapping[str, EndpointSlice]) -> list[list[str]]:
+def grouped(by_name: Mapping[str, EndpointSlice]) -> list[list[str]]:
     """The addresses of each slice, regardless of its name."""
-    return sorted(sorted(addresses({name: slice_})) for name, slice_ in there.items())
+    return sorted(sorted(addresses({name: slice_})) for name, slice_ in by_name.items())
 
 
 def replay(before: Mapping[str, EndpointSlice], after: Mapping[str, EndpointSlice]) -> dict[str, EndpointSlice]:
     """Returns the slices after all steps. Endpoints of both states always stay listed, and no slice is too large."""
-    there, steady = dict(before), addresses(before) & addresses(after)
+    by_name, steady = dict(before), addresses(before) & addresses(after)
     for step in steps(before, after):
         name = step.slice.metadata.name
         if step.operation is Operation.DELETE:
-            del there[name]
+            del by_name[name]
         else:
-            assert (name in there) == (step.operation is Operation.UPDATE)
-            there[name] = step.slice
-        assert steady <= addresses(there)
-        assert all(len(slice_.endpoints or ()) <= MAX_ENDPOINTS for slice_ in there.values())
-    return there
+            assert (name in by_name) == (step.operation is Operation.UPDATE)
+            by_name[name] = step.slice
+        assert steady <= addresses(by_name)
+        assert all(len(slice_.endpoints or ()) <= MAX_ENDPOINTS for slice_ in by_name.values())
+    return by_name
 
 
 some_places = st.dictionaries(st.integers(0, 7), st.sampled_from(NAMES))
@@ -120,9 +120,9 @@ some_places = st.dictionaries(st.integers(0, 7), st.sampled_from(NAMES))
 @given(before=some_places, after=some_places, new_ports=st.booleans())
 def test_a_moving_endpoint_is_always_listed(before: Places, after: Places, new_ports: bool) -> None:
     wanted = slices(after, ports=NEW if new_ports else OLD)
-    there = replay(slices(before), wanted)
-    assert grouped(there) == grouped(wanted)
-    assert {slice_.ports for slice_ in there.values()} == {slice_.ports for slice_ in wanted.values()}
+    by_name = replay(slices(before), wanted)
+    assert grouped(by_name) == grouped(wanted)
+    assert {slice_.ports for slice_ in by_name.values()} == {slice_.ports for slice_ in wanted.values()}
 
 
 def test_slices_that_exchange_endpoints_cost_one_more_write() -> None:
@@ -134,8 +134,8 @@ def test_slices_that_exchange_endpoints_cost_one_more_write() -> None:
 def test_full_slices_that_exchange_endpoints_use_a_new_slice() -> None:
     before = slices({index: "ab"[index % 2] for index in range(2 * MAX_ENDPOINTS)})
     after = slices({index: "ba"[index % 2] for index in range(2 * MAX_ENDPOINTS)})
-    there = replay(before, after)
-    assert len(there) == len(after)
-    assert addresses(there) == addresses(after)
-    fresh = next(slice_ for name, slice_ in there.items() if name not in before)
+    by_name = replay(before, after)
+    assert len(by_name) == len(after)
+    assert addresses(by_name) == addresses(after)
+    fresh = next(slice_ for name, slice_ in by_name.items() if name not in before)
     assert replace(fresh.metadata, name="") == ObjectMeta(namespace="shop")

@@ -137,8 +137,8 @@ def decode_transaction(batch: bytes, tables: FakeTables) -> str:
         family = _FAMILIES[GENERIC.unpack_from(body)[0]]
         parts = dict(attributes(body, GENERIC.size))
         table, name = read_string(parts[TABLE]), read_string(parts[SET])
-        there = tables.get((family, table))
-        declared = None if there is None else there.sets.get(name)
+        known_table = tables.get((family, table))
+        declared = None if known_table is None else known_table.sets.get(name)
         known = None if declared is None else parse_field_types(declared.spec)
         if known is None:
             raise KernelRefused(os.strerror(errno.ENOENT), errno.ENOENT)
@@ -205,12 +205,12 @@ def _set(name: str, set_name: str, table: FakeTable) -> bytes:
     return string_attribute(SET_TABLE, name) + string_attribute(SET_NAME, set_name) + flags + count
 
 
-def _elements(family: Family, table: str, name: str, there: FakeTable) -> Iterator[bytes]:
-    parts = parse_field_types(there.sets[name].spec)
+def _elements(family: Family, table: str, name: str, held: FakeTable) -> Iterator[bytes]:
+    parts = parse_field_types(held.sets[name].spec)
     if parts is None:
         return
     writer = ElementWriter(family, parts)
-    for key, value in there.elements[name].items():
+    for key, value in held.elements[name].items():
         yield (
             string_attribute(TABLE, table) + string_attribute(SET, name) + nested(ELEMENTS, [writer.write(key, value)])
         )
@@ -378,19 +378,19 @@ def _add_chain(table: FakeTable, name: str, rest: str, line: str) -> None:
 
 
 def _element(table: FakeTable, verb: str, name: str, rest: str, line: str) -> None:
-    there = table.elements.get(name)
-    if there is None:
+    elements = table.elements.get(name)
+    if elements is None:
         raise _refusal(_NOT_THERE, line)
     for word in rest.strip("{} ").split(", "):
         key, _, value = word.partition(" : ")
         if verb == "delete":
-            if there.pop(key, None) is None:
+            if elements.pop(key, None) is None:
                 raise _refusal(_NOT_THERE, f"{key}: {line}")
             continue
         _known(table, value, line)
-        if there.get(key, value) != value:
+        if elements.get(key, value) != value:
             raise _refusal(_THERE, f"{key}: {line}")
-        there[key] = value
+        elements[key] = value
 
 
 def _known(table: FakeTable, text: str, line: str) -> None:

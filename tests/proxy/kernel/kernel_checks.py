@@ -48,7 +48,7 @@ async def _check(
     contents: list[object] = []
     for client in (FakeKernel(), kernel):
         await client.run_commands(BEGIN)
-        before, begun = client.transactions_done, await _content(client)
+        before, content_before = client.transactions_done, await _content(client)
         try:
             if refused is None:
                 await transact(client)
@@ -56,7 +56,7 @@ async def _check(
                 with pytest.raises(KernelRefused) as error:
                     await transact(client)
                 assert error.value.number == refused if isinstance(refused, int) else refused in str(error.value)
-                assert await _content(client) == begun
+                assert await _content(client) == content_before
             assert client.transactions_done == before + (refused is None)
             contents.append(await _content(client))
         finally:
@@ -95,12 +95,12 @@ async def check_changes(
 ) -> None:
     """Changes, ``at_once`` in each transaction, have the same result as a fresh load. Deletes the table."""
     state = RulesetState(family, TABLE, OPTIONS)
-    there: dict[str, EndpointSlots] = {}
+    slots: dict[str, EndpointSlots] = {}
     every = list(steps)
     try:
         await kernel.run_commands(render_commands(state.start()))
         for start in range(0, len(every), at_once):
-            changes = merge_changes([_put(state, there, *step) for step in every[start : start + at_once]])
+            changes = merge_changes([_put(state, slots, *step) for step in every[start : start + at_once]])
             batch = encode_transaction(changes, base_sets(family))
             if batch is not None:
                 await kernel.send_batch(batch)
@@ -119,13 +119,13 @@ async def check_changes(
 
 
 def _put(
-    state: RulesetState, there: dict[str, EndpointSlots], name: str, service: NodeService | None
+    state: RulesetState, slots: dict[str, EndpointSlots], name: str, service: NodeService | None
 ) -> RulesetChanges:
     if service is None:
-        there.pop(name, None)
+        slots.pop(name, None)
         return state.set_service(("shop", name), NO_RULES)
-    there[name] = assign_slots((service,), there.get(name, {}))
-    return state.set_service(("shop", name), service_rules((service,), there[name], OPTIONS))
+    slots[name] = assign_slots((service,), slots.get(name, {}))
+    return state.set_service(("shop", name), service_rules((service,), slots[name], OPTIONS))
 
 
 async def _has(kernel: KernelClient, whole: Ruleset, *, with_rules: bool = True) -> None:

@@ -43,9 +43,9 @@ async def test_an_audit_finds_changed_elements_and_rules_of_shared_chains() -> N
         proxy.put(a_service(1, 1, 2))
         await settled(proxy)
         element = "10.96.0.1 . tcp . 80 . 0"
-        there = proxy.kernel.elements("ip", TABLE)["endpoints"][element]
+        value = proxy.kernel.elements("ip", TABLE)["endpoints"][element]
         proxy.kernel.load(
-            f"delete element ip {TABLE} endpoints {{ {element} : {there} }}\n"
+            f"delete element ip {TABLE} endpoints {{ {element} : {value} }}\n"
             f"add element ip {TABLE} endpoints {{ {element} : 10.6.6.6 . 66 }}\n"
             f"flush chain ip {TABLE} c-2\n"
         )

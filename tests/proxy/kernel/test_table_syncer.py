@@ -28,9 +28,9 @@ async def test_changes_during_a_transaction_are_merged_into_the_next() -> None:
         proxy.put(a_service(1, 1))
         await settled(proxy)
         proxy.kernel.faults.hold_until = asyncio.Event()
-        begun = proxy.kernel.transactions_begun
+        count = proxy.kernel.transactions_begun
         proxy.put(a_service(1, 2))
-        await proxy.until(lambda: proxy.kernel.transactions_begun > begun)
+        await proxy.until(lambda: proxy.kernel.transactions_begun > count)
         proxy.put(a_service(1, 3), a_service(2, 4))
         proxy.put(a_service(1, 5))
         assert not proxy.has(a_service(1, 2))
@@ -127,9 +127,9 @@ async def test_a_large_service_is_programmed_some_ports_at_a_time_and_others_bet
         proxy.put(a_service(2, 5))
         await settled(proxy)
         proxy.kernel.faults.hold_until = asyncio.Event()
-        begun = proxy.kernel.transactions_begun
+        count = proxy.kernel.transactions_begun
         proxy.put(large())
-        await proxy.until(lambda: proxy.kernel.transactions_begun > begun)
+        await proxy.until(lambda: proxy.kernel.transactions_begun > count)
         proxy.put(a_service(2, 6), a_service(3, 7))
         proxy.kernel.faults.hold_until.set()
         await settled(proxy)

@@ -34,15 +34,15 @@ def has(kernel: FakeKernel, ruleset: Ruleset) -> None:
 def test_a_table_that_is_found_is_taken_over(family: Family, data: st.DataObject) -> None:
     before, after = (dict(data.draw(changes(family))) for _ in range(2))
     kernel = FakeKernel()
-    there = begun(kernel, family, before, present=None)
-    state = begun(kernel, family, after, present=there.full_ruleset())
+    loaded = with_services(kernel, family, before, present=None)
+    state = with_services(kernel, family, after, present=loaded.full_ruleset())
     has(kernel, state.full_ruleset())
-    assert not begun(
+    assert not with_services(
         FakeKernel(), family, after, present=state.full_ruleset(), only_what_is_needed=True
     ).remove_leftovers()
 
 
-def begun(
+def with_services(
     kernel: FakeKernel,
     family: Family,
     services: Mapping[str, NodeService | None],

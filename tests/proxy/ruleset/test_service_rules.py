@@ -107,11 +107,11 @@ def test_addresses_and_source_ranges_are_counted_before_they_are_parsed() -> Non
         check_requested_entries(service, (), most=5)
 
 
-def way(there: ServiceParts, wanted: ServiceParts, *, most: int) -> list[ServiceParts]:
+def way(parts: ServiceParts, wanted: ServiceParts, *, most: int) -> list[ServiceParts]:
     steps = []
-    while there != wanted:
-        there = next_parts(there, wanted, most=most)
-        steps.append(there)
+    while parts != wanted:
+        parts = next_parts(parts, wanted, most=most)
+        steps.append(parts)
         assert len(steps) < 100
     return steps
 
@@ -142,8 +142,8 @@ def test_a_large_service_of_which_little_changes_takes_one_step() -> None:
 
 @given(old=st.none() | services("ip", name="1"), new=st.none() | services("ip", name="1"), most=st.integers(1, 30))
 def test_every_way_ends_where_it_should(old: NodeService | None, new: NodeService | None, most: int) -> None:
-    there, wanted = (() if service is None else (service,) for service in (old, new))
-    assert way(there, wanted, most=most)[-1:] in ([], [wanted])
+    current, wanted = (() if service is None else (service,) for service in (old, new))
+    assert way(current, wanted, most=most)[-1:] in ([], [wanted])
 
 
 @pytest.mark.parametrize(
