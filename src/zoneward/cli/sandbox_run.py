@@ -46,7 +46,6 @@ class SandboxOptions:
     kubeconfig: Path | None
     play: str | None
     faults: tuple[str, ...]
-    fault_seed: int
     gates: tuple[str, ...]
     built_in: bool
     quiet: bool
@@ -196,7 +195,7 @@ def _faults(options: "SandboxOptions") -> FaultInjector | None:
             faults.append(parse_fault(text))
         except ValueError as error:
             raise click.UsageError(f"--fault: expected {error}, got {text!r}") from None
-    return FaultInjector(tuple(faults), seed=options.fault_seed) if faults else None
+    return FaultInjector(faults, seed=1) if faults else None
 
 
 def _gates(options: "SandboxOptions") -> ServerGates:
