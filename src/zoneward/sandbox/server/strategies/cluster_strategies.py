@@ -36,7 +36,6 @@ class NodeStrategy(Strategy):
 
 # --- Pods -------------------------------------------------------------------------------------------------------------
 
-_OF_DELETION: Final = ("ownerReferences", "deletionTimestamp", "deletionGracePeriodSeconds")
 _POD_DEFAULTS: Final = {
     "restartPolicy": "Always",
     "terminationGracePeriodSeconds": 30,
@@ -76,11 +75,6 @@ class PodStrategy(Strategy):
     def validate_update(self, new: Object, old: Object) -> Iterator[FieldError]:
         if old["spec"].get("nodeName") and new["spec"].get("nodeName") != old["spec"]["nodeName"]:
             yield error("FieldValueForbidden", "spec.nodeName", "may not change once it is set")
-
-    def prepare_status(self, new: Object, old: Object) -> None:
-        new["spec"], before = old["spec"], old["metadata"]
-        metadata = {name: value for name, value in new["metadata"].items() if name not in _OF_DELETION}
-        new["metadata"] = metadata | {name: before[name] for name in _OF_DELETION if name in before}
 
     def is_new_generation(self, new: Object, old: Object) -> bool:
         return new["spec"] is not old["spec"] and new["spec"] != old["spec"]

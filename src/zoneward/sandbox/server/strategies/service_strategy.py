@@ -18,7 +18,15 @@ from zoneward.kube.validation import (
     not_supported,
     traffic_distribution_errors,
 )
-from zoneward.sandbox.server.kinds import FindObject, Object, ServerGates, Strategy, port_errors, port_range_errors
+from zoneward.sandbox.server.kinds import (
+    FindObject,
+    Object,
+    ServerGates,
+    Strategy,
+    get_field,
+    port_errors,
+    port_range_errors,
+)
 from zoneward.sandbox.server.status_errors import internal
 
 Spec = Mapping[str, Any]
@@ -224,7 +232,7 @@ def _spec_errors(spec: Spec) -> Iterator[FieldError]:
 
 def _status_errors(new: Object) -> Iterator[FieldError]:
     """Errors of the load balancer; kube-apiserver does not validate conditions."""
-    ingress = new["status"]["loadBalancer"].get("ingress") or ()
+    ingress = get_field(new, "status.loadBalancer.ingress") or ()
     if ingress and new["spec"].get("type") != "LoadBalancer":
         problem = "may only be used when `spec.type` is 'LoadBalancer'"
         yield error("FieldValueForbidden", "status.loadBalancer.ingress", problem)
