@@ -83,11 +83,6 @@ class _KindStore:
     """The version of the last change that is not in the history any more."""
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def forget(self, count: int) -> None:
-        if count > 0:
-            self.forgotten = self.history[count - 1].version
-            del self.history[:count]
-
 
 def head_of(kind: Kind) -> bytes:
     """How the JSON of an object begins; in lists items go without."""
@@ -164,7 +159,7 @@ class VersionedStore:
         """Forget all changes up to a version, by default up to now."""
         limit = self.version if version is None else version
         for kind_store in self._kinds.values():
-            kind_store.forget(bisect_right(kind_store.history, limit, key=_VERSION))
+            del kind_store.history[: bisect_right(kind_store.history, limit, key=_VERSION)]
             kind_store.forgotten = max(kind_store.forgotten, limit)
 
     # --- within -------------------------------------------------------------------------------------------------------
@@ -185,9 +180,11 @@ class VersionedStore:
         )
 
     def _publish(self, kind_store: _KindStore, change: StoredChange) -> None:
-        kind_store.history.append(change)
-        if len(kind_store.history) > HISTORY + _SPARE:
-            kind_store.forget(len(kind_store.history) - HISTORY)
+        history = kind_store.history
+        history.append(change)
+        if (count := len(history) - HISTORY) > _SPARE:
+            kind_store.forgotten = history[count - 1].version
+            del history[:count]
         changed, kind_store.changed = kind_store.changed, asyncio.Event()
         changed.set()
         for listener in self.listeners:
