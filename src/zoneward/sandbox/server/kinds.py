@@ -71,17 +71,13 @@ class Strategy:
         if "status" in old:
             new["status"] = old["status"]
 
-    def prepare_status(self, new: Object, old: Object) -> None:
-        """Keep all of ``old`` except the status."""
-        new["spec"] = old["spec"]
-
     def validate_create(self, new: Object) -> Iterable[FieldError]:
         return ()
 
     def validate_update(self, new: Object, old: Object) -> Iterable[FieldError]:
         return self.validate_create(new)
 
-    def validate_status(self, new: Object, old: Object) -> Iterable[FieldError]:
+    def validate_status(self, new: Object) -> Iterable[FieldError]:
         return ()
 
     def metadata_errors(self, new: Object) -> Iterable[FieldError]:

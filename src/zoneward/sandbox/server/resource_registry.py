@@ -181,8 +181,8 @@ class Registry:
             _raise_errors(kind, new, strategy.allocate(new, old))
         wrong: Iterable[FieldError] = ()
         if write.subresource == "status":
-            strategy.prepare_status(new, old)
-            wrong = strategy.validate_status(new, old)
+            new["spec"] = old["spec"]
+            wrong = strategy.validate_status(new)
         elif not write.subresource:
             strategy.prepare_update(new, old, self.find)
             if strategy.is_new_generation(new, old):

@@ -75,8 +75,17 @@ class ServiceStrategy(Strategy):
         value = new["spec"].get("trafficDistribution")
         yield from traffic_distribution_errors(value, has_prefer_same=has_prefer_same)
 
-    def validate_status(self, new: Object, old: Object) -> Iterator[FieldError]:
-        return _status_errors(new)
+    def validate_status(self, new: Object) -> Iterator[FieldError]:
+        """Errors of the load balancer; kube-apiserver does not validate conditions."""
+        ingress = get_field(new, "status.loadBalancer.ingress") or ()
+        if ingress and new["spec"].get("type") != "LoadBalancer":
+            problem = "may only be used when `spec.type` is 'LoadBalancer'"
+            yield error("FieldValueForbidden", "status.loadBalancer.ingress", problem)
+            return
+        for index, entry in enumerate(ingress):
+            if address := entry.get("ip"):
+                field = f"status.loadBalancer.ingress[{index}].ip"
+                yield from invalid(field, address, formats.address_problems(address, canonical=False))
 
     # --- addresses and ports ------------------------------------------------------------------------------------------
 
@@ -228,16 +237,3 @@ def _spec_errors(spec: Spec) -> Iterator[FieldError]:
     for field, known in _CHOICES.items():
         if (value := spec.get(field)) is not None and value not in known:
             yield not_supported(f"spec.{field}", value, known)
-
-
-def _status_errors(new: Object) -> Iterator[FieldError]:
-    """Errors of the load balancer; kube-apiserver does not validate conditions."""
-    ingress = get_field(new, "status.loadBalancer.ingress") or ()
-    if ingress and new["spec"].get("type") != "LoadBalancer":
-        problem = "may only be used when `spec.type` is 'LoadBalancer'"
-        yield error("FieldValueForbidden", "status.loadBalancer.ingress", problem)
-        return
-    for index, entry in enumerate(ingress):
-        if address := entry.get("ip"):
-            field = f"status.loadBalancer.ingress[{index}].ip"
-            yield from invalid(field, address, formats.address_problems(address, canonical=False))
