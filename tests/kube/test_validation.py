@@ -1,7 +1,6 @@
 """Rules and wordings of validation beyond the conformance vectors."""
 
 from copy import deepcopy
-from itertools import chain
 from typing import Any, Final
 
 import pytest
@@ -20,10 +19,8 @@ from zoneward.kube.objects import Endpoint, EndpointPort, EndpointSlice
 from zoneward.kube.validation import (
     MAX_ANNOTATION_BYTES,
     FieldError,
-    content_errors,
-    endpoint_errors,
-    new_metadata_errors,
     traffic_distribution_errors,
+    validate_endpoint_slice,
 )
 
 GOOD: Final[dict[str, Any]] = {
@@ -43,14 +40,6 @@ EMPTY: Final = "must not be empty"
 
 def a_slice(field: str = "metadata.name", value: object = "hello") -> EndpointSlice:
     return convert(with_field(deepcopy(GOOD), field, value), EndpointSlice)
-
-
-def validate_endpoint_slice(slice_: EndpointSlice) -> tuple[FieldError, ...]:
-    endpoints = [
-        endpoint_errors(endpoint, f"endpoints[{index}]", slice_.address_type)
-        for index, endpoint in enumerate(slice_.endpoints or ())
-    ]
-    return *new_metadata_errors(slice_.metadata), *content_errors(slice_), *chain.from_iterable(endpoints)
 
 
 def messages(errors: tuple[FieldError, ...], *, below: str = "") -> list[str]:

@@ -72,6 +72,17 @@ class FieldError:
         return f"{self.field}: {self.message}"
 
 
+def validate_endpoint_slice(slice_: EndpointSlice) -> tuple[FieldError, ...]:
+    """Errors of a new EndpointSlice (upstream's ``ValidateEndpointSliceCreate``)."""
+    endpoints = slice_.endpoints or ()
+    errors = [*new_metadata_errors(slice_.metadata), *content_errors(slice_)]
+    if len(endpoints) > MAX_ENDPOINTS:
+        return *errors, too_many("endpoints", len(endpoints), MAX_ENDPOINTS)
+    for index, endpoint in enumerate(endpoints):
+        errors += endpoint_errors(endpoint, f"endpoints[{index}]", slice_.address_type)
+    return tuple(errors)
+
+
 def traffic_distribution_errors(value: str | None, *, has_prefer_same: bool) -> Iterator[FieldError]:
     """Errors of ``spec.trafficDistribution`` of a Service of any type.
 
