@@ -13,10 +13,6 @@ from tests.vectors.outcomes import check, hints_of
 from zoneward.controller.controller_configuration import MOST_SYNCS, ControllerConfiguration
 from zoneward.kube import validation
 from zoneward.kube.objects import (
-    Endpoint,
-    EndpointPort,
-    EndpointSlice,
-    ObjectMeta,
     ServicePort,
 )
 from zoneward.routing.algorithms.heuristics import PROPORTIONAL_ZONE_CPU
@@ -24,14 +20,6 @@ from zoneward.routing.configuration import Configuration, FeatureGates
 from zoneward.routing.request import Approach, requested_approach
 from zoneward.routing.rules import RuleLog
 from zoneward.routing.selection.endpoint_selection import CURRENT, honored_hints, policies_of, select_endpoints
-
-METADATA: Final = ObjectMeta(name="hello", namespace="world", resource_version="1")
-
-
-def slice_shape(case: Case) -> None:
-    slice_, topology = shaped(case["input"])
-    errors = validation.validate_endpoint_slice(slice_, deprecated_topology=topology)
-    assert (not errors, len(errors)) == (case["expected"]["valid"], case["expected"]["error_count"]), errors
 
 
 def controller_options(case: Case) -> None:
@@ -105,7 +93,7 @@ def routing_by_policy(given: Case) -> dict[str, str]:
     return {f"{origin}_routing": words[by_policy[policy] or ()] for origin, policy in policies.items()}
 
 
-RUN: Final = by_name(slice_shape, controller_options, annotation, precedence)
+RUN: Final = by_name(controller_options, annotation, precedence)
 CASES: Final = load("validation.json")
 SANDBOX: Final = RunIn("test_validation_on_the_sandbox")
 """What an API server accepts, and what it does around that."""
@@ -119,24 +107,3 @@ def test_every_case_is_run_or_left_out_for_a_reason() -> None:
 @pytest.mark.parametrize("case", [pytest.param(case, id=case["id"]) for case in CASES if case["kind"] in RUN])
 def test_validation_is_upstreams(case: Case) -> None:
     RUN[case["kind"]](case)
-
-
-def addresses(count: int) -> tuple[str, ...]:
-    return tuple(f"10.1.2.{index % 255}" for index in range(count))
-
-
-def a_slice(*endpoints: Endpoint, ports: tuple[EndpointPort, ...] = ()) -> EndpointSlice:
-    return EndpointSlice(metadata=METADATA, address_type="IPv4", endpoints=endpoints, ports=ports)
-
-
-def shaped(shape: Case) -> tuple[EndpointSlice, dict[int, dict[str, str]]]:
-    known = {"object", "endpoints", "ports", "port_names", "addresses", "deprecated_topology"}
-    assert shape.keys() <= known, f"a shape that this test does not know: {shape}"
-    if "object" in shape:
-        assert shape["object"] == "empty"
-        return EndpointSlice(), {}
-    names = shape.get("port_names") or [f"http-{index}" for index in range(shape.get("ports", 1))]
-    ports = tuple(EndpointPort(name=name, protocol="TCP") for name in names)
-    endpoint = Endpoint(addresses=addresses(shape.get("addresses", 1)))
-    slice_ = a_slice(*[endpoint] * shape.get("endpoints", 1), ports=ports)
-    return slice_, {0: shape["deprecated_topology"]} if "deprecated_topology" in shape else {}

@@ -54,14 +54,6 @@ import click
     "--fault", "faults", multiple=True, metavar="FAULT", help="Inject a fault, as in 503@0.01. May be repeated."
 )
 @click.option(
-    "--fault-seed",
-    type=int,
-    default=1,
-    show_default=True,
-    metavar="NUMBER",
-    help="The same seed gives the same faults.",
-)
-@click.option(
     "--feature-gates",
     "gates",
     multiple=True,

@@ -29,9 +29,7 @@ if TYPE_CHECKING:
     from zoneward.sandbox.play.play_file import Play
 
 _SAVING: Final = 5.0
-"""Seconds between two saves while objects change, or longer if a save takes long."""
-_SHARE: Final = 20
-"""Saving takes at most this fraction of the time: 1 / 20."""
+"""Seconds between two saves while objects change."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +44,6 @@ class SandboxOptions:
     kubeconfig: Path | None
     play: str | None
     faults: tuple[str, ...]
-    fault_seed: int
     gates: tuple[str, ...]
     built_in: bool
     quiet: bool
@@ -171,19 +168,14 @@ async def _until(end: asyncio.Event, registry: Registry, save: Path | None) -> N
         await end.wait()
         return
     _save(registry, save)
-    saved, pause = registry.store.version, _SAVING
-    clock = asyncio.get_running_loop().time
-    while True:
-        try:
-            async with asyncio.timeout(pause):
+    saved = registry.store.version
+    while not end.is_set():
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_SAVING):
                 await end.wait()
-                return
-        except TimeoutError:
-            pass
-        if registry.store.version != saved:
-            saved, begin = registry.store.version, clock()
+        if registry.store.version != saved and not end.is_set():
+            saved = registry.store.version
             _save(registry, save)
-            pause = max(_SAVING, _SHARE * (clock() - begin))
 
 
 # --- options ----------------------------------------------------------------------------------------------------------
@@ -196,7 +188,7 @@ def _faults(options: "SandboxOptions") -> FaultInjector | None:
             faults.append(parse_fault(text))
         except ValueError as error:
             raise click.UsageError(f"--fault: expected {error}, got {text!r}") from None
-    return FaultInjector(tuple(faults), seed=options.fault_seed) if faults else None
+    return FaultInjector(faults, seed=1) if faults else None
 
 
 def _gates(options: "SandboxOptions") -> ServerGates:

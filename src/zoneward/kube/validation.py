@@ -1,4 +1,4 @@
-"""Validates EndpointSlices and ``spec.trafficDistribution`` with the rules and messages of an API server.
+"""Validates parts of EndpointSlices, metadata and ``spec.trafficDistribution`` as an API server does.
 
 The rules are those of Kubernetes' ``pkg/apis/discovery/validation``, ``pkg/apis/core/validation`` and
 ``k8s.io/apimachinery`` (v1.37, whose default gates include strict IP addresses and node hints), in upstream's order
@@ -10,13 +10,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
-from types import MappingProxyType
 from typing import Final, Literal
 
 import msgspec
 
 from zoneward.kube import formats, names
-from zoneward.kube.objects import Endpoint, EndpointPort, EndpointSlice, Hints, ObjectMeta, OwnerReference, Service
+from zoneward.kube.objects import Endpoint, EndpointPort, EndpointSlice, Hints, ObjectMeta, OwnerReference
 
 MAX_ENDPOINTS: Final = 1000
 """Endpoints in one EndpointSlice."""
@@ -27,8 +26,6 @@ MAX_PORTS: Final = 20_000
 MAX_ZONE_HINTS: Final = 8
 MAX_NODE_HINTS: Final = 8
 """``forZones`` and ``forNodes`` of one endpoint."""
-MAX_TOPOLOGY_LABELS: Final = 16
-"""``deprecatedTopology`` labels of one endpoint."""
 MAX_ANNOTATION_BYTES: Final = 256 * 1024
 """Keys and values of all annotations of one object together."""
 ADDRESS_TYPES: Final = ("IPv4", "IPv6", "FQDN")
@@ -49,8 +46,6 @@ ErrorType = Literal[
     "FieldValueTooLong",
     "FieldValueNotSupported",
     "FieldValueForbidden",
-    "FieldValueNotFound",
-    "InternalError",
 ]
 _PHRASES: Final[Mapping[ErrorType, str]] = {
     "FieldValueInvalid": "Invalid value",
@@ -60,8 +55,6 @@ _PHRASES: Final[Mapping[ErrorType, str]] = {
     "FieldValueTooLong": "Too long",
     "FieldValueNotSupported": "Unsupported value",
     "FieldValueForbidden": "Forbidden",
-    "FieldValueNotFound": "Not found",
-    "InternalError": "Internal error",
 }
 
 
@@ -79,51 +72,26 @@ class FieldError:
         return f"{self.field}: {self.message}"
 
 
-def validate_endpoint_slice(
-    slice_: EndpointSlice, *, deprecated_topology: Mapping[int, Mapping[str, str]] | None = None
-) -> tuple[FieldError, ...]:
-    """Errors of a new EndpointSlice (upstream's ``ValidateEndpointSliceCreate``).
-
-    ``deprecated_topology`` has labels by the index of their endpoint: `Endpoint` has no field for this remnant of
-    v1beta1.
-    """
-    return (
-        *new_metadata_errors(slice_.metadata),
-        *content_errors(slice_),
-        *_endpoints(slice_, deprecated_topology or {}),
-    )
+def validate_endpoint_slice(slice_: EndpointSlice) -> tuple[FieldError, ...]:
+    """Errors of a new EndpointSlice (upstream's ``ValidateEndpointSliceCreate``)."""
+    endpoints = slice_.endpoints or ()
+    errors = [*new_metadata_errors(slice_.metadata), *content_errors(slice_)]
+    if len(endpoints) > MAX_ENDPOINTS:
+        return *errors, too_many("endpoints", len(endpoints), MAX_ENDPOINTS)
+    for index, endpoint in enumerate(endpoints):
+        errors += endpoint_errors(endpoint, f"endpoints[{index}]", slice_.address_type)
+    return tuple(errors)
 
 
-def validate_endpoint_slice_update(new: EndpointSlice, *, old: EndpointSlice) -> tuple[FieldError, ...]:
-    """Errors of an update (upstream's ``ValidateEndpointSliceUpdate``); ``addressType`` is immutable.
-
-    Unchanged endpoints are not validated again: an older API server may have accepted them.
-    """
-    endpoints: Iterable[FieldError] = ()
-    if (new.endpoints or ()) != (old.endpoints or ()):
-        endpoints = _endpoints(new, {})
-    return (
-        *fixed_metadata_errors(new.metadata, old.metadata),
-        *free_metadata_errors(new.metadata),
-        *content_errors(new),
-        *endpoints,
-        *immutable_address_type(new.address_type, old.address_type),
-    )
-
-
-def validate_traffic_distribution(
-    service: Service, *, prefer_same_traffic_distribution: bool = True
-) -> tuple[FieldError, ...]:
+def traffic_distribution_errors(value: str | None, *, has_prefer_same: bool) -> Iterator[FieldError]:
     """Errors of ``spec.trafficDistribution`` of a Service of any type.
 
     Upstream's ``validateServiceTrafficDistribution``. Without the gate ``PreferSameTrafficDistribution`` (KEP-3015 §
     Feature Enablement and Rollback; on since v1.34) only ``PreferClose`` is known (KEP-4444 § PreferClose).
     """
-    value = service.spec.traffic_distribution
-    supported = names.TRAFFIC_DISTRIBUTIONS if prefer_same_traffic_distribution else (names.PREFER_CLOSE,)
-    if value is None or value in supported:
-        return ()
-    return (not_supported("spec.trafficDistribution", value, supported),)
+    supported = names.TRAFFIC_DISTRIBUTIONS if has_prefer_same else (names.PREFER_CLOSE,)
+    if value is not None and value not in supported:
+        yield not_supported("spec.trafficDistribution", value, supported)
 
 
 # --- an EndpointSlice's own fields ------------------------------------------------------------------------------------
@@ -162,18 +130,7 @@ def _port(port: EndpointPort, field: str, taken: set[str]) -> Iterator[FieldErro
         )
 
 
-def _endpoints(slice_: EndpointSlice, topology: Mapping[int, Mapping[str, str]]) -> Iterator[FieldError]:
-    endpoints = slice_.endpoints or ()
-    if len(endpoints) > MAX_ENDPOINTS:
-        yield too_many("endpoints", len(endpoints), MAX_ENDPOINTS)
-        return
-    for index, endpoint in enumerate(endpoints):
-        yield from endpoint_errors(endpoint, f"endpoints[{index}]", slice_.address_type, topology.get(index, {}))
-
-
-def endpoint_errors(
-    endpoint: Endpoint, field: str, address_type: str, topology: Mapping[str, str] = MappingProxyType({})
-) -> Iterator[FieldError]:
+def endpoint_errors(endpoint: Endpoint, field: str, address_type: str) -> Iterator[FieldError]:
     """Errors of the endpoint at ``field`` of an EndpointSlice of this type."""
     addresses = endpoint.addresses or ()
     if not addresses:
@@ -187,43 +144,26 @@ def endpoint_errors(
             yield from _ip(address, f"{field}.addresses", index, ip_problems)
     if endpoint.node_name is not None and (problems := _subdomain_problems(endpoint.node_name)):
         yield from invalid(f"{field}.nodeName", endpoint.node_name, problems)
-    if topology:
-        yield from _topology(topology, f"{field}.deprecatedTopology")
     if endpoint.hostname is not None:
         yield from invalid(f"{field}.hostname", endpoint.hostname, formats.label_problems(endpoint.hostname))
     if endpoint.hints is not None:
         yield from _hints(endpoint.hints, f"{field}.hints")
 
 
-def _topology(topology: Mapping[str, str], field: str) -> Iterator[FieldError]:
-    if len(topology) > MAX_TOPOLOGY_LABELS:
-        yield too_many(field, len(topology), MAX_TOPOLOGY_LABELS)
-    yield from labels_errors(topology, field)
-    if names.ZONE_LABEL in topology:
-        # The API server moves this label to the field `zone`: upstream reports a bug in the API server.
-        yield error("InternalError", f"{field}[{names.ZONE_LABEL}]", "reserved key was not removed in conversion")
-
-
 def _hints(hints: Hints, field: str) -> Iterator[FieldError]:
     """Validation stops at too many hints of one kind."""
-    zones = tuple(zone.name for zone in hints.for_zones or ())
-    if len(zones) > MAX_ZONE_HINTS:
-        yield too_many(f"{field}.forZones", len(zones), MAX_ZONE_HINTS)
-        return
-    yield from _hinted(zones, f"{field}.forZones", _value_problems)
-    nodes = tuple(node.name for node in hints.for_nodes or ())
-    if len(nodes) > MAX_NODE_HINTS:
-        yield too_many(f"{field}.forNodes", len(nodes), MAX_NODE_HINTS)
-        return
-    yield from _hinted(nodes, f"{field}.forNodes", _subdomain_problems)
-
-
-def _hinted(hinted: tuple[str, ...], field: str, problems: Callable[[str], tuple[str, ...]]) -> Iterator[FieldError]:
-    for index, name in enumerate(hinted):
-        if name in hinted[:index]:
-            yield error("FieldValueDuplicate", f"{field}[{index}].name", value=name)
-        if name_problems := problems(name):
-            yield from invalid(f"{field}[{index}].name", name, name_problems)
+    zones, nodes = hints.for_zones or (), hints.for_nodes or ()
+    for kind, hinted, limit, problems in (
+        ("forZones", [zone.name for zone in zones], MAX_ZONE_HINTS, _value_problems),
+        ("forNodes", [node.name for node in nodes], MAX_NODE_HINTS, _subdomain_problems),
+    ):
+        if len(hinted) > limit:
+            yield too_many(f"{field}.{kind}", len(hinted), limit)
+            return
+        for index, name in enumerate(hinted):
+            if name in hinted[:index]:
+                yield error("FieldValueDuplicate", f"{field}.{kind}[{index}].name", value=name)
+            yield from invalid(f"{field}.{kind}[{index}].name", name, problems(name))
 
 
 # --- addresses --------------------------------------------------------------------------------------------------------
@@ -250,21 +190,11 @@ def _address_problems(address: str, address_type: str) -> tuple[tuple[bool, str]
 
 
 def _domain_name(name: str, field: str) -> Iterator[FieldError]:
-    """At least two labels; a trailing dot is valid and removed from the message, as upstream does."""
+    """A trailing dot is valid."""
     if not name:
         yield error("FieldValueRequired", field)
-        return
-    name = name.removesuffix(".")
-    if problems := ",".join(formats.subdomain_problems(name)):
-        yield from invalid(field, name, [problems])
-        return
-    if "." not in name:
-        yield from invalid(field, name, ["should be a domain with at least two segments separated by dots"])
-        return
-    for label in name.split("."):
-        if problems := ",".join(formats.label_problems(label)):
-            yield from invalid(field, label, [problems])
-            return  # Upstream reports only the first invalid label.
+    else:
+        yield from invalid(field, name, formats.subdomain_problems(name.removesuffix(".")))
 
 
 # --- metadata ---------------------------------------------------------------------------------------------------------
@@ -292,22 +222,7 @@ def new_metadata_errors(
         yield from invalid("metadata.namespace", metadata.namespace, formats.label_problems(metadata.namespace))
     else:
         yield error("FieldValueRequired", "metadata.namespace")
-    if metadata.generation is not None and metadata.generation < 0:
-        yield from invalid("metadata.generation", metadata.generation, ["must be greater than or equal to 0"])
     yield from free_metadata_errors(metadata)
-
-
-def fixed_metadata_errors(new: ObjectMeta, old: ObjectMeta) -> Iterator[FieldError]:
-    """The part of ``ValidateObjectMetaUpdate`` about immutable fields."""
-    if not new.resource_version:
-        yield from invalid("metadata.resourceVersion", "", ["must be specified for an update"])
-    if (new.generation or 0) < (old.generation or 0):
-        yield from invalid("metadata.generation", new.generation or 0, ["must not be decremented"])
-    yield from immutable("metadata.name", new.name, old.name)
-    yield from immutable("metadata.namespace", new.namespace, old.namespace)
-    yield from immutable("metadata.uid", new.uid, old.uid)
-    yield from immutable("metadata.creationTimestamp", new.creation_timestamp, old.creation_timestamp)
-    yield from immutable("metadata.deletionTimestamp", new.deletion_timestamp, old.deletion_timestamp)
 
 
 def free_metadata_errors(metadata: ObjectMeta) -> Iterator[FieldError]:
@@ -329,32 +244,11 @@ def labels_errors(labels: Mapping[str, str], field: str) -> Iterator[FieldError]
 
 
 def _owners(owners: tuple[OwnerReference, ...]) -> Iterator[FieldError]:
-    """At most one owner is the controller, and an Event cannot be an owner."""
-    field = "metadata.ownerReferences"
-    controller = ""
     for index, owner in enumerate(owners):
-        at = f"{field}[{index}]"
-        parts = {"apiVersion": owner.api_version, "kind": owner.kind, "name": owner.name, "uid": owner.uid}
-        for part, value in parts.items():
+        fields = {"apiVersion": owner.api_version, "kind": owner.kind, "name": owner.name, "uid": owner.uid}
+        for name, value in fields.items():
             if not value:
-                yield error("FieldValueRequired", f"{at}.{part}", "must not be empty")
-        if owner.api_version.endswith("/") or owner.api_version.count("/") > 1:
-            yield from invalid(f"{at}.apiVersion", owner.api_version, ["must be <group>/<version> or <version>"])
-        if owner.api_version.removeprefix("/") == "v1" and owner.kind == "Event":
-            yield from invalid(at, _as_written(owner), ["/v1, Kind=Event is disallowed from being an owner"])
-        if owner.controller:
-            this = f"{owner.kind}/{owner.name}"
-            if controller:
-                rule = "Only one reference can have Controller set to true."
-                owner_names = f'Found "true" in references for {controller} and {this}'
-                yield from invalid(field, [_as_written(reference) for reference in owners], [f"{rule} {owner_names}"])
-            controller = controller or this
-
-
-def _as_written(owner: OwnerReference) -> dict[str, str | bool]:
-    fields = {"apiVersion": owner.api_version, "kind": owner.kind, "name": owner.name, "uid": owner.uid}
-    flags = {"controller": owner.controller, "blockOwnerDeletion": owner.block_owner_deletion}
-    return fields | {name: flag for name, flag in flags.items() if flag is not None}
+                yield error("FieldValueRequired", f"metadata.ownerReferences[{index}].{name}", "must not be empty")
 
 
 # --- cached formats ---------------------------------------------------------------------------------------------------

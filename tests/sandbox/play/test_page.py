@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from zoneward.sandbox.play import play_file
 from zoneward.sandbox.play.play_file import Play, Step, play_from
-from zoneward.sandbox.server.faults import FaultKind
+from zoneward.sandbox.server.faults import KINDS
 
 PAGE = (Path(__file__).parents[3] / "docs" / "plays.md").read_text()
 LISTS: dict[str, type[Struct]] = {
@@ -45,7 +45,7 @@ def test_the_list_of_a_mapping_has_its_fields(beginning: str) -> None:
 
 
 def test_the_list_of_faults_has_every_kind() -> None:
-    assert items("## Faults") == set(FaultKind)
+    assert items("## Faults") == set(KINDS)
 
 
 def test_the_play_on_the_page_is_one() -> None:

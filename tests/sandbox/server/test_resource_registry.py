@@ -135,7 +135,7 @@ def test_service_from_a_file_with_an_allocated_address_is_refused() -> None:
     assert services.restore("first", "10.96.7.7")["spec"] == stored["spec"]
 
 
-def test_address_ranges_include_those_of_services_from_files() -> None:
+def test_service_from_a_file_keeps_an_address_and_port_outside_of_the_ranges() -> None:
     """EKS has cluster IPs in 172.20.0.0/16, and a server may have another range of node ports."""
     services = Services()
     ports = [{"port": 80, "nodePort": 20080}]
@@ -143,18 +143,23 @@ def test_address_ranges_include_those_of_services_from_files() -> None:
     services.registry.restore(services.kind, {"metadata": {"name": "cart"}, "spec": spec})
     labels = {"labels": {"a": "b"}}
     registry, kind = services.registry, services.kind
-    registry.update(kind, "default", "cart", lambda old: old | {"metadata": old["metadata"] | labels}, Write())
-    assert services.create({"ports": [{"port": 80}]}, "new")["spec"]["clusterIP"] == "172.20.1.1"
-    assert services.create({"ports": [{"port": 80}], "clusterIP": "172.20.9.9"}, "named")["spec"]["clusterIPs"] == [
-        "172.20.9.9"
-    ]
-    with pytest.raises(StatusError, match="does not match the current range"):
-        services.create({"ports": [{"port": 80}], "clusterIP": "172.21.0.1"}, "outside")
-    with pytest.raises(StatusError, match="not in the valid range"):
-        services.create({"type": "NodePort", "ports": [{"port": 80, "nodePort": 20081}]}, "outside")
-    services.restore("six", "fd12::a")
-    families = {"ports": [{"port": 80}], "ipFamilies": ["IPv6"]}
-    assert services.create(families, "new-six")["spec"]["clusterIP"] == "fd12::101"
+    new = registry.update(kind, "default", "cart", lambda old: old | {"metadata": old["metadata"] | labels}, Write())
+    assert (new.object["spec"]["clusterIP"], new.object["spec"]["ports"][0]["nodePort"]) == ("172.20.0.10", 20080)
+
+
+def test_update_validates_only_changed_endpoints() -> None:
+    """An older API server may have accepted the others."""
+    registry = new_registry()
+    kind = registry.kinds["endpointslices.discovery.k8s.io"]
+    old = {"addresses": ["10.1.2.04"], "conditions": {}}
+    registry.restore(kind, {"metadata": {"name": "cart-1"}, "addressType": "IPv4", "endpoints": [old]})
+
+    def update(*endpoints: Object) -> None:
+        registry.update(kind, "default", "cart-1", lambda obj: obj | {"endpoints": list(endpoints)}, Write())
+
+    update({"addresses": ["10.1.2.5"], "conditions": {}}, old)
+    with pytest.raises(StatusError, match=r"endpoints\[1\].addresses\[0\].*must not have leading 0s"):
+        update({"addresses": ["10.1.2.5"], "conditions": {}}, old | {"zone": "a"})
 
 
 def test_generated_names_are_free_ones() -> None:

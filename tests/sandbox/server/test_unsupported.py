@@ -9,7 +9,6 @@ from tests.sandbox.server.running_sandbox import run_sandbox
 from zoneward.sandbox.server.persistence import new_registry
 
 PROTOBUF = "application/vnd.kubernetes.protobuf"
-EXACT = {"resourceVersion": "1", "resourceVersionMatch": "Exact"}
 ORPHAN = {"propagationPolicy": "Orphan"}
 SERVICES = "/api/v1/namespaces/default/services"
 SERVICE = f"{SERVICES}/kubernetes"
@@ -30,7 +29,6 @@ def api() -> Iterator[Api]:
         ("PUT", SERVICE, PROTOBUF, "", {}, 415, "bodies in protobuf: send JSON, as kubectl create -f does"),
         ("DELETE", SERVICE, PROTOBUF, "", {}, 415, "bodies in protobuf: send JSON, as kubectl create -f does"),
         ("GET", SERVICE, "", PROTOBUF, {}, 406, "answers in protobuf: accept application/json"),
-        ("GET", SERVICES, "", "", EXACT, 400, "lists of one exact version: leave out resourceVersionMatch"),
         ("DELETE", SERVICE, "", "", ORPHAN, 422, "deletion in the foreground and orphans: delete in the background"),
     ],
 )

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from zoneward.sandbox.server import versioned_store
 from zoneward.sandbox.server.kinds import Kind, Strategy
 from zoneward.sandbox.server.versioned_store import Forgotten, Key, StoredChange, VersionedStore
 
@@ -25,8 +26,8 @@ def a_thing(key: Key, color: str = "red") -> dict[str, Any]:
     return {"kind": "Thing", "apiVersion": "v1", "metadata": metadata, "spec": {"color": color}}
 
 
-def a_store(clock: list[float] | None = None) -> VersionedStore:
-    return VersionedStore((KIND, OTHER), clock=(lambda: clock[0]) if clock else lambda: 0.0)
+def a_store() -> VersionedStore:
+    return VersionedStore((KIND, OTHER))
 
 
 def state_of(store: VersionedStore, **options: Any) -> dict[Key, str]:
@@ -84,14 +85,12 @@ def test_changes_lead_from_any_version_to_the_present(steps: list[tuple[Key, str
         assert reached == state_of(store, version=store.version)
 
 
-def test_history_is_limited_and_objects_are_kept() -> None:
-    clock = [0.0]
-    store = a_store(clock)
-    store.put(KIND, KEYS[0], a_thing(KEYS[0]))
-    clock[0] = 100.0
-    store.put(KIND, KEYS[1], a_thing(KEYS[1]))
-    clock[0] = 350.0
-    store.forget_old()
+def test_history_is_limited_and_objects_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(versioned_store, "HISTORY", 1)
+    monkeypatch.setattr(versioned_store, "_SPARE", 0)
+    store = a_store()
+    for key in KEYS[:2]:
+        store.put(KIND, key, a_thing(key))
     assert [change.version for change in store.changes(KIND, 2)] == [3]
     with pytest.raises(Forgotten):
         store.changes(KIND, 1)

@@ -194,19 +194,13 @@ class PlayedCluster:
 
     def _fail(self, nodes: list[PlayedNode], outage: Outage) -> None:
         """Stop the kubelets of nodes, except those of an earlier outage."""
-        out: list[tuple[PlayedNode, int]] = []
-        for node in nodes:
-            if node.is_alive:
-                node.is_alive = False
-                node.outage += 1
-                out.append((node, node.outage))
+        mark = object()
+        out = [node for node in nodes if node.is_alive]
+        for node in out:
+            node.outage = mark
 
         def still_out() -> list[PlayedNode]:
-            return [
-                node
-                for node, outage_number in out
-                if not node.is_alive and node.outage == outage_number and node.name in self._nodes
-            ]
+            return [node for node in out if node.outage is mark and node.name in self._nodes]
 
         def notice() -> None:
             silent = still_out()
@@ -231,7 +225,7 @@ class PlayedCluster:
             if back:
                 self.timeline.report(f"{counted(len(back), 'node')} back")
             for node in back:
-                node.is_alive = True
+                node.outage = None
                 if not node.is_ready:
                     self._set_ready(node, is_ready=True)
                     self._workloads.use_room()
@@ -267,7 +261,7 @@ class PlayedCluster:
     def _forget(self, node: PlayedNode) -> None:
         """Remove a deleted node and its pods."""
         self._nodes.pop(node.name, None)
-        node.is_leaving, node.is_alive = False, False
+        node.is_leaving = False
         self._end_pods([node], self._workloads.discard)
 
     def _end_pods(self, nodes: list[PlayedNode], end: Callable[[PlayedPod], None]) -> None:

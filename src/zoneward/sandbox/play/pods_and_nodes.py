@@ -94,19 +94,18 @@ class PlayedPod:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class PlayedNode:
-    """``is_alive``: the kubelet runs. ``is_ready`` is what the API reports."""
+    """``is_ready`` is what the API reports."""
 
     index: int
     name: str
     group: NodeGroup
-    is_alive: bool = True
     is_ready: bool = True
     is_cordoned: bool = False
     is_leaving: bool = False
     pods: dict[Key, PlayedPod] = field(default_factory=dict)
     used_cpu: int = 0
-    outage: int = 0
-    """Number of outages so far."""
+    outage: object | None = None
+    """The outage that it is in; the same object for all its nodes."""
     conditions: dict[str, Object] = field(default_factory=dict)
     _taken: set[str] = field(default_factory=set)
     _next: int = 0
@@ -114,6 +113,11 @@ class PlayedNode:
     @property
     def key(self) -> Key:
         return "Node", "", self.name
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the kubelet runs."""
+        return self.outage is None
 
     @property
     def address(self) -> str:

@@ -31,7 +31,7 @@ class GarbageCollector:
         for kind in registry.kinds.values():
             if kind.stored_as is None:
                 for key, record in registry.store.records(kind):
-                    self._note(kind, StoredChange(record.version, key, None, record, None, 0.0))
+                    self._note(kind, StoredChange(record.version, key, None, record, None))
         registry.store.listeners.append(self._note)
 
     @property

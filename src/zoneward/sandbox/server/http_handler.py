@@ -15,7 +15,7 @@ from aiohttp import ClientPayloadError, web
 from zoneward.sandbox.server import catalog, requests
 from zoneward.sandbox.server import kubectl_tables as tables
 from zoneward.sandbox.server import status_errors as errors
-from zoneward.sandbox.server.faults import FaultInjector, FaultKind
+from zoneward.sandbox.server.faults import FaultInjector
 from zoneward.sandbox.server.kinds import Kind, Object
 from zoneward.sandbox.server.list_watch import BOOKMARKS, error_line, is_true, list_objects, list_options, watch
 from zoneward.sandbox.server.patches import MERGE_PATCH, STRATEGIC_PATCH, patch_object
@@ -91,16 +91,15 @@ class ApiHandler:
             return web.Response(text="ok")
         if self._faults is None:
             return await self._answer_path(request, path)
-        is_watch, is_continued = is_true(request.query.get("watch")), bool(request.query.get("continue"))
-        latency, fault = self._faults.on_request(request.method, is_watch=is_watch, is_continued=is_continued)
+        latency, fault = self._faults.on_request(request.method)
         if latency:
             await asyncio.sleep(latency)
         if fault is not None and fault.refusal is not None:
             raise fault.refusal
         answer = await self._answer_path(request, path)
-        if fault is not None:
+        if fault is not None and request.transport is not None:
             # Its answer is lost.
-            _abort(request)
+            request.transport.abort()
         return answer
 
     async def _answer_path(self, request: web.BaseRequest, path: str) -> web.StreamResponse:
@@ -163,10 +162,7 @@ class ApiHandler:
         try:
             async with aclosing(events):
                 async for lines in events:
-                    if self._faults is None:
-                        await answer.write(b"".join(lines))
-                    elif not await self._sent(request, answer, lines):
-                        break
+                    await answer.write(b"".join(lines))
         except ConnectionError:
             pass
         except Exception as error:
@@ -180,27 +176,6 @@ class ApiHandler:
         finally:
             self._watches.discard(task)
         return answer
-
-    async def _sent(self, request: web.BaseRequest, answer: web.StreamResponse, lines: Sequence[bytes]) -> bool:
-        """Whether the watch continues: False if a fault ended it."""
-        assert self._faults is not None
-        for line in lines:
-            match self._faults.on_event():
-                case None:
-                    await answer.write(line)
-                    continue
-                case FaultKind.GONE:
-                    await answer.write(error_line(errors.too_old(0, self._store.version)))
-                case FaultKind.CUT_WATCH:
-                    await answer.write(line[: len(line) // 2])
-                    _abort(request)
-                case FaultKind.DROP_WATCH:
-                    _abort(request)
-                case FaultKind.SILENT_WATCH:
-                    while request.transport is not None and not request.transport.is_closing():
-                        await asyncio.sleep(0.1)
-            return False
-        return True
 
     def _shaper(self, request: web.BaseRequest, kind: Kind, shape: Shape) -> Callable[[Object], Object] | None:
         if not shape and kind.stored_as is None:
@@ -343,8 +318,3 @@ def _warnings(warnings: Sequence[str]) -> list[tuple[str, str]]:
     plain = [text for text in warnings if not any(unicodedata.category(character) == "Cc" for character in text)]
     escaped = (warning.replace("\\", "\\\\").replace('"', '\\"') for warning in plain)
     return [("Warning", f'299 - "{warning}"') for warning in escaped]
-
-
-def _abort(request: web.BaseRequest) -> None:
-    if request.transport is not None:
-        request.transport.abort()

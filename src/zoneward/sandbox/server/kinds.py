@@ -2,8 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, field
-from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, Final
 
 import msgspec
 
@@ -13,7 +12,6 @@ from zoneward.kube.validation import (
     PROTOCOLS,
     FieldError,
     error,
-    fixed_metadata_errors,
     free_metadata_errors,
     immutable,
     invalid,
@@ -41,14 +39,8 @@ class ServerGates:
     service_traffic_distribution: bool = True
 
 
-class ObjectReader(Protocol):
-    """The other objects, as strategies read them."""
-
-    @property
-    def now(self) -> datetime: ...
-
-    def find(self, plural: str, namespace: str, name: str) -> Object | None:
-        """Another object of the core group, by its plural; callers must not change it."""
+FindObject = Callable[[str, str, str], Object | None]
+"""Another object of the core group, by its plural, namespace and name; callers must not change it."""
 
 
 class Strategy:
@@ -71,17 +63,13 @@ class Strategy:
     def default(self, new: Object, old: Object | None = None) -> None:
         """Set defaults, as upstream's ``SetDefaults_*``; called first on each write."""
 
-    def prepare_create(self, new: Object, objects: ObjectReader) -> None:
+    def prepare_create(self, new: Object, find: FindObject) -> None:
         """Drop fields that clients cannot set, and add those of admission."""
 
-    def prepare_update(self, new: Object, old: Object, objects: ObjectReader) -> None:
+    def prepare_update(self, new: Object, old: Object, find: FindObject) -> None:
         """Keep the status of ``old``."""
         if "status" in old:
             new["status"] = old["status"]
-
-    def prepare_status(self, new: Object, old: Object) -> None:
-        """Keep all of ``old`` except the status."""
-        new["spec"] = old["spec"]
 
     def validate_create(self, new: Object) -> Iterable[FieldError]:
         return ()
@@ -89,7 +77,7 @@ class Strategy:
     def validate_update(self, new: Object, old: Object) -> Iterable[FieldError]:
         return self.validate_create(new)
 
-    def validate_status(self, new: Object, old: Object) -> Iterable[FieldError]:
+    def validate_status(self, new: Object) -> Iterable[FieldError]:
         return ()
 
     def metadata_errors(self, new: Object) -> Iterable[FieldError]:
@@ -126,15 +114,15 @@ class Strategy:
 # --- metadata (upstream's ``k8s.io/apimachinery``, v1.37), except finalizers ------------------------------------------
 
 
-def changed_metadata_errors(new: Object, old: Object) -> list[FieldError]:
-    """``ValidateObjectMetaUpdate``; upstream reports most causes twice."""
-    metadata, before = (msgspec.convert(obj["metadata"], ObjectMeta) for obj in (new, old))
-    graces = (obj["metadata"].get("deletionGracePeriodSeconds") for obj in (new, old))
-    return [
-        *fixed_metadata_errors(metadata, before),
-        *immutable("metadata.deletionGracePeriodSeconds", *graces),
-        *free_metadata_errors(metadata),
-    ]
+_IMMUTABLE: Final = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
+
+
+def changed_metadata_errors(new: Object, old: Object) -> Iterator[FieldError]:
+    """``ValidateObjectMetaUpdate``, for what a client can change; upstream reports most causes twice."""
+    metadata, before = new["metadata"], old["metadata"]
+    for name in _IMMUTABLE:
+        yield from immutable(f"metadata.{name}", metadata.get(name), before.get(name))
+    yield from free_metadata_errors(msgspec.convert(metadata, ObjectMeta))
 
 
 # --- ports ------------------------------------------------------------------------------------------------------------

@@ -141,12 +141,8 @@ def _pod_status(obj: Object, _now: datetime) -> str:
     return str(get_field(obj, "status.reason") or phase)
 
 
-def _restarts(obj: Object, now: datetime) -> str:
-    containers = _items(obj, "status.containerStatuses")
-    count = sum(container.get("restartCount", 0) for container in containers)
-    # RFC 3339 times in UTC with whole seconds sort as text.
-    last = max((get_field(container, "lastState.terminated.finishedAt") or "" for container in containers), default="")
-    return f"{count} ({since(last, now)} ago)" if count and last else str(count)
+def _restarts(obj: Object, _now: datetime) -> str:
+    return str(sum(container.get("restartCount", 0) for container in _items(obj, "status.containerStatuses")))
 
 
 def _about(obj: Object, _now: datetime) -> str:

@@ -14,7 +14,7 @@ import msgspec
 from zoneward.kube.formats import quoted
 from zoneward.kube.selectors import LabelSelector, SelectorError, parse_selector
 from zoneward.sandbox.server.kinds import Kind, Object
-from zoneward.sandbox.server.status_errors import StatusError, bad_request, expired, too_old, unsupported
+from zoneward.sandbox.server.status_errors import StatusError, bad_request, expired, too_old
 from zoneward.sandbox.server.versioned_store import Forgotten, Key, Record, StoredChange, VersionedStore
 
 # --- selectors --------------------------------------------------------------------------------------------------------
@@ -86,9 +86,6 @@ class ListResult:
 
 def list_options(kind: Kind, query: Mapping[str, str], *, namespace: str = "") -> ListOptions:
     """Parse the query of a request. Raises StatusError."""
-    if query.get("resourceVersionMatch", "NotOlderThan") != "NotOlderThan":
-        instead = "leave out resourceVersionMatch"
-        raise unsupported(400, "BadRequest", "lists of one exact version", instead)
     try:
         labels = parse_selector(query.get("labelSelector", ""))
     except SelectorError as error:
@@ -111,14 +108,12 @@ def list_options(kind: Kind, query: Mapping[str, str], *, namespace: str = "") -
 
 def list_objects(store: VersionedStore, kind: Kind, options: ListOptions) -> ListResult:
     """The current objects; with a token, those at the start of the list. Raises StatusError."""
-    version, after = _parse_token(options.token) if options.token else (-1, None)
-    version = store.version if version < 0 else version
+    version, after = _parse_token(options.token) if options.token else (store.version, None)
     check_version(store, version if options.token else options.version or 0)
     try:
         states = store.page(kind, version=version, namespace=options.namespace, after=after)
     except Forgotten:
-        assert after is not None, "the version of now is never forgotten"
-        raise expired(token=_token(-1, after)) from None
+        raise expired() from None
     selected = states if options.selection.is_all else (state for state in states if options.selection.matches(*state))
     if options.limit <= 0 or options.version == 0:
         return ListResult(list(selected), version)

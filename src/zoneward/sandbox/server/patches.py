@@ -17,7 +17,6 @@ from zoneward.sandbox.server.status_errors import StatusError, bad_request
 MERGE_PATCH: Final = "application/merge-patch+json"
 STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
 _DIRECTIVE: Final = "$patch"
-_RETAIN: Final = "$retainKeys"
 _DELETE_FROM: Final = "$deleteFromPrimitiveList/"
 _ORDER: Final = "$setElementOrder/"
 
@@ -71,16 +70,13 @@ def strategic_merge_patch(obj: Object, patch: Object, type_: Type | None) -> Obj
         case other:
             raise _failed(f"expected $patch to be replace or delete, got {show(other)}")
     merged = dict(obj)
-    if _RETAIN in patch:
-        retained = _checked(patch[_RETAIN], _RETAIN)
-        merged = {name: value for name, value in obj.items() if name in retained}
     orders = {name.removeprefix(_ORDER): value for name, value in patch.items() if name.startswith(_ORDER)}
     for name, value in patch.items():
         if name.startswith(_DELETE_FROM):
             name, gone = name.removeprefix(_DELETE_FROM), _checked(value, name)
             if isinstance(merged.get(name), list):
                 merged[name] = [item for item in merged[name] if item not in gone]
-        elif name.startswith(_ORDER) or name in (_RETAIN, _DIRECTIVE):
+        elif name.startswith(_ORDER) or name == _DIRECTIVE:
             continue
         elif value is None:
             merged.pop(name, None)

@@ -58,7 +58,6 @@ class ResourcePaths:
 
 JSON: Final = "application/json"
 _PROTOBUF: Final = "application/vnd.kubernetes.protobuf"
-_UNSUPPORTED: Final = (("protobuf", _PROTOBUF), ("YAML", "application/yaml"))
 Shape = Literal["", "Table", "PartialObjectMetadata"]
 """Empty for the object, or a form of ``meta.k8s.io/v1``."""
 
@@ -74,9 +73,8 @@ def answer_shape(accept: str) -> Shape:
         is_known = shape in get_args(Shape) and (values.get("g"), values.get("v")) == ("meta.k8s.io", "v1")
         if name in (JSON, "*/*", "application/*") and (is_known or not shape):
             return cast(Shape, shape)
-    for form, media_type in _UNSUPPORTED:
-        if media_type in accept:
-            raise unsupported(406, "NotAcceptable", f"answers in {form}", f"accept {JSON}")
+    if _PROTOBUF in accept:
+        raise unsupported(406, "NotAcceptable", "answers in protobuf", f"accept {JSON}")
     raise StatusError(406, "NotAcceptable", f"only the following media types are accepted: {JSON}", details={})
 
 
@@ -122,10 +120,9 @@ def decode_json(body: bytes) -> Any:
 def _decode_value(body: bytes, content_type: str) -> Any:
     if content_type in ("", "*/*", JSON):
         return decode_json(body)
-    for form, media_type in _UNSUPPORTED:
-        if content_type == media_type:
-            instead = "send JSON, as kubectl create -f does"
-            raise unsupported(415, "UnsupportedMediaType", f"bodies in {form}", instead)
+    if content_type == _PROTOBUF:
+        instead = "send JSON, as kubectl create -f does"
+        raise unsupported(415, "UnsupportedMediaType", "bodies in protobuf", instead)
     message = f"the body of the request was in an unknown format - accepted media types include: {JSON}"
     raise StatusError(415, "UnsupportedMediaType", message, details={})
 

@@ -110,7 +110,7 @@ class Registry:
         new, strategy = kind.to_stored(new), kind.strategy
         # Upstream allocates addresses first, and reports no other errors if that fails.
         _raise_errors(kind, new, strategy.allocate(new, None))
-        strategy.prepare_create(new, self)
+        strategy.prepare_create(new, self.find)
         _raise_errors(kind, new, [*strategy.metadata_errors(new), *strategy.validate_create(new)])
         key = (namespace, new["metadata"]["name"])
         # As upstream, validate an object before looking up its name.
@@ -181,10 +181,10 @@ class Registry:
             _raise_errors(kind, new, strategy.allocate(new, old))
         wrong: Iterable[FieldError] = ()
         if write.subresource == "status":
-            strategy.prepare_status(new, old)
-            wrong = strategy.validate_status(new, old)
+            new["spec"] = old["spec"]
+            wrong = strategy.validate_status(new)
         elif not write.subresource:
-            strategy.prepare_update(new, old, self)
+            strategy.prepare_update(new, old, self.find)
             if strategy.is_new_generation(new, old):
                 new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
             wrong = strategy.validate_update(new, old)

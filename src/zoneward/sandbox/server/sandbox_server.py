@@ -120,7 +120,6 @@ class SandboxServer:
                 self._garbage.collect()
                 if self._ending is not None:
                     self._ending.end_pods()
-                self.registry.store.forget_old()
             except Exception:
                 # A bug of the sandbox; continue with the other work.
                 _LOG.exception("background work")

@@ -1,32 +1,21 @@
 """Error answers with the codes, reasons and messages of Kubernetes' ``k8s.io/apimachinery`` (v1.37)."""
 
 from collections.abc import Sequence
-from typing import Final
 
 from zoneward.kube.validation import FieldError
 from zoneward.sandbox.server.kinds import Kind, Object
-
-_EXPIRED: Final = (
-    "The provided continue parameter is too old to display a consistent list result. You can start a new list without "
-    "the continue parameter, or use the continue token in this response to retrieve the remainder of the results. "
-    "Continuing with the provided token results in an inconsistent list - objects that were created, modified, or "
-    "deleted between the time the first chunk was returned and now may show up in the list."
-)
 
 
 class StatusError(Exception):
     """An error answer."""
 
-    def __init__(
-        self, code: int, reason: str, message: str, *, details: Object | None = None, metadata: Object | None = None
-    ) -> None:
+    def __init__(self, code: int, reason: str, message: str, *, details: Object | None = None) -> None:
         super().__init__(message)
-        self.code, self.reason, self.message = code, reason, message
-        self.details, self.metadata = details, metadata or {}
+        self.code, self.reason, self.message, self.details = code, reason, message, details
 
     def status(self) -> Object:
         """A ``Status``, the body of the answer."""
-        status: Object = {"kind": "Status", "apiVersion": "v1", "metadata": self.metadata, "status": "Failure"}
+        status: Object = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure"}
         status["message"] = self.message
         if self.reason:
             status["reason"] = self.reason
@@ -84,9 +73,10 @@ def invalid(kind: Kind, name: str, errors: Sequence[FieldError]) -> StatusError:
     return StatusError(422, "Invalid", f'{kind.qualified} "{name}" is invalid: {message}', details=details)
 
 
-def expired(*, token: str) -> StatusError:
-    """410 for a continue token; ``token`` continues with the current state."""
-    return StatusError(410, "Expired", _EXPIRED, metadata={"continue": token})
+def expired() -> StatusError:
+    """410 for a continue token."""
+    problem = "The provided continue parameter is too old to display a consistent list result."
+    return StatusError(410, "Expired", f"{problem} You must start a new list without the continue parameter.")
 
 
 def too_old(version: int, oldest: int) -> StatusError:

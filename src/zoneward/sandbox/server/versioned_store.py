@@ -1,11 +1,10 @@
 """Objects as bytes, with versions and a history: what etcd and the watch cache are to a real API server.
 
-Every change of any kind gets the next version. The history is limited in changes and time. Old states of a kind are
+Every change of any kind gets the next version. The history is limited. Old states of a kind are
 computed by undoing changes. All calls come from one thread.
 """
 
 import asyncio
-import time
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -22,8 +21,6 @@ Key = tuple[str, str]
 
 HISTORY: Final = 10_000
 """Changes of one kind in the history."""
-MEMORY: Final = 300.0
-"""Seconds for which a change is in the history at most, as in etcd."""
 _SPARE: Final = 1_000
 """Additional changes, so that the history is trimmed in batches."""
 _VERSION: Final = attrgetter("version")
@@ -58,7 +55,6 @@ class StoredChange(NamedTuple):
     old: Record | None
     new: Record | None
     last: Record | None
-    time: float
 
     @property
     def type(self) -> Literal["ADDED", "MODIFIED", "DELETED"]:
@@ -87,11 +83,6 @@ class _KindStore:
     """The version of the last change that is not in the history any more."""
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def forget(self, count: int) -> None:
-        if count > 0:
-            self.forgotten = self.history[count - 1].version
-            del self.history[:count]
-
 
 def head_of(kind: Kind) -> bytes:
     """How the JSON of an object begins; in lists items go without."""
@@ -101,10 +92,9 @@ def head_of(kind: Kind) -> bytes:
 class VersionedStore:
     """``listeners`` are called for each change, in the order of versions."""
 
-    def __init__(self, kinds: tuple[Kind, ...], *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, kinds: tuple[Kind, ...]) -> None:
         self.version = 1
         self.listeners: list[Callable[[Kind, StoredChange], None]] = []
-        self._clock = clock
         self._kinds = {kind.resource: _KindStore(kind, head_of(kind)) for kind in kinds}
 
     # --- objects ------------------------------------------------------------------------------------------------------
@@ -124,7 +114,7 @@ class VersionedStore:
         if old is None:
             insort(kind_store.paths, _path_of(key))
         kind_store.records[key] = record
-        self._publish(kind_store, StoredChange(record.version, key, old, record, None, self._clock()))
+        self._publish(kind_store, StoredChange(record.version, key, old, record, None))
         return record
 
     def delete(self, kind: Kind, key: Key, obj: Object | None = None) -> Record:
@@ -133,7 +123,7 @@ class VersionedStore:
         old = kind_store.records.pop(key)
         del kind_store.paths[bisect_left(kind_store.paths, _path_of(key))]
         last = self._record(kind_store, old.object() if obj is None else obj)
-        self._publish(kind_store, StoredChange(last.version, key, old, None, last, self._clock()))
+        self._publish(kind_store, StoredChange(last.version, key, old, None, last))
         return last
 
     # --- the past -----------------------------------------------------------------------------------------------------
@@ -169,14 +159,8 @@ class VersionedStore:
         """Forget all changes up to a version, by default up to now."""
         limit = self.version if version is None else version
         for kind_store in self._kinds.values():
-            kind_store.forget(bisect_right(kind_store.history, limit, key=_VERSION))
+            del kind_store.history[: bisect_right(kind_store.history, limit, key=_VERSION)]
             kind_store.forgotten = max(kind_store.forgotten, limit)
-
-    def forget_old(self) -> None:
-        """Forget changes that are older than `MEMORY`; the caller repeats this."""
-        limit = self._clock() - MEMORY
-        for kind_store in self._kinds.values():
-            kind_store.forget(bisect_left(kind_store.history, limit, key=attrgetter("time")))
 
     # --- within -------------------------------------------------------------------------------------------------------
 
@@ -196,9 +180,11 @@ class VersionedStore:
         )
 
     def _publish(self, kind_store: _KindStore, change: StoredChange) -> None:
-        kind_store.history.append(change)
-        if len(kind_store.history) > HISTORY + _SPARE:
-            kind_store.forget(len(kind_store.history) - HISTORY)
+        history = kind_store.history
+        history.append(change)
+        if (count := len(history) - HISTORY) > _SPARE:
+            kind_store.forgotten = history[count - 1].version
+            del history[:count]
         changed, kind_store.changed = kind_store.changed, asyncio.Event()
         changed.set()
         for listener in self.listeners:

@@ -10,8 +10,7 @@ from typing import Final
 from zoneward.kube import formats
 from zoneward.kube.names import REGION_LABEL, ZONE_LABEL
 from zoneward.kube.validation import FieldError, error, invalid
-from zoneward.sandbox.server.kinds import Object, ObjectReader, Strategy
-from zoneward.sandbox.server.schema import as_time
+from zoneward.sandbox.server.kinds import FindObject, Object, Strategy
 
 # --- Nodes ------------------------------------------------------------------------------------------------------------
 
@@ -28,7 +27,7 @@ class NodeStrategy(Strategy):
         if status.get("capacity") and not status.get("allocatable"):
             new["status"] = status | {"allocatable": dict(status["capacity"])}
 
-    def prepare_create(self, new: Object, objects: ObjectReader) -> None:
+    def prepare_create(self, new: Object, find: FindObject) -> None:
         # A controller takes this taint away from a Node that is ready.
         taints = (new.get("spec") or {}).get("taints") or []
         if all(taint.get("key") != _NOT_READY["key"] for taint in taints):
@@ -37,7 +36,6 @@ class NodeStrategy(Strategy):
 
 # --- Pods -------------------------------------------------------------------------------------------------------------
 
-_OF_DELETION: Final = ("ownerReferences", "deletionTimestamp", "deletionGracePeriodSeconds")
 _POD_DEFAULTS: Final = {
     "restartPolicy": "Always",
     "terminationGracePeriodSeconds": 30,
@@ -61,32 +59,22 @@ class PodStrategy(Strategy):
         elif first and not address:
             new["status"] = status | {"podIP": first}
 
-    def prepare_create(self, new: Object, objects: ObjectReader) -> None:
+    def prepare_create(self, new: Object, find: FindObject) -> None:
         new["status"] = {"phase": "Pending"}
-        _label_by_node(new, objects)
+        _label_by_node(new, find)
 
     def validate_create(self, new: Object) -> Iterator[FieldError]:
         if not new["spec"].get("containers"):
             yield error("FieldValueRequired", "spec.containers")
 
-    def prepare_update(self, new: Object, old: Object, objects: ObjectReader) -> None:
-        super().prepare_update(new, old, objects)
+    def prepare_update(self, new: Object, old: Object, find: FindObject) -> None:
+        super().prepare_update(new, old, find)
         if new["spec"].get("nodeName") and not old["spec"].get("nodeName"):
-            # What a scheduler's binding does.
-            _label_by_node(new, objects)
-            scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": as_time(objects.now)}
-            conditions = new["status"].get("conditions") or ()
-            others = [condition for condition in conditions if condition.get("type") != "PodScheduled"]
-            new["status"] = new["status"] | {"conditions": [*others, scheduled]}
+            _label_by_node(new, find)
 
     def validate_update(self, new: Object, old: Object) -> Iterator[FieldError]:
         if old["spec"].get("nodeName") and new["spec"].get("nodeName") != old["spec"]["nodeName"]:
             yield error("FieldValueForbidden", "spec.nodeName", "may not change once it is set")
-
-    def prepare_status(self, new: Object, old: Object) -> None:
-        new["spec"], before = old["spec"], old["metadata"]
-        metadata = {name: value for name, value in new["metadata"].items() if name not in _OF_DELETION}
-        new["metadata"] = metadata | {name: before[name] for name in _OF_DELETION if name in before}
 
     def is_new_generation(self, new: Object, old: Object) -> bool:
         return new["spec"] is not old["spec"] and new["spec"] != old["spec"]
@@ -111,9 +99,9 @@ def _defaulted_pod(spec: Object) -> Object:
     return filled
 
 
-def _label_by_node(pod: Object, objects: ObjectReader) -> None:
+def _label_by_node(pod: Object, find: FindObject) -> None:
     """A pod gets the zone and the region of its node (gate ``PodTopologyLabelsAdmission``)."""
-    node = objects.find("nodes", "", pod["spec"].get("nodeName") or "") or {"metadata": {}}
+    node = find("nodes", "", pod["spec"].get("nodeName") or "") or {"metadata": {}}
     known = node["metadata"].get("labels") or {}
     if labels := {name: known[name] for name in (REGION_LABEL, ZONE_LABEL) if name in known}:
         pod["metadata"]["labels"] = (pod["metadata"].get("labels") or {}) | labels
@@ -123,14 +111,6 @@ def _label_by_node(pod: Object, objects: ObjectReader) -> None:
 
 
 class LeaseStrategy(Strategy):
-    def prepare_create(self, new: Object, objects: ObjectReader) -> None:
-        # Upstream's gate of these fields is off.
-        spec = new.get("spec") or {}
-        new["spec"] = {name: spec[name] for name in spec if name not in ("strategy", "preferredHolder")}
-
-    def prepare_update(self, new: Object, old: Object, objects: ObjectReader) -> None:
-        self.prepare_create(new, objects)
-
     def validate_create(self, new: Object) -> Iterator[FieldError]:
         spec = new.get("spec") or {}
         if (duration := spec.get("leaseDurationSeconds")) is not None and duration <= 0:
@@ -158,10 +138,10 @@ class NamespaceStrategy(Strategy):
         if not (new.get("status") or {}).get("phase"):
             new["status"] = (new.get("status") or {}) | {"phase": "Active"}
 
-    def prepare_create(self, new: Object, objects: ObjectReader) -> None:
+    def prepare_create(self, new: Object, find: FindObject) -> None:
         new["spec"], new["status"] = {"finalizers": ["kubernetes"]}, {"phase": "Active"}
 
-    def prepare_update(self, new: Object, old: Object, objects: ObjectReader) -> None:
+    def prepare_update(self, new: Object, old: Object, find: FindObject) -> None:
         new["spec"], new["status"] = old["spec"], old["status"]
 
     def begin_to_end(self, new: Object) -> None:

@@ -3,7 +3,7 @@
 The rules of EndpointSlices are in `zoneward.kube.validation`; an update is validated only where it changes something.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -20,7 +20,7 @@ from zoneward.kube.validation import (
     invalid,
     too_many,
 )
-from zoneward.sandbox.server.kinds import Object, ObjectReader, ServerGates, Strategy, port_errors
+from zoneward.sandbox.server.kinds import FindObject, Object, ServerGates, Strategy, port_errors
 
 _CONTENT: Final = ("addressType", "endpoints", "ports")
 
@@ -38,19 +38,15 @@ class EndpointSliceStrategy(Strategy):
         if any(port.get("name") is None or port.get("protocol") is None for port in ports):
             given = ({name: value for name, value in port.items() if value is not None} for port in ports)
             new["ports"] = [{"name": "", "protocol": "TCP"} | port for port in given]
-
-    def prepare_create(self, new: Object, objects: ObjectReader) -> None:
-        self.prepare_update(new, {}, objects)
-
-    def prepare_update(self, new: Object, old: Object, objects: ObjectReader) -> None:
-        endpoints = new.get("endpoints") or ()
-        # This version of the API has no topology: upstream drops the field.
-        if any("deprecatedTopology" in endpoint for endpoint in endpoints):
-            endpoints = [_without(endpoint, "deprecatedTopology") for endpoint in endpoints]
-        if not (self._zone_hints and self._node_hints):
-            endpoints = self._without_gated_hints(endpoints, old)
         # An empty list is stored as null.
-        new["endpoints"], new["ports"] = endpoints or None, new.get("ports") or None
+        new["endpoints"], new["ports"] = new.get("endpoints") or None, new.get("ports") or None
+
+    def prepare_create(self, new: Object, find: FindObject) -> None:
+        self.prepare_update(new, {}, find)
+
+    def prepare_update(self, new: Object, old: Object, find: FindObject) -> None:
+        if new["endpoints"] and not (self._zone_hints and self._node_hints):
+            new["endpoints"] = self._without_gated_hints(new["endpoints"], old)
 
     def _without_gated_hints(self, endpoints: Sequence[Object], old: Object) -> Sequence[Object]:
         known = [endpoint.get("hints") or {} for endpoint in old.get("endpoints") or ()]
@@ -62,10 +58,6 @@ class EndpointSliceStrategy(Strategy):
                 for endpoint in endpoints
             ]
         return endpoints
-
-    def restore(self, new: Object, old: Object | None) -> Iterable[FieldError]:
-        new["endpoints"], new["ports"] = new.get("endpoints") or None, new.get("ports") or None
-        return ()
 
     def is_new_generation(self, new: Object, old: Object) -> bool:
         """Labels count, all other metadata does not."""

@@ -1,34 +1,37 @@
 """Services: defaults, cluster IPs and node ports, validation.
 
-``status`` is validated in full, as kube-apiserver v1.37 does (``pkg/apis/core/validation``); of ``spec`` only what
-keeps a Service usable. Addresses and ports are allocated in order, above the part that kube-apiserver reserves for
-clients that request their own (KEP-3070, KEP-3668). The cluster is dual-stack, IPv4 first. The address ranges are the
-defaults and those of Services from files, because files do not contain the ranges of their cluster.
+Only what keeps a Service usable is validated. Addresses and ports are allocated in order, above the part that
+kube-apiserver reserves for clients that request their own (KEP-3070, KEP-3668). The cluster is dual-stack, IPv4 first.
 """
 
 from collections.abc import Iterator, Mapping
-from ipaddress import IPv4Network, IPv6Network, ip_network
+from ipaddress import ip_network
 from typing import Any, Final
 
 from zoneward.kube import formats
 from zoneward.kube.names import HEADLESS
-from zoneward.kube.objects import Service, ServiceSpec
 from zoneward.kube.validation import (
     FieldError,
     error,
     invalid,
     labels_errors,
     not_supported,
-    validate_traffic_distribution,
+    traffic_distribution_errors,
 )
-from zoneward.sandbox.server.kinds import Object, ObjectReader, ServerGates, Strategy, port_errors, port_range_errors
+from zoneward.sandbox.server.kinds import (
+    FindObject,
+    Object,
+    ServerGates,
+    Strategy,
+    get_field,
+    port_errors,
+    port_range_errors,
+)
 from zoneward.sandbox.server.status_errors import internal
 
 Spec = Mapping[str, Any]
 NODE_PORTS: Final = range(30000, 32768)
 _NETWORKS: Final = {"IPv4": ip_network("10.96.0.0/12"), "IPv6": ip_network("fd00:10:96::/112")}
-_PREFIX_LENGTHS: Final = {"IPv4": 16, "IPv6": 112}
-"""Of a range that is known by one address only. EKS and AKS have /16, GKE a smaller one."""
 _FAMILIES: Final = tuple(_NETWORKS)
 _ADDRESS_FIELDS: Final = ("ipFamilyPolicy", "ipFamilies", "clusterIP", "clusterIPs")
 _CHOICES: Final = {
@@ -51,20 +54,15 @@ class ServiceStrategy(Strategy):
         """Allocated addresses and ports."""
         self._next = {"IPv4": 257, "IPv6": 257, "port": 86}
         """The index of the next candidate."""
-        self._networks: dict[str, tuple[IPv4Network | IPv6Network, ...]] = {
-            family: (network,) for family, network in _NETWORKS.items()
-        }
-        """The ranges of cluster IPs. New addresses are allocated from the last one."""
 
     def default(self, new: Object, old: Object | None = None) -> None:
         before = {} if old is None else old["spec"]
-        spec = new["spec"] = _defaulted(new.get("spec") or {}, before)
-        new["status"] = _defaulted_status(new.get("status") or {}, spec["type"])
+        new["spec"] = _defaulted(new.get("spec") or {}, before)
 
-    def prepare_create(self, new: Object, objects: ObjectReader) -> None:
-        self.prepare_update(new, {"spec": {}, "status": {"loadBalancer": {}}}, objects)
+    def prepare_create(self, new: Object, find: FindObject) -> None:
+        self.prepare_update(new, {"spec": {}, "status": {"loadBalancer": {}}}, find)
 
-    def prepare_update(self, new: Object, old: Object, objects: ObjectReader) -> None:
+    def prepare_update(self, new: Object, old: Object, find: FindObject) -> None:
         new["status"] = old["status"]
         if old["spec"].get("type") == "LoadBalancer" != new["spec"].get("type"):
             new["status"] = new["status"] | {"loadBalancer": {}}
@@ -73,12 +71,21 @@ class ServiceStrategy(Strategy):
 
     def validate_create(self, new: Object) -> Iterator[FieldError]:
         yield from _spec_errors(new["spec"])
-        service = Service(spec=ServiceSpec(traffic_distribution=new["spec"].get("trafficDistribution")))
-        has_same = self._gates.prefer_same_traffic_distribution
-        yield from validate_traffic_distribution(service, prefer_same_traffic_distribution=has_same)
+        has_prefer_same = self._gates.prefer_same_traffic_distribution
+        value = new["spec"].get("trafficDistribution")
+        yield from traffic_distribution_errors(value, has_prefer_same=has_prefer_same)
 
-    def validate_status(self, new: Object, old: Object) -> Iterator[FieldError]:
-        return _status_errors(new)
+    def validate_status(self, new: Object) -> Iterator[FieldError]:
+        """Errors of the load balancer; kube-apiserver does not validate conditions."""
+        ingress = get_field(new, "status.loadBalancer.ingress") or ()
+        if ingress and new["spec"].get("type") != "LoadBalancer":
+            problem = "may only be used when `spec.type` is 'LoadBalancer'"
+            yield error("FieldValueForbidden", "status.loadBalancer.ingress", problem)
+            return
+        for index, entry in enumerate(ingress):
+            if address := entry.get("ip"):
+                field = f"status.loadBalancer.ingress[{index}].ip"
+                yield from invalid(field, address, formats.address_problems(address, canonical=False))
 
     # --- addresses and ports ------------------------------------------------------------------------------------------
 
@@ -101,23 +108,16 @@ class ServiceStrategy(Strategy):
             spec["healthCheckNodePort"] = self._next_free("port")
         return []
 
-    def restore(self, new: Object, old: Object | None) -> list[FieldError]:
-        before = {} if old is None else old["spec"]
-        if errors := [*self._conflicts(new["spec"], before, is_restored=True)]:
-            return errors
-        for address in new["spec"].get("clusterIPs") or ():
-            value, family = formats.parse_address(address), _family_of(address)
-            if value is not None and not self._is_in_range(value, family):
-                self._networks[family] += (ip_network((value, _PREFIX_LENGTHS[family]), strict=False),)
-        return []
+    def restore(self, new: Object, old: Object | None) -> Iterator[FieldError]:
+        return self._conflicts(new["spec"], {} if old is None else old["spec"])
 
     def on_stored(self, new: Object | None, old: Object | None) -> None:
         self._taken -= set() if old is None else _held(old["spec"])
         self._taken |= set() if new is None else _held(new["spec"])
 
     def _next_free(self, pool: str) -> Any:
-        values = NODE_PORTS if pool == "port" else self._networks[pool][-1]
-        size = len(NODE_PORTS) if pool == "port" else self._networks[pool][-1].num_addresses
+        values = NODE_PORTS if pool == "port" else _NETWORKS[pool]
+        size = len(NODE_PORTS) if pool == "port" else _NETWORKS[pool].num_addresses
         for _ in range(size):
             value = values[self._next[pool]]
             self._next[pool] = (self._next[pool] + 1) % size
@@ -125,27 +125,17 @@ class ServiceStrategy(Strategy):
                 return value
         raise internal("failed to allocate: range is full")
 
-    def _conflicts(self, spec: Spec, before: Spec, *, is_restored: bool = False) -> Iterator[FieldError]:
-        """Errors for values of another Service, and for new values outside of the ranges."""
-        held = _held(before)
-        taken, addresses = self._taken - held, spec.get("clusterIPs") or []
+    def _conflicts(self, spec: Spec, before: Spec) -> Iterator[FieldError]:
+        """Errors for addresses and ports of another Service."""
+        taken, addresses = self._taken - _held(before), spec.get("clusterIPs") or []
         for address in addresses if addresses != [HEADLESS] else ():
-            value, problem = formats.parse_address(address), ""
-            if not is_restored and value not in held and not self._is_in_range(value, _family_of(address)):
-                problem = "the provided network does not match the current range"
-            elif value in taken:
-                problem = "provided IP is already allocated"
-            if problem:
-                yield from invalid("spec.clusterIPs", addresses, [f"failed to allocate IP {address}: {problem}"])
+            if formats.parse_address(address) in taken:
+                problem = f"failed to allocate IP {address}: provided IP is already allocated"
+                yield from invalid("spec.clusterIPs", addresses, [problem])
         for index, node_port in enumerate(port.get("nodePort") for port in spec.get("ports") or ()):
-            problem = "provided port is already allocated" if node_port in taken else ""
-            if not is_restored and node_port is not None and node_port not in held and node_port not in NODE_PORTS:
-                problem = "provided port is not in the valid range. The range of valid ports is 30000-32767"
-            if problem:
+            if node_port in taken:
+                problem = "provided port is already allocated"
                 yield error("FieldValueInvalid", f"spec.ports[{index}].nodePort", problem, value=node_port)
-
-    def _is_in_range(self, address: object, family: str) -> bool:
-        return any(address in network for network in self._networks[family])
 
 
 def _held(spec: Spec) -> set[Any]:
@@ -214,20 +204,6 @@ def _has_health_check(spec: Spec) -> bool:
     return spec.get("type") == "LoadBalancer" and spec.get("externalTrafficPolicy") == "Local"
 
 
-def _defaulted_status(status: Object, type_: str) -> Object:
-    filled: Object = {"loadBalancer": {}}
-    if ingress := (status.get("loadBalancer") or {}).get("ingress"):
-        filled["loadBalancer"] = {"ingress": [_defaulted_ingress(entry, type_) for entry in ingress]}
-    return filled | ({"conditions": status["conditions"]} if status.get("conditions") else {})
-
-
-def _defaulted_ingress(ingress: Object, type_: str) -> Object:
-    filled = {name: value for name, value in ingress.items() if value or name == "ipMode"}
-    if type_ == "LoadBalancer" and "ip" in filled and filled.get("ipMode") is None:
-        filled["ipMode"] = "VIP"
-    return filled
-
-
 # --- validation -------------------------------------------------------------------------------------------------------
 
 
@@ -261,24 +237,3 @@ def _spec_errors(spec: Spec) -> Iterator[FieldError]:
     for field, known in _CHOICES.items():
         if (value := spec.get(field)) is not None and value not in known:
             yield not_supported(f"spec.{field}", value, known)
-
-
-def _status_errors(new: Object) -> Iterator[FieldError]:
-    """Errors of the load balancer; kube-apiserver does not validate conditions."""
-    ingress = new["status"]["loadBalancer"].get("ingress") or ()
-    if ingress and new["spec"].get("type") != "LoadBalancer":
-        problem = "may only be used when `spec.type` is 'LoadBalancer'"
-        yield error("FieldValueForbidden", "status.loadBalancer.ingress", problem)
-        return
-    for index, entry in enumerate(ingress):
-        field, address, mode = f"status.loadBalancer.ingress[{index}]", entry.get("ip"), entry.get("ipMode")
-        if address:
-            yield from invalid(f"{field}.ip", address, formats.address_problems(address, canonical=False))
-            if mode not in ("Proxy", "VIP"):
-                yield not_supported(f"{field}.ipMode", mode or "", ("Proxy", "VIP"))
-        elif mode is not None:
-            yield error("FieldValueForbidden", f"{field}.ipMode", "may not be specified when `ip` is not set")
-        if name := entry.get("hostname"):
-            yield from invalid(f"{field}.hostname", name, formats.subdomain_problems(name))
-            if formats.parse_address(name) is not None:
-                yield from invalid(f"{field}.hostname", name, ["must be a DNS name, not an IP address"])
