@@ -217,8 +217,8 @@ def test_the_table_fits_80_columns_with_totals_first(
 def test_the_page_is_well_formed_and_its_script_is_the_only_one_that_may_run(zoneward: Commands, slices: Path) -> None:
     page = zoneward("report", "-q", "-f", SAMPLE, "-f", slices, "--measured", BYTES, *FEW, *PRICE, "-o", "html").out
     root = ElementTree.fromstring(page)
-    _, first, *_ = root.iter("strong")
-    assert "".join(first.itertext()) == "shop/inventory"
+    (services,) = (table for table in root.iter("table") if table.get("class") == "parts")
+    assert "".join(services[1][0][0].itertext()) == "shop/inventory"
     assert len(list(root.iter("script"))) == 1
     (policy,) = (element.get("content", "") for element in root.iter("meta") if element.get("http-equiv"))
     script = next(root.iter("script")).text or ""

@@ -78,8 +78,9 @@ def test_accessibility_test_finds_violations(is_dark: bool, tmp_path: Path) -> N
 
 
 USE: Final = """<script>
-const rowsNow = () => Array.from(document.querySelectorAll("table.parts tbody"))
-  .filter(body => body.rows.length === 1 && !body.hidden).map(body => body.rows[0].cells[0].textContent);
+const rowsNow = () => Array.from(document.querySelectorAll("table.parts"))
+  .flatMap(table => Array.from(table.tBodies)).filter(body => body.rows[0].cells[0].textContent !== "TOTAL")
+  .filter(body => !body.hidden).map(body => body.rows[0].cells[0].textContent);
 const height = document.documentElement.scrollHeight;
 const folded = document.querySelectorAll("details.others:not([open])").length;
 const all = rowsNow().length;
@@ -121,15 +122,17 @@ def test_a_page_of_many_services_is_short_until_it_is_unfolded(
 
 
 ORDER: Final = """<script>
-const order = document.getElementById("order");
-const names = () => Array.from(document.querySelectorAll("details.service strong")).map(each => each.textContent);
-const before = names();
-order.value = "name";
-order.dispatchEvent(new Event("change"));
-const byName = names();
-order.value = "overload";
-order.dispatchEvent(new Event("change"));
-document.title = "ANSWER " + JSON.stringify({before, byName, byOverload: names()});
+const bodies = () => Array.from(document.querySelector("table.parts").tBodies);
+const cellsOf = column => bodies().map(body => body.rows[0].cells[column].textContent);
+const headings = Array.from(document.querySelector("table.parts").tHead.rows[0].cells);
+function orderedBy(title) {
+  const column = headings.findIndex(cell => cell.textContent === title);
+  headings[column].querySelector("button").click();
+  return cellsOf(column);
+}
+const before = cellsOf(0);
+document.title = "ANSWER " + JSON.stringify({before, byName: orderedBy("SERVICE"), byOverload: orderedBy("WORST"),
+  bySaved: orderedBy("SAVED"), byMoney: orderedBy("USD"), byShare: orderedBy("NOW"), after: cellsOf(0)});
 </script>"""
 
 
@@ -138,4 +141,10 @@ def test_services_of_a_report_can_be_ordered(tmp_path: Path, capfdbinary: pytest
     used = answer(capfdbinary.readouterr().out.decode(), ORDER, tmp_path, width=1400, is_dark=False)
     assert used["before"][0] == "shop/frontend"
     assert used["byName"] == sorted(used["before"])
-    assert sorted(used["byOverload"]) == used["byName"]
+    for column in ("byOverload", "bySaved", "byMoney", "byShare"):
+        figures = [
+            float(match[0]) for text in used[column] if (match := re.search(r"[-+.0-9]+", text.replace(",", "")))
+        ]
+        assert len(figures) > 1
+        assert figures == sorted(figures)
+    assert sorted(used["after"]) == used["byName"]

@@ -17,7 +17,8 @@ from zoneward import __version__
 from zoneward.advice.findings.check_cluster import CheckedCluster, NotChecked
 from zoneward.advice.findings.codes import CODES, SEVERITIES, Code, Finding, FindingObject, Severity
 from zoneward.kube.safe_text import printable
-from zoneward.report.html import DARK_STYLE, Content, Markup, Source, fact, footer, name, page, table, tag
+from zoneward.report.html import DARK_STYLE, Markup, Source, fact, footer, page, tag
+from zoneward.report.table_parts import TEXT_STYLE, Table, styled
 from zoneward.report.terminal_text import StyledText, Text
 from zoneward.routing.phrases import counted
 
@@ -35,14 +36,6 @@ h2 .severity, nav .severity { font-size: .72rem; font-weight: 700; text-transfor
 nav { display: block; }
 nav ul { list-style: none; margin: 0; padding: 0; }
 nav li { margin: .35rem 0; }
-.findings th, .findings td { text-align: left; white-space: normal; overflow-wrap: anywhere; }
-.findings tr th:first-child { min-width: 9rem; max-width: 18rem; padding-left: 0; }
-.findings td { min-width: 15rem; max-width: 44rem; }
-.findings td small { font-size: 14px; line-height: 20px; }
-@media (max-width: 560px) {
-  .findings tr th:first-child { position: static; min-width: 7rem; }
-  .findings td { min-width: 11rem; }
-}
 """
 
 
@@ -156,7 +149,7 @@ def check_page(checked: CheckedCluster, *, source: Source) -> str:
             *(". For programs: ", tag("code", "-o json"), " or ", tag("code", "-o sarif")),
             *(". Each code is explained in ", tag("code", "docs/check.md"), "."),
         ),
-        style=f"{DARK_STYLE}{_PAGE_STYLE}",
+        style=f"{DARK_STYLE}{TEXT_STYLE}{_PAGE_STYLE}",
     )
 
 
@@ -169,31 +162,29 @@ def _badge(severity: Severity) -> Markup:
 
 
 def _section(severity: Severity, code: Code, findings: Sequence[Finding]) -> Markup:
-    label = f"{code.code}: {code.title}"
-    rows: Content = table(("object", "reason and fix"), [_rows(findings, code)], label=label, class_="findings")
+    rows = [[Text(str(finding.object)), _reason(finding, code)] for finding in findings]
+    table = Table(("OBJECT", "REASON AND FIX"), rows, ()).as_element(f"{code.code}: {code.title}")
     if len(findings) > _OPEN:
-        rows = tag("details", tag("summary", counted(len(findings), "finding")), rows)
+        table = tag("details", tag("summary", counted(len(findings), "finding")), table)
     return tag(
         "section",
         tag("h2", _badge(severity), f"{code.code} {code.title}"),
-        tag("p", tag("strong", "Fix: "), _as_code(code.fix)),
+        tag("p", tag("strong", "Fix: "), styled(_as_code(code.fix))),
         tag("p", tag("small", code.docs)),
-        rows,
+        table,
         id=_id(severity, code),
     )
 
 
-def _rows(findings: Sequence[Finding], code: Code) -> Iterator[Markup]:
-    for finding in findings:
-        fix = [tag("br"), tag("small", "Fix: ", _as_code(finding.fix))] if finding.fix != code.fix else []
-        about = tag("th", name(str(finding.object)), scope="row")
-        yield tag("tr", about, tag("td", tag("bdi", finding.message), *fix))
+def _reason(finding: Finding, code: Code) -> Text:
+    text = Text(finding.message)
+    return text if finding.fix == code.fix else text.append(" Fix: ", "small").append(_as_code(finding.fix))
 
 
-def _as_code(fix: str) -> Content:
+def _as_code(fix: str) -> Text:
     """A command in the type of code, also at the end of a sentence."""
     start, kubectl, command = fix.partition("kubectl ")
-    return tag("span", start, tag("code", kubectl + command)) if kubectl else fix
+    return Text(start).append(kubectl + command, "code")
 
 
 # --- as SARIF ---------------------------------------------------------------------------------------------------------

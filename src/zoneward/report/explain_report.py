@@ -34,7 +34,6 @@ from zoneward.report.html import (
     footer,
     name,
     page,
-    table,
     tag,
 )
 from zoneward.report.plan_table import short_names
@@ -227,12 +226,15 @@ def _describe_measured(measured: HonoredTraffic) -> str:
 def _why(family: FamilyExplanation, width: int) -> Iterator[StyledText]:
     names = max((_NAMES, *(len(rule.rule) + 1 for rule in family.rules)))
     for rule in family.rules:
-        style = "bold" if rule.deciding else "default" if rule.passed else "yellow"
         mark = f"{'>' if rule.deciding else ' '} {'yes' if rule.passed else 'no '} "
-        yield from _hanging(f"{mark}{rule.rule.ljust(names)}", rule.detail, width, style)
+        yield from _hanging(f"{mark}{rule.rule.ljust(names)}", rule.detail, width, _rule_style(rule))
     yield from _hanging(" " * 6, f"so: {family.planned.reason}", width, "bold")
     for line in describe_differences(family):
         yield from _hanging(" " * 6, line, width, "yellow")
+
+
+def _rule_style(rule: DecidedRule) -> str:
+    return "bold" if rule.deciding else "default" if rule.passed else "yellow"
 
 
 def describe_differences(family: FamilyExplanation) -> Iterator[str]:
@@ -297,10 +299,6 @@ def _hanging(head: str, text: str, width: int, style: str = "", *, head_style: s
 
 _STYLE: Final = """
 figure.picture { max-width: 760px; margin: 1rem 0; }
-.rules td, .rules th { text-align: left; white-space: normal; overflow-wrap: anywhere; }
-.rules tr.deciding th, .rules tr.deciding td { background: var(--tint); font-weight: 700; }
-.rules tr th:first-child { min-width: 5.5rem; }
-.rules tr :nth-child(2) { white-space: nowrap; overflow-wrap: normal; }
 ol.fixes { padding-left: 1.3rem; max-width: 60rem; }
 ol.fixes li { margin: 0 0 1.2rem; }
 ol.fixes p { max-width: none; }
@@ -345,8 +343,15 @@ def _family(explanation: Explanation, family: FamilyExplanation) -> Iterator[Con
         if section.more:
             yield tag("p", section.more)
     yield tag("h2", "Why")
-    rows = map(_rule, family.rules)
-    yield table(("rule", "passed", "detail"), [rows], label="Rules of the decision", class_="rules")
+    rows = [
+        [
+            Text(rule.rule, _rule_style(rule)),
+            Text("yes" if rule.passed else "no"),
+            Text(rule.detail, _rule_style(rule)).append(" this decided" if rule.deciding else "", "small"),
+        ]
+        for rule in family.rules
+    ]
+    yield Table(("RULE", "PASSED", "DETAIL"), rows, ()).as_element("Rules of the decision")
     yield from (tag("p", _sentence(line)) for line in describe_differences(family))
     yield tag("h2", "Smallest fixes")
     yield tag("p", _sentence(describe_fixes(family)))
@@ -368,16 +373,6 @@ def _facts(family: FamilyExplanation) -> Iterator[Markup]:
     best = max((fix.result.in_zone_traffic or 0.0 for fix in family.fixes), default=None)
     if best is not None:
         yield fact("with a fix", f"{best:.0%}", "in its zone")
-
-
-def _rule(rule: DecidedRule) -> Markup:
-    return tag(
-        "tr",
-        tag("th", tag("code", rule.rule), scope="row"),
-        tag("td", "yes" if rule.passed else "no"),
-        tag("td", rule.detail, *((tag("small", "this decided"),) if rule.deciding else ())),
-        class_="deciding" if rule.deciding else "rule",
-    )
 
 
 def _fix_item(fix: VerifiedFix) -> Markup:

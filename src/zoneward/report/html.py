@@ -1,6 +1,6 @@
 """Builds HTML from values: everything is escaped, except `Markup`. The result is also well-formed XML.
 
-No library: a page has one builder of elements (ten lines), a table and a style sheet. Template engines escape for HTML
+No library: a page has one builder of elements (ten lines) and a style sheet. Template engines escape for HTML
 alone, do not promise XML, and would be one more dependency of the command line.
 """
 
@@ -75,28 +75,6 @@ class Source:
         return tag("p", tag("strong", tag("bdi", self.cluster)), f", read {self.time}, by Zoneward {self.version}")
 
 
-def table(head: Sequence[Content], bodies: Iterable[Iterable[Markup]], *, label: str, class_: str = "plain") -> Markup:
-    """A table that scrolls sideways if there is no room for it; ``bodies`` are groups of whole rows."""
-    return table_with_header(
-        [tag("th", title, scope="col") if title else tag("td") for title in head], bodies, label=label, class_=class_
-    )
-
-
-def table_with_header(
-    header: Iterable[Markup], bodies: Iterable[Iterable[Markup]], *, label: str, class_: str = "plain"
-) -> Markup:
-    """The same, with the cells of its header."""
-    body = (tag("tbody", *rows) for rows in bodies)
-    return tag(
-        "div",
-        tag("table", tag("thead", tag("tr", *header)), *body, class_=class_),
-        class_="scroll",
-        tabindex="0",
-        role="region",
-        aria_label=label,
-    )
-
-
 def page(title: str, *content: Content, style: str = "", script: str = "") -> str:
     """A whole page that loads nothing, and whose policy forbids it to. ``style`` follows the common one, and the
     ``script`` the content; both without ``<``, ``>`` and ``&``. No other script may run.
@@ -161,24 +139,10 @@ th, td { padding: 4px 11px; text-align: right; vertical-align: top; white-space:
 thead th, thead td { border-bottom: 2px solid var(--ink); vertical-align: bottom; }
 thead th { line-height: 18px; white-space: normal; }
 tbody th, tbody td { border-bottom: 1px solid var(--line); }
-th:first-child, .inputs th:nth-child(n+3), .inputs td:nth-child(n+3) { text-align: left; }
+th:first-child { text-align: left; }
 tr th:first-child { position: sticky; left: 0; background: #fff; padding-left: 0; min-width: 7.5rem; max-width: 17rem; }
 tbody th { font-weight: 500; white-space: normal; overflow-wrap: break-word; }
 tbody th[colspan] { padding-top: .9rem; font-weight: 700; max-width: none; position: static; }
-.whole { white-space: nowrap; }
-.tight th, .tight td { padding-left: 6px; padding-right: 6px; }
-td small, th small { display: block; font-size: 12px; font-weight: 400; line-height: 16px; }
-td.share small { line-height: 22px; }
-.inputs td { white-space: normal; max-width: 30rem; }
-tr.bound th, tr.bound td { font-style: italic; color: var(--soft); }
-td.more { background: #e2eefa; }
-td.less { background: #fdebdc; }
-td.share { padding-left: 0; text-align: left; }
-td.self { color: var(--line); text-align: center; }
-dl.legend { display: grid; grid-template-columns: max-content 1fr; gap: .25rem 1.2rem; margin: 1.2rem 0 0;
-  max-width: 60rem; font-size: .92em; }
-dl.legend dt { font-weight: 600; }
-dl.legend dd { margin: 0; }
 .plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 440px), 1fr)); gap: 1.5rem 2.5rem; }
 .plots figure { max-width: 660px; }
 .pairs { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 235px), 1fr)); gap: 1.25rem 1.5rem; }
@@ -196,8 +160,6 @@ footer { margin-top: 3rem; padding-top: 1rem; border-top: 1px solid var(--line);
   h1 { font-size: 1.5rem; }
   th, td { padding: 4px 7px; }
   tr th:first-child { min-width: 6rem; max-width: 8.5rem; }
-  dl.legend { display: block; }
-  dl.legend dd { margin-bottom: .6rem; }
 }
 @page { margin: 14mm; }
 @media print {
@@ -208,11 +170,11 @@ footer { margin-top: 3rem; padding-top: 1rem; border-top: 1px solid var(--line);
   h2 { margin-top: 1.5rem; }
   .scroll { overflow: visible; }
   table { font-size: 8pt; line-height: 1.4; }
-  td small, th small, td.share small { font-size: 6.5pt; line-height: inherit; }
+  td .small { font-size: 6.5pt; line-height: inherit; }
   tr { break-inside: avoid; }
   th, td { padding: .1rem .35rem; }
   tr th:first-child { position: static; }
-  td.more, td.less, figure svg { -webkit-print-color-adjust: exact; print-color-adjust: exact; }
+  figure svg { -webkit-print-color-adjust: exact; print-color-adjust: exact; }
   .plots { grid-template-columns: 1fr 1fr; }
   .pairs { grid-template-columns: repeat(3, 1fr); }
 }

@@ -1,15 +1,26 @@
 """A simulation as tables, as JSON and as CSV, and how fast it runs."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, Protocol, TypeVar
 
 from rich.console import Group, RenderableType
 from rich.progress import ProgressColumn, Task
 
 from zoneward.advice.json_value import round_if_any, round_share
 from zoneward.report.comparison_report import csv_text, rounded
-from zoneward.report.terminal_text import StyledText, Text, align_columns, join_wrapped
-from zoneward.routing.simulation_results import BOUND, CREDITS, ENCODINGS, WEIGHTS, Band, Means, Quantiles, Simulation
+from zoneward.report.table_parts import Table
+from zoneward.report.terminal_text import StyledText, Text, join_wrapped
+from zoneward.routing.simulation_results import (
+    BOUND,
+    CREDITS,
+    ENCODINGS,
+    WEIGHTS,
+    Band,
+    Means,
+    Quantiles,
+    Simulation,
+    WorstRow,
+)
 
 _HEADS: Final = ("TOTAL", "IN-ZONE", "MAX OVERLOAD", "MEAN OVERLOAD", "OVERLOAD", "SLICES")
 _GAP: Final = "GAP"
@@ -27,42 +38,45 @@ def simulation_table(simulation: Simulation, *, width: int) -> RenderableType:
     for encoding in encodings:
         if len(encodings) > 1:
             parts += [Text(), Text(_ENCODING_TITLES[encoding].capitalize(), "bold")]
-        parts.append(_means_table([mean for mean in simulation.means if mean.encoding == encoding], width))
+        parts.append(means_table(with_encoding(simulation.means, encoding)).for_terminal(width))
     for encoding in encodings:
-        bands = [(band, [mean for mean in band.means if mean.encoding == encoding]) for band in simulation.bands]
-        if bands:
-            parts += [_title("By band", encoding, encodings), _bands_table(bands, width)]
-        quantiles = [quantile for quantile in simulation.quantiles if quantile.encoding == encoding]
-        if quantiles:
-            parts += [_title("Quantiles", encoding, encodings), _quantiles_table(quantiles, width)]
-        differences = [difference for difference in simulation.differences if difference.encoding == encoding]
-        if differences:
-            rows = [
-                [
-                    Text(f"{difference.algorithm} - {difference.other}"),
-                    *_numbers((difference.mean, difference.low, difference.high), 4),
-                ]
-                for difference in differences
-            ]
-            parts += [
-                _title("Differences of totals, with 95 % confidence", encoding, encodings),
-                align_columns(("ALGORITHMS", "MEAN", "FROM", "TO"), rows, right=("MEAN", "FROM", "TO"), width=width),
-            ]
-        worst = [row for row in simulation.worst if row.encoding == encoding]
-        if worst:
-            rows = [
-                [Text(row.algorithm), *_numbers((row.total,), 2), Text(row.name), _counts(row.nodes),
-                 _counts(row.endpoints)]
-                for row in worst
-            ]  # fmt: skip
-            columns = ("ALGORITHM", "TOTAL", "INPUT", "NODES", "ENDPOINTS")
-            parts += [
-                _title("Worst inputs", encoding, encodings),
-                align_columns(columns, rows, right=columns[1:2], width=width),
-            ]
+        for title, table in _tables(simulation, encoding):
+            named = f"{title}, {_ENCODING_TITLES[encoding]}" if len(encodings) > 1 else title
+            parts += [join_wrapped(("", named), "bold"), table.for_terminal(width)]
     if simulation.means:
-        parts.append(join_wrapped(_legend(simulation), "dim"))
+        parts.append(join_wrapped(legend(simulation), "dim"))
     return Group(*parts)
+
+
+def _tables(simulation: Simulation, encoding: str) -> Iterator[tuple[str, Table]]:
+    if simulation.bands:
+        yield "By band", bands_table(simulation.bands, encoding)
+    if quantiles := with_encoding(simulation.quantiles, encoding):
+        yield "Quantiles", quantiles_table(quantiles)
+    if differences := with_encoding(simulation.differences, encoding):
+        rows = [
+            [
+                Text(f"{difference.algorithm} - {difference.other}"),
+                *(Text(f"{value:.4f}") for value in (difference.mean, difference.low, difference.high)),
+            ]
+            for difference in differences
+        ]
+        columns = ("ALGORITHMS", "MEAN", "FROM", "TO")
+        yield "Differences of totals, with 95 % confidence", Table(columns, rows, columns[1:])
+    if worst := with_encoding(simulation.worst, encoding):
+        yield "Worst inputs", worst_table(worst)
+
+
+class Encoded(Protocol):
+    @property
+    def encoding(self) -> str: ...
+
+
+_Value = TypeVar("_Value", bound=Encoded)
+
+
+def with_encoding(values: Sequence[_Value], encoding: str) -> tuple[_Value, ...]:
+    return tuple(value for value in values if value.encoding == encoding)
 
 
 def encodings_of(simulation: Simulation) -> tuple[str, ...]:
@@ -83,11 +97,8 @@ def heading(simulation: Simulation) -> str:
     return text
 
 
-def _title(title: str, encoding: str, encodings: Sequence[str]) -> StyledText:
-    return join_wrapped(("", f"{title}, {_ENCODING_TITLES[encoding]}" if len(encodings) > 1 else title), "bold")
-
-
-def _means_table(means: Sequence[Means], width: int) -> RenderableType:
+def means_table(means: Sequence[Means], *, inputs: int | None = None) -> Table:
+    """The proposal's table, and how often each algorithm is ahead. ``inputs``, on a page: of how many."""
     best = find_best(means)
     fell_back = any(mean.fell_back for mean in means)
     against = _has_rivals(means)
@@ -95,34 +106,60 @@ def _means_table(means: Sequence[Means], width: int) -> RenderableType:
     columns = ("ALGORITHM", *heads, *(("WINS", "TIES") if against else ()), *(("FELL BACK",) if fell_back else ()))
     rows = []
     for mean in means:
-        cells = [Text(mean.algorithm), *_credits(mean, bold=mean is best, gap=_GAP in heads)]
-        counts = (*((mean.wins, mean.ties) if against else ()), *((mean.fell_back,) if fell_back else ()))
-        counts_apply = mean.credits is not None and mean.algorithm != BOUND
-        cells.extend(Text(f"{count:,}" if counts_apply else "") for count in counts)
+        is_bound = mean.algorithm == BOUND
+        cells = [Text(mean.algorithm, "dim" if is_bound and inputs is not None else "")]
+        cells += _credits(mean, bold=mean is best, gap=_GAP in heads)
+        for count in (*((mean.wins, mean.ties) if against else ()), *((mean.fell_back,) if fell_back else ())):
+            cell = Text(f"{count:,}" if mean.credits is not None and not is_bound else "")
+            if cell.plain and count and inputs is not None:
+                cell.append(f" {count / max(inputs, 1):.1%}", "small")
+            cells.append(cell)
         rows.append(cells)
-    return align_columns(columns, rows, right=columns[1:], width=width)
+    return Table(columns, rows, columns[1:])
 
 
-def _bands_table(bands: Sequence[tuple[Band, Sequence[Means]]], width: int) -> RenderableType:
-    heads = _heads([mean for _, means in bands for mean in means])
+def bands_table(bands: Sequence[Band], encoding: str, *, is_page: bool = False) -> Table:
+    """All credits in each band. A page names it in each row."""
+    of_bands = [(band, with_encoding(band.means, encoding)) for band in bands]
+    heads = _heads([mean for _, means in of_bands for mean in means])
     rows = []
-    for band, means in bands:
+    for band, means in of_bands:
         best = find_best(means)
         for index, mean in enumerate(means):
-            label = (Text(band.name), Text(f"{band.rows:,}")) if index == 0 else (Text(), Text())
+            label = (Text(band.name), Text(f"{band.rows:,}")) if index == 0 or is_page else (Text(), Text())
             rows.append([*label, Text(mean.algorithm), *_credits(mean, bold=mean is best, gap=_GAP in heads)])
-    columns = ("BAND", "INPUTS", "ALGORITHM", *heads)
-    return align_columns(columns, rows, right=("INPUTS", *heads), width=width)
+    return Table(("BAND", "INPUTS", "ALGORITHM", *heads), rows, ("INPUTS", *heads))
 
 
-def _quantiles_table(quantiles: Sequence[Quantiles], width: int) -> RenderableType:
+def quantiles_table(quantiles: Sequence[Quantiles], *, is_page: bool = False) -> Table:
+    """For each algorithm the credits that shares of the inputs do not reach; on a page for each share all algorithms,
+    so that they are compared where it matters.
+    """
+    values = [(quantile.algorithm, *item) for quantile in quantiles for item in quantile.by_share.items()]
+    if is_page:
+        values.sort(key=lambda value: value[1])
+    rows: list[list[StyledText]] = []
+    before = ""
+    for algorithm, share, scores in values:
+        totals = [other["total"] for _, same, other in values if same == share]
+        is_best = is_page and len(totals) > 1 and scores["total"] == max(totals)
+        label = Text("" if algorithm == before and not is_page else algorithm)
+        rows.append([label, Text(f"{share * 100:g} %"), *_numbers(scores, bold=is_best)])
+        before = algorithm
+    return Table(("ALGORITHM", "BELOW", *_HEADS), rows, ("BELOW", *_HEADS))
+
+
+def worst_table(worst: Sequence[WorstRow], *, is_page: bool = False) -> Table:
+    """The inputs with the lowest totals; on a page with their numbers."""
     rows = []
-    for quantile in quantiles:
-        for index, (share, values) in enumerate(quantile.by_share.items()):
-            name = Text(quantile.algorithm if index == 0 else "")
-            rows.append([name, Text(f"{share * 100:g} %"), *_numbers([values[credit] for credit in CREDITS], 2)])
-    columns = ("ALGORITHM", "BELOW", *_HEADS)
-    return align_columns(columns, rows, right=("BELOW", *_HEADS), width=width)
+    for row in worst:
+        label = Text(row.name)
+        # Inputs without names are named by their numbers.
+        if is_page and row.name != str(row.row + 1):
+            label.append(f" no. {row.row + 1:,}", "dim")
+        nodes, endpoints = (Text(" ".join(map(str, counts))) for counts in (row.nodes, row.endpoints))
+        rows.append([Text(row.algorithm), Text(f"{row.total:z.2f}"), label, nodes, endpoints])
+    return Table(("ALGORITHM", "TOTAL", "INPUT", "NODES", "ENDPOINTS"), rows, ("TOTAL",))
 
 
 def _heads(means: Sequence[Means]) -> tuple[str, ...]:
@@ -145,28 +182,24 @@ def find_best(means: Sequence[Means]) -> Means | None:
 
 
 def _credits(means: Means, *, bold: bool, gap: bool) -> Iterator[Text]:
-    for credit in CREDITS:
-        if means.credits is None:
-            yield Text("-", "dim")
-        else:
-            yield Text(f"{means.credits[credit]:.2f}", "bold" if bold and credit == "total" else "")
+    if means.credits is None:
+        yield from (Text("-", "dim") for _ in CREDITS)
+    else:
+        yield from _numbers(means.credits, bold=bold)
     if gap and means.gap_to_bound is not None:
-        # Rounding may leave a zero with a sign.
-        yield Text(f"{round(means.gap_to_bound, 2) + 0.0:.2f}")
+        yield Text(f"{means.gap_to_bound:z.2f}")
     elif gap:
         yield Text("") if means.algorithm == BOUND else Text("-", "dim")
 
 
-def _numbers(values: Sequence[float], digits: int) -> Iterator[Text]:
-    for value in values:
-        yield Text(f"{value:.{digits}f}")
+def _numbers(scores: Mapping[str, float], *, bold: bool) -> Iterator[Text]:
+    """Rounding may leave a zero with a sign, which is not shown."""
+    for credit in CREDITS:
+        yield Text(f"{scores[credit]:z.2f}", "bold" if bold and credit == "total" else "")
 
 
-def _counts(counts: Sequence[int]) -> Text:
-    return Text(" ".join(map(str, counts)))
-
-
-def _legend(simulation: Simulation) -> list[str]:
+def legend(simulation: Simulation) -> list[str]:
+    """What the columns of `means_table` mean."""
     lines = [
         "Means of credits, of 100: more is better.",
         "TOTAL: 45 % IN-ZONE, 20 % MAX OVERLOAD, 20 % MEAN OVERLOAD, 15 % SLICES.",

@@ -7,19 +7,7 @@ from typing import Final
 
 from rich.console import Group
 
-from zoneward.report.html import (
-    DARK_STYLE,
-    Content,
-    Markup,
-    Source,
-    footer,
-    joined,
-    name,
-    page,
-    table,
-    table_with_header,
-    tag,
-)
+from zoneward.report.html import DARK_STYLE, Content, Markup, Source, footer, joined, name, page, tag
 from zoneward.report.terminal_text import StyledText, TableText, align_columns
 
 TEXT_STYLE: Final = """
@@ -27,86 +15,33 @@ TEXT_STYLE: Final = """
 @media screen and (prefers-color-scheme: dark) { :root { --good: #56d364; --middling: #e3b341; --bad: #ff8e86; } }
 .bold { font-weight: 700; }
 .dim { color: var(--soft); }
+.small { display: block; font-size: 12px; line-height: 16px; color: var(--soft); }
 .green { color: var(--good); }
 .yellow { color: var(--middling); }
 .red { color: var(--bad); }
+.code { font: .88em ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; }
 th.words, td.words { text-align: left; }
-td.words:last-child { white-space: normal; overflow-wrap: anywhere; }
-"""
-"""For a page that shows a `Table`, or text with a style."""
-NOTES_STYLE: Final = """
+td.words:last-child { white-space: normal; overflow-wrap: anywhere; min-width: 10rem; max-width: 34rem; }
 ul.notes { margin: 1rem 0 0; padding-left: 1.2rem; max-width: 60rem; font-size: .92em; color: var(--soft); }
 """
-"""Of the list below a table."""
-SEARCH_STYLE: Final = """
-p.search { margin: .8rem 0; display: flex; flex-wrap: wrap; gap: .3rem .7rem; align-items: center; }
-p.search[hidden] { display: none; }
-input, select { font: inherit; color: var(--ink); background: var(--tint); border: 1px solid #768390;
-  border-radius: 6px; padding: .3rem .6rem; max-width: 100%; }
-input { width: 22rem; }
-"""
-"""Of `search_field`."""
-SEARCH_SCRIPT: Final = """
-function offerSearch(rows, textOf, what) {
-  const field = document.getElementById("search");
-  const others = document.querySelector("details.others");
-  function filter() {
-    const words = field.value.toLowerCase().split(" ").filter(Boolean);
-    let count = 0;
-    for (const row of rows) {
-      const text = textOf(row).toLowerCase();
-      row.hidden = !words.every(function (word) { return text.includes(word); });
-      count += row.hidden ? 0 : 1;
-    }
-    if (others) { others.open = words.length !== 0; }
-    document.getElementById("found").textContent = count + " of " + rows.length + what;
-  }
-  field.addEventListener("input", filter);
-  field.parentElement.hidden = false;
-  filter();
-}
-function arrange(sorted, parents, sizes) {
-  let next = 0;
-  parents.forEach(function (parent, index) {
-    parent.append.apply(parent, sorted.slice(next, next += sizes[index]));
-  });
-}
-"""
-"""Hides the rows that do not match, and orders rows across several parents, which keep their sizes. For all pages."""
-
-
-def search_field(*more: Content, placeholder: str = "") -> Markup:
-    """A field that the script shows: without it there is no search. ``more`` is shown beside it."""
-    hint = {"placeholder": placeholder} if placeholder else {}
-    return tag(
-        "p",
-        tag("label", "Search", for_="search"),
-        tag("input", id="search", type="search", autocomplete="off", **hint),
-        *more,
-        tag("output", id="found", for_="search"),
-        class_="search",
-        hidden="hidden",
-    )
-
-
-# Bodies of tables are what is found and ordered: groups, or single rows, to which the rows of a total do not belong.
-_SCRIPT: Final = """
+"""For a page that shows a `Table`, or text with a style."""
+# Bodies of tables are found and ordered: groups, or single rows, perhaps with details below them, but no totals.
+PARTS_SCRIPT: Final = """
 const tables = Array.from(document.querySelectorAll("table.parts"));
 const grouped = document.querySelector("table.parts th[colspan]") !== null;
 function rowsOf(table) {
-  return Array.from(table.tBodies).filter(function (body) { return grouped || body.rows.length === 1; });
+  return Array.from(table.tBodies).filter(function (body) {
+    return grouped || body.rows.length === 1 || body.rows[1].cells.length === 1;
+  });
 }
 const rows = tables.flatMap(rowsOf);
 const sizes = tables.map(function (table) { return rowsOf(table).length; });
-function textOf(cell) {
-  const shown = Array.from(cell.childNodes).filter(function (node) { return node.nodeName !== "DETAILS"; });
-  return shown.map(function (node) { return node.textContent; }).join("").trim();
-}
 function textOfRow(row) {
-  return Array.from(row.rows).flatMap(function (line) { return Array.from(line.cells); }).map(textOf).join(" ");
+  const lines = Array.from(row.rows).slice(0, grouped ? row.rows.length : 1);
+  return lines.map(function (line) { return line.textContent; }).join(" ");
 }
 function valueOf(row, column) {
-  const text = textOf(row.rows[0].cells[column]);
+  const text = row.rows[0].cells[column].textContent.trim();
   const number = parseFloat(text.split("\\u003e").pop().replace(/,/g, ""));
   return { text: text, number: Number.isNaN(number) ? null : number };
 }
@@ -119,7 +54,8 @@ function order(column, upwards) {
     }
     return upwards ? a.text.localeCompare(b.text) : b.text.localeCompare(a.text);
   });
-  arrange(sorted, tables, sizes);
+  let next = 0;
+  tables.forEach(function (table, index) { table.append.apply(table, sorted.slice(next, next += sizes[index])); });
 }
 if (!grouped) {
   for (const table of tables) {
@@ -139,9 +75,31 @@ if (!grouped) {
     });
   }
 }
-offerSearch(rows, textOfRow, "");
+const field = document.getElementById("search");
+const others = document.querySelector("details.others");
+function filter() {
+  const words = field.value.toLowerCase().split(" ").filter(Boolean);
+  let count = 0;
+  for (const row of rows) {
+    const text = textOfRow(row).toLowerCase();
+    row.hidden = !words.every(function (word) { return text.includes(word); });
+    count += row.hidden ? 0 : 1;
+  }
+  if (others) { others.open = words.length !== 0; }
+  document.getElementById("found").textContent = count + " of " + rows.length;
+}
+field.addEventListener("input", filter);
+field.parentElement.hidden = false;
+filter();
 """
-_STYLE: Final = """
+"""Hides rows that do not match, and orders rows across all tables, which keep their sizes."""
+PARTS_STYLE: Final = (
+    TEXT_STYLE
+    + """
+p.search { margin: .8rem 0; display: flex; flex-wrap: wrap; gap: .3rem .7rem; align-items: center; }
+p.search[hidden] { display: none; }
+input { font: inherit; color: var(--ink); background: var(--tint); border: 1px solid #768390; border-radius: 6px;
+  padding: .3rem .6rem; max-width: 100%; width: 22rem; }
 main { max-width: 1500px; }
 .parts tbody[hidden] { display: none; }
 .parts details { margin: 0; font-size: 14px; }
@@ -155,14 +113,19 @@ th[aria-sort=descending] button::after { content: " \\25BE"; }
 .parts tr th:first-child { padding-left: 0; min-width: 11rem; overflow-wrap: anywhere; }
 @media (max-width: 560px) { .parts tr th:first-child { min-width: 6rem; max-width: 8rem; } }
 .parts .wide { display: inline-block; }
+.parts thead th, .parts thead td { font-weight: 700; border-bottom: 2px solid var(--ink); }
+.parts td.details { padding: 0 0 4px; text-align: left; max-width: none; }
+.parts tr:has(+ tr td.details) th, .parts tr:has(+ tr td.details) td { border-bottom: 0; }
 .part { content-visibility: auto; }
 """
+)
+"""Of a page with `TableParts.as_elements`."""
 _ROWS: Final = 90
 """Of one table of a page, or a few more where a group has them."""
 _ROW_HEIGHT: Final = 31
 """Pixels: what a row takes that nobody has seen yet."""
 _LETTER: Final = 0.85
-_CLASSES: Final = frozenset(("bold", "dim", "green", "yellow", "red"))
+_CLASSES: Final = frozenset(("bold", "dim", "green", "yellow", "red", "small", "code"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,20 +143,9 @@ class Table:
 
     def as_element(self, label: str) -> Markup:
         """A table of a page that has `TEXT_STYLE`."""
-        classes: list[dict[str, str]] = [{} if column in self.right else {"class_": "words"} for column in self.columns]
-        head = (
-            tag("th", column if column in self.units else column.lower(), scope="col", **of_cell)
-            for column, of_cell in zip(self.columns, classes, strict=True)
-        )
-        rows = (
-            tag(
-                "tr",
-                tag("th", styled(cells[0], as_content=name), scope="row"),
-                *(tag("td", styled(cell), **of_cell) for cell, of_cell in zip(cells[1:], classes[1:], strict=True)),
-            )
-            for cells in self.rows
-        )
-        return table_with_header(head, [rows], label=label)
+        classes = _classes(self.columns, self.right)
+        names = [name(column if column in self.units else column.lower()) for column in self.columns]
+        return _element(names, [[_row(cells, classes) for cells in self.rows]], classes, label=label)
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +153,7 @@ class TableParts:
     """A table with the lines above and below it. Columns of ``right`` hold numbers.
 
     ``is_grouped``: a row without a name in the first column belongs to the last one that has one. ``details``: what a
-    page shows folded in each row, None for nothing; empty where no row has any.
+    page shows folded below each row, None for nothing; empty where no row has any.
     """
 
     above: tuple[StyledText, ...]
@@ -220,33 +172,40 @@ class TableParts:
         """An HTML page with everything in it: it needs no network, and without its script only search and order are
         missing. ``made_by`` is the command, ``facts`` the figures that come first.
         """
-        columns = self.columns[1:] if self.is_grouped else self.columns
-        left = "".join(
-            f".parts th:nth-child({position}), .parts td:nth-child({position}) {{ text-align: left; }}\n"
-            for position, column in enumerate(columns, start=1)
-            if column not in self.right
-        )
         return page(
             title,
             tag("h1", title),
             source.heading(),
             *([tag("dl", *facts, class_="facts large")] if facts else []),
             *(tag("p", styled(line)) for text in self.above for line in text.split("\n")),
-            *([search_field()] if self.rows else []),
-            *self._folded_tables(title),
-            tag("ul", *(tag("li", styled(line)) for line in self.below.split("\n")), class_="notes"),
+            *self.as_elements(title),
+            self.notes(),
             footer(made_by),
-            style=f"{DARK_STYLE}{TEXT_STYLE}{SEARCH_STYLE}{NOTES_STYLE}{_STYLE}{left}",
-            script=SEARCH_SCRIPT + _SCRIPT if self.rows else "",
+            style=f"{DARK_STYLE}{PARTS_STYLE}",
+            script=PARTS_SCRIPT if self.rows else "",
         )
 
-    def _folded_tables(self, title: str) -> Iterator[Markup]:
+    def as_elements(self, title: str) -> Iterator[Markup]:
+        """The table with its search, of a page that has `PARTS_STYLE` and `PARTS_SCRIPT`."""
+        if self.rows:
+            yield tag(
+                "p",
+                tag("label", "Search", for_="search"),
+                tag("input", id="search", type="search", autocomplete="off"),
+                tag("output", id="found", for_="search"),
+                class_="search",
+                hidden="hidden",
+            )
         parts = self._parts()
         first, *others = self._tables(title, parts)
         yield first
         if others:
             left = sum(map(len, parts[1:]))
             yield tag("details", tag("summary", f"{left:,} more"), *others, class_="others")
+
+    def notes(self) -> Markup:
+        """The lines below the table, as a list."""
+        return tag("ul", *(tag("li", styled(line)) for line in self.below.split("\n")), class_="notes")
 
     def _parts(self) -> list[list[list[Markup]]]:
         part: list[list[Markup]] = []
@@ -257,42 +216,42 @@ class TableParts:
                 parts.append(part := [])
                 rows = 0
             part.append(group)
-            rows += len(group)
+            rows += 1 if self.details else len(group)
         return parts
 
     def _tables(self, title: str, parts: Sequence[Sequence[list[Markup]]]) -> Iterator[Markup]:
         """One below the other: browsers lay out a long one for seconds, and of many only those that are in view."""
-        head = self._head()
+        skipped = int(self.is_grouped)
+        head, classes = self._head()[skipped:], _classes(self.columns, self.right)[skipped:]
         for index, part in enumerate(parts, start=1):
             label = title if len(parts) == 1 else f"{title}, part {index} of {len(parts)}"
             height = _ROW_HEIGHT * sum(map(len, part))
-            yield tag(
-                "div",
-                table(head, part, label=label, class_="parts"),
-                class_="part",
-                style=f"contain-intrinsic-size: auto {height}px",
-            )
+            element = _element(head, part, classes, label=label, class_="parts")
+            yield tag("div", element, class_="part", style=f"contain-intrinsic-size: auto {height}px")
 
     def _groups(self) -> list[list[Markup]]:
-        if self.is_grouped:
-            return list(self._grouped_rows())
+        skipped, width = int(self.is_grouped), str(len(self.columns))
+        classes = _classes(self.columns, self.right)[skipped:]
         groups: list[list[Markup]] = []
         for cells, details in zip(self.rows, self.details or [None] * len(self.rows), strict=True):
             if cells[0].plain or not groups:
                 groups.append([])
-            groups[-1].append(_row(cells, details))
+                if self.is_grouped:
+                    title = tag("th", tag("bdi", cells[0].plain), colspan=width, scope="rowgroup")
+                    groups[-1].append(tag("tr", title))
+            groups[-1].append(_row(cells[skipped:], classes))
+            if details is not None:
+                groups[-1].append(tag("tr", tag("td", details, colspan=width, class_="details")))
         return groups
 
-    def _head(self) -> list[Markup]:
+    def _head(self) -> list[Content]:
         """Columns are as wide as their longest cell anywhere, but the first and the last, so that tables are alike."""
-        skipped = int(self.is_grouped)
-        last = len(self.columns) - 1
+        first, last = int(self.is_grouped), len(self.columns) - 1
         return [
             tag("span", column, class_="wide", style=f"min-width: {self._width(index)}ch")
-            if skipped < index < last and len(self.rows) > _ROWS
-            else tag("span", column)
+            if first < index < last and len(self.rows) > _ROWS
+            else column
             for index, column in enumerate(self.columns)
-            if index >= skipped
         ]
 
     def _width(self, column: int) -> int:
@@ -300,28 +259,46 @@ class TableParts:
         longest = max(row[column].cell_len for row in self.rows)
         return longest if self.columns[column] in self.right else round(longest * _LETTER)
 
-    def _grouped_rows(self) -> Iterator[list[Markup]]:
-        groups: list[list[Sequence[StyledText]]] = []
-        for cells in self.rows:
-            if cells[0].plain:
-                groups.append([])
-            groups[-1].append(cells)
-        width = str(len(self.columns) - 1)
-        for members in groups:
-            title = tag("th", tag("bdi", members[0][0].plain), colspan=width, scope="rowgroup")
-            yield [tag("tr", title), *(_row(cells[1:]) for cells in members)]
-
 
 def folded(title: str, lines: Iterable[str]) -> Markup:
     """Lines that a reader unfolds."""
     return tag("details", tag("summary", title), tag("ul", *(tag("li", line) for line in lines)))
 
 
-def _row(cells: Sequence[StyledText], details: Markup | None = None) -> Markup:
-    first, *others, last = cells
-    written = (tag("td", styled(other)) for other in others)
-    more = () if details is None else (details,)
-    return tag("tr", tag("th", styled(first, as_content=name), scope="row"), *written, tag("td", styled(last), *more))
+def _classes(columns: Sequence[str], right: Collection[str]) -> list[dict[str, str]]:
+    return [{} if column in right else {"class_": "words"} for column in columns]
+
+
+def _element(
+    head: Iterable[Content],
+    groups: Iterable[Iterable[Markup]],
+    classes: Sequence[dict[str, str]],
+    *,
+    label: str,
+    class_: str = "plain",
+) -> Markup:
+    """A table that scrolls sideways if there is no room for it; ``groups`` are whole rows."""
+    header = [
+        tag("th", title, scope="col", **of_cell) if title else tag("td")
+        for title, of_cell in zip(head, classes, strict=True)
+    ]
+    body = (tag("tbody", *rows) for rows in groups)
+    return tag(
+        "div",
+        tag("table", tag("thead", tag("tr", *header)), *body, class_=class_),
+        class_="scroll",
+        tabindex="0",
+        role="region",
+        aria_label=label,
+    )
+
+
+def _row(cells: Sequence[StyledText], classes: Sequence[dict[str, str]]) -> Markup:
+    """Its first cell is its header."""
+    first, *others = cells
+    header = tag("th", styled(first, as_content=name), scope="row") if first.plain else tag("td")
+    written = (tag("td", styled(cell), **of_cell) for cell, of_cell in zip(others, classes[1:], strict=True))
+    return tag("tr", header, *written)
 
 
 def styled(text: StyledText, *, as_content: Callable[[str], Content] = str) -> Markup:

@@ -6,11 +6,12 @@ from typing import Final
 
 from zoneward.advice.cluster_abilities import CONTROLLER, PROXY, ClusterAbilities
 from zoneward.advice.dropped_traffic import format_dropped
-from zoneward.advice.honored_traffic import LEAST_CONNECTIONS, NodeTraffic
+from zoneward.advice.honored_traffic import LEAST_CONNECTIONS, NodeTraffic, honored_traffic
 from zoneward.advice.measured_flows import HOURS_IN_MONTH, ServiceFamily
 from zoneward.advice.prices import BYTES_IN_GB
 from zoneward.advice.traffic_report import Crossing, Figure, ServiceReport, SettingReport, SettingTotal, TrafficReport
 from zoneward.report.comparison_report import name_of, title_of
+from zoneward.report.html import Markup, tag
 from zoneward.report.plan_table import short_reason
 from zoneward.report.table_parts import Table, TableParts
 from zoneward.report.terminal_text import StyledText, Text, join_marks, join_wrapped, percent, whole_percent
@@ -21,6 +22,8 @@ _MOST_NODES: Final = 5
 """Nodes that the table names."""
 _MOST_SERVICES: Final = 2
 """Services that it names for each of them."""
+_MOST_PAGE_NODES: Final = 20
+"""Nodes that the page lists for a Service: those that deviate first."""
 _HOURS_IN_DAY: Final = 24
 
 
@@ -79,29 +82,49 @@ def _format_margin(value: float) -> str:
 # --- the table --------------------------------------------------------------------------------------------------------
 
 
-def traffic_parts(report: TrafficReport, abilities: ClusterAbilities, *, has_details: bool) -> TableParts:
+def traffic_parts(
+    report: TrafficReport, abilities: ClusterAbilities, *, has_details: bool = False, is_page: bool = False
+) -> TableParts:
     """Totals, and then a line for each Service: now and with the best setting. ``has_details``: instead some lines for
-    each: what is measured, and each setting that would be active.
+    each: what is measured, and each setting that would be active. ``is_page``: no totals, and figures of now alone,
+    with all settings and the nodes folded below each line.
     """
     numbers = ReportNumbers(report)
-    columns = ("SERVICE", "SETTING", *numbers.columns, "SAVED", "\N{PLUS-MINUS SIGN}", "WORST", "")
+    columns = (
+        *("SERVICE", "SETTING", *numbers.columns, "SAVED", "\N{PLUS-MINUS SIGN}", "WORST"),
+        "NOW" if is_page else "",
+    )
     rows: list[list[StyledText]] = []
-    if report.totals.services:
+    if report.totals.services and not is_page:
         titles = (Text("" if row else "TOTAL", "bold") for row in count())
         rows = [[title, *row] for title, row in zip(titles, _total_rows(numbers, abilities), strict=False)]
     for service in report.services:
         if has_details:
             rows.extend(_service_rows(service, numbers, abilities))
         else:
-            rows.append(_service_row(service, numbers, abilities))
+            rows.append(_service_row(service, numbers, abilities, is_page=is_page))
+    legend = _legend(numbers, has_details=has_details, is_page=is_page)
     return TableParts(
         above=(join_wrapped([*describe_measuring(report)]),),
         columns=columns,
         rows=rows,
         right=columns[2:-1],
-        below=join_wrapped([*_honored(report), *(Text(line, "dim") for line in _legend(numbers, has_details))]),
+        below=join_wrapped([*(() if is_page else _honored(report)), *(Text(line, "dim") for line in legend)]),
         is_grouped=has_details,
+        details=[_details(service, numbers, abilities) for service in report.services] if is_page else (),
     )
+
+
+def _details(service: ServiceReport, numbers: ReportNumbers, abilities: ClusterAbilities) -> Markup:
+    """All settings and the nodes of one Service, folded."""
+    title = name_of(service.key)
+    content = [_setting_table(service, numbers, abilities).as_element(f"Settings of {title}")]
+    shown = honored_traffic(service.nodes).first(_MOST_PAGE_NODES)
+    if len(shown) < len(service.nodes):
+        content.append(tag("p", f"{len(shown)} of {len(service.nodes)} nodes; -o json has all."))
+    if shown:
+        content.append(node_table(shown).as_element(f"Nodes with traffic to {title}"))
+    return tag("details", tag("summary", "all settings, nodes" if shown else "all settings"), *content)
 
 
 def total_table(numbers: ReportNumbers, abilities: ClusterAbilities) -> Table:
@@ -111,7 +134,7 @@ def total_table(numbers: ReportNumbers, abilities: ClusterAbilities) -> Table:
     return Table(columns, rows, columns[1:-1], units=numbers.columns)
 
 
-def setting_table(service: ServiceReport, numbers: ReportNumbers, abilities: ClusterAbilities) -> Table:
+def _setting_table(service: ServiceReport, numbers: ReportNumbers, abilities: ClusterAbilities) -> Table:
     """All settings of one Service with their reasons, of a page."""
     columns = ("SETTING", *numbers.columns, "SAVED", "\N{PLUS-MINUS SIGN}", "WORST", "REASON")
     rows = []
@@ -210,7 +233,9 @@ def _total_note(total: SettingTotal, needs: str | None) -> Text:
     )
 
 
-def _service_row(service: ServiceReport, numbers: ReportNumbers, abilities: ClusterAbilities) -> list[StyledText]:
+def _service_row(
+    service: ServiceReport, numbers: ReportNumbers, abilities: ClusterAbilities, *, is_page: bool
+) -> list[StyledText]:
     """One line: the best setting, and what it saves."""
     best, now = service.setting(service.best), service.now
     cells = numbers.cells(now.crossing)
@@ -218,13 +243,17 @@ def _service_row(service: ServiceReport, numbers: ReportNumbers, abilities: Clus
     if service.better is not None:
         note.append(f", better: {title_of(service.better, abilities)}", "green")
     if best is None or best.saved is None:
-        row = _row("-", cells, "", numbers.margin(now.crossing), now.max_overload, note)
+        overload = service.overload if is_page else now.max_overload
+        row = _row("-", cells, "", numbers.margin(now.crossing), overload, note)
         return [Text(name_of(service.key)), *row]
-    cells = [
-        old if old == new else f"{old}>{new}" for old, new in zip(cells, numbers.cells(best.crossing), strict=True)
-    ]
+    overload = service.overload
+    if not is_page:
+        overload = best.max_overload
+        cells = [
+            old if old == new else f"{old}>{new}" for old, new in zip(cells, numbers.cells(best.crossing), strict=True)
+        ]
     saved, margin = numbers.value(best.saved), numbers.margin(best.saved)
-    row = _row(title_of(best.approach, abilities), cells, saved, margin, best.max_overload, note)
+    row = _row(title_of(best.approach, abilities), cells, saved, margin, overload, note)
     return [Text(name_of(service.key)), *row]
 
 
@@ -338,12 +367,16 @@ def _honored(report: TrafficReport) -> Iterator[Text]:
         yield Text(f"So do {counted(len(deviating) - _MOST_NODES, 'more node')}: -o json names all.", "yellow")
 
 
-def _legend(numbers: ReportNumbers, has_details: bool) -> Iterator[str]:
+def _legend(numbers: ReportNumbers, *, has_details: bool, is_page: bool) -> Iterator[str]:
     report = numbers.report
     if len(report.services) < report.totals.services:
         yield f"{len(report.services)} of {report.totals.services:,} Services are shown; --top 0 shows all."
     yield from explain_figures(numbers)
     yield "best: saves the most and overloads no pod, as the cluster is.  better: with Zoneward's controller."
+    if is_page:
+        yield "-: no setting saves anything.  NOW: what stays in its zone, and what is predicted of it."
+        yield "needs proxy: predicted with the proxies that the nodes have, which do not read what this setting writes."
+        return
     if not has_details:
         yield "12.5>0.00: now, and with the best setting, of which WORST is.  -: no setting saves anything."
     more = "" if has_details else "--details (all settings), "
