@@ -155,7 +155,7 @@ NOT_RUN: Final[Mapping[str, str]] = {
     **{f"val-prec-{index:02}": CONTROLLER for index in range(1, 10)},
     "val-limits-02": CONTROLLER,
     "val-shape-09": "over HTTP the namespace is that of the path: tests/kube/test_validation.py has the errors",
-    "val-shape-10": "deprecated topology does not get as far: this version of the API has no way to write it",
+    "val-shape-10": "the sandbox does not validate deprecated topology, a remnant of v1beta1",
 }
 CASES: Final = load("validation.json")
 
