@@ -118,7 +118,8 @@ def _honored(report: TrafficReport) -> Iterator[Content]:
         nodes = counted(len(judged), "node")
         yield tag("p", f"Yes: nothing on {nodes} differs from it by more than chance explains.")
     else:
-        what = f"{counted(len(deviating), 'node')} do not. Perhaps its proxy ignores hints, or has old endpoints."
+        verb = "does" if len(deviating) == 1 else "do"
+        what = f"{counted(len(deviating), 'node')} {verb} not. Perhaps a proxy ignores hints, or has old endpoints."
         yield tag("p", what)
         of_node = [(node, describe_node(key, node)) for services in deviating.values() for key, node in services]
         words = (Text(text, "yellow") for _, text in of_node)
