@@ -67,7 +67,9 @@ def test_workloads_autoscalers_and_volumes_are_read_from_a_file(zoneward: Comman
     assert (result.status, document["notChecked"]) == (0, [])
     assert {"ZW501", "ZW502", "ZW503"} <= set(codes_of(result.out))
     messages = {finding["code"]: finding["message"] for finding in document["findings"]}
-    assert messages["ZW503"].startswith("all of its pods use claim data, and volume pv-data can not be mounted in")
+    assert (
+        messages["ZW503"] == "all of its pods use claim data, and volume pv-data can not be mounted in the zones b, c"
+    )
 
 
 @pytest.mark.parametrize("anonymize", [(), ("--anonymize",)], ids=["as it is", "anonymized"])
