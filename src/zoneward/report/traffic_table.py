@@ -243,17 +243,14 @@ def _service_row(
     if service.better is not None:
         note.append(f", better: {title_of(service.better, abilities)}", "green")
     if best is None or best.saved is None:
-        overload = service.overload if is_page else now.max_overload
-        row = _row("-", cells, "", numbers.margin(now.crossing), overload, note)
-        return [Text(name_of(service.key)), *row]
-    overload = service.overload
-    if not is_page:
-        overload = best.max_overload
-        cells = [
-            old if old == new else f"{old}>{new}" for old, new in zip(cells, numbers.cells(best.crossing), strict=True)
-        ]
-    saved, margin = numbers.value(best.saved), numbers.margin(best.saved)
-    row = _row(title_of(best.approach, abilities), cells, saved, margin, overload, note)
+        setting, saved, margin, overload = "-", "", numbers.margin(now.crossing), now.max_overload
+    else:
+        setting, overload = title_of(best.approach, abilities), best.max_overload
+        saved, margin = numbers.value(best.saved), numbers.margin(best.saved)
+        if not is_page:
+            after = numbers.cells(best.crossing)
+            cells = [old if old == new else f"{old}>{new}" for old, new in zip(cells, after, strict=True)]
+    row = _row(setting, cells, saved, margin, service.overload if is_page else overload, note)
     return [Text(name_of(service.key)), *row]
 
 
