@@ -1,7 +1,7 @@
 """Objects as bytes, with versions and a history: what etcd and the watch cache are to a real API server.
 
-Every change of any kind gets the next version. The history is limited. Old states of a kind are
-computed by undoing changes. All calls come from one thread.
+Every change of any kind gets the next version. The history is limited. Old states of a kind are computed by undoing
+changes. All calls come from one thread.
 """
 
 import asyncio
