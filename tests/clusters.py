@@ -131,7 +131,7 @@ class Cluster:
         new = [slice_ for change in changes for slice_ in (*change.create, *change.update)]
         spoken_of = {slice_.metadata.name for slice_ in (*gone, *new)}
         left = [slice_ for slice_ in self.slices if slice_.metadata.name not in spoken_of]
-        return self.with_(service=told(self.service, plan), slices=(*left, *new))
+        return self.with_(service=with_reported(self.service, plan), slices=(*left, *new))
 
     def settled(self) -> "Cluster":
         """The cluster after its own plan."""
@@ -143,7 +143,7 @@ def slices_after(plan: ServicePlan) -> tuple[EndpointSlice, ...]:
     return tuple(slice_ for family in plan.families for slice_ in family.slices)
 
 
-def told(service: Service, plan: ServicePlan) -> Service:
+def with_reported(service: Service, plan: ServicePlan) -> Service:
     """The Service with what the controller reports of a plan, in place of what it reported of an earlier one."""
     return with_conditions(service, plan.conditions, requested=plan.requested)
 

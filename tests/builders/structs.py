@@ -135,11 +135,11 @@ def pods_in(numbers: Mapping[str, int], *, dual_stack: bool = False) -> tuple[Po
     )
 
 
-def not_ready(pods: Iterable[Pod], *names: str) -> tuple[Pod, ...]:
+def not_ready(pods: Iterable[Pod], *pod_names: str) -> tuple[Pod, ...]:
     """The Pods, of which those with these names are not ready."""
     conditions = (_ready(False),)
     return tuple(
-        replace(pod, status=replace(pod.status, conditions=conditions)) if pod.metadata.name in names else pod
+        replace(pod, status=replace(pod.status, conditions=conditions)) if pod.metadata.name in pod_names else pod
         for pod in pods
     )
 

@@ -16,21 +16,21 @@ KEYS = [("n1", "s1"), ("n1", "s2"), ("n2", "s1"), ("n2", "s2")]
 
 
 class Scene:
-    """A cache, and the Services that it reported since the last call of `told`."""
+    """A cache, and the Services that it reported since the last call of `affected`."""
 
     def __init__(self) -> None:
-        self.cache, self.version, self._told = InformerCache(), 0, set[ObjectKey]()
-        self.end = subscribe_affected_services(self.cache, self._told.update)
+        self.cache, self.version, self._affected = InformerCache(), 0, set[ObjectKey]()
+        self.end = subscribe_affected_services(self.cache, self._affected.update)
         for namespace, name in KEYS:
             self.service(namespace, name, app=name)
         for index, zone in enumerate("ab"):
             self.node(f"node-{index}", zone)
-        self.told()
+        self.affected()
 
-    def told(self) -> set[ObjectKey]:
-        told = set(self._told)
-        self._told.clear()
-        return told
+    def affected(self) -> set[ObjectKey]:
+        affected = set(self._affected)
+        self._affected.clear()
+        return affected
 
     def _put(self, resource: Any, namespace: str, name: str, labels: Mapping[str, str] | None, **fields: Any) -> None:
         self.version += 1
@@ -84,11 +84,11 @@ class Scene:
 def test_a_pod_concerns_the_services_that_select_it_before_and_after() -> None:
     scene = Scene()
     scene.pod("n1", "p", app="s1")
-    assert scene.told() == {("n1", "s1")}
+    assert scene.affected() == {("n1", "s1")}
     scene.pod("n1", "p", app="s2")
-    assert scene.told() == {("n1", "s1"), ("n1", "s2")}
+    assert scene.affected() == {("n1", "s1"), ("n1", "s2")}
     scene.delete(PODS, "n1", "p")
-    assert scene.told() == {("n1", "s2")}
+    assert scene.affected() == {("n1", "s2")}
 
 
 def test_labels_alone_concern_the_services_that_select_a_pod_in_one_state_and_not_in_the_other() -> None:
@@ -96,13 +96,13 @@ def test_labels_alone_concern_the_services_that_select_a_pod_in_one_state_and_no
     scene.service("n1", "both", app="s1")
     scene.service("n1", "all", tier="web")
     scene.pod("n1", "p", app="s1", tier="web")
-    scene.told()
+    scene.affected()
     scene.pod("n1", "p", app="s1", tier="web", hash="2")
-    assert scene.told() == set()
+    assert scene.affected() == set()
     scene.pod("n1", "p", app="s2", tier="web")
-    assert scene.told() == {("n1", "s1"), ("n1", "both"), ("n1", "s2")}
+    assert scene.affected() == {("n1", "s1"), ("n1", "both"), ("n1", "s2")}
     scene.pod("n1", "p", app="s1", tier="web", ready=False)
-    assert scene.told() == {("n1", "s1"), ("n1", "both"), ("n1", "s2"), ("n1", "all")}
+    assert scene.affected() == {("n1", "s1"), ("n1", "both"), ("n1", "s2"), ("n1", "all")}
 
 
 def test_a_pod_without_an_address_concerns_none_until_it_has_one_and_again_when_it_loses_it() -> None:
@@ -111,13 +111,13 @@ def test_a_pod_without_an_address_concerns_none_until_it_has_one_and_again_when_
     scene.pod("n1", "p", app="s1", ip="", node="node-1")
     scene.pod("n1", "p", app="s2", ip="", node="node-1")
     scene.node("node-1", "c")
-    assert scene.told() == set()
+    assert scene.affected() == set()
     scene.pod("n1", "p", app="s2", node="node-1")
-    assert scene.told() == {("n1", "s2")}
+    assert scene.affected() == {("n1", "s2")}
     scene.pod("n1", "p", app="s1", ip="", node="node-1")
-    assert scene.told() == {("n1", "s1"), ("n1", "s2")}
+    assert scene.affected() == {("n1", "s1"), ("n1", "s2")}
     scene.delete(PODS, "n1", "p")
-    assert scene.told() == set()
+    assert scene.affected() == set()
 
 
 def test_a_slice_concerns_the_services_that_it_names_and_named() -> None:
@@ -125,7 +125,7 @@ def test_a_slice_concerns_the_services_that_it_names_and_named() -> None:
     for service in ("s1", "s2"):
         scene.slice("n1", "e", service=service)
     scene.slice("n1", "f", service=None)
-    assert scene.told() == {("n1", "s1"), ("n1", "s2")}
+    assert scene.affected() == {("n1", "s1"), ("n1", "s2")}
 
 
 def test_a_node_concerns_services_with_pods_on_it_where_its_zone_changes() -> None:
@@ -133,28 +133,28 @@ def test_a_node_concerns_services_with_pods_on_it_where_its_zone_changes() -> No
     scene.pod("n1", "p", app="s1", node="node-1")
     scene.pod("n2", "p", app="s2", node="node-0")
     scene.pod("n2", "q", app="s1", node="node-9")
-    scene.told()
+    scene.affected()
     scene.node("node-1", "b", ready=False)
-    assert scene.told() == set(), "that it is ready or not is demand"
+    assert scene.affected() == set(), "that it is ready or not is demand"
     scene.node("node-1", "c")
-    assert scene.told() == {("n1", "s1")}
+    assert scene.affected() == {("n1", "s1")}
     scene.delete(NODES, "", "node-1")
-    assert scene.told() == {("n1", "s1")}
+    assert scene.affected() == {("n1", "s1")}
     scene.node("node-9", None)
-    assert scene.told() == {("n2", "s1")}, "Pods count on a Node that exists, whether it has a zone or not"
+    assert scene.affected() == {("n2", "s1")}, "Pods count on a Node that exists, whether it has a zone or not"
 
 
 def test_a_change_of_the_version_alone_concerns_none_nor_does_any_after_the_end() -> None:
     scene = Scene()
     for _ in range(2):
-        scene.told()
+        scene.affected()
         scene.service("n1", "s1", app="s1")
         scene.pod("n1", "p", app="s1")
         scene.slice("n1", "e", service="s1")
         scene.node("node-0", "a")
     scene.end()
     scene.service("n1", "s1", app="other")
-    assert scene.told() == set()
+    assert scene.affected() == set()
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -183,5 +183,5 @@ def test_every_change_of_the_inputs_of_a_plan_is_reported(seed: int) -> None:
                 if objects:
                     store.delete(chance.choice(objects))
         after = scene.inputs()
-        assert {key for key in KEYS if before[key] != after[key]} <= scene.told(), what
+        assert {key for key in KEYS if before[key] != after[key]} <= scene.affected(), what
         before = after

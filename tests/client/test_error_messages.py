@@ -21,7 +21,7 @@ ACCESS = access_to("https://h:6443", user=UserInfo(name="jane", token="t"))
 PLACE = "https://h:6443: context here: "
 
 
-def told(error: errors.CallFailed, access: ClientConfig = ACCESS) -> str:
+def line_of(error: errors.CallFailed, access: ClientConfig = ACCESS) -> str:
     """The line for a command."""
     line = str(to_input_error(error, access, now=NOW))
     assert "\n" not in line
@@ -64,11 +64,11 @@ def test_a_403_names_verb_and_resource_as_the_server_does_and_the_rule_that_gran
 ) -> None:
     line = f"{missing} with this rule grants it: {rule}; the server says: "
     assert logged(forbidden(message)) == f"{line}{message}"
-    assert told(forbidden(message)).startswith(line)
+    assert line_of(forbidden(message)).startswith(line)
 
 
 def test_a_403_for_what_is_no_resource_names_the_path() -> None:
-    assert told(forbidden("", path="/v")).endswith('grants it: {nonResourceURLs: ["/v"], verbs: ["get"]}')
+    assert line_of(forbidden("", path="/v")).endswith('grants it: {nonResourceURLs: ["/v"], verbs: ["get"]}')
 
 
 def test_a_rule_that_grants_is_whole_however_long_the_names_are() -> None:
@@ -96,8 +96,10 @@ def test_a_rule_that_grants_is_whole_however_long_the_names_are() -> None:
 def test_a_403_that_does_not_say_what_was_missing_is_told_by_what_was_asked(
     method: str, path: str, query: dict[str, str], verb: str, group: str, resource: str, scope: str
 ) -> None:
-    line = told(forbidden("", method=method, path=path, query=query))
-    assert told(forbidden("Forbidden", method=method, path=path, query=query)) == f"{line}; the server says: Forbidden"
+    line = line_of(forbidden("", method=method, path=path, query=query))
+    assert (
+        line_of(forbidden("Forbidden", method=method, path=path, query=query)) == f"{line}; the server says: Forbidden"
+    )
     role = "Role" if "space " in scope else "ClusterRole"
     plural = f"{resource}.{group}" if group else resource
     assert line.startswith(f"you may not {verb} {plural} {scope} (403); a {role} ")
@@ -124,7 +126,7 @@ def test_a_403_by_admission_claims_no_missing_permission_and_keeps_the_servers_w
 ) -> None:
     error, words = forbidden(message, method="POST", path=path), " ".join(message.split()).replace("\x1b", "?")
     assert logged(error) == f"the server refuses to {line} (403): {words}"
-    assert told(error).startswith(f"the server refuses to {line} (403): {words[:20]}")
+    assert line_of(error).startswith(f"the server refuses to {line} (403): {words[:20]}")
 
 
 def test_a_403_of_a_namespace_that_is_being_deleted_says_so() -> None:
@@ -147,15 +149,15 @@ def test_a_line_for_a_command_has_as_much_of_the_servers_words_as_there_is_room_
     assert line.startswith(f"{PLACE}the server refuses to create services in namespace shop (403): no no no")
     assert line.endswith("…")
     assert len(line) == MAX_LENGTH
-    line = told(forbidden("Forbidden", method="POST", path=f"/api/v1/namespaces/{'n' * 120}/services"))
+    line = line_of(forbidden("Forbidden", method="POST", path=f"/api/v1/namespaces/{'n' * 120}/services"))
     assert line.endswith('{apiGroups: [""], resources: ["services"], verbs: ["create"]}')
 
 
 def test_refused_credentials_name_the_user_and_the_way_out() -> None:
     start, way_out = "the server does not accept the credentials of", "(401): log in again, or choose another --context"
-    line = told(errors.Unauthorized(401, "Unauthorized", "Unauthorized"))
+    line = line_of(errors.Unauthorized(401, "Unauthorized", "Unauthorized"))
     assert line == f"{start} user 'jane' {way_out}; the server says: Unauthorized"
-    line = told(errors.Unauthorized(401, "Unauthorized", ""), access_to("https://h:6443"))
+    line = line_of(errors.Unauthorized(401, "Unauthorized", ""), access_to("https://h:6443"))
     assert line == f"{start} a request without a user {way_out}"
 
 
@@ -171,9 +173,9 @@ def test_an_expired_client_certificate_is_told_where_the_server_only_says_401(tm
         (errors.TlsProblem("no"), ""),
         (errors.Unreachable("no"), ""),
     ):
-        assert told(failure, access) == f"{line} kubeconfig.yaml{words}"
+        assert line_of(failure, access) == f"{line} kubeconfig.yaml{words}"
     for failure in (errors.TlsProblem("of the server", sent=False), errors.Unreachable("nobody", sent=False)):
-        assert "client certificate" not in told(failure, access)
+        assert "client certificate" not in line_of(failure, access)
     (tmp_path / "no").write_text("no certificate")
     assert access.user.certificate is not None
     users = [showing(authority.issue_cert("jane"), name="jane")]
@@ -181,7 +183,7 @@ def test_an_expired_client_certificate_is_told_where_the_server_only_says_401(tm
         pem = replace(access.user.certificate, path=str(path), data=None)
         users.append(replace(access.user, certificate=pem))
     for user in users:
-        assert "does not accept the credentials" in told(error, replace(access, user=user))
+        assert "does not accept the credentials" in line_of(error, replace(access, user=user))
 
 
 def test_the_end_of_a_certificate_is_read_in_both_ways_to_write_a_year() -> None:
@@ -207,4 +209,4 @@ def test_the_end_of_a_certificate_is_read_in_both_ways_to_write_a_year() -> None
     ],
 )
 def test_other_failures_are_told_as_what_they_are(error: errors.CallFailed, line: str) -> None:
-    assert told(error).startswith(line)
+    assert line_of(error).startswith(line)

@@ -33,7 +33,7 @@ class Shop(SandboxObjects):
     kubeconfig: Object
     missing: list[set[str]] = field(default_factory=list)
     steady: set[str] = field(default_factory=lambda: {f"10.0.0.{index}" for index in range(NUMBER)})
-    told: list[str] = field(default_factory=list)
+    reports: list[str] = field(default_factory=list)
     lets_go: bool = True
     runs: bool = True
     _seen: int = -1
@@ -42,7 +42,7 @@ class Shop(SandboxObjects):
         seconds = {"total": 10.0, "settling": 0.1, "still": 0.0, "rest": 0.0}
         timeouts = HandoverTimeouts(**{name: options.pop(name, default) for name, default in seconds.items()})
         return ServiceHandover(
-            self.link, KEY, configuration=Configuration(), report=self.told.append, timeouts=timeouts, **options
+            self.link, KEY, configuration=Configuration(), report=self.reports.append, timeouts=timeouts, **options
         )
 
     def words(self) -> tuple[Object, ...]:

@@ -198,7 +198,7 @@ async def test_a_failed_and_a_recovered_watch_are_logged_once_each() -> None:
         async with health.stream(SLICES.path(), {"watch": "true"}, idle=LIMIT):
             observer._observe()
             observer._observe()
-    assert log.told == [
+    assert log.lines == [
         ("watch failed", {"error": "no connection"}),
         ("watch recovered", {"seconds": LONGEST_WITHOUT_GC}),
     ]
@@ -236,7 +236,7 @@ async def test_an_event_in_a_terminating_namespace_is_not_a_missing_permission()
         path = events.format("shop")
         run.replica._on_status_error(("shop", "s0"), Forbidden(403, "Forbidden", "", method="POST", path=path))
         ended, missing = (
-            fields for name, fields in run.log.told if name == "the API server refuses Events or conditions"
+            fields for name, fields in run.log.lines if name == "the API server refuses Events or conditions"
         )
         assert (ended["service"], ended["reason"]) == ("doomed/held", "terminating namespace events")
         words = "unable to create new content in namespace doomed because it is being terminated"
@@ -248,14 +248,14 @@ async def test_an_event_in_a_terminating_namespace_is_not_a_missing_permission()
         for outcome in (WriteOutcome.TERMINATING, WriteOutcome.REFUSED):
             assert counter_total(errors, resource="events", kind=outcome.value) == 1
         # A refusal that applies to every Service is logged in one line, other failures in one line each.
-        run.log.told.clear()
+        run.log.lines.clear()
         for index in range(20):
             path = f"/api/v1/namespaces/shop/services/s{index}/status"
             run.replica._on_status_error(("shop", f"s{index}"), Forbidden(403, "", "", method="PATCH", path=path))
         for _ in range(2):
             run.replica._on_status_error(("shop", "s0"), ServerFault(500, "", "", method="POST", path=path))
         refusals = [
-            (event, fields["service"], fields["reason"]) for event, fields in run.log.told if "service" in fields
+            (event, fields["service"], fields["reason"]) for event, fields in run.log.lines if "service" in fields
         ]
         failed = ("failed to write an Event or condition", "shop/s0", "ServerFault")
         assert refusals == [

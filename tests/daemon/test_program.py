@@ -72,7 +72,7 @@ async def test_an_address_that_is_taken_is_named_with_its_option() -> None:
     async with AsyncExitStack() as stack:
         free = ListenAddress("127.0.0.1", 0)
         await program.serve_status(stack, pages, listen=free, debug_for_all=False, mode="take-over")
-        (line,) = (fields for event, fields in log.told if event == "status server listens")
+        (line,) = (fields for event, fields in log.lines if event == "status server listens")
         assert line["mode"] == "take-over"
         taken = ListenAddress("127.0.0.1", int(str(line["port"])))
         with pytest.raises(InputError, match=rf"--listen: {taken}: expected an address that is free"):

@@ -11,7 +11,7 @@ from zoneward.daemon.log import Log, LogFormat, RepeatFilter
 from zoneward.daemon.structured_log import MAX_FIELD_LENGTH, Level, new_log, redirect_logging
 
 
-def told(tell: Callable[[Log], None], *, form: LogFormat = LogFormat.JSON, level: Level = Level.INFO) -> list[str]:
+def logged(tell: Callable[[Log], None], *, form: LogFormat = LogFormat.JSON, level: Level = Level.INFO) -> list[str]:
     stream = io.BytesIO()
     tell(new_log(form=form, level=level, stream=stream))
     text = stream.getvalue().decode()
@@ -20,7 +20,7 @@ def told(tell: Callable[[Log], None], *, form: LogFormat = LogFormat.JSON, level
 
 
 def test_a_line_of_json_has_its_time_level_and_event_first_and_then_what_it_was_told() -> None:
-    (line,) = told(lambda log: log.info("slices written", service="shop/cart", family="IPv4", created=2, reason=None))
+    (line,) = logged(lambda log: log.info("slices written", service="shop/cart", family="IPv4", created=2, reason=None))
     fields = json.loads(line)
     assert list(fields) == ["time", "level", "event", "service", "family", "created", "reason"]
     assert list(fields.values())[1:] == ["info", "slices written", "shop/cart", "IPv4", 2, None]
@@ -28,7 +28,7 @@ def test_a_line_of_json_has_its_time_level_and_event_first_and_then_what_it_was_
 
 
 def test_a_line_of_text_can_be_read_and_taken_apart() -> None:
-    (line,) = told(
+    (line,) = logged(
         lambda log: log.warning("slices not written", service="shop/cart", error='a "b"\nc=d', left=2),
         form=LogFormat.TEXT,
     )
@@ -37,9 +37,9 @@ def test_a_line_of_text_can_be_read_and_taken_apart() -> None:
 
 @pytest.mark.parametrize("text", ["a\nb", "c\r\nd\x1b[31m", "a\x9b31m", "a b\x7f", "\u2028"])
 def test_nothing_that_is_told_makes_a_second_line_or_steers_a_terminal(text: str) -> None:
-    (line,) = told(lambda log: log.error(text, reason=text), form=LogFormat.TEXT)
+    (line,) = logged(lambda log: log.error(text, reason=text), form=LogFormat.TEXT)
     assert line.isprintable()
-    (line,) = told(lambda log: log.error(text, reason=text))
+    (line,) = logged(lambda log: log.error(text, reason=text))
     assert "\x1b" not in line
 
 
@@ -49,7 +49,7 @@ def test_lines_below_the_level_are_not_written_and_a_bound_log_has_its_fields_in
         log.bind(service="shop/cart").warning("w")
         log.error("e")
 
-    lines = [json.loads(line) for line in told(tell, level=Level.WARNING)]
+    lines = [json.loads(line) for line in logged(tell, level=Level.WARNING)]
     assert [(line["event"], "service" in line) for line in lines] == [("w", True), ("e", False)]
 
 
@@ -67,14 +67,14 @@ FORBIDDEN = ("abc", "eyJ", "MIIE", "hunter2", "user:")
 @pytest.mark.parametrize("form", LogFormat)
 @pytest.mark.parametrize("fields", SECRETS.values(), ids=SECRETS)
 def test_what_looks_like_a_secret_is_masked(fields: dict[str, str], form: LogFormat) -> None:
-    (line,) = told(lambda log: log.error("failed", **fields), form=form)
+    (line,) = logged(lambda log: log.error("failed", **fields), form=form)
     assert [word for word in FORBIDDEN if word in line] == []
     assert "masked" in line or "long" in fields or "..." in line
 
 
 @pytest.mark.parametrize("text", ["basic rules", "the token has expired", "http://proxy:3128/a@b", "bearer of news"])
 def test_plain_sentences_stay_as_they_are(text: str) -> None:
-    (line,) = told(lambda log: log.error("failed", error=text))
+    (line,) = logged(lambda log: log.error("failed", error=text))
     assert json.loads(line)["error"] == text
 
 

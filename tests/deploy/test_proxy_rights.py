@@ -80,7 +80,7 @@ async def test_every_granted_permission_is_used_and_no_other_is_needed(
         before = renewed()
         await until(lambda: renewed() != before)
 
-    def told() -> set[tuple[str, str]]:
+    def reported() -> set[tuple[str, str]]:
         result = (record.object() for _, record in registry.store.records(registry.kinds["events"]))
         return {(event["reason"], event["involvedObject"]["name"]) for event in result}
 
@@ -92,9 +92,9 @@ async def test_every_granted_permission_is_used_and_no_other_is_needed(
             running = asyncio.create_task(a_proxy(access_to(server.address), kernel).run(stop))
             for _ in range(2):
                 await until_renewed()
-            await until(lambda: len(told()) == 2)
+            await until(lambda: len(reported()) == 2)
             stop.set()
             await running
-    assert told() == {("ServiceAddressContested", "mail"), ("ServiceNotProgrammed", "search")}
+    assert reported() == {("ServiceAddressContested", "mail"), ("ServiceNotProgrammed", "search")}
     for mode in PROXY_MODES:
         assert asked.rights == granted(mode)

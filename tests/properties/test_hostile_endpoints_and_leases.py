@@ -105,7 +105,7 @@ async def keep(bad: Iterable[Object]) -> None:
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-    assert not [line for line in log.told if "mistake" in line[0]]
+    assert not [line for line in log.lines if "mistake" in line[0]]
 
 
 @pytest.fixture(autouse=True)

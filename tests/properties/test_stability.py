@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 from msgspec.structs import replace
 from tests.builders.structs import a_node, a_pod, a_service, nodes_in, pods_in
-from tests.clusters import Cluster, endpoint_answers, hinted_zones, rounded, slices_after, told, written
+from tests.clusters import Cluster, endpoint_answers, hinted_zones, rounded, slices_after, with_reported, written
 from tests.properties.random_clusters import BALANCED, CPUS, MOST_NODES, clusters, examples
 
 from zoneward.kube import names
@@ -42,7 +42,7 @@ def decided(plan: ServicePlan) -> list[tuple[object, ...]]:
 def beside_replaced(cluster: Cluster, plan: ServicePlan) -> Cluster:
     """The cluster while a plan is carried out: the built-in controller's slices are deleted after Zoneward's exist."""
     replaced = tuple(slice_ for family in plan.families for slice_ in family.replaced)
-    return cluster.with_(service=told(cluster.service, plan), slices=(*slices_after(plan), *replaced))
+    return cluster.with_(service=with_reported(cluster.service, plan), slices=(*slices_after(plan), *replaced))
 
 
 def without_pods(cluster: Cluster) -> Cluster:

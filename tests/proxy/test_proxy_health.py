@@ -170,10 +170,10 @@ CART = ("shop", "cart")
 
 class Troubles(Reporter):
     def __init__(self) -> None:
-        self.told: list[tuple[ServiceKey, int, str]] = []
+        self.reported: list[tuple[ServiceKey, int, str]] = []
 
     def health_port_failed(self, service: ServiceKey, port: int, why: str) -> None:
-        self.told.append((service, port, why))
+        self.reported.append((service, port, why))
 
 
 @asynccontextmanager
@@ -260,10 +260,10 @@ async def test_a_taken_port_is_reported_once_and_opened_when_it_is_free() -> Non
         with socket.create_server(("", 0)) as other:
             port = other.getsockname()[1]
             ports.set_service(CART, port, 1)
-            while not troubles.told:
+            while not troubles.reported:
                 await asyncio.sleep(0.002)
             await asyncio.sleep(0.05)
-            ((*where, why),) = troubles.told
+            ((*where, why),) = troubles.reported
             assert where == [CART, port]
             assert "in use" in why
             assert not ports.open_ports

@@ -64,7 +64,7 @@ def test_a_service_that_is_too_large_is_counted_logged_and_reported() -> None:
     ((name, reason, note),) = scene.events
     assert (name, reason) == ("cart", "ServiceNotProgrammed")
     assert "300,000 entries in IPv6, expected at most 250,000 (--max-service-entries)" in note
-    ((event, fields),) = scene.log.told
+    ((event, fields),) = scene.log.lines
     assert (event, fields["service"]) == ("failed to program a Service", "shop/cart")
 
 
@@ -72,7 +72,7 @@ def test_a_service_that_exceeds_a_budget_is_logged_and_reported() -> None:
     scene = Scene()
     scene.reporter.service_set_aside(("shop", "cart"), "older Services come first")
     assert scene.events == [("cart", "ServiceNotProgrammed", "older Services come first")]
-    ((event, fields),) = scene.log.told
+    ((event, fields),) = scene.log.lines
     assert (event, fields["service"]) == ("a Service is not programmed", "shop/cart")
 
 
@@ -94,7 +94,7 @@ def test_conflicts_and_omitted_values_are_logged_and_reported_until_they_are_res
 def test_an_invalid_node_address_is_logged_in_one_line() -> None:
     scene = Scene()
     scene.reporter.node_address_left_out("192.168.77.1 }\nadd table inet X")
-    ((_, fields),) = scene.log.told
+    ((_, fields),) = scene.log.lines
     assert fields["address"] == r"'192.168.77.1 }\nadd table inet X'"
 
 
@@ -207,7 +207,7 @@ async def test_an_event_that_the_server_refuses_is_logged_and_given_up() -> None
         scene.recorder.record(wrong, ADDRESS_CONTESTED, "no")
         scene.recorder.record(a_service(), NOT_PROGRAMMED, "no")
         await scene.until(lambda: len(scene.events()) == 1)
-        ((event, fields),) = scene.log.told
+        ((event, fields),) = scene.log.lines
         assert event == "an Event could not be written"
         assert (fields["service"], fields["is_given_up"]) == (f"{NAMESPACE}/No Name", True)
 

@@ -93,9 +93,9 @@ def test_watch_screen_fits_the_terminal(width: int, wide: bool) -> None:
     for height in (*range(1, 16), 20, 29, 45, 70):
         lines = shown(height=height, width=width, wide=wide, status="a long status " * 20)
         assert 1 <= len(lines) <= height
-        told = re.search(r"and (\d+) more Services", "".join(map(plain, lines)))
-        if told and height > 12 and width > 200:
-            assert len(set(names(lines))) + int(told[1]) == 16
+        left_out = re.search(r"and (\d+) more Services", "".join(map(plain, lines)))
+        if left_out and height > 12 and width > 200:
+            assert len(set(names(lines))) + int(left_out[1]) == 16
 
 
 @pytest.mark.parametrize("color", [False, True], ids=["plain", "colour"])

@@ -132,8 +132,8 @@ def test_the_best_total_is_bold_and_a_bound_is_never_the_best() -> None:
 
 def test_a_partial_result_is_marked_everywhere() -> None:
     partial = replace(SIMULATION, partial=True)
-    told = "PARTIAL, stopped early: the first 5,012 of 6,000 inputs of kep, and 12 without endpoints or nodes"
-    assert heading(partial) == lines_of(partial)[0] == told
+    expected = "PARTIAL, stopped early: the first 5,012 of 6,000 inputs of kep, and 12 without endpoints or nodes"
+    assert heading(partial) == lines_of(partial)[0] == expected
     table = simulation_table(partial, width=200)
     assert isinstance(table, Group)
     first = table.renderables[0]

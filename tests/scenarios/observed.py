@@ -69,7 +69,7 @@ class Observed:
             configuration=self.configuration,
         )
 
-    def told(self) -> Counter[tuple[str, str]]:
+    def reported(self) -> Counter[tuple[str, str]]:
         """How often the controller wrote each event, by Service and ``<type> <reason>: <note>``."""
         counts: Counter[tuple[str, str]] = Counter()
         for event in self.lists.events:

@@ -50,7 +50,7 @@ class Play:
     status_writer: StatusWriter | None = None
     _leading: asyncio.Event = field(default_factory=asyncio.Event)
     _working: AsyncExitStack = field(default_factory=AsyncExitStack)
-    _told: Counter[tuple[str, str]] = field(default_factory=Counter)
+    _reported: Counter[tuple[str, str]] = field(default_factory=Counter)
     _served: dict[str, dict[str, tuple[str, ...]]] = field(default_factory=dict)
 
     async def run(self) -> None:
@@ -136,15 +136,15 @@ class Play:
             assert not counter_total(self.controller.metrics.syncs, cause="error"), f"{where}: a sync failed"
         history = self.cluster.history
         assert not history.missing, f"{where}: missing {history.missing}"
-        told = observed.told()
-        events, writes = sorted((told - self._told).elements()), history.writes - before
+        reported = observed.reported()
+        events, writes = sorted((reported - self._reported).elements()), history.writes - before
         for service in sorted(observed.snapshot.services, key=lambda service: service.metadata.name):
             name = service.metadata.name
             of_service = [what for about, what in events if about == name]
             outcome = Found(observed, service, self._served.get(name, {}), of_service, writes[name])
             check(outcome, step, where, at_work=at_work)
             self._served[name] = outcome.serves
-        self._told = told
+        self._reported = reported
 
     async def _settled(self) -> Lists:
         """All objects once the controller has seen everything, and all writes and events that follow are done."""

@@ -22,7 +22,7 @@ from tests.builders.structs import (
     nodes_in,
     pods_in,
 )
-from tests.clusters import Cluster, decided_weights, endpoint_answers, slices_after, told, written
+from tests.clusters import Cluster, decided_weights, endpoint_answers, slices_after, with_reported, written
 from tests.properties.random_clusters import ANY_SETTING, clusters, examples, pods_of, subsetting_settings
 
 from zoneward.kube import names
@@ -116,7 +116,7 @@ class Pair:
         for endpoint_slice in gone[: max(most - len(new), 0)]:
             self.slice(endpoint_slice.metadata.name, None)
         if most >= len(new):
-            self.service(told(self.cluster.service, plan))
+            self.service(with_reported(self.cluster.service, plan))
 
 
 @st.composite

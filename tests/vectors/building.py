@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 
 from msgspec.structs import replace
 from tests.builders import structs
-from tests.clusters import told, with_conditions
+from tests.clusters import with_conditions, with_reported
 from tests.vectors.cases import Case
 
 from zoneward.kube import names
@@ -182,7 +182,7 @@ def plan(
         upstream_demand(nodes), {node.metadata.name: node_zone(node) for node in nodes}, configuration
     )
     return plan_service(
-        service if previous is None else told(service, previous),
+        service if previous is None else with_reported(service, previous),
         pods=pods,
         slices=slices,
         cluster_state=cluster_state,

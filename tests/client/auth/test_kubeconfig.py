@@ -40,7 +40,7 @@ def find(*files: str, **options: Any) -> ClientConfig:
     return load_client_config(environment=environment, **options)
 
 
-def told(**options: Any) -> str:
+def error_of(**options: Any) -> str:
     with pytest.raises(InputError) as caught:
         load_client_config(**{"environment": {}, **options})
     return str(caught.value)
@@ -73,7 +73,9 @@ def test_a_file_that_is_named_on_the_command_line_is_the_only_one_and_must_exist
     named, listed = write(tmp_path / "named", config()), write(tmp_path / "listed", config(cluster={"server": "x:1"}))
     assert find(listed, kubeconfig=named).cluster.server == "https://one"
     gone = str(tmp_path / "gone")
-    assert told(kubeconfig=gone, environment={"KUBECONFIG": listed}) == f"{gone}: expected a kubeconfig file, got none"
+    assert (
+        error_of(kubeconfig=gone, environment={"KUBECONFIG": listed}) == f"{gone}: expected a kubeconfig file, got none"
+    )
 
 
 def test_relative_paths_are_relative_to_the_file_that_has_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,7 +173,7 @@ def test_a_plugin_without_a_slash_is_left_to_be_found_in_the_path(tmp_path: Path
 def test_whom_to_act_as_on_the_command_line_replaces_the_user_and_as_in_kubectl_nothing_else(tmp_path: Path) -> None:
     file = write(tmp_path / "f", config(user={"token": "t", "as": "jane", "as-groups": ["g"]}))
     assert find(file, impersonate="joe").user.impersonation == ImpersonationConfig(user="joe", groups=("g",))
-    assert told(kubeconfig=file, impersonate="a\r\nX: y").startswith("--as: expected the name of a user, got")
+    assert error_of(kubeconfig=file, impersonate="a\r\nX: y").startswith("--as: expected the name of a user, got")
 
 
 def test_secrets_are_in_no_representation(tmp_path: Path) -> None:
@@ -210,7 +212,7 @@ def test_pipe_is_no_namespace_and_is_not_waited_for(service_account: str) -> Non
     file = Path(service_account, "namespace")
     file.unlink()
     os.mkfifo(file)
-    assert told(environment=POD, service_account=service_account) == (
+    assert error_of(environment=POD, service_account=service_account) == (
         f"{file}: expected a readable file, got: it is not a regular file"
     )
 
@@ -219,7 +221,7 @@ def test_a_kubeconfig_goes_before_the_service_account(tmp_path: Path, service_ac
     pod: dict[str, Any] = {"environment": POD, "service_account": service_account}
     assert find(write(tmp_path / "f", config()), **pod).cluster.server == "https://one"
     empty = write(tmp_path / "empty", "{}")
-    assert told(kubeconfig=empty, **pod) == f"{empty}: {NO_CONTEXT}"
+    assert error_of(kubeconfig=empty, **pod) == f"{empty}: {NO_CONTEXT}"
 
 
 def test_an_address_of_ipv6_gets_its_brackets_and_the_environment_can_name_the_namespace(service_account: str) -> None:
@@ -231,8 +233,8 @@ def test_an_address_of_ipv6_gets_its_brackets_and_the_environment_can_name_the_n
 def test_what_lacks_address_port_or_token_is_no_pod(tmp_path: Path, service_account: str) -> None:
     line, home = f"there is no kubeconfig: looked for {tmp_path}/.kube/config", {**POD, "HOME": str(tmp_path)}
     for missing in POD:
-        assert told(environment={**home, missing: ""}, service_account=service_account) == line
-    assert told(environment=home, service_account=str(tmp_path / "none")) == line
+        assert error_of(environment={**home, missing: ""}, service_account=service_account) == line
+    assert error_of(environment=home, service_account=str(tmp_path / "none")) == line
 
 
 def exec_(**fields: Any) -> dict[str, Any]:
@@ -314,7 +316,7 @@ BAD: dict[str, tuple[Any, str]] = {
 def test_a_bad_file_is_reported_in_one_line_with_file_field_expected_and_got(tmp_path: Path, name: str) -> None:
     document, expected = BAD[name]
     file = write(tmp_path / "f", document)
-    line = told(kubeconfig=file)
+    line = error_of(kubeconfig=file)
     assert line.startswith(file)
     assert expected in line
     assert "hunter2" not in line
@@ -323,9 +325,9 @@ def test_a_bad_file_is_reported_in_one_line_with_file_field_expected_and_got(tmp
 
 def test_files_that_cannot_be_read_are_reported(tmp_path: Path) -> None:
     line = f"there is no kubeconfig: looked for {tmp_path}/.kube/config"
-    assert told(context="x", environment={"HOME": str(tmp_path)}) == line
-    assert told(kubeconfig=str(tmp_path)) == f"{tmp_path}: expected a readable file, got: Is a directory"
+    assert error_of(context="x", environment={"HOME": str(tmp_path)}) == line
+    assert error_of(kubeconfig=str(tmp_path)) == f"{tmp_path}: expected a readable file, got: Is a directory"
     large = tmp_path / "large"
     with large.open("wb") as file:
         file.truncate((16 << 20) + 1)
-    assert told(kubeconfig=str(large)) == f"{large}: expected a kubeconfig, got more than 16 MiB"
+    assert error_of(kubeconfig=str(large)) == f"{large}: expected a kubeconfig, got more than 16 MiB"

@@ -181,7 +181,7 @@ async def test_an_exception_while_writing_endpoints_is_logged_once_and_retried(m
         await until(lambda: len(server.calls) > 2)
         broken = False
         await until(lambda: server.listed() == (addresses(*range(PODS)), set()))
-    ((_, fields),) = [(event, logged) for event, logged in log.told if "Endpoints" in event]
+    ((_, fields),) = [(event, logged) for event, logged in log.lines if "Endpoints" in event]
     assert fields["error"] == "RuntimeError: a bug"
 
 

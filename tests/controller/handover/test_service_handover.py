@@ -59,7 +59,7 @@ async def test_adopt_and_release_restores_the_service() -> None:
         assert await shop.adopting().adopt(endpoints_policy="keep") == "done: managed by Zoneward, with 1 EndpointSlice"
         assert is_ours(shop)
         assert shop.words()[1][SELECTOR_ANNOTATION] == '{"app":"cart"}'
-        assert len(shop.told) == 4, "label, selector, Zoneward's slice, the built-in controller's slice"
+        assert len(shop.reports) == 4, "label, selector, Zoneward's slice, the built-in controller's slice"
         assert await shop.adopting(still=100.0).release() == "done: managed by the built-in controller"
         assert shop.words() == before
         assert not shop.slices(names.MANAGER), (
@@ -317,7 +317,7 @@ async def test_a_failing_release_is_retried_with_backoff_up_to_a_minute(
         releases.start(KEY)
         await until(lambda: not len(releases))
         assert site.pauses == pauses
-        assert [fields["error"] for _, fields in site.log.told if "error" in fields] == words
+        assert [fields["error"] for _, fields in site.log.lines if "error" in fields] == words
         assert (site.over, site.is_released) == ([KEY], True)
 
 
@@ -332,4 +332,4 @@ async def test_a_service_that_was_deleted_or_adopted_again_is_not_released() -> 
         await until(lambda: not len(releases))
         assert sorted(site.over) == [KEY, gone]
         assert shop.registry.store.version == version
-        assert (site.pauses, site.log.told) == ([], [])
+        assert (site.pauses, site.log.lines) == ([], [])

@@ -133,7 +133,7 @@ async def a_scene(*faults: str, **options: Any) -> AsyncIterator[Scene]:
         workers = [asyncio.create_task(scene.status_writer.run()) for _ in range(2)]
         try:
             yield scene
-            assert scene.log.told == [], "a mistake in the program"
+            assert scene.log.lines == [], "a mistake in the program"
         finally:
             scene.status_writer.shut_down()
             await asyncio.wait_for(asyncio.gather(*workers), LIMIT)
@@ -357,8 +357,8 @@ async def test_an_exception_is_logged_once_and_ends_no_worker(monkeypatch: pytes
     async with a_scene() as scene:
         await scene.tell(ON, TURNED_ON)
         assert scene.writes == [ON[1].message]
-        ((event, fields),) = scene.log.told
+        ((event, fields),) = scene.log.lines
         assert event == "internal error while writing a condition or Event"
         assert fields["error"] == "RuntimeError: a bug"
         assert str(fields["at"]).startswith("test_status_writer.py:")
-        scene.log.told.clear()
+        scene.log.lines.clear()
