@@ -26,13 +26,14 @@ from e2e.processes import wait_until
 
 from zoneward.kube import names
 
-SECONDS = 25
+SECONDS = 40
 
 
 @pytest.fixture(scope="module")
 def built_in(cluster: Cluster) -> Iterator[Outcome]:
     """A rollout with the built-in parts."""
-    serve(cluster, delay=5)
+    # Longer than a kube-proxy on a busy machine takes to hear of it.
+    serve(cluster, delay=15)
     start(cluster, Mode.BUILT_IN)
     yield rolled_out(cluster)
     cluster.parts.start(Mode.BUILT_IN)

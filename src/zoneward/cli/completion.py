@@ -29,8 +29,8 @@ COMPLETE_VARIABLE: Final = "_ZONEWARD_COMPLETE"
 """A completion script sets it, to ``bash_complete`` for example, and click answers."""
 TIME_LIMIT: Final = 1.5
 """Seconds for the cluster's answers."""
-_LONGEST: Final = 3.0
-"""Seconds after which the process ends in any case."""
+PROCESS_TIME_LIMIT: Final = 3.0
+"""Seconds after which the process ends in any case; with 0, never."""
 _LARGEST: Final = 1 << 20
 """Bytes of all files together: larger ones take too long to read."""
 _COMPRESSED: Final = 20
@@ -47,7 +47,7 @@ def begin_completion() -> None:
     with suppress(OSError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
     signal.signal(signal.SIGALRM, lambda *_: os._exit(0))
-    signal.setitimer(signal.ITIMER_REAL, _LONGEST)
+    signal.setitimer(signal.ITIMER_REAL, PROCESS_TIME_LIMIT)
 
 
 def complete_files(_ctx: click.Context, _option: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
