@@ -292,6 +292,14 @@ def test_zones_without_endpoints_use_those_of_their_region(objective: int) -> No
     assert sorted((sorted(members), located) for members, located in decided(case)) == [([0, 1], 0), ([2, 3], 2)]
 
 
+def test_of_sets_with_equal_costs_those_with_less_overload_are_chosen() -> None:
+    """Disjoint sets from two starts cost the same, and one of them has 14.6 % overload."""
+    case = Case((2000, 2000, 1980, 1000), (0, 3, 5, 0), objective=LOCALITY)
+    outcome = outcome_of(case, decided(case))
+    assert outcome.cost == pytest.approx(0.4298, abs=1e-4)
+    assert outcome.worst == pytest.approx(0.0556, abs=1e-4)
+
+
 # --- weights of zones -------------------------------------------------------------------------------------------------
 
 

@@ -58,13 +58,19 @@ def search_locally(
             for located in range(zones):
                 search.size[zone] += search.composition[zone * zones + located]
             search.set_of[zone] = zone if search.size[zone] > 0 else _NO_SET
-    first = improve_sets(search)
+    improve_sets(search)
+    best = search.round_best
+    first_value, first_cost, first_worst, first_mean = best[0], best[3], best[1], best[2]
     # The sizes and zones of these sets, in case that the next are no better.
     for zone in range(zones):
         search.count[zone] = search.size[zone]
         search.used[zone] = search.set_of[zone]
     _start_at_home(search)
-    if improve_sets(search) <= first:
+    improve_sets(search)
+    value, cost, worst, mean = best[0], best[3], best[1], best[2]
+    write_value(search, first_cost, first_worst, first_mean, best)
+    # With equal costs, the objective locality compares overloads.
+    if value <= first_value and not is_better(search, cost, worst, mean, best):
         for zone in range(zones):
             search.size[zone] = search.count[zone]
             search.set_of[zone] = search.used[zone]
@@ -156,8 +162,9 @@ def _start_at_home(search: Search) -> None:
 # --- steps between disjoint sets --------------------------------------------------------------------------------------
 
 
-def improve_sets(search: Search) -> float:
-    """Change sizes and zones of disjoint sets by single steps, while one is better. Returns the value of the sets."""
+def improve_sets(search: Search) -> None:
+    """Change sizes and zones of disjoint sets by single steps, while one is better. Writes the value of the sets as
+    `round_best`."""
     merges = search.consumer_count >= _MERGING_ZONES
     for chosen in range(len(search.supply)):
         _measure_now(search, chosen)
@@ -171,7 +178,6 @@ def improve_sets(search: Search) -> float:
         elif not merges or not _move_zone(search):
             break
     _write_value_now(search)
-    return float(search.round_best[0])
 
 
 def _write_value_now(search: Search) -> tuple[float, float, float]:
