@@ -2,23 +2,17 @@
 by hand. They are facts about the clusters and no screens: a command that says something else is wrong.
 """
 
-import json
 from collections import Counter
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import pytest
 from tests.builders.new_user_clusters import (
     dev_cluster_in_one_zone,
     gke_dataplane_v2,
-    many_services,
-    write_list,
     written,
 )
-from tests.builders.objects import ZONE, measured_traffic, service_traffic
 from tests.cli.running import Commands
-
-GB: Final = 10**9
 
 
 @pytest.fixture(scope="module")
@@ -109,17 +103,6 @@ def test_eks_plan_shows_proxies_and_now(zoneward: Commands, eks: Path) -> None:
     assert now("monitoring/node-exporter") == (None, None, None)
 
 
-def test_eks_plan_decides_for_each_service(zoneward: Commands, eks: Path) -> None:
-    by_service = decisions(zoneward, eks)
-    active = {name for name, item in by_service.items() if item["active"]}
-    # With three endpoints, a and b need two each (5/11 x 3 = 1.36, above 1.2): five in all.
-    assert active == {
-        *(f"shop/close-{index:02}" for index in range(1, 11)),
-        *(f"shop/fitting-{index}" for index in range(1, 6)),
-    }
-    assert {by_service[f"shop/few-{index}"]["reasonCode"] for index in range(1, 4)} == {"Overload"}
-
-
 def test_eks_check_has_exactly_the_expected_findings(zoneward: Commands, eks: Path) -> None:
     assert found_codes(zoneward, eks) == {
         ("ZW406", "error"): 1,  # log-buffer
@@ -152,49 +135,6 @@ def test_eks_compare_matches_scores_computed_by_hand(zoneward: Commands, eks: Pa
     mean = (6 * 5 / 11 + 11 + 69 / 3 + 30 + 55) / (6 + 11 + 69 + 30 + 55)
     assert totals["now"]["inZoneTraffic"] == totals["today"]["inZoneTraffic"] == pytest.approx(mean, abs=1e-6)
     assert {total["drops"] for total in totals.values()} == {2}
-
-
-def test_eks_explain_starts_with_dropped_traffic(zoneward: Commands, eks: Path) -> None:
-    family = explained(zoneward, eks, "logging/log-buffer")
-    assert family["now"]["dropped"]["share"] == 0.727273
-    (fix,) = family["fixes"]
-    # Three endpoints for all, one in each zone.
-    assert (fix["changes"], fix["result"]["inZoneTraffic"]) == (
-        [{"patch": {"spec": {"internalTrafficPolicy": "Cluster"}}}],
-        0.333333,
-    )
-
-
-def test_eks_explain_finds_the_pods_that_auto_needs(zoneward: Commands, eks: Path) -> None:
-    """Five endpoints are the fewest that keep below 20 %: 5/11 x 5 = 2.27 for two is 14 % above fair."""
-    family = explained(zoneward, eks, "shop/few-1")
-    assert (family["now"]["inZoneTraffic"], family["planned"]["active"]) == (0.333333, False)
-    more = {fix["pods"] for fix in family["fixes"] if fix["kind"] in ("add-pods", "spread")}
-    assert more == {2}
-    assert {fix["result"]["maxOverload"] for fix in family["fixes"] if fix["pods"] == 2} == {0.136364}
-
-
-def test_eks_report_calls_no_overloading_setting_best(zoneward: Commands, eks: Path, tmp_path: Path) -> None:
-    """Each node sends 300 connections of 10 MB, a third to each zone, in a day."""
-    nodes = [item for item in json.loads(eks.read_text())["items"] if item["kind"] == "Node"]
-    zones = ("us-east-1a", "us-east-1b", "us-east-1c")
-    bytes_by_zone = {zone: {"request": GB, "response": 0} for zone in zones}
-    traffic = service_traffic("plain-01", dict.fromkeys(zones, 100), bytes=bytes_by_zone)
-    measured = tmp_path / "measured.jsonl"
-    measured.write_text(
-        "\n".join(
-            json.dumps(measured_traffic(node["metadata"]["name"], node["metadata"]["labels"][ZONE], traffic))
-            for node in nodes
-        )
-    )
-    (service,) = document(zoneward, "report", eks, "--measured", measured)["services"]
-    # 2 GB of each of 11 nodes leave their zone in a day; a month has 730 hours.
-    assert service["now"]["crossing"]["gb"] == pytest.approx(22 * 730 / 24, abs=1e-3)
-    assert service["now"]["inZone"] == 0.333333
-    same = next(setting for setting in service["settings"] if setting["approach"] == "PreferSameZone")
-    assert (same["crossing"]["gb"], same["maxOverload"], same["overloads"]) == (0.0, 0.363636, True)
-    assert same["saved"]["gb"] == pytest.approx(22 * 730 / 24, abs=1e-3)
-    assert service["best"] is None
 
 
 # --- GKE: 7, 6 and 6 nodes of one size, and Cilium 1.16, which ignores hints ------------------------------------------
@@ -266,26 +206,6 @@ def test_one_zone_has_nothing_to_gain(zoneward: Commands, dev: Path) -> None:
     assert services["dev/plain"]["best"] == services["dev/auto"]["best"] == "none"
     for name in ("dev/plain", "dev/close", "dev/auto"):
         assert explained(zoneward, dev, name)["fixes"] == []
-
-
-# --- many Services ----------------------------------------------------------------------------------------------------
-
-
-def test_many_services_give_the_same_answers_as_one(zoneward: Commands, tmp_path: Path) -> None:
-    """Three zones of one size with five Pods of each Service: half of the Services keep all traffic in its zone."""
-    file = write_list(many_services(100), tmp_path / "services.json")
-    by_service = decisions(zoneward, file)
-    assert Counter((item["now"]["inZoneTraffic"], item["now"]["maxOverload"]) for item in by_service.values()) == {
-        (0.333333, 0.0): 50,
-        (1.0, 0.0): 50,
-    }
-    assert {item["endpoints"] for item in by_service.values()} == {15}
-    assert found_codes(zoneward, file) == {}
-    services, totals = compared(zoneward, file)
-    assert (totals["now"]["inZoneTraffic"], totals["now"]["score"]) == (0.666667, 85.0)
-    assert (totals["PreferSameZone"]["inZoneTraffic"], totals["PreferSameZone"]["score"]) == (1.0, 100.0)
-    assert {service["best"] for service in services.values()} == {"PreferSameZone"}
-    assert explained(zoneward, file, "team-00/service-0001")["now"]["inZoneTraffic"] == 1.0
 
 
 def services_in(text: str) -> list[str]:

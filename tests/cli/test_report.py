@@ -10,7 +10,6 @@ from typing import Any, Final
 from xml.etree import ElementTree
 
 import pytest
-from tests.cli.live_cluster import Cluster
 from tests.cli.running import SAMPLE, Commands, configuration_file, sample_slices
 
 from zoneward import sample
@@ -140,12 +139,6 @@ def test_the_demand_that_is_chosen_decides_and_the_measured_one_weighs(zoneward:
     assert by_cpu != evenly
 
 
-def test_reported_as_kubernetes_decides_auto_is_active(zoneward: Commands) -> None:
-    report = document(zoneward, "shop/search", "--compat", "upstream", "--only", "Auto")
-    (setting,) = report["services"][0]["settings"]
-    assert (setting["approach"], setting["active"]) == ("ProportionalZoneCPU", True)
-
-
 def test_the_sample_has_measurements_and_a_price(zoneward: Commands) -> None:
     done = zoneward("report", "--sample", "-o", "json")
     assert "zoneward: an example price of 0.01USD a GB (override with --price-per-gb)\n" in done.err
@@ -202,18 +195,6 @@ def test_csv_has_a_line_for_now_and_one_for_each_setting(zoneward: Commands, sli
     assert {row["service"] for row in top} == {"inventory"}
 
 
-def test_the_table_fits_80_columns_with_totals_first(
-    zoneward: Commands, slices: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    out = zoneward("report", "-q", "-f", SAMPLE, "-f", slices, "--measured", BYTES, *FEW, *PRICE, "--top", "2").out
-    assert max(map(len, out.splitlines())) <= 80
-    lines = out.splitlines()
-    assert next(line for line in lines if line.startswith("TOTAL")).split()[1] == "now"
-    assert "2 of 3 Services are shown; --top 0 shows all." in lines
-    assert "payments/api" not in "\n".join(line for line in lines if not line.startswith("worker-b2"))
-
-
 def test_the_page_is_well_formed_and_its_script_is_the_only_one_that_may_run(zoneward: Commands, slices: Path) -> None:
     page = zoneward("report", "-q", "-f", SAMPLE, "-f", slices, "--measured", BYTES, *FEW, *PRICE, "-o", "html").out
     root = ElementTree.fromstring(page)
@@ -238,14 +219,6 @@ def test_what_a_document_says_steers_no_terminal(zoneward: Commands, tmp_path: P
         assert "\x1b" not in done.out
         if output != "html":
             assert all(character.isprintable() for line in (done.out + done.err).split("\n") for character in line)
-
-
-def test_a_live_cluster_is_reported_as_others_are(zoneward: Commands, cluster: Cluster) -> None:
-    assert cluster.kubeconfig
-    live = zoneward.json("report", "-A", "-q", "--measured", BYTES, *PRICE, "--only", "none")
-    file = document(zoneward, *PRICE, "--only", "none")
-    assert live["total"]["services"] == 8
-    assert live["total"]["now"] == file["total"]["now"]
 
 
 def test_the_example_is_what_its_maker_makes() -> None:
