@@ -95,8 +95,7 @@ def test_now_is_a_row_and_a_field_where_there_are_slices(zoneward: Commands, tmp
     slices = tmp_path / "slices.yaml"
     slices.write_text(zoneward("plan", "-q", "--sample", "--what-if", "none", "-o", "yaml", "shop/cart").out)
     arguments = ("compare", "-q", "--score", "-f", str(SAMPLE), "-f", str(slices), "shop/cart")
-    comparison = zoneward.json(*arguments)
-    (cart,) = comparison["services"]
+    (cart,) = zoneward.json(*arguments)["services"]
     assert cart["now"] == {
         **{
             name: cart["approaches"][0][name]
@@ -104,9 +103,6 @@ def test_now_is_a_row_and_a_field_where_there_are_slices(zoneward: Commands, tmp
         },
         "slices": 1,
     }
-    assert cart["today"]["inZoneTraffic"] == 1
-    assert comparison["now"]["inZoneTraffic"] == cart["now"]["inZoneTraffic"]
-    assert comparison["best"]["score"] == max(c["score"] for c in cart["approaches"] if c["approach"] == cart["best"])
     lines = zoneward(*arguments).out.splitlines()
     assert [line.split()[:2] for line in lines if " now " in line] == [["TOTAL", "now"], ["shop/cart", "now"]]
     rows = list(csv.DictReader(StringIO(zoneward(*arguments, "-o", "csv").out)))

@@ -149,3 +149,12 @@ def test_check_finds_what_cannot_be_read(zoneward: Commands, tmp_path: Path, val
     messages = [finding["message"] for finding in findings if "zoneward.dev/demand" in finding["message"]]
     assert all(problem in message for message in messages) if problem else not messages
     assert bool(messages) == (problem is not None)
+
+
+def test_an_anonymized_snapshot_has_the_same_demand(zoneward: Commands, tmp_path: Path) -> None:
+    file, anonymized = cluster_with_demand(tmp_path), tmp_path / "anonymized.json"
+    assert zoneward("snapshot", "-q", "-f", file, "shop/search", "--anonymize", "--file", anonymized).status == 0
+    assert "eu-central-1a=70%" in file.read_text()
+    (decision,) = zoneward.json("plan", "-q", "-f", anonymized)["decisions"]
+    assert sorted(zone["demand"] for zone in decision["zones"].values()) == pytest.approx(sorted(PARTS.values()))
+    assert any(rule["rule"] == "demand-annotation" and rule["passed"] for rule in decision["rules"])
