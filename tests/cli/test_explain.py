@@ -22,6 +22,25 @@ def with_slices(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
+def test_explain_shows_now_why_and_fixes(zoneward: Commands, with_slices: Path) -> None:
+    result = zoneward("explain", "-f", SAMPLE, "-f", with_slices, "shop/checkout")
+    assert (result.status, result.err) == (0, "")
+    order = [
+        "NOW ",
+        "PLANNED ",
+        "WHY",
+        "> no  upstream-allocation",
+        "SMALLEST FIXES",
+        "  1. ",
+        "kubectl",
+        "WHAT BYPASSES IT",
+    ]
+    assert sorted(order, key=result.out.index) == order
+    assert "36% of traffic stays in its zone" in result.out
+    assert "5 more Pods in whichever zone" in result.out
+    assert "kubectl -n shop scale --replicas=N+5 -- deployment/checkout" in result.out
+
+
 def test_only_commands_are_wider_than_the_screen(zoneward: Commands) -> None:
     for service in ("cart", "checkout", "search", "wishlist", "bank-gateway", "mail", "payments/api"):
         lines = zoneward("explain", "--sample", service).out.splitlines()

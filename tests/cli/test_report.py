@@ -168,6 +168,18 @@ def test_csv_has_a_line_for_now_and_one_for_each_setting(zoneward: Commands, sli
     assert {row["service"] for row in top} == {"inventory"}
 
 
+def test_the_table_fits_80_columns_with_totals_first(
+    zoneward: Commands, slices: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    out = zoneward("report", "-q", "-f", SAMPLE, "-f", slices, "--measured", BYTES, *FEW, *PRICE, "--top", "2").out
+    assert max(map(len, out.splitlines())) <= 80
+    lines = out.splitlines()
+    assert next(line for line in lines if line.startswith("TOTAL")).split()[1] == "now"
+    assert "2 of 3 Services are shown; --top 0 shows all." in lines
+    assert "payments/api" not in "\n".join(line for line in lines if not line.startswith("worker-b2"))
+
+
 def test_the_page_is_well_formed_and_its_script_is_the_only_one_that_may_run(zoneward: Commands, slices: Path) -> None:
     page = zoneward("report", "-q", "-f", SAMPLE, "-f", slices, "--measured", BYTES, *FEW, *PRICE, "-o", "html").out
     root = ElementTree.fromstring(page)
