@@ -190,12 +190,6 @@ def test_removing_a_zone_removes_its_nodes_and_pods() -> None:
     assert [pod.metadata.name for pod in left] == ["b-0000", "y", "z"]
 
 
-def test_removing_a_node_removes_its_pods() -> None:
-    nodes_left, left = without_nodes(NODES, pods_in({"a": 1, "b": 1}), ("node-a",))
-    assert [node.metadata.name for node in nodes_left] == ["node-b", "node-c"]
-    assert [pod.metadata.name for pod in left] == ["b-0000"]
-
-
 # --- slices alone -----------------------------------------------------------------------------------------------------
 
 

@@ -41,10 +41,6 @@ def everywhere(kind: str) -> NodeProxies:
 @pytest.mark.parametrize(
     ("approach", "abilities", "needs"),
     [
-        ("none", KUBERNETES, None),
-        ("ProportionalZoneCPU", KUBERNETES, None),
-        ("PreferSameZone", KUBERNETES, None),
-        ("PreferSameNode", KUBERNETES, None),
         ("PreferSameZone", ClusterAbilities(controller=True, slice_groups=True, kubernetes=29), "1.31"),
         ("PreferSameNode", ClusterAbilities(controller=True, slice_groups=True, kubernetes=33), "1.34"),
         ("PreferSameNode", ClusterAbilities(controller=False, slice_groups=False), None),

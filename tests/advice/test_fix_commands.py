@@ -131,9 +131,6 @@ def test_no_fix_adds_pods_that_the_service_would_not_select() -> None:
 
 
 def test_replicas_come_from_the_spec() -> None:
-    cluster = Cluster(service=a_service("Auto"), nodes=ALIKE, pods=owned(pods_in({"a": 5, "b": 6})))
-    (scale,) = steps(cluster, "add-pods", a_deployment(replicas=14)).commands
-    assert "--replicas=15" in scale
     (scale,) = steps(Cluster(service=a_service("Auto"), nodes=ALIKE, pods=owned(pods_in({"a": 1, "b": 1}))),
                      "add-pods", a_deployment(replicas=None)).commands  # fmt: skip
     assert "--replicas=2" in scale, "the default of the API is 1"

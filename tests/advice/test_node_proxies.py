@@ -360,10 +360,6 @@ def test_kube_system_wins_with_a_note(host_network: bool) -> None:
     assert proxies.notes == ((note,) if host_network else ())
 
 
-def test_pod_without_host_network_is_no_proxy() -> None:
-    assert names_of(detected(read(a_proxy_pod(AGENT, "mallory")))) == {"n1": "kube-proxy-1.33", "n2": "kube-proxy-1.33"}
-
-
 def test_daemon_set_runs_on_the_nodes_of_its_pods() -> None:
     """Where its Pods are in the input, it counts only on the nodes of those that run."""
     daemon_set = a_proxy_daemon_set(AGENT, "kube-system", ready=1)

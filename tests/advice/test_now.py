@@ -2,7 +2,6 @@
 after a change of the cluster against those before.
 """
 
-from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 import pytest
@@ -16,7 +15,6 @@ from zoneward.advice.node_proxies import (
     PROXY_KINDS,
     ZONEWARD_PROXY,
     NodeProxies,
-    ProxyKind,
     kube_proxy,
     same_proxy_everywhere,
 )
@@ -159,24 +157,6 @@ def hinted_slices() -> tuple[EndpointSlice, ...]:
 
 
 NODES: Final = (a_node("n1", "a"), a_node("n2", "b"))
-
-
-def in_zone_now(kinds: Mapping[str, ProxyKind], service: Service) -> float:
-    proxies = NodeProxies(kinds, {}, ZONEWARD_PROXY)
-    now = traffic_now(
-        service, slices=hinted_slices(), demand=compute_demand(NODES), node_proxies=proxies, gates=FeatureGates()
-    )
-    traffic = now["IPv4"].traffic
-    assert traffic is not None
-    assert traffic.in_zone is not None
-    return traffic.in_zone
-
-
-def test_mixed_cluster_is_predicted_node_by_node() -> None:
-    """Node n1 ignores hints without the annotation: it sends a quarter of its half to its own zone."""
-    kinds = {"n1": kube_proxy(30), "n2": kube_proxy(34)}
-    assert in_zone_now(kinds, a_service(distribution="PreferSameZone")) == pytest.approx(0.5 / 4 + 0.5)
-    assert in_zone_now(kinds, a_service("Auto")) == pytest.approx(1.0)
 
 
 def test_zone_has_the_load_of_its_endpoints() -> None:

@@ -193,15 +193,16 @@ async def _nothing(_request: web.BaseRequest) -> web.Response:
     return web.Response()
 
 
-def test_without_the_extra_one_line_says_what_to_install() -> None:
+@pytest.mark.parametrize("command", ["controller --take-over", "sandbox --with-builtin-controller"])
+def test_without_the_extra_one_line_says_what_to_install(command: str) -> None:
     program = (
         "import sys; sys.modules['structlog'] = None; from zoneward.cli.main import run;"
-        " sys.exit(run(['controller', '--take-over']))"
+        f" sys.exit(run({command.split()}))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert done.returncode == 2
+    assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
-        "zoneward: zoneward controller: expected the libraries for it, install them with:"
+        f"zoneward: zoneward {command.removesuffix(' --take-over')}: expected the libraries for it, install them with:"
         f" {how_to_install('controller')} (no structlog found)\n"
     )
 

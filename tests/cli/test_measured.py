@@ -39,16 +39,6 @@ def decision(zoneward: Commands, service: str, *arguments: str | Path) -> dict[s
     return dict(zoneward.json("plan", "-q", "-f", SAMPLE, service, *arguments)["decisions"][0])
 
 
-def test_the_measured_share_stands_beside_the_predicted_one(zoneward: Commands) -> None:
-    lines = zoneward("plan", "-f", SAMPLE, "--measured", EXAMPLE, "shop/search", "shop/cart").out.splitlines()[1:]
-    columns = lines[2].split("  ")
-    assert [column.strip() for column in columns if column][4:6] == ["IN ZONE", "MEASURED"]
-    assert "71%  98% of 19k" in lines[4]
-    assert lines[5].split()[4:6] == ["100%", "-"]
-    assert lines[6].endswith("of the connections that 1 node in a, 1 node in b counted.")
-    assert lines[7] == "Nothing is measured of c."
-
-
 def test_json_has_the_numbers_of_each_zone_and_where_they_come_from(zoneward: Commands) -> None:
     measured = decision(zoneward, "shop/images", "--measured", EXAMPLE)["measured"]
     assert (measured["connections"], measured["external"]) == (8100, 600)

@@ -1,7 +1,6 @@
 """A file is there whole or not at all, and nobody can lead the way to another one; tables fit their terminal."""
 
 import os
-import re
 import secrets
 import stat
 import threading
@@ -99,24 +98,6 @@ def test_a_named_pipe_from_which_somebody_reads_is_written(tmp_path: Path) -> No
     finally:
         reader.join()
     assert read == [b"new"]
-
-
-@pytest.mark.parametrize("command", ["plan", "compare"])
-@pytest.mark.parametrize("width", [80, 100])
-def test_no_terminal_is_too_narrow_for_a_reason(
-    zoneward: Commands, monkeypatch: pytest.MonkeyPatch, command: str, width: int
-) -> None:
-    def at(columns: int) -> list[str]:
-        monkeypatch.setenv("COLUMNS", str(columns))
-        return zoneward(command, "--sample").out.splitlines()
-
-    rows = (line for line in at(400) if "  " in line.strip() and not line.startswith(("Demand", "WORST", "SCORE")))
-    reasons = {re.split(r"\s{2,}", row.strip())[-1] for row in rows}
-    narrow = at(width)
-    assert max(map(len, narrow)) <= width
-    text = " ".join(" ".join(narrow).split())
-    assert len(reasons) > 8
-    assert [reason for reason in reasons if reason not in text] == []
 
 
 @pytest.mark.parametrize("command", ["advise", "compare", "plan"])

@@ -1,7 +1,5 @@
 """``zoneward sandbox --with-builtin-controller``: ``adopt`` and ``release`` are rehearsed as on a real cluster."""
 
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +8,6 @@ from typing import Any
 import pytest
 from tests.cli.test_sandbox import PATIENCE, Running, a_sandbox
 
-from zoneward.extras import how_to_install
 from zoneward.kube.names import BUILT_IN_MANAGER, MANAGED_BY_LABEL, MANAGER
 
 pytestmark = pytest.mark.slow
@@ -66,16 +63,3 @@ def test_a_service_is_adopted_and_released_as_beside_the_built_in_controller(tmp
         assert after == before
         running.end()
         assert running.process.returncode == 0
-
-
-def test_without_the_extra_one_line_names_it(tmp_path: Path) -> None:
-    (tmp_path / "structlog.py").write_text("raise ModuleNotFoundError('no structlog', name='structlog')\n")
-    words = ["sandbox", "--with-builtin-controller"]
-    code = (
-        f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from zoneward.cli.main import run; sys.exit(run({words}))"
-    )
-    done = subprocess.run((sys.executable, "-c", code), capture_output=True, text=True, timeout=PATIENCE)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.count("\n") == 1
-    assert "sandbox --with-builtin-controller" in done.stderr
-    assert how_to_install("controller") in done.stderr

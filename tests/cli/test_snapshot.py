@@ -48,25 +48,20 @@ def test_the_name_of_the_file_decides_its_form(zoneward: Commands, tmp_path: Pat
     assert (yaml.load(text, yaml.CSafeLoader) if is_yaml else json.loads(text))["kind"] == "List"
 
 
-def test_every_command_says_the_same_of_a_snapshot(zoneward: Commands, tmp_path: Path, taken: Path) -> None:
-    for index, original in enumerate((SAMPLE, taken)):
-        path = tmp_path / f"again-{index}.yaml.gz"
-        assert zoneward("snapshot", "-q", "-f", original, "--file", path).status == 0
-        for command in (
-            ("plan", "-o", "wide"),
-            ("plan", "-o", "slices-json", "--compat", "upstream"),
-            ("compare", "-o", "csv", "-n", "payments"),
-            ("route", "--node", "worker-a2", "-o", "json"),
-        ):
-            assert zoneward(*command, "-q", "-f", path) == zoneward(*command, "-q", "-f", original)
-
-
-@pytest.mark.parametrize("to", [(), ("--file", "-"), ("-o", "json")])
-def test_without_a_file_it_goes_to_standard_output(zoneward: Commands, to: tuple[str, ...]) -> None:
-    result = zoneward("snapshot", "--sample", *to)
+@pytest.mark.parametrize(
+    ("to", "start"),
+    [
+        ((), '{"apiVersion":"v1"'),
+        (("--file", "-"), '{"apiVersion":"v1"'),
+        (("-o", "JSON"), '{"apiVersion":"v1"'),
+        (("-o", "yaml"), "apiVersion: v1"),
+    ],
+)
+def test_without_a_file_it_goes_to_standard_output(zoneward: Commands, to: tuple[str, ...], start: str) -> None:
+    result = zoneward("snapshot", "--sample", "shop/cart", *to)
     assert result.status == 0
+    assert result.out.startswith(start)
     assert result.err.endswith(" written to standard output\n")
-    assert len(json.loads(result.out)["items"]) == 450
 
 
 def test_only_what_zoneward_reads_is_saved(zoneward: Commands) -> None:
@@ -132,35 +127,6 @@ def test_notes_tell_what_was_left_out_where_more_is_asked_for(zoneward: Commands
     assert zoneward("snapshot", "--sample", "-q").err == ""
 
 
-def test_an_anonymized_snapshot_gets_the_same_decisions_in_the_same_order(
-    zoneward: Commands, tmp_path: Path, taken: Path
-) -> None:
-    ways: tuple[tuple[str, ...], ...] = ((), ("--what-if", "local-shared"), ("--compat", "upstream"))
-    # Beside slices of Zoneward with the same addresses it is chance which of them a proxy reads.
-    for original, wanted in ((SAMPLE, ways), (taken, ways[:2])):
-        path = tmp_path / f"shared-{len(wanted)}.json.gz"
-        assert zoneward("snapshot", "-f", original, "--anonymize", "--file", path).status == 0
-        for options in wanted:
-            before = decisions(zoneward, original, *options)
-            assert len(before) == 16
-            assert decisions(zoneward, path, *options) == before
-
-
-def decisions(zoneward: Commands, path: Path, *options: str) -> list[object]:
-    """Decisions without names and texts."""
-    result = zoneward.json("plan", "-q", "-f", path, *options)["decisions"]
-    for decision in result:
-        for field in ("namespace", "service", "reason"):
-            del decision[field]
-        for field in ("replacedSlices", "otherSlices"):
-            decision[field] = len(decision[field])
-        for field in ("rules", "events", "conditions"):
-            for entry in decision[field]:
-                entry.pop("detail", None)
-                entry.pop("message", None)
-    return list(result)
-
-
 def test_an_anonymized_snapshot_names_nobody(zoneward: Commands, tmp_path: Path, taken: Path) -> None:
     path = tmp_path / "shared.json"
     zoneward("snapshot", "-f", taken, "--anonymize", "--file", path)
@@ -202,18 +168,6 @@ def test_bad_input_leaves_an_earlier_snapshot_as_it_was(zoneward: Commands, tmp_
     assert path.read_text() == "earlier"
     assert zoneward("snapshot", "-f", SAMPLE, "--file", path).status == 0
     assert snapshot_in(path) == snapshot_in(SAMPLE)
-
-
-@pytest.mark.parametrize(("word", "start"), [("json", '{"apiVersion":"v1"'), ("yaml", "apiVersion: v1"), ("JSON", "{")])
-def test_a_format_goes_to_standard_output_and_is_no_file(
-    zoneward: Commands, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, word: str, start: str
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    result = zoneward("snapshot", "-f", SAMPLE, "-o", word, "shop/cart")
-    assert result.status == 0
-    assert result.out.startswith(start)
-    assert result.err.endswith("written to standard output\n")
-    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("word", ["wide", "html", "jsonpath={.items}", "cluster.json.gz"])

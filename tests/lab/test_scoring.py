@@ -23,9 +23,7 @@ from zoneward.lab.scoring import (
     SCORED,
     UNSCORED,
     Floats,
-    bound_totals,
     machine_code_directory,
-    possible_in_zone,
     score_columns,
     slices_share,
     totals,
@@ -164,13 +162,6 @@ def test_a_row_for_which_the_rule_finds_nothing_has_one_group_for_all() -> None:
     contender = replace(only(BALANCED), rule=gives_up, key="", interpreted=True)
     result = score_columns(contender, np.array([[3, 1, 2]]), np.array([[5, 0, 9]]))[:, 0].tolist()
     assert result == columns("random", [3, 1, 2], [5, 0, 9])
-
-
-def test_weights_of_zones_reach_the_bound() -> None:
-    demand, supply = np.array([[1, 1, 2], [3, 0, 1]]), np.array([[4, 0, 4], [0, 5, 0]])
-    possible = possible_in_zone(demand, supply)
-    assert possible.tolist() == [0.25 + 0.5, 0]
-    assert bound_totals(possible).tolist() == [55 + 45 * 0.75, 55]
 
 
 @pytest.fixture

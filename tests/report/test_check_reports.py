@@ -12,7 +12,6 @@ from tests.report.simulated import NASTY
 from zoneward.advice.findings.check_cluster import CheckedCluster, NotChecked, count_by_severity
 from zoneward.advice.findings.codes import CLUSTER, CODES, SEVERITIES, Finding, FindingObject
 from zoneward.advice.json_value import to_json
-from zoneward.kube.safe_text import printable
 from zoneward.report.check_report import check_page, check_table, sarif_document
 from zoneward.report.html import Source
 from zoneward.report.terminal_text import render_text
@@ -80,11 +79,6 @@ def test_unchecked_and_ignored_are_shown() -> None:
     assert (
         table_of(checked) == "Not checked: ZW501: no Deployments\nNo findings in 3 Services and 2 Nodes; 2 ignored.\n"
     )
-
-
-def test_table_has_no_control_characters() -> None:
-    text = table_of(EVERYTHING, top=0)
-    assert all(printable(line) == line for line in text.splitlines())
 
 
 def test_the_json_has_the_shape_that_scripts_rely_on() -> None:
