@@ -6,10 +6,7 @@ groups, and nothing to be lazy about.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
-from itertools import permutations
-from random import Random
 from typing import Final
 
 import pytest
@@ -21,10 +18,9 @@ from tests.clusters import Cluster, only_family, written
 from tests.properties.random_clusters import examples
 
 from zoneward.kube import names
-from zoneward.kube.objects import EndpointSlice, Pod
+from zoneward.kube.objects import EndpointSlice
 from zoneward.routing.algorithms.heuristics import SUBSETTING_ALGORITHMS
 from zoneward.routing.configuration import Configuration, SubsettingSettings
-from zoneward.slices.existing import approach_of_slice
 from zoneward.slices.plan import FamilyPlan
 
 ALGORITHMS: Final = tuple(SUBSETTING_ALGORITHMS)
@@ -125,63 +121,6 @@ def a_cluster(
         pods=pods_in(pods),
         configuration=Configuration(subsetting=settings if settings is not None else SubsettingSettings()),
     )
-
-
-@dataclass(frozen=True)
-class Churn:
-    """What a rolling update came to: slices changed, endpoints moved, and the share of traffic in its zone after it."""
-
-    changed: int
-    moved: int
-    in_zone: float
-
-
-def rolling_update(pods: Mapping[str, int], *, lazy: bool, any_zone: bool) -> Churn:
-    """Every Pod is replaced, one at a time, in a random order that is always the same; with ``any_zone``, the new Pod
-    lands in a random zone.
-
-    The controller syncs after every Pod that is added or removed."""
-    chance = Random(2004)
-    old = list(pods_in(pods))
-    chance.shuffle(old)
-    nodes = [pod.spec.node_name for pod in old]
-    if any_zone:
-        chance.shuffle(nodes)
-    cluster = a_cluster(pods).settled()
-    running = {pod.metadata.name: pod for pod in old}
-    slices = moved = 0
-    in_zone = 0.0
-    for index, (leaving, node) in enumerate(zip(old, nodes, strict=True)):
-        coming = a_pod(f"new-{index:04}", node, ips=(f"10.200.0.{index + 1}",))
-        for step in (coming, leaving):
-            if step is coming:
-                running[coming.metadata.name] = coming
-            else:
-                del running[leaving.metadata.name]
-            before = cluster.slices if lazy else stripped(cluster.slices)
-            cluster = cluster.with_(slices=before, pods=tuple(running.values()))
-            plan = cluster.plan()
-            family = only_family(plan)
-            assert family.decision.active
-            slices += changed(family, before)
-            moved += family.decision.moved
-            assert family.traffic is not None
-            assert family.traffic.in_zone is not None
-            in_zone = family.traffic.in_zone
-            cluster = cluster.after(plan)
-    return Churn(slices, moved, in_zone)
-
-
-@pytest.mark.parametrize("any_zone", [False, True], ids=["in the same zone", "in any zone"])
-def test_a_rolling_update_changes_fewer_slices_than_without_laziness(any_zone: bool) -> None:
-    """80 Pods in zones that expect 26.7 each. At least one slice changes each time; laziness is near that."""
-    lazy, without = (
-        rolling_update({"a": 40, "b": 24, "c": 16}, lazy=lazy, any_zone=any_zone) for lazy in (True, False)
-    )
-    assert 160 <= lazy.changed < without.changed
-    assert lazy.changed <= 176
-    assert lazy.moved < without.moved
-    assert lazy.in_zone >= without.in_zone - float(SubsettingSettings().in_zone_tolerance)
 
 
 def test_an_update_that_would_overload_somebody_is_a_full_rebalance() -> None:
@@ -305,64 +244,3 @@ def test_moved_is_the_number_of_endpoints_whose_group_changed(cluster: Cluster, 
         family = only_family(variant.plan())
         if family.decision.active:
             assert family.decision.moved == len(moved_by(family, variant))
-
-
-def fewest_moves(before: Mapping[str, Zones], after: Mapping[str, Zones], *, starts: bool) -> int:
-    """Of all ways to give every zone's Pods the groups that its Pods have afterwards, the one that moves the fewest."""
-    fewest = 0
-    for located in {name_of_zone(name) for name in after}:
-        pods = [name for name in after if name_of_zone(name) == located]
-        groups = [after[name] for name in pods]
-        fewest += min(
-            sum(
-                1
-                for name, zones in zip(pods, order, strict=True)
-                if (before[name] != zones if before.get(name) else starts and located not in zones)
-            )
-            for order in set(permutations(groups))
-        )
-    return fewest
-
-
-def name_of_zone(pod: str) -> str:
-    """Pods are named after their zones here."""
-    return pod[0]
-
-
-@st.composite
-def small_updates(draw: st.DrawFn) -> Cluster:
-    """At most five Pods in each of two or three zones, before and after, under the names that say where they are."""
-    zones = "abc"[: draw(st.integers(2, 3))]
-    settings = SubsettingSettings(
-        starting_threshold=Fraction(1, 2),
-        padding=0,
-        in_zone_tolerance=draw(st.sampled_from((Fraction(0), Fraction(1)))),
-    )
-    numbers = st.lists(st.integers(0, 7), unique=True, max_size=5)
-
-    def some_pods() -> tuple[Pod, ...]:
-        everybody = pods_in(dict.fromkeys(zones, 8))
-        chosen = {f"{zone}-{index:04}" for zone in zones for index in draw(numbers)}
-        return tuple(pod for pod in everybody if pod.metadata.name in chosen)
-
-    algorithm = draw(st.sampled_from(ALGORITHMS))
-    cluster = Cluster(
-        service=a_service(subsetting="Auto", algorithm=algorithm),
-        nodes=nodes_in({zone: draw(st.integers(1, 4)) for zone in zones}),
-        pods=some_pods(),
-        configuration=Configuration(subsetting=settings),
-    )
-    return cluster.settled().with_(pods=some_pods())
-
-
-@examples(30)
-@given(small_updates())
-def test_a_full_rebalance_moves_as_few_as_its_counts_allow(cluster: Cluster) -> None:
-    before = groups_in(cluster.slices)
-    is_in_force = any(slice_.endpoints and approach_of_slice(slice_) for slice_ in cluster.slices)
-    for family, starts in ((only_family(cluster.plan()), not is_in_force), (full(cluster), True)):
-        if family.decision.active and not laziness(family):
-            event(f"lazy: {laziness(family)}, moved {bool(family.decision.moved)}")
-            assert family.decision.moved == fewest_moves(
-                before, groups_in(family.slices, zones_in(cluster)), starts=starts
-            )

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace as with_fields
-from fractions import Fraction
 from typing import Final
 
 import pytest
@@ -10,7 +9,6 @@ from msgspec.structs import replace
 from tests.builders.structs import (
     DUAL_STACK,
     IPV4,
-    UID,
     a_node,
     a_pod,
     a_service,
@@ -24,14 +22,12 @@ from tests.clusters import Cluster, endpoints_in, hinted_zones, only_family, sli
 
 from zoneward.kube import names
 from zoneward.kube.adoption_marks import SELECTOR_ANNOTATION, manager_of
-from zoneward.kube.objects import ContainerPort, Endpoint, EndpointSlice, Service, ServicePort, identity
-from zoneward.routing.configuration import Configuration, HintsSettings
+from zoneward.kube.objects import ContainerPort, Endpoint, EndpointSlice, Service, ServicePort
+from zoneward.routing.configuration import Configuration
 from zoneward.routing.demand import compute_demand
-from zoneward.routing.placement import ALL_ZONES
 from zoneward.routing.rules import Reason, Rule
 from zoneward.routing.selection.endpoint_selection import CONSUMERS
 from zoneward.slices.cluster_state import ClusterState
-from zoneward.slices.desired import hints_of
 from zoneward.slices.plan import ServicePlan
 
 AUTO: Final = "Hints/ProportionalZoneCPU"
@@ -51,20 +47,6 @@ def pods_of(slices: Sequence[EndpointSlice]) -> list[str]:
     return sorted(one.target_ref.name for one in endpoints_in(slices) if one.target_ref)
 
 
-def test_a_service_without_slices_gets_ours() -> None:
-    plan = CLUSTER.with_(service=a_service("Auto", labels={"team": "web"})).plan()
-    (created,) = only_family(plan).changes.create
-    assert created.metadata.labels == {
-        "team": "web",
-        names.SERVICE_NAME_LABEL: "cart",
-        names.MANAGED_BY_LABEL: names.MANAGER,
-    }
-    assert created.metadata.annotations == {names.APPROACH_ANNOTATION: AUTO}
-    assert [owner.uid for owner in created.metadata.owner_references or ()] == [UID]
-    assert hinted_zones([created]) == {"a-0000": "a", "a-0001": "a", "b-0000": "b", "b-0001": "b"}
-    assert [port.port for port in created.ports or ()] == [8080]
-
-
 def test_slices_of_the_built_in_controller_are_replaced_and_never_relabelled() -> None:
     """Zoneward's are created beside them; the plan names those to delete, and no address counts twice."""
     family = only_family(CLUSTER.with_(slices=BUILT_IN).plan())
@@ -82,22 +64,6 @@ def test_deciding_as_kubernetes_does_replaces_what_we_made_otherwise() -> None:
     family = only_family(CLUSTER.with_(slices=existing, configuration=Configuration().as_upstream()).plan())
     assert family.replaced == existing
     assert {manager_of(slice_) for slice_ in family.slices} == {names.BUILT_IN_MANAGER}
-
-
-def test_their_hints_keep_endpoints_in_place_but_the_start_threshold_holds() -> None:
-    """Pod b-0001 serves zone a there; it continues to, although its own zone is b."""
-    swapped = {"a-0000": "b", "a-0001": "a", "b-0000": "b", "b-0001": "a"}
-    (given,) = BUILT_IN
-    endpoints = tuple(
-        replace(endpoint, hints=hints(swapped[endpoint.target_ref.name]))
-        for endpoint in given.endpoints or ()
-        if endpoint.target_ref
-    )
-    tolerant = Configuration(hints=HintsSettings(in_zone_tolerance=Fraction(1)))
-    family = only_family(CLUSTER.with_(slices=(replace(given, endpoints=endpoints),), configuration=tolerant).plan())
-    assert hinted_zones(family.changes.create) == swapped
-    (threshold,) = [rule for rule in family.decision.rules if rule.rule == "threshold-in-force"]
-    assert threshold.detail == "not in force yet: starts below 20 %"
 
 
 def others(*endpoints: Endpoint, manager: str | None = "example.com") -> Cluster:
@@ -341,12 +307,3 @@ def test_a_new_endpoint_of_a_decision_in_force_has_not_moved() -> None:
     zones = hinted_zones(only_family(replaced.plan()).slices)
     assert "b" in {zones[name] for name in ("a-0001", "a-0002", "new")}
     assert only_family(replaced.plan()).decision.moved == 0
-
-
-def test_a_plan_has_the_target_of_each_endpoint() -> None:
-    hinted = only_family(CLUSTER.with_(service=a_service("Auto")).plan())
-    slices = {identity(endpoint): endpoint for endpoint in endpoints_in(hinted.slices)}
-    assert {key: hints_of(target) for key, target in hinted.targets.items()} == {
-        key: endpoint.hints for key, endpoint in slices.items()
-    }
-    assert set(only_family(CLUSTER.with_(service=a_service()).plan()).targets.values()) == {ALL_ZONES}

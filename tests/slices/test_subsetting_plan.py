@@ -5,18 +5,17 @@ Nobody is in two slices, every slice says who consumes it, and what our own prox
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from fractions import Fraction
 from math import ceil
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 import pytest
 from msgspec.structs import replace
-from tests.builders.structs import IPV4, a_node, a_pod, a_service, nodes_in, not_ready, pods_in, with_port
+from tests.builders.structs import IPV4, a_node, a_pod, a_service, nodes_in, not_ready, pods_in
 from tests.clusters import ALL_HINTS, CLUSTER, Cluster, endpoints_in, only_family, slices_after, written
 
 from zoneward.kube import names
-from zoneward.kube.objects import Endpoint, EndpointSlice, Number, Service, ServicePort
+from zoneward.kube.objects import Endpoint, EndpointSlice, Number, Service
 from zoneward.kube.validation import MAX_ZONE_HINTS, validate_endpoint_slice
 from zoneward.report.manifests import slice_document
 from zoneward.routing.algorithms.heuristics import SUBSETTING_ALGORITHMS
@@ -27,11 +26,9 @@ from zoneward.routing.selection.endpoint_selection import (
     CONSUMERS,
     SelectionRule,
     endpoints_of_all_ports,
-    endpoints_of_port,
     select_endpoints,
     slice_groups,
 )
-from zoneward.routing.selection.traffic import ExpectedTraffic, SliceReading, predict_traffic
 from zoneward.slices.plan import FamilyPlan
 
 REQUIRE: Final = "Require"
@@ -122,18 +119,6 @@ def decided_for(decision: Decision, zone: str) -> Used:
     return dict(used)
 
 
-def traffic(cluster: Cluster, consumer: str) -> ExpectedTraffic:
-    family = only_family(cluster.plan())
-    groups = slice_groups(family.slices, CONSUMERS[consumer], cluster.configuration.gates)
-    predicted = predict_traffic(
-        endpoints_of_all_ports(family.slices),
-        readings=[SliceReading(cluster.cluster_state.demand, ALL_HINTS, groups)],
-        policies=CLUSTER,
-    )
-    assert predicted is not None
-    return predicted
-
-
 GROUPS: Final[Mapping[str, dict[Label, dict[str, int]]]] = {
     "local": {("a", None): {"a": 8}, ("b", None): {"b": 7}, ("c", None): {"a": 2}, ("d", None): {"a": 1, "b": 1}},
     "local-shared": {("a", None): {"a": 8}, ("b", None): {"b": 7}, ("c", "c,d"): {"a": 3, "b": 1}},
@@ -216,55 +201,6 @@ def test_a_zone_label_on_the_service_is_never_mirrored() -> None:
     assert set(labels_in(slices_after(upstream.plan())).values()) == {("banana", None)}
 
 
-class Seen(NamedTuple):
-    """What such a proxy uses in zones a, b, c and d, and what that comes to."""
-
-    uses: tuple[Mapping[str, int], Mapping[str, int], Mapping[str, int], Mapping[str, int]]
-    in_zone: Fraction
-    max_overload: Fraction
-
-
-_ALL: Final = {"a": 11, "b": 8}
-SEEN: Final[Mapping[str, Seen]] = {
-    # As our own: 7.6 expected of 7.
-    "local": Seen(({"a": 8}, {"b": 7}, {"a": 2}, {"a": 1, "b": 1}), Fraction(4, 5), Fraction(76, 70) - 1),
-    # Zone d is not on the label, and no slice is without one: it falls back to all.
-    "local-shared": Seen(
-        ({"a": 8}, {"b": 7}, {"a": 3, "b": 1}, _ALL),
-        Fraction(4, 5),
-        Fraction(19) * (Fraction(4, 70) + Fraction(1, 190)) - 1,
-    ),
-    # The zone on the label gets the whole endpoint: zone c one, zone d two.
-    "local-weighted": Seen(({"a": 8}, {"b": 8}, {"a": 1}, {"a": 2}), Fraction(4, 5), Fraction(9, 10)),
-    # The shared group is zone a's alone.
-    "local-opt": Seen(
-        ({"a": 9, "b": 1}, {"b": 7}, {"a": 1}, {"a": 1}),
-        Fraction(4, 10) * Fraction(9, 10) + Fraction(4, 10),
-        Fraction(9, 10),
-    ),
-    "random": Seen((_ALL, _ALL, _ALL, _ALL), Fraction(4, 10), Fraction(0)),
-    REQUIRE: Seen(
-        ({"a": 11}, {"b": 8}, _ALL, _ALL), Fraction(4, 5), Fraction(19) * (Fraction(4, 80) + Fraction(2, 190)) - 1
-    ),
-}
-"""For the clusters of `GROUPS`."""
-
-
-@pytest.mark.parametrize("approach", APPROACHES)
-def test_what_a_proxy_that_knows_the_label_alone_sends(approach: str) -> None:
-    cluster = a_cluster(approach, FOUR, {"a": 11, "b": 8})
-    family = only_family(cluster.plan())
-    expected = SEEN[approach]
-    for zone, uses in zip(FOUR, expected.uses, strict=True):
-        rule, used = use(family, "zone-slices", zone)
-        assert used == {(located, 1.0): count for located, count in uses.items()}, zone
-        assert rule is (SelectionRule.ALL if uses == _ALL else SelectionRule.ZONE_SLICES)
-    sent = traffic(cluster, "zone-slices")
-    assert sent.in_zone == pytest.approx(float(expected.in_zone))
-    assert sent.max_overload == pytest.approx(float(expected.max_overload))
-    assert sent.dropped == 0
-
-
 def hinted_zones_of(slices: Iterable[EndpointSlice]) -> Counter[tuple[str, ...]]:
     return Counter(
         tuple(zone.name for zone in (endpoint.hints.for_zones or ()) if endpoint.hints)
@@ -305,20 +241,6 @@ def test_from_one_encoding_to_the_other_nobody_moves(approach: str) -> None:
             expected = use(only_family(before.plan()), "zoneward", zone)[1]
             assert use(family, "zoneward", zone)[1] == expected
         assert labels_in(family.slices) == labels_in(only_family(after.plan()).slices)
-
-
-@pytest.mark.parametrize("approach", APPROACHES)
-def test_an_endpoint_that_is_not_ready_keeps_its_group(approach: str) -> None:
-    """Only what its own slice says of it changes, and it gets no traffic."""
-    cluster = a_cluster(approach, FOUR, {"a": 12, "b": 12, "c": 3, "d": 3}).settled()
-    before = labels_in(cluster.slices)
-    plan = cluster.with_(pods=not_ready(cluster.pods, "b-0003")).plan()
-    assert labels_in(only_family(plan).slices)["b-0003"] == before["b-0003"]
-    if approach not in WEIGHTED:
-        assert [label_of(slice_) for slice_ in written(plan)] == [before["b-0003"]]
-    traffic_ = only_family(plan).traffic
-    assert traffic_ is not None
-    assert min(traffic_.load) == 0
 
 
 @pytest.mark.parametrize("encoding", ["slice-groups", "hints"])
@@ -382,29 +304,6 @@ def test_pods_without_a_zone_stay_where_they_were_put(approach: str, where: str)
     assert labels_in(only_family(plan).slices) == {**before, "c-0004": own("c")}
     assert only_family(plan).decision.moved == 0
     assert [label_of(slice_) for slice_ in written(plan)] == [own("c")]
-
-
-@pytest.mark.parametrize("approach", APPROACHES)
-def test_several_port_groups_share_one_allocation(approach: str) -> None:
-    plain = a_cluster(approach, FOUR, {"a": 11, "b": 8})
-    service = replace(
-        plain.service, spec=replace(plain.service.spec, ports=(ServicePort(name="http", port=80, target_port="web"),))
-    )
-    third, others = plain.pods[::3], (*plain.pods[1::3], *plain.pods[2::3])
-    pods = (*with_port(third, "web", 8081), *with_port(others, "web"))
-    cluster = plain.with_(service=service, pods=pods)
-    family = only_family(cluster.plan())
-    slices = family.changes.after
-    assert Counter(map(name_of, endpoints_in(slices))) == Counter(pod.metadata.name for pod in pods)
-    keys = [(label_of(slice_), (slice_.ports or ())[0].port) for slice_ in slices]
-    assert len(set(keys)) == len(keys) == len({slice_.metadata.name for slice_ in slices})
-    assert {port for _, port in keys} == {8080, 8081}
-    assert {label for label, _ in keys} == set(GROUPS[approach])
-    assert family.decision.allocation == decision_of(plain).allocation
-    for zone in FOUR:
-        assert use(family, "zoneward", zone)[1] == decided_for(family.decision, zone)
-    assert len(endpoints_of_port(slices, "http")) == 19
-    assert not written(cluster.settled().plan())
 
 
 def test_the_number_of_slices_per_size_of_a_service() -> None:

@@ -1,19 +1,16 @@
 """What holds for every input of KEP-2004's algorithms: zones with demand, as decisions have them."""
 
-from collections.abc import Sequence
 from fractions import Fraction
-from math import floor, isfinite
-from random import Random
+from math import floor
 from typing import Final
 
 import pytest
 from hypothesis import event, example, given
 from hypothesis import strategies as st
 from tests.properties.random_clusters import examples
-from tests.reference.kep_2004 import ALGORITHMS
-from tests.routing.algorithms.running import HALF, Result, Row, rule_of, run
+from tests.routing.algorithms.running import HALF, Result, rule_of, run
 
-from zoneward.routing.score import MAX_OVERLOAD, MEAN_OVERLOAD
+from zoneward.routing.score import MAX_OVERLOAD
 
 Input = tuple[list[int], list[int]]
 """Demand and supply of each zone."""
@@ -32,32 +29,6 @@ def inputs(draw: st.DrawFn) -> Input:
     if draw(st.booleans()) or not any(supply):
         supply[draw(st.integers(0, zones - 1))] += draw(st.integers(1, 40))
     return demand, supply
-
-
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
-@PROPERTY
-@given(inputs())
-def test_every_endpoint_is_in_exactly_one_group_and_every_zone_has_one_that_serves_it(
-    algorithm: str, drawn: Input
-) -> None:
-    demand, supply = drawn
-    result = run(rule_of(algorithm), demand, supply)
-    if result is None:
-        assert algorithm in ("local", "local-kep-tool", "local-shared")
-        return
-    assert all(count >= 0 for count in result.composition)
-    assert [sum(column) for column in zip(*result.located, strict=True)] == supply
-    assert all(weight >= 0 and isfinite(weight) for weight in result.weights)
-    assert all(any(weights[zone] > 0 for _, weights in result.used) for zone in range(len(demand)))
-
-
-@PROPERTY
-@given(inputs())
-def test_local_weighted_overloads_nobody_and_leaves_nobody_below_a_fair_part(drawn: Input) -> None:
-    result = run(rule_of("local-weighted"), *drawn)
-    assert result is not None
-    assert result.measures()[MAX_OVERLOAD] == pytest.approx(0, abs=1e-9)
-    assert result.measures()[MEAN_OVERLOAD] == pytest.approx(0, abs=1e-9)
 
 
 def exact_overloads(result: Result) -> list[Fraction]:
@@ -150,67 +121,3 @@ def test_which_side_of_the_threshold_is_decided_by_doubles(algorithm: str) -> No
     assert result is not None
     assert result.used == [((0, 46), (0.0, 1.0)), ((1, 0), (1.0, 0.0))]
     assert max(exact_overloads(result)) == HALF
-
-
-UNEQUAL: Final = (1009, 1013, 1201, 1511, 2003, 2999, 5003, 7919, 9973, 20011)
-"""Primes: with fewer than 1,000 endpoints, no two zones are ever equally loaded."""
-
-Ordered = tuple[list[int], list[int], list[int]]
-"""Demand, supply, and another order of zones."""
-
-
-@st.composite
-def ordered(draw: st.DrawFn, most_zones: int, *, most_empty: int) -> Ordered:
-    zones = draw(st.integers(2, most_zones))
-    demand = draw(st.permutations(UNEQUAL))[:zones]
-    count = st.integers(1, draw(st.sampled_from((3, 10, 99))))
-    supply = draw(st.lists(count, min_size=zones, max_size=zones))
-    for zone in draw(st.lists(st.integers(0, zones - 1), max_size=min(most_empty, zones - 1))):
-        supply[zone] = 0
-    return demand, supply, draw(st.permutations(range(zones)))
-
-
-def in_both_orders(algorithm: str, drawn: Ordered) -> tuple[list[Row] | None, list[Row] | None]:
-    """The groups with endpoints, in the other order of zones: of a run before and of one after reordering."""
-    demand, supply, order = drawn
-    first = run(rule_of(algorithm), demand, supply)
-    other = run(rule_of(algorithm), [demand[zone] for zone in order], [supply[zone] for zone in order])
-    return _reordered(first, order), _reordered(other, range(len(demand)))
-
-
-def _reordered(result: Result | None, order: Sequence[int]) -> list[Row] | None:
-    if result is None:
-        return None
-    return sorted(
-        (tuple(located[zone] for zone in order), tuple(weights[zone] for zone in order))
-        for located, weights in result.used
-    )
-
-
-@pytest.mark.parametrize("algorithm", ["local", "local-kep-tool"])
-@PROPERTY
-@given(ordered(8, most_empty=1))
-def test_the_order_of_zones_decides_only_ties_of_local(algorithm: str, drawn: Ordered) -> None:
-    first, other = in_both_orders(algorithm, drawn)
-    assert first == other
-
-
-@PROPERTY
-@given(ordered(3, most_empty=2))
-def test_the_order_of_three_zones_decides_only_ties_of_local_shared(drawn: Ordered) -> None:
-    """From four zones on it decides more: zones that lack whole endpoints get them in the order of names."""
-    first, other = in_both_orders("local-shared", drawn)
-    assert first == other
-
-
-@PROPERTY
-@given(inputs(), st.randoms(use_true_random=False))
-def test_the_order_of_zones_decides_at_most_where_endpoints_come_from(drawn: Input, random: Random) -> None:
-    order = random.sample(range(len(drawn[0])), len(drawn[0]))
-    first, other = in_both_orders("random", (*drawn, order))
-    assert first == other
-    first, other = in_both_orders("local-opt", (*drawn, order))
-    assert first is not None
-    assert other is not None
-    sizes, other_sizes = (sorted((weights, sum(located)) for located, weights in groups) for groups in (first, other))
-    assert sizes == other_sizes

@@ -68,13 +68,6 @@ def hinted(*endpoint_hints: Hints | None) -> tuple[Endpoint, ...]:
 ALL: Final = {"10.0.0.1", "10.0.0.2"}
 
 
-def test_a_proxy_that_does_not_know_its_zone_uses_all() -> None:
-    endpoints = hinted(hints("a", nodes=["n1"]), hints("a", nodes=["n2"]))
-    assert chosen(*endpoints, zone=None, node="n3") == ("all", ALL)
-    assert chosen(*endpoints, zone="", node="n3") == ("all", ALL)
-    assert chosen(*endpoints, zone=None) == ("node-hints", {"10.0.0.1"})
-
-
 def test_hints_that_are_not_heeded_do_not_matter() -> None:
     endpoints = hinted(hints("a", nodes=["n1"]), hints("b", nodes=["n2"]))
     assert chosen(*endpoints, honored=HonoredHints(zones=True, nodes=False), node="n2") == ("zone-hints", {"10.0.0.1"})
