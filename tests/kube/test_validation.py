@@ -13,11 +13,10 @@ from zoneward.kube.formats import (
     qualified_name_problems,
     subdomain_problems,
 )
-from zoneward.kube.objects import EndpointSlice
+from zoneward.kube.objects import Endpoint, EndpointPort, EndpointSlice
 from zoneward.kube.validation import (
     MAX_ANNOTATION_BYTES,
     FieldError,
-    traffic_distribution_errors,
     validate_endpoint_slice,
 )
 
@@ -51,6 +50,17 @@ def test_valid_slice_has_no_errors() -> None:
     assert validate_endpoint_slice(a_slice()) == ()
 
 
+def test_errors_come_in_upstreams_order() -> None:
+    slice_ = EndpointSlice(endpoints=(Endpoint(),), ports=(EndpointPort(),))
+    assert messages(validate_endpoint_slice(slice_)) == [
+        "metadata.name: Required value: name or generateName is required",
+        "metadata.namespace: Required value",
+        "addressType: Required value",
+        "ports[0].protocol: Required value",
+        "endpoints[0].addresses: Required value",
+    ]
+
+
 @pytest.mark.parametrize(
     ("address_type", "address", "problems"),
     [
@@ -76,10 +86,11 @@ def test_address_is_a_canonical_one_or_a_domain_name(address_type: str, address:
         ([{"name": "a" * 63, "port": -1}], []),
         ([{"appProtocol": "kubernetes.io/h2c"}], []),
         ([{"appProtocol": ""}], [invalid("[0].appProtocol", "", problem) for problem in qualified_name_problems("")]),
-        ([{"protocol": None}], ["[0].protocol: Required value"]),
     ],
 )
-def test_ports_have_a_protocol_and_may_have_any_number(ports: list[dict[str, Any]], problems: list[str]) -> None:
+def test_ports_have_a_valid_application_protocol_and_any_number(
+    ports: list[dict[str, Any]], problems: list[str]
+) -> None:
     slice_ = a_slice("ports", [{"protocol": "TCP"} | port for port in ports])
     assert messages(validate_endpoint_slice(slice_), below="ports") == problems
 
@@ -92,7 +103,6 @@ TOO_LONG: Final = "Too long: may not be more than 262144 bytes"
     [
         ("generateName", "cart-", []),
         ("generateName", "-", [invalid("generateName", "-", SUBDOMAIN)]),
-        ("namespace", "", ["namespace: Required value"]),
         ("namespace", "a.b", [invalid("namespace", "a.b", "must not contain dots")]),
         ("annotations", {"Zoneward.dev/Approach": "any text / at all"}, []),
         ("annotations", {"ab": "é" * (MAX_ANNOTATION_BYTES // 2 - 1)}, []),
@@ -106,10 +116,3 @@ TOO_LONG: Final = "Too long: may not be more than 262144 bytes"
 )
 def test_metadata_is_well_formed(field: str, value: object, problems: list[str]) -> None:
     assert messages(validate_endpoint_slice(a_slice(f"metadata.{field}", value)), below="metadata.") == problems
-
-
-def test_error_of_an_unknown_traffic_distribution_lists_the_known_values() -> None:
-    unsupported = 'spec.trafficDistribution: Unsupported value: "example.com/custom": supported values: "PreferClose"'
-    for gate, more in ((False, ""), (True, ', "PreferSameZone", "PreferSameNode"')):
-        errors = traffic_distribution_errors("example.com/custom", has_prefer_same=gate)
-        assert messages(tuple(errors)) == [f"{unsupported}{more}"]

@@ -187,6 +187,13 @@ def test_weights_are_written_with_the_hints_and_also_where_no_hints_help() -> No
 # --- what stays -------------------------------------------------------------------------------------------------------
 
 
+def test_an_endpoint_that_no_longer_serves_its_own_zone_has_moved_when_sets_start() -> None:
+    anywhere = a_cluster({"a": 11, "b": 2, "c": 1}, service=a_service()).settled()
+    plan = anywhere.with_(service=a_service(BALANCED)).plan()
+    away = sum(pod[0] not in zones.split(",") for pod, zones in zones_by_pod(plan).items())
+    assert only_family(plan).decision.moved == away > 0
+
+
 def test_another_controllers_hints_are_no_reason_to_keep_sets() -> None:
     """Only slices written for Balanced have sets that stay."""
     settled = a_cluster({"a": 4, "b": 1, "c": 1}, service=a_service("PreferZone")).settled()

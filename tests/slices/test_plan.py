@@ -18,11 +18,11 @@ from tests.builders.structs import (
     nodes_in,
     pods_in,
 )
-from tests.clusters import Cluster, endpoints_in, hinted_zones, only_family, slices_after, written
+from tests.clusters import Cluster, endpoints_in, only_family, slices_after, written
 
 from zoneward.kube import names
 from zoneward.kube.adoption_marks import SELECTOR_ANNOTATION, manager_of
-from zoneward.kube.objects import ContainerPort, Endpoint, EndpointSlice, Service, ServicePort
+from zoneward.kube.objects import ContainerPort, Endpoint, EndpointSlice, ServicePort
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.demand import compute_demand
 from zoneward.routing.rules import Reason, Rule
@@ -268,42 +268,3 @@ def test_demand_the_first_node_and_settings_affect_all_services() -> None:
         with_fields(STATE, consumer=CONSUMERS["no-hints"]),
     ]
     assert [STATE.affects_all_services(other) for other in others] == [True] * len(others)
-
-
-@pytest.mark.parametrize(
-    "service",
-    [
-        a_service("Auto"),
-        a_service(subsetting="Auto"),
-        a_service("zoneward.dev/Balanced"),
-        a_service(distribution="PreferSameZone"),
-    ],
-    ids=["hints", "subsetting", "balanced", "same zone"],
-)
-def test_an_endpoint_that_no_longer_serves_its_own_zone_has_moved_when_a_decision_starts(service: Service) -> None:
-    """All zones used all endpoints before."""
-    anywhere = Cluster(
-        service=a_service(), nodes=nodes_in({"a": 4, "b": 4, "c": 4}), pods=pods_in({"a": 11, "b": 2, "c": 1})
-    ).settled()
-    starting = anywhere.with_(service=service)
-    family = only_family(starting.plan())
-    away = sum(
-        endpoint.zone not in ([zone.name for zone in endpoint.hints.for_zones or ()] if endpoint.hints else [label])
-        for slice_ in family.changes.after
-        for label in ((slice_.metadata.labels or {}).get(names.ZONE_LABEL),)
-        for endpoint in slice_.endpoints or ()
-    )
-    assert family.decision.active
-    assert family.decision.moved == away
-    assert (away > 0) is (service.spec.traffic_distribution is None)
-    assert only_family(starting.settled().plan()).decision.moved == 0
-
-
-def test_a_new_endpoint_of_a_decision_in_force_has_not_moved() -> None:
-    settled = CLUSTER.with_(pods=pods_in({"a": 3, "b": 1})).settled()
-    replaced = CLUSTER.with_(
-        pods=(*settled.pods[1:], a_pod("new", "node-a", ips=("10.200.0.1",))), slices=settled.slices
-    )
-    zones = hinted_zones(only_family(replaced.plan()).slices)
-    assert "b" in {zones[name] for name in ("a-0001", "a-0002", "new")}
-    assert only_family(replaced.plan()).decision.moved == 0

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 import pytest
 from msgspec.structs import replace
-from tests.builders.structs import IPV4, a_node, a_pod, a_service, nodes_in, not_ready, pods_in
+from tests.builders.structs import IPV4, a_node, a_service, nodes_in, not_ready, pods_in
 from tests.clusters import ALL_HINTS, CLUSTER, Cluster, endpoints_in, only_family, slices_after, written
 
 from zoneward.kube import names
@@ -21,7 +21,6 @@ from zoneward.report.manifests import slice_document
 from zoneward.routing.algorithms.heuristics import SUBSETTING_ALGORITHMS
 from zoneward.routing.configuration import Configuration, Encoding, SubsettingSettings
 from zoneward.routing.decision import Decision
-from zoneward.routing.rules import Reason
 from zoneward.routing.selection.endpoint_selection import (
     CONSUMERS,
     SelectionRule,
@@ -209,23 +208,14 @@ def hinted_zones_of(slices: Iterable[EndpointSlice]) -> Counter[tuple[str, ...]]
     )
 
 
-@pytest.mark.parametrize("sharing", [MAX_ZONE_HINTS, MAX_ZONE_HINTS + 1])
-def test_hints_are_refused_above_eight_zones_in_one(sharing: int) -> None:
-    """Eight zones share a group beside zone z0, which has all endpoints; nine may not, as the API takes no more."""
-    zones = [f"z{index}" for index in range(sharing + 1)]
-    cluster = a_cluster("local-shared", dict.fromkeys(zones, 4), {zones[0]: 60}, encoding="hints")
-    family = only_family(cluster.plan())
-    if sharing <= MAX_ZONE_HINTS:
-        assert family.decision.active
-        assert max(map(len, hinted_zones_of(family.slices))) == MAX_ZONE_HINTS
-        for slice_ in family.changes.after:
-            assert validate_endpoint_slice(slice_) == ()
-    else:
-        assert (family.decision.active, family.decision.reason) == (False, Reason.TOO_MANY_ZONES)
-        assert not hinted_zones_of(family.slices)
-        # Slice groups have no such limit.
-        free = cluster.with_(configuration=Configuration())
-        assert decision_of(free).active
+def test_eight_zones_may_share_a_group_in_hints() -> None:
+    """Beside zone z0, which has all endpoints. Nine zones are too many: `tests.routing.test_decision`."""
+    zones = [f"z{index}" for index in range(MAX_ZONE_HINTS + 1)]
+    family = only_family(a_cluster("local-shared", dict.fromkeys(zones, 4), {zones[0]: 60}, encoding="hints").plan())
+    assert family.decision.active
+    assert max(map(len, hinted_zones_of(family.slices))) == MAX_ZONE_HINTS
+    for slice_ in family.changes.after:
+        assert validate_endpoint_slice(slice_) == ()
 
 
 @pytest.mark.parametrize("approach", UNWEIGHTED)
@@ -241,22 +231,6 @@ def test_from_one_encoding_to_the_other_nobody_moves(approach: str) -> None:
             expected = use(only_family(before.plan()), "zoneward", zone)[1]
             assert use(family, "zoneward", zone)[1] == expected
         assert labels_in(family.slices) == labels_in(only_family(after.plan()).slices)
-
-
-@pytest.mark.parametrize("encoding", ["slice-groups", "hints"])
-def test_pods_that_share_an_address_share_a_group(encoding: Encoding) -> None:
-    """On the host's network: a proxy sees the address once, for either Pod."""
-    twin = a_pod("a-twin", "node-a", ips=("10.97.0.1",))
-    pods = (*pods_in({"a": 5, "b": 5, "c": 5}), twin)
-    cluster = a_cluster("local", EVEN, {"a": 5, "b": 5, "c": 5}, encoding=encoding).with_(pods=pods)
-    slices = cluster.settled().slices
-    hinted = {name_of(endpoint): endpoint.hints for endpoint in endpoints_in(slices)}
-    assert hinted["a-twin"] == hinted["a-0000"]
-    assert all(hinted.values()) is (encoding == "hints")
-    address = "10.97.0.1"
-    assert [pod.metadata.name for pod in pods if pod.status.pod_ip == address] == ["a-0000", "a-twin"]
-    assert labels_in(slices)["a-0000"] == labels_in(slices)["a-twin"]
-    assert decision_of(cluster).endpoints == 16
 
 
 PLACES: Final = {"without a zone": a_node("node-x", None), "where nobody asks": a_node("node-x", "x", ready=False)}
