@@ -51,6 +51,20 @@ def test_of_those_that_share_an_address_the_first_by_identity_counts() -> None:
         assert (endpoint_index.ready_count, endpoint_index.total_count) == (2, 4)
 
 
+def test_when_the_one_that_counts_goes_the_next_by_identity_does() -> None:
+    third = an_endpoint("10.1.0.1", pod="c")
+    for endpoints in permutations((FIRST, SECOND, third)):
+        endpoint_index = EndpointIndex()
+        members = {id(endpoint): IndexedEndpoint(endpoint, identity(endpoint)) for endpoint in endpoints}
+        for member in members.values():
+            endpoint_index.add(member)
+        endpoint_index.remove(members[id(FIRST)])
+        assert counted(endpoint_index) == {id(SECOND)}
+        assert [(one.endpoint, other.endpoint) for one, other in endpoint_index.shared_address.items()] == [
+            (third, SECOND)
+        ]
+
+
 def test_of_several_addresses_only_the_first_is_looked_at() -> None:
     other = replace(SECOND, addresses=("10.0.0.9", "10.1.0.1"))
     assert index_endpoints([FIRST, other]).shared_address == {}

@@ -8,7 +8,6 @@ import pytest
 from msgspec.structs import replace
 from tests.builders.structs import (
     DUAL_STACK,
-    IPV4,
     a_node,
     a_pod,
     a_service,
@@ -108,29 +107,6 @@ def test_a_rule_says_whether_slices_of_others_void_hints(what: str) -> None:
     assert traffic is not None
     ready = sum(1 for share in traffic.load if share)
     assert all(zone.consumed == ready for zone in traffic.zones.values()) == (not passed)
-
-
-EARLIER: Final = CLUSTER.with_(service=a_service("Auto", uid="uid-of-an-earlier-one")).settled()
-
-
-def test_slices_of_an_earlier_service_say_nothing_about_what_is_in_force() -> None:
-    """Twelve in ten zones are at 20 %: kept where they were in force, and not started by another Service."""
-    zones = "abcdefghij"
-    nodes = nodes_in(dict.fromkeys(zones, 4))
-    earlier = EARLIER.with_(nodes=nodes, pods=pods_in(dict.fromkeys(zones, 1)), slices=()).settled()
-    now = earlier.with_(pods=pods_in({**dict.fromkeys(zones, 1), "a": 3}))
-    assert only_family(now.plan()).decision.active
-    assert only_family(now.with_(service=a_service("Auto")).plan()).decision.reason is Reason.OVERLOAD
-
-
-def test_slices_of_a_family_that_the_service_no_longer_has_are_surplus() -> None:
-    both = CLUSTER.with_(
-        service=a_service("Auto", families=DUAL_STACK), pods=pods_in({"a": 2, "b": 2}, dual_stack=True)
-    ).settled()
-    plan = both.with_(service=a_service("Auto", families=IPV4)).plan()
-    assert [slice_.address_type for slice_ in plan.surplus] == ["IPv6"]
-    assert [family.address_type for family in plan.families] == ["IPv4"]
-    assert not both.plan().surplus
 
 
 def test_an_external_name_has_no_slices() -> None:
