@@ -29,6 +29,11 @@ from zoneward.routing.demand import (
 NORTH: Final = (("a", "north"),)
 
 
+def test_a_node_without_a_status_does_not_count() -> None:
+    bare = Node(metadata=NodeMeta(name="n9", labels={names.ZONE_LABEL: "z"}))
+    assert compute_demand([a_node("n1", "a"), bare]) == compute_demand([a_node("n1", "a")])
+
+
 def test_a_node_without_a_zone_is_named_and_adds_to_no_zone() -> None:
     """An empty label is none. Traffic starts there all the same, so its weight is known."""
     demand = compute_demand([a_node("n1", "a"), a_node("n2", "", cpu=3), a_node("n3", None, cpu=2)])

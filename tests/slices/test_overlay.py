@@ -110,6 +110,11 @@ def test_a_decision_without_hints_says_so() -> None:
     assert encode_entries("cart", {"IPv4": overlay}) == {"cart.IPv4": "none"}
 
 
+def test_same_node_has_hints_for_zones_and_nodes() -> None:
+    overlay = overlay_of(a_cluster(a_service(distribution="PreferSameNode"), {"a": 4, "b": 4}, {"a": 1, "b": 1}))
+    assert overlay.hints is OverlayHints.ZONES_AND_NODES
+
+
 def test_a_service_that_asks_for_nothing_is_not_in_it() -> None:
     cluster = in_overlay(a_cluster(a_service(), {"a": 4, "b": 4}, {"a": 1, "b": 1}))
     assert family_overlay(only_family(cluster.plan()).decision) is None
@@ -181,6 +186,23 @@ def hinted(
     )
     stored = with_overlay_hints(slice_, overlay, is_touch=is_touch)
     return [endpoint.hints for endpoint in stored.endpoints or ()]
+
+
+def test_every_endpoint_gets_its_hint_ready_or_not() -> None:
+    exceptions = {"10.0.0.2": ("a", "c")}
+    assert hinted(FamilyOverlay(OverlayHints.ZONES, None, exceptions)) == [hints("a"), hints("a", "c")]
+    assert hinted(FamilyOverlay(OverlayHints.ZONES_AND_NODES)) == [hints("a", nodes=["n1"]), hints("b")]
+    assert hinted(FamilyOverlay(OverlayHints.NONE)) == [None, None]
+
+
+def test_hints_are_never_given_to_a_part_of_a_slice() -> None:
+    # The second endpoint has no node.
+    assert hinted(FamilyOverlay(OverlayHints.NODES)) == [None, None]
+    without_zone = a_slice(
+        "cart-1", an_endpoint("10.0.0.1", "a"), an_endpoint("10.0.0.2", None), manager=names.BUILT_IN_MANAGER
+    )
+    stored = with_overlay_hints(without_zone, FamilyOverlay(OverlayHints.ZONES))
+    assert stored == without_zone
 
 
 def test_slices_of_others_and_of_other_services_stay_as_they_are() -> None:
