@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 from tests.builders.structs import IPV4, IPV6, a_pod, a_service, a_slice, an_endpoint, hints
 
-from zoneward.kube.objects import ContainerPort, EndpointPort, Pod, Service, ServicePort
+from zoneward.kube.objects import EndpointPort, Pod, Service
 from zoneward.slices.endpoints import EndpointBuilder, ServiceEndpoints, address_types, port_key, without_hints
 
 NODE_ZONES = {"node-a": "a", "node-b": "b", "node-bare": None}
@@ -70,21 +70,6 @@ def test_every_field_of_a_port_tells_groups_apart() -> None:
     for field, value in {"name": "web", "protocol": "UDP", "port": 81, "app_protocol": "kubernetes.io/ws"}.items():
         assert port_key([replace(http, **{field: value})]) != port_key([http])
     assert port_key([EndpointPort(port=80)]) == port_key([EndpointPort(name="", protocol="TCP", port=80)])
-
-
-def test_pods_that_resolve_a_named_port_otherwise_are_groups_of_their_own() -> None:
-    service = a_service(ports=[ServicePort(name="http", port=80, target_port="web")])
-    pods = [
-        a_pod(f"p{index}", ips=(f"10.0.0.{index}",), ports=[ContainerPort(name="web", container_port=port)])
-        for index, port in enumerate((8080, 9090, 8080))
-    ]
-    bare = a_pod("bare", ips=("10.0.0.9",))
-    service_endpoints = endpoints(*pods, bare, service=service)
-    assert {group.ports: group.size for group in service_endpoints.port_groups.values()} == {
-        (EndpointPort(name="http", protocol="TCP", port=8080),): 2,
-        (EndpointPort(name="http", protocol="TCP", port=9090),): 1,
-        (): 1,
-    }
 
 
 def test_endpoints_of_slices_are_added_once_without_hints_and_with_their_ports() -> None:

@@ -1,6 +1,7 @@
 """A planner makes the same plan as `plan_service` for the same objects, after any history."""
 
 from collections.abc import Iterable, Mapping
+from itertools import permutations
 from typing import Final
 
 import pytest
@@ -375,6 +376,20 @@ def test_a_node_that_changes_its_zone_opens_the_slices_of_its_pods() -> None:
     pair.nodes([*THREE_ZONES[:2], a_node("node-c", "b")])
     assert pair.planner.pending_slices == 1
     assert len(written(pair.plan())) == 1
+
+
+@pytest.mark.parametrize("order", list(permutations(range(3))))
+def test_who_stands_for_an_address_may_go(order: tuple[int, ...]) -> None:
+    """Three Pods with one address in three zones have the hint of the first by name, then that of the next."""
+    pods = [a_pod(f"pod-{pod_index}", f"node-{'abc'[pod_index]}") for pod_index in order]
+    pair = settled(SETTINGS["PreferSameZone"], pods)
+    for index in range(2):
+        pair.pod(f"pod-{index}", None)
+        plan = pair.plan()
+        hinted = {endpoint.hints for slice_ in slices_after(plan) for endpoint in slice_.endpoints or ()}
+        assert hinted == {hints("abc"[index + 1])}
+        pair.write(plan)
+        pair.plan()
 
 
 @pytest.mark.parametrize("algorithm", [name for name in SUBSETTING_ALGORITHMS if name != "random"])
