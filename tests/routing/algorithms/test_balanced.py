@@ -187,6 +187,16 @@ def test_it_finds_the_optimum_of_small_services(zones: int, most: int, max_examp
     check()
 
 
+@pytest.mark.parametrize(
+    ("demand", "supply"),
+    [((1, 1, 1), (8, 0, 0)), ((5, 3, 1), (1, 6, 1)), ((4, 3, 3), (0, 4, 4)), ((40, 32, 28), (3, 3, 2))],
+)
+def test_it_finds_the_optimum_of_eight_endpoints_in_three_zones(
+    demand: tuple[int, ...], supply: tuple[int, ...]
+) -> None:
+    assert_best(Case(demand, supply))
+
+
 def assert_best(case: Case) -> None:
     sets = decided(case)
     assert_valid(case, sets)
