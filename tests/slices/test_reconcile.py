@@ -102,13 +102,6 @@ def test_an_owner_that_does_not_control_is_none() -> None:
     assert is_owned(replace(a_slice("s1"), metadata=metadata), a_service())
 
 
-def test_the_empty_slice_stays_where_it_is_one_already() -> None:
-    (placeholder,) = reconciled([], []).create
-    assert fates(reconciled([placeholder], [])) == ([], {}, [placeholder.metadata.name], [])
-    null = replace(placeholder, endpoints=None, ports=None)
-    assert fates(reconciled([null], [])) == ([], {}, [placeholder.metadata.name], [])
-
-
 def test_of_several_empty_slices_one_stays_unwritten_and_the_others_go() -> None:
     (placeholder,) = reconciled([], []).create
     other = replace(placeholder, metadata=replace(placeholder.metadata, name="zzz"))
