@@ -1,4 +1,4 @@
-"""Address families and ports of endpoints, and endpoints from slices. Pods are in `tests.vectors.test_slices_packing`."""
+"""Address families, ports and existing slices. Pods to endpoints are in `tests.vectors.test_slices_packing`."""
 
 from collections.abc import Sequence
 

@@ -29,7 +29,6 @@ from zoneward.routing.selection.endpoint_selection import CONSUMERS
 from zoneward.slices.cluster_state import ClusterState
 from zoneward.slices.plan import ServicePlan
 
-AUTO: Final = "Hints/ProportionalZoneCPU"
 CLUSTER: Final = Cluster(service=a_service("Auto"), nodes=nodes_in({"a": 4, "b": 4}), pods=pods_in({"a": 2, "b": 2}))
 BUILT_IN: Final = tuple(
     replace(slice_, metadata=replace(slice_.metadata, name="cart-x7f2q"))

@@ -16,8 +16,7 @@ from zoneward.slices.reconcile import SliceChanges, finalize, have_moved, reconc
 
 AUTO = "Hints/ProportionalZoneCPU"
 HTTP = (EndpointPort(name="http", protocol="TCP", port=8080),)
-OTHER = (EndpointPort(name="http", protocol="TCP", port=9090),)
-EARLIER, NOW = "2026-11-21T08:00:00Z", "2026-11-21T09:00:00Z"
+NOW = "2026-11-21T09:00:00Z"
 
 
 def some(*numbers: int) -> list[Endpoint]:
@@ -28,24 +27,22 @@ def reconciled(
     existing: Sequence[EndpointSlice],
     wanted: Iterable[Endpoint],
     *,
-    most: int = 3,
     service: Service | None = None,
-    ports: tuple[EndpointPort, ...] = HTTP,
     in_force: str | None = None,
     trigger_time: str | None = None,
 ) -> SliceChanges:
-    """Reconcile one group of endpoints; without any, there is no group."""
+    """Reconcile one group of endpoints, three a slice; without any, there is no group."""
     service = service if service is not None else a_service()
     template = SliceTemplate(
         service=service,
         address_type="IPv4",
         labels=slice_labels(service, manager=names.MANAGER),
         in_force=in_force,
-        max_endpoints=most,
+        max_endpoints=3,
     )
-    desired = desired_slices(template, None, ports=ports)
+    desired = desired_slices(template, None, ports=HTTP)
     desired.endpoints.update((identity(endpoint), endpoint) for endpoint in wanted)
-    changes = reconcile(template, {(port_key(ports), ()): desired} if desired.endpoints else {}, existing)
+    changes = reconcile(template, {(port_key(HTTP), ()): desired} if desired.endpoints else {}, existing)
     by_name = {slice_.metadata.name: slice_ for slice_ in existing}
     return finalize(changes, by_name, service=service, taken=(by_name,), trigger_time=trigger_time)
 
