@@ -116,15 +116,6 @@ def test_the_annotation_says_how_much_overload_is_too_much(most: str, zones: dic
     assert {pod[0]: by_pod.get(pod, "") for pod in ("a-0000", "b-0000")} == zones
 
 
-def test_locality_stays_in_the_zone_and_spills_just_enough() -> None:
-    """Three endpoints of twelve in a zone of half the traffic: it borrows until nobody has more than 20 % too much."""
-    configuration = Configuration(balanced=BalancedSettings(objective="locality"))
-    cluster = a_cluster({"a": 3, "b": 9}, {"a": 4, "b": 4}, configuration=configuration)
-    traffic = traffic_of(cluster, "current")
-    assert traffic.max_overload == pytest.approx(0.2)
-    assert traffic.in_zone == pytest.approx(0.5 + 0.5 * 3 / 5)
-
-
 def test_regions_make_a_near_zone_better_than_a_far_one() -> None:
     regions = {"a": "west", "b": "west", "c": "east"}
     nodes = tuple(a_node(f"node-{zone}", zone, labels={names.REGION_LABEL: regions[zone]}) for zone in "abc")

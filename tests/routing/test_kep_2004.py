@@ -35,12 +35,11 @@ def a_cluster(
     pods: Mapping[str, int],
     *,
     cpu: Mapping[str, Number] = THREE_ZONES,
-    starting: str | None = None,
     algorithm: str | None = None,
     settings: SubsettingSettings | None = None,
 ) -> Cluster:
     return Cluster(
-        service=a_service(subsetting=value, starting=starting, algorithm=algorithm),
+        service=a_service(subsetting=value, algorithm=algorithm),
         nodes=nodes_in(cpu),
         pods=pods_in(pods),
         configuration=Configuration(subsetting=settings if settings is not None else SubsettingSettings()),
@@ -146,11 +145,6 @@ def test_it_starts_and_stops_exactly_at_the_bounds(zones: str, threshold: str, p
         # What starts at n = 3 x zones does not stop there, or it would switch on and off with every plan.
         assert not started(zones, stop - 1, settings, before=many)
         assert started(zones, start, settings, before=start)
-
-
-def test_the_threshold_of_the_service_counts_instead_of_the_controller_s() -> None:
-    for total, active in ((8, False), (9, True)):
-        assert only_family(a_cluster("Auto", evenly(total), starting="2").plan()).decision.active is active
 
 
 def test_only_ready_endpoints_count_for_the_threshold() -> None:

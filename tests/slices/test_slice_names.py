@@ -174,13 +174,10 @@ def test_weights_come_onto_slices_that_are_there_with_one_write_and_go_with_one(
     ("now", "stays"),
     [
         (weights(0.75), True),
-        (weights(0.77), True),
-        (weights(0.73), True),
         (weights(0.78), False),
         (weights(0.75, a=9, b=3), True),
         (weights(0.75, a=10, b=4), False),
         (weights(0.75, a=8, b=4, c=2), False),
-        (ZoneWeights({"a": {"a": 0.75, "b": 0.25}}, {"a": 8, "b": 4}), False),
     ],
 )
 def test_weights_stay_while_they_are_as_good_as_those_of_the_decision(now: ZoneWeights, stays: bool) -> None:
