@@ -246,15 +246,6 @@ def test_a_service_between_the_thresholds_gets_its_hints_back_after_a_node_witho
     assert not decided(few.with_(pods=between.pods)).active
 
 
-def test_endpoints_that_are_not_ready_are_not_counted_and_have_the_hint_of_their_zone() -> None:
-    unready = tuple(a_pod(f"unready-{index}", "node-a", ips=(f"10.8.0.{index}",), ready=False) for index in (1, 2))
-    cluster = AUTO.with_(pods=(*AUTO.pods, *unready))
-    decision = decided(cluster)
-    assert (decision.endpoints, decision.active) == (4, True)
-    zones = hinted_zones(only_family(cluster.plan()).changes.after)
-    assert {zones[pod.metadata.name] for pod in unready} == {"a"}
-
-
 def test_an_endpoint_that_is_not_ready_has_no_hint_for_a_zone_without_ready_endpoints() -> None:
     """Data planes that select it by its hint would find nothing else there."""
     cluster = Cluster(

@@ -20,44 +20,18 @@ from zoneward.routing.demand import (
     allocatable_cpu,
     changes_demand,
     compute_demand,
-    counts_for_demand,
     demand_of,
     service_parts,
     unknown_services,
     without_zones,
 )
 
-
-def test_demand_is_the_sum_of_allocatable_cpu_in_each_zone() -> None:
-    """KEP-2433's example: 20, 16 and 14 cores are 40, 32 and 28 %."""
-    nodes = [a_node("n1", "zone-a", cpu=12), a_node("n2", "zone-a", cpu="8000m"), a_node("n3", "zone-b", cpu="16")]
-    demand = compute_demand([*nodes, a_node("n4", "zone-c", cpu=14.0)])
-    assert (demand.zones, demand.weights, demand.unit) == (
-        ("zone-a", "zone-b", "zone-c"),
-        (20_000, 16_000, 14_000),
-        "milliCPU",
-    )
-    assert [demand.share(zone) for zone in demand.zones] == [0.4, 0.32, 0.28]
-    assert demand.total == 50_000
-
-
 NORTH: Final = (("a", "north"),)
-UNUSED: Final = {
-    "not ready": a_node("n9", "z", ready=False),
-    "without conditions": Node(metadata=NodeMeta(name="n9", labels={names.ZONE_LABEL: "z"}), status=NodeStatus()),
-    "without status": Node(metadata=NodeMeta(name="n9", labels={names.ZONE_LABEL: "z"})),
-    "control plane": a_node("n9", "z", labels={"node-role.kubernetes.io/control-plane": ""}),
-    "control plane, any value": a_node("n9", "z", labels={"node-role.kubernetes.io/control-plane": "false"}),
-    "master": a_node("n9", "z", labels={"node-role.kubernetes.io/master": "true"}),
-}
 
 
-@pytest.mark.parametrize("what", UNUSED)
-def test_a_node_that_does_not_count_adds_nothing_and_lacks_nothing(what: str) -> None:
-    nodes = [a_node("n1", "a"), a_node("n2", "b")]
-    changed = compute_demand([*nodes, UNUSED[what]])
-    assert replace(changed, idle_zones=(), regions=()) == compute_demand(nodes)
-    assert not counts_for_demand(UNUSED[what])
+def test_a_node_without_a_status_does_not_count() -> None:
+    bare = Node(metadata=NodeMeta(name="n9", labels={names.ZONE_LABEL: "z"}))
+    assert compute_demand([a_node("n1", "a"), bare]) == compute_demand([a_node("n1", "a")])
 
 
 def test_a_node_without_a_zone_is_named_and_adds_to_no_zone() -> None:

@@ -136,14 +136,3 @@ def test_what_if_takes_no_other_value(value: str) -> None:
 )
 def test_every_name_that_docs_and_tables_use_means_a_value(name: str, value: str | None) -> None:
     assert find_what_if_value(name) == value
-
-
-@pytest.mark.parametrize("name", names.TRAFFIC_DISTRIBUTIONS)
-def test_an_other_name_asks_for_what_the_value_does(name: str) -> None:
-    """`PreferClose` is not one of the values: as a setting of a Service it must mean what its value means."""
-    value = find_what_if_value(name)
-    assert value is not None
-    service = a_service()
-    asked = replace(service, spec=replace(service.spec, traffic_distribution=name))
-    expected = requested_approach(as_if_requested(service, value, Configuration()), Configuration(), RuleLog())
-    assert requested_approach(asked, Configuration(), RuleLog()).heuristic == expected.heuristic

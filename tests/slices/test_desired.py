@@ -6,7 +6,7 @@ from tests.clusters import Cluster
 
 from zoneward.kube import names
 from zoneward.routing.configuration import Configuration
-from zoneward.slices.desired import mirrored_labels, slice_labels
+from zoneward.slices.desired import slice_labels
 
 OURS = {"kubernetes.io/service-name": "cart", "endpointslice.kubernetes.io/managed-by": "us"}
 
@@ -15,13 +15,6 @@ OURS = {"kubernetes.io/service-name": "cart", "endpointslice.kubernetes.io/manag
 def test_a_headless_service_marks_its_slices(cluster_ip: str | None, headless: bool) -> None:
     service = a_service(cluster_ip=cluster_ip)
     assert slice_labels(service, manager="us") == {**OURS, **({names.HEADLESS_LABEL: ""} if headless else {})}
-
-
-@pytest.mark.parametrize("label", names.RESERVED_SLICE_LABELS)
-def test_a_reserved_label_on_the_service_is_not_mirrored(label: str) -> None:
-    service = a_service(labels={label: "other", "team": "web"})
-    assert slice_labels(service, manager="us") == {"team": "web", **OURS}
-    assert mirrored_labels({label: "other", "team": "web"}) == {"team": "web"}
 
 
 @pytest.mark.parametrize("cluster_ip", ["None", "", None])

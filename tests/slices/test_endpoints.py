@@ -1,4 +1,4 @@
-"""Pods to endpoints: which count, in which state, with which addresses and ports (as current Kubernetes does it)."""
+"""Address families, ports and existing slices. Pods to endpoints are in `tests.vectors.test_slices_packing`."""
 
 from collections.abc import Sequence
 
@@ -6,31 +6,8 @@ import pytest
 from msgspec.structs import replace
 from tests.builders.structs import IPV4, IPV6, a_pod, a_service, a_slice, an_endpoint, hints
 
-from zoneward.kube.objects import ContainerPort, EndpointPort, Pod, Service, ServicePort
+from zoneward.kube.objects import EndpointPort
 from zoneward.slices.endpoints import EndpointBuilder, ServiceEndpoints, address_types, port_key, without_hints
-
-NODE_ZONES = {"node-a": "a", "node-b": "b", "node-bare": None}
-
-
-def endpoints(
-    *pods: Pod,
-    service: Service | None = None,
-    family: str = "IPv4",
-    nodes: dict[str, str | None] | None = None,
-    keep: bool = False,
-) -> ServiceEndpoints:
-    builder = EndpointBuilder(
-        service or a_service(), node_zones=NODE_ZONES if nodes is None else nodes, keep_without_node=keep
-    )
-    service_endpoints = ServiceEndpoints(family, builder, merge_addresses=True, count_without_ports=True)
-    for pod in pods:
-        service_endpoints.add_pod(pod, lambda _: None)
-    return service_endpoints
-
-
-def names_and_gone(service_endpoints: ServiceEndpoints) -> tuple[list[str], set[str]]:
-    """The Pods that have an endpoint, and those that are left out because their Node is gone."""
-    return sorted(member.name for member in service_endpoints.by_identity.values()), service_endpoints.node_gone
 
 
 @pytest.mark.parametrize(
@@ -53,17 +30,6 @@ def test_a_service_as_people_write_it_has_the_first_family_of_its_pods(
     assert address_types(a_service(families=None, cluster_ip=cluster_ip), pods) == tuple(expected)
 
 
-def test_a_pod_whose_node_is_gone_is_left_out_and_named() -> None:
-    """Unless its Service publishes what is not ready, or no Nodes are known."""
-    service_endpoints = endpoints(a_pod("p"), a_pod("z", "node-gone"), a_pod("y", "node-gone"))
-    assert names_and_gone(service_endpoints) == (["p"], {"y", "z"})
-    for service_endpoints in (
-        endpoints(a_pod("p", "node-gone"), service=a_service(publish_not_ready=True)),
-        endpoints(a_pod("p", "node-gone"), nodes={}, keep=True),
-    ):
-        assert names_and_gone(service_endpoints) == (["p"], set())
-
-
 def test_every_field_of_a_port_tells_groups_apart() -> None:
     """An absent protocol is TCP, and an absent name the empty one."""
     http = EndpointPort(name="http", protocol="TCP", port=80)
@@ -72,24 +38,10 @@ def test_every_field_of_a_port_tells_groups_apart() -> None:
     assert port_key([EndpointPort(port=80)]) == port_key([EndpointPort(name="", protocol="TCP", port=80)])
 
 
-def test_pods_that_resolve_a_named_port_otherwise_are_groups_of_their_own() -> None:
-    service = a_service(ports=[ServicePort(name="http", port=80, target_port="web")])
-    pods = [
-        a_pod(f"p{index}", ips=(f"10.0.0.{index}",), ports=[ContainerPort(name="web", container_port=port)])
-        for index, port in enumerate((8080, 9090, 8080))
-    ]
-    bare = a_pod("bare", ips=("10.0.0.9",))
-    service_endpoints = endpoints(*pods, bare, service=service)
-    assert {group.ports: group.size for group in service_endpoints.port_groups.values()} == {
-        (EndpointPort(name="http", protocol="TCP", port=8080),): 2,
-        (EndpointPort(name="http", protocol="TCP", port=9090),): 1,
-        (): 1,
-    }
-
-
 def test_endpoints_of_slices_are_added_once_without_hints_and_with_their_ports() -> None:
     one, ports = an_endpoint("10.0.0.1", hinted=hints("a"), pod="p"), (EndpointPort(name="http", port=9090),)
-    service_endpoints = endpoints()
+    builder = EndpointBuilder(a_service(), node_zones={})
+    service_endpoints = ServiceEndpoints("IPv4", builder, merge_addresses=True, count_without_ports=True)
     service_endpoints.add_from_slices(
         [
             a_slice("s1", one),

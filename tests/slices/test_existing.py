@@ -70,13 +70,6 @@ def test_what_the_built_in_controller_wrote_takes_nothing_from_what_ours_say() -
     assert existing([ours], [former, theirs]).in_force == AUTO
 
 
-def test_placement_is_the_zone_that_an_endpoint_was_hinted_to() -> None:
-    assert existing([a_slice("s1", ONE, TWO)]).previous_groups() == {
-        identity(ONE): own_group("b"),
-        identity(TWO): own_group("b"),
-    }
-
-
 @pytest.mark.parametrize("hinted", [hints("b", "a"), hints("a", "b", "a")])
 def test_hints_for_several_zones_are_the_group_that_these_share(hinted: Hints) -> None:
     endpoint = an_endpoint("10.0.0.1", hinted=hinted)

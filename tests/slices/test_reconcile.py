@@ -16,8 +16,7 @@ from zoneward.slices.reconcile import SliceChanges, finalize, have_moved, reconc
 
 AUTO = "Hints/ProportionalZoneCPU"
 HTTP = (EndpointPort(name="http", protocol="TCP", port=8080),)
-OTHER = (EndpointPort(name="http", protocol="TCP", port=9090),)
-EARLIER, NOW = "2026-11-21T08:00:00Z", "2026-11-21T09:00:00Z"
+NOW = "2026-11-21T09:00:00Z"
 
 
 def some(*numbers: int) -> list[Endpoint]:
@@ -28,24 +27,22 @@ def reconciled(
     existing: Sequence[EndpointSlice],
     wanted: Iterable[Endpoint],
     *,
-    most: int = 3,
     service: Service | None = None,
-    ports: tuple[EndpointPort, ...] = HTTP,
     in_force: str | None = None,
     trigger_time: str | None = None,
 ) -> SliceChanges:
-    """Reconcile one group of endpoints; without any, there is no group."""
+    """Reconcile one group of endpoints, three a slice; without any, there is no group."""
     service = service if service is not None else a_service()
     template = SliceTemplate(
         service=service,
         address_type="IPv4",
         labels=slice_labels(service, manager=names.MANAGER),
         in_force=in_force,
-        max_endpoints=most,
+        max_endpoints=3,
     )
-    desired = desired_slices(template, None, ports=ports)
+    desired = desired_slices(template, None, ports=HTTP)
     desired.endpoints.update((identity(endpoint), endpoint) for endpoint in wanted)
-    changes = reconcile(template, {(port_key(ports), ()): desired} if desired.endpoints else {}, existing)
+    changes = reconcile(template, {(port_key(HTTP), ()): desired} if desired.endpoints else {}, existing)
     by_name = {slice_.metadata.name: slice_ for slice_ in existing}
     return finalize(changes, by_name, service=service, taken=(by_name,), trigger_time=trigger_time)
 
@@ -69,32 +66,6 @@ def fates(changes: SliceChanges) -> tuple[list[list[int]], dict[str, list[int]],
     )
 
 
-@pytest.mark.parametrize("names_", [("s1", "s2"), ("s2", "s1")])
-def test_what_is_left_over_goes_into_the_one_unchanged_slice_that_it_fits_best(names_: tuple[str, str]) -> None:
-    """Two more: one slice would have room for another besides, one is filled exactly, and one has no room."""
-    roomy, fitting = names_
-    existing = [a_slice(roomy, *some(1)), a_slice(fitting, *some(2, 3)), a_slice("s3", *some(4, 5, 6))]
-    changes = reconciled(existing, some(1, 2, 3, 4, 5, 6, 7, 8), most=4)
-    assert fates(changes) == ([], {fitting: [2, 3, 7, 8]}, [roomy, "s3"], [])
-
-
-def test_a_slice_that_loses_all_is_used_for_what_would_be_created() -> None:
-    changes = reconciled([a_slice("s1", *some(1))], some(2))
-    assert fates(changes) == ([], {"s1": [2]}, [], [])
-    assert changes.update[0].metadata.owner_references == a_slice("s1").metadata.owner_references
-
-
-def test_a_slice_with_too_many_endpoints_is_left_alone_but_not_filled() -> None:
-    existing = [a_slice("s1", *some(1, 2, 3, 4, 5))]
-    assert fates(reconciled(existing, some(1, 2, 3, 4, 5), most=2)) == ([], {}, ["s1"], [])
-    assert fates(reconciled(existing, some(1, 2, 3, 4, 6), most=2)) == ([[6]], {"s1": [1, 2, 3, 4]}, [], [])
-
-
-def test_an_endpoint_that_two_slices_hold_stays_in_the_first_by_name() -> None:
-    existing = [a_slice("s2", *some(1, 2)), a_slice("s1", *some(1))]
-    assert fates(reconciled(existing, some(1, 2))) == ([], {"s2": [2]}, ["s1"], [])
-
-
 def test_what_is_in_force_is_remembered_on_every_slice() -> None:
     existing = [a_slice("s1", *some(1)), a_slice("s2", *some(2), in_force=AUTO)]
     changes = reconciled(existing, some(1, 2), in_force=AUTO)
@@ -114,12 +85,6 @@ def test_other_annotations_and_all_other_metadata_stay() -> None:
     assert updated.metadata == metadata
 
 
-def test_a_slice_of_an_earlier_service_is_deleted_and_never_reused() -> None:
-    existing = [a_slice("s1", *some(1), owner="uid-of-an-earlier-one")]
-    assert fates(reconciled(existing, some(1))) == ([[1]], {}, [], ["s1"])
-    assert fates(reconciled(existing, [])) == ([[]], {}, [], ["s1"])
-
-
 @pytest.mark.parametrize(
     ("owner", "uid", "expected"),
     [(UID, UID, True), ("other", UID, False), (None, UID, True), ("other", "", True)],
@@ -134,19 +99,6 @@ def test_an_owner_that_does_not_control_is_none() -> None:
     assert is_owned(replace(a_slice("s1"), metadata=metadata), a_service())
 
 
-def test_slices_are_shared_by_endpoints_with_the_same_ports_alone() -> None:
-    existing = [a_slice("s1", *some(1), ports=OTHER), a_slice("s2", *some(2), ports=HTTP)]
-    changes = reconciled(existing, some(1, 2))
-    assert fates(changes) == ([], {"s2": [2, 1]}, [], ["s1"])
-
-
-def test_the_empty_slice_stays_where_it_is_one_already() -> None:
-    (placeholder,) = reconciled([], []).create
-    assert fates(reconciled([placeholder], [])) == ([], {}, [placeholder.metadata.name], [])
-    null = replace(placeholder, endpoints=None, ports=None)
-    assert fates(reconciled([null], [])) == ([], {}, [placeholder.metadata.name], [])
-
-
 def test_of_several_empty_slices_one_stays_unwritten_and_the_others_go() -> None:
     (placeholder,) = reconciled([], []).create
     other = replace(placeholder, metadata=replace(placeholder.metadata, name="zzz"))
@@ -157,13 +109,6 @@ def test_a_service_from_a_file_owns_nothing() -> None:
     """Without a UID an owner reference would be refused."""
     (created,) = reconciled([], some(1), service=a_service(uid="")).create
     assert created.metadata.owner_references is None
-
-
-def test_a_service_that_is_being_deleted_gets_no_new_slice() -> None:
-    service = a_service(deleting=True)
-    assert fates(reconciled([], some(1), service=service)) == ([], {}, [], [])
-    existing = [a_slice("s1", *some(1, 2, 3))]
-    assert fates(reconciled(existing, some(1, 2, 4, 5), service=service)) == ([], {"s1": [1, 2, 4]}, [], [])
 
 
 def test_the_trigger_time_stands_on_what_is_written_and_on_nothing_else() -> None:

@@ -174,13 +174,10 @@ def test_weights_come_onto_slices_that_are_there_with_one_write_and_go_with_one(
     ("now", "stays"),
     [
         (weights(0.75), True),
-        (weights(0.77), True),
-        (weights(0.73), True),
         (weights(0.78), False),
         (weights(0.75, a=9, b=3), True),
         (weights(0.75, a=10, b=4), False),
         (weights(0.75, a=8, b=4, c=2), False),
-        (ZoneWeights({"a": {"a": 0.75, "b": 0.25}}, {"a": 8, "b": 4}), False),
     ],
 )
 def test_weights_stay_while_they_are_as_good_as_those_of_the_decision(now: ZoneWeights, stays: bool) -> None:
@@ -190,46 +187,34 @@ def test_weights_stay_while_they_are_as_good_as_those_of_the_decision(now: ZoneW
     assert [*weights_on(cluster.after(plan)).values()] == [weights() if stays else now]
 
 
-def test_a_slice_that_is_written_anyway_gets_the_weights_of_the_moment() -> None:
-    cluster = weighted(a_cluster())
-    (carrier,) = weights_on(cluster)
-    (first,) = (slice_ for slice_ in cluster.slices if slice_.metadata.name == carrier)
-    gone = (first.endpoints or ())[0].target_ref
-    assert gone is not None
-    fewer = cluster.with_(pods=tuple(pod for pod in cluster.pods if pod.metadata.name != gone.name))
-    now = weights(0.76, a=7, b=4)
-    plan = planned(fewer, now)
-    assert [slice_.metadata.name for slice_ in written(plan)] == [carrier]
-    assert weights_on(fewer.after(plan)) == {carrier: now}
-
-
-def test_a_slice_that_does_not_carry_the_weights_is_written_without_them() -> None:
-    cluster = weighted(a_cluster())
-    last = slice_names(cluster)[-1]
-    (slice_,) = (slice_ for slice_ in cluster.slices if slice_.metadata.name == last)
+def without_first_pod(cluster: Cluster, name_: str) -> Cluster:
+    """The cluster without the Pod of the first endpoint of a slice."""
+    (slice_,) = (slice_ for slice_ in cluster.slices if slice_.metadata.name == name_)
     gone = (slice_.endpoints or ())[0].target_ref
     assert gone is not None
-    fewer = cluster.with_(pods=tuple(pod for pod in cluster.pods if pod.metadata.name != gone.name))
-    plan = planned(fewer, weights(0.76, a=7, b=4))
-    assert [slice_.metadata.name for slice_ in written(plan)] == [last]
-    assert weights_on(fewer.after(plan)) == weights_on(cluster)
+    return cluster.with_(pods=tuple(pod for pod in cluster.pods if pod.metadata.name != gone.name))
 
 
-@pytest.mark.parametrize("text", ["nonsense", "", "{}"])
-def test_invalid_weights_are_written_anew(text: str) -> None:
+def test_a_slice_that_is_written_anyway_gets_the_weights_of_the_moment_if_it_carries_any() -> None:
     cluster = weighted(a_cluster())
     (carrier,) = weights_on(cluster)
-    broken = with_annotation(cluster, carrier, text)
-    assert weights_on(broken.after(planned(broken, weights()))) == {carrier: weights()}
+    now = weights(0.76, a=7, b=4)
+    for name_, after in ((carrier, {carrier: now}), (slice_names(cluster)[-1], weights_on(cluster))):
+        fewer = without_first_pod(cluster, name_)
+        plan = planned(fewer, now)
+        assert [slice_.metadata.name for slice_ in written(plan)] == [name_]
+        assert weights_on(fewer.after(plan)) == after
 
 
-def test_weights_on_a_second_slice_go() -> None:
+def test_weights_that_are_invalid_or_on_a_second_slice_are_replaced() -> None:
     cluster = weighted(a_cluster())
     (carrier,) = weights_on(cluster)
-    twice = with_annotation(cluster, slice_names(cluster)[1], format_zone_weights(weights(0.5)) or "")
-    plan = planned(twice, weights())
-    assert len(written(plan)) == 1
-    assert weights_on(twice.after(plan)) == {carrier: weights()}
+    second = format_zone_weights(weights(0.5)) or ""
+    for name_, text in ((carrier, "nonsense"), (carrier, ""), (carrier, "{}"), (slice_names(cluster)[1], second)):
+        wrong = with_annotation(cluster, name_, text)
+        plan = planned(wrong, weights())
+        assert len(written(plan)) == 1
+        assert weights_on(wrong.after(plan)) == {carrier: weights()}
 
 
 def test_new_slices_come_after_the_one_that_carries_the_weights() -> None:

@@ -68,13 +68,6 @@ def hinted(*endpoint_hints: Hints | None) -> tuple[Endpoint, ...]:
 ALL: Final = {"10.0.0.1", "10.0.0.2"}
 
 
-def test_a_proxy_that_does_not_know_its_zone_uses_all() -> None:
-    endpoints = hinted(hints("a", nodes=["n1"]), hints("a", nodes=["n2"]))
-    assert chosen(*endpoints, zone=None, node="n3") == ("all", ALL)
-    assert chosen(*endpoints, zone="", node="n3") == ("all", ALL)
-    assert chosen(*endpoints, zone=None) == ("node-hints", {"10.0.0.1"})
-
-
 def test_hints_that_are_not_heeded_do_not_matter() -> None:
     endpoints = hinted(hints("a", nodes=["n1"]), hints("b", nodes=["n2"]))
     assert chosen(*endpoints, honored=HonoredHints(zones=True, nodes=False), node="n2") == ("zone-hints", {"10.0.0.1"})
@@ -90,25 +83,11 @@ def test_with_its_gate_off_the_internal_policy_is_not_heeded() -> None:
     assert policies_of(a_service(internal="Local"), off) == CLUSTER
 
 
-def with_status(service: Service, ip: str | None) -> Service:
-    ingress = (LoadBalancerIngress(ip=ip),)
-    return replace(service, status=ServiceStatus(load_balancer=LoadBalancerStatus(ingress=ingress)))
-
-
-@pytest.mark.parametrize(
-    ("service", "expected"),
-    [
-        (a_service(), False),
-        (a_service(node_port=30080), True),
-        (a_service(type_="LoadBalancer"), False),
-        (with_status(a_service(type_="LoadBalancer"), "192.0.2.1"), True),
-        (with_status(a_service(type_="LoadBalancer"), None), False),
-        (replace(a_service(), spec=replace(a_service().spec, external_ips=("192.0.2.1",))), True),
-        (replace(a_service(), status=ServiceStatus()), False),
-    ],
-)
-def test_a_service_is_reached_from_outside_by_port_or_address(service: Service, expected: bool) -> None:
-    assert is_externally_accessible(service) == expected
+def test_a_load_balancer_without_an_address_is_not_reached_from_outside() -> None:
+    service = a_service(type_="LoadBalancer")
+    without_ip = ServiceStatus(load_balancer=LoadBalancerStatus(ingress=(LoadBalancerIngress(ip=None),)))
+    for status in (None, ServiceStatus(), without_ip):
+        assert not is_externally_accessible(replace(service, status=status))
 
 
 def under(policies: Policies, *endpoints: Endpoint) -> EndpointSelection:

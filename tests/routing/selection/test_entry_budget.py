@@ -22,33 +22,20 @@ def set_aside(budget: EntryBudget) -> dict[ObjectKey, str]:
     return {key: limit for key in NAMES if (limit := budget.set_aside(key)) is not None}
 
 
-def test_the_oldest_services_of_a_namespace_fit_and_others_are_not_affected() -> None:
+def test_services_that_are_set_aside_are_counted_and_the_limit_is_named() -> None:
     budget = a_budget()
-    assert budget.set_entries(("a", "x"), 8, creation_timestamp="2026-01-02T00:00:00Z") == set()
-    assert budget.set_entries(("b", "x"), 5, creation_timestamp="2026-01-03T00:00:00Z") == set()
-    assert budget.set_entries(("a", "y"), 8, creation_timestamp="2026-01-01T00:00:00Z") == {("a", "x")}
-    assert set_aside(budget) == {("a", "x"): "namespace"}
-    # A younger one that is small enough fits.
-    assert budget.set_entries(("a", "z"), 4, creation_timestamp="2026-01-04T00:00:00Z") == set()
-    assert budget.used == 17
-    assert budget.reason(("a", "x")) == (
-        "the Services of its namespace come to 20 entries, expected at most 12 (--max-namespace-entries);"
+    for index, namespace in enumerate("aabc"):
+        budget.set_entries((namespace, "xyz"[index % 3]), 8, creation_timestamp=f"2026-01-0{index + 1}T00:00:00Z")
+    assert set_aside(budget) == {("a", "y"): "namespace", ("c", "x"): "node"}
+    assert (budget.used, budget.counts()) == (16, {"namespace": 1, "node": 1})
+    assert budget.reason(("a", "y")) == (
+        "the Services of its namespace come to 16 entries, expected at most 12 (--max-namespace-entries);"
         " older Services come first"
     )
-    assert budget.set_entries(("a", "y"), None) == {("a", "x")}
-    assert set_aside(budget) == {}
-    assert budget.used == 17
-
-
-def test_all_namespaces_together_have_a_budget_too() -> None:
-    budget = a_budget()
-    for index, namespace in enumerate("abc"):
-        budget.set_entries((namespace, "x"), 8, creation_timestamp=f"2026-01-0{index + 1}T00:00:00Z")
-    assert set_aside(budget) == {("c", "x"): "node"}
-    assert (budget.used, budget.counts()) == (16, {"namespace": 0, "node": 1})
     assert "expected at most 20 (--max-entries)" in budget.reason(("c", "x"))
-    assert budget.set_entries(("a", "x"), 3, creation_timestamp="2026-01-01T00:00:00Z") == {("c", "x")}
-    assert set_aside(budget) == {}
+    assert budget.set_entries(("a", "x"), None) == {("a", "y")}
+    assert budget.set_entries(("b", "z"), 4, creation_timestamp="2026-01-03T00:00:00Z") == {("c", "x")}
+    assert budget.set_entries(("b", "x"), 0) == set()
 
 
 steps = st.lists(

@@ -83,14 +83,6 @@ def test_with_weights_of_zones_each_zone_sends_its_shares() -> None:
     assert traffic.zones["a"].in_zone == pytest.approx(0.8)
 
 
-def test_a_zone_without_hinted_endpoints_falls_back_to_all() -> None:
-    traffic = predicted(*some(2, "a", to="a"), demand=EQUAL)
-    assert traffic.load == loads(0.5, 0.5)
-    assert (traffic.in_zone, traffic.max_overload) == (0.5, 0.0)
-    b = traffic.zones["b"]
-    assert (b.located, b.consumed, b.expected, b.overload) == (0, 2, 1.0, -0.5)
-
-
 @pytest.mark.parametrize("zone_count", range(1, 60))
 def test_all_is_exactly_all_and_nothing_exactly_nothing(zone_count: int) -> None:
     """Ten times 0.1 is not 1 in floats."""
