@@ -26,7 +26,6 @@ from zoneward.daemon.status_server import (
     StatusServer,
     cache_is_synced,
     failed_checks,
-    task_is_running,
     watches_are_open,
 )
 
@@ -289,11 +288,3 @@ async def test_a_loop_that_stands_still_is_told_and_one_that_turns_again_is_well
     await asyncio.sleep(0)
     assert heartbeat() is None
     beating.cancel()
-
-
-async def test_a_task_that_has_ended_is_told_however_it_ended() -> None:
-    task = asyncio.create_task(asyncio.sleep(0), name="workers")
-    assert task_is_running(task)() is None
-    task.cancel()
-    await asyncio.wait([task])
-    assert task_is_running(task)() == "workers has ended"
