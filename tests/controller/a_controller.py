@@ -84,6 +84,15 @@ class SandboxObjects:
     def objects(self, resource: str) -> list[Object]:
         return [record.object() for _, record in self.registry.store.records(self.registry.kinds[resource])]
 
+    def service_now(self, name: str = "cart") -> Object:
+        (service,) = (object_ for object_ in self.objects("services") if object_["metadata"]["name"] == name)
+        return service
+
+    def condition(self, type_: str) -> Object | None:
+        """Of the Service ``cart``."""
+        conditions = self.service_now()["status"].get("conditions") or ()
+        return next((condition for condition in conditions if condition["type"] == type_), None)
+
     def listed(self) -> set[str]:
         return {
             address

@@ -73,39 +73,27 @@ class Scene:
 
             self.sandbox.change(KIND, NAMESPACE, name, renewed)
 
+    @property
+    def said(self) -> Said:
+        condition = self.sandbox.condition(names.HONORED_CONDITION)
+        return (condition["status"], condition["reason"]) if condition else None
+
     async def until(self, said: Said) -> None:
-        await until(lambda: _said(self._conditions()) == said)
+        await until(lambda: self.said == said)
 
     async def stays(self, said: Said) -> None:
         """Five looks later it is as it was."""
         await asyncio.sleep(0.05)
-        assert _said(self._conditions()) == said
+        assert self.said == said
 
     def message(self) -> str:
-        return next(
-            str(condition["message"])
-            for condition in self._conditions()
-            if condition["type"] == names.HONORED_CONDITION
-        )
-
-    def _conditions(self) -> list[dict[str, Any]]:
-        (service,) = (object_ for object_ in self.sandbox.objects("services") if object_["metadata"]["name"] == "cart")
-        return service["status"].get("conditions") or []
+        condition = self.sandbox.condition(names.HONORED_CONDITION)
+        assert condition is not None
+        return str(condition["message"])
 
     def _note(self, kind: Kind, change: StoredChange) -> None:
-        if kind.resource == "services" and change.key[1] == "cart" and change.new is not None:
-            said = _said(change.new.object()["status"].get("conditions") or [])
-            if said not in self.conditions[-1:]:
-                self.conditions.append(said)
-
-
-def _said(conditions: list[dict[str, Any]]) -> Said:
-    result = [
-        (condition["status"], condition["reason"])
-        for condition in conditions
-        if condition["type"] == names.HONORED_CONDITION
-    ]
-    return result[0] if result else None
+        if kind.resource == "services" and change.key[1] == "cart" and self.said not in self.conditions[-1:]:
+            self.conditions.append(self.said)
 
 
 @asynccontextmanager
