@@ -1,11 +1,11 @@
-"""A controller on a sandbox over HTTP, and a note of endpoints that were taken away while their Pods were ready."""
+"""A controller on a sandbox over HTTP."""
 
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from copy import deepcopy
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from typing import Any, Final, Protocol
 from unittest.mock import patch
 
@@ -16,7 +16,7 @@ from tests.client.serving import access_to
 
 from zoneward.client.backoff import Backoff
 from zoneward.client.informer_cache import InformerCache
-from zoneward.client.resources import CACHED_RESOURCES, LivePod
+from zoneward.client.resources import CACHED_RESOURCES
 from zoneward.client.transport import RetryPolicy, Transport
 from zoneward.client.writer import Writer
 from zoneward.controller import endpointslice_controller
@@ -26,15 +26,13 @@ from zoneward.controller.endpointslice_controller import EndpointSliceController
 from zoneward.controller.handover.service_handover import ReadWriteConnection
 from zoneward.controller.queue.work_queue import RequeueDelay
 from zoneward.kube import names
-from zoneward.kube.objects import EndpointSlice, Node, Pod, Service, has_ready_condition, node_zone
+from zoneward.kube.objects import EndpointSlice, Node, Pod, Service, node_zone
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.demand import compute_demand
 from zoneward.sandbox.server.faults import FaultInjector, parse_fault
-from zoneward.sandbox.server.kinds import Kind
 from zoneward.sandbox.server.persistence import new_registry
 from zoneward.sandbox.server.resource_registry import LocalClient, Registry
 from zoneward.sandbox.server.sandbox_server import SandboxServer
-from zoneward.sandbox.server.versioned_store import StoredChange
 from zoneward.slices.cluster_state import ClusterState
 from zoneward.slices.plan import ServicePlan, plan_service
 from zoneward.snapshots.cluster_snapshot import Snapshot
@@ -45,8 +43,6 @@ LABELS: Final = {"app": "cart"}
 PODS: Final = 9
 LIMIT: Final = 20.0
 HASTE: Final = RequeueDelay(backoff=Backoff(initial=0.02, cap=0.2, jitter=0.5), with_news=0.1)
-_LAG: Final = 1.0
-"""Seconds in which the controller may not know yet that a Pod is ready again."""
 
 
 @dataclass
@@ -88,6 +84,15 @@ class SandboxObjects:
     def objects(self, resource: str) -> list[Object]:
         return [record.object() for _, record in self.registry.store.records(self.registry.kinds[resource])]
 
+    def service_now(self, name: str = "cart") -> Object:
+        (service,) = (object_ for object_ in self.objects("services") if object_["metadata"]["name"] == name)
+        return service
+
+    def condition(self, type_: str) -> Object | None:
+        """Of the Service ``cart``."""
+        conditions = self.service_now()["status"].get("conditions") or ()
+        return next((condition for condition in conditions if condition["type"] == type_), None)
+
     def listed(self) -> set[str]:
         return {
             address
@@ -98,14 +103,7 @@ class SandboxObjects:
         }
 
 
-@dataclass
 class Place(SandboxObjects):
-    """``missing``: addresses that were taken away while their Pod was ready."""
-
-    missing: list[set[str]] = field(default_factory=list)
-    _listed: set[str] = field(default_factory=set)
-    _ready_since: dict[str, float] = field(default_factory=dict)
-
     def annotate(self, name: str, annotations: Mapping[str, str]) -> None:
         def change(object_: Object) -> Object:
             return object_ | {"metadata": object_["metadata"] | {"annotations": dict(annotations)}}
@@ -115,31 +113,6 @@ class Place(SandboxObjects):
     def slices(self, service: str = "cart") -> list[EndpointSlice]:
         result = msgspec.convert(self.objects(KEPT), list[EndpointSlice])
         return [slice_ for slice_ in result if (slice_.metadata.labels or {}).get(names.SERVICE_NAME_LABEL) == service]
-
-    def note(self, kind: Kind, _change: StoredChange) -> None:
-        if kind.resource == "pods":
-            self._note_pods()
-        elif kind.resource == KEPT:
-            listed, now = self.listed(), time.monotonic()
-            gone = {address for address in self._listed - listed if now - self._ready_since.get(address, now) > _LAG}
-            if gone:
-                self.missing.append(gone)
-            self._listed = listed
-
-    def expect_all_ready(self) -> None:
-        """From now on every Pod that is ready has been ready for long, and is missing where no slice lists it."""
-        self._ready_since = dict.fromkeys(self._ready_since, 0.0)
-
-    def _note_pods(self) -> None:
-        ready = {
-            pod.status.pod_ip
-            for pod in msgspec.convert(self.objects("pods"), list[LivePod])
-            if has_ready_condition(pod.status.conditions) and pod.metadata.deletion_timestamp is None
-        }
-        for address in self._ready_since.keys() - ready:
-            del self._ready_since[address]
-        for address in ready:
-            self._ready_since.setdefault(address, time.monotonic())
 
 
 @asynccontextmanager
@@ -156,9 +129,7 @@ async def a_sandbox(*faults: str) -> AsyncIterator[tuple[Registry, SandboxServer
 @asynccontextmanager
 async def a_place(*faults: str) -> AsyncIterator[Place]:
     async with a_sandbox(*faults) as (registry, _, link):
-        sandbox = Place(registry, link)
-        registry.store.listeners.append(sandbox.note)
-        yield sandbox
+        yield Place(registry, link)
 
 
 class HasLink(Protocol):

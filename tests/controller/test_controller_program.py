@@ -53,12 +53,14 @@ class Run:
 
 
 @asynccontextmanager
-async def a_run(url: str, *, lease: ObjectKey = ("kube-system", "zoneward-controller")) -> AsyncIterator[Run]:
+async def a_run(
+    url: str, *, mode: Mode = Mode.TAKE_OVER, lease: ObjectKey = ("kube-system", "zoneward-controller")
+) -> AsyncIterator[Run]:
     log, stop = Lines(), asyncio.Event()
     replica = ControllerProgram(
         access_to(url),
         configuration=Configuration(),
-        settings=ControllerConfiguration(mode=Mode.TAKE_OVER, listen="127.0.0.1:0"),
+        settings=ControllerConfiguration(mode=mode, listen="127.0.0.1:0"),
         lease=lease,
         instance="replica-0",
         log=log,

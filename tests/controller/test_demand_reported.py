@@ -41,13 +41,12 @@ async def following(sandbox: Place, source: FiguresSource) -> AsyncIterator[None
 
 
 def measured(sandbox: Place) -> tuple[str, str, str] | None:
-    conditions = sandbox.objects("services")[0]["status"].get("conditions") or ()
-    result = [condition for condition in conditions if condition["type"] == MEASURED_CONDITION]
-    return (result[0]["status"], result[0]["reason"], result[0]["message"]) if result else None
+    result = sandbox.condition(MEASURED_CONDITION)
+    return (result["status"], result["reason"], result["message"]) if result else None
 
 
 def annotation(sandbox: Place) -> str | None:
-    text: str | None = sandbox.objects("services")[0]["metadata"]["annotations"].get(MEASURED_DEMAND_ANNOTATION)
+    text: str | None = sandbox.service_now()["metadata"]["annotations"].get(MEASURED_DEMAND_ANNOTATION)
     return text
 
 

@@ -55,16 +55,10 @@ def with_controller(**options: Any) -> Callable[[Work], Any]:
                 async with at_work(sandbox, **options) as controller:
                     await settle(sandbox, controller)
                     await work(sandbox, controller)
-                assert sandbox.missing == []
 
         return test
 
     return decorate
-
-
-def the_service(sandbox: Place) -> Object:
-    (service,) = (object_ for object_ in sandbox.objects("services") if object_["metadata"]["name"] == "cart")
-    return service
 
 
 @with_controller()
@@ -73,7 +67,7 @@ async def test_slices_follow_pods_and_services_and_a_second_controller_finds_not
 ) -> None:
     assert sandbox.listed() == addresses(*range(PODS))
     (slice_,) = sandbox.slices()
-    created = the_service(sandbox)["metadata"]["creationTimestamp"]
+    created = sandbox.service_now()["metadata"]["creationTimestamp"]
     assert (slice_.metadata.annotations or {})[names.TRIGGER_TIME_ANNOTATION] == created
     plan = controller.decision(*KEY)
     assert plan is not None
@@ -95,7 +89,6 @@ async def test_slices_follow_pods_and_services_and_a_second_controller_finds_not
     assert sandbox.registry.store.version == version
     sandbox.store.delete(sandbox.registry.kinds["services"], *KEY)
     await settle(sandbox, controller)
-    sandbox.missing.clear()
     assert sandbox.slices() == []
     assert (len(controller._states), len(controller._tracker), len(controller.metrics.totals)) == (0, 0, 0)
 
@@ -183,7 +176,7 @@ async def test_a_lost_annotation_is_reported_once_and_the_slices_stay() -> None:
         async with at_work(sandbox, mode=Mode.ONLY_MARKED, log=lines, status_writer=status_writer) as controller:
             await settle(sandbox, controller)
             assert await status_writer.wait_until_written(LIMIT)
-            assert the_service(sandbox)["status"]["conditions"]
+            assert sandbox.service_now()["status"]["conditions"]
             for annotations in ({}, {"note": "another change"}):
                 sandbox.annotate("cart", annotations)
                 await settle(sandbox, controller)
@@ -191,7 +184,7 @@ async def test_a_lost_annotation_is_reported_once_and_the_slices_stay() -> None:
             assert sandbox.listed() == addresses(*range(PODS))
             assert len(lines.about("lost its annotation")) == 1
             assert [object_["reason"] for object_ in sandbox.objects("events")].count("EndpointSlicesOrphaned") == 1
-            assert not the_service(sandbox)["status"].get("conditions")
+            assert not sandbox.service_now()["status"].get("conditions")
 
 
 # --- failures ---------------------------------------------------------------------------------------------------------
@@ -223,7 +216,6 @@ async def test_an_exception_in_a_plan_is_logged_once_and_ends_no_worker() -> Non
             assert str(line["at"]).startswith("test_endpointslice_controller.py:")
             assert len(lines.about("failed to sync")) == 4
             assert counter_total(controller.metrics.syncs, cause="error") == 4
-        assert sandbox.missing == []
 
 
 class Terminating(Writer):

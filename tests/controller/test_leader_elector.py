@@ -501,26 +501,6 @@ def test_only_the_own_lease_is_released_as_client_go_does() -> None:
     assert [released_lease(observed, identity="me", stamp=STAMP) for observed in (others, gone)] == [None, None]
 
 
-TIMES = st.text(max_size=3)
-
-
-@given(
-    written=st.builds(
-        LeaseSpec, holder_identity=st.sampled_from(["", "me", "other"]), acquire_time=TIMES, renew_time=TIMES
-    ),
-    since=st.floats(0, 1e6),
-    passed=st.floats(0, 60),
-)
-def test_the_times_in_a_lease_decide_nothing(written: LeaseSpec, since: float, passed: float) -> None:
-    plain = LeaseSpec(holder_identity=written.holder_identity)
-    moves = [
-        decided(observe_lease(Lease(spec=spec), before=None, at=since), now=since + passed) for spec in (written, plain)
-    ]
-    assert type(moves[0]) is type(moves[1])
-    assert isinstance(moves[0], LeaseClaim) or moves == [moves[0]] * 2
-    assert isinstance(moves[0], LeaseWait) == (written.holder_identity == "other" and since + 15 - (since + passed) > 0)
-
-
 @pytest.mark.parametrize(
     ("times", "problem"),
     [

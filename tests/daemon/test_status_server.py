@@ -25,8 +25,6 @@ from zoneward.daemon.status_server import (
     StatusPages,
     StatusServer,
     cache_is_synced,
-    failed_checks,
-    task_is_running,
     watches_are_open,
 )
 
@@ -55,13 +53,14 @@ async def serving(
 
 
 async def test_health_is_ok_or_says_in_a_sentence_what_is_not() -> None:
-    wrong: str | None = None
-    health = Health(live={"loop": lambda: None}, ready={"cache": lambda: wrong, "alone": lambda: None})
+    is_synced = True
+    ready = {"cache": cache_is_synced(lambda: is_synced), "alone": lambda: None}
+    health = Health(live={"loop": lambda: None}, ready=ready)
     async with serving(health) as ask:
         assert await ask("/healthz") == (200, "ok")
         assert await ask("/readyz") == (200, "ok")
         assert await ask("/readyz?verbose") == (200, "[+]cache ok\n[+]alone ok\n")
-        wrong = "the cluster has not been listed yet"
+        is_synced = False
         assert await ask("/readyz") == (503, "[-]cache failed: the cluster has not been listed yet\n[+]alone ok\n")
 
 
@@ -259,12 +258,6 @@ async def test_it_listens_where_it_is_told_to_and_nowhere_once_it_is_left(host: 
 # --- checks -----------------------------------------------------------------------------------------------------------
 
 
-def test_only_what_fails_is_told() -> None:
-    checks = {"cache": cache_is_synced(lambda: False), "loop": lambda: None}
-    assert failed_checks(checks) == {"cache": "the cluster has not been listed yet"}
-    assert failed_checks({"cache": cache_is_synced(lambda: True)}) == {}
-
-
 async def test_program_is_not_ready_once_a_watch_is_missing_for_30_s() -> None:
     now = 100.0
     health = WatchHealth(Scripted([]), clock=lambda: now)
@@ -289,11 +282,3 @@ async def test_a_loop_that_stands_still_is_told_and_one_that_turns_again_is_well
     await asyncio.sleep(0)
     assert heartbeat() is None
     beating.cancel()
-
-
-async def test_a_task_that_has_ended_is_told_however_it_ended() -> None:
-    task = asyncio.create_task(asyncio.sleep(0), name="workers")
-    assert task_is_running(task)() is None
-    task.cancel()
-    await asyncio.wait([task])
-    assert task_is_running(task)() == "workers has ended"

@@ -1,6 +1,5 @@
 """The roles grant what a replica asks an API server for, and nothing else: all of it, as the server sees it."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -12,19 +11,16 @@ from tests.client.recording import until
 from tests.client.serving import access_to
 from tests.controller.a_built_in import a_shop
 from tests.controller.a_controller import KEPT, Place, fill
+from tests.controller.test_controller_program import a_run, over
 from tests.deploy.conftest import OWNER, VERBS, Asked
 from tests.deploy.manifests import MODES, Right, granted
 
-from zoneward.controller.controller_configuration import ControllerConfiguration, Mode
-from zoneward.controller.controller_program import ControllerProgram
+from zoneward.controller.controller_configuration import Mode
 from zoneward.controller.sync import requirements as rights
-from zoneward.daemon.log import SilentLog
 from zoneward.kube import names
-from zoneward.routing.configuration import Configuration
 from zoneward.sandbox.server.persistence import new_registry
 from zoneward.sandbox.server.sandbox_server import SandboxServer
 
-LEASE = ("kube-system", "zoneward-controller")
 FREE: Right = ("authorization.k8s.io", "selfsubjectaccessreviews", "create")
 """Everybody who is known to a cluster may ask what they may do (the ClusterRole system:basic-user)."""
 ENDPOINTS: set[Right] = {("", "endpoints", verb) for verb in ("get", "create", "update", "delete")}
@@ -36,22 +32,9 @@ CONFIG_MAPS: set[Right] = {("", "configmaps", verb) for verb in ("create", "patc
 @asynccontextmanager
 async def a_replica(address: str, mode: Mode) -> AsyncIterator[None]:
     """A replica that runs until the block ends."""
-    stop = asyncio.Event()
-    replica = ControllerProgram(
-        access_to(address),
-        configuration=Configuration(),
-        settings=ControllerConfiguration(mode=mode, listen="127.0.0.1:0"),
-        lease=LEASE,
-        instance="test",
-        log=SilentLog(),
-        to_json=lambda _plan: b"",
-    )
-    running = asyncio.create_task(replica.run(stop))
-    try:
+    async with a_run(address, mode=mode) as run:
         yield
-    finally:
-        stop.set()
-        await running
+        await over(run)
 
 
 async def test_every_granted_permission_is_used_and_no_other_is_needed(asked: Asked) -> None:

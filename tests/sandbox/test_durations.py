@@ -2,12 +2,7 @@
 
 import pytest
 
-from zoneward.sandbox.durations import Span, parse_span, written
-
-
-def test_one_or_two_durations_are_a_range() -> None:
-    assert parse_span("5ms-1m") == Span(0.005, 60)
-    assert parse_span("5s") == Span(5, 5)
+from zoneward.sandbox.durations import parse_span, written
 
 
 @pytest.mark.parametrize("text", ["5s-", "-5s", "5s-4s", "1s-2s-3s", "x"])

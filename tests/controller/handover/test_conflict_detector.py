@@ -228,21 +228,6 @@ async def test_a_contested_service_is_left_to_the_built_in_controller_until_that
             assert shop.listed() == shop.steady
 
 
-async def test_one_late_sync_of_the_built_in_controller_contests_nothing() -> None:
-    async with a_shop() as shop:
-        shop.runs = False
-        async with at_work(shop, conflicts=quick()) as controller:
-            await until(lambda: is_managed(shop, controller))
-            shop.sync()
-            assert managers(shop) == {MANAGER, BUILT_IN_MANAGER}
-            await until(lambda: is_managed(shop, controller))
-            assert not controller.contested
-            assert counter_total(controller.metrics.writes, operation="delete") == 2
-        async with at_work(shop, conflicts=quick()) as controller:
-            await controller.wait_until_idle(LIMIT)
-            assert not counter_total(controller.metrics.writes), "a restarted controller has nothing to write"
-
-
 async def test_an_adopted_service_is_left_to_a_built_in_controller_that_continues_to_write() -> None:
     async with a_shop() as shop:
         await shop.adopting().adopt(endpoints_policy="keep")

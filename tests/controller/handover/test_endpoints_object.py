@@ -105,9 +105,8 @@ async def test_endpoints_follow_pods_with_one_write_each() -> None:
         assert set(server.objects) == {"cart"}
         assert server.listed() == (addresses(*range(PODS)), set())
         assert server.calls == ["GET", "POST"]
-        (service,) = (object_ for object_ in sandbox.objects("services") if object_["metadata"]["name"] == "cart")
         since = server.objects["cart"]["metadata"]["annotations"][TRIGGER_TIME_ANNOTATION]
-        assert since == service["metadata"]["creationTimestamp"]
+        assert since == sandbox.service_now()["metadata"]["creationTimestamp"]
         sandbox.make_ready(1, False)
         await settle(sandbox, controller)
         assert server.listed() == (addresses(0, *range(2, PODS)), addresses(1))

@@ -1,12 +1,13 @@
 """The condition says that nodes honor what a Service asks for once all of them have it, and then stays."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
 import msgspec
 import pytest
+from tests.builders.objects import with_field
 from tests.client.recording import until
 from tests.controller.a_controller import PODS, Place, a_place, at_work, fill, settle
 
@@ -29,6 +30,7 @@ KIND: Final = "leases.coordination.k8s.io"
 SAME_ZONE: Final = {"distribution": "PreferSameZone"}
 Said = tuple[str, str] | None
 Object = dict[str, Any]
+CART: Final = ("default", "cart")
 
 
 @pytest.fixture(autouse=True)
@@ -71,46 +73,35 @@ class Scene:
 
             self.sandbox.change(KIND, NAMESPACE, name, renewed)
 
+    @property
+    def said(self) -> Said:
+        condition = self.sandbox.condition(names.HONORED_CONDITION)
+        return (condition["status"], condition["reason"]) if condition else None
+
     async def until(self, said: Said) -> None:
-        await until(lambda: _said(self._conditions()) == said)
+        await until(lambda: self.said == said)
 
     async def stays(self, said: Said) -> None:
         """Five looks later it is as it was."""
         await asyncio.sleep(0.05)
-        assert _said(self._conditions()) == said
+        assert self.said == said
 
     def message(self) -> str:
-        return next(
-            str(condition["message"])
-            for condition in self._conditions()
-            if condition["type"] == names.HONORED_CONDITION
-        )
-
-    def _conditions(self) -> list[dict[str, Any]]:
-        (service,) = (object_ for object_ in self.sandbox.objects("services") if object_["metadata"]["name"] == "cart")
-        return service["status"].get("conditions") or []
+        condition = self.sandbox.condition(names.HONORED_CONDITION)
+        assert condition is not None
+        return str(condition["message"])
 
     def _note(self, kind: Kind, change: StoredChange) -> None:
-        if kind.resource == "services" and change.key[1] == "cart" and change.new is not None:
-            said = _said(change.new.object()["status"].get("conditions") or [])
-            if said not in self.conditions[-1:]:
-                self.conditions.append(said)
-
-
-def _said(conditions: list[dict[str, Any]]) -> Said:
-    result = [
-        (condition["status"], condition["reason"])
-        for condition in conditions
-        if condition["type"] == names.HONORED_CONDITION
-    ]
-    return result[0] if result else None
+        if kind.resource == "services" and change.key[1] == "cart" and self.said not in self.conditions[-1:]:
+            self.conditions.append(self.said)
 
 
 @asynccontextmanager
-async def a_scene(**service: Any) -> AsyncIterator[Scene]:
+async def a_scene(*, labels: Mapping[str, str] | None = None, **service: Any) -> AsyncIterator[Scene]:
     async with a_place() as sandbox:
         scene = Scene(sandbox)
         fill(sandbox, **(SAME_ZONE | service))
+        sandbox.change("services", *CART, lambda old: with_field(old, "metadata.labels", dict(labels or {})))
         yield scene
 
 
@@ -149,21 +140,25 @@ PROGRAMMED: Final = ("True", "Programmed")
 PROGRAMMING: Final = ("Unknown", "Programming")
 
 
-async def test_a_revision_is_honored_once_all_nodes_have_it_and_stays_honored() -> None:
-    async with a_scene() as scene, leading(scene) as controller:
+@pytest.mark.parametrize("name", ["", "edge"])
+async def test_a_revision_is_honored_once_all_proxies_of_the_services_name_have_it_and_stays_honored(name: str) -> None:
+    labels = {names.PROXY_NAME_LABEL: name} if name else {}
+    async with a_scene(labels=labels) as scene, leading(scene) as controller:
+        for other in {"", "edge", "other"} - {name}:
+            scene.renew("node-c", proxy_name=other)
         await scene.stays(None)
-        scene.renew("node-a", "node-b", at=1)
+        scene.renew("node-a", "node-b", at=1, proxy_name=name)
         await scene.until(PROGRAMMING)
-        scene.renew("node-a")
+        scene.renew("node-a", proxy_name=name)
         await scene.stays(PROGRAMMING)
         # One that could not program it.
-        scene.renew("node-b", but=(("default", "cart"),))
+        scene.renew("node-b", but=(CART,), proxy_name=name)
         await scene.stays(PROGRAMMING)
-        scene.renew("node-b", but=(("default", "other"),))
+        scene.renew("node-b", but=(("default", "other"),), proxy_name=name)
         await scene.until(PROGRAMMED)
         assert scene.message().endswith("is programmed on 2 nodes")
         scene.sandbox.make_ready(0, False)
-        scene.renew("node-c", at=1)
+        scene.renew("node-c", at=1, proxy_name=name)
         await settle(scene.sandbox, controller)
         await scene.stays(PROGRAMMED)
         assert scene.conditions == [None, PROGRAMMING, PROGRAMMED]
@@ -198,24 +193,6 @@ async def test_nodes_that_are_behind_are_named(monkeypatch: pytest.MonkeyPatch) 
         await until(lambda: scene.message().endswith("programmed on 1 of 3 nodes; waiting for node-a, node-b"))
         scene.renew("node-a", "node-b")
         await scene.until(PROGRAMMED)
-
-
-async def test_services_with_a_proxy_name_count_the_proxies_of_that_name() -> None:
-    async with a_scene() as scene:
-
-        def label(old: dict[str, Any]) -> dict[str, Any]:
-            return old | {"metadata": old["metadata"] | {"labels": {names.PROXY_NAME_LABEL: "edge"}}}
-
-        scene.sandbox.change("services", "default", "cart", label)
-        async with leading(scene):
-            scene.renew("node-a")
-            await scene.stays(None)
-            scene.renew("node-b", proxy_name="other")
-            await scene.stays(None)
-            scene.renew("node-b", proxy_name="edge", at=1)
-            await scene.until(PROGRAMMING)
-            scene.renew("node-b", proxy_name="edge")
-            await scene.until(PROGRAMMED)
 
 
 async def test_deletions_of_slices_are_waited_for() -> None:

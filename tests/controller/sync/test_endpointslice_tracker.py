@@ -251,11 +251,9 @@ def dropping(sandbox: Place, kind: Literal["hints", "forNodes"]) -> Iterator[set
         yield dropped_kinds
 
 
-def programmed(sandbox: Place) -> tuple[str, str]:
-    (service,) = (object_ for object_ in sandbox.objects("services") if object_["metadata"]["name"] == "cart")
-    conditions = {condition["type"]: condition for condition in service["status"].get("conditions") or ()}
-    result = conditions.get(names.PROGRAMMED_CONDITION, {"status": "", "reason": ""})
-    return result["status"], result["reason"]
+def programmed(sandbox: Place) -> tuple[str, str] | None:
+    result = sandbox.condition(names.PROGRAMMED_CONDITION)
+    return (result["status"], result["reason"]) if result else None
 
 
 def events(sandbox: Place) -> list[tuple[str, str]]:

@@ -172,13 +172,6 @@ def test_noise_is_within_its_percentage() -> None:
     assert max(counts) in (23, 24)
 
 
-def test_a_step_can_repeat() -> None:
-    world = played(a_play(steps=(Step(at=10, every=20, **ROLLOUT),)), until=60)
-    assert [line for line in world.lines if "rolled out" in line] == [
-        f"{at}s: shop/cart is rolled out" for at in (10, 30, 50)
-    ]
-
-
 # --- nodes ------------------------------------------------------------------------------------------------------------
 
 

@@ -113,17 +113,8 @@ def pods() -> Pods:
     return Pods()
 
 
-def test_a_pod_ends_two_seconds_after_its_deletion(pods: Pods) -> None:
-    pods.add("a")
-    pods.add("b")
-    assert pods.wait(100) == "a b"
-    pods.delete("a")
-    assert pods.wait(1.9) == "a b"
-    assert pods.wait(0.1) == "b"
-
-
 @pytest.mark.parametrize("is_shortened", [False, True])
-def test_pod_ends_within_its_grace_period(pods: Pods, *, is_shortened: bool) -> None:
+def test_pod_ends_after_two_seconds_or_its_shorter_grace_period(pods: Pods, *, is_shortened: bool) -> None:
     """Be that given at once, or later, after that of another pod."""
     pods.add("a")
     pods.add("b")
@@ -133,7 +124,8 @@ def test_pod_ends_within_its_grace_period(pods: Pods, *, is_shortened: bool) -> 
     pods.delete("a", grace=1)
     assert pods.wait(0.9) == "a b"
     assert pods.wait(0.1) == "b"
-    assert pods.wait(1) == ""
+    assert pods.wait(0.9) == "b"
+    assert pods.wait(0.1) == ""
 
 
 def test_pod_without_node_or_grace_is_deleted_at_once_but_not_a_new_pod_of_its_name(pods: Pods) -> None:
