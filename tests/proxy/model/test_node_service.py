@@ -35,7 +35,6 @@ from zoneward.proxy.model.node_service import (
     resolve_ownership,
     selection_document,
 )
-from zoneward.proxy.ruleset.base_rules import RulesetOptions
 from zoneward.routing.configuration import FeatureGates
 from zoneward.routing.selection.endpoint_selection import ZONEWARD, SelectionRule, select_endpoints
 
@@ -351,7 +350,6 @@ def test_an_invalid_node_port_or_health_check_port_is_left_out() -> None:
 DNS: Final = "10.96.0.10"
 OUTER: Final = "198.51.100.7"
 NODE: Final = "192.0.2.1"
-OPTIONS: Final = RulesetOptions()
 
 
 def a_claimant(
@@ -403,6 +401,34 @@ class Cluster:
 
     def lost(self, served: NodeService) -> tuple[str, ...]:
         return self.claims.ownership.conflicts(key(served))
+
+
+def test_a_cluster_ip_wins_over_external_and_load_balancers_addresses_in_any_order() -> None:
+    # Older, first by name, with another port and with ranges of sources: none of it helps.
+    thief = a_claimant(
+        "a/thief", "10.96.0.99", 53, 9153, creation_timestamp="2020-01-01T00:00:00Z", external_ips=(DNS, OUTER)
+    )
+    other = a_claimant(
+        "a/other",
+        "10.96.0.98",
+        53,
+        creation_timestamp="2020-01-01T00:00:00Z",
+        load_balancer_ips=(DNS,),
+        source_ranges=("192.0.2.0/24",),
+    )
+    for every in ((thief, other, KUBE_DNS), (KUBE_DNS, other, thief)):
+        here = Cluster().put(*every)
+        assert here.served[key(KUBE_DNS)] == KUBE_DNS
+        assert here.spots(thief) == {(OUTER, 53), (OUTER, 9153)}
+        assert here.served[key(other)].load_balancer_ips == ()
+        assert here.lost(thief) == (f"{DNS} of kube-system/kube-dns",)
+        here.remove(KUBE_DNS)
+        # Of the remaining two, which are equally old, the first by name gets the port that both request.
+        assert here.spots(thief) == {(OUTER, 53), (OUTER, 9153), (DNS, 9153)}
+        assert here.spots(other) == {(DNS, 53)}
+        assert here.lost(thief) == (f"{DNS} udp 53 of a/other",)
+        here.put(KUBE_DNS)
+        assert here.spots(other) == set()
 
 
 def test_on_an_address_of_the_node_a_node_port_is_its_services() -> None:
