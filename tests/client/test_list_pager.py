@@ -177,3 +177,8 @@ async def test_what_came_in_time_counts() -> None:
         ("shop", "cart"),
         ("shop", "catalog"),
     ]
+
+
+async def test_a_refusal_raises() -> None:
+    with pytest.raises(Forbidden):
+        await list_names(AServer(refusals={"services": 403}), SERVICES, time_limit=10)

@@ -213,3 +213,10 @@ async def test_a_bad_answer_is_reported_in_one_line(answers: dict[str, Any], exp
         await found_in(**answers)
     assert expected in str(raised.value)
     assert str(raised.value).isprintable()
+
+
+async def test_too_many_series_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("zoneward.client.prometheus.MAX_SERIES", 1)
+    expected = "expected at most 1 series, got 2: take what nodes serve at /measured instead"
+    with pytest.raises(PrometheusUnavailable, match=expected):
+        await found_in(sizes=sized({**METER, **CART}, 1, 1))

@@ -236,6 +236,15 @@ def test_the_zone_of_an_endpoint_is_known_for_a_while_after_it_is_gone() -> None
     assert zones.zone(CART, address("10.1.0.9")) == "c"
 
 
+def test_a_slice_that_moves_to_another_service_takes_its_endpoints_along() -> None:
+    zones = EndpointZones()
+    zones.set_slice(("shop", "one"), CART, [("10.1.0.1", "a")], now=0.0)
+    zones.set_slice(("shop", "one"), ("shop", "mail"), [("10.1.0.1", "a")], now=1.0)
+    zones.forget_gone(now=1.0 + GONE_ENDPOINT_AGE)
+    assert zones.zone(CART, address("10.1.0.1")) is None
+    assert zones.zone(("shop", "mail"), address("10.1.0.1")) == "a"
+
+
 def test_endpoints_that_are_gone_take_bounded_memory() -> None:
     zones = EndpointZones()
     for batch in range(MAX_GONE_ENDPOINTS // 1000 + 2):
