@@ -81,16 +81,6 @@ class Scene:
         return "gone" if known is None else node_zone(known) or "none"
 
 
-def test_a_pod_concerns_the_services_that_select_it_before_and_after() -> None:
-    scene = Scene()
-    scene.pod("n1", "p", app="s1")
-    assert scene.affected() == {("n1", "s1")}
-    scene.pod("n1", "p", app="s2")
-    assert scene.affected() == {("n1", "s1"), ("n1", "s2")}
-    scene.delete(PODS, "n1", "p")
-    assert scene.affected() == {("n1", "s2")}
-
-
 def test_labels_alone_concern_the_services_that_select_a_pod_in_one_state_and_not_in_the_other() -> None:
     scene = Scene()
     scene.service("n1", "both", app="s1")

@@ -11,7 +11,7 @@ from tests.client.a_server import AServer, Fault
 from tests.client.recording import Recording, until
 from tests.client.test_reflector import Answer, Scripted
 
-from zoneward.client.api_errors import ApiError, CallFailed, Forbidden, Gone, Unreachable
+from zoneward.client.api_errors import ApiError, CallFailed, Gone, Unreachable
 from zoneward.client.backoff import Backoff
 from zoneward.client.informer_cache import InformerCache
 from zoneward.client.informers import WatchedStores, WatchHealth, run_informers
@@ -142,21 +142,6 @@ async def test_the_cache_is_synced_when_all_kinds_are_there_also_from_a_server_t
     assert not features.streams_lists
     assert not any("sendInitialEvents" in query for _, query in scene.server.asked), "it is remembered"
     assert {path for path, query in scene.server.asked if "fieldSelector" in query} == {"/api/v1/nodes"}
-
-
-async def test_a_kind_that_may_not_be_read_is_reported_at_once() -> None:
-    with pytest.raises(Forbidden) as caught:
-        await run_informers(AServer(refusals={"endpointslices": 403}), InformerCache())
-    assert caught.value.path == "/apis/discovery.k8s.io/v1/endpointslices"
-
-
-def test_it_is_synced_when_each_kind_that_is_watched_has_been_listed() -> None:
-    stores = WatchedStores((SERVICES, NODES), on_unreadable=lambda _unreadable: None)
-    services, nodes, pods = stores.add_store(SERVICES), stores.add_store(NODES), stores.add_store(PODS)
-    assert (stores.store(SERVICES), stores.store(PODS)) == (services, pods)
-    for store, synced in ((pods, False), (services, False), (services, False), (nodes, True)):
-        store.retain_only(set())
-        assert stores.synced.is_set() == synced
 
 
 def test_what_cannot_be_read_is_listed_by_kind_and_name() -> None:

@@ -12,7 +12,7 @@ import pytest
 import trustme
 from aiohttp import web
 from tests.client.calling import drip
-from tests.client.serving import HOST, refused_port, served, server_side, speaking
+from tests.client.serving import HOST, Talk, refused_port, served, server_side, speaking
 
 from zoneward.client.prometheus import Prometheus, PrometheusUnavailable
 from zoneward.kube.demand import DemandFigures
@@ -183,20 +183,20 @@ async def test_a_server_that_is_away_is_named() -> None:
     assert message.startswith(f"http://{HOST}:{port}: no connection: connect")
 
 
-async def test_a_server_that_is_slow_gets_no_more_time_than_it_has() -> None:
-    async with speaking(drip) as port:
-        message = await unavailable(PrometheusSettings(url=f"http://{HOST}:{port}", timeout=1.0))
-    assert message.endswith(": no complete answer within 1 s")
+async def greet(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    writer.write(b"220 mail.example.org ESMTP\r\n")
+    await writer.drain()
 
 
-async def test_a_server_with_another_protocol_is_reported() -> None:
-    async def talk(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(b"220 mail.example.org ESMTP\r\n")
-        await writer.drain()
-
+@pytest.mark.parametrize(
+    ("talk", "seconds", "problem"),
+    [(drip, 1.0, "no complete answer within 1 s"), (greet, 30.0, "the answer is not from a Prometheus")],
+)
+async def test_a_slow_server_and_one_with_another_protocol_are_reported(
+    talk: Talk, seconds: float, problem: str
+) -> None:
     async with speaking(talk) as port:
-        message = await unavailable(PrometheusSettings(url=f"http://{HOST}:{port}"))
-    assert "the answer is not from a Prometheus" in message
+        assert problem in await unavailable(PrometheusSettings(url=f"http://{HOST}:{port}", timeout=seconds))
 
 
 async def test_a_redirect_is_not_followed() -> None:

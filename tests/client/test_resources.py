@@ -5,25 +5,12 @@ import json
 import msgspec
 import pytest
 
-from zoneward.client.resources import NODES, PODS, SLICES, AnyWatchedResource
+from zoneward.client.resources import NODES, PODS, AnyWatchedResource
 from zoneward.kube.objects import Node, Pod, parse_resource_version
 
-SLICES_PATH = "/apis/discovery.k8s.io/v1"
 
-
-@pytest.mark.parametrize(
-    ("resource", "everywhere", "in_shop"),
-    [
-        (NODES, "/api/v1/nodes", "/api/v1/nodes"),
-        (PODS, "/api/v1/pods", "/api/v1/namespaces/shop/pods"),
-        (SLICES, f"{SLICES_PATH}/endpointslices", f"{SLICES_PATH}/namespaces/shop/endpointslices"),
-    ],
-    ids=["Node", "Pod", "EndpointSlice"],
-)
-def test_paths_are_those_of_the_api(resource: AnyWatchedResource, everywhere: str, in_shop: str) -> None:
-    assert resource.path() == everywhere
-    assert resource.path(namespace="shop") == in_shop
-    assert resource.path(namespace="shop", name="cart") == f"{in_shop}/cart"
+def test_a_kind_without_namespaces_has_one_path() -> None:
+    assert NODES.path(namespace="shop") == NODES.path() == "/api/v1/nodes"
 
 
 @pytest.mark.parametrize(("resource", "kind"), [(PODS, Pod), (NODES, Node)], ids=["Pod", "Node"])

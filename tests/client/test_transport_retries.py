@@ -2,12 +2,12 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 
 import pytest
 from aiohttp import web
 from tests.client.calling import NOON, PODS, Time, good, in_turn, said, status, transport
-from tests.client.serving import HOST, access_to, json_status, refused_port, served, speaking
+from tests.client.serving import HOST, access_to, json_status, served, speaking
 
 from zoneward.client import api_errors as errors
 from zoneward.client.transport import RetryPolicy, Transport
@@ -62,6 +62,10 @@ async def test_a_read_is_tried_again_with_growing_pauses_or_when_the_server_asks
     answers: tuple[Callable[[], web.Response], ...], outcome: tuple[object, int, list[float]]
 ) -> None:
     assert await run_in_turn(get, *answers) == outcome
+
+
+async def test_a_write_that_was_not_done_is_tried_again() -> None:
+    assert await run_in_turn(post, status(429), good) == (b"{}", 2, [0.125])
 
 
 @pytest.mark.parametrize(
@@ -121,28 +125,6 @@ async def test_a_read_and_an_idempotent_write_whose_answers_are_lost_are_tried_a
             assert isinstance(await said(call), errors.Unreachable)
         assert len(heads) == 10
         assert time.pauses == [0.125, 0.25, 0.5, 1.0] * 2
-
-
-async def test_a_write_that_found_nobody_is_tried_again_and_arrives_once() -> None:
-    time = Time()
-    heads: list[bytes] = []
-
-    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        heads.append(await reader.readuntil(b"\r\n\r\n"))
-        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
-
-    port = refused_port()
-    async with AsyncExitStack() as later:
-
-        async def sleep(seconds: float) -> None:
-            await time.sleep(seconds)
-            if len(time.pauses) == 2:
-                await later.enter_async_context(speaking(talk, port=port))
-
-        access = access_to(f"http://{HOST}:{port}")
-        async with Transport(access, clock=time, sleep=sleep, chance=lambda: 1.0, is_terminal=False) as client:
-            assert await client.send("POST", PODS, b"") == b"{}"
-    assert (len(heads), time.pauses) == (1, [0.25, 0.5])
 
 
 REPEATED_ALWAYS: list[errors.CallFailed] = [errors.api_error(429, b""), errors.Unreachable("", sent=False)]

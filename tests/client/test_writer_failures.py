@@ -17,17 +17,6 @@ from zoneward.client.resources import SERVICES, SLICES
 from zoneward.client.writer import WriteOutcome, Writer, write_outcome
 from zoneward.kube.input_error import InputError
 
-
-async def test_a_write_whose_answer_is_lost_is_done_once_and_its_outcome_unknown() -> None:
-    async with a_writer("lost-answer") as (writer, registry):
-        error = await said(writer.create(SLICES, SLICE))
-        assert (type(error), write_outcome(error)) == (errors.Unreachable, WriteOutcome.UNKNOWN)
-        assert kept(registry, SLICES_KEPT, "cart-1")
-        metadata = (await writer.read(SLICES, namespace=NAMESPACE, name="cart-1")).metadata
-        assert isinstance(await said(writer.update(SLICES, replace(SLICE, metadata=metadata))), errors.Unreachable)
-        assert (await writer.read(SLICES, namespace=NAMESPACE, name="cart-1")).metadata.generation == 1
-
-
 WRITES: dict[str, Callable[[Writer], Awaitable[object]]] = {
     "POST": lambda writer: writer.create(SLICES, SLICE),
     "PUT": lambda writer: writer.update(SLICES, replace(SLICE, metadata=replace(SLICE.metadata, resource_version="5"))),
@@ -88,12 +77,6 @@ async def test_a_write_ends_after_its_limit_with_any_transport() -> None:
         error = await said(Writer(connection, limit=0.1).create(SLICES, SLICE))
         assert (type(error), write_outcome(error)) == (errors.TimedOut, WriteOutcome.UNKNOWN)
         assert str(error) == "no complete answer within 0.1 s"
-    busy = in_turn(status(429, Retry_After="3000"))
-    async with served(busy) as server, transport(access_to(server.url), retries=None) as connection:
-        error = await said(Writer(connection, limit=60.0).create(SLICES, SLICE))
-        assert isinstance(error, errors.TooManyRequests)
-        assert error.retry_after == errors.MAX_RETRY_AFTER, "no answer stops a queue for longer than that"
-        assert write_outcome(error) == WriteOutcome.NOT_DONE
 
 
 @pytest.mark.parametrize("code", [429, 503])

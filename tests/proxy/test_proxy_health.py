@@ -41,6 +41,20 @@ def a_health(*, eligible: bool = True, waiting: Mapping[Family, float] | None = 
     return health
 
 
+async def ask(port: int, host: str = "127.0.0.1", *, path: str = "/anything") -> aiohttp.ClientResponse:
+    async with aiohttp.ClientSession() as session, session.get(f"http://{host}:{port}{path}") as answer:
+        await answer.read()
+        return answer
+
+
+async def refused(port: int) -> bool:
+    try:
+        await ask(port)
+    except aiohttp.ClientConnectorError:
+        return True
+    return False
+
+
 # --- the state --------------------------------------------------------------------------------------------------------
 
 
@@ -77,27 +91,18 @@ def test_a_node_that_is_being_removed_is_not_eligible(node: dict[str, Any] | Non
 
 
 async def test_healthz_and_livez_are_served_and_nothing_else() -> None:
-    async def ask(session: aiohttp.ClientSession, path: str) -> tuple[int, str, bool]:
-        async with session.get(path) as response:
-            is_json = response.headers["Content-Type"] == "application/json"
-            return response.status, response.headers.get("X-Content-Type-Options", ""), is_json
-
     health = a_health(eligible=False)
-    server = serve_health(health, host="127.0.0.1", port=0)
-    async with asyncio.timeout(20), server as port, aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session:
-        assert await ask(session, "/healthz") == (503, "nosniff", True)
-        assert await ask(session, "/livez") == (200, "nosniff", True)
-        assert (await ask(session, "/metrics"))[0] == 404
-        health.is_eligible = True
-        assert await ask(session, "/healthz") == (200, "nosniff", True)
+    async with asyncio.timeout(20), serve_health(health, host="127.0.0.1", port=0) as port:
+        for path, eligible, status in (("/healthz", False, 503), ("/livez", False, 200), ("/healthz", True, 200)):
+            health.is_eligible = eligible
+            answer = await ask(port, path=path)
+            assert answer.status == status
+            assert answer.headers["Content-Type"] == "application/json"
+            assert answer.headers["X-Content-Type-Options"] == "nosniff"
+        assert (await ask(port, path="/metrics")).status == 404
 
 
 # --- /proxyMode -------------------------------------------------------------------------------------------------------
-
-
-async def asked(port: int, path: str = "/proxyMode") -> tuple[int, str | None, str]:
-    async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{port}{path}") as answer:
-        return answer.status, answer.headers.get("Content-Type"), await answer.text()
 
 
 async def listening_port(log: Lines) -> int:
@@ -114,10 +119,11 @@ async def test_the_mode_is_nftables_as_plain_text_and_nothing_else_is_there() ->
     log = Lines()
     async with in_background(serve_proxy_mode(ListenAddress("127.0.0.1", 0), log=log)):
         port = await listening_port(log)
-        assert await asked(port) == (200, "text/plain; charset=utf-8", "nftables")
-        assert (await asked(port, "/metrics"))[0] == 404
-    with pytest.raises(aiohttp.ClientConnectionError):
-        await asked(port)
+        answer = await ask(port, path="/proxyMode")
+        assert (answer.status, await answer.text()) == (200, "nftables")
+        assert answer.headers["Content-Type"] == "text/plain; charset=utf-8"
+        assert (await ask(port, path="/metrics")).status == 404
+    assert await refused(port)
 
 
 async def test_a_taken_port_is_reported_once_and_tried_until_it_is_free() -> None:
@@ -136,7 +142,7 @@ async def test_a_taken_port_is_reported_once_and_tried_until_it_is_free() -> Non
         listen = ListenAddress("127.0.0.1", taken_port)
         async with in_background(serve_proxy_mode(listen, log=log, again=7.0, sleep=sleep)):
             assert await listening_port(log) == taken_port
-            assert (await asked(taken_port))[2] == "nftables"
+            assert (await ask(taken_port, path="/proxyMode")).status == 200
     assert pauses == [7.0] * 3
     (trouble,) = log.about("failed to serve /proxyMode")
     assert "address already in use" in str(trouble["error"]).lower()
@@ -198,20 +204,6 @@ def free_port() -> int:
 async def opened(ports: ServiceHealthServer, *expected: int) -> None:
     while ports.open_ports != frozenset(expected):
         await asyncio.sleep(0.002)
-
-
-async def ask(port: int, host: str = "127.0.0.1") -> aiohttp.ClientResponse:
-    async with aiohttp.ClientSession() as session, session.get(f"http://{host}:{port}/anything") as response:
-        await response.read()
-        return response
-
-
-async def refused(port: int) -> bool:
-    try:
-        await ask(port)
-    except aiohttp.ClientConnectorError:
-        return True
-    return False
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "[::1]"])

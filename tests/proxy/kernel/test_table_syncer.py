@@ -60,8 +60,7 @@ async def test_an_error_in_the_rules_of_one_service_is_reported_and_holds_up_no_
         assert "internal error: LookupError: nobody thought of this (" in refusal[1]
 
 
-@pytest.mark.parametrize("how", ["when it changes", "at an audit"])
-async def test_a_service_that_was_refused_is_tried_again(how: str) -> None:
+async def test_a_service_that_was_refused_is_tried_again_when_it_changes() -> None:
     async with a_proxy() as proxy:
         proxy.put(a_service(1, 1))
         await settled(proxy)
@@ -70,12 +69,9 @@ async def test_a_service_that_was_refused_is_tried_again(how: str) -> None:
         await settled(proxy)
         assert list(proxy.table.refused_services) == [("shop", "s2")]
         proxy.kernel.faults.refused_words = set()
-        if how == "when it changes":
-            proxy.put(a_service(2, 6))
-        else:
-            proxy.table.request_audit()
+        proxy.put(a_service(2, 6))
         await settled(proxy)
-        assert proxy.has(a_service(1, 1), a_service(2, 6 if how == "when it changes" else 5))
+        assert proxy.has(a_service(1, 1), a_service(2, 6))
         assert not proxy.table.refused_services
 
 
@@ -101,16 +97,6 @@ async def test_an_audit_requested_during_a_check_tries_a_refused_service_again()
         await settled(proxy)
         assert proxy.has(a_service(1, 1), a_service(2, 5, 6))
         assert not proxy.table.refused_services
-
-
-async def test_a_transaction_that_was_done_though_its_answer_is_lost_is_found_in_the_kernel() -> None:
-    async with a_proxy() as proxy:
-        await settled(proxy)
-        proxy.kernel.faults.done_deaths = 1
-        proxy.put(a_service(1, 1, 2))
-        await settled(proxy)
-        assert proxy.has(a_service(1, 1, 2))
-        assert proxy.trouble == ["it died after it was done"]
 
 
 def large(*, ports: int = 30, shift: int = 0, **more: Any) -> NodeService:
