@@ -16,12 +16,6 @@ debian = @PATH="$$PATH:/usr/sbin:/sbin"; if { $(1); } >/dev/null; then exit; fi;
 		echo "make $@ needs $(3) (Debian: apt-get install $(2)) and root" >&2; exit 1; \
 	fi
 
-# $(call try,TESTS,OPTIONS): pytest. With ATTEMPTS=2, what failed is tried once more, alone: `.ci/run` does so with tests
-# that run the programs of others, which have races of their own (e2e/README.md).
-ATTEMPTS ?= 1
-try = $(BIN)/pytest $(1) $(2) || { [ "$(ATTEMPTS)" = 2 ] && echo "once more, alone:" >&2 && \
-	$(BIN)/pytest $(1) -n 0 --verbose --last-failed --last-failed-no-failures=none; }
-
 # One more than the number of cores, because many tests wait for something.
 WORKERS ?= $(shell echo $$(( $$(nproc 2>/dev/null || echo 1) + 1 )))
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
@@ -53,7 +47,7 @@ search: .venv/dev
 e2e: e2e-programs
 	PYTHONHASHSEED=0 $(BIN)/pytest -n $(WORKERS) -m slow
 	# Each process has separate servers and namespaces, and waits most of the time. The slowest files come first.
-	$(call try,e2e tests/contract tests/scenarios --server=real,-n $(WORKERS) --dist loadfile --no-loadscope-reorder)
+	$(BIN)/pytest e2e tests/contract tests/scenarios --server=real -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 # What they run. The first run needs Go 1.26 to build the control plane (e2e/README.md), and reports if Go is missing.
 e2e-programs: .venv/dev nftables prometheus pyinstaller buildah chromium
@@ -109,7 +103,7 @@ cluster-down: .venv/dev
 e2e-cluster: .venv/dev nftables containerd buildah
 	$(BIN)/python -m cluster.programs
 	$(BIN)/python -m release.helm
-	$(call try,cluster,-n 0)
+	$(BIN)/pytest cluster -n 0
 
 # Kubernetes' own tests with the built-in parts, with Zoneward's controller, and with its proxy too, slow ones included: an
 # hour and a half.
