@@ -37,6 +37,16 @@ async def test_only_a_deletion_is_sent_again_when_nobody_knows_whether_it_was_do
             assert (write_outcome(await said(call)), len(server.seen)) == (WriteOutcome.UNKNOWN, 1)
 
 
+@pytest.mark.parametrize("lacking", ["uid", "resourceVersion"])
+async def test_an_object_that_could_not_be_written_again_is_no_answer_to_a_read(lacking: str) -> None:
+    metadata = {"name": "cart-1", "namespace": NAMESPACE, "uid": "u", "resourceVersion": "7"}
+    del metadata[lacking]
+    answer = in_turn(lambda: web.json_response(SLICE_JSON | {"metadata": metadata}))
+    async with served(answer) as server, transport(access_to(server.url), retries=None) as connection:
+        error = await said(Writer(connection).read(SLICES, namespace=NAMESPACE, name="cart-1"))
+    assert type(error) is errors.UnexpectedResponse
+
+
 async def test_a_suspended_writer_sends_nothing_and_checks_before_each_write() -> None:
     answers = [True, False, False]
     asked: list[float] = []
