@@ -24,6 +24,7 @@ from zoneward.advice.comparison import (
 )
 from zoneward.advice.node_proxies import PROXY_KINDS, NodeProxies, same_proxy_everywhere
 from zoneward.advice.service_input import ServiceInput
+from zoneward.kube import names
 from zoneward.routing import score
 from zoneward.routing.configuration import Configuration, DemandSettings, SubsettingSettings
 from zoneward.routing.rules import Reason
@@ -59,6 +60,11 @@ def recommended(cluster: Cluster, *, kind: str = "kube-proxy-1.34", kubernetes: 
 
 def with_zoneward(cluster: Cluster) -> tuple[Recommendation, ...]:
     return recommend(input_of(cluster), node_proxies=everywhere(cluster, "zoneward"), abilities=EVERYTHING)
+
+
+def by_name(cluster: Cluster) -> dict[str, ComparedApproach]:
+    (family,) = with_zoneward(cluster)
+    return {candidate.approach: candidate for candidate in family.comparison.approaches}
 
 
 # --- numbers ----------------------------------------------------------------------------------------------------------
@@ -115,6 +121,19 @@ def test_each_approach_is_what_a_plan_of_its_own_comes_to(cluster: Cluster) -> N
             expected.setdefault(family.address_type, []).append(planned(approach, family))
     compared = (family.comparison for family in with_zoneward(cluster))
     assert {family.address_type: [family.today, *family.approaches] for family in compared} == expected
+
+
+def test_the_score_is_the_one_of_the_proposal() -> None:
+    compared = by_name(a_cluster(a=8, b=4, c=3))
+    in_zone = (1 + 4 / 5 + 3 / 5) / 3
+    assert compared["local"].score == pytest.approx(45 * in_zone + 40 + 15 / 3)
+    assert compared["ProportionalZoneCPU"].score == pytest.approx(45 * in_zone + 40 + 15)
+    assert compared["none"].score == pytest.approx(45 / 3 + 40 + 15)
+
+
+def test_a_headless_service_has_no_score() -> None:
+    compared = by_name(a_cluster(a=2).with_(service=a_service(cluster_ip=names.HEADLESS)))
+    assert {candidate.score for candidate in compared.values()} == {None}
 
 
 def test_none_is_cluster_wide_even_if_the_controller_defaults_to_subsetting() -> None:
@@ -214,6 +233,20 @@ def test_an_approach_that_overloads_a_pod_is_never_the_best() -> None:
     assert best(replace(busy, score=90.0), a_candidate("none", 60.0), asks_for="PreferSameZone") == "none"
     assert best(replace(busy, score=90.0)) is None
     assert best(replace(a_candidate("none", 60.0, active=False), max_overload=busy.max_overload)) == "none"
+
+
+def test_slice_groups_are_not_recommended_to_proxies_that_ignore_them() -> None:
+    comparison = recommended(a_cluster(a=8, b=4, c=3))
+    local, none = comparison.find("local"), comparison.find("none")
+    assert local is not None
+    assert none is not None
+    assert local.in_zone_traffic == pytest.approx(none.in_zone_traffic)
+    assert comparison.best == "ProportionalZoneCPU"
+
+
+def test_same_zone_is_not_recommended_to_kubernetes_1_29() -> None:
+    comparison = recommended(a_cluster(a=5, b=5, c=5), kind="kube-proxy-1.29", kubernetes=29)
+    assert comparison.best == "ProportionalZoneCPU"
 
 
 def test_the_best_with_the_controller_is_named_if_it_is_another_one() -> None:

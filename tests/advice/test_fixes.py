@@ -40,6 +40,12 @@ def test_fix_that_empties_a_zone_comes_last() -> None:
     assert fixes[-1].change.pods == {"a": -1}
 
 
+def test_zone_without_endpoints_needs_pods() -> None:
+    fixes = fixes_of(Cluster(service=SAME_ZONE, nodes=ALIKE, pods=pods_in({"a": 3, "b": 3, "c": 0})))
+    assert dict(fixes["spread"].change.pods) == {"a": -1, "b": -1, "c": 2}
+    assert fixes["spread"].pods == 0
+
+
 def test_overloaded_zone_needs_more_or_moved_pods() -> None:
     demand = nodes_in({"a": 60, "b": 20, "c": 20})
     fixes = fixes_of(Cluster(service=SAME_ZONE, nodes=demand, pods=pods_in({"a": 4, "b": 3, "c": 3})))

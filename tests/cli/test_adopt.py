@@ -167,7 +167,13 @@ def test_adopt_needs_a_controller_that_renews_its_lease(zoneward: Commands, clus
     assert shown.status == 0
     assert shown.out.startswith(f"# warning: {problem}\n# {WARNINGS[0]}\n")
     assert cluster.version == version
+    assert "ZW607" not in zoneward("check", "-q", "cart").out
     assert zoneward("adopt", "cart", "-q", "--force").status == 0
+    orphaned = zoneward("check", "-q", "cart", "--fail-on", "error")
+    assert orphaned.status == 1
+    assert "fix: Start zoneward controller, or give the Service back: zoneward release -- default/cart" in " ".join(
+        orphaned.out.split()
+    )
     assert zoneward("release", "cart", "-q").status == 0
     cluster.do(lambda shop: shop.store.delete(shop.registry.kinds["leases.coordination.k8s.io"], *LEASE))
     assert "there is no Lease zoneward-controller in any namespace" in zoneward("adopt", "cart").err

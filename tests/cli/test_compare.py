@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 
 import pytest
 from tests.builders.new_user_clusters import dev_cluster_in_one_zone, write_list
-from tests.cli.running import SAMPLE, Commands
+from tests.cli.running import SAMPLE, Commands, sample_slices
 
 from zoneward.advice.comparison import COMPARED, Recommendation
 from zoneward.cli.compare import ComparisonRequest, compare_services, read_request
@@ -33,6 +33,52 @@ def test_json_has_every_approach_for_every_service(zoneward: Commands) -> None:
     assert [row["approach"] for row in comparison["total"]] == ["today", *COMPARED]
     cart = next(service for service in comparison["services"] if service["service"] == "cart")
     assert (cart["namespace"], cart["addressType"], cart["asksFor"]) == ("shop", "IPv4", "PreferSameZone")
+
+
+def test_the_total_is_the_mean_over_endpoints(zoneward: Commands) -> None:
+    comparison = document(zoneward, "shop/cart", "shop/catalog", "--only", "local", "--proxy", "zoneward")
+    parts = [(service["endpoints"], service["approaches"][0]) for service in comparison["services"]]
+    weight = sum(endpoints for endpoints, _ in parts)
+    total = comparison["total"][1]
+    for field in ("inZoneTraffic", "meanOverload", "score"):
+        assert total[field] == pytest.approx(sum(n * row[field] for n, row in parts) / weight, abs=1e-5)
+    assert total["maxOverload"] == max(row["maxOverload"] for _, row in parts)
+    assert total["slices"] == sum(row["slices"] for _, row in parts)
+    assert total["changes"] == sum(row["create"] + row["update"] + row["delete"] for _, row in parts)
+    assert (total["active"], total["best"], total["better"]) == (2, 0, 2)
+    assert total["needs"] == "controller"
+
+
+@pytest.mark.parametrize(
+    ("approaches", "compat"),
+    [
+        (("none", "local-opt", "ProportionalZoneCPU"), ()),
+        (("none", "ProportionalZoneCPU", "PreferSameNode"), ("--compat", "upstream")),
+    ],
+)
+def test_what_is_compared_is_what_plan_shows(
+    zoneward: Commands, tmp_path: Path, approaches: tuple[str, ...], compat: tuple[str, ...]
+) -> None:
+    """The same numbers, moved endpoints too: here from the groups of local-shared."""
+    slices = tmp_path / "slices.json"
+    slices.write_bytes(sample_slices(what_if="local-shared"))
+    arguments = ("-f", str(SAMPLE), "-f", str(slices), *compat)
+    compared = zoneward.json("compare", "-q", *arguments, "--only", ",".join(approaches))["services"]
+    fields = ("active", "inZoneTraffic", "maxOverload", "meanOverload", "moved", "reason", "reasonCode")
+
+    def shown(decision: dict[str, Any], changes: dict[str, int]) -> tuple[object, ...]:
+        counts = [changes[name] for name in ("create", "update", "delete")]
+        return (*(decision[name] for name in fields), *counts)
+
+    for approach in approaches:
+        planned = zoneward.json("plan", "-q", *arguments, "--what-if", approach)["decisions"]
+        assert [shown(decision, decision["slices"]) for decision in planned] == [
+            shown(candidate, candidate)
+            for service in compared
+            for candidate in service["approaches"]
+            if candidate["approach"] == approach
+        ]
+        assert approach != "local-opt" or any(decision["moved"] for decision in planned)
 
 
 def test_compared_as_kubernetes_decides_auto_is_active_and_best_is_best(zoneward: Commands) -> None:
@@ -95,7 +141,8 @@ def test_now_is_a_row_and_a_field_where_there_are_slices(zoneward: Commands, tmp
     slices = tmp_path / "slices.yaml"
     slices.write_text(zoneward("plan", "-q", "--sample", "--what-if", "none", "-o", "yaml", "shop/cart").out)
     arguments = ("compare", "-q", "--score", "-f", str(SAMPLE), "-f", str(slices), "shop/cart")
-    (cart,) = zoneward.json(*arguments)["services"]
+    comparison = zoneward.json(*arguments)
+    (cart,) = comparison["services"]
     assert cart["now"] == {
         **{
             name: cart["approaches"][0][name]
@@ -103,6 +150,9 @@ def test_now_is_a_row_and_a_field_where_there_are_slices(zoneward: Commands, tmp
         },
         "slices": 1,
     }
+    assert cart["today"]["inZoneTraffic"] == 1
+    assert comparison["now"]["inZoneTraffic"] == cart["now"]["inZoneTraffic"]
+    assert comparison["best"]["score"] == max(c["score"] for c in cart["approaches"] if c["approach"] == cart["best"])
     lines = zoneward(*arguments).out.splitlines()
     assert [line.split()[:2] for line in lines if " now " in line] == [["TOTAL", "now"], ["shop/cart", "now"]]
     rows = list(csv.DictReader(StringIO(zoneward(*arguments, "-o", "csv").out)))

@@ -140,3 +140,12 @@ def test_terminal_shows_the_demo_and_is_restored() -> None:
     assert b"of the traffic stays in its zone" in after
     assert b"shop/checkout is scaled to 5" in after
     assert b"Traceback" not in terminal.seen
+
+
+def test_ctrl_c_restores_the_terminal() -> None:
+    terminal = Terminal(command=COMMAND, lines=24, columns=80)
+    terminal.until(lambda: b"written, and why" in terminal.seen)
+    assert len(terminal.picture()) <= 24
+    terminal.type(b"\x03")
+    assert terminal.end() == 130
+    assert terminal.seen.rstrip().endswith(b"\x1b[?25h\x1b[?1049l")

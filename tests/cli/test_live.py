@@ -50,6 +50,13 @@ def test_cluster_without_pods_has_no_endpoints(zoneward: Commands, cluster: Clus
     assert [decision["endpoints"] for decision in json.loads(result.out)["decisions"]] == [0]
 
 
+def test_missing_permission_is_shown_with_its_rule(zoneward: Commands, cluster: Cluster) -> None:
+    cluster.server.refusals["pods"] = 403
+    err = zoneward.refused("plan")
+    assert "list" in err
+    assert "pods" in err
+
+
 def test_unreachable_cluster_is_one_line(zoneward: Commands, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(RetryPolicy, "pause", lambda *_arguments, **_options: None)
     kubeconfig = tmp_path / "config"

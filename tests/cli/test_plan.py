@@ -13,6 +13,7 @@ from tests.builders.objects import a_node, a_pod, a_service, with_field
 from tests.cli.running import SAMPLE, Commands, configuration_file, sample_objects, sample_slices
 
 from zoneward.kube import names
+from zoneward.routing.what_if import WHAT_IF_VALUES
 
 # The design's shape, which scripts rely on: fields may be added, these keep their names and meaning.
 SHAPE: dict[str, tuple[type, ...]] = {
@@ -64,6 +65,14 @@ def test_json_has_the_shape_that_scripts_rely_on(zoneward: Commands) -> None:
     }
 
 
+@pytest.mark.parametrize("output", ["table", "wide"])
+def test_table_has_a_line_for_every_service(zoneward: Commands, output: str) -> None:
+    result = zoneward("plan", "--sample", "-o", output)
+    for service in ("shop/search", "shop/cart", "payments/bank-gateway", "kube-system/kube-dns", "shop/mail"):
+        assert re.search(rf"^{service} ", result.out, re.MULTILINE), service
+    assert "zoneward explain SERVICE (why, fixes)" in result.out
+
+
 def test_color_option_is_honored(zoneward: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
     plain = zoneward("plan", "--sample").out
     assert "\x1b" not in plain
@@ -112,6 +121,13 @@ def test_yaml_lists_the_slices_to_delete(zoneward: Commands, built_in: Path) -> 
     assert {name for decision in by_name.values() for name in decision["replacedSlices"]} == names_of
 
 
+def test_compat_upstream_keeps_upstream_slices(zoneward: Commands, built_in: Path) -> None:
+    by_name = decisions(zoneward, "-f", SAMPLE, "-f", built_in, "--compat=upstream")
+    assert not any(
+        decision["slices"][change] for decision in by_name.values() for change in ("create", "update", "delete")
+    )
+
+
 def test_planning_the_planned_cluster_is_a_no_op(zoneward: Commands, tmp_path: Path) -> None:
     first = tmp_path / "slices.json"
     first.write_text(zoneward("plan", "--sample", "-o", "slices-json").out)
@@ -119,6 +135,15 @@ def test_planning_the_planned_cluster_is_a_no_op(zoneward: Commands, tmp_path: P
     by_name = decisions(zoneward, "-f", SAMPLE, "-f", first)
     for decision in by_name.values():
         assert not any(decision["slices"][change] for change in ("create", "update", "delete")), decision["service"]
+
+
+@pytest.mark.parametrize("value", WHAT_IF_VALUES)
+def test_what_if_asks_for_every_selected_service(zoneward: Commands, value: str) -> None:
+    heuristics = {"Auto": "ProportionalZoneCPU", "none": None}
+    by_name = decisions(zoneward, "--sample", "--what-if", value)
+    for decision in by_name.values():
+        if decision["service"] != "bank-gateway":
+            assert decision["heuristic"] == heuristics.get(value, value), decision["service"]
 
 
 def test_no_selected_service_is_a_note(zoneward: Commands) -> None:

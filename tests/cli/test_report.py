@@ -10,6 +10,7 @@ from typing import Any, Final
 from xml.etree import ElementTree
 
 import pytest
+from tests.cli.live_cluster import Cluster
 from tests.cli.running import SAMPLE, Commands, configuration_file, sample_slices
 
 from zoneward import sample
@@ -40,10 +41,25 @@ def test_json_has_now_each_setting_and_what_it_saves(zoneward: Commands, slices:
     inventory = report["services"][0]
     now = inventory["now"]["crossing"]
     assert now["money"] == pytest.approx(now["gb"] / 100, abs=1e-5)
+    assert now["gb"] + sum(flow["gb"] for flow in report["flows"] if flow["fromZone"] == flow["toZone"]) > 0
     same = next(setting for setting in inventory["settings"] if setting["approach"] == "PreferSameZone")
     assert same["crossing"]["gb"] == 0
     assert same["saved"]["money"] == pytest.approx(now["money"])
+    assert same["overloads"]
+    assert same["maxOverload"] > 0.3
     assert inventory["best"] == "Balanced"
+    assert report["total"]["now"]["gb"] == pytest.approx(
+        sum(service["now"]["crossing"]["gb"] for service in report["services"]), abs=1e-4
+    )
+    assert report["total"]["best"]["saved"]["money"] == pytest.approx(
+        sum(
+            setting["saved"]["money"]
+            for service in report["services"]
+            for setting in service["settings"]
+            if setting["approach"] == service["best"]
+        ),
+        abs=1e-4,
+    )
     both = document(zoneward, "-f", slices, *FEW, *PRICE, "--charge", "both")
     assert both["total"]["now"]["money"] == pytest.approx(2 * report["total"]["now"]["money"])
 
@@ -57,6 +73,7 @@ def test_a_node_that_ignores_hints_is_named(zoneward: Commands, slices: Path) ->
     assert [node["node"] for node in search["nodes"] if node["deviates"]] == ["worker-b2"]
     assert search["now"]["inZone"] < search["now"]["predictedInZone"]
     lines = zoneward("report", "-q", "-f", SAMPLE, "-f", slices, "--measured", BYTES, *FEW).out
+    assert "worker-b2 does not do what is predicted: payments/api 34% in its zone, predicted 100%; shop/search" in lines
     assert "not so on 1 node" in lines
 
 
@@ -98,6 +115,17 @@ def far(tmp_path: Path) -> Path:
     return file
 
 
+def test_the_built_in_controller_decides_by_cpu_and_zonewards_by_what_was_measured(
+    zoneward: Commands, slices: Path, far: Path
+) -> None:
+    """The slices are Zoneward's in one case, and in the other nobody's."""
+    built_in, own = (settings_of(document(zoneward, *more, *AUTO, measured=far)) for more in ((), ("-f", slices)))
+    assert built_in["ProportionalZoneCPU"]["active"], "by CPU no endpoint is overloaded"
+    assert built_in["ProportionalZoneCPU"]["overloads"], "by the traffic that was measured some are"
+    assert not own["ProportionalZoneCPU"]["overloads"]
+    assert built_in["Balanced"] == {**own["Balanced"], "needs": "controller"}
+
+
 def test_the_demand_that_is_chosen_decides_and_the_measured_one_weighs(zoneward: Commands, far: Path) -> None:
     measured, cpu, even = (
         document(zoneward, *AUTO, *more, measured=far) for more in ((), ("--demand", "cpu"), ("--demand", "even"))
@@ -110,6 +138,12 @@ def test_the_demand_that_is_chosen_decides_and_the_measured_one_weighs(zoneward:
     assert balanced[0]["maxOverload"] < min(balanced[1]["maxOverload"], balanced[2]["maxOverload"])
     by_cpu, evenly = (document(zoneward, *FEW, "--demand", demand)["services"] for demand in ("cpu", "even"))
     assert by_cpu != evenly
+
+
+def test_reported_as_kubernetes_decides_auto_is_active(zoneward: Commands) -> None:
+    report = document(zoneward, "shop/search", "--compat", "upstream", "--only", "Auto")
+    (setting,) = report["services"][0]["settings"]
+    assert (setting["approach"], setting["active"]) == ("ProportionalZoneCPU", True)
 
 
 def test_the_sample_has_measurements_and_a_price(zoneward: Commands) -> None:
@@ -204,6 +238,14 @@ def test_what_a_document_says_steers_no_terminal(zoneward: Commands, tmp_path: P
         assert "\x1b" not in done.out
         if output != "html":
             assert all(character.isprintable() for line in (done.out + done.err).split("\n") for character in line)
+
+
+def test_a_live_cluster_is_reported_as_others_are(zoneward: Commands, cluster: Cluster) -> None:
+    assert cluster.kubeconfig
+    live = zoneward.json("report", "-A", "-q", "--measured", BYTES, *PRICE, "--only", "none")
+    file = document(zoneward, *PRICE, "--only", "none")
+    assert live["total"]["services"] == 8
+    assert live["total"]["now"] == file["total"]["now"]
 
 
 def test_the_example_is_what_its_maker_makes() -> None:

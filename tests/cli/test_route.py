@@ -27,6 +27,20 @@ def test_json_has_the_shape_that_scripts_rely_on(zoneward: Commands) -> None:
     assert len(routes["cart:http"]["cluster"]) == 1
 
 
+@pytest.mark.parametrize(
+    ("consumer", "rules"),
+    [
+        ("current", ("node-hints", "zone-hints", "zone-hints")),
+        ("zone-hints", ("zone-hints", "zone-hints", "zone-hints")),
+        ("annotation", ("all", "all", "zone-hints")),
+        ("no-hints", ("all", "all", "all")),
+    ],
+)
+def test_older_proxies_honor_less(zoneward: Commands, consumer: str, rules: tuple[str, ...]) -> None:
+    routes = ports(zoneward, "--sample", "--consumer", consumer)
+    assert tuple(routes[port]["rule"] for port in ("kube-dns:dns", "cart:http", "search:grpc")) == rules
+
+
 LOCAL_OPT = ("--sample", "--proxy", "zoneward", "--what-if", "local-opt", "shop/inventory")
 """Zone a has four endpoints and shares two with the others, each by a third."""
 
@@ -94,6 +108,13 @@ def test_zone_weights_are_listed_only_for_zonewards_proxy(zoneward: Commands, tm
 def located_in(zoneward: Commands) -> dict[str, int]:
     (decision,) = zoneward.json("plan", "--sample", "shop/cart")["decisions"]
     return {zone: route["located"] for zone, route in decision["zones"].items()}
+
+
+def test_table_has_a_line_for_every_port(zoneward: Commands) -> None:
+    lines = zoneward("route", "--sample", "--node", NODE).out.splitlines()
+    assert max(map(len, lines)) <= 100
+    assert any(line.startswith("shop/cart:http ") for line in lines)
+    assert lines[0] == f"Proxy on {NODE} in zone eu-central-1a: kube-proxy 1.37"
 
 
 def test_changed_cluster_shows_the_change_of_loads(zoneward: Commands) -> None:

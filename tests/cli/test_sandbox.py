@@ -82,6 +82,19 @@ def a_service(name: str) -> dict[str, Any]:
     return {"metadata": {"name": name}, "spec": {"ports": [{"port": 80}], "selector": {"app": name}}}
 
 
+@pytest.mark.parametrize("command", ["plan", "compare", "route --node worker-a1"])
+def test_a_command_sees_in_it_what_it_sees_in_the_file(sample: Running, command: str) -> None:
+    live = sample.run(*command.split(), "-n", "shop", "-o", "json")
+    file = subprocess.run(
+        (*ZONEWARD, *command.split(), "--sample", "-n", "shop", "-o", "json"),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert live.returncode == 0, live.stderr
+    assert json.loads(live.stdout) == json.loads(file.stdout)
+
+
 def test_the_kubeconfig_is_for_its_owner_only(sample: Running) -> None:
     assert stat.S_IMODE(sample.kubeconfig.stat().st_mode) == 0o600
     assert yaml.safe_load(sample.kubeconfig.read_text())["current-context"] == "zoneward-sandbox"

@@ -48,6 +48,14 @@ def test_help_names_every_dataset_algorithm_and_parameter(zoneward: Commands) ->
     assert {*COMPUTED_DATASETS, "cluster", *ALGORITHMS, *PARAMETERS} <= words
 
 
+def test_the_default_is_the_table_of_the_proposal_with_local_twice(zoneward: Commands) -> None:
+    lines = zoneward("simulate", "-q", "--sample-size", "2000").out.splitlines()
+    assert lines[0] == "kep: 2,000 inputs, a sample of 39,273,145"
+    assert lines[1].split()[:3] == ["ALGORITHM", "TOTAL", "IN-ZONE"]
+    names = [line.split()[0] for line in lines[3:9]]
+    assert names == ["random", "local", "local-kep-tool", "local-shared", "local-weighted", "local-opt"]
+
+
 def test_output_has_all_requested_tables(zoneward: Commands, tmp_path: Path) -> None:
     asked = ("--by", "endpoints", "--bounds", *run_file(tmp_path, EVERYTHING))
     output = document(zoneward, "-a", "local,local-opt", *asked)
@@ -64,6 +72,26 @@ def test_output_has_all_requested_tables(zoneward: Commands, tmp_path: Path) -> 
     for title in ("As hints", "By band, as hints", "Quantiles, as hints", "Worst inputs, as hints"):
         assert f"\n{title}\n" in table
     assert "\nDifferences of totals, with 95 % confidence, as slice groups\n" in table
+
+
+def test_a_sweep_has_a_line_for_each_value(zoneward: Commands, tmp_path: Path) -> None:
+    sweep = run_file(tmp_path, "sweep: {startingThreshold: [1, 3]}")
+    means = means_of(document(zoneward, "-a", "local,random", *sweep))
+    assert list(means) == ["local:startingThreshold=1", "local:startingThreshold=3", "random"]
+    plain = means_of(document(zoneward, "-a", "local"))["local"]
+    assert means["local:startingThreshold=3"]["total"] == plain["total"] != means["local:startingThreshold=1"]["total"]
+
+
+# --- always the same --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_the_number_of_jobs_changes_nothing(zoneward: Commands, tmp_path: Path) -> None:
+    """Several chunks of inputs with several numbers of zones."""
+    many = ("simulate", "-q", "-d", "uniform:zones=2-4,inputs=300000", "--by", "zones", "-o", "json")
+    one, two, seven = (zoneward(*many, *run_file(tmp_path, f"{{worst: 5, jobs: {jobs}}}")).out for jobs in (1, 2, 7))
+    assert json.loads(one)["rows"] > 290_000
+    assert one == two == seven
 
 
 # --- other inputs -----------------------------------------------------------------------------------------------------
@@ -150,6 +178,18 @@ import pathlib, time
         pathlib.Path({{started!r}}).touch()
         time.sleep(600)
 {SAME_ZONE}"""
+TELLS = f"""
+import pathlib
+
+calls = []
+
+{HEAD.replace("rule", "noted")}
+    if len(demand) == 2 and max(supply) == 999:
+        calls.append(1)
+        if len(calls) == 70_000:
+            pathlib.Path({{marker!r}}).touch()
+{SAME_ZONE}"""
+"""Plain Python. It says when it is asked for an input of the second chunk."""
 
 
 def wait_for(path: Path, process: "subprocess.Popen[str]") -> None:
@@ -195,6 +235,19 @@ def test_ctrl_c_gives_what_is_known_marked_as_partial(tmp_path: Path) -> None:
     assert message.startswith(f"PARTIAL, stopped early: the first {count:,} of 1,000,000,000,000 inputs of uniform")
     assert err.splitlines()[-1] == f"zoneward: {message.strip()}"
     assert {path.name for path in tmp_path.iterdir()} == {"out"}
+
+
+def test_a_document_says_that_it_is_partial(tmp_path: Path) -> None:
+    marker = tmp_path / "begun"
+    (tmp_path / "my.py").write_text(TELLS.format(marker=str(marker)))
+    (tmp_path / "run.yaml").write_text("jobs: 1")
+    mine = ("--algorithm-file", f"{tmp_path / 'my.py'}:noted", "--run", tmp_path / "run.yaml", "-o", "json", "-q")
+    dataset = "uniform:zones=2,endpoints=999,inputs=10000000"
+    status, printed, err = interrupted(["simulate", "-d", dataset, *mine], marker=marker)
+    assert (status, err) == (130, "")
+    output = json.loads(printed)
+    assert output["partial"] is True
+    assert output["rows"] < output["of"]
 
 
 def test_a_second_ctrl_c_ends_it_at_once_and_leaves_nothing(tmp_path: Path) -> None:

@@ -11,6 +11,9 @@ from tests.client.serving import access_to
 from zoneward.client.writer import Writer
 from zoneward.kube.objects import (
     EndpointSlice,
+    Event,
+    EventRegarding,
+    EventSeries,
     ObjectMeta,
     Service,
     ServicePort,
@@ -58,6 +61,18 @@ OWNER_JSON: Object = {
     "metadata": {"name": "cart", "namespace": NAMESPACE, "uid": "u-1"},
     "spec": {"ports": [{"port": 80}], "selector": {"app": "cart"}},
 }
+EVENT = Event(
+    metadata=ObjectMeta(name="cart.1", namespace=NAMESPACE),
+    event_time="2026-01-01T12:00:00.000000Z",
+    series=EventSeries(count=2, last_observed_time="2026-01-01T12:00:01.000000Z"),
+    reporting_controller="zoneward.dev/controller",
+    reporting_instance="zoneward-0",
+    action="Decide",
+    reason="TopologyAwareRoutingEnabled",
+    regarding=EventRegarding(api_version="v1", kind="Service", namespace=NAMESPACE, name="cart", uid="u-1"),
+    note="Topology Aware Routing has been enabled",
+    type="Normal",
+)
 A_SERVICE = Service(
     metadata=ObjectMeta(name="shop", namespace=NAMESPACE, annotations={"a": "1", "b": "2"}),
     spec=ServiceSpec(ports=(ServicePort(port=80),), selector={"app": "cart"}),

@@ -146,6 +146,24 @@ def test_all_labels_of_a_selector_count() -> None:
         assert [pod.metadata.name for pod in cache.pods if cache.services_of(pod)] == ["all"]
 
 
+def test_handlers_get_old_and_new_after_the_cache_and_its_indexes_are_updated() -> None:
+    cache, changes = InformerCache(), list[tuple[LivePod | None, LivePod | None, int]]()
+    cache.services.put(a_service("s", {"app": "a"}))
+
+    def handler(old: LivePod | None, new: LivePod | None) -> None:
+        assert cache.pods.get("n1", "p") is new
+        changes.append((old, new, len(cache.pods_of("n1", "s"))))
+
+    stop = cache.pods.subscribe(handler)
+    first, second = a_pod("p", {"app": "a"}, version=2), a_pod("p", {"app": "b"}, version=3)
+    cache.pods.put(first)
+    cache.pods.put(second)
+    cache.pods.delete(a_pod("p", version=4))
+    stop()
+    cache.pods.put(first)
+    assert changes == [(None, first, 1), (first, second, 0), (second, None, 0)]
+
+
 def test_what_is_not_newer_changes_nothing() -> None:
     cache = InformerCache()
     held = a_pod("p", {"app": "a"}, version=10)
@@ -214,7 +232,10 @@ def test_what_packing_remembers_is_bounded() -> None:
     [
         ({"app": "cart"}, None, ["a"]),
         (None, '{"app":"cart"}', ["a"]),
+        (None, '{"app":"other"}', ["b"]),
         (None, '{"app":', []),
+        ({"app": "cart"}, '{"app":"other"}', ["a"]),
+        (None, None, []),
     ],
 )
 def test_pods_are_found_by_the_mark_and_by_the_selector_that_comes_back(

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from tests.client.a_writer import A_SERVICE, NAMESPACE, SLICE, SLICE_JSON, SLICES_KEPT, Object, a_writer, kept
+from tests.client.a_writer import A_SERVICE, EVENT, NAMESPACE, SLICE, SLICE_JSON, SLICES_KEPT, Object, a_writer, kept
 from tests.client.calling import said
 
-from zoneward.client.api_errors import Conflict, NotFound
-from zoneward.client.resources import LEASES, SERVICES, SLICES
-from zoneward.client.writer import WriteOutcome, encode_object, write_outcome
+from zoneward.client.api_errors import Conflict, Invalid, NotFound
+from zoneward.client.resources import EVENTS, LEASES, NAMESPACES, SERVICES, SLICES
+from zoneward.client.writer import PatchType, WriteOutcome, encode_object, write_outcome
 from zoneward.kube.objects import Lease, LeaseSpec, ObjectMeta, format_micro_time
 from zoneward.sandbox.server.resource_registry import Registry, Write
 
@@ -32,6 +32,20 @@ def test_an_empty_holder_is_written_since_it_says_something() -> None:
 def test_a_time_is_in_utc_and_has_six_digits() -> None:
     moment = datetime(2026, 1, 1, 12, 0, 0, 1234, tzinfo=timezone(timedelta(hours=2)))
     assert format_micro_time(moment) == "2026-01-01T10:00:00.001234Z"
+
+
+async def test_what_is_created_can_be_read_and_comes_with_its_version() -> None:
+    async with a_writer() as (writer, registry):
+        metadata = await writer.create(SLICES, SLICE)
+        read = await writer.read(SLICES, namespace=NAMESPACE, name="cart-1")
+        assert read.metadata == metadata
+        assert (metadata.uid, metadata.resource_version, metadata.generation) > ("", "", 0)
+        assert (read.endpoints, read.ports) == (SLICE.endpoints, SLICE.ports)
+        stored = kept(registry, SLICES_KEPT, "cart-1")
+        assert stored is not None
+        assert {key: stored[key] for key in ("addressType", "endpoints", "ports")} == {
+            key: SLICE_JSON[key] for key in ("addressType", "endpoints", "ports")
+        }
 
 
 async def test_an_update_replaces_the_version_that_it_was_made_from_and_no_other() -> None:
@@ -114,3 +128,49 @@ async def test_a_touch_changes_nothing_and_returns_the_whole_object() -> None:
         touched = await writer.touch(SLICES, namespace=NAMESPACE, name="cart-1")
         assert (touched.metadata, touched.endpoints) == (created, SLICE.endpoints)
         assert isinstance(await said(writer.touch(SLICES, namespace=NAMESPACE, name="none")), NotFound)
+
+
+async def test_a_strategic_patch_of_the_status_leaves_the_conditions_of_others() -> None:
+    condition = {"status": "True", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+    async with a_writer() as (writer, _):
+        await writer.create(SERVICES, A_SERVICE)
+        for type_, reason in (("their.org/Thing", "a"), ("zoneward.dev/Thing", "b"), ("zoneward.dev/Thing", "c")):
+            change = {"status": {"conditions": [condition | {"type": type_, "reason": reason}]}}
+            await writer.patch(SERVICES, change, **SHOP, form=PatchType.STRATEGIC, subresource="status")
+        service = await writer.read(SERVICES, **SHOP)
+        assert service.status
+        reasons = {condition.type: condition.reason for condition in service.status.conditions or ()}
+        assert reasons == {"their.org/Thing": "a", "zoneward.dev/Thing": "c"}
+
+
+async def test_events_leases_and_namespaces_are_at_their_places() -> None:
+    spec = LeaseSpec(
+        holder_identity="me",
+        lease_duration_seconds=15,
+        acquire_time="2026-01-01T12:00:00.000001Z",
+        renew_time="2026-01-01T12:00:00.000002Z",
+        lease_transitions=1,
+    )
+    async with a_writer() as (writer, _):
+        created = await writer.create(EVENTS, EVENT)
+        assert await writer.read(EVENTS, namespace=NAMESPACE, name="cart.1") == replace(EVENT, metadata=created)
+        await writer.create(LEASES, Lease(metadata=ObjectMeta(name="l", namespace=NAMESPACE), spec=spec))
+        assert (await writer.read(LEASES, namespace=NAMESPACE, name="l")).spec == spec
+        assert (await writer.read(NAMESPACES, namespace="", name=NAMESPACE)).status.phase == "Active"
+
+
+async def test_refusals_are_distinguished() -> None:
+    metadata = SLICE.metadata
+    elsewhere = replace(SLICE, metadata=replace(metadata, namespace="nowhere"))
+    wrong = replace(SLICE, metadata=replace(metadata, name="cart-2"), address_type="IPX")
+    gone = replace(SLICE, metadata=replace(metadata, name="cart-3", resource_version="5"))
+    async with a_writer() as (writer, _):
+        await writer.create(SLICES, SLICE)
+        for call, kind, outcome in (
+            (writer.create(SLICES, SLICE), Conflict, WriteOutcome.EXISTS),
+            (writer.create(SLICES, elsewhere), NotFound, WriteOutcome.MISSING),
+            (writer.create(SLICES, wrong), Invalid, WriteOutcome.REFUSED),
+            (writer.update(SLICES, gone), NotFound, WriteOutcome.MISSING),
+        ):
+            error = await said(call)
+            assert (type(error), write_outcome(error)) == (kind, outcome)

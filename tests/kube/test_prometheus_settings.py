@@ -71,8 +71,11 @@ def test_preset_excludes_programs_outside_of_the_cluster() -> None:
 
 
 REFUSED: Final[Mapping[str, tuple[Any, str]]] = {
+    "no map": ("http://p", "w: expected a mapping, got 'http://p'"),
     "url without a scheme": ({"url": "p:9090"}, "w.url: expected http://HOST[:PORT] or https://HOST[:PORT], got 'p:"),
+    "an unknown key": ({**URL, "adress": "x"}, "w.adress: expected one of url, window, preset, query, selector, "),
     "a preset that does not exist": ({**URL, "preset": "istio"}, "w.preset: expected zoneward-meter or zoneward-pro"),
+    "a number as a window": ({**URL, "window": 3600}, "w.window: expected a duration (500ms, 15s, 1m30s), got '3600'"),
     "a short window": ({**URL, "window": "5s"}, "w.window: expected a duration from 1m to 720h, got '5s'"),
     "a long timeout": ({**URL, "timeout": "1h"}, "w.timeout: expected a duration from 1s to 5m, got 3600s"),
     "an empty selector": ({**URL, "selector": {}}, "w.selector: expected a map from labels to a value or a list of"),

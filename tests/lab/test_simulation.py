@@ -1,21 +1,26 @@
-"""Datasets from end to end: published numbers come out, the same ones with any number of jobs, and what ends early."""
+"""Datasets from end to end: the proposal's table, the same result with any number of jobs, and what ends early."""
 
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import islice
+from math import sqrt
 
 import numpy as np
 import pytest
+from tests.lab.test_datasets import together
 from tests.lab.test_tally import QUICK_BALANCED
+from tests.reference.test_kep_2004 import TABLE
 
 from zoneward.lab import datasets
 from zoneward.lab.contenders import ALGORITHMS, parse_contenders
 from zoneward.lab.datasets import Chunk, ComputedDataset, Inputs, Range
+from zoneward.lab.scoring import Floats, score_columns, slices_share, totals
 from zoneward.lab.simulation import Runner, ScoredChunks, ThreadRunner, simulate
 from zoneward.lab.tally import SimulationSpec
-from zoneward.routing.simulation_results import BOUND, ENCODINGS, HINTS, SLICE_GROUPS, Simulation
+from zoneward.routing.score import IN_ZONE, MAX_OVERLOAD, MEAN_OVERLOAD
+from zoneward.routing.simulation_results import BOUND, CREDITS, ENCODINGS, HINTS, SLICE_GROUPS, Simulation
 
 QUICK = [name for name in ALGORITHMS if name != "Balanced"]
 """All but the one that takes half a minute to compile."""
@@ -32,6 +37,38 @@ def means(simulation: Simulation) -> dict[tuple[str, str], dict[str, float]]:
 def sampled() -> Simulation:
     wanted = SimulationSpec(contenders=parse_contenders(QUICK), encodings=(SLICE_GROUPS, HINTS))
     return simulate(wanted, SAMPLE, runner=ThreadRunner(2), bounds=True)
+
+
+def of_rows(algorithm: str) -> dict[str, Floats]:
+    inputs = together(SAMPLE)
+    (contender,) = parse_contenders([algorithm])
+    columns = score_columns(contender, inputs.demand, inputs.supply)
+    slices = slices_share(contender, columns, inputs.supply.sum(axis=1))
+    worst, mean = 100 * (1 - columns[MAX_OVERLOAD]), 100 * (1 - columns[MEAN_OVERLOAD])
+    item = (totals(columns, slices), 100 * columns[IN_ZONE], worst, mean, (worst + mean) / 2, 100 * slices)
+    return dict(zip(CREDITS, item, strict=True))
+
+
+@pytest.mark.parametrize("algorithm", TABLE)
+def test_a_sample_of_kep_has_the_means_of_the_proposals_table(algorithm: str) -> None:
+    """Within the 95 % confidence of the rows, beside half of the last digit that is printed."""
+    for credit, rows in of_rows(algorithm).items():
+        result = means(sampled())[algorithm, SLICE_GROUPS][credit]
+        assert result == pytest.approx(float(rows.mean()), rel=1e-9)
+        margin = 1.96 * float(rows.std()) / sqrt(len(rows))
+        assert result == pytest.approx(getattr(TABLE[algorithm], credit), abs=margin + 0.005, rel=0)
+        assert margin < 0.15
+
+
+def test_differences_in_a_sample_of_kep_hold_those_of_the_proposals_table() -> None:
+    """All fifteen, with 95 % confidence and the last digit of the table."""
+    differences = [difference for difference in sampled().differences if difference.encoding == SLICE_GROUPS]
+    differences = [difference for difference in differences if {difference.algorithm, difference.other} <= {*TABLE}]
+    assert len(differences) == 15
+    for item in differences:
+        truth = TABLE[item.algorithm].total - TABLE[item.other].total
+        assert item.low - 0.0001 <= truth <= item.high + 0.0001, item
+        assert item.high - item.low < 0.1
 
 
 @pytest.mark.parametrize(

@@ -283,6 +283,9 @@ def test_balanced_by_default_is_the_last_rule_and_has_the_settings_of_balanced()
     assert asked(a_service(), configuration).balanced == balanced
     detail = "the controller's default is Balanced: Balanced"
     assert recorded(a_service(), configuration)[-1] == Rule("default-approach", True, detail)
+    own = asked(a_service(max_overload="1"), configuration)
+    assert (own.balanced, own.accepted) == (structs.replace(balanced, max_overload=Fraction(1)), None)
+    assert asked(a_service(max_overload="banana"), configuration).accepted is False
 
 
 # --- rules ------------------------------------------------------------------------------------------------------------
@@ -393,10 +396,27 @@ def test_a_service_has_its_own_threshold_and_is_kept_as_much_longer_as_configure
     assert ("hints-threshold-annotation", True) in rules(given, configuration)
 
 
-def test_without_a_valid_threshold_the_configured_ones_hold() -> None:
+@pytest.mark.parametrize("own", ["20", "0", "-1", "", "20 percent"])
+def test_without_a_valid_threshold_the_configured_ones_hold(own: str) -> None:
     configuration = Configuration(hints=HintsSettings(start_threshold=Fraction(1, 4)))
-    for own in (None, "20"):
-        assert asked(a_service("Auto", threshold=own), configuration).hints == configuration.hints
+    assert asked(a_service("Auto", threshold=own), configuration).hints == configuration.hints
+    assert asked(a_service("Auto"), configuration).hints == configuration.hints
+
+
+@pytest.mark.parametrize(
+    "service",
+    [
+        a_service("PreferZone", threshold="much"),
+        a_service(distribution="PreferSameZone", threshold="much"),
+        a_service(subsetting="Auto", threshold="much"),
+        a_service(threshold="much"),
+        a_service("zoneward.dev/Balanced", threshold="much"),
+    ],
+    ids=["PreferZone", "PreferSameZone", "subsetting", "nothing", "Balanced"],
+)
+def test_a_threshold_matters_only_to_proportional_zone_cpu(service: Service) -> None:
+    assert asked(service).accepted is not False
+    assert "hints-threshold-annotation" not in dict(rules(service))
 
 
 # --- a Service's own highest overload ---------------------------------------------------------------------------------
@@ -441,27 +461,33 @@ def test_without_a_valid_overload_the_configured_one_holds(how: str, own: str) -
     "service",
     [
         a_service("Auto", max_overload="much"),
-        a_service("zoneward.dev/Balanced", threshold="much"),
-        a_service("zoneward.dev/Balanced", subsetting="Auto", threshold="much", max_overload="much"),
-        *(a_service(mode, threshold="much", max_overload="much") for mode in ("PreferZone", None)),
-        a_service(distribution="PreferSameZone", threshold="much", max_overload="much"),
+        a_service("PreferZone", max_overload="much"),
+        a_service(distribution="PreferSameZone", max_overload="much"),
+        a_service("zoneward.dev/Balanced", subsetting="Auto", max_overload="much"),
+        a_service(max_overload="much"),
     ],
-    ids=["Auto", "Balanced", "subsetting", "PreferZone", "nothing", "PreferSameZone"],
+    ids=["Auto", "PreferZone", "PreferSameZone", "subsetting", "nothing"],
 )
-def test_a_threshold_matters_only_to_proportional_zone_cpu_and_the_highest_overload_only_to_balanced(
-    service: Service,
-) -> None:
+def test_the_highest_overload_matters_only_to_balanced(service: Service) -> None:
     assert asked(service).accepted is not False
-    assert not {"hints-threshold-annotation", "max-overload-annotation"} & dict(rules(service)).keys()
+    assert asked(service).balanced is None
+    assert "max-overload-annotation" not in dict(rules(service))
 
 
 # --- algorithm and starting threshold ---------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("algorithm", SUBSETTING_ALGORITHMS)
+def test_a_service_names_its_algorithm_whatever_the_controller_s_is(algorithm: str) -> None:
+    configuration = Configuration(subsetting=SubsettingSettings(algorithm="local-opt"))
+    assert outcome(a_service(subsetting="Auto"), configuration) == "Subsetting/local-opt"
+    service = a_service(subsetting="Auto", algorithm=algorithm)
+    assert (outcome(service, configuration), asked(service).accepted) == (f"Subsetting/{algorithm}", True)
+
+
 @pytest.mark.parametrize("value", ["", " local", "RequireZone", "Auto"])
 def test_an_unknown_algorithm_is_the_controller_s(value: str) -> None:
     configuration = Configuration(subsetting=SubsettingSettings(algorithm="local-opt"))
-    assert outcome(a_service(subsetting="Auto"), configuration) == "Subsetting/local-opt"
     service = a_service(subsetting="Auto", algorithm=value)
     assert (outcome(service, configuration), asked(service).accepted) == ("Subsetting/local-opt", False)
     detail = f"{names.SUBSETTING_ALGORITHM_ANNOTATION}: {value!r} is none of them, local-opt is used"
