@@ -58,19 +58,18 @@ def search_locally(
             for located in range(zones):
                 search.size[zone] += search.composition[zone * zones + located]
             search.set_of[zone] = zone if search.size[zone] > 0 else _NO_SET
-    improve_sets(search)
-    best = search.round_best
-    first_value, first_cost, first_worst, first_mean = best[0], best[3], best[1], best[2]
+    first_cost, first_worst, first_lack = improve_sets(search)
     # The sizes and zones of these sets, in case that the next are no better.
     for zone in range(zones):
         search.count[zone] = search.size[zone]
         search.used[zone] = search.set_of[zone]
     _start_at_home(search)
-    improve_sets(search)
-    value, cost, worst, mean = best[0], best[3], best[1], best[2]
-    write_value(search, first_cost, first_worst, first_mean, best)
-    # With equal costs, the objective locality compares overloads.
-    if value <= first_value and not is_better(search, cost, worst, mean, best):
+    cost, worst, lack = improve_sets(search)
+    best = search.round_best
+    value = best[0]
+    write_value(search, first_cost, first_worst, 2 * first_lack, best)
+    # Sets of the same value may differ in their overload, which the objective locality compares next.
+    if value <= best[0] and not is_better(search, cost, worst, 2 * lack, best):
         for zone in range(zones):
             search.size[zone] = search.count[zone]
             search.set_of[zone] = search.used[zone]
@@ -162,9 +161,9 @@ def _start_at_home(search: Search) -> None:
 # --- steps between disjoint sets --------------------------------------------------------------------------------------
 
 
-def improve_sets(search: Search) -> None:
-    """Change sizes and zones of disjoint sets by single steps, while one is better. Writes the value of the sets as
-    `round_best`."""
+def improve_sets(search: Search) -> tuple[float, float, float]:
+    """Change sizes and zones of disjoint sets by single steps, while one is better. Writes their value as `round_best`,
+    and returns what it depends on."""
     merges = search.consumer_count >= _MERGING_ZONES
     for chosen in range(len(search.supply)):
         _measure_now(search, chosen)
@@ -177,7 +176,7 @@ def improve_sets(search: Search) -> None:
             step //= 2
         elif not merges or not _move_zone(search):
             break
-    _write_value_now(search)
+    return _write_value_now(search)
 
 
 def _write_value_now(search: Search) -> tuple[float, float, float]:
