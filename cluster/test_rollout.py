@@ -32,7 +32,7 @@ SECONDS = 40
 @pytest.fixture(scope="module")
 def built_in(cluster: Cluster) -> Iterator[Outcome]:
     """A rollout with the built-in parts."""
-    # Longer than a kube-proxy on a busy machine takes to hear of it.
+    # Longer than a kube-proxy on a busy machine needs to learn that a Pod is terminating.
     serve(cluster, delay=15)
     start(cluster, Mode.BUILT_IN)
     yield rolled_out(cluster)

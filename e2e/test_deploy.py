@@ -101,8 +101,8 @@ class Cluster(Shop):
         return len(ready_addresses(self.own_slices(service))), len(self.listed(service))
 
     def events(self) -> int:
-        """The number of Zoneward's Events about Services; repeated ones count each time. Where a slice was written by
-        another one, the built-in controller writes Events too."""
+        """The number of Zoneward's Events about Services; repeated ones count each time. The built-in controller writes
+        Events too, when another writer changes a slice."""
         events = self.items("/apis/events.k8s.io/v1/{}/events")
         own = (event for event in events if event.get("reportingController") == CONTROLLER)
         return sum((event.get("series") or {"count": 1})["count"] for event in own)

@@ -155,7 +155,7 @@ def test_unsupported_request_is_reported_in_one_line(what: str, sandbox: Path, t
 )
 def test_kubectl_completes_lines_of_its_plugin(tmp_path: Path, words: tuple[str, ...], expected: list[str]) -> None:
     """kubectl finds the plugin on the PATH, and then runs the program that completes, not the plugin."""
-    # At its time limit, which a busy machine reaches, it ends without a word, and people press Tab again.
+    # On a busy machine, the program that completes could reach its time limit, and then it prints no word.
     unlimited = "from zoneward.cli import completion\ncompletion.PROCESS_TIME_LIMIT = 0.0\n"
     for name, module, limit in (
         ("kubectl-zoneward", "zoneward.cli.main", ""),

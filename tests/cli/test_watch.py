@@ -214,7 +214,7 @@ def test_lost_connection_is_reported_and_recovers(
 
     out, err = asyncio.run(run())
     assert all(json.loads(line)["type"] in ("ADDED", "SYNCED", "CHANGED") for line in out.splitlines())
-    # Each kind of object has a watch, and on a busy machine the error of another one may last longest for a moment.
+    # Each kind of object has its own watch. On a busy machine, another watch's error may be reported first.
     *errors, recovered = err.splitlines()
     assert all(line.startswith("zoneward: ") and line.endswith("; retrying") for line in errors)
     assert recovered == "zoneward: the API server responds again"

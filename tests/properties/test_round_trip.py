@@ -83,7 +83,7 @@ def test_each_zone_selects_exactly_what_the_allocation_gives_it(cluster: Cluster
 
 
 @examples(50)
-# In most clusters that are not tidy, something prevents groups.
+# In most clusters that are not tidy, a missing zone or a policy prevents groups.
 @given(st.one_of(*(clusters(setting=SUBSETTING, others=False, tidy=tidy) for tidy in (True, True, False))))
 def test_each_zone_selects_the_endpoints_of_the_groups_that_it_consumes(cluster: Cluster) -> None:
     """As many from each zone as those groups have, by their weights; all ready ones where it consumes none."""
