@@ -93,6 +93,20 @@ async def test_the_config_map_goes_with_its_last_service() -> None:
     assert scene.parameters.is_empty
 
 
+async def test_entries_of_services_that_are_gone_go_in_one_write() -> None:
+    scene = Scene()
+    scene.see(ZONES | {"web.IPv4": "none", "old.IPv4": "zones", "old.10.0.0.1": "a", "junk": "x"}, version=5)
+    scene.server.exists = True
+    assert await scene.parameters.remove("shop", lambda key: key not in (CART, WEB))
+    assert not await scene.parameters.remove("shop", lambda key: key not in (CART, WEB))
+    assert not await scene.parameters.remove("elsewhere", lambda _key: True)
+    assert await scene.parameters.remove("shop", lambda _key: True)
+    assert scene.server.asked == [
+        ("patch", {"old.IPv4": None, "old.10.0.0.1": None, "junk": None}),
+        ("delete", "u1"),
+    ]
+
+
 async def test_a_deleted_config_map_is_created_again_with_all_entries() -> None:
     scene = Scene()
     await scene.parameters.write(CART, ZONES)

@@ -154,21 +154,34 @@ class OverlayParameters:
 
     async def write(self, key: ObjectKey, entries: Mapping[str, str]) -> bool:
         """Replace the entries of a Service. Returns whether anything was written. Raises CallFailed."""
-        namespace, name = key
+        return await self._write(key[0], {key[1]: entries})
+
+    async def remove(self, namespace: str, is_gone: Callable[[ObjectKey], bool]) -> bool:
+        """Remove the entries of all Services of a namespace that are gone, in one write, however many there are.
+
+        Returns whether anything was written. Raises CallFailed.
+        """
+        parameters = self._namespaces.get(namespace)
+        services = () if parameters is None else parameters.entries
+        return await self._write(namespace, {name: _NO_ENTRIES for name in services if is_gone((namespace, name))})
+
+    async def _write(self, namespace: str, services: Mapping[str, Mapping[str, str]]) -> bool:
         parameters = self._namespaces.setdefault(namespace, _NamespaceParameters())
         async with parameters.lock:
-            present = parameters.entries.get(name, _NO_ENTRIES)
-            changes: dict[str, str | None] = {
-                entry: value for entry, value in entries.items() if present.get(entry) != value
-            }
-            changes |= {entry: None for entry in present if entry not in entries}
+            changes: dict[str, str | None] = {}
+            for name, entries in services.items():
+                present = parameters.entries.get(name, _NO_ENTRIES)
+                changes |= {entry: value for entry, value in entries.items() if present.get(entry) != value}
+                changes |= {entry: None for entry in present if entry not in entries}
             if not changes:
                 return False
-            if entries or len(parameters.entries) > 1:
-                await self._change(namespace, parameters, changes, name, entries)
+            wanted = {name: entries for name, entries in {**parameters.entries, **services}.items() if entries}
+            if wanted:
+                await self._change(namespace, parameters, changes, wanted)
             else:
                 await self._delete(namespace, parameters)
-            self._set(namespace, parameters, name, entries)
+            for name, entries in services.items():
+                self._set(namespace, parameters, name, entries)
             return True
 
     async def _change(
@@ -176,9 +189,9 @@ class OverlayParameters:
         namespace: str,
         parameters: _NamespaceParameters,
         changes: Mapping[str, str | None],
-        name: str,
-        entries: Mapping[str, str],
+        wanted: Mapping[str, Mapping[str, str]],
     ) -> None:
+        """Write the changes, or all wanted entries of the namespace where there is no ConfigMap."""
         metadata = None
         if parameters.uid is not None:
             try:
@@ -188,10 +201,8 @@ class OverlayParameters:
             except NotFound:
                 parameters.uid = None
         if metadata is None:
-            data = {entry: value for own in parameters.entries.values() for entry, value in own.items()}
-            for entry in parameters.entries.get(name, ()):
-                del data[entry]
-            metadata = await self._writer.apply(CONFIG_MAPS, _config_map(namespace, data | dict(entries)))
+            data = {entry: value for entries in wanted.values() for entry, value in entries.items()}
+            metadata = await self._writer.apply(CONFIG_MAPS, _config_map(namespace, data))
         parameters.uid, parameters.version = metadata.uid, parse_resource_version(metadata.resource_version)
 
     async def _delete(self, namespace: str, parameters: _NamespaceParameters) -> None:
@@ -316,12 +327,12 @@ class OverlayReconciler:
         await self._stores.synced.wait()
         service = self._cache.services.get(*key)
         try:
-            if service is None and key in self._cache.services.unreadable:
+            if self._is_gone(key):
+                return await self._remove(key)
+            if service is None:
                 # What it asks for is unknown: its hints stay as they are.
                 self._forget(key)
                 return NOTHING_TO_WRITE
-            if service is None:
-                return await self._remove(key)
             if self.course(service, ()) is not AdoptionAction.SERVE:
                 return await self._leave(key, service)
             return await self._serve(key, service)
@@ -503,15 +514,22 @@ class OverlayReconciler:
         return writes, not removals
 
     async def _remove(self, key: ObjectKey) -> ReconcileResult:
-        """A Service was deleted, or never was: its entries go, and Kubernetes deletes its slices."""
+        """A Service was deleted, or never was: its entries go, and Kubernetes deletes its slices.
+
+        So do those of all other Services of its namespace that are gone: somebody may have added thousands of entries.
+        """
         self._forget(key)
         self._refused.discard(key)
         if self._status_writer is not None:
             self._status_writer.forget(key)
-        is_written = await self._parameters.write(key, {})
+        is_written = await self._parameters.remove(key[0], self._is_gone)
         if is_written:
             self._metrics.overlay_writes.inc()
         return ReconcileResult(SyncOutcome.WRITTEN, int(is_written))
+
+    def _is_gone(self, key: ObjectKey) -> bool:
+        services = self._cache.services
+        return services.get(*key) is None and key not in services.unreadable
 
     def _forget(self, key: ObjectKey) -> None:
         self._states.forget(key)
