@@ -88,6 +88,7 @@ class EndpointSliceController:
             back_off=options.back_off,
             chance=options.random.random,
             group_of=namespace_of,
+            workers=options.workers,
         )
         self._tracker = EndpointSliceTracker(on_dropped_hints=self._hints_dropped)
         follows_proxies = options.node_proxy_namespace is not None and self._status_writer is not None

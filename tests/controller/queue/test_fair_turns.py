@@ -154,6 +154,26 @@ def test_cheap_decisions_of_a_flood_do_not_wait() -> None:
     assert decided > 1000
 
 
+def test_writes_of_one_namespace_that_take_long_do_not_keep_all_workers() -> None:
+    """They use no CPU: a large ConfigMap takes the API server almost a second, and they wait for one another."""
+    schedule = ItemSchedule[str](Batching(), RequeueDelay(), group_of=namespace, workers=10)
+    for index in range(1000):
+        schedule.add(f"flood/{index}", now=0)
+    clock = 0.0
+    writing = [item.key for _ in range(10) if (item := schedule.take(clock)) is not None]
+    while True:
+        clock += 0.7
+        if clock > 5:
+            schedule.add("shop/cart", now=clock)
+        schedule.done(writing.pop(0), now=clock, writes=1)
+        item = schedule.take(clock)
+        assert item is not None
+        if item.key == "shop/cart":
+            break
+        writing.append(item.key)
+    assert clock < 6
+
+
 def test_fresh_decisions_of_one_service_are_paced_by_their_cpu() -> None:
     batching = Batching()
     schedule = ItemSchedule[str](batching, RequeueDelay())

@@ -7,8 +7,9 @@ processed is requeued afterwards. No key is handed out twice at a time.
 time are in one heap by that time. Items that are due have a rank: the time at which they became due plus what their
 urgency can wait. So urgent items are first, and no item starves: an item in the background that has been
 due for its `PATIENCE` is before one that has just become urgent. That holds among the items of one group, which is a
-namespace; among groups `FairTurns` decides, by the CPU that each has used. The heaps may hold outdated entries; an
-entry counts while it has the ticket of its item.
+namespace; among groups `FairTurns` decides, by the CPU and the workers' time that each has used: a worker that waits for
+the API server is of no use to others. The heaps may hold outdated entries; an entry counts while it has the ticket of
+its item.
 
 `WorkQueue` adds the clocks, the random numbers, and the workers that wait.
 
@@ -213,12 +214,18 @@ _Heap = list[tuple[float, int, _QueueEntry[K]]]
 
 class ItemSchedule(Generic[K]):
     """Every method takes ``now`` in seconds, which never decreases. ``group_of``: which group a key belongs to; all
-    keys are of one group by default."""
+    keys are of one group by default. ``workers``: how many share the work on all groups; None: as many as there are
+    items, so that only CPU counts."""
 
     def __init__(
-        self, batching: Batching, back_off: RequeueDelay, *, group_of: Callable[[K], Hashable] = lambda _key: None
+        self,
+        batching: Batching,
+        back_off: RequeueDelay,
+        *,
+        group_of: Callable[[K], Hashable] = lambda _key: None,
+        workers: int | None = None,
     ) -> None:
-        self._batching, self._back_off, self._group_of = batching, back_off, group_of
+        self._batching, self._back_off, self._group_of, self._workers = batching, back_off, group_of, workers
         self._entries: dict[K, _QueueEntry[K]] = {}
         self._later: _Heap[K] = []
         self._due = FairTurns[Hashable, _QueueEntry[K]]()
@@ -279,7 +286,7 @@ class ItemSchedule(Generic[K]):
 
     def done(self, key: K, *, now: float, writes: int) -> float:
         """The work is done, with this number of slice writes. Returns the seconds since the first change."""
-        entry = self._end_work(key, writes=writes)
+        entry = self._end_work(key, now=now, writes=writes)
         waited = now - entry.since
         entry.failures, entry.stale = 0, False
         if entry.changed is not None:
@@ -291,7 +298,7 @@ class ItemSchedule(Generic[K]):
 
     def retry(self, key: K, *, now: float, chance: float, writes: int = 0, retry_after: float | None = None) -> float:
         """The work failed. Returns the seconds until the next try; ``retry_after`` is what the server asked for."""
-        entry = self._end_work(key, writes=writes)
+        entry = self._end_work(key, now=now, writes=writes)
         entry.failures, entry.stale = entry.failures + 1, False
         due = now + self._back_off.backoff.delay(entry.failures, random=chance, retry_after=retry_after)
         entry.not_before, entry.has_retry_after = now + (retry_after or 0.0), retry_after is not None
@@ -302,7 +309,7 @@ class ItemSchedule(Generic[K]):
 
     def wait_for_cache(self, key: K, *, now: float, limit: float) -> None:
         """The cache lags behind our writes: the key is not handed out before `wake`, for at most ``limit`` seconds."""
-        entry = self._end_work(key, writes=0)
+        entry = self._end_work(key, now=now, writes=0)
         self._merge_changes(entry)
         entry.stale = True
         self._wait_until(entry, now + limit)
@@ -365,9 +372,12 @@ class ItemSchedule(Generic[K]):
             raise ValueError(f"expected a key that was handed out, got {key}")
         return entry
 
-    def _end_work(self, key: K, *, writes: int) -> _QueueEntry[K]:
+    def _end_work(self, key: K, *, now: float, writes: int) -> _QueueEntry[K]:
         entry = self._worked_on(key)
         self._working -= 1
+        if self._workers is not None:
+            # A worker's time counts like as much CPU as it has of it beside the others.
+            self.charge(key, max(0.0, (now - entry.taken) / self._workers - entry.cpu))
         entry.pace = self._batching.after(entry.pace, taken=entry.taken, writes=writes, cpu=entry.cpu)
         return entry
 
@@ -444,7 +454,8 @@ class WorkQueue(Generic[K]):
 
     Each key that is handed out must be answered with `done`, `retry` or `wait_for_cache`. ``clock`` is the event loop's
     by default, ``cpu_clock`` counts the seconds of CPU of its thread; ``chance`` returns random numbers from 0 to 1.
-    ``group_of`` gives the namespace of a key, so that no namespace can starve others.
+    ``group_of`` gives the namespace of a key, so that no namespace can starve others: neither by CPU nor, where the
+    number of ``workers`` is given, by keeping all of them.
     """
 
     def __init__(
@@ -456,8 +467,11 @@ class WorkQueue(Generic[K]):
         chance: Callable[[], float] = random,
         cpu_clock: Callable[[], float] = thread_time,
         group_of: Callable[[K], Hashable] = lambda _key: None,
+        workers: int | None = None,
     ) -> None:
-        self._schedule = ItemSchedule[K](batching or Batching(), back_off or RequeueDelay(), group_of=group_of)
+        self._schedule = ItemSchedule[K](
+            batching or Batching(), back_off or RequeueDelay(), group_of=group_of, workers=workers
+        )
         self._cpu_clock = cpu_clock
         self._clock = clock or asyncio.get_running_loop().time
         self._chance = chance
