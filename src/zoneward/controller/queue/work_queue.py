@@ -7,9 +7,9 @@ processed is requeued afterwards. No key is handed out twice at a time.
 time are in one heap by that time. Items that are due have a rank: the time at which they became due plus what their
 urgency can wait. So urgent items are first, and no item starves: an item in the background that has been
 due for its `PATIENCE` is before one that has just become urgent. That holds among the items of one group, which is a
-namespace; among groups `FairTurns` decides, by the CPU and the workers' time that each has used: a worker that waits for
-the API server is of no use to others. The heaps may hold outdated entries; an entry counts while it has the ticket of
-its item.
+namespace; among groups `FairTurns` decides, by the CPU and the workers' time that each has used: a worker that waits
+for the API server is of no use to others. The heaps may hold outdated entries; an entry counts while it has the ticket
+of its item.
 
 `WorkQueue` adds the clocks, the random numbers, and the workers that wait.
 
