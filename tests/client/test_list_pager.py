@@ -165,6 +165,21 @@ async def test_all_pages_are_read() -> None:
     assert await list_names(server, NODES, time_limit=10) == [("", "n1")]
 
 
+async def test_names_of_a_list_that_restarts_are_of_one_state() -> None:
+    class Expiring(AServer):
+        async def get(self, path: str, query: Mapping[str, str] = {}, *, timeout: float | None = None) -> bytes:
+            if len(self.asked) == 2:
+                # The second page is read, and the third is not.
+                self.delete("services", "api", "payments")
+                self.plan(Fault.EXPIRE)
+            return await super().get(path, query, timeout=timeout)
+
+    server = Expiring(page=2, objects=a_shop().objects)
+    listed = await list_names(server, SERVICES, time_limit=10)
+    assert server.met == [Fault.EXPIRE]
+    assert listed == [("shop", name) for name in ("cart", "catalog", "checkout", "search", "wishlist")]
+
+
 async def test_what_came_in_time_counts() -> None:
     class Slow(AServer):
         async def get(self, path: str, query: Mapping[str, str] = {}, *, timeout: float | None = None) -> bytes:
