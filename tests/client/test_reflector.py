@@ -379,6 +379,21 @@ def test_a_server_whose_data_were_restored_is_believed_in_the_end(streams_lists:
     assert play.changes[2:] == [("modified", "a", "101"), ("deleted", "b", "108"), ("added", "c", "104")]
 
 
+@pytest.mark.parametrize("failure", [errors.Unreachable("cut"), EXPIRED], ids=["next list", "same list"])
+def test_restored_data_replace_newer_states_when_the_accepted_list_restarts(failure: Exception) -> None:
+    play = Play(
+        a_list("110", a="105"),
+        EXPIRED,
+        *[a_list("50", a="40", b="30")] * 3,
+        a_list("50", token="t", b="30"),
+        failure,
+        a_list("60", a="40", b="30"),
+        [an_event("MODIFIED", "a", "61")],
+    )
+    assert play.changes[1:] == [("added", "b", "30"), ("modified", "a", "40"), ("modified", "a", "61")]
+    assert play.versions()[-2:] == ["60", "61"]
+
+
 def test_lists_and_watches_are_of_what_is_selected() -> None:
     play = Play(a_list("100"), [], options=ListScope(namespace="shop", label_selector="app=a"))
     assert play.paths == {"/api/v1/namespaces/shop/pods"}

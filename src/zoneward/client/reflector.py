@@ -201,7 +201,8 @@ class Reflector(Generic[WatchedT]):
         async for page in list_pages(self._transport, self._resource, self._options):
             if page.is_first:
                 keys, allow_older = set(), self._is_stale(page.version)
-                self._newest = parse_resource_version(page.version)
+                if not allow_older:
+                    self._newest = parse_resource_version(page.version)
             for obj in page.objects:
                 keys.add(object_key_of(obj))
                 self._store.put(obj, allow_older=allow_older)
