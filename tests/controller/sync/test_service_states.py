@@ -1,10 +1,16 @@
-"""The moment that slices give is the first change that they do not have yet, and never one long ago."""
+"""The moment that slices give is the first change that they do not have yet, and never one long ago; and which Services
+another demand affects."""
 
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.builders.structs import a_service, nodes_in, pods_in
 
-from zoneward.controller.sync.service_states import TriggerTimeTracker
+from zoneward.client.informer_cache import InformerCache
+from zoneward.client.resources import LiveNode, LivePod, object_key_of
+from zoneward.controller.sync.service_states import ServiceStates, TriggerTimeTracker
 from zoneward.kube.objects import ObjectKey
+from zoneward.routing.configuration import Configuration
 
 SERVICE: ObjectKey = ("ns", "svc")
 
@@ -73,3 +79,24 @@ def test_changed_pods_give_the_same_time_as_all_pods(
         if is_written:
             whole.written(SERVICE)
             parts.written(SERVICE)
+
+
+def test_another_demand_affects_services_that_will_be_planned_afresh() -> None:
+    cache = InformerCache()
+    states = ServiceStates(cache, configuration=Configuration())
+    for pod in pods_in({"a": 2, "b": 2}):
+        cache.pods.put(msgspec.convert(msgspec.to_builtins(pod), LivePod))
+    node_a, node_b = (msgspec.convert(msgspec.to_builtins(node), LiveNode) for node in nodes_in({"a": 4, "b": 4}))
+    service = a_service("Auto")
+    key = object_key_of(service)
+    cache.services.put(service)
+    cache.nodes.put(node_a)
+    states.node_changed(None, node_a)
+    states.refresh_nodes()
+    states.plan(key, service, taken=())
+    states.plan_afresh(key)
+    cache.nodes.put(node_b)
+    states.node_changed(None, node_b)
+    states.refresh_nodes()
+    assert states.check_next() == key
+    assert states.check_next() is None

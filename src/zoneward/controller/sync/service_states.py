@@ -182,7 +182,7 @@ class ServiceStates:
         if bool(before.node_zones) != bool(zones):
             return list(self._ready_endpoints)
         if decision_inputs(before.demand) != decision_inputs(self._cluster_state.demand):
-            self._unchecked = dict.fromkeys(self._states)
+            self._unchecked = dict.fromkeys(self._ready_endpoints)
             self.has_unchecked.set()
         return []
 
@@ -197,7 +197,8 @@ class ServiceStates:
             return None
         del self._unchecked[key]
         state = self._states.get(key)
-        is_affected = state is not None and state.service.is_affected_by(self._cluster_state.demand)
+        # Without a state, what its last decision was is not known.
+        is_affected = state is None or state.service.is_affected_by(self._cluster_state.demand)
         return key if is_affected else None
 
     @property
