@@ -1,14 +1,21 @@
 """The ConfigMaps of an overlay: what is written of them, and what a watch changes. ``e2e/test_overlay.py`` runs it."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
-from zoneward.client.api_errors import NotFound
+import pytest
+
+from zoneward.client.api_errors import Conflict, NotFound
 from zoneward.client.resources import LiveConfigMap, LiveConfigMapMeta
 from zoneward.client.writer import Writer
-from zoneward.controller.overlay_reconciler import MAX_BYTES, OverlayParameters, OverlayStores
+from zoneward.controller.overlay_reconciler import (
+    MAX_BYTES,
+    OverlayParameters,
+    OverlayStores,
+)
 from zoneward.kube.names import OVERLAY_CONFIG_MAP
-from zoneward.kube.objects import ObjectKey, ObjectMeta
+from zoneward.kube.objects import EndpointSlice, Namespace, ObjectKey, ObjectMeta
+from zoneward.slices.overlay import read_entries, with_overlay_hints
 
 CART, WEB = ("shop", "cart"), ("shop", "web")
 ZONES = {"cart.IPv4": "zones Hints/Balanced", "cart.10.0.0.1": "b"}
@@ -21,28 +28,48 @@ class Server:
         self.asked: list[tuple[str, object]] = []
         self.version = 10
         self.exists = False
+        self.uid = "u1"
+        self.data: dict[str, str] = {}
+        self.slice: EndpointSlice | None = None
+        self.before_answer: Callable[[], None] = lambda: None
 
     def once(self) -> "Server":
         return self
 
     def _metadata(self) -> ObjectMeta:
         self.version += 1
-        return ObjectMeta(name=OVERLAY_CONFIG_MAP, uid="u1", resource_version=str(self.version))
+        metadata = ObjectMeta(name=OVERLAY_CONFIG_MAP, uid=self.uid, resource_version=str(self.version))
+        self.before_answer()
+        return metadata
 
     async def apply(self, _resource: object, obj: LiveConfigMap) -> ObjectMeta:
         self.asked.append(("apply", obj.data))
         self.exists = True
+        self.data |= obj.data or {}
         return self._metadata()
 
     async def patch(self, _resource: object, change: Mapping[str, Any], **_place: str) -> ObjectMeta:
         if not self.exists:
             raise NotFound(404, "NotFound", "", method="PATCH", path="")
         self.asked.append(("patch", dict(change["data"])))
+        self.data = {entry: value for entry, value in {**self.data, **change["data"]}.items() if value is not None}
         return self._metadata()
 
     async def delete(self, _resource: object, obj: LiveConfigMap) -> None:
+        self.before_answer()
+        if obj.metadata.uid != self.uid:
+            raise Conflict(409, "Conflict", "", method="DELETE", path="")
         self.asked.append(("delete", obj.metadata.uid))
         self.exists = False
+        self.data = {}
+
+    async def touch(self, _resource: object, *, namespace: str, name: str) -> EndpointSlice:
+        assert self.slice is not None
+        assert (namespace, name) == ("shop", self.slice.metadata.name)
+        self.asked.append(("touch", name))
+        overlay = read_entries(self.data).get(("cart", "IPv4"))
+        self.slice = with_overlay_hints(self.slice, overlay)
+        return self.slice
 
 
 class Scene:
@@ -58,10 +85,14 @@ class Scene:
             on_approach=self.reapproached.append,
         )
 
-    def see(self, data: Mapping[str, str], *, version: int, uid: str = "u1") -> None:
+    def see(self, data: Mapping[str, str], *, version: int, uid: str = "u1", allow_older: bool = False) -> None:
         """The watch shows this state."""
         metadata = LiveConfigMapMeta(name=OVERLAY_CONFIG_MAP, namespace="shop", uid=uid, resource_version=str(version))
-        self.stores.config_maps.put(LiveConfigMap(metadata=metadata, data=dict(data)))
+        self.stores.config_maps.put(LiveConfigMap(metadata=metadata, data=dict(data)), allow_older=allow_older)
+
+
+def a_namespace(labels: Mapping[str, str]) -> Namespace:
+    return Namespace(metadata=ObjectMeta(name="shop", labels=dict(labels), resource_version="1"))
 
 
 async def test_only_what_changed_is_written() -> None:
@@ -131,6 +162,71 @@ async def test_entries_that_somebody_else_changed_are_reported_and_own_writes_ar
     assert scene.changed == [CART]
     assert scene.parameters.entries_of(CART) == {"cart.IPv4": "none"}
     assert await scene.parameters.write(CART, ZONES)
+
+
+async def test_a_change_by_somebody_else_before_own_write_is_seen() -> None:
+    scene = Scene()
+    scene.server.exists = True
+    scene.see(ZONES, version=5)
+    scene.changed.clear()
+    # Somebody deletes an entry, and the watch shows it only after the answer to this write.
+    await scene.parameters.write(WEB, {"web.IPv4": "none"})
+    own = scene.server.version
+    scene.see({"cart.IPv4": "zones Hints/Balanced"}, version=own - 1)
+    scene.see({"cart.IPv4": "zones Hints/Balanced", "web.IPv4": "none"}, version=own)
+    assert scene.changed == [CART]
+    assert await scene.parameters.write(CART, ZONES)
+
+
+async def test_a_later_state_that_the_watch_shows_before_the_answer_stays() -> None:
+    scene = Scene()
+    scene.server.exists = True
+    scene.see(ZONES, version=5)
+    scene.server.before_answer = lambda: scene.see({"web.IPv4": "zones"}, version=scene.server.version + 1)
+    assert await scene.parameters.write(WEB, {"web.IPv4": "none"})
+    scene.server.before_answer = lambda: None
+    assert scene.parameters.entries_of(WEB) == {"web.IPv4": "zones"}
+    assert await scene.parameters.write(WEB, {"web.IPv4": "none"})
+    assert scene.server.asked[-1] == ("patch", {"web.IPv4": "none"})
+
+
+async def test_a_config_map_that_somebody_replaces_while_it_is_deleted_keeps_its_entries() -> None:
+    scene = Scene()
+    scene.server.exists = True
+    scene.see(ZONES, version=5)
+
+    def replaced() -> None:
+        scene.server.uid = "u2"
+        scene.see(ZONES, version=7, uid="u2")
+
+    scene.server.before_answer = replaced
+    with pytest.raises(Conflict):
+        await scene.parameters.write(CART, {})
+    assert scene.parameters.entries_of(CART) == ZONES
+    assert await scene.parameters.write(CART, {})
+    assert scene.server.asked == [("delete", "u2")]
+
+
+async def test_entries_of_restored_data_count_though_they_are_older() -> None:
+    scene = Scene()
+    scene.see(ZONES, version=900)
+    scene.see({"cart.IPv4": "none"}, version=40, allow_older=True)
+    assert scene.parameters.entries_of(CART) == {"cart.IPv4": "none"}
+
+
+async def test_nothing_is_remembered_of_a_namespace_that_is_gone() -> None:
+    scene = Scene()
+    assert not await scene.parameters.remove("shop", lambda _key: True)
+    scene.server.exists = True
+    scene.see(ZONES, version=5)
+    config_map = scene.stores.config_maps.get("shop", OVERLAY_CONFIG_MAP)
+    assert config_map is not None
+    namespace = a_namespace({})
+    scene.stores.namespaces.put(namespace)
+    scene.stores.namespaces.delete(namespace)
+    scene.stores.config_maps.delete(config_map)
+    assert not await scene.parameters.remove("shop", lambda _key: True)
+    assert scene.parameters._namespaces == {}
 
 
 def test_entries_have_room_up_to_the_limit_of_their_namespace() -> None:

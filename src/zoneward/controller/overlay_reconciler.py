@@ -22,7 +22,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from zoneward.client.api_errors import CallFailed, Conflict, NotFound, WritesSuspended
+from zoneward.client.api_errors import CallFailed, NotFound, WritesSuspended
 from zoneward.client.backoff import Backoff
 from zoneward.client.informer_cache import InformerCache
 from zoneward.client.informers import WatchedStores
@@ -125,6 +125,7 @@ class OverlayParameters:
         self._writer, self._on_change, self._on_approach = writer.once(), on_change, on_approach
         self._namespaces: dict[str, _NamespaceParameters] = {}
         stores.config_maps.subscribe(self._config_map_changed)
+        stores.namespaces.subscribe(self._namespace_changed)
 
     def entries_of(self, key: ObjectKey) -> Mapping[str, str]:
         parameters = self._namespaces.get(key[0])
@@ -162,8 +163,10 @@ class OverlayParameters:
         Returns whether anything was written. Raises CallFailed.
         """
         parameters = self._namespaces.get(namespace)
-        services = () if parameters is None else parameters.entries
-        return await self._write(namespace, {name: _NO_ENTRIES for name in services if is_gone((namespace, name))})
+        if parameters is None:
+            return False
+        gone = [name for name in parameters.entries if is_gone((namespace, name))]
+        return await self._write(namespace, dict.fromkeys(gone, _NO_ENTRIES))
 
     async def _write(self, namespace: str, services: Mapping[str, Mapping[str, str]]) -> bool:
         parameters = self._namespaces.setdefault(namespace, _NamespaceParameters())
@@ -177,11 +180,12 @@ class OverlayParameters:
                 return False
             wanted = {name: entries for name, entries in {**parameters.entries, **services}.items() if entries}
             if wanted:
-                await self._change(namespace, parameters, changes, wanted)
+                is_latest = await self._change(namespace, parameters, changes, wanted)
             else:
-                await self._delete(namespace, parameters)
-            for name, entries in services.items():
-                self._set(namespace, parameters, name, entries)
+                is_latest = await self._delete(namespace, parameters)
+            if is_latest:
+                for name, entries in services.items():
+                    self._set(namespace, parameters, name, entries)
             return True
 
     async def _change(
@@ -190,8 +194,11 @@ class OverlayParameters:
         parameters: _NamespaceParameters,
         changes: Mapping[str, str | None],
         wanted: Mapping[str, Mapping[str, str]],
-    ) -> None:
-        """Write the changes, or all wanted entries of the namespace where there is no ConfigMap."""
+    ) -> bool:
+        """Write the changes, or all wanted entries of the namespace where there is no ConfigMap.
+
+        Returns whether the watch has shown neither this state nor a later one.
+        """
         metadata = None
         if parameters.uid is not None:
             try:
@@ -203,19 +210,25 @@ class OverlayParameters:
         if metadata is None:
             data = {entry: value for entries in wanted.values() for entry, value in entries.items()}
             metadata = await self._writer.apply(CONFIG_MAPS, _config_map(namespace, data))
-        parameters.uid, parameters.version = metadata.uid, parse_resource_version(metadata.resource_version)
+        version = parse_resource_version(metadata.resource_version)
+        if version is not None and parameters.version is not None and version <= parameters.version:
+            return False
+        parameters.uid, parameters.version = metadata.uid, version
+        return True
 
-    async def _delete(self, namespace: str, parameters: _NamespaceParameters) -> None:
-        """The last Service of the namespace leaves the overlay: nothing remains."""
-        if parameters.uid is not None:
+    async def _delete(self, namespace: str, parameters: _NamespaceParameters) -> bool:
+        """The last Service of the namespace leaves the overlay: nothing remains.
+
+        Returns whether the watch has shown neither the deletion nor a new ConfigMap.
+        """
+        uid = parameters.uid
+        if uid is not None:
             config_map = _config_map(namespace, {})
-            config_map = replace(config_map, metadata=replace(config_map.metadata, uid=parameters.uid))
-            try:
-                await self._writer.delete(CONFIG_MAPS, config_map)
-            except Conflict:
-                # Somebody replaced it: the watch will show what it holds.
-                return
+            await self._writer.delete(CONFIG_MAPS, replace(config_map, metadata=replace(config_map.metadata, uid=uid)))
+        if parameters.uid != uid:
+            return False
         parameters.uid = parameters.version = None
+        return True
 
     def _set(self, namespace: str, parameters: _NamespaceParameters, name: str, entries: Mapping[str, str]) -> None:
         before = parameters.entries.pop(name, _NO_ENTRIES)
@@ -233,13 +246,17 @@ class OverlayParameters:
         changed = new if new is not None else old
         assert changed is not None
         namespace = changed.metadata.namespace
+        if new is None and namespace not in self._namespaces:
+            return
         parameters = self._namespaces.setdefault(namespace, _NamespaceParameters())
         if new is None and parameters.uid not in (None, changed.metadata.uid):
             # It is an earlier one that was deleted.
             return
         version = None if new is None else parse_resource_version(new.metadata.resource_version)
-        if version is not None and parameters.version is not None and version <= parameters.version:
-            # This replica's own write, or a state before it.
+        shown = None if old is None else parse_resource_version(old.metadata.resource_version)
+        # Versions fall only where the server's data were restored.
+        if version is not None and (shown or 0) <= version < (parameters.version or 0):
+            # A state before this replica's own write; that of the write may have another writer's changes, too.
             return
         parameters.uid, parameters.version = (None, None) if new is None else (new.metadata.uid, version)
         entries: dict[str, dict[str, str]] = {}
@@ -254,6 +271,10 @@ class OverlayParameters:
             self._set(namespace, parameters, name, entries.get(name, _NO_ENTRIES))
         if services:
             self._on_change([(namespace, name) for name in services])
+
+    def _namespace_changed(self, old: Namespace | None, new: Namespace | None) -> None:
+        if old is not None and new is None:
+            self._namespaces.pop(old.metadata.name, None)
 
 
 def _config_map(namespace: str, data: Mapping[str, str]) -> LiveConfigMap:
