@@ -1,21 +1,35 @@
 """The ConfigMaps of an overlay: what is written of them, and what a watch changes. ``e2e/test_overlay.py`` runs it."""
 
+import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
+import msgspec
 import pytest
+from tests.builders.structs import a_service, a_slice, an_endpoint, hints, nodes_in, pods_in
+from tests.controller.model.network import in_virtual_time
 
 from zoneward.client.api_errors import Conflict, NotFound
-from zoneward.client.resources import LiveConfigMap, LiveConfigMapMeta
+from zoneward.client.informer_cache import InformerCache
+from zoneward.client.resources import LiveConfigMap, LiveConfigMapMeta, LiveNode, LivePod
 from zoneward.client.writer import Writer
+from zoneward.controller import overlay_reconciler
+from zoneward.controller.context import ControllerContext
+from zoneward.controller.controller_configuration import Mode
+from zoneward.controller.handover.service_handover import ReadWriteConnection
 from zoneward.controller.overlay_reconciler import (
     MAX_BYTES,
+    SETTLE_TIME,
     OverlayParameters,
+    OverlayReconciler,
     OverlayStores,
 )
-from zoneward.kube.names import OVERLAY_CONFIG_MAP
+from zoneward.controller.queue.work_queue import Urgency, WorkItem, WorkQueue
+from zoneward.controller.sync.service_states import ServiceStates
+from zoneward.kube.names import BUILT_IN_MANAGER, OVERLAY_CONFIG_MAP, OVERLAY_MARK
 from zoneward.kube.objects import EndpointSlice, Namespace, ObjectKey, ObjectMeta
-from zoneward.slices.overlay import read_entries, with_overlay_hints
+from zoneward.routing.configuration import Configuration
+from zoneward.slices.overlay import overlay_configuration, read_entries, with_overlay_hints
 
 CART, WEB = ("shop", "cart"), ("shop", "web")
 ZONES = {"cart.IPv4": "zones Hints/Balanced", "cart.10.0.0.1": "b"}
@@ -237,3 +251,101 @@ def test_entries_have_room_up_to_the_limit_of_their_namespace() -> None:
     assert scene.parameters.fits(WEB, half)
     assert scene.parameters.fits(("elsewhere", "cart"), half)
     assert not scene.parameters.fits(CART, half | {"cart.fd00__1": "z" * (MAX_BYTES // 10)})
+
+
+class Overlay(Scene):
+    """A Service in the overlay, with a ready Pod in each of three zones and one slice of the built-in controller.
+
+    The cache shows the slice as it was at the beginning.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        configuration = overlay_configuration(Configuration())
+        self.cache = InformerCache()
+        nodes, pods = nodes_in(dict.fromkeys("abc", 4)), pods_in(dict.fromkeys("abc", 2))
+        states = ServiceStates(self.cache, configuration=configuration, as_planned=self.parameters.as_planned)
+        for node in nodes:
+            live = msgspec.convert(msgspec.to_builtins(node), LiveNode)
+            self.cache.nodes.put(live)
+            states.node_changed(None, live)
+        for pod in pods:
+            self.cache.pods.put(msgspec.convert(msgspec.to_builtins(pod), LivePod))
+        endpoints = (
+            an_endpoint(pod.status.pod_ip, zone=pod.spec.node_name[-1], node=pod.spec.node_name) for pod in pods
+        )
+        self.server.slice = a_slice("cart-1", *endpoints, manager=BUILT_IN_MANAGER)
+        self.cache.slices.put(self.server.slice)
+        context = ControllerContext(
+            connection=cast(ReadWriteConnection, None),
+            writer=cast(Writer, self.server),
+            configuration=configuration,
+            mode=Mode.OVERLAY,
+        )
+        self.registry = context.metrics.registry
+        queue = WorkQueue[ObjectKey]()
+        self.reconciler = OverlayReconciler(
+            context, cache=self.cache, queue=queue, states=states, parameters=self.parameters
+        )
+        self.stores.synced.set()
+        states.refresh_nodes()
+        self._version = 0
+        self.ask("zoneward.dev/Balanced")
+
+    def ask(self, mode: str | None) -> None:
+        self._version += 1
+        self.cache.services.put(
+            a_service(mode, annotations={OVERLAY_MARK: "enabled"}, version=str(self._version))
+            if mode
+            else a_service(version=str(self._version))
+        )
+
+    async def reconcile(self) -> None:
+        """Once now, and once the API servers know what was written."""
+        for _ in range(2):
+            await self.reconciler.reconcile(WorkItem(CART, since=0, urgency=Urgency.NORMAL))
+            await asyncio.sleep(SETTLE_TIME)
+
+    @property
+    def refused(self) -> float | None:
+        return self.registry.get_sample_value("zoneward_controller_overlay_refused_services")
+
+
+@in_virtual_time
+async def test_a_service_that_leaves_has_no_hints_also_where_the_cache_is_behind() -> None:
+    overlay = Overlay()
+    await overlay.reconcile()
+    assert overlay.server.slice is not None
+    assert [endpoint.hints for endpoint in overlay.server.slice.endpoints or ()] == [hints(zone) for zone in "aabbcc"]
+    overlay.ask(None)
+    await overlay.reconcile()
+    assert {endpoint.hints for endpoint in overlay.server.slice.endpoints or ()} == {None}
+    assert overlay.server.asked[-3:] == [("patch", {"cart.IPv4": "remove"}), ("touch", "cart-1"), ("delete", "u1")]
+
+
+@in_virtual_time
+async def test_a_service_leaves_though_somebody_puts_its_entries_back() -> None:
+    overlay = Overlay()
+    await overlay.reconcile()
+    overlay.ask(None)
+    await overlay.reconciler.reconcile(WorkItem(CART, since=0, urgency=Urgency.NORMAL))
+    overlay.server.version += 1
+    overlay.server.data = {"cart.IPv4": "zones Hints/Balanced"}
+    overlay.see(overlay.server.data, version=overlay.server.version)
+    await overlay.reconcile()
+    assert overlay.server.slice is not None
+    assert {endpoint.hints for endpoint in overlay.server.slice.endpoints or ()} == {None}
+    assert overlay.server.data == {}
+
+
+@in_virtual_time
+async def test_a_refused_service_that_asks_for_an_unknown_value_is_refused_no_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    overlay = Overlay()
+    monkeypatch.setattr(overlay_reconciler, "MAX_BYTES", 10)
+    await overlay.reconcile()
+    assert overlay.refused == 1
+    overlay.ask("Banana")
+    await overlay.reconcile()
+    assert overlay.refused == 0

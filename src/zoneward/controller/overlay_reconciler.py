@@ -355,6 +355,7 @@ class OverlayReconciler:
                 self._forget(key)
                 return NOTHING_TO_WRITE
             if self.course(service, ()) is not AdoptionAction.SERVE:
+                self._refused.discard(key)
                 return await self._leave(key, service)
             return await self._serve(key, service)
         except WritesSuspended as error:
@@ -375,6 +376,7 @@ class OverlayReconciler:
         except TooManyZones as refusal:
             return await self._refuse(key, service, plan, str(refusal))
         if not overlays:
+            self._refused.discard(key)
             return await self._leave(
                 key, service, conditions=with_requested(plan.conditions, plan.requested), events=plan.events
             )
@@ -495,8 +497,6 @@ class OverlayReconciler:
         events: Iterable[ServiceEvent] = (),
     ) -> ReconcileResult:
         """Take the hints out of the slices, and then the entries out of the ConfigMap."""
-        if not conditions:
-            self._refused.discard(key)
         writes = 0
         entries = self._parameters.entries_of(key)
         if entries:
@@ -516,23 +516,22 @@ class OverlayReconciler:
         """Returns the number of writes, and whether all slices are without the overlay's hints."""
         address_types = {address_type for _, address_type in read_entries(entries)}
         removed = encode_entries(key[1], dict.fromkeys(sorted(address_types), REMOVED))
-        writes = 0
-        hinted = {
+        # Any of them: the cache may not show yet that a touch has set hints.
+        slices = {
             slice_.metadata.name
             for slice_ in self._cache.slices_of(*key)
-            if slice_.address_type in address_types and is_in_overlay(slice_) and _has_hints(slice_)
+            if slice_.address_type in address_types and is_in_overlay(slice_)
         }
         removals = self._removals.get(key)
-        if removals is None:
-            due = self._clock()
-            if removed and await self._parameters.write(key, removed):
-                writes += 1
-                due = self._clock() + SETTLE_TIME
-            removals = self._removals[key] = {name: _Touch(due) for name in hinted}
+        # Another writer may have replaced the entries that say so.
+        is_written = bool(removed) and await self._parameters.write(key, removed)
+        if is_written or removals is None:
+            due = self._clock() + (SETTLE_TIME if is_written else 0)
+            removals = self._removals[key] = {name: _Touch(due) for name in slices}
         for name in [name for name in removals if self._cache.slices.get(key[0], name) is None]:
             del removals[name]
-        writes += await self._touch_due(key, removals, _has_hints)
-        return writes, not removals
+        touched = await self._touch_due(key, removals, _has_hints)
+        return is_written + touched, not removals
 
     async def _remove(self, key: ObjectKey) -> ReconcileResult:
         """A Service was deleted, or never was: its entries go, and Kubernetes deletes its slices.
