@@ -16,6 +16,7 @@ from zoneward.client.writer import Writer
 from zoneward.controller import overlay_reconciler
 from zoneward.controller.context import ControllerContext
 from zoneward.controller.controller_configuration import Mode
+from zoneward.controller.endpointslice_controller import EndpointSliceController
 from zoneward.controller.handover.service_handover import ReadWriteConnection
 from zoneward.controller.overlay_reconciler import (
     MAX_BYTES,
@@ -349,3 +350,23 @@ async def test_a_refused_service_that_asks_for_an_unknown_value_is_refused_no_mo
     overlay.ask("Banana")
     await overlay.reconcile()
     assert overlay.refused == 0
+
+
+@in_virtual_time
+async def test_a_service_that_the_cache_has_before_its_namespace_is_in_the_overlay() -> None:
+    context = ControllerContext(
+        connection=cast(ReadWriteConnection, None),
+        writer=cast(Writer, Server()),
+        configuration=overlay_configuration(Configuration()),
+        mode=Mode.OVERLAY,
+    )
+    controller = EndpointSliceController(context)
+    assert controller._parameters is not None
+    stores = controller._parameters.stores
+    stores.synced.set()
+    controller.cache.services.put(a_service("Auto", version="1"))
+    item = await controller.queue.get()
+    assert item is not None
+    controller.queue.done(item.key)
+    stores.namespaces.put(a_namespace({OVERLAY_MARK: "enabled"}))
+    assert controller.queue.depth().waiting == 1

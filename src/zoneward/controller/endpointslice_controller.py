@@ -400,9 +400,14 @@ class EndpointSliceController:
                 self.queue.wake(key)
 
     def _namespace_changed(self, old: Namespace | None, new: Namespace | None) -> None:
-        """The label of a namespace puts its Services into the overlay."""
-        marks = [(namespace.metadata.labels or {}).get(OVERLAY_MARK) for namespace in (old, new) if namespace]
-        if new is not None and marks[0] != marks[-1]:
+        """The label of a namespace puts its Services into the overlay. They may be in the cache before it is."""
+        if new is None or self._parameters is None or not self._parameters.stores.synced.is_set():
+            return
+        before, after = (
+            None if namespace is None else (namespace.metadata.labels or {}).get(OVERLAY_MARK)
+            for namespace in (old, new)
+        )
+        if before != after:
             name = new.metadata.name
             keys = (object_key_of(service) for service in self.cache.services)
             self.queue.add_all(sorted(key for key in keys if key[0] == name), urgency=Urgency.BACKGROUND)
