@@ -7,7 +7,7 @@ from typing import Any, cast
 import msgspec
 import pytest
 from tests.builders.structs import a_service, a_slice, an_endpoint, hints, nodes_in, pods_in
-from tests.controller.model.network import in_virtual_time
+from tests.controller.model.network import in_no_time, in_virtual_time
 
 from zoneward.client.api_errors import Conflict, NotFound
 from zoneward.client.informer_cache import InformerCache
@@ -324,14 +324,18 @@ async def test_a_service_that_leaves_has_no_hints_also_where_the_cache_is_behind
     assert overlay.server.asked[-3:] == [("patch", {"cart.IPv4": "remove"}), ("touch", "cart-1"), ("delete", "u1")]
 
 
-@in_virtual_time
-async def test_a_service_leaves_though_somebody_puts_its_entries_back() -> None:
+@pytest.mark.parametrize("data", [{"cart.IPv4": "zones Hints/Balanced"}, {}], ids=["back", "away"])
+def test_a_service_leaves_though_somebody_puts_its_entries_back_or_takes_them_away(data: dict[str, str]) -> None:
+    in_no_time(_leave_while_entries_become(data))
+
+
+async def _leave_while_entries_become(data: dict[str, str]) -> None:
     overlay = Overlay()
     await overlay.reconcile()
     overlay.ask(None)
     await overlay.reconciler.reconcile(WorkItem(CART, since=0, urgency=Urgency.NORMAL))
     overlay.server.version += 1
-    overlay.server.data = {"cart.IPv4": "zones Hints/Balanced"}
+    overlay.server.data = data
     overlay.see(overlay.server.data, version=overlay.server.version)
     await overlay.reconcile()
     assert overlay.server.slice is not None

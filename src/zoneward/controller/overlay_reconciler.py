@@ -499,7 +499,7 @@ class OverlayReconciler:
         """Take the hints out of the slices, and then the entries out of the ConfigMap."""
         writes = 0
         entries = self._parameters.entries_of(key)
-        if entries:
+        if entries or self._removals.get(key):
             writes, is_done = await self._take_out_hints(key, entries)
             if not is_done:
                 return ReconcileResult(SyncOutcome.WRITTEN, writes)
@@ -514,7 +514,10 @@ class OverlayReconciler:
 
     async def _take_out_hints(self, key: ObjectKey, entries: Mapping[str, str]) -> tuple[int, bool]:
         """Returns the number of writes, and whether all slices are without the overlay's hints."""
+        removals = self._removals.get(key)
+        pending = (self._cache.slices.get(key[0], name) for name in removals or ())
         address_types = {address_type for _, address_type in read_entries(entries)}
+        address_types |= {slice_.address_type for slice_ in pending if slice_ is not None}
         removed = encode_entries(key[1], dict.fromkeys(sorted(address_types), REMOVED))
         # Any of them: the cache may not show yet that a touch has set hints.
         slices = {
@@ -522,8 +525,7 @@ class OverlayReconciler:
             for slice_ in self._cache.slices_of(*key)
             if slice_.address_type in address_types and is_in_overlay(slice_)
         }
-        removals = self._removals.get(key)
-        # Another writer may have replaced the entries that say so.
+        # Another writer may have replaced or removed the entries that say so.
         is_written = bool(removed) and await self._parameters.write(key, removed)
         if is_written or removals is None:
             due = self._clock() + (SETTLE_TIME if is_written else 0)
