@@ -7,14 +7,14 @@ from typing import Any, cast
 import msgspec
 import pytest
 from tests.builders.structs import a_service, a_slice, an_endpoint, hints, nodes_in, pods_in
-from tests.controller.model.network import in_no_time, in_virtual_time
+from tests.controller.model.network import in_no_time, in_virtual_time, seconds
 
-from zoneward.client.api_errors import Conflict, NotFound
+from zoneward.client.api_errors import Conflict, NotFound, TimedOut
 from zoneward.client.informer_cache import InformerCache
 from zoneward.client.resources import LiveConfigMap, LiveConfigMapMeta, LiveNode, LivePod
 from zoneward.client.writer import Writer
 from zoneward.controller import overlay_reconciler
-from zoneward.controller.context import ControllerContext
+from zoneward.controller.context import WORKERS, ControllerContext
 from zoneward.controller.controller_configuration import Mode
 from zoneward.controller.endpointslice_controller import EndpointSliceController
 from zoneward.controller.handover.service_handover import ReadWriteConnection
@@ -25,7 +25,7 @@ from zoneward.controller.overlay_reconciler import (
     OverlayReconciler,
     OverlayStores,
 )
-from zoneward.controller.queue.work_queue import Urgency, WorkItem, WorkQueue
+from zoneward.controller.queue.work_queue import Urgency, WorkItem, WorkQueue, namespace_of
 from zoneward.controller.sync.service_states import ServiceStates
 from zoneward.kube.names import BUILT_IN_MANAGER, OVERLAY_CONFIG_MAP, OVERLAY_MARK
 from zoneward.kube.objects import EndpointSlice, Namespace, ObjectKey, ObjectMeta
@@ -284,9 +284,9 @@ class Overlay(Scene):
             mode=Mode.OVERLAY,
         )
         self.registry = context.metrics.registry
-        queue = WorkQueue[ObjectKey]()
+        self.queue = WorkQueue[ObjectKey](group_of=namespace_of, workers=WORKERS)
         self.reconciler = OverlayReconciler(
-            context, cache=self.cache, queue=queue, states=states, parameters=self.parameters
+            context, cache=self.cache, queue=self.queue, states=states, parameters=self.parameters
         )
         self.stores.synced.set()
         states.refresh_nodes()
@@ -341,6 +341,36 @@ async def _leave_while_entries_become(data: dict[str, str]) -> None:
     assert overlay.server.slice is not None
     assert {endpoint.hints for endpoint in overlay.server.slice.endpoints or ()} == {None}
     assert overlay.server.data == {}
+
+
+@in_virtual_time
+async def test_slow_writes_of_a_namespace_delay_other_namespaces_by_one_write() -> None:
+    overlay = Overlay()
+
+    async def time_out(*_args: object, **_place: str) -> ObjectMeta:
+        await asyncio.sleep(5)
+        raise TimedOut("no answer")
+
+    overlay.see({f"old-{index}.IPv4": "none" for index in range(100)}, version=5)
+    overlay.server.patch = overlay.server.delete = time_out  # type: ignore[method-assign, assignment]
+    queue, done_at = overlay.queue, dict[ObjectKey, float]()
+
+    async def work() -> None:
+        while (item := await queue.get()) is not None:
+            await queue.run(item.key, overlay.reconciler.reconcile(item))
+            queue.done(item.key)
+            done_at[item.key] = seconds()
+
+    queue.add_all(overlay.changed)
+    workers = [asyncio.create_task(work()) for _ in range(WORKERS)]
+    await asyncio.sleep(1)
+    queue.add(("other", "cart"))
+    await asyncio.sleep(10)
+    queue.shut_down()
+    for worker in workers:
+        worker.cancel()
+    await asyncio.gather(*workers, return_exceptions=True)
+    assert done_at[("other", "cart")] == 5
 
 
 @in_virtual_time
