@@ -264,6 +264,18 @@ class World:
         ]
 
 
+async def test_the_message_names_the_reason_of_the_latest_plan() -> None:
+    world = World()
+    world.claim("n1", 1_000, 1_000)
+    world.look()
+    service = replace(CART, spec=replace(CART.spec, cluster_ip="10.0.0.1"))
+    for reason in ("OneZone", "TooFewEndpoints"):
+        planned = ACCEPTED, replace(PROGRAMMED, status="False", reason=reason)
+        (*_, condition) = world.honored_condition.conditions(service, planned, requested=SAME)
+        assert condition.reason == "NotProgrammed"
+        assert condition.message.endswith(f": {reason}")
+
+
 _SERVICE, _NODE = st.sampled_from(SERVICES), st.sampled_from(NODES)
 _NEAR = st.sampled_from([0, 1, -1])
 """How far from what is needed somebody is."""

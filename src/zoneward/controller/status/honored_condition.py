@@ -237,6 +237,9 @@ class HonoredCondition:
             if state is None or state.revision != revision or version < state.version:
                 state = self._begin(service, planned, revision, requested, version)
         state.service, state.planned, state.requested = service, planned, requested
+        if (reason := planned_reason(planned)) is not HonoredReason.PROGRAMMING:
+            # The message names the reason of the plan, which may have changed.
+            state.decide(reason)
         state.has_deleted = state.needed is None and (state.has_deleted or has_deleted)
         return self._with_honored(state)
 
