@@ -6,7 +6,8 @@ What holds after any order of events, failures and restarts is in `tests.control
 import asyncio
 import time
 from collections.abc import Callable, Coroutine
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -25,10 +26,15 @@ from tests.controller.a_controller import (
 )
 from tests.controller.lines import Lines
 
+from zoneward.client import resources
 from zoneward.client.api_errors import api_error
+from zoneward.client.list_watch_decoder import UnreadableObject
+from zoneward.client.resources import LivePod, LivePodMeta
 from zoneward.client.writer import Writer
+from zoneward.controller.context import ControllerContext
 from zoneward.controller.controller_configuration import Mode
 from zoneward.controller.endpointslice_controller import EndpointSliceController, PeriodicResync
+from zoneward.controller.handover.service_handover import ReadWriteConnection
 from zoneward.controller.status.status_writer import StatusWriter
 from zoneward.daemon.metrics import counter_total
 from zoneward.kube import names
@@ -277,6 +283,33 @@ async def test_a_service_that_is_missing_only_in_the_cache_keeps_its_slices(
 
 
 KEYS = [("shop", f"cart-{index}") for index in range(100)]
+
+
+async def test_only_objects_that_still_cannot_be_read_are_reported_once_a_version() -> None:
+    reported: list[str] = []
+    status_writer = cast(StatusWriter, SimpleNamespace(report_unreadable=lambda obj: reported.append(str(obj.key))))
+    context = ControllerContext(
+        connection=cast(ReadWriteConnection, None),
+        writer=Writer(cast(ReadWriteConnection, None)),
+        configuration=Configuration(),
+        mode=Mode.TAKE_OVER,
+        status_writer=status_writer,
+    )
+    controller = EndpointSliceController(context)
+    pods = controller.cache.pods
+
+    def becomes_unreadable(name: str, version: str) -> None:
+        pods.mark_unreadable(
+            UnreadableObject(resource=resources.PODS, namespace="shop", name=name, version=version, problem="no Pod")
+        )
+
+    becomes_unreadable("repaired", "1")
+    pods.put(LivePod(metadata=LivePodMeta(name="repaired", namespace="shop", resource_version="2")))
+    becomes_unreadable("broken", "1")
+    for version in ("1", "1", "3"):
+        becomes_unreadable("broken", version)
+        controller._report_unreadable()
+    assert reported == ["('shop', 'broken')"] * 2
 
 
 def test_every_service_is_due_once_a_period_spread_evenly() -> None:

@@ -10,6 +10,7 @@ A failed reconciliation is requeued with a growing backoff: see `EndpointSliceCo
 import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable
+from functools import partial
 from typing import Any, Final
 
 from zoneward.client.informer_cache import InformerCache, affected_services
@@ -80,9 +81,10 @@ class EndpointSliceController:
         self._context, self._options, self._on_watch_error = context, options, on_watch_error
         self._leading, self._log, self._status_writer = context.leading, context.log, context.status_writer
         self.metrics: Final = context.metrics
-        self.cache: Final = InformerCache(on_unreadable=self._set_aside)
-        self._unreported: dict[tuple[str, ObjectKey], UnreadableObject] = {}
-        """Unreadable objects without an Event so far."""
+        on_unreadable = partial(log_unreadable_object, self._log)
+        self.cache: Final = InformerCache(on_unreadable=on_unreadable)
+        self._reported_unreadable: set[tuple[str, ObjectKey, str]] = set()
+        """Kind, key and version of the unreadable objects that have an Event."""
         self.queue: Final = WorkQueue[ObjectKey](
             batching=options.batching,
             back_off=options.back_off,
@@ -94,7 +96,7 @@ class EndpointSliceController:
         follows_proxies = options.node_proxy_namespace is not None and self._status_writer is not None
         self._parameters: OverlayParameters | None = None
         if context.mode is Mode.OVERLAY:
-            stores = OverlayStores(on_unreadable=self._set_aside)
+            stores = OverlayStores(on_unreadable=on_unreadable)
             stores.namespaces.subscribe(self._guarded(self._namespace_changed))
             self._parameters = OverlayParameters(
                 stores,
@@ -135,7 +137,7 @@ class EndpointSliceController:
                 NodeProxies(
                     has_node=lambda name: self.cache.nodes.get("", name) is not None,
                     clock=asyncio.get_running_loop().time,
-                    on_unreadable=self._set_aside,
+                    on_unreadable=on_unreadable,
                 ),
                 cache=self.cache,
                 tracker=self._tracker,
@@ -327,9 +329,10 @@ class EndpointSliceController:
 
     @property
     def unreadable(self) -> tuple[UnreadableObject, ...]:
-        """The objects that cannot be read, including Leases of node proxies."""
+        """The objects that cannot be read, including those of an overlay and Leases of node proxies."""
+        overlay = () if self._parameters is None else self._parameters.stores.unreadable
         leases = () if self._honored is None else self._honored.proxies.leases.unreadable.values()
-        return (*self.cache.unreadable, *leases)
+        return (*self.cache.unreadable, *overlay, *leases)
 
     # --- event handlers -----------------------------------------------------------------------------------------------
     # Keys are sorted, so that equal changes lead to equal writes in the same order.
@@ -431,11 +434,6 @@ class EndpointSliceController:
         ):
             self._conflicts.slice_changed(service_key_of(new), now=asyncio.get_running_loop().time())
 
-    def _set_aside(self, unreadable: UnreadableObject) -> None:
-        log_unreadable_object(self._log, unreadable)
-        if unreadable.name:
-            self._unreported[unreadable.resource.kind, unreadable.key] = unreadable
-
     def _refresh_nodes(self) -> None:
         self._nodes_changed = False
         self.queue.add_all(self._states.refresh_nodes(), urgency=Urgency.BACKGROUND)
@@ -476,10 +474,7 @@ class EndpointSliceController:
             now = asyncio.get_running_loop().time()
             if self._states.expire_grace():
                 self._refresh_nodes()
-            while self._unreported:
-                _, unreadable = self._unreported.popitem()
-                if self._status_writer is not None:
-                    self._status_writer.report_unreadable(unreadable)
+            self._report_unreadable()
             keys = self._conflicts.due_rechecks(now=now)
             if self._honored is not None:
                 keys += self._states.set_slice_groups_seen(self._honored.slice_groups_seen)
@@ -488,6 +483,15 @@ class EndpointSliceController:
                 self._endpoints.read_afresh(key)
                 keys.append(key)
             self.queue.add_all(keys, urgency=Urgency.BACKGROUND)
+
+    def _report_unreadable(self) -> None:
+        """An Event about each object that cannot be read now, and again for its next version."""
+        by_version = {(obj.resource.kind, obj.key, obj.version): obj for obj in self.unreadable if obj.name}
+        if self._status_writer is not None:
+            for version, unreadable in by_version.items():
+                if version not in self._reported_unreadable:
+                    self._status_writer.report_unreadable(unreadable)
+        self._reported_unreadable = set(by_version)
 
     async def _check_demand(self) -> None:
         """Requeue the Services whose decision another demand changes."""

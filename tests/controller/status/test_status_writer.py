@@ -17,7 +17,8 @@ from tests.controller.lines import Lines
 
 from zoneward.client.api_errors import CallFailed
 from zoneward.client.backoff import Backoff
-from zoneward.client.resources import SERVICES
+from zoneward.client.list_watch_decoder import UnreadableObject
+from zoneward.client.resources import PODS, SERVICES
 from zoneward.client.writer import Writer, encode_object
 from zoneward.controller.queue.work_queue import RequeueDelay
 from zoneward.controller.status import status_writer as telling
@@ -277,6 +278,19 @@ async def test_a_namespace_does_not_delay_others() -> None:
         status_writer.shut_down()
         await worker
     assert written.index("other") < 10
+
+
+async def test_nothing_is_remembered_of_unreadable_objects_that_are_reported() -> None:
+    async with a_scene() as scene:
+        for index in range(3):
+            scene.status_writer.report_unreadable(an_unreadable_pod(f"p{index}"))
+        assert await scene.status_writer.wait_until_written(LIMIT)
+        await until(lambda: not scene.status_writer._services)
+        assert [reason for reason, _, _ in scene.events()] == ["ObjectUnreadable"] * 3
+
+
+def an_unreadable_pod(name: str, *, version: str = "1") -> UnreadableObject:
+    return UnreadableObject(resource=PODS, namespace=NAMESPACE, name=name, uid=name, version=version, problem="no Pod")
 
 
 async def test_the_rate_of_all_writes_is_limited() -> None:

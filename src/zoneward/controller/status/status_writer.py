@@ -387,6 +387,9 @@ class StatusWriter:
             else:
                 # New Events do not wait for the pause, nor does a new Service of this name.
                 self._queue.done(key)
+                if not key[0] and not status.is_waiting:
+                    # The object that cannot be read has no conditions.
+                    self.forget(key)
 
     async def wait_until_written(self, limit: float) -> bool:
         """Wait up to ``limit`` seconds until everything is written. Returns whether it is; messages do not wait."""
