@@ -1,11 +1,12 @@
 """The ConfigMaps of an overlay: what is written of them, and what a watch changes. ``e2e/test_overlay.py`` runs it."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 from tests.builders.structs import a_service, a_slice, an_endpoint, hints, nodes_in, pods_in
 from tests.controller.model.network import in_no_time, in_virtual_time, seconds
 
@@ -26,9 +27,19 @@ from zoneward.controller.overlay_reconciler import (
     OverlayStores,
 )
 from zoneward.controller.queue.work_queue import Urgency, WorkItem, WorkQueue, namespace_of
+from zoneward.controller.status.status_writer import StatusWriter
 from zoneward.controller.sync.service_states import ServiceStates
-from zoneward.kube.names import BUILT_IN_MANAGER, OVERLAY_CONFIG_MAP, OVERLAY_MARK
-from zoneward.kube.objects import EndpointSlice, Namespace, ObjectKey, ObjectMeta
+from zoneward.kube.names import BUILT_IN_MANAGER, OVERLAY_CONFIG_MAP, OVERLAY_MARK, PROGRAMMED_CONDITION
+from zoneward.kube.objects import (
+    Condition,
+    EndpointSlice,
+    Namespace,
+    ObjectKey,
+    ObjectMeta,
+    Service,
+    ServiceEvent,
+    ServiceStatus,
+)
 from zoneward.routing.configuration import Configuration
 from zoneward.slices.overlay import overlay_configuration, read_entries, with_overlay_hints
 
@@ -282,12 +293,15 @@ class Overlay(Scene):
             writer=cast(Writer, self.server),
             configuration=configuration,
             mode=Mode.OVERLAY,
+            status_writer=cast(StatusWriter, self),
         )
+        self.events: list[str] = []
         self.registry = context.metrics.registry
         self.queue = WorkQueue[ObjectKey](group_of=namespace_of, workers=WORKERS)
         self.reconciler = OverlayReconciler(
             context, cache=self.cache, queue=self.queue, states=states, parameters=self.parameters
         )
+        self.parameters._on_approach = states.plan_afresh
         self.stores.synced.set()
         states.refresh_nodes()
         self._version = 0
@@ -306,6 +320,14 @@ class Overlay(Scene):
         for _ in range(2):
             await self.reconciler.reconcile(WorkItem(CART, since=0, urgency=Urgency.NORMAL))
             await asyncio.sleep(SETTLE_TIME)
+
+    def as_reported(self, service: Service) -> Service:
+        return service
+
+    def forget(self, _key: ObjectKey) -> None: ...
+
+    def report(self, _service: Service, *, conditions: object, events: Iterable[ServiceEvent]) -> None:  # noqa: ARG002
+        self.events += [event.reason for event in events]
 
     @property
     def refused(self) -> float | None:
@@ -341,6 +363,18 @@ async def _leave_while_entries_become(data: dict[str, str]) -> None:
     assert overlay.server.slice is not None
     assert {endpoint.hints for endpoint in overlay.server.slice.endpoints or ()} == {None}
     assert overlay.server.data == {}
+
+
+@in_virtual_time
+async def test_an_event_that_waits_for_hints_is_reported_also_without_the_annotation_of_the_last_report() -> None:
+    overlay = Overlay()
+    service = overlay.cache.services.get(*CART)
+    assert service is not None
+    condition = Condition(type=PROGRAMMED_CONDITION, status="False", reason="OneZone")
+    metadata = replace(service.metadata, resource_version="2")
+    overlay.cache.services.put(replace(service, metadata=metadata, status=ServiceStatus(conditions=(condition,))))
+    await overlay.reconcile()
+    assert overlay.events == ["TopologyAwareRoutingEnabled"]
 
 
 @in_virtual_time

@@ -47,6 +47,7 @@ from zoneward.kube.objects import (
     ServiceEvent,
     parse_resource_version,
 )
+from zoneward.routing.service_events import last_reported
 from zoneward.slices.overlay import (
     REMOVED,
     FamilyOverlay,
@@ -393,7 +394,7 @@ class OverlayReconciler:
         touched = await self._touch_slices(key, plan, overlays, is_written=is_written)
         self._states.trigger_times.written(key)
         if self._leading.is_set():
-            self._report(key, service, plan)
+            self._report(key, service, plan, is_known=last_reported(reported) is not None)
             self._metrics.record_plan(plan)
         return ReconcileResult(SyncOutcome.WRITTEN, is_written + touched)
 
@@ -449,15 +450,16 @@ class OverlayReconciler:
             asyncio.get_running_loop().call_at(due, self._queue.add, key)
         return touched
 
-    def _report(self, key: ObjectKey, service: Service, plan: ServicePlan) -> None:
-        """Conditions and Events, once the hints are in the slices, or will not be."""
+    def _report(self, key: ObjectKey, service: Service, plan: ServicePlan, *, is_known: bool) -> None:
+        """Conditions and Events, once the hints are in the slices, or will not be. ``is_known``: the plan knew what was
+        reported last."""
         if self._status_writer is None:
             return
         touches = self._touches.get(key, {})
         is_late = any(touch.attempts >= _REPORTED_AFTER for touch in touches.values())
-        unreported = () if own_conditions(service) else self._unreported_events.pop(key, ())
-        # If the Service has the conditions of the last report, the plan's own Events are all new ones.
-        events = (*unreported, *plan.events)
+        unreported = self._unreported_events.pop(key, ())
+        # Otherwise its Events are about changes of what is in force, which are gone with the next plan.
+        events = plan.events if is_known else (*unreported, *plan.events)
         if touches and not is_late:
             self._unreported_events[key] = tuple(dict.fromkeys(events))
             return
