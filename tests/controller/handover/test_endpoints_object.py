@@ -17,7 +17,7 @@ from tests.client.recording import until
 from tests.controller.a_controller import PODS, Place, a_place, addresses, at_work, fill, settle
 from tests.controller.lines import Lines
 
-from zoneward.client.api_errors import api_error
+from zoneward.client.api_errors import WritesSuspended, api_error
 from zoneward.client.transport import Transport
 from zoneward.controller.controller_configuration import Mode
 from zoneward.controller.endpointslice_controller import EndpointSliceController
@@ -43,11 +43,13 @@ PATH = "/api/v1/namespaces/default/endpoints"
 
 @dataclass
 class Server:
-    """Records requests for Endpoints objects, and holds those objects. ``refuses``: the status that answers writes."""
+    """Records requests for Endpoints objects, and holds those objects. ``refuses``: the status that answers writes.
+    ``suspends``: the number of writes that are not sent, because the Lease was not renewed in time."""
 
     sandbox: Place
     calls: list[str] = field(default_factory=list)
     refuses: int | None = None
+    suspends: int = 0
 
     @contextmanager
     def watched(self) -> Iterator[None]:
@@ -59,6 +61,9 @@ class Server:
 
         async def noted_send(link: Transport, method: str, path: str, *given: Any, **options: Any) -> bytes:
             self.calls += [method] * path.startswith(PATH)
+            if path.startswith(PATH) and self.suspends:
+                self.suspends -= 1
+                raise WritesSuspended
             if path.startswith(PATH) and self.refuses is not None:
                 raise api_error(self.refuses, b'{"kind": "Status"}')
             return await send(link, method, path, *given, **options)
@@ -134,6 +139,15 @@ async def test_a_concurrent_write_of_endpoints_is_a_conflict() -> None:
         sandbox.store.delete(sandbox.registry.kinds["endpoints"], "default", "cart")
         sandbox.make_ready(1, True)
         await until(lambda: server.listed() == (addresses(*range(PODS)), set()))
+
+
+async def test_a_suspended_write_is_retried_with_its_trigger_time() -> None:
+    async with kept() as (sandbox, server, controller):
+        server.suspends = 2
+        await settle(sandbox, controller)
+        assert server.suspends == 0
+        assert server.listed() == (addresses(*range(PODS)), set())
+        assert TRIGGER_TIME_ANNOTATION in server.objects["cart"]["metadata"]["annotations"]
 
 
 async def test_a_missing_permission_for_endpoints_does_not_delay_slices() -> None:

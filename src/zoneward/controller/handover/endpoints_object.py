@@ -278,7 +278,8 @@ class EndpointsObjectWriter:
             try:
                 writes = await self.queue.run(key, self._write(key))
             except WritesSuspended:
-                self.queue.done(key)
+                # The renewal of the Lease may only be late.
+                self.queue.retry(key)
             except CallFailed as error:
                 if self._cache.services.get(*key) is not None:
                     self.read_afresh(key)
@@ -329,10 +330,12 @@ class EndpointsObjectWriter:
         write = self._writer.create if existing is None else self._writer.update
         try:
             metadata = await write(ENDPOINTS, wanted)
-        except NotFound:
-            if existing is None:
+        except CallFailed as error:
+            if existing is None and isinstance(error, NotFound):
                 # The namespace was deleted, or the server has no Endpoints at all.
                 return 0
+            if since is not None:
+                self._trigger_times[key] = min(since, self._trigger_times.get(key, since))
             raise
         self._objects[key] = Endpoints(metadata=metadata, subsets=wanted.subsets)
         return 1
