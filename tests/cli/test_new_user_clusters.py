@@ -241,6 +241,13 @@ def test_gke_explain_predicts_through_cilium(zoneward: Commands, gke: Path) -> N
     assert "none in the Service: run proxies that honor its hints" in text
 
 
+def test_gke_advise_restarts_the_daemon_set_that_runs_cilium(zoneward: Commands, gke: Path) -> None:
+    (switch,) = (
+        action for action in document(zoneward, "advise", gke)["actions"] if action["kind"] == "switch-proxies"
+    )
+    assert switch["commands"][1:] == ["kubectl -n kube-system rollout restart -- daemonset/anetd"]
+
+
 # --- one zone ---------------------------------------------------------------------------------------------------------
 
 

@@ -36,7 +36,7 @@ from zoneward.advice.traffic_report import Crossing, CrossingCalculation
 from zoneward.kube import names
 from zoneward.kube.adoption_marks import runs_zoneward
 from zoneward.kube.objects import ObjectKey
-from zoneward.kube.proxy_programs import SYSTEM_NAMESPACE
+from zoneward.kube.proxy_programs import CILIUM_CONFIG, SYSTEM_NAMESPACE
 from zoneward.routing.algorithms.heuristics import BALANCED, HEURISTICS
 from zoneward.routing.demand import Demand
 from zoneward.routing.phrases import counted
@@ -591,6 +591,8 @@ def _switch_action(services: Sequence[ServiceAdvice], cluster: AdvisedCluster) -
     if not gaining and not any(service.kubernetes or service.zoneward for service in services):
         return
     nodes = counted(len(cluster.nodes_to_switch), "node")
+    daemon_set_of = cluster.node_proxies.daemon_set_of
+    restarted = sorted({daemon_set_of.get(node, (SYSTEM_NAMESPACE, "cilium")) for node in cluster.nodes_to_switch})
     yield Action(
         rank=1,
         kind="switch-proxies",
@@ -605,12 +607,18 @@ def _switch_action(services: Sequence[ServiceAdvice], cluster: AdvisedCluster) -
         risk="medium",
         risk_reason="Cilium restarts on every node; where a provider runs it, it may not offer the setting",
         commands=(
-            kubectl(
-                *("patch", "--type=merge", "-p", '{"data":{"enable-service-topology":"true"}}'),
-                names=("configmap", "cilium-config"),
-                namespace=SYSTEM_NAMESPACE,
+            *(
+                kubectl(
+                    *("patch", "--type=merge", "-p", '{"data":{"enable-service-topology":"true"}}'),
+                    names=("configmap", CILIUM_CONFIG),
+                    namespace=namespace,
+                )
+                for namespace in dict.fromkeys(namespace for namespace, _ in restarted)
             ),
-            kubectl("rollout", "restart", names=("daemonset/cilium",), namespace=SYSTEM_NAMESPACE),
+            *(
+                kubectl("rollout", "restart", names=(f"daemonset/{name}",), namespace=namespace)
+                for namespace, name in restarted
+            ),
         ),
         notes=(
             "with Helm: loadBalancer.serviceTopology=true",

@@ -238,7 +238,7 @@ class NodeProxies:
 
     ``default`` is the kind for a node that is not known. Services with the label ``service-proxy-name`` are for proxies
     of that name alone, ``labelled`` says which these are. ``notes`` are lines to be shown: what could not be read, and
-    where that led to a guess.
+    where that led to a guess. ``daemon_set_of`` has the DaemonSet that runs the proxy of a node, where one is known.
     """
 
     kind_of: Mapping[str, ProxyKind]
@@ -246,6 +246,7 @@ class NodeProxies:
     default: ProxyKind
     labelled: ProxyKind = ZONEWARD_PROXY
     notes: tuple[str, ...] = ()
+    daemon_set_of: Mapping[str, ObjectKey] = field(default_factory=dict)
     _split: list[tuple[Demand, ProxyDemand]] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def on(self, node: str) -> ProxyKind:
@@ -295,6 +296,7 @@ def detect_node_proxies(
     undetected: list[str] = []
     without_settings: list[str] = []
     contested: dict[str, list[str]] = {}
+    daemon_set_of: dict[str, ObjectKey] = {}
     for node in nodes:
         name = node.metadata.name
         claims = detection.claims(node)
@@ -305,13 +307,15 @@ def detect_node_proxies(
             continue
         first, kind_of[name] = claims[0]
         evidence[name] = first.evidence
+        if first.daemon_set:
+            daemon_set_of[name] = first.namespace, first.daemon_set
         rivals = dict.fromkeys(seen.place for seen, _ in claims if seen.name != first.name)
         if rivals:
             contested.setdefault(" and ".join((first.place, *rivals)), []).append(name)
         if first.name == "cilium" and not detection.knows_settings(first):
             without_settings.append(name)
     notes = _notes(len(kind_of), undetected, without_settings, contested, missing)
-    return NodeProxies(kind_of, evidence, NEWEST, notes=tuple(notes))
+    return NodeProxies(kind_of, evidence, NEWEST, notes=tuple(notes), daemon_set_of=daemon_set_of)
 
 
 def _notes(
@@ -353,6 +357,11 @@ class _Seen:
     @property
     def namespace(self) -> str:
         return self.runs_in.metadata.namespace
+
+    @property
+    def daemon_set(self) -> str:
+        """The name of the DaemonSet; empty for a Pod without one."""
+        return self.runs_in.metadata.name if isinstance(self.runs_in, DaemonSet) else owning_daemon_set(self.runs_in)
 
     @property
     def place(self) -> str:
