@@ -163,9 +163,10 @@ def test_documents_are_needed_and_of_this_cluster(zoneward: Commands, tmp_path: 
     assert "Missing option '--measured'" in zoneward("report", "-f", SAMPLE).err
     other = tmp_path / "other.json"
     other.write_bytes(CONNECTIONS.read_bytes().splitlines()[0].replace(b"worker-a1", b"elsewhere"))
-    assert "expected documents of Nodes of this cluster, got none: elsewhere is no Node of it" in zoneward.refused(
-        "report", "-f", SAMPLE, "--measured", other
-    )
+    for command in (("report",), ("advise",), ("plan",), ("explain", "shop/cart")):
+        assert "expected documents of Nodes of this cluster, got none: elsewhere is no Node of it" in zoneward.refused(
+            *command, "-f", SAMPLE, "--measured", other
+        )
 
 
 def test_without_bytes_there_are_shares_and_no_money(zoneward: Commands) -> None:

@@ -50,6 +50,9 @@ def read_measured_input(
             raise InputError(f"{error}; a meter or a proxy has {servers[source].server}/measured") from error
         documents += answer
         notes += more
+    if nodes and documents and not any(document.node in nodes for document in documents):
+        got = min(document.node for document in documents)
+        raise InputError("--measured", f"expected documents of Nodes of this cluster, got none: {got} is no Node of it")
     return tuple(documents), tuple(notes)
 
 
@@ -111,7 +114,7 @@ def read_measured_services(
     measured = measure_flows(documents)
     if measured is None:
         return selected, None, prices, notes
-    _check_measured(selected, prices, measured)
+    _check_prices(selected, prices)
     selected, left_out = _select_measured(selected, measured)
     return selected, measured, prices, (*notes, *map(Note, left_out))
 
@@ -129,8 +132,8 @@ def _measured_of_sample(
     return documents, with_price(prices, _PRICE_OF_SAMPLE, charge), (note,)
 
 
-def _check_measured(selected: SelectedServices, prices: Prices, measured: MeasuredFlows) -> None:
-    """Raises InputError for prices of unknown places, and for documents of another cluster."""
+def _check_prices(selected: SelectedServices, prices: Prices) -> None:
+    """Raises InputError for prices of unknown places."""
     nodes = selected.snapshot.nodes
     zones = [zone for node in nodes if (zone := node_zone(node))]
     regions = [region for node in nodes if (region := node_region(node))]
@@ -138,9 +141,6 @@ def _check_measured(selected: SelectedServices, prices: Prices, measured: Measur
         prices.check_places(zones, regions)
     except ConfigurationError as error:
         raise InputError(selected.options.config or "prices", str(error)) from error
-    if nodes and not measured.zone_of.keys() & {node.metadata.name for node in nodes}:
-        got = min(measured.zone_of)
-        raise InputError("--measured", f"expected documents of Nodes of this cluster, got none: {got} is no Node of it")
 
 
 def _select_measured(selected: SelectedServices, measured: MeasuredFlows) -> tuple[SelectedServices, tuple[str, ...]]:
