@@ -150,7 +150,8 @@ def test_no_selected_service_is_a_note(zoneward: Commands) -> None:
     result = zoneward("plan", "--sample", "-l", "app=nobody", "-o", "json")
     assert (result.status, json.loads(result.out)["decisions"]) == (0, [])
     assert result.err == (
-        "zoneward: no Service to show; there are Services in the namespaces: kube-system, payments, shop\n"
+        "zoneward: no Service with the labels app=nobody; "
+        "there are Services in the namespaces: kube-system, payments, shop\n"
     )
     assert zoneward("plan", "--sample", "-l", "app=nobody", "-o", "json", "-q").err == ""
 

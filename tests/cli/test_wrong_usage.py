@@ -116,7 +116,9 @@ WRONG: Final[dict[str, str]] = {
     "route --sample --node worker-b1 --as-is --without-zone eu-central-1a": (
         "--without-zone: expected no --as-is with it"
     ),
+    "route --sample --node worker-b1 --as-is --what-if Auto": "--what-if: expected no --as-is with it",
     # options that choose what is shown
+    "plan --sample --top all": "not a valid integer.",
     "plan --sample --top 3 -o yaml": "--sort, --top, --changed: & -o table, wide, json or html & no --watch",
     # --watch
     "plan --watch --without-node worker-b1": "--without-node: expected no --watch with it",

@@ -331,11 +331,12 @@ def reading_notes(snapshot: Snapshot) -> Iterator[Note]:
 
 def no_services_note(snapshot: Snapshot, options: Options) -> Note:
     """The note for an empty selection: the namespaces that have Services, or how to read more of them."""
+    nothing = f"no Service with the labels {options.selector}" if options.selector else "no Service to show"
     namespaces = listed(tuple(sorted({service.metadata.namespace for service in snapshot.services})))
     if namespaces:
-        return Note(f"no Service to show; there are Services in the namespaces: {namespaces}")
+        return Note(f"{nothing}; there are Services in the namespaces: {namespaces}")
     is_part = not options.files and not options.sample and not options.all_namespaces
-    return Note("no Service to show" + ("; -A shows those of all namespaces" if is_part else ""))
+    return Note(nothing + ("; -A shows those of all namespaces" if is_part else ""))
 
 
 def _near_services(name: str, services: Iterable[Service]) -> str:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @click.command("explain", cls=GroupedCommand)
 @planning_options()
-@output_option("text|json|svg|html", "svg, html: with a picture of zones, endpoints, zones.")
+@output_option("text|json|svg|html", "svg: a picture of zones and endpoints; html: a page with it.")
 @measured_options("Show where connections went beside what is predicted, node by node")
 def command(*, options: Options, output: str) -> None:
     """Show what happens to the traffic of one Service now, why, which smallest changes would help, and which traffic

@@ -153,6 +153,9 @@ def offer_near_values(command: click.Command) -> None:
     for parameter in command.params:
         if type(parameter.type) is click.Choice:
             parameter.type = Choice(parameter.type.choices, case_sensitive=parameter.type.case_sensitive)
+        elif isinstance(parameter.type, click.IntRange):
+            # click's name for it, "integer range", is in the message about a value that is no number.
+            parameter.type.name = "integer"
 
 
 class _ReplicasType(click.ParamType[ReplicasChange]):
@@ -220,7 +223,7 @@ _INPUT: Final = (
     click.option("-n", "--namespace", "namespaces", multiple=True, metavar="NAME",
                  help="Only Services in this namespace. May be repeated.", shell_complete=complete_namespace),
     click.option("-A", "--all-namespaces", is_flag=True, help="Services in all namespaces. This is the default for"
-                 " snapshots; for a cluster the default is the namespace of the context."),
+                 " snapshots and for advise; elsewhere the default is the namespace of the context."),
     click.option("-l", "--selector", metavar="LABELS", help="Only Services with these labels (app=web,tier!=cache)."),
 )  # fmt: skip
 _CHANGES: Final = (
@@ -242,8 +245,8 @@ _MODES: Final = (
     click.option("--compat", type=click.Choice(["upstream"]), help="Decide exactly as current Kubernetes does."),
     click.option("--with", "with_mode", type=click.Choice(["overlay", "controller", "proxy"]), help="Show what Zoneward"
                  " would do: by hints on the slices of the built-in controller, which keeps them; as the controller"
-                 " that writes slices; with its own proxies on all nodes, too. Otherwise plan shows what Kubernetes"
-                 " does, where the built-in controller writes the slices."),
+                 " that writes slices; with its own proxies on all nodes, too. Without it, plan, explain, check and"
+                 " route show what Kubernetes does where the built-in controller writes the slices."),
 )  # fmt: skip
 color_option: Final = click.option(
     "--color",

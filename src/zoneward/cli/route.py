@@ -31,7 +31,10 @@ def command(*, options: Options, node: str, as_is: bool, output: str) -> None:
     zoneward route -f cluster.json --node n1 --what-if PreferSameNode --proxy kube-proxy-1.33
     """
     if as_is:
-        options.changes.refuse("expected no --as-is with it: the slices in the snapshot know nothing of the change")
+        why = "expected no --as-is with it: the slices in the snapshot know nothing of the change"
+        options.changes.refuse(why)
+        if options.what_if:
+            raise click.UsageError(f"--what-if: {why}")
     from zoneward.cli.planned_services import select_services
     from zoneward.report.route_report import route_table
 
