@@ -62,6 +62,15 @@ def test_node_without_zone_needs_a_label() -> None:
     assert fix.family.decision.active
 
 
+def test_label_of_any_zone_promises_what_holds_in_every_zone() -> None:
+    nodes = (*nodes_in({"a": 3, "b": 4, "c": 4}), a_node("node-lost", zone=None))
+    fix = fixes_of(Cluster(service=AUTO, nodes=nodes, pods=pods_in({"a": 4, "b": 4, "c": 4})))["label-node"]
+    assert fix.among == ("a", "b", "c")
+    # In zone a, demand would be that of the Pods; in b or c, a Pod of a serves it.
+    assert fix.change.zone_of_node["node-lost"] != "a"
+    assert fix.in_zone < 1
+
+
 def test_service_without_setting_gets_a_known_setting() -> None:
     fixes = find_fixes(
         input_of(Cluster(service=a_service(), nodes=ALIKE, pods=pods_in({"a": 2, "b": 2, "c": 2}))), "IPv4"

@@ -79,9 +79,9 @@ class Fix:
     """One change that meets the aim. ``family`` is the plan of the changed input.
 
     ``wherever``: of more or fewer Pods only the number counts, and any other zones do as well. ``among``: zones of
-    which every one will do for the labelled Nodes. ``ways``: how many even spreads there are, each verified; the
-    ``family`` is the worst of them. ``workload`` owns the Pods; None where the input does not say. ``may_be_bound``: it
-    moves Pods whose volumes may be bound to their zones; the input does not say.
+    which every one will do for the labelled Nodes. In both cases the ``family`` is the worst of them. ``workload`` owns
+    the Pods; None where the input does not say. ``may_be_bound``: it moves Pods whose volumes may be bound to their
+    zones; the input does not say.
     """
 
     kind: FixKind
@@ -369,8 +369,10 @@ class FixSearch:
                 changes = [Change(zone_of_node=dict(zip(nodes, chosen, strict=True))) for chosen in every]
                 fixes = [fix for change in changes if (fix := self._verified("label-node", change)) is not None]
                 if fixes:
-                    every_zone = len(fixes) == len(changes)
-                    yield dataclasses.replace(fixes[0], among=zones if every_zone else ())
+                    if len(fixes) == len(changes):
+                        yield dataclasses.replace(min(fixes, key=_value), among=zones)
+                    else:
+                        yield fixes[0]
                     return
 
     def settings(self, aim: Aim | None = None) -> Iterator[Fix]:
