@@ -1,5 +1,6 @@
 """``zoneward advise``: whole screens of four clusters as kubectl prints them, and every form of its output."""
 
+import json
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,7 +16,7 @@ from tests.builders.new_user_clusters import (
     written,
 )
 from tests.builders.objects import Object
-from tests.cli.running import SAMPLE, Commands
+from tests.cli.running import SAMPLE, Commands, sample_objects
 
 SCREENS: Final = Path(__file__).parent / "screens"
 UPDATE: Final = "ZONEWARD_UPDATE_SCREENS"
@@ -197,6 +198,19 @@ def test_the_changes_of_manifests_are_shown_instead(zoneward: Commands, eks: Pat
     for wrong in (("1",), ("-o", "html"), ("--measured", "x.json")):
         assert "--diff: expected no number" in zoneward(*arguments, *wrong).err
     assert "-o markdown: expected --diff" in zoneward("advise", "--sample", "-o", "markdown").err
+    # What is not selected is not missing.
+    assert zoneward(*arguments, "shop/plain-01").out.startswith("1 Service changes\n")
+
+
+def test_annotations_that_zoneward_writes_are_no_change_of_a_manifest(zoneward: Commands, tmp_path: Path) -> None:
+    service = next(item for item in sample_objects() if item["metadata"]["name"] == "search")
+    live, manifest = tmp_path / "live.json", tmp_path / "manifest.json"
+    manifest.write_text(json.dumps(service))
+    written = {"zoneward.dev/requested-approach": "", "zoneward.dev/measured-demand": "eu-central-1a=1"}
+    annotations = service["metadata"].get("annotations", {}) | written
+    live.write_text(json.dumps(service | {"metadata": service["metadata"] | {"annotations": annotations}}))
+    text = zoneward("advise", "-q", "-f", SAMPLE, "-f", live, "--diff", manifest).out
+    assert text == "0 Services change, 1 does not\n"
 
 
 def test_the_meter_is_offered_only_without_measurements(zoneward: Commands, eks: Path) -> None:

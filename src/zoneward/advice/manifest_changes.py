@@ -7,6 +7,8 @@ from msgspec.structs import replace
 from zoneward.advice.actions import AdvisedCluster, Effect, effect_of, outcome_as_decided
 from zoneward.advice.json_value import JsonValue
 from zoneward.advice.service_input import ServiceInput
+from zoneward.kube import names
+from zoneward.kube.adoption_marks import ADOPTION_MARKS
 from zoneward.kube.objects import Service
 
 _SPEC: Final = (
@@ -23,6 +25,8 @@ _DEFAULTS: Final = {
     "session_affinity": "None",
 }
 """Of the API."""
+_KEPT: Final = (*ADOPTION_MARKS, names.REQUESTED_APPROACH_ANNOTATION, names.MEASURED_DEMAND_ANNOTATION)
+"""Annotations that Zoneward writes: to apply a manifest without them does not remove them."""
 
 
 class ChangedService(JsonValue, frozen=True, gc=False):
@@ -54,13 +58,17 @@ def changed_service(before: ServiceInput, after: ServiceInput, cluster: AdvisedC
 
 
 def applied(service: Service, manifest: Service) -> Service:
-    """The Service after its manifest is applied: with its annotations and settings, and what the API server sets."""
+    """The Service after its manifest is applied: with its annotations and settings, and what the API server and
+    Zoneward set.
+    """
     spec: dict[str, Any] = {field: getattr(manifest.spec, field) for field in _SPEC}
     if spec["selector"] is None:
         spec["selector"] = service.spec.selector
+    kept = {name: text for name, text in (service.metadata.annotations or {}).items() if name in _KEPT}
+    annotations = kept | dict(manifest.metadata.annotations or {})
     return replace(
         service,
-        metadata=replace(service.metadata, annotations=manifest.metadata.annotations),
+        metadata=replace(service.metadata, annotations=annotations),
         spec=replace(service.spec, **spec),
     )
 
