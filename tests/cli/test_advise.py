@@ -148,6 +148,25 @@ def test_patches_are_a_component_of_kustomize(zoneward: Commands, eks: Path, tmp
     )
 
 
+def test_of_two_actions_for_a_service_the_patches_have_the_first(zoneward: Commands, tmp_path: Path) -> None:
+    document = zoneward.json("advise", "-q", "--sample")
+    kubernetes, overlay = document["actions"][2], document["actions"][4]
+    assert overlay["insteadOf"] == [kubernetes["rank"]]
+    assert [service["service"] for service in overlay["services"]] == ["checkout"]
+    result = zoneward("advise", "-q", "--sample", "-o", "patches", "--to", tmp_path / "all")
+    assert result.err == (
+        "zoneward: action 5 needs Zoneward's overlay first, and is left out for the Services of action 3: "
+        "zoneward advise 5\n"
+    )
+    first: dict[str, Any] = yaml.safe_load((tmp_path / "all/shop/service-checkout.yaml").read_text())
+    assert first["metadata"]["annotations"] == {"service.kubernetes.io/topology-mode": None}
+    assert first["spec"] == {"trafficDistribution": "PreferSameZone"}
+    zoneward("advise", "-q", "--sample", "5", "-o", "patches", "--to", tmp_path / "one")
+    alone: dict[str, Any] = yaml.safe_load((tmp_path / "one/shop/service-checkout.yaml").read_text())
+    assert alone["metadata"]["annotations"] == {"service.kubernetes.io/topology-mode": "zoneward.dev/Balanced"}
+    assert "spec" not in alone
+
+
 def test_a_price_needs_bytes(zoneward: Commands, eks: Path) -> None:
     assert "--price-per-gb: expected --measured with it" in zoneward.refused(
         "advise", "-f", eks, "--price-per-gb", "0.01USD"

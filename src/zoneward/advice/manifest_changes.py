@@ -25,7 +25,7 @@ _DEFAULTS: Final = {
     "session_affinity": "None",
 }
 """Of the API."""
-_KEPT: Final = (*ADOPTION_MARKS, names.REQUESTED_APPROACH_ANNOTATION, names.MEASURED_DEMAND_ANNOTATION)
+_WRITTEN: Final = (*ADOPTION_MARKS, names.REQUESTED_APPROACH_ANNOTATION, names.MEASURED_DEMAND_ANNOTATION)
 """Annotations that Zoneward writes: to apply a manifest without them does not remove them."""
 
 
@@ -64,8 +64,8 @@ def applied(service: Service, manifest: Service) -> Service:
     spec: dict[str, Any] = {field: getattr(manifest.spec, field) for field in _SPEC}
     if spec["selector"] is None:
         spec["selector"] = service.spec.selector
-    kept = {name: text for name, text in (service.metadata.annotations or {}).items() if name in _KEPT}
-    annotations = kept | dict(manifest.metadata.annotations or {})
+    own = {name: text for name, text in (service.metadata.annotations or {}).items() if name in _WRITTEN}
+    annotations = own | dict(manifest.metadata.annotations or {})
     return replace(
         service,
         metadata=replace(service.metadata, annotations=annotations),

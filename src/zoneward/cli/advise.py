@@ -267,7 +267,15 @@ def _write_patches(advice: "Advice", directory: Path) -> None:
     except OSError as error:
         expected = f"expected a directory that can be written: {error.strerror}"
         raise InputError("--to", str(directory), expected) from error
+    ranks = {action.rank for action in advice.actions}
     for action in advice.actions:
+        about = []
         if not action.patches:
-            print_line(f"zoneward: action {action.rank} has no patch: zoneward advise {action.rank}", err=True)
+            about.append("has no patch")
+        elif action.needs is not None:
+            about.append(f"needs Zoneward's {action.needs} first")
+        about += [f"is left out for the Services of action {rank}" for rank in action.instead_of if rank in ranks]
+        if about:
+            line = f"zoneward: action {action.rank} {', and '.join(about)}: zoneward advise {action.rank}"
+            print_line(line, err=True)
     print_line(f"{len(files)} files written to {directory}" if files else "no patches: nothing was written")

@@ -144,11 +144,17 @@ _USAGE: Final = (
 
 def patch_files(actions: "Iterable[Action]") -> Mapping[str, str]:
     """The text of each file by its path. Where several actions patch one object, later ones win in the fields that both
-    have. Objects whose names are no names are left out.
+    have. Of actions that change the same Service in another way, the first one counts. Objects whose names are no names
+    are left out.
     """
     patches: dict[str, tuple[ObjectPatch, str]] = {}
+    services_of: dict[int, set[tuple[str, str]]] = {}
     for action in actions:
+        services_of[action.rank] = {(part.namespace, part.service) for part in action.services}
+        others = set[tuple[str, str]]().union(*(services_of.get(rank, ()) for rank in action.instead_of))
         for patch in action.patches:
+            if patch.kind == "Service" and (patch.namespace, patch.name) in others:
+                continue
             parts = (patch.namespace, f"{patch.kind.lower()}-{patch.name}")
             if not all(map(_NAME.fullmatch, parts)):
                 continue
