@@ -225,10 +225,8 @@ def _as_decided(given: ServiceInput, cluster: AdvisedCluster) -> ServiceInput:
         return given
     if given.key in cluster.overlaid:
         return given.as_overlay()
-    upstream = given.as_upstream(cluster.cpu_demand)
-    return upstream.with_state(
-        configuration=kubernetes_configuration(upstream.cluster_state.configuration, cluster.kubernetes)
-    )
+    configuration = kubernetes_configuration(given.cluster_state.configuration, cluster.kubernetes)
+    return given.as_upstream(cluster.cpu_demand).with_state(configuration=configuration)
 
 
 def _with_proxies(given: ServiceInput, node_proxies: NodeProxies) -> ServiceInput:

@@ -53,8 +53,8 @@ def is_before(since: int, kubernetes: int | None) -> bool:
 
 
 def kubernetes_configuration(configuration: Configuration, kubernetes: int | None) -> Configuration:
-    """The same, deciding as the built-in controller of this version does."""
-    return replace(configuration.as_upstream(), gates=kubernetes_gates(kubernetes))
+    """The same, deciding as the built-in controller of this version does. Traffic starts where it did."""
+    return replace(configuration.as_upstream(), demand=configuration.demand, gates=kubernetes_gates(kubernetes))
 
 
 def kubernetes_gates(kubernetes: int | None) -> FeatureGates:

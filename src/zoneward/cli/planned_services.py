@@ -218,8 +218,7 @@ def configuration_of_kubernetes(
         return None
     if any(map(has_selector_annotation, snapshot.services)):
         return None
-    as_kubernetes = kubernetes_configuration(configuration, kubernetes_minor(snapshot.nodes))
-    return structs.replace(as_kubernetes, demand=configuration.demand)
+    return kubernetes_configuration(configuration, kubernetes_minor(snapshot.nodes))
 
 
 def read_workload_objects(snapshot: Snapshot) -> WorkloadObjects:
