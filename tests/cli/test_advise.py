@@ -221,6 +221,20 @@ def test_the_changes_of_manifests_are_shown_instead(zoneward: Commands, eks: Pat
     assert zoneward(*arguments, "shop/plain-01").out.startswith("1 Service changes\n")
 
 
+def test_the_changes_of_manifests_say_what_would_be_dropped(zoneward: Commands, eks: Path, tmp_path: Path) -> None:
+    manifest = tmp_path / "service.yaml"
+    manifest.write_text(
+        "{apiVersion: v1, kind: Service, metadata: {name: plain-01, namespace: shop},"
+        " spec: {internalTrafficPolicy: Local}}"
+    )
+    arguments = ("advise", "-q", "-f", eks, "--diff", manifest)
+    (service,) = zoneward.json(*arguments)["services"]
+    # 3 of 11 nodes have a Pod.
+    assert service["effect"]["droppedAfter"] == pytest.approx(8 / 11, abs=1e-5)
+    for form in ("text", "markdown"):
+        assert "drops 73%" in zoneward(*arguments, "-o", form).out
+
+
 def test_annotations_that_zoneward_writes_are_no_change_of_a_manifest(zoneward: Commands, tmp_path: Path) -> None:
     service = next(item for item in sample_objects() if item["metadata"]["name"] == "search")
     live, manifest = tmp_path / "live.json", tmp_path / "manifest.json"

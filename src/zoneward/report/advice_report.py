@@ -233,7 +233,8 @@ def action_table(actions: Sequence[Action], title: str, *, unit: str | None) -> 
 def _what_to_do(action: Action) -> StyledText:
     text = Text(describe_action(action))
     if action.changes_traffic and action.effect.dropped_before:
-        text.append(f"; {format_dropped(action.effect.dropped_before)} of its traffic is dropped", "red")
+        whose = "its" if len(action.services) == 1 else "their"
+        text.append(f"; {format_dropped(action.effect.dropped_before)} of {whose} traffic is dropped", "red")
     if action.pods and len(action.services) > 1:
         text.append(f"; {counted(action.pods, 'more Pod')}", "dim")
     if action.limited_by:
@@ -329,7 +330,10 @@ def describe_changes(changes: ManifestChanges, *, quote: Callable[[str], str] = 
 def _changed_figures(service: ChangedService) -> tuple[StyledText, StyledText]:
     if service.effect is None:
         return Text("-", "dim"), Text("-", "dim")
-    return share_change(service.effect), overload_change(service.effect)
+    worst = overload_change(service.effect)
+    if service.effect.dropped_after:
+        worst = Text(f"drops {format_dropped(service.effect.dropped_after)}", "red")
+    return share_change(service.effect), worst
 
 
 # --- lines ------------------------------------------------------------------------------------------------------------
