@@ -167,6 +167,12 @@ def test_of_two_actions_for_a_service_the_patches_have_the_first(zoneward: Comma
     assert "spec" not in alone
 
 
+def test_a_note_says_where_nothing_is_known_of_now(zoneward: Commands, eks: Path) -> None:
+    note = "8 Services without EndpointSlices: for them, now is what Kubernetes would decide"
+    assert note in zoneward("advise", "--sample").err
+    assert "without EndpointSlices" not in zoneward("advise", "-f", eks).err
+
+
 def test_a_price_needs_bytes(zoneward: Commands, eks: Path) -> None:
     assert "--price-per-gb: expected --measured with it" in zoneward.refused(
         "advise", "-f", eks, "--price-per-gb", "0.01USD"

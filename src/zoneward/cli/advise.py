@@ -164,6 +164,7 @@ def _advise(options: Options) -> "tuple[Advice, tuple[Note, ...]]":
     from zoneward.cli.planned_services import read_workload_objects, select_services
     from zoneward.cli.service_processes import in_processes, waiting
     from zoneward.kube.gc_tuning import without_gc
+    from zoneward.routing.phrases import counted
 
     prices = read_prices(options)
     with without_gc(), waiting(options, "reading"):
@@ -194,6 +195,10 @@ def _advise(options: Options) -> "tuple[Advice, tuple[Note, ...]]":
         findings=checked.findings,
         currency=prices.currency if has_prices else "",
     )
+    assumed = sum(not view.current and bool(view.given.plan.families) for view in views)
+    if assumed:
+        services = counted(assumed, "Service")
+        notes += (Note(f"{services} without EndpointSlices: for them, now is what Kubernetes would decide"),)
     return advice, (*selected.notes, *notes)
 
 
