@@ -38,9 +38,10 @@ def show_fleet(
         raise click.UsageError("--context: expected neither -f nor --sample with it: they replace the cluster")
     results: list[ClusterResult[T]] = []
     for context in options.contexts:
-        print_notes(options, [Note(f"reading {context}", verbose=True)])
+        one = replace(options, context=context)
+        print_notes(one, [Note("reading", verbose=True)])
         try:
-            results.append(ClusterResult(context, work(replace(options, context=context, contexts=(context,)))))
+            results.append(ClusterResult(context, work(one)))
         except InputError as error:
             results.append(ClusterResult(context, None, str(error)))
     if output in ("json", "yaml"):

@@ -50,10 +50,11 @@ class Note:
 
 
 def print_notes(options: "Options", notes: Iterable[Note]) -> None:
-    """Print notes on standard error, as ``-q`` and ``-v`` say."""
+    """Print notes on standard error, as ``-q`` and ``-v`` say; with several clusters, each with its context."""
+    about = f"{options.context}: " if len(options.contexts) > 1 else ""
     for note in notes:
         if not options.quiet and (not note.verbose or options.verbose):
-            print_line(f"zoneward: {note.text}", err=True)
+            print_line(f"zoneward: {about}{note.text}", err=True)
 
 
 def shows_progress(options: "Options") -> bool:
