@@ -147,6 +147,11 @@ def test_somebody_elses_kubeconfig_is_left_alone(tmp_path: Path) -> None:
     assert file.read_text().startswith("contexts: [{name: production")
 
 
+def test_a_kubeconfig_that_cannot_be_written_is_named_by_its_option(tmp_path: Path) -> None:
+    line = refused("--write-kubeconfig", str(tmp_path / "none" / "config"))
+    assert line.startswith("zoneward: --write-kubeconfig: ")
+
+
 def test_a_kubeconfig_that_a_sandbox_left_is_replaced(tmp_path: Path) -> None:
     left = tmp_path / "kubeconfig.yaml"
     left.write_text("contexts: [{name: zoneward-sandbox, context: {}}]\n")

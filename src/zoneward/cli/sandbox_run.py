@@ -236,7 +236,7 @@ def _refuse_other_kubeconfig(file: Path) -> None:
 def _write_kubeconfig(file: Path, serving: SandboxServer) -> None:
     text = yaml.safe_dump(serving.kubeconfig(), sort_keys=False)
     # The file has the token: create it with private permissions.
-    with atomic_file(file, option="--kubeconfig", private=True) as stream:
+    with atomic_file(file, option="--write-kubeconfig", private=True) as stream:
         stream.write(text.encode())
 
 
