@@ -300,6 +300,12 @@ def test_rules_say_what_was_read_and_what_it_comes_to() -> None:
     assert details["subsetting-annotation"] == f"{SUBSETTING}: Prefer asks for local"
     assert details["annotation"] == f"{NEW}: Auto is set too, but subsetting wins"
     assert details["traffic-distribution"] == "X is set too, but subsetting wins"
+    for value, detail in (
+        ("PreferSameZone", "spec.trafficDistribution is PreferSameZone"),
+        ("PreferClose", "PreferClose asks for PreferSameZone"),
+    ):
+        details = {rule.rule: rule.detail for rule in recorded(a_service(distribution=value))}
+        assert details["traffic-distribution"] == detail
 
 
 def test_without_a_reader_of_slice_groups_hints_decide_beside_subsetting() -> None:

@@ -490,7 +490,8 @@ def _from_distribution(value: str | None, configuration: Configuration, rules: R
         problem = f"spec.trafficDistribution: {quote_value(value)} is not a known value"
         return _refused(Reason.UNKNOWN_VALUE, problem, rules.latest)
     has_new_names = configuration.gates.prefer_same_traffic_distribution
-    asks = f"{value} asks for {heuristic.name}" if has_new_names else f"spec.trafficDistribution is {value}"
+    is_alias = has_new_names and value != heuristic.name
+    asks = f"{value} asks for {heuristic.name}" if is_alias else f"spec.trafficDistribution is {value}"
     rules.record("traffic-distribution", True, asks)
     requested = RequestedApproach(Approach.TRAFFIC_DISTRIBUTION, heuristic, accepted=True, accepted_detail=setting)
     return _check_gates(requested, configuration, rules, value=value)
