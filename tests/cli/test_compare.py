@@ -170,6 +170,8 @@ def test_only_the_top_is_shown_with_totals_of_all(zoneward: Commands) -> None:
     table = zoneward("compare", "--sample", *few, "--details", "--top", "2").out
     assert f"2 of {len(everything['services'])} Services are shown; --top 0 shows all." in table
     assert "Services are shown" not in zoneward("compare", "--sample", *few).out
+    changed = zoneward("compare", "--sample", *few, "--changed", "--top", "0").out
+    assert "Services are shown.\n" in changed, "--top 0 would not show the others"
     lines = zoneward("compare", "--sample", *few, "-o", "csv", "--top", "1").out.splitlines()
     assert len(lines) == 1 + 2
 

@@ -213,6 +213,8 @@ def test_the_table_fits_80_columns_with_totals_first(
     assert next(line for line in lines if line.startswith("TOTAL")).split()[1] == "now"
     assert "2 of 3 Services are shown; --top 0 shows all." in lines
     assert "payments/api" not in "\n".join(line for line in lines if not line.startswith("worker-b2"))
+    changed = zoneward("report", "-q", "--sample", "--changed").out.splitlines()
+    assert "6 of 8 Services are shown." in changed, "--top 0 would not show the others"
 
 
 def test_the_page_is_well_formed_and_its_script_is_the_only_one_that_may_run(zoneward: Commands, slices: Path) -> None:

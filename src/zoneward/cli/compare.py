@@ -116,6 +116,7 @@ def command(
             request.abilities,
             proxies=request.proxies,
             is_changed=bool(options.changes),
+            only_changed=changed,
             has_details=details or bool(options.services),
             has_score=score,
             has_slices=request.writes_slices,

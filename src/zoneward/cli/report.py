@@ -116,12 +116,13 @@ def command(
     elif output == "html":
         from zoneward.report.traffic_page import traffic_page
 
-        write(traffic_page(report, request.abilities, source=page_source(options)))
+        write(traffic_page(report, request.abilities, source=page_source(options), only_changed=changed))
     else:
         from zoneward.report.traffic_table import traffic_parts
 
         has_details = details or bool(options.services)
-        print_table(options, traffic_parts(report, request.abilities, has_details=has_details))
+        parts = traffic_parts(report, request.abilities, has_details=has_details, only_changed=changed)
+        print_table(options, parts)
     return 0
 
 

@@ -42,6 +42,12 @@ _RIGHT: Final = ("IN ZONE", "WORST", "LOAD", "MEAN", "SLICES", "SCORE")
 _TOTAL_TITLES: Final = {"today": "asked for", "best": "best of each"}
 _Row = tuple[StyledText, ...]
 
+
+def describe_shown(shown: int, count: int, *, only_changed: bool) -> str:
+    """How many Services have a row, and the option that shows all. ``only_changed``: that would not."""
+    return f"{shown:,} of {count:,} Services are shown{'' if only_changed else '; --top 0 shows all'}."
+
+
 # --- JSON and CSV -----------------------------------------------------------------------------------------------------
 
 
@@ -125,6 +131,7 @@ def comparison_parts(
     *,
     proxies: Mapping[str, int],
     is_changed: bool = False,
+    only_changed: bool = False,
     has_details: bool = True,
     has_score: bool = True,
     has_slices: bool = True,
@@ -134,10 +141,11 @@ def comparison_parts(
     """Totals, and then a line for each of the ``comparisons``: now and with the best setting. ``has_details``: instead
     some lines for each: what is in force, each approach that would be active, and one for those that would not.
 
-    ``has_slices``: with the columns about slices, which say nothing where Kubernetes writes them. ``proxies`` counts
-    the nodes by their kind of proxy. ``is_changed``: options change the input, and loads are shown against those
-    before. ``has_colors``: the legend explains them. ``is_page``: all settings are folded in each row. It reads the
-    ``totals`` after all ``comparisons``, whose iteration may add them up.
+    ``has_slices``: with the columns about slices, which say nothing where Kubernetes writes them. ``proxies``
+    counts the nodes by their kind of proxy. ``is_changed``: options change the input, and loads are shown against
+    those before. ``only_changed``: ``--changed`` leaves some Services out. ``has_colors``: the legend explains
+    them. ``is_page``: all settings are folded in each row. It reads the ``totals`` after all ``comparisons``, whose
+    iteration may add them up.
     """
     has_slices = has_slices and has_details
     cells = _Cells(is_changed=is_changed, has_score=has_score, has_details=has_details, has_slices=has_slices)
@@ -178,7 +186,7 @@ def comparison_parts(
     if total_rows and all(total.in_zone_traffic is None for total in total_rows):
         legend.insert(0, "IN ZONE is unknown: no node or no endpoint has a zone (zoneward check says more).")
     if shown < totals.services:
-        legend.insert(0, f"{shown} of {totals.services:,} Services are shown; --top 0 shows all.")
+        legend.insert(0, describe_shown(shown, totals.services, only_changed=only_changed))
     first_rows = _total_rows(totals, total_rows, abilities, cells)
     return TableParts(
         above=(join_wrapped([f"Proxies: {kinds}"]),),

@@ -32,10 +32,13 @@ _MOST_ZONES: Final = 12
 _STYLE: Final = "figure.picture { max-width: 760px; margin: 1rem 0; }\n"
 
 
-def traffic_page(report: TrafficReport, abilities: ClusterAbilities, *, source: Source) -> str:
+def traffic_page(
+    report: TrafficReport, abilities: ClusterAbilities, *, source: Source, only_changed: bool = False
+) -> str:
     """The whole page."""
     numbers = ReportNumbers(report)
-    parts = traffic_parts(report, abilities, is_page=True)
+    parts = traffic_parts(report, abilities, is_page=True, only_changed=only_changed)
+    nothing = "No Service would change." if report.totals.services else "None of the Services was measured."
     title = "Traffic between zones"
     return page(
         title,
@@ -47,7 +50,7 @@ def traffic_page(report: TrafficReport, abilities: ClusterAbilities, *, source: 
         tag("h2", "What each setting would do"),
         total_table(numbers, abilities).as_element("Settings for all Services"),
         tag("h2", "Services"),
-        *(parts.as_elements("Services") if parts.rows else [tag("p", "None of the Services was measured.")]),
+        *(parts.as_elements("Services") if parts.rows else [tag("p", nothing)]),
         tag("h2", "Do nodes do what is predicted?"),
         *_honored(report),
         tag("h2", "How to read it"),

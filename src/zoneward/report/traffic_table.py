@@ -10,7 +10,7 @@ from zoneward.advice.honored_traffic import LEAST_CONNECTIONS, NodeTraffic, hono
 from zoneward.advice.measured_flows import HOURS_IN_MONTH, ServiceFamily
 from zoneward.advice.prices import BYTES_IN_GB
 from zoneward.advice.traffic_report import Crossing, Figure, ServiceReport, SettingReport, SettingTotal, TrafficReport
-from zoneward.report.comparison_report import name_of, title_of
+from zoneward.report.comparison_report import describe_shown, name_of, title_of
 from zoneward.report.html import Markup, tag
 from zoneward.report.plan_table import short_reason
 from zoneward.report.table_parts import Table, TableParts
@@ -83,11 +83,16 @@ def _format_margin(value: float) -> str:
 
 
 def traffic_parts(
-    report: TrafficReport, abilities: ClusterAbilities, *, has_details: bool = False, is_page: bool = False
+    report: TrafficReport,
+    abilities: ClusterAbilities,
+    *,
+    has_details: bool = False,
+    is_page: bool = False,
+    only_changed: bool = False,
 ) -> TableParts:
     """Totals, and then a line for each Service: now and with the best setting. ``has_details``: instead some lines for
     each: what is measured, and each setting that would be active. ``is_page``: no totals, and figures of now alone,
-    with all settings and the nodes folded below each line.
+    with all settings and the nodes folded below each line. ``only_changed``: ``--changed`` leaves some Services out.
     """
     numbers = ReportNumbers(report)
     columns = (
@@ -103,7 +108,7 @@ def traffic_parts(
             rows.extend(_service_rows(service, numbers, abilities))
         else:
             rows.append(_service_row(service, numbers, abilities, is_page=is_page))
-    legend = _legend(numbers, has_details=has_details, is_page=is_page)
+    legend = _legend(numbers, has_details=has_details, is_page=is_page, only_changed=only_changed)
     return TableParts(
         above=(join_wrapped([*describe_measuring(report)]),),
         columns=columns,
@@ -364,10 +369,10 @@ def _honored(report: TrafficReport) -> Iterator[Text]:
         yield Text(f"So do {counted(len(deviating) - _MOST_NODES, 'more node')}: -o json names all.", "yellow")
 
 
-def _legend(numbers: ReportNumbers, *, has_details: bool, is_page: bool) -> Iterator[str]:
+def _legend(numbers: ReportNumbers, *, has_details: bool, is_page: bool, only_changed: bool) -> Iterator[str]:
     report = numbers.report
     if len(report.services) < report.totals.services:
-        yield f"{len(report.services)} of {report.totals.services:,} Services are shown; --top 0 shows all."
+        yield describe_shown(len(report.services), report.totals.services, only_changed=only_changed)
     yield from explain_figures(numbers)
     yield "best: saves the most and overloads no pod, as the cluster is.  better: with Zoneward's controller."
     if is_page:
