@@ -93,7 +93,7 @@ def test_what_documents_do_not_tell_is_told(zoneward: Commands, tmp_path: Path) 
     planned, said = decisions(zoneward, "--demand", file)
     assert demand_of(planned["search"]) == pytest.approx(SHARES)
     assert "zoneward: 3 connections from nodes without a zone count for nothing\n" in said
-    assert "zoneward: 1 node had no room for all counters\n" in said
+    assert "zoneward: 1 node did not count everything\n" in said
 
 
 def test_the_configuration_names_a_file_beside_it(zoneward: Commands, tmp_path: Path) -> None:

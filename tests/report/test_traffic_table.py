@@ -64,7 +64,7 @@ USD = read_settings({"perGB": "0.01USD", "zones": {"a": {"b": "1USD"}}, "charge"
         (a_report([of_node("a", hours=3)]), "Some nodes measured for 3 h only: a month has hours that are not like"),
         (a_report([BOTH[0], of_node("b", with_bytes=False)]), "node-b counted no bytes and is in no figure."),
         (a_report([BOTH[0], of_node("b", hours=0)]), "node-b measured for no time and is in no figure."),
-        (a_report([BOTH[0], of_node("b", complete=False)]), "node-b had no room for all counters: some traffic is"),
+        (a_report([BOTH[0], of_node("b", complete=False)]), "node-b did not count everything: some traffic is"),
         (a_report([of_node("a", with_bytes=False)], prices=USD), "No document has bytes: shares of connections, and"),
         (a_report(BOTH, prices=USD), "Prices: 0.01 USD a GB (10^9 bytes), charged where it leaves its zone and where"),
         (a_report(BOTH, prices=USD), "2 pairs of zones or regions have their own."),

@@ -57,7 +57,8 @@ class ServiceTraffic(msgspec.Struct, frozen=True, gc=False, rename="camel", kw_o
 class MeasuredTraffic(msgspec.Struct, frozen=True, gc=False, rename="camel", kw_only=True):
     """The traffic of one node between two times. ``zone`` is None for a node without a zone.
 
-    ``complete`` is false if the kernel had no room for all counters, so that some connections are missing.
+    ``complete`` is false if something is missing: the kernel dropped messages, there were too many totals, or some
+    connections have no bytes.
     """
 
     api_version: Literal["zoneward.dev/v1alpha1"] = API_VERSION

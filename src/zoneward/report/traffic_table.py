@@ -189,7 +189,7 @@ def describe_measuring(report: TrafficReport) -> Iterator[str]:
     for nodes, what in (
         (measured.without_bytes, "counted no bytes and {are} in no figure"),
         (measured.timeless, "measured for no time and {are} in no figure"),
-        (measured.incomplete, "had no room for all counters: some traffic is missing"),
+        (measured.incomplete, "did not count everything: some traffic is missing"),
     ):
         if nodes:
             are = "is" if len(nodes) == 1 else "are"

@@ -321,7 +321,7 @@ class ServiceMeasurement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrafficMeasurements:
-    """All documents together. ``nodes``: by zone; ``incomplete``: nodes whose kernel had no room for all counters."""
+    """All documents together. ``nodes``: by zone; ``incomplete``: nodes that did not count everything."""
 
     services: Mapping[_Service, ServiceMeasurement]
     nodes: Mapping[str, frozenset[str]]
@@ -412,5 +412,5 @@ def demand_figures(measurements: TrafficMeasurements) -> DemandFigures:
     if without_zone:
         notes.append(f"{counted(without_zone, 'connection')} from nodes without a zone count for nothing")
     if measurements.incomplete:
-        notes.append(f"{counted(len(measurements.incomplete), 'node')} had no room for all counters")
+        notes.append(f"{counted(len(measurements.incomplete), 'node')} did not count everything")
     return DemandFigures(amounts, tuple(notes))
