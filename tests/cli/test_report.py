@@ -178,6 +178,8 @@ def test_without_bytes_there_are_shares_and_no_money(zoneward: Commands) -> None
     assert report["measured"]["missingZones"] == ["eu-central-1c"]
     done = zoneward("report", "-f", SAMPLE, "--measured", CONNECTIONS, *PRICE)
     assert "CROSS" in done.out
+    assert "34%>3%: now, and with the best setting" in done.out
+    assert "12.5>0.00" not in done.out
     assert "Nothing is measured of eu-central-1c" in done.out
     assert "14 Services without measured traffic left out" in done.err
 

@@ -380,7 +380,8 @@ def _legend(numbers: ReportNumbers, *, has_details: bool, is_page: bool, only_ch
         yield "needs proxy: predicted with the proxies that the nodes have, which do not read what this setting writes."
         return
     if not has_details:
-        yield "12.5>0.00: now, and with the best setting, of which WORST is.  -: no setting saves anything."
+        example = "12.5>0.00" if report.measured.has_bytes else "34%>3%"
+        yield f"{example}: now, and with the best setting, of which WORST is.  -: no setting saves anything."
     more = "" if has_details else "--details (all settings), "
     yield f"More: {more}-o json (reasons, nodes), -o csv, -o html (a page with the flows), zoneward explain."
 
