@@ -197,6 +197,21 @@ def test_eks_report_calls_no_overloading_setting_best(zoneward: Commands, eks: P
     assert service["best"] is None
 
 
+def test_with_a_node_without_cpu_all_commands_predict_the_same(zoneward: Commands, eks: Path, tmp_path: Path) -> None:
+    """Nodes are counted then, also where Kubernetes decides: 5, 5 and 1."""
+    objects = json.loads(eks.read_text())["items"]
+    node = next(item for item in objects if item["kind"] == "Node")
+    del node["status"]["allocatable"]
+    file = write_list(objects, tmp_path / "nodes.json")
+    planned = decisions(zoneward, file)["shop/close-01"]
+    assert planned["zones"]["us-east-1c"]["demand"] == pytest.approx(1 / 11, abs=1e-6)
+    services, _ = compared(zoneward, file)
+    for figure in ("inZoneTraffic", "maxOverload"):
+        assert planned["now"][figure] == services["shop/close-01"]["now"][figure]
+    # Auto is void: Kubernetes decides by CPU.
+    assert not decisions(zoneward, file)["shop/fitting-1"]["active"]
+
+
 # --- GKE: 7, 6 and 6 nodes of one size, and Cilium 1.16, which ignores hints ------------------------------------------
 
 

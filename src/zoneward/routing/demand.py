@@ -215,6 +215,9 @@ def demands_of(nodes: Iterable[Node], configuration: Configuration) -> tuple[Dem
     """Demand of a cluster as it is configured, and that of CPU where it is another one."""
     nodes = tuple(nodes)
     demand, by_cpu = demand_of(nodes, configuration), cpu_demand_of(nodes, configuration)
+    if configuration.upstream and demand.without_cpu:
+        # Such a Node keeps the built-in controller from deciding, but not from sending.
+        demand = demand.by_count
     return demand, None if demand == by_cpu else by_cpu
 
 
