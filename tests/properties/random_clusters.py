@@ -18,7 +18,7 @@ from tests.builders.structs import DUAL_STACK, IPV4, IPV6, PORT, a_node, a_pod, 
 from tests.clusters import Cluster, slices_after
 
 from zoneward.kube import names
-from zoneward.kube.objects import ContainerPort, EndpointSlice, Node, NodeMeta, Number, Pod, Service, ServicePort
+from zoneward.kube.objects import ContainerPort, EndpointSlice, Node, NodeMeta, Number, Pod, PodIP, Service, ServicePort
 from zoneward.routing.algorithms.heuristics import HEURISTICS, SUBSETTING_ALGORITHMS
 from zoneward.routing.configuration import (
     Configuration,
@@ -209,6 +209,12 @@ def _random_pod(index: int, node: int, kind: str) -> Pod:
         phase="Succeeded" if kind == "finished" else "Running",
         ports=[] if kind == "no port" else ports,
     )
+
+
+def with_one_address(pods: Sequence[Pod], count: int) -> tuple[Pod, ...]:
+    """The first few Pods get the same address, on any Nodes."""
+    ips = (PodIP(ip="10.2.0.1"), PodIP(ip="fd02::1"))
+    return (*(replace(pod, status=replace(pod.status, pod_ips=ips)) for pod in pods[:count]), *pods[count:])
 
 
 _CLUSTER_IP: Final = "10.96.0.1"
@@ -411,7 +417,9 @@ def _meddled(draw: st.DrawFn, slices: tuple[EndpointSlice, ...]) -> tuple[Endpoi
             case "no hints":
                 endpoints = tuple(replace(one, hints=None) for one in endpoints)
             case "twice":
-                endpoints = (*endpoints, *endpoints)
+                # In this slice and the next one, or both times in this one.
+                following = slices[(index + 1) % len(slices)]
+                endpoints += endpoints if following.address_type != slice_.address_type else following.endpoints or ()
             case "empty":
                 endpoints = ()
             case "labels":

@@ -2,14 +2,15 @@
 
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests.builders.structs import a_node, a_pod, a_service, a_slice, an_endpoint, hints, nodes_in, pods_in
 from tests.clusters import Cluster, only_family, slices_after
-from tests.properties.random_clusters import clusters
+from tests.properties.random_clusters import clusters, examples, with_one_address
 
 from zoneward.kube import names
 from zoneward.kube.adoption_marks import SELECTOR_ANNOTATION
-from zoneward.kube.objects import EndpointIdentity, EndpointSlice, Hints, Service, identity
+from zoneward.kube.objects import EndpointIdentity, EndpointSlice, Hints, Service, identity, is_ready
 from zoneward.routing.configuration import Configuration, OverlaySettings, SubsettingSettings
 from zoneward.slices.desired import hints_of
 from zoneward.slices.overlay import (
@@ -102,6 +103,23 @@ def test_only_what_differs_from_the_own_zone_is_an_entry() -> None:
     uneven = overlay_of(a_cluster(a_service("Auto"), {"a": 4, "b": 4}, {"a": 4, "b": 2}))
     assert list(uneven.exceptions.values()) == [("b",)]
     assert encode_entries("cart", {"IPv4": even}) == {"cart.IPv4": "zones Hints/ProportionalZoneCPU"}
+
+
+def test_an_entry_has_what_was_decided_for_the_first_ready_endpoint_of_an_address() -> None:
+    """Another one with this address does not count: in its own zone, or not ready and in a zone without traffic."""
+    shared = [
+        a_pod(f"pod-{index}-{zone}", f"node-{zone}", ips=(f"10.0.0.{index}",)) for index in range(8) for zone in "ab"
+    ]
+    nodes, service = nodes_in({"a": 4, "b": 4}), a_service("zoneward.dev/PreferSameZone")
+    overlay = overlay_of(Cluster(service=service, nodes=nodes, pods=tuple(shared)))
+    assert overlay.exceptions == {f"10.0.0.{index}": ("a",) for index in range(8)}
+    unready = a_pod("pod-8", "node-c", ips=("10.1.0.3",), ready=False)
+    pods = (
+        *(a_pod(f"pod-{index}", f"node-{'ab'[index % 2]}", ips=(f"10.1.0.{index}",)) for index in range(6)),
+        unready,
+    )
+    nodes = (*nodes, a_node("node-c", "c", ready=False))
+    assert not overlay_of(Cluster(service=a_service("Auto"), nodes=nodes, pods=pods)).exceptions
 
 
 def test_a_decision_without_hints_says_so() -> None:
@@ -226,13 +244,16 @@ def test_plans_read_the_approach_from_the_entries() -> None:
 
 
 def decided_hints(family: FamilyPlan) -> dict[EndpointIdentity, Hints | None]:
-    """What Zoneward's own slices would say."""
-    return {key: hints_of(target) for key, target in family.targets.items()}
+    """What Zoneward's own slices would say, but each endpoint names its own node, also at a shared address."""
+    assert family.endpoints is not None
+    nodes = {key: member.endpoint.node_name for key, member in family.endpoints.by_identity.items()}
+    return {key: hints_of(replace(target, node=target.node and nodes[key])) for key, target in family.targets.items()}
 
 
-@given(clusters())
-def test_slices_with_the_overlay_say_what_was_decided(cluster: Cluster) -> None:
-    overlaid = in_overlay(cluster)
+@examples(300)
+@given(clusters(), st.integers(0, 4))
+def test_slices_with_the_overlay_say_what_was_decided(cluster: Cluster, sharing: int) -> None:
+    overlaid = in_overlay(cluster.with_(pods=with_one_address(cluster.pods, sharing)))
     for family in overlaid.plan().families:
         try:
             overlay = family_overlay(family.decision)
@@ -243,6 +264,7 @@ def test_slices_with_the_overlay_say_what_was_decided(cluster: Cluster) -> None:
         entries = encode_entries("cart", {family.address_type: overlay})
         assert read_entries(entries) == {("cart", family.address_type): overlay}
         expected = decided_hints(family)
+        ready = {one.addresses for slice_ in overlaid.slices for one in slice_.endpoints or () if is_ready(one)}
         for slice_ in overlaid.slices:
             if slice_.address_type != family.address_type:
                 continue
@@ -254,7 +276,8 @@ def test_slices_with_the_overlay_say_what_was_decided(cluster: Cluster) -> None:
                 continue
             for endpoint in stored:
                 decided = expected.get(identity(endpoint))
-                if decided is None:
+                # An entry is about an address. Where several Pods have it, it says what was decided for the ready ones.
+                if decided is None or (not is_ready(endpoint) and endpoint.addresses in ready):
                     continue
                 if overlay.hints is OverlayHints.NODES:
                     # An endpoint without a zone voids the hints for zones, which Zoneward's own slices keep.

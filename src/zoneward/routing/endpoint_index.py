@@ -133,6 +133,10 @@ class EndpointIndex:
         """The buckets of endpoints that are not ready, without empty ones."""
         return [bucket for bucket in self._buckets.values() if not bucket.ready and bucket.members]
 
+    def has_ready(self, address: str) -> bool:
+        """Whether a ready endpoint has an address, where endpoints that share one count as one."""
+        return address in self._by_address
+
     def previous_groups(self) -> Iterator[ZoneGroup]:
         """Every group that some endpoint was in, some of them more than once."""
         for bucket in self._buckets.values():

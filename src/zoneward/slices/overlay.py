@@ -27,7 +27,7 @@ from msgspec.structs import replace
 from zoneward.kube import names
 from zoneward.kube.adoption_marks import has_selector_annotation, manager_of
 from zoneward.kube.formats import label_value_problems
-from zoneward.kube.objects import Endpoint, EndpointSlice, ForNode, ForZone, Hints, Service
+from zoneward.kube.objects import Endpoint, EndpointSlice, ForNode, ForZone, Hints, Service, is_ready
 from zoneward.kube.validation import MAX_ZONE_HINTS
 from zoneward.routing.algorithms.heuristics import SUBSETTING_ALGORITHMS
 from zoneward.routing.configuration import Configuration
@@ -158,9 +158,10 @@ def _add_exceptions(
     for member in members:
         zones, endpoint = targets.of(member).zones, member.endpoint
         if zones and zones != (endpoint.zone,) and endpoint.addresses:
-            exceptions[endpoint.addresses[0]] = zones
-        elif endpoint.addresses:
-            exceptions.pop(endpoint.addresses[0], None)
+            address = endpoint.addresses[0]
+            # An entry is about an address, also of endpoints that are not ready: only the ready ones decide.
+            if is_ready(endpoint) or not targets.index.has_ready(address):
+                exceptions[address] = zones
 
 
 def encode_entries(service: str, families: Mapping[str, FamilyOverlay]) -> dict[str, str]:
