@@ -14,9 +14,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec import structs
 from msgspec.structs import replace
-from tests.builders.structs import a_node, a_pod, a_service, nodes_in, pods_in
+from tests.builders.structs import a_node, a_pod, a_service, hints, nodes_in, pods_in
 from tests.clusters import Cluster, endpoint_answers, hinted_zones, rounded, slices_after, with_reported, written
-from tests.properties.random_clusters import BALANCED, CPUS, MOST_NODES, clusters, examples
+from tests.properties.random_clusters import BALANCED, CPUS, MOST_NODES, SUBSETTING, clusters, examples
 
 from zoneward.kube import names
 from zoneward.kube.objects import Allocatable, EndpointSlice, Node, NodeStatus
@@ -199,8 +199,8 @@ def shuffled(cluster: Cluster, random: Random) -> Cluster:
     )
 
 
-@examples(40)
-@given(clusters(), st.randoms(use_true_random=False))
+@examples(200)
+@given(clusters() | clusters(setting=BALANCED | SUBSETTING, tidy=True), st.randoms(use_true_random=False))
 def test_the_order_of_the_input_does_not_matter(cluster: Cluster, random: Random) -> None:
     """Also for rules, messages and conditions, or every sync would write conditions."""
     one, other = in_order(cluster.plan()), in_order(shuffled(cluster, random).plan())
@@ -212,6 +212,17 @@ def test_the_order_of_the_input_does_not_matter(cluster: Cluster, random: Random
         assert endpoint_answers(this.decision) == endpoint_answers(that.decision)
     assert (one.events, one.surplus, one.worst_family) == (other.events, other.surplus, other.worst_family)
     assert one.conditions == other.conditions
+
+
+def test_an_endpoint_in_two_slices_counts_in_the_first_by_name_where_it_stays() -> None:
+    settled = Cluster(
+        service=a_service("Auto"), nodes=nodes_in({"a": 4, "b": 4}), pods=pods_in({"a": 4, "b": 2})
+    ).settled()
+    (slice_,) = settled.slices
+    endpoints = tuple(replace(one, hints=hints("b")) for one in slice_.endpoints or ())
+    again = replace(slice_, metadata=replace(slice_.metadata, name="later"), endpoints=endpoints)
+    plans = [settled.with_(slices=slices).plan() for slices in ((slice_, again), (again, slice_))]
+    assert [family.decision.moved for plan in plans for family in plan.families] == [0, 0]
 
 
 OTHER_NAMES = ("a", "area-b", "area-bb", "bay", "c.1", "north", "north-b", "p", "west", "zulu")

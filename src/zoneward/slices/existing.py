@@ -119,9 +119,11 @@ class ExistingSlices:
         return approaches.pop() if len(approaches) == 1 else None
 
     def previous_groups(self, keys: Collection[EndpointIdentity] | None = None) -> dict[EndpointIdentity, ZoneGroup]:
-        """The group that each endpoint was in: of all endpoints, or of some. Our own slices win."""
+        """The group that each endpoint was in: of all endpoints, or of some. Our own slices win, then the first by
+        name: an endpoint in two slices stays there."""
         groups: dict[EndpointIdentity, ZoneGroup] = {}
-        for existing in (*self.managed_by(Manager.REPLACED), *self.own):
+        slices = sorted((*self.own, *self.managed_by(Manager.REPLACED)), key=_precedence)
+        for existing in reversed(slices):
             previous = existing.previous
             groups.update(previous if keys is None else {key: previous[key] for key in keys if key in previous})
         return groups
@@ -137,6 +139,10 @@ class ExistingSlices:
         others = tuple(existing.slice for existing in self.managed_by(Manager.OTHER))
         is_deleted = self._service.metadata.deletion_timestamp is not None
         return ((), (*others, *replaced)) if is_deleted else (replaced, others)
+
+
+def _precedence(existing: ExistingSlice) -> tuple[bool, str]:
+    return existing.manager is not Manager.OWN, existing.slice.metadata.name
 
 
 class _GroupReader:
