@@ -3,7 +3,7 @@
 from ipaddress import ip_address
 
 from zoneward.kube.objects import ObjectKey
-from zoneward.meter.meter_cache import MeteredNode
+from zoneward.meter.meter_cache import MeteredNode, packed
 from zoneward.netlink.conntrack import PROTOCOLS
 from zoneward.proxy.model.node_cache import NodeCache
 from zoneward.proxy.proxier import Proxier
@@ -19,10 +19,10 @@ class ProxyTrafficIndex:
     def __init__(self, cache: NodeCache, proxier: Proxier, node: MeteredNode) -> None:
         self._cache, self._proxier, self._node = cache, proxier, node
         self.changes = 0
-        self._zones: dict[ObjectKey, dict[str, str]] = {}
+        self._zones: dict[ObjectKey, dict[bytes, str]] = {}
         """By Service, the zone of each endpoint address as of the last lookup that missed. Slices for other zones are
         compressed, so this reads them only for Services with traffic."""
-        self._gone: dict[ObjectKey, dict[str, str]] = {}
+        self._gone: dict[ObjectKey, dict[bytes, str]] = {}
         """The zones of the previous dump: connections outlive their endpoint's slice."""
         self._stale: set[ObjectKey] = set()
 
@@ -54,12 +54,11 @@ class ProxyTrafficIndex:
         )
 
     def endpoint_zone(self, service: ObjectKey, endpoint: bytes) -> str | None:
-        address = str(ip_address(endpoint))
         zones = self._zones.get(service)
-        if zones is None or (address not in zones and service in self._stale):
+        if zones is None or (endpoint not in zones and service in self._stale):
             zones = self._read_zones(service)
-        zone = zones.get(address)
-        return self._gone.get(service, {}).get(address) if zone is None else zone
+        zone = zones.get(endpoint)
+        return self._gone.get(service, {}).get(endpoint) if zone is None else zone
 
     def is_local(self, source: bytes) -> bool:
         return self._node.is_local(source)
@@ -70,14 +69,14 @@ class ProxyTrafficIndex:
         for service in tuple(self._stale):
             self._read_zones(service)
 
-    def _read_zones(self, service: ObjectKey) -> dict[str, str]:
+    def _read_zones(self, service: ObjectKey) -> dict[bytes, str]:
         self._stale.discard(service)
         self._gone[service] = self._gone.get(service, {}) | self._zones.pop(service, {})
         if service not in self:
             return {}
-        zones = self._zones[service] = {
-            address: endpoint.zone or ""
-            for endpoint in self._cache.endpoints(service)
-            for address in endpoint.addresses or ()
-        }
+        zones = self._zones[service] = {}
+        for endpoint in self._cache.endpoints(service):
+            for address in filter(None, map(packed, endpoint.addresses or ())):
+                # Of two slices with the same endpoint, one may not know its zone.
+                zones[address] = zones.get(address) or endpoint.zone or ""
         return zones
