@@ -3,6 +3,7 @@
 from typing import Any
 
 import msgspec
+import pytest
 from msgspec.structs import replace
 from tests.builders.objects import a_node, a_service, a_slice
 
@@ -12,6 +13,7 @@ from zoneward.kube.objects import ObjectKey, Service
 from zoneward.proxy.model.node_cache import TRIGGER_TIME, NodeCache
 from zoneward.proxy.model.node_service import NodeService
 from zoneward.proxy.reporter import Reporter
+from zoneward.proxy.ruleset.service_rules import ServiceTooLarge
 from zoneward.routing.configuration import FeatureGates
 from zoneward.routing.selection.endpoint_selection import SelectionRule
 
@@ -62,6 +64,25 @@ def test_slices_of_other_zones_stay_packed() -> None:
     assert here.slice_counts == (2, 1)
     assert addresses(here.node_services(CART)) == ["10.0.0.1", "10.0.0.3"]
     assert here.node_services(CART)["ip"].ports[0].selection_rule is SelectionRule.ZONE_SLICES
+
+
+def test_a_health_check_counts_local_endpoints_in_slices_of_other_zones() -> None:
+    """Also before the load balancer has an address, when nothing else needs these slices."""
+    here = known()
+    here.services.put(service(type="LoadBalancer", externalTrafficPolicy="Local", healthCheckNodePort=31000))
+    here.slices.put(slice_("one", "10.0.0.1", zone="a"))
+    here.slices.put(slice_("two", "10.0.0.2", zone="b", node="n1"))
+    assert here.node_services(CART)["ip"].ready_local_endpoints == 1
+
+
+def test_a_service_that_is_too_large_names_the_endpoints_of_other_zones_too() -> None:
+    here = known(max_entries=2)
+    here.services.put(service())
+    here.slices.put(slice_("one", "10.0.0.1", "10.0.0.2", "10.0.0.3", zone="a"))
+    here.slices.put(slice_("two", "10.0.0.4", zone="b"))
+    with pytest.raises(ServiceTooLarge) as caught:
+        here.node_services(CART)
+    assert caught.value.addresses == {"10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4"}
 
 
 def test_changes_in_slices_of_other_zones_are_reported_only_where_they_are_used() -> None:

@@ -41,7 +41,7 @@ from zoneward.kube.objects import (
 from zoneward.netlink.messages import ADDRESS_TYPES, Family
 from zoneward.proxy.model.node_service import NodeService, ProxyNode, ServiceKey
 from zoneward.proxy.reporter import Reporter
-from zoneward.proxy.ruleset.service_rules import MAX_SERVICE_ENTRIES, node_services_within
+from zoneward.proxy.ruleset.service_rules import MAX_SERVICE_ENTRIES, ServiceTooLarge, node_services_within
 from zoneward.routing.configuration import FeatureGates
 from zoneward.routing.selection.endpoint_selection import ZONEWARD, SelectionRule, policies_of
 from zoneward.routing.zone_groups import group_of_slice
@@ -161,7 +161,11 @@ class NodeCache(NodeWatchedStores):
             return {}
         self._needs_all_slices.add(key)
         slices = self._slices_of.keys(key)
-        services = self._select_from(service, self._slices(slices, everything=False), left_out)
+        try:
+            services = self._select_from(service, self._slices(slices, everything=False), left_out)
+        except ServiceTooLarge:
+            # The error has to name all endpoints: those that exist stay programmed.
+            return self._select_from(service, self._slices(slices, everything=True), left_out)
         stored = [self._stored[slice_] for slice_ in slices]
         others = {slice_.address_type for slice_ in stored if isinstance(slice_, _PackedSlice)}
         if others and self._needs_other_zones(service, services):
@@ -203,7 +207,9 @@ class NodeCache(NodeWatchedStores):
     def _needs_other_zones(self, service: Service, services: dict[Family, NodeService]) -> bool:
         """Whether the selection needs slices of other zones: they may have local endpoints, the only endpoints, or one
         that a UDP client keeps."""
-        return policies_of(service, self._gates).uses_local or any(
+        if policies_of(service, self._gates).uses_local or any(one.health_check_port for one in services.values()):
+            return True
+        return any(
             not port.cluster_endpoints or port.selection_rule is SelectionRule.TERMINATING or port.protocol == "udp"
             for served in services.values()
             for port in served.ports
