@@ -160,6 +160,9 @@ OUR_HINTS: Final = HEEDED["zoneward"]["nothing"]
         (a_service(distribution="PreferClose"), NO_HINTS),
         (a_service(distribution="PreferSameNode"), NO_HINTS),
         (a_service("Disabled", distribution="PreferClose"), NO_HINTS),
+        # An unknown value counts as not set.
+        (a_service("Banana", distribution="PreferClose"), NO_HINTS),
+        (a_service(subsetting="Banana", distribution="PreferClose"), NO_HINTS),
         (a_service("Auto", distribution="PreferClose"), OUR_HINTS),
         (a_service(), OUR_HINTS),
     ],

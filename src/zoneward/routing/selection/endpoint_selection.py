@@ -18,8 +18,9 @@ from msgspec.structs import replace
 from zoneward.kube import names
 from zoneward.kube.objects import Endpoint, EndpointPort, EndpointSlice, Service, is_ready, is_serving, is_terminating
 from zoneward.kube.zone_weights import ZoneWeights, parse_zone_weights
-from zoneward.routing.configuration import FeatureGates
-from zoneward.routing.request import requests_hints, requests_subsetting, topology_annotation
+from zoneward.routing.configuration import Configuration, FeatureGates
+from zoneward.routing.request import Approach, requested_approach, topology_annotation
+from zoneward.routing.rules import RuleLog
 from zoneward.routing.zone_groups import ZoneGroup, ZoneSlices, group_of_slice
 
 LOCAL: Final = "Local"
@@ -207,8 +208,11 @@ def honored_hints(service: Service, consumer: Consumer, gates: FeatureGates) -> 
 
 
 def _has_distribution_hints(service: Service) -> bool:
-    """Whether hints of a Service are those of ``spec.trafficDistribution``: the annotations win over it."""
-    return bool(service.spec.traffic_distribution) and not (requests_hints(service) or requests_subsetting(service))
+    """Whether hints of a Service are those of ``spec.trafficDistribution``: valid annotations win over it."""
+    if not service.spec.traffic_distribution:
+        return False
+    requested = requested_approach(service, Configuration(), RuleLog())
+    return requested.approach not in (Approach.HINTS, Approach.SUBSETTING)
 
 
 def _honors_zone_hints(service: Service, consumer: Consumer) -> bool:
