@@ -3,8 +3,10 @@
 Slots change as little as possible, and weights are correct within 1 %.
 """
 
+import tracemalloc
 from collections import Counter
 from dataclasses import replace
+from time import process_time
 from typing import Any
 
 import pytest
@@ -69,6 +71,19 @@ def test_shares_are_within_one_percent(weights: list[float]) -> None:
     slots = slots_per_endpoint(tuple(weights))
     for count, weight in zip(slots, weights, strict=True):
         assert abs(count / sum(slots) / (weight / sum(weights)) - 1) <= 0.010001
+
+
+def test_many_weights_take_little_time_and_many_endpoints_no_memory() -> None:
+    """Anyone who may write slices chooses both, and other Services wait meanwhile."""
+    began = process_time()
+    assert min(slots_per_endpoint(tuple(1.0 + index / 7 for index in range(600)))) >= 1
+    assert process_time() - began < 5
+    tracemalloc.start()
+    for index in range(300):
+        slots_per_endpoint((0.25,) * index + (0.75,) * (5000 - index))
+    current, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert current < 2 << 20
 
 
 def a_service(ports: int, *, endpoints: int = 2, **about: Any) -> NodeService:

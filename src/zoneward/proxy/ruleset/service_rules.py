@@ -51,6 +51,8 @@ _MOST_OF_ONE: Final = 100
 """The maximum number of slots of an endpoint with the smallest weight: rounding is then within half a percent."""
 _TOLERANCE: Final = 0.01
 """The accepted relative difference from the share that a weight requests."""
+_MOST_TRIED: Final = 400_000
+"""Slot counts to try, times weights: a fifth of a second. Up to 60 weights, that is all of them."""
 
 
 def place_in_slots(wanted: Iterable[E], before: Sequence[E] = ()) -> tuple[E, ...]:
@@ -90,38 +92,45 @@ def _close(slots: "list[E | None]", total: int) -> None:
     del slots[total:]
 
 
-@lru_cache(maxsize=1024)
 def slots_per_endpoint(weights: tuple[float, ...]) -> tuple[int, ...]:
     """The number of slots of each endpoint, at least one, so that its share is within 1 % of what its weight requests.
 
     It uses as few slots as suffice. Where 256 slots per endpoint on average do not, it returns the nearest counts
-    within that limit. Weights are above 0.
+    within that limit; where there are hundreds of weights, only some counts are tried. Weights are above 0.
     """
-    kinds = Counter(weights)
-    total = sum(weight * count for weight, count in kinds.items())
+    slots_by_weight = _slots_by_weight(tuple(sorted(Counter(weights).items())))
+    return tuple(slots_by_weight[weight] for weight in weights)
+
+
+@lru_cache(maxsize=1024)
+def _slots_by_weight(kinds: tuple[tuple[float, int], ...]) -> Mapping[float, int]:
+    """The slots of an endpoint by its weight. ``kinds`` are the weights, each with the number of its endpoints."""
+    total = sum(weight * count for weight, count in kinds)
     best: list[int] = []
     least = float("inf")
     for slot_counts in _candidates(kinds, total):
-        fair = total / sum(slot_count * count for slot_count, count in zip(slot_counts, kinds.values(), strict=True))
-        worst = max(abs(slot_count * fair / weight - 1) for slot_count, weight in zip(slot_counts, kinds, strict=True))
+        pairs = list(zip(slot_counts, kinds, strict=True))
+        fair = total / sum(slot_count * count for slot_count, (_, count) in pairs)
+        worst = max(abs(slot_count * fair / weight - 1) for slot_count, (weight, _) in pairs)
         if worst < least:
             best, least = slot_counts, worst
         if worst <= _TOLERANCE:
             break
-    slots_by_weight = dict(zip(kinds, best, strict=True))
-    return tuple(slots_by_weight[weight] for weight in weights)
+    return {weight: slot_count for (weight, _), slot_count in zip(kinds, best, strict=True)}
 
 
-def _candidates(kinds: Counter[float], total: float) -> Iterator[list[int]]:
+def _candidates(kinds: Sequence[tuple[float, int]], total: float) -> Iterator[list[int]]:
     """Slot counts by weight, near the requested shares, fewest slots first."""
     if not kinds:
         return
-    most = MOST_PER_ENDPOINT * kinds.total()
-    for scale in sorted({slot_count / weight for weight in kinds for slot_count in range(1, _MOST_OF_ONE + 1)}):
+    most = MOST_PER_ENDPOINT * sum(count for _, count in kinds)
+    scales = sorted({slot_count / weight for weight, _ in kinds for slot_count in range(1, _MOST_OF_ONE + 1)})
+    # Anyone may write any number of weights: trying all counts would take minutes.
+    for scale in scales[:: 1 + len(scales) * len(kinds) // _MOST_TRIED]:
         if scale * total > most:
             break
-        yield [max(1, round(weight * scale)) for weight in kinds]
-    yield [max(1, round(weight * most / total)) for weight in kinds]
+        yield [max(1, round(weight * scale)) for weight, _ in kinds]
+    yield [max(1, round(weight * most / total)) for weight, _ in kinds]
 
 
 MAX_SERVICE_ENTRIES: Final = 250_000
