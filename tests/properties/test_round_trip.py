@@ -165,7 +165,7 @@ def test_each_node_selects_its_own_endpoints_else_its_zones_else_all(cluster: Cl
     """KEP-3015: node hints count where every endpoint has one, zone hints where every endpoint has one."""
     for family in cluster.plan().families:
         # Where a gate refuses node hints, the controller's default may step in.
-        if not family.decision.active or family.decision.approach is Approach.SUBSETTING:
+        if not family.decision.active or family.decision.heuristic != names.PREFER_SAME_NODE:
             continue
         ready = ready_by_address(family)
         everything = tuple(endpoints_of_all_ports(family.slices))
