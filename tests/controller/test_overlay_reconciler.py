@@ -1,18 +1,31 @@
 """The ConfigMaps of an overlay: what is written of them, and what a watch changes. ``e2e/test_overlay.py`` runs it."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Any, cast
 
 import msgspec
 import pytest
 from msgspec.structs import replace
 from tests.builders.structs import a_service, a_slice, an_endpoint, hints, nodes_in, pods_in
+from tests.client.recording import until
+from tests.controller.a_controller import at_work
 from tests.controller.model.network import in_no_time, in_virtual_time, seconds
 
 from zoneward.client.api_errors import Conflict, NotFound, TimedOut
 from zoneward.client.informer_cache import InformerCache
-from zoneward.client.resources import LiveConfigMap, LiveConfigMapMeta, LiveNode, LivePod
+from zoneward.client.list_watch_decoder import UnreadableObject
+from zoneward.client.resources import (
+    CACHED_RESOURCES,
+    CONFIG_MAPS,
+    NAMESPACES,
+    LiveConfigMap,
+    LiveConfigMapMeta,
+    LiveNode,
+    LivePod,
+)
 from zoneward.client.writer import Writer
 from zoneward.controller import overlay_reconciler
 from zoneward.controller.context import WORKERS, ControllerContext
@@ -231,6 +244,67 @@ async def test_a_config_map_that_somebody_replaces_while_it_is_deleted_keeps_its
     assert scene.parameters.entries_of(CART) == ZONES
     assert await scene.parameters.write(CART, {})
     assert scene.server.asked == [("delete", "u2")]
+
+
+@pytest.mark.parametrize("seen_before", [False, True])
+async def test_a_config_map_that_is_deleted_before_the_watch_shows_it_is_created_again(seen_before: bool) -> None:
+    scene = Scene()
+    if seen_before:
+        # An earlier one, which is gone too.
+        scene.see(ZONES, version=5, uid="u0")
+    assert await scene.parameters.write(CART, ZONES | {"cart.10.0.0.2": "c"})
+    own = scene.server.version
+    scene.changed.clear()
+    scene.parameters.seen(own - 1)
+    assert scene.changed == []
+    # Deleted by somebody, and listed again.
+    scene.server.exists = False
+    scene.stores.config_maps.retain_only(set())
+    scene.parameters.seen(own + 1)
+    assert scene.changed == [CART]
+    assert scene.parameters.is_empty
+    assert await scene.parameters.write(CART, ZONES)
+    assert scene.server.asked[-1] == ("apply", ZONES)
+
+
+@dataclass
+class WithLink:
+    link: ReadWriteConnection
+
+
+class EmptyCluster:
+    """Answers every watch with an empty list."""
+
+    @asynccontextmanager
+    async def stream(self, path: str, _query: object, *, idle: float) -> AsyncIterator[AsyncIterator[bytes]]:
+        kind = {resource.path(): resource.kind for resource in (*CACHED_RESOURCES, CONFIG_MAPS, NAMESPACES)}[path]
+
+        async def lines() -> AsyncIterator[bytes]:
+            metadata = {"resourceVersion": "20", "annotations": {"k8s.io/initial-events-end": "true"}}
+            yield msgspec.json.encode({"type": "BOOKMARK", "object": {"kind": kind, "metadata": metadata}})
+            await asyncio.sleep(idle)
+
+        yield lines()
+
+
+async def test_a_controller_forgets_a_config_map_that_a_list_does_not_have() -> None:
+    connection = cast(ReadWriteConnection, EmptyCluster())
+    async with at_work(WithLink(connection), mode=Mode.OVERLAY, writer=cast(Writer, Server())) as controller:
+        assert controller._parameters is not None
+        assert await controller._parameters.write(CART, ZONES)
+        assert not controller._parameters.is_empty
+        await until(lambda: controller.is_released)
+
+
+async def test_a_config_map_that_cannot_be_read_is_not_deleted() -> None:
+    scene = Scene()
+    assert await scene.parameters.write(CART, ZONES)
+    own = scene.server.version
+    scene.stores.config_maps.mark_unreadable(
+        UnreadableObject(resource=CONFIG_MAPS, namespace="shop", name=OVERLAY_CONFIG_MAP, version=str(own), problem="")
+    )
+    scene.parameters.seen(own + 1)
+    assert scene.parameters.entries_of(CART) == ZONES
 
 
 async def test_entries_of_restored_data_count_though_they_are_older() -> None:

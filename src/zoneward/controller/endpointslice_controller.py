@@ -19,6 +19,7 @@ from zoneward.client.list_watch_decoder import UnreadableObject
 from zoneward.client.object_store import EventHandler
 from zoneward.client.reflector import ReflectorRuntime
 from zoneward.client.resources import (
+    CONFIG_MAPS,
     LEASES,
     SLICES,
     AnyWatchedResource,
@@ -201,7 +202,7 @@ class EndpointSliceController:
                 group.create_task(following, name="following the cluster")
                 if self._parameters is not None:
                     stores = self._parameters.stores
-                    following = self._follow(stores, options=stores.list_options)
+                    following = self._follow(stores, options=stores.list_options, on_version=self._current)
                     group.create_task(following, name="following the overlay")
                 for index in range(self._options.workers):
                     self._start_worker(group.create_task(self._work(), name=f"worker {index}"))
@@ -441,6 +442,8 @@ class EndpointSliceController:
     def _current(self, resource: AnyWatchedResource, version: int) -> None:
         if self._honored is not None and resource.kind == SLICES.kind:
             self._honored.slices_version = version
+        if self._parameters is not None and resource.kind == CONFIG_MAPS.kind:
+            self._parameters.seen(version)
 
     # --- workers ------------------------------------------------------------------------------------------------------
 

@@ -260,8 +260,24 @@ class OverlayParameters:
             # A state before this replica's own write; that of the write may have another writer's changes, too.
             return
         parameters.uid, parameters.version = (None, None) if new is None else (new.metadata.uid, version)
+        self._replace(namespace, parameters, (new.data if new is not None else None) or {})
+
+    def seen(self, version: int) -> None:
+        """The watch has shown all changes up to this version: a ConfigMap that is not newer and that the store does not
+        have was deleted, maybe before the watch showed it."""
+        store = self.stores.config_maps
+        for namespace, parameters in self._namespaces.items():
+            key = namespace, names.OVERLAY_CONFIG_MAP
+            is_newer = parameters.version is None or parameters.version > version
+            if is_newer or store.get(*key) is not None or key in store.unreadable:
+                continue
+            parameters.uid = parameters.version = None
+            self._replace(namespace, parameters, _NO_ENTRIES)
+
+    def _replace(self, namespace: str, parameters: _NamespaceParameters, data: Mapping[str, str]) -> None:
+        """The ConfigMap has this data now."""
         entries: dict[str, dict[str, str]] = {}
-        for entry, value in ((new.data if new is not None else None) or {}).items():
+        for entry, value in data.items():
             entries.setdefault(service_of_entry(entry), {})[entry] = value
         services = sorted(
             name
