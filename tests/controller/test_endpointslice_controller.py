@@ -12,6 +12,7 @@ from typing import Any, cast
 import msgspec
 import pytest
 from tests.builders.objects import a_node
+from tests.builders.structs import SOME_TIME
 from tests.client.recording import until
 from tests.controller.a_controller import (
     LIMIT,
@@ -246,6 +247,40 @@ async def test_creations_in_a_terminating_namespace_are_not_retried() -> None:
                 await asyncio.sleep(0.1)
                 assert Terminating.tries == tries
                 sandbox.make_ready(1, False)
+
+
+class OneRefused(Writer):
+    """The server refuses the second slice once."""
+
+    creations = 0
+
+    async def create(self, resource: Any, obj: Any) -> ObjectMeta:
+        if resource is resources.SLICES:
+            OneRefused.creations += 1
+            if OneRefused.creations == 2:
+                raise api_error(500, b'{"kind": "Status"}')
+        return await super().create(resource, obj)
+
+
+async def test_the_event_of_a_failed_sync_is_reported_also_without_the_annotation_of_the_last_report() -> None:
+    condition = {"type": names.PROGRAMMED_CONDITION, "status": "False", "reason": "OneZone", "message": ""}
+    async with a_place() as sandbox:
+        fill(sandbox, annotations=AUTO)
+        conditions = {"status": {"conditions": [condition | {"lastTransitionTime": SOME_TIME}]}}
+        kind = sandbox.registry.kinds["services"]
+        sandbox.store.patch_status(kind, "default", "cart", lambda service: service | conditions)
+        OneRefused.creations = 0
+        status_writer = StatusWriter(Writer(sandbox.link), instance="test")
+        async with at_work(
+            sandbox,
+            writer=OneRefused(sandbox.link),
+            configuration=Configuration(max_endpoints_per_slice=5),
+            status_writer=status_writer,
+        ) as controller:
+            await settle(sandbox, controller)
+            assert await status_writer.wait_until_written(LIMIT)
+        assert OneRefused.creations == 3
+        assert [event["reason"] for event in sandbox.objects("events")] == ["TopologyAwareRoutingEnabled"]
 
 
 @with_controller(resync_period=0.2)

@@ -40,6 +40,7 @@ from zoneward.controller.sync.slice_writer import (
 from zoneward.kube.adoption_marks import AdoptionAction, adoption_action, effective_selector
 from zoneward.kube.names import SERVICE_NAME_LABEL
 from zoneward.kube.objects import EndpointSlice, ObjectKey, Service, ServiceEvent
+from zoneward.routing.service_events import last_reported
 from zoneward.slices.existing import is_owned
 from zoneward.slices.plan import ServicePlan
 
@@ -156,8 +157,8 @@ class ServiceReconciler:
         if self._is_stand_in:
             writes = [write for write in writes if is_own(write.slice, self._configuration)]
         unreported = self._unreported_events.pop(key, ())
-        # If the Service has the conditions of the last report, the plan's own Events are all new ones.
-        events = plan.events if own_conditions(reported) else (*unreported, *plan.events)
+        # Without a last report, its Events are about changes of what is in force, which are gone with the next plan.
+        events = plan.events if last_reported(reported) is not None else (*unreported, *plan.events)
         result = await self._slice_writer.write(key, writes)
         if result.outcome is not SyncOutcome.WRITTEN:
             if events and self._leading.is_set():
