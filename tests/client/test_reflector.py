@@ -106,7 +106,9 @@ class Play(Scripted):
         run: Callable[[Coroutine[Any, Any, None]], None] = asyncio.run,
     ) -> None:
         super().__init__(*answers)
-        self.store, self.features = ObjectStore[LivePod](), ServerFeatures(streams_lists=streams_lists)
+        self.marked = list[str]()
+        self.store = ObjectStore[LivePod](on_unreadable=lambda unreadable: self.marked.append(unreadable.version))
+        self.features = ServerFeatures(streams_lists=streams_lists)
         self.changes = Recording(self.store, PODS).changes
         self.pauses, self.troubles, self.reported = list[float](), list[errors.CallFailed](), list[int]()
 
@@ -129,6 +131,7 @@ class Play(Scripted):
             run(reflector.run())
 
 
+UNREADABLE_B = an_event("MODIFIED", "b", "53").replace(b"}}}", b'},"spec":7}}')
 EXPIRED = errors.Gone(410, "Expired", "too old")
 EXPIRED_EVENT = b'{"type":"ERROR","object":{"kind":"Status","code":410,"reason":"Expired","message":"too old"}}'
 BOTH_LISTS = pytest.mark.parametrize("streams_lists", [True, False], ids=["streaming list", "pages"])
@@ -200,9 +203,11 @@ def test_a_bookmark_never_takes_a_watch_back() -> None:
 
 
 def test_versions_that_are_no_numbers_are_taken_as_they_come() -> None:
-    play = Play(a_list("x"), [an_event("ADDED", "a", "y"), an_event("MODIFIED", "a", "b")])
-    assert play.changes == [("added", "a", "y"), ("modified", "a", "b")]
-    assert play.versions() == [None, "x", "b"]
+    play = Play(
+        a_list("x"), [an_event("ADDED", "a", "y"), an_event("MODIFIED", "a", "b"), an_event("DELETED", "a", "c")]
+    )
+    assert play.changes == [("added", "a", "y"), ("modified", "a", "b"), ("deleted", "a", "b")]
+    assert play.versions() == [None, "x", "c"]
 
 
 def test_a_version_that_the_server_cannot_serve_again_and_again_is_given_up() -> None:
@@ -392,6 +397,24 @@ def test_restored_data_replace_newer_states_when_the_accepted_list_restarts(fail
     )
     assert play.changes[1:] == [("added", "b", "30"), ("modified", "a", "40"), ("modified", "a", "61")]
     assert play.versions()[-2:] == ["60", "61"]
+
+
+def test_restored_data_are_read_as_soon_as_they_can_be() -> None:
+    play = Play(
+        a_list("110", a="105", b="108"),
+        EXPIRED,
+        *[a_list("50", a="40").replace(b"]}", b',{"metadata":{"name":"b","resourceVersion":"30"},"spec":7}]}')] * 4,
+        [an_event("MODIFIED", "b", "51"), an_event("DELETED", "a", "52")],
+        [UNREADABLE_B, an_event("DELETED", "b", "54")],
+    )
+    assert play.marked == ["30", "53"]
+    assert play.changes[2:] == [
+        ("modified", "a", "40"),
+        ("modified", "b", "51"),
+        ("deleted", "a", "40"),
+        ("deleted", "b", "51"),
+    ]
+    assert play.store.unreadable == {}
 
 
 def test_lists_and_watches_are_of_what_is_selected() -> None:

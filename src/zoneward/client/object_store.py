@@ -85,11 +85,10 @@ class ObjectStore(Generic[WatchedT]):
 
         ``allow_older``: accept older versions, as after the server's data were restored.
         """
-        key = object_key_of(obj)
+        key, version = object_key_of(obj), obj.metadata.resource_version
         old = self._objects.get(key)
-        if old is not None and not _is_newer(obj, old, allow_older=allow_older):
-            return
-        if not allow_older and self._is_unreadable_since(obj.metadata.resource_version, key):
+        is_same = old is not None and version is not None and version == old.metadata.resource_version
+        if (is_same and key not in self.unreadable) or (not allow_older and self._has_later(key, version)):
             return
         self.unreadable.pop(key, None)
         if self._update_indexes is not None:
@@ -100,47 +99,45 @@ class ObjectStore(Generic[WatchedT]):
     def delete(self, obj: WatchedT) -> None:
         """Remove an object; ``obj`` is its last state. Does nothing if the store has a newer one."""
         key = object_key_of(obj)
-        if self._is_unreadable_since(obj.metadata.resource_version, key):
-            return
-        self.unreadable.pop(key, None)
-        old = self._objects.get(key)
-        if old is None or _is_newer(old, obj, allow_older=False):
-            return
-        self._remove(key, old)
+        if not self._has_later(key, obj.metadata.resource_version):
+            self._remove(key)
 
-    def mark_unreadable(self, unreadable: UnreadableObject, *, is_gone: bool = False) -> None:
+    def mark_unreadable(
+        self, unreadable: UnreadableObject, *, is_gone: bool = False, allow_older: bool = False
+    ) -> None:
         """Record that a new version of an object cannot be decoded, or that the object is deleted (``is_gone``).
 
-        ``on_unreadable`` is called once for each version.
+        ``on_unreadable`` is called once for each version. ``allow_older`` as for `put`.
         """
         key = unreadable.key
-        before, old = self.unreadable.get(key), self._objects.get(key)
-        if old is not None and _is_later(old.metadata.resource_version, unreadable.version):
+        if not allow_older and self._has_later(key, unreadable.version):
             return
         if is_gone:
-            self.unreadable.pop(key, None)
-            if old is not None:
-                self._remove(key, old)
+            self._remove(key)
             return
-        self.unreadable[key] = unreadable
+        before, self.unreadable[key] = self.unreadable.get(key), unreadable
         if before is None or before.version != unreadable.version:
             self._on_unreadable(unreadable)
 
     def retain_only(self, keys: Set[ObjectKey]) -> None:
         """Remove all objects except these: a list of the kind is complete."""
-        for key in [key for key in self._objects if key not in keys]:
-            self._remove(key, self._objects[key])
-        for key in [key for key in self.unreadable if key not in keys]:
-            del self.unreadable[key]
+        for key in [key for key in (*self._objects, *self.unreadable) if key not in keys]:
+            self._remove(key)
         if self._on_listed is not None:
             self._on_listed()
 
-    def _is_unreadable_since(self, version: str | None, key: ObjectKey) -> bool:
-        """Whether a later version than this one could not be decoded."""
-        unreadable = self.unreadable.get(key)
-        return unreadable is not None and _is_later(unreadable.version, version)
+    def _has_later(self, key: ObjectKey, version: str | None) -> bool:
+        """Whether the last state of an object, which may be unreadable, is later than this version."""
+        unreadable, old = self.unreadable.get(key), self._objects.get(key)
+        if unreadable is not None:
+            return _is_later(unreadable.version, version)
+        return old is not None and _is_later(old.metadata.resource_version, version)
 
-    def _remove(self, key: ObjectKey, old: WatchedT) -> None:
+    def _remove(self, key: ObjectKey) -> None:
+        self.unreadable.pop(key, None)
+        old = self._objects.get(key)
+        if old is None:
+            return
         if self._update_indexes is not None:
             self._update_indexes(key, old, None)
         del self._objects[key]
@@ -149,17 +146,6 @@ class ObjectStore(Generic[WatchedT]):
     def _call_handlers(self, old: WatchedT | None, new: WatchedT | None) -> None:
         for handler in tuple(self._handlers):
             handler(old, new)
-
-
-def _is_newer(obj: WatchedT, than: WatchedT, *, allow_older: bool) -> bool:
-    """Whether ``obj`` is newer. Versions that are not numbers are newer if they differ."""
-    one, other = obj.metadata.resource_version, than.metadata.resource_version
-    if one == other:
-        return one is None
-    if allow_older:
-        return True
-    version, other_version = parse_resource_version(one), parse_resource_version(other)
-    return version is None or other_version is None or version > other_version
 
 
 def _is_later(one: str | None, other: str | None) -> bool:

@@ -208,7 +208,7 @@ class Reflector(Generic[WatchedT]):
                 self._store.put(obj, allow_older=allow_older)
             for unreadable in page.unreadable:
                 keys.add(unreadable.key)
-                self._store.mark_unreadable(unreadable)
+                self._store.mark_unreadable(unreadable, allow_older=allow_older)
             if page.is_last:
                 self._finish_list(page.version, keys)
 
