@@ -197,6 +197,21 @@ def test_an_event_before_the_answer_is_news_only_for_another_writer(later: str |
     assert tracker.observe(own, a_slice(version="14")).is_news
 
 
+def test_a_slice_that_moves_while_both_services_write_it_is_news_for_both() -> None:
+    tracker, before, own = EndpointSliceTracker(), a_slice(version="11"), a_slice(version="12")
+    moved, of_other = (a_slice(version=version, service="web") for version in ("13", "14"))
+    tracker.write_started(before)
+    tracker.observe(before, own)
+    tracker.observe(own, moved)
+    # The other Service has it now, and the answer to the first write is late.
+    tracker.write_started(moved)
+    tracker.written(own, replaced="11")
+    assert tracker.write_answered(before) == {SERVICE, ("shop", "web")}
+    tracker.written(of_other, replaced="13")
+    assert tracker.write_answered(moved) == set()
+    assert not tracker.observe(moved, of_other).is_news
+
+
 Object = dict[str, Any]
 
 

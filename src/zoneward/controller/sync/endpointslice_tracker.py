@@ -74,7 +74,7 @@ class EndpointSliceTracker:
 
     def write_started(self, slice_: EndpointSlice) -> None:
         """A write of a slice was sent. Its event may arrive before its answer, and cannot be recognized then."""
-        self._changes_during_write[object_key_of(slice_)] = []
+        self._changes_during_write.setdefault(object_key_of(slice_), [])
 
     def write_answered(self, slice_: EndpointSlice) -> frozenset[ObjectKey]:
         """The write was answered or failed, and `written` or `deletion_expected` was called. Returns the Services of
