@@ -141,6 +141,31 @@ async def test_a_concurrent_write_of_endpoints_is_a_conflict() -> None:
         await until(lambda: server.listed() == (addresses(*range(PODS)), set()))
 
 
+async def test_endpoints_of_a_service_that_is_deleted_after_a_failed_write_are_deleted() -> None:
+    async with kept() as (sandbox, server, controller):
+        await settle(sandbox, controller)
+        server.refuses = 403
+        sandbox.make_ready(1, False)
+        await until(lambda: "PUT" in server.calls)
+        sandbox.store.delete(sandbox.registry.kinds["services"], "default", "cart")
+        await until(lambda: controller.cache.services.get("default", "cart") is None)
+        server.refuses = None
+        await settle(sandbox, controller)
+        assert server.objects == {}
+
+
+async def test_endpoints_that_somebody_replaced_are_not_deleted_with_their_service() -> None:
+    async with kept() as (sandbox, server, controller):
+        await settle(sandbox, controller)
+        endpoints = sandbox.registry.kinds["endpoints"]
+        sandbox.store.delete(endpoints, "default", "cart")
+        sandbox.store.create(endpoints, "default", {"metadata": {"name": "cart"}})
+        sandbox.store.delete(sandbox.registry.kinds["services"], "default", "cart")
+        await settle(sandbox, controller)
+        assert set(server.objects) == {"cart"}
+        assert server.calls.count("DELETE") == 1
+
+
 async def test_a_suspended_write_is_retried_with_its_trigger_time() -> None:
     async with kept() as (sandbox, server, controller):
         server.suspends = 2

@@ -10,12 +10,13 @@ remembered, so that a change costs one write.
 
 import asyncio
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from math import ceil
 from typing import Final
 
 from msgspec.structs import replace
 
-from zoneward.client.api_errors import CallFailed, NotFound, WritesSuspended
+from zoneward.client.api_errors import CallFailed, Conflict, NotFound, WritesSuspended
 from zoneward.client.backoff import Backoff
 from zoneward.client.informer_cache import InformerCache
 from zoneward.client.resources import ENDPOINTS
@@ -234,6 +235,8 @@ class EndpointsObjectWriter:
         )
         self._objects: dict[ObjectKey, Endpoints] = {}
         """The last read or written objects."""
+        self._outdated: set[ObjectKey] = set()
+        """Of those, the ones to read before the next write."""
         self._trigger_times: dict[ObjectKey, str] = {}
         """The earliest change of readiness that is not written yet."""
 
@@ -253,12 +256,13 @@ class EndpointsObjectWriter:
 
     def read_afresh(self, key: ObjectKey) -> None:
         """Read the object the next time: another writer may have changed it."""
-        self._objects.pop(key, None)
+        if key in self._objects:
+            self._outdated.add(key)
 
     def clear(self) -> None:
         """Another replica leads from now on."""
-        self._objects.clear()
-        self._trigger_times.clear()
+        for memory in (self._objects, self._outdated, self._trigger_times):
+            memory.clear()
 
     def shut_down(self) -> None:
         """End `run` after the work in progress."""
@@ -281,8 +285,7 @@ class EndpointsObjectWriter:
                 # The renewal of the Lease may only be late.
                 self.queue.retry(key)
             except CallFailed as error:
-                if self._cache.services.get(*key) is not None:
-                    self.read_afresh(key)
+                self.read_afresh(key)
                 self._metrics.record_api_error(error, kind=ENDPOINTS.plural)
                 if write_outcome(error) is WriteOutcome.TERMINATING:
                     self.queue.done(key)
@@ -298,8 +301,7 @@ class EndpointsObjectWriter:
                 )
             except Exception as error:
                 # The remembered object may be wrong.
-                if self._cache.services.get(*key) is not None:
-                    self.read_afresh(key)
+                self.read_afresh(key)
                 self._unexpected.error("internal error while writing Endpoints", key, error)
                 self.queue.retry(key)
             else:
@@ -314,13 +316,13 @@ class EndpointsObjectWriter:
             self._forget(key)
             return 0
         existing = self._objects.get(key)
-        if existing is None:
+        if existing is None or key in self._outdated:
             try:
-                existing = await self._writer.read(ENDPOINTS, namespace=key[0], name=key[1])
+                existing = self._objects[key] = await self._writer.read(ENDPOINTS, namespace=key[0], name=key[1])
             except NotFound:
-                pass
-            else:
-                self._objects[key] = existing
+                existing = None
+                self._objects.pop(key, None)
+            self._outdated.discard(key)
         # The current Pods, not those at the time of the request.
         pods = self._cache.pods_of(*key)
         since = self._trigger_times.pop(key, None)
@@ -345,10 +347,13 @@ class EndpointsObjectWriter:
         existing = self._objects.get(key)
         if existing is not None:
             uid_alone = replace(existing.metadata, resource_version=None)
-            await self._writer.delete(ENDPOINTS, Endpoints(metadata=uid_alone))
+            # A conflict: another writer has created the object again.
+            with suppress(Conflict):
+                await self._writer.delete(ENDPOINTS, Endpoints(metadata=uid_alone))
         self._forget(key)
         return 0
 
     def _forget(self, key: ObjectKey) -> None:
         self._objects.pop(key, None)
+        self._outdated.discard(key)
         self._trigger_times.pop(key, None)
