@@ -418,6 +418,21 @@ async def test_only_writes_without_an_answer_count_as_unanswered(failure: Any, a
     assert connection.age == age
 
 
+async def test_the_last_unanswered_write_counts_however_they_end() -> None:
+    now = 5.0
+    connection = UnansweredWrites(Connection(...), clock=lambda: now)
+    writes = []
+    for _ in range(2):
+        now += 3.0
+        writes.append(asyncio.create_task(connection.send("PUT", "/", b"", idempotent=True)))
+        await asyncio.sleep(0)
+    now = 12.0
+    for write in reversed(writes):
+        write.cancel()
+        await asyncio.gather(write, return_exceptions=True)
+    assert connection.age == 1.0
+
+
 # --- What an elector does about the Lease that it sees, and what nobody should set ------------------------------------
 
 

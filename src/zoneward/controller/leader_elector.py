@@ -378,14 +378,15 @@ class UnansweredWrites:
         started_at = self._clock()
         try:
             return await self._connection.send(method, path, body, **options)
-        except ApiError as error:
-            if error.status == _GATEWAY_TIMEOUT:
-                self._started_at = started_at
+        except BaseException as error:
+            if _may_be_applied(error):
+                # Another write that began later may have ended before.
+                self._started_at = max(self._started_at, started_at)
             raise
-        except CallFailed as error:
-            if error.sent:
-                self._started_at = started_at
-            raise
-        except BaseException:
-            self._started_at = started_at
-            raise
+
+
+def _may_be_applied(error: BaseException) -> bool:
+    """Whether the server may still apply a write that ended with this error."""
+    if isinstance(error, ApiError):
+        return error.status == _GATEWAY_TIMEOUT
+    return not isinstance(error, CallFailed) or error.sent
