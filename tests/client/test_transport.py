@@ -81,6 +81,15 @@ async def test_a_redirect_is_refused_and_the_token_does_not_go_along() -> None:
         assert elsewhere.seen == []
 
 
+async def test_a_redirect_to_an_address_that_is_not_utf_8_is_an_error_of_the_call() -> None:
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 302 Found\r\nLocation: /caf\xe9\r\nContent-Length: 0\r\n\r\n")
+
+    async with speaking(talk) as port, transport(access_to(f"http://{HOST}:{port}")) as client:
+        assert str(await said(client.get(PODS))) == "expected the API server, got a redirect to /caf?"
+
+
 async def test_a_token_is_never_sent_in_the_clear_to_another_machine() -> None:
     async with served(ok) as server:
         access = access_to("http://api.example", user=UserInfo(token="t"), proxy=server.url)

@@ -330,7 +330,9 @@ class Transport:
     async def _read_error(self, call: _Call, response: aiohttp.ClientResponse) -> ApiError:
         body = b""
         if response.status // 100 == 3:
-            body = f"expected the API server, got a redirect to {response.headers.get('Location', 'nowhere')}".encode()
+            location = response.headers.get("Location", "nowhere")
+            # aiohttp decodes bytes that are not UTF-8 as surrogates.
+            body = f"expected the API server, got a redirect to {location}".encode(errors="replace")
         else:
             async for block in iter_blocks(response):
                 body += block[:_LONGEST_ERROR]
