@@ -1,6 +1,9 @@
 """Events: complete, named apart, counted where they repeat, and never too many."""
 
+import re
 from datetime import UTC, datetime, timedelta
+
+from msgspec.structs import replace
 
 from zoneward.daemon.event_recorder import BURST, REFILL, SERIES_TIMEOUT, EventRecorder, truncated
 from zoneward.kube.objects import Event, EventRegarding, EventSeries, ObjectMeta, Service, ServiceEvent
@@ -60,6 +63,14 @@ def test_names_differ_in_one_moment_and_from_those_of_another_replica_also_where
             names.add(recorded(recorder, ServiceEvent("Warning", DISABLED, str(index))).metadata.name)
         clock.after(timedelta(seconds=-1))
     assert len(names) == 20
+
+
+def test_an_event_of_an_object_with_the_longest_name_has_a_name_that_an_api_server_accepts() -> None:
+    for name in ("p" * 253, "p" * 235 + ".-" * 5 + "p"):
+        service = replace(CART, metadata=replace(CART.metadata, name=name))
+        event = recorded(a_recorder(now=Clock()), service=service).metadata.name
+        assert len(event) <= 253
+        assert re.fullmatch(r"p+\.[0-9a-f]+", event)
 
 
 def is_new(event: Event, first: Event) -> bool:

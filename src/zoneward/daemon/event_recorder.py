@@ -28,6 +28,7 @@ from zoneward.kube.objects import (
 MAX_NOTE_BYTES: Final = 1024
 """Of UTF-8; an API server refuses longer notes."""
 MAX_INSTANCE_BYTES: Final = 128
+_MAX_NAME: Final = 253
 SERIES_TIMEOUT: Final = timedelta(minutes=6)
 """A repetition that comes later is a new Event; client-go's figure."""
 BURST: Final = 25
@@ -136,7 +137,9 @@ class EventRecorder:
         """Unique: the object's name and nanoseconds, as in client-go. The last three digits mark the replica."""
         stamp = (now - _EPOCH) // timedelta(microseconds=1)
         self._last_stamp = max(stamp, self._last_stamp + 1)
-        return f"{service}.{self._last_stamp * 1000 + self._mark:x}"
+        suffix = f".{self._last_stamp * 1000 + self._mark:x}"
+        # A Pod's name may be as long as that of an Event.
+        return service[: _MAX_NAME - len(suffix)].rstrip(".-") + suffix
 
     def _try_accept(self, uid: str, now: datetime) -> bool:
         limiter = self._limiters.get(uid)
