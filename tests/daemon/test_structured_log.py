@@ -3,6 +3,7 @@
 import io
 import json
 import logging
+import time
 from collections.abc import Callable
 
 import pytest
@@ -76,6 +77,13 @@ def test_what_looks_like_a_secret_is_masked(fields: dict[str, str], form: LogFor
 def test_plain_sentences_stay_as_they_are(text: str) -> None:
     (line,) = logged(lambda log: log.error("failed", error=text))
     assert json.loads(line)["error"] == text
+
+
+def test_a_long_message_like_many_beginnings_of_tokens_does_not_take_long() -> None:
+    start = time.process_time()
+    (line,) = logged(lambda log: log.error("e", error="eyJ" * 30_000))
+    assert time.process_time() - start < 2
+    assert len(line) < 2 * MAX_FIELD_LENGTH
 
 
 def test_a_line_that_repeats_is_left_out_and_counted_for_its_service_alone() -> None:

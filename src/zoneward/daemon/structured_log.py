@@ -37,7 +37,8 @@ _MASK: Final = "(masked)"
 _SECRET_FIELDS: Final = re.compile(r"token|password|secret|authorization|client_key|private_key", re.IGNORECASE)
 _SECRETS: Final = re.compile(
     r"(?i:bearer|basic)\s+[\w.~+/=-]{8,}"  # the header Authorization
-    r"|eyJ[\w-]{10,}\.[\w-]{10,}(?:\.[\w-]*)?"  # a token of a service account
+    # A token of a service account. Its header is short; without a limit, "eyJeyJ..." takes quadratic time.
+    r"|eyJ[\w-]{10,2000}\.[\w-]{10,}(?:\.[\w-]*)?"
     r"|-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)"
     r"|(?<=://)[^\s/@:]+:[^\s/@]+(?=@)",  # user and password in an address
     re.DOTALL,
