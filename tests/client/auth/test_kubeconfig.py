@@ -124,6 +124,13 @@ def test_an_address_gets_a_scheme_where_it_has_none(tmp_path: Path, cluster: dic
     assert find(write(tmp_path / "f", config(cluster=cluster))).cluster.server == server
 
 
+def test_an_address_without_a_scheme_is_https_for_a_client_certificate(tmp_path: Path) -> None:
+    user = {"client-certificate": "c.pem", "client-key": "k.pem"}
+    assert (
+        find(write(tmp_path / "f", config(cluster={"server": "h:6443"}, user=user))).cluster.server == "https://h:6443"
+    )
+
+
 def test_all_fields_of_a_cluster_and_a_user_arrive(tmp_path: Path) -> None:
     cluster = {
         "server": "https://h",

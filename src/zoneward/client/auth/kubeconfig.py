@@ -172,9 +172,10 @@ class _MergedKubeconfig:
         chosen = self._entry("contexts", context, named_in=self.read[0])
         cluster = self._entry("clusters", chosen.required("cluster", "the name of a cluster"), named_in=chosen)
         user = self._entry("users", chosen.text("user"), named_in=chosen) if chosen.text("user") else None
+        parsed_user = _parse_user(user or DocumentFields({}, source=chosen.source), name=chosen.text("user"))
         return ClientConfig(
-            cluster=_parse_cluster(cluster),
-            user=_parse_user(user or DocumentFields({}, source=chosen.source), name=chosen.text("user")),
+            cluster=_parse_cluster(cluster, has_certificate=parsed_user.certificate is not None),
+            user=parsed_user,
             namespace=chosen.text("namespace") or "default",
             context=context,
             source=(user or chosen).source,
@@ -231,8 +232,8 @@ _INTERACTIVE_MODES: Final[tuple[InteractiveMode, ...]] = ("Never", "IfAvailable"
 _PROXY_SCHEMES: Final = ("http", "https")
 
 
-def _parse_cluster(fields: DocumentFields) -> ClusterInfo:
-    """Raises InputError."""
+def _parse_cluster(fields: DocumentFields, *, has_certificate: bool) -> ClusterInfo:
+    """``has_certificate``: the user has a client certificate. Raises InputError."""
     ca = _parse_pem(fields, "certificate-authority")
     insecure = fields.flag("insecure-skip-tls-verify")
     if ca and insecure:
@@ -242,7 +243,7 @@ def _parse_cluster(fields: DocumentFields) -> ClusterInfo:
     if proxy and (_scheme(proxy) not in _PROXY_SCHEMES or not _host(proxy)):
         raise fields.error("proxy-url", "an http:// or https:// address", show(_without_password(proxy)))
     return ClusterInfo(
-        server=_server_address(server, is_tls=bool(ca or insecure), error_at=fields),
+        server=_server_address(server, is_tls=bool(ca or insecure or has_certificate), error_at=fields),
         ca=ca,
         insecure=insecure,
         tls_server_name=fields.text("tls-server-name") or None,
