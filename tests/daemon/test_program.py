@@ -66,7 +66,7 @@ async def test_tasks_end_in_the_order_asked_for_each_before_the_next() -> None:
     assert ended == ["controller", "election", "observer"]
 
 
-async def test_an_address_that_is_taken_is_named_with_its_option() -> None:
+async def test_an_address_that_is_taken_or_is_none_is_named_with_its_option() -> None:
     log, pages = Lines(), StatusPages()
     program = Program(ACCESS, log=log)
     async with AsyncExitStack() as stack:
@@ -77,6 +77,11 @@ async def test_an_address_that_is_taken_is_named_with_its_option() -> None:
         taken = ListenAddress("127.0.0.1", int(str(line["port"])))
         with pytest.raises(InputError, match=rf"--listen: {taken}: expected an address that is free"):
             await program.serve_status(stack, pages, listen=taken, debug_for_all=False)
+        no_host = ListenAddress("a..b", 80)
+        with pytest.raises(
+            InputError, match=r"--listen: a\.\.b:80: expected an address that is free, got: .*label empty"
+        ):
+            await program.serve_status(stack, pages, listen=no_host, debug_for_all=False)
 
 
 @pytest.mark.parametrize(

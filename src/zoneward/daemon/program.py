@@ -132,8 +132,9 @@ async def enter_server(
     """Have a server listen until ``stack`` ends. Raises InputError where the address cannot be had."""
     try:
         return await stack.enter_async_context(server)
-    except OSError as error:
-        problem = error.strerror or error
+    except (OSError, ValueError) as error:
+        # ValueError: Python cannot encode the host.
+        problem = (error.strerror if isinstance(error, OSError) else None) or error
         raise InputError(option, str(listen), f"expected an address that is free, got: {problem}") from error
 
 
