@@ -153,6 +153,7 @@ async def test_nobody_listening_an_unknown_name_and_something_else_listening_are
         for address, message, is_sent in (
             (f"http://{HOST}:{refused_port()}", "no connection: ", False),
             ("http://nowhere.invalid", "cannot resolve nowhere.invalid: ", False),
+            ("https://api..example:6443", "the address of the server or of the proxy is not valid", False),
             (f"http://{HOST}:{other}", "the answer is not from an API server", True),
         ):
             async with transport(access_to(address)) as client:

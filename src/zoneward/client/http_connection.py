@@ -248,8 +248,8 @@ def translate_errors(
         raise Unreachable(f"the connection broke off: {_word_os_error(error)}") from error
     except aiohttp.ClientPayloadError as error:
         raise Unreachable("the connection broke off in the middle of an answer") from error
-    except aiohttp.InvalidURL as error:
-        # The text may have a password.
+    except (aiohttp.InvalidURL, UnicodeError) as error:
+        # UnicodeError: a host with an empty or a long label. The text of the other may have a password.
         raise Unreachable("the address of the server or of the proxy is not valid", sent=False) from error
     except aiohttp.ClientError as error:
         # The text of some errors has the whole URL, which may have a token.
