@@ -96,8 +96,8 @@ def command(
             raise click.UsageError(f"--context: {expected}")
         return _advise_fleet(options, output=output)
     if manifests:
-        if ranks or options.measured_in or output not in _DIFF_OUTPUTS:
-            expected = "expected no number, no --measured, and -o text, json, yaml or markdown with it"
+        if ranks or options.measured_in or options.price_per_gb is not None or output not in _DIFF_OUTPUTS:
+            expected = "expected no number, no --measured, no price, and -o text, json, yaml or markdown with it"
             raise click.UsageError(f"--diff: {expected}")
         _show_changes(options, manifests, output)
         return 0
