@@ -69,9 +69,14 @@ def test_wrong_usage_is_told_in_one_line_before_anything_is_compiled(
 
 
 WRONG_RUNS = {
-    "pods: 1": "run.yaml: object contains unknown field pods",
-    "seed: -1": "run.yaml: seed: expected int >= 0",
-    "quantiles: [0]": "run.yaml: quantiles[0]: expected float > 0.0",
+    "jbos: 1": "run.yaml: jbos: expected one of dataset, algorithms, algorithmFile, encodings, by, bounds, sampleSize,"
+    " sweep, quantiles, worst, differences, seed, skipInvalid, jobs, scheduler, config, got an unknown key (did you"
+    " mean 'jobs'?)",
+    "seed: -1": "run.yaml: seed: expected a whole number of at least 0, got -1",
+    "quantiles: 5": "run.yaml: quantiles: expected a list of percentages, got 5",
+    "quantiles: [0]": "run.yaml: quantiles[0]: expected a percentage above 0 and below 100, got 0",
+    "by: pods": "run.yaml: by: expected endpoints or zones, got 'pods'",
+    "sweep: {padding: 3}": "run.yaml: sweep[padding]: expected a list of values, got 3",
     "by: [": "run.yaml: line 2, column 1: malformed YAML: did not find expected node content",
     "scheduler: host:1": "scheduler: expected tcp://HOST:PORT, got 'host:1'",
     "{scheduler: 'tcp://host:1', jobs: 2}": "jobs and scheduler: expected one of them, got both",

@@ -9,7 +9,8 @@ import msgspec
 from msgspec import Meta, Struct
 
 from zoneward.cli.options import Options
-from zoneward.kube.input_error import InputError, did_you_mean, invalid_document, show
+from zoneward.kube.input_error import InputError, did_you_mean, show
+from zoneward.kube.schema import field_mismatch
 from zoneward.routing.simulation_results import ENCODINGS, HINTS, SLICE_GROUPS
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ _HIDDEN_BY: Final = {
     TOPOLOGY_SIMULATOR: ("by", "bounds", "quantiles", "worst", "differences"),
 }
 """The fields that an output can't show."""
+_Percentage = Annotated[float, Meta(gt=0, lt=100, description="a percentage above 0 and below 100")]
 
 
 class SimulationRun(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
@@ -38,12 +40,11 @@ class SimulationRun(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     algorithms: tuple[str, ...] = ()
     algorithm_file: str = ""
     encodings: tuple[str, ...] = ()
-    by: Literal["endpoints", "zones", ""] = ""
+    by: Annotated[Literal["endpoints", "zones", ""], Meta(description="endpoints or zones")] = ""
     bounds: bool = False
     sample_size: Annotated[int, Meta(ge=1)] | None = None
-    sweep: dict[str, tuple[float | str, ...]] = {}
-    quantiles: tuple[Annotated[float, Meta(gt=0, lt=100)], ...] = ()
-    """In percent."""
+    sweep: dict[str, Annotated[tuple[float | str, ...], Meta(description="a list of values")]] = {}
+    quantiles: Annotated[tuple[_Percentage, ...], Meta(description="a list of percentages")] = ()
     worst: Annotated[int, Meta(ge=0, le=10_000)] = 0
     differences: bool = False
     seed: Annotated[int, Meta(ge=0, lt=2**32)] = 2004
@@ -79,11 +80,12 @@ def read_run(file: str | None, shared: Options, options: dict[str, Any]) -> Simu
 def _read_file(file: str) -> SimulationRun:
     from zoneward.kube.yaml_documents import read_document
 
+    # An empty file is a run with all defaults.
+    document = read_document(file, what="run", most=1) or {}
     try:
-        # An empty file is a run with all defaults.
-        return msgspec.convert(read_document(file, what="run", most=1) or {}, SimulationRun)
+        return msgspec.convert(document, SimulationRun)
     except msgspec.ValidationError as error:
-        raise invalid_document(file, error) from None
+        raise InputError(file, str(field_mismatch(error, SimulationRun, document))) from None
 
 
 def _encodings(written: tuple[str, ...]) -> tuple[str, ...]:
