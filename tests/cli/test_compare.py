@@ -273,8 +273,13 @@ def test_a_service_is_one_line_unless_details_are_wanted(zoneward: Commands) -> 
     assert "SCORE: KEP-2004's, at most 100." in zoneward("compare", "-q", "--sample", "--score").out
 
 
-def test_a_cluster_in_one_zone_gets_one_line(zoneward: Commands, tmp_path: Path) -> None:
+def test_a_cluster_in_one_zone_gets_one_line(
+    zoneward: Commands, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = write_list(dev_cluster_in_one_zone(), tmp_path / "dev.json")
-    assert zoneward("compare", "-q", "-f", file).out == (
-        "All nodes are in zone eu-central-1a: no traffic leaves it, with any setting.\n"
-    )
+    line = "All nodes are in zone eu-central-1a: no traffic leaves it, with any setting.\n"
+    assert zoneward("compare", "-q", "-f", file).out == line
+    monkeypatch.setenv("COLUMNS", "60")
+    narrow = zoneward("compare", "-q", "-f", file).out
+    assert max(map(len, narrow.splitlines())) <= 60
+    assert narrow.split() == line.split()

@@ -29,7 +29,7 @@ from zoneward.cli.options import (
     row_options,
     unknown_approach,
 )
-from zoneward.cli.output import page_source, print_json, print_line, print_notes, print_table, wants_color, write
+from zoneward.cli.output import page_source, print_json, print_notes, print_table, print_text, wants_color, write
 from zoneward.cli.planned_services import SelectedServices, configuration_of_kubernetes, select_services
 from zoneward.cli.service_processes import CHUNK, in_processes, waiting
 from zoneward.kube.gc_tuning import without_gc
@@ -87,7 +87,10 @@ def command(
     print_notes(options, request.selected.notes)
     zones = request.selected.cluster_state.demand.zones
     if output == "table" and len(zones) == 1:
-        print_line(f"All nodes are in zone {zones[0]}: no traffic leaves it, with any setting.")
+        from zoneward.report.terminal_text import join_wrapped
+
+        line = f"All nodes are in zone {zones[0]}: no traffic leaves it, with any setting."
+        print_text(options, join_wrapped([line]))
         return
     recommendations = compare_services(request, options)
     if output == "csv" and not top and not changed and sort in (None, "name"):
