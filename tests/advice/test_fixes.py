@@ -71,6 +71,14 @@ def test_label_of_any_zone_promises_what_holds_in_every_zone() -> None:
     assert fix.in_zone < 1
 
 
+def test_label_of_many_nodes_promises_only_the_zones_that_were_tried() -> None:
+    pods = pods_in({"a": 4, "b": 4, "c": 4})
+    for lost, among in ((2, ("a", "b", "c")), (5, ())):
+        nodes = (*nodes_in({"a": 40, "b": 40, "c": 40}), *(a_node(f"lost-{index}", zone=None) for index in range(lost)))
+        fix = fixes_of(Cluster(service=AUTO, nodes=nodes, pods=pods))["label-node"]
+        assert (fix.among, len(fix.change.zone_of_node)) == (among, lost)
+
+
 def test_service_without_setting_gets_a_known_setting() -> None:
     fixes = find_fixes(
         input_of(Cluster(service=a_service(), nodes=ALIKE, pods=pods_in({"a": 2, "b": 2, "c": 2}))), "IPv4"

@@ -275,7 +275,7 @@ def _label_note(fix: Fix) -> str:
     if fix.among:
         return f"use the real zone of the node: the fix works with each of {', '.join(fix.among)}"
     zones = ", ".join(f"{node} in {zone}" for node, zone in sorted(fix.change.zone_of_node.items()))
-    return f"only if these are the real zones: the fix works with {zones}, not with every zone"
+    return f"only if these are the real zones: the fix is verified with {zones}, not with every zone"
 
 
 def _in_zones(pods: Mapping[str, int]) -> str:

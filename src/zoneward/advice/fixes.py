@@ -348,7 +348,7 @@ class FixSearch:
 
     def labels(self) -> Iterator[Fix]:
         """A zone for as few of the Nodes without one as possible. The input does not say where these Nodes are, so a
-        fix works in every zone, or names those in which it works.
+        fix works in every zone, or names those with which it is verified.
         """
         state = self._given.cluster_state
         hosts = {pod.spec.node_name for pod in self._given.pods}
@@ -363,13 +363,12 @@ class FixSearch:
         few = len(unlabelled) <= _MOST_UNLABELLED
         for size in range(1, len(unlabelled) + 1) if few else (len(unlabelled),):
             for nodes in combinations(unlabelled, size):
-                every = (
-                    product(zones, repeat=size) if few and len(zones) ** size <= 27 else ((z,) * size for z in zones)
-                )
+                is_complete = few and len(zones) ** size <= 27
+                every = product(zones, repeat=size) if is_complete else ((z,) * size for z in zones)
                 changes = [Change(zone_of_node=dict(zip(nodes, chosen, strict=True))) for chosen in every]
                 fixes = [fix for change in changes if (fix := self._verified("label-node", change)) is not None]
                 if fixes:
-                    if len(fixes) == len(changes):
+                    if is_complete and len(fixes) == len(changes):
                         yield dataclasses.replace(min(fixes, key=_value), among=zones)
                     else:
                         yield fixes[0]
