@@ -161,6 +161,25 @@ def test_only_affected_services_are_planned_again(monkeypatch: pytest.MonkeyPatc
     assert len(planned) == sum(kind[0] == "Service" for kind in scene.objects), "demand concerns all"
 
 
+def with_kubelet(node: Any, version: str) -> Any:
+    return {**node, "status": {**node["status"], "nodeInfo": {"kubeletVersion": version}}}
+
+
+def test_other_kubelet_means_another_proxy() -> None:
+    scene = Scene()
+    node = scene.get("Node", "worker-a1", "")
+    for version in ("v1.22.0", "v1.20.0", "v1.33.0", "v1.34.0"):
+        scene.put(with_kubelet(node, version))
+        assert scene.waits
+        assert "CHANGED" in scene.update()
+        assert sorted(scene.reported.values(), key=_by_name) == sorted(scene.fresh(), key=_by_name)
+        scene.waits = 0
+
+
+def _by_name(view: DecisionDocument) -> tuple[str, str, str]:
+    return view.namespace, view.service, view.address_type
+
+
 def test_services_may_be_added_changed_and_removed() -> None:
     scene = Scene()
     cart = scene.get("Service", "cart")

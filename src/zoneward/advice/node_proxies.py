@@ -430,7 +430,7 @@ class _Detection:
             case "kube-proxy":
                 if flags.get("service-proxy-name"):
                     return None
-                if (node.metadata.labels or {}).get(names.OS_LABEL) == names.WINDOWS:
+                if _is_windows(node):
                     return KUBE_PROXY_ON_WINDOWS
                 minor = program.minor if program.minor is not None else minor_version(_kubelet_version(node))
                 gates = self._gates | parse_gates(flags.get("feature-gates", ""))
@@ -439,6 +439,15 @@ class _Detection:
 
 def _key(daemon_set: DaemonSet) -> ObjectKey:
     return daemon_set.metadata.namespace, daemon_set.metadata.name
+
+
+def changes_kubelet(old: Node, new: Node) -> bool:
+    """Whether a Node has another version of Kubernetes or another operating system: then its proxy is another one."""
+    return (_kubelet_version(old), _is_windows(old)) != (_kubelet_version(new), _is_windows(new))
+
+
+def _is_windows(node: Node) -> bool:
+    return (node.metadata.labels or {}).get(names.OS_LABEL) == names.WINDOWS
 
 
 def _kubelet_version(node: Node) -> str:
@@ -450,7 +459,7 @@ def _from_kubelet(node: Node) -> tuple[ProxyKind, str, bool]:
     """kube-proxy in the version of the kubelet, the evidence, and whether that is certain."""
     version = _kubelet_version(node)
     minor = minor_version(version)
-    if (node.metadata.labels or {}).get(names.OS_LABEL) == names.WINDOWS:
+    if _is_windows(node):
         return KUBE_PROXY_ON_WINDOWS, "assumed on Windows", False
     if minor is None:
         return NEWEST, "assumed without a kubelet version", False

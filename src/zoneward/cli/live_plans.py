@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 
 from zoneward.advice.decisions import DecisionDocument, decisions_document
-from zoneward.advice.node_proxies import NodeProxies
+from zoneward.advice.node_proxies import NodeProxies, changes_kubelet
 from zoneward.advice.now import CurrentTraffic, traffic_now
 from zoneward.cli.cluster_input import service_ranking
 from zoneward.cli.known_demand import NO_PARTS, ServiceParts
@@ -124,6 +124,9 @@ class LivePlans:
             self._nodes_changed = True
         if changes_demand(old, new):
             self._demand_changed = True
+        if old and new and changes_kubelet(old, new):
+            self._nodes_changed = True
+            self._stale.update(self._plans)
         if self._nodes_changed or self._demand_changed:
             self._on_stale()
 
