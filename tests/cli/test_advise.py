@@ -241,6 +241,17 @@ def test_the_changes_of_manifests_say_what_would_be_dropped(zoneward: Commands, 
         assert "drops 73%" in zoneward(*arguments, "-o", form).out
 
 
+def test_the_last_of_two_manifests_of_a_service_wins_with_a_note(zoneward: Commands, eks: Path, tmp_path: Path) -> None:
+    for name, policy in (("a", "Local"), ("b", "Cluster")):
+        (tmp_path / f"{name}.yaml").write_text(
+            "{apiVersion: v1, kind: Service, metadata: {name: plain-01, namespace: shop},"
+            f" spec: {{internalTrafficPolicy: {policy}}}}}"
+        )
+    result = zoneward("advise", "-f", eks, "--diff", tmp_path / "a.yaml", "--diff", tmp_path / "b.yaml")
+    assert result.out == "0 Services change, 1 does not\n"
+    assert f"the one in {tmp_path / 'b.yaml'} wins" in result.err
+
+
 def test_annotations_that_zoneward_writes_are_no_change_of_a_manifest(zoneward: Commands, tmp_path: Path) -> None:
     service = next(item for item in sample_objects() if item["metadata"]["name"] == "search")
     live, manifest = tmp_path / "live.json", tmp_path / "manifest.json"

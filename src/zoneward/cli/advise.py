@@ -220,15 +220,15 @@ def _advised_cluster(selected: "SelectedServices") -> "AdvisedCluster":
 def _show_changes(options: Options, manifests: tuple[str, ...], output: str) -> None:
     """Raises InputError or a usage error."""
     from zoneward.advice.manifest_changes import ManifestChanges, applied, changed_service
-    from zoneward.cli.cluster_input import service_ranking
+    from zoneward.cli.cluster_input import reading_notes, service_ranking
     from zoneward.cli.planned_services import select_services
     from zoneward.kube.gc_tuning import without_gc
     from zoneward.report.advice_report import changes_markdown, changes_text
     from zoneward.snapshots.cluster_snapshot import read_snapshot
 
     rank = service_ranking(options)
-    read = read_snapshot(manifests, stdin=sys.stdin.buffer).services
-    given = [manifest for manifest in read if rank(manifest) is not None]
+    read = read_snapshot(manifests, stdin=sys.stdin.buffer)
+    given = [manifest for manifest in read.services if rank(manifest) is not None]
     with without_gc():
         selected = select_services(options)
         cluster = _advised_cluster(selected)
@@ -245,7 +245,7 @@ def _show_changes(options: Options, manifests: tuple[str, ...], output: str) -> 
                 unchanged += 1
             else:
                 changed.append(change)
-    print_notes(options, selected.notes)
+    print_notes(options, [*reading_notes(read), *selected.notes])
     changes = ManifestChanges(tuple(changed), unchanged, tuple(unknown))
     if output in ("json", "yaml"):
         print_document(as_document("ManifestChanges", changes), output)
