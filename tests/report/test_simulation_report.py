@@ -124,6 +124,10 @@ def test_encodings_are_in_the_order_in_which_they_were_asked_for() -> None:
     assert titles == ["As weights", "As hints", "As slice groups"]
 
 
+def test_a_single_input_is_counted_as_one() -> None:
+    assert heading(replace(SIMULATION, rows=1)).startswith("kep: 1 input,")
+
+
 def test_the_best_total_is_bold_and_a_bound_is_never_the_best() -> None:
     colored = render_text(simulation_table(SIMULATION, width=200), color=True, width=200)
     assert "\x1b[1m71.12\x1b[0m" in colored

@@ -86,7 +86,7 @@ def encodings_of(simulation: Simulation) -> tuple[str, ...]:
 
 def heading(simulation: Simulation) -> str:
     """What was scored, and how much of it."""
-    text = f"{simulation.dataset}: {simulation.rows:,} inputs"
+    text = f"{simulation.dataset}: {simulation.rows:,} input{'' if simulation.rows == 1 else 's'}"
     if simulation.partial:
         seen = f"{simulation.rows + simulation.unscored:,} of {simulation.of:,}"
         text = f"PARTIAL, stopped early: the first {seen} inputs of {simulation.dataset}"
