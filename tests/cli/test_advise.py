@@ -220,7 +220,8 @@ def test_the_changes_of_manifests_are_shown_instead(zoneward: Commands, eks: Pat
     assert document["services"][0]["effect"]["inZoneAfter"] == 1
     markdown = zoneward(*arguments, "-o", "markdown").out
     assert "`zoneward.dev/overlay: none -> x\\|'@admin' [a](http://a.example)`" in markdown
-    for wrong in (("1",), ("-o", "html"), ("--measured", "x.json"), ("--price-per-gb", "0.01USD")):
+    measuring = (("--measured", "x.json"), ("--window", "2h"), ("--price-per-gb", "0.01USD"))
+    for wrong in (("1",), ("-o", "html"), *measuring):
         assert "--diff: expected no number" in zoneward(*arguments, *wrong).err
     assert "-o markdown: expected --diff" in zoneward("advise", "--sample", "-o", "markdown").err
     # What is not selected is not missing.

@@ -96,9 +96,10 @@ def command(
             raise click.UsageError(f"--context: {expected}")
         return _advise_fleet(options, output=output)
     if manifests:
-        if ranks or options.measured_in or options.price_per_gb is not None or output not in _DIFF_OUTPUTS:
-            expected = "expected no number, no --measured, no price, and -o text, json, yaml or markdown with it"
-            raise click.UsageError(f"--diff: {expected}")
+        is_measured = options.measured_in or (options.window, options.price_per_gb) != (None, None)
+        if ranks or is_measured or output not in _DIFF_OUTPUTS:
+            expected = "no number, no --measured, --window or --price-per-gb, and -o text, json, yaml or markdown"
+            raise click.UsageError(f"--diff: expected {expected} with it")
         _show_changes(options, manifests, output)
         return 0
     if output == "markdown":
