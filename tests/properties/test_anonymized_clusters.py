@@ -96,18 +96,24 @@ def port_told(port: EndpointPort, names: dict[str, str]) -> tuple[object, ...]:
 
 
 def slices_told(slices: Iterable[EndpointSlice], names: dict[str, str], *, named: bool) -> object:
-    return Counter(
+    """Without their names, what annotations say is not about one of them: weights are on the first one by name."""
+    slices = tuple(slices)
+    annotations = [
+        sorted((key, names.get(value, value)) for key, value in (slice_.metadata.annotations or {}).items())
+        for slice_ in slices
+    ]
+    told = Counter(
         repr(
             (
-                names[slice_.metadata.name] if named else "",
+                (names[slice_.metadata.name], own) if named else "",
                 (slice_.address_type, [port_told(port, names) for port in slice_.ports or ()]),
                 sorted(names.get(key, key) for key in slice_.metadata.labels or ()),
-                sorted((key, names.get(value, value)) for key, value in (slice_.metadata.annotations or {}).items()),
                 [endpoint_told(endpoint, names) for endpoint in slice_.endpoints or ()],
             )
         )
-        for slice_ in slices
+        for slice_, own in zip(slices, annotations, strict=True)
     )
+    return told, Counter(map(repr, annotations))
 
 
 def is_traffic_by_chance(family: FamilyPlan) -> bool:
