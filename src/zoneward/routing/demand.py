@@ -215,8 +215,8 @@ def demands_of(nodes: Iterable[Node], configuration: Configuration) -> tuple[Dem
     """Demand of a cluster as it is configured, and that of CPU where it is another one."""
     nodes = tuple(nodes)
     demand, by_cpu = demand_of(nodes, configuration), cpu_demand_of(nodes, configuration)
-    if configuration.upstream and demand.without_cpu:
-        # Such a Node keeps the built-in controller from deciding, but not from sending.
+    if demand.without_cpu and not compatibility_of(configuration).reads_own_settings:
+        # The built-in controller decides by CPU. A Node without it sends traffic all the same.
         demand = demand.by_count
     return demand, None if demand == by_cpu else by_cpu
 
