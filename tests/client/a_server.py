@@ -13,7 +13,7 @@ from enum import Enum, auto
 from typing import Any, NamedTuple, NoReturn
 
 from aiohttp import web
-from tests.client.serving import stop
+from tests.client.serving import start, stop
 
 from zoneward.client.api_errors import ApiError, Unreachable, api_error
 
@@ -81,14 +81,13 @@ class AServer:
         application = web.Application()
         application.router.add_get("/{path:.*}", self._answer)
         self._runner = web.AppRunner(application, shutdown_timeout=0.01)
-        await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
-        self.address = "http://{}:{}".format(*self._runner.addresses[0][:2])
+        self._listener = await start(self._runner)
+        self.address = "http://{}:{}".format(*self._listener.getsockname())
         return self
 
     async def __aexit__(self, *_: object) -> None:
         assert self._runner is not None
-        await stop(self._runner)
+        await stop(self._runner, self._listener)
 
     def put(self, plural: str, name: str, namespace: str = "", **fields: Any) -> Object:
         """Create an object, or replace it."""

@@ -44,23 +44,41 @@ async def served(
 
     server = Served(0, tls is not None)
     runner = web.ServerRunner(web.Server(recorded), shutdown_timeout=0)
-    await runner.setup()
+    listener = await start(runner, tls=tls)
+    server.port = listener.getsockname()[1]
     try:
-        await web.TCPSite(runner, HOST, 0, ssl_context=tls).start()
-        server.port = runner.addresses[0][1]
         yield server
     finally:
-        await stop(runner)
+        await stop(runner, listener)
 
 
-async def stop(runner: web.BaseRunner) -> None:
-    """End a server, with a connection that is accepted while it ends: aiohttp would leave its socket open."""
-    server = runner.server
-    assert server is not None
+_TURNS_OF_ACCEPTING = 4
+"""Turns of the event loop in which an accepted connection becomes one of the server's, and one to spare."""
+
+
+async def start(runner: web.BaseRunner, *, tls: ssl.SSLContext | None = None) -> socket.socket:
+    """Listen on a free port. Returns the socket for `stop`."""
+    await runner.setup()
+    listener = socket.create_server((HOST, 0))
+    await web.SockSite(runner, listener, ssl_context=tls).start()
+    return listener
+
+
+async def stop(runner: web.BaseRunner, listener: socket.socket) -> None:
+    """End a server and all of its connections.
+
+    asyncio and aiohttp leave a connection open that is accepted just before they stop listening, and aiohttp one whose
+    client does not read.
+    """
+    assert runner.server is not None
+    asyncio.get_running_loop().remove_reader(listener)
+    for _ in range(_TURNS_OF_ACCEPTING):
+        await asyncio.sleep(0)
+    transports = [connection.transport for connection in runner.server.connections]
     await runner.cleanup()
-    await asyncio.sleep(0)
-    for connection in server.connections:
-        connection.force_close()
+    for transport in transports:
+        if transport is not None:
+            transport.abort()
     await asyncio.sleep(0)
 
 
