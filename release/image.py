@@ -81,7 +81,10 @@ class Buildah:
         """Raises ImageError with the last line of its messages, if it fails. Without ``output`` they are shown."""
         storage = ("--storage-driver", self.driver, "--root", str(self.folder / "storage"))
         command = ["buildah", *storage, "--runroot", str(RUN_ROOT), *arguments]
-        environment = {**os.environ, "TMPDIR": str(self.scratch)}
+        settings = self.scratch / "containers.conf"
+        # By default it makes /etc/cni/net.d, where container networks are looked for.
+        settings.write_text(f"[network]\nnetwork_config_dir = {json.dumps(str(self.scratch / 'networks'))}\n")
+        environment = {**os.environ, "TMPDIR": str(self.scratch), "CONTAINERS_CONF": str(settings)}
         done = subprocess.run(
             command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE if output else None, text=True
         )
