@@ -71,8 +71,8 @@ def test_each_zone_selects_exactly_what_the_allocation_gives_it(cluster: Cluster
             continue
         ready = ready_by_address(family)
         everything = tuple(endpoints_of_all_ports(family.slices))
-        rows = allocation.as_map()
-        assert located(ready) == Counter({zone: sum(row.values()) for zone, row in rows.items()})
+        assert located(ready) == Counter({zone: sum(row.values()) for zone, row in allocation.as_map().items()})
+        rows = allocation.by_zone()
         for zone in {*allocation.zones, *cluster.cluster_state.demand.zones, NOWHERE}:
             used, used_rule, _ = used_in(zone, everything)
             column = Counter({here: row[zone] for here, row in rows.items() if zone in row})
