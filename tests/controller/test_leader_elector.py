@@ -344,6 +344,9 @@ async def happen(election: Place, what: str, index: int, amount: float, standing
     host = election.hosts[index]
     if what in ("kill", "restart", "let go"):
         await host.kill()
+        if what == "restart" and not election.has_lease():
+            # A replica that starts now does not know that a holder of the deleted Lease may still write.
+            return
         if what == "let go":
             await host.elector.release()
         if what == "restart":
