@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from msgspec import structs
 from msgspec.structs import replace
 from tests.builders.structs import a_node, a_pod, a_service, hints, nodes_in, pods_in
-from tests.clusters import Cluster, endpoint_answers, hinted_zones, rounded, slices_after, with_reported, written
+from tests.clusters import Cluster, endpoint_answers, endpoints_in, rounded, slices_after, with_reported, written
 from tests.properties.random_clusters import BALANCED, CPUS, MOST_NODES, SUBSETTING, clusters, examples
 
 from zoneward.kube import names
-from zoneward.kube.objects import Allocatable, EndpointSlice, Node, NodeStatus
+from zoneward.kube.objects import Allocatable, EndpointSlice, Node, NodeStatus, is_ready
 from zoneward.routing.configuration import Configuration, SubsettingSettings
 from zoneward.routing.selection.traffic import ExpectedTraffic
 from zoneward.slices.plan import FamilyPlan, ServicePlan
@@ -155,7 +155,8 @@ def test_nodes_that_change_within_the_threshold_write_nothing(cluster: Cluster, 
     demand = now.cluster_state.demand
     for family in plan.families:
         slices = [slice_ for slice_ in before.slices if slice_.address_type == family.address_type]
-        consumed = Counter(hinted_zones(slices).values())
+        ready = filter(is_ready, endpoints_in(slices))
+        consumed = Counter(zone.name for one in ready if one.hints for zone in one.hints.for_zones or ())
         was_on = any(names.APPROACH_ANNOTATION in (slice_.metadata.annotations or {}) for slice_ in slices)
         if not was_on or set(consumed) != set(demand.zones) or len(consumed) < 2:
             continue
