@@ -41,6 +41,7 @@ BUILD: Final = ("python3-venv", "python3.11-venv", "python3-pip-whl", "python3-s
 """What only the build needs besides: purged from the base of the image."""
 RUN_ROOT: Final = Path("/run/zoneward-image")
 """What buildah knows about mounts: it must not outlive the machine's start."""
+_SETTINGS: Final = "containers.conf"
 LABEL: Final = "org.opencontainers.image."
 _CHANGED: Final = "-dirty"
 _BASES: Final = "localhost/zoneward-base-"
@@ -81,10 +82,7 @@ class Buildah:
         """Raises ImageError with the last line of its messages, if it fails. Without ``output`` they are shown."""
         storage = ("--storage-driver", self.driver, "--root", str(self.folder / "storage"))
         command = ["buildah", *storage, "--runroot", str(RUN_ROOT), *arguments]
-        settings = self.scratch / "containers.conf"
-        # By default it makes /etc/cni/net.d, where container networks are looked for.
-        settings.write_text(f"[network]\nnetwork_config_dir = {json.dumps(str(self.scratch / 'networks'))}\n")
-        environment = {**os.environ, "TMPDIR": str(self.scratch), "CONTAINERS_CONF": str(settings)}
+        environment = {**os.environ, "TMPDIR": str(self.scratch), "CONTAINERS_CONF": str(self.scratch / _SETTINGS)}
         done = subprocess.run(
             command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE if output else None, text=True
         )
@@ -183,6 +181,8 @@ def _storage(folder: Path, scratch: Path) -> Iterator[Buildah]:
 
     Only the bases stay in it, also after an error.
     """
+    # By default buildah makes /etc/cni/net.d, where it looks for container networks.
+    (scratch / _SETTINGS).write_text(f"[network]\nnetwork_config_dir = {json.dumps(str(scratch / 'networks'))}\n")
     buildah = Buildah(folder, scratch, "overlay")
     try:
         buildah.run("info")
