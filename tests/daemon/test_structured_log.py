@@ -58,6 +58,7 @@ SECRETS = {
     "field": {"token": "abc"},
     "header": {"error": "sent Authorization: Bearer abcDEF123456.x"},
     "account": {"error": "got eyJhbGciOiJSUzI1NiJ9.eyJpc3MiOiJrdWJlIn0.c2ln"},
+    "certificates": {"error": f"got eyJ{'a' * 3_000}.eyJpc3MiOiJrdWJlIn0.c2ln"},
     "key": {"error": "-----BEGIN RSA PRIVATE KEY-----\nMIIE\n-----END RSA PRIVATE KEY-----"},
     "address": {"error": "no connection to http://user:hunter2@proxy:3128"},
     "long": {"error": "x" * (MAX_FIELD_LENGTH - 5) + "Bearer abcDEF123456.x"},

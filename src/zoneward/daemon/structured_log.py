@@ -37,8 +37,9 @@ _MASK: Final = "(masked)"
 _SECRET_FIELDS: Final = re.compile(r"token|password|secret|authorization|client_key|private_key", re.IGNORECASE)
 _SECRETS: Final = re.compile(
     r"(?i:bearer|basic)\s+[\w.~+/=-]{8,}"  # the header Authorization
-    # A token of a service account. Its header is short; without a limit, "eyJeyJ..." takes quadratic time.
-    r"|eyJ[\w-]{10,2000}\.[\w-]{10,}(?:\.[\w-]*)?"
+    # A token of a service account. Whether its word ends in a full stop is asked first and once for each word: from
+    # each "eyJ" of "eyJeyJ...", it takes quadratic time.
+    r"|(?<![\w-])(?=[\w-]*+\.[\w-]{10})[\w-]*?eyJ[\w-]{10,}\.[\w-]{10,}(?:\.[\w-]*)?"
     r"|-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)"
     r"|(?<=://)[^\s/@:]+:[^\s/@]+(?=@)",  # user and password in an address
     re.DOTALL,
