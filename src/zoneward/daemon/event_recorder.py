@@ -15,6 +15,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from zoneward.daemon.rate_limiter import RateLimiter
+from zoneward.kube.formats import name_with_suffix
 from zoneward.kube.objects import (
     Event,
     EventRegarding,
@@ -28,7 +29,6 @@ from zoneward.kube.objects import (
 MAX_NOTE_BYTES: Final = 1024
 """Of UTF-8; an API server refuses longer notes."""
 MAX_INSTANCE_BYTES: Final = 128
-_MAX_NAME: Final = 253
 SERIES_TIMEOUT: Final = timedelta(minutes=6)
 """A repetition that comes later is a new Event; client-go's figure."""
 BURST: Final = 25
@@ -139,7 +139,7 @@ class EventRecorder:
         self._last_stamp = max(stamp, self._last_stamp + 1)
         suffix = f".{self._last_stamp * 1000 + self._mark:x}"
         # A Pod's name may be as long as that of an Event.
-        return service[: _MAX_NAME - len(suffix)].rstrip(".-") + suffix
+        return name_with_suffix(service, suffix)
 
     def _try_accept(self, uid: str, now: datetime) -> bool:
         limiter = self._limiters.get(uid)

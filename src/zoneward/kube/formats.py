@@ -17,6 +17,8 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 from math import ceil
 from typing import Final
 
+MAX_NAME_LENGTH: Final = 253
+"""Bytes in the name of an object that is a DNS subdomain."""
 _LABEL: Final = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN: Final = rf"{_LABEL}(\.{_LABEL})*"
 _NAME: Final = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
@@ -39,10 +41,15 @@ def label_problems(text: str) -> Iterator[str]:
 
 def subdomain_problems(text: str, *, unit: str = "characters") -> Iterator[str]:
     """A DNS subdomain (RFC 1123) in lower case, up to 253 bytes, such as the name of a Node or an EndpointSlice."""
-    yield from _too_long(text, 253, unit=unit)
+    yield from _too_long(text, MAX_NAME_LENGTH, unit=unit)
     if not re.fullmatch(_SUBDOMAIN, text):
         rule = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.'"
         yield _mismatch(f"{rule}, {_ENDS}", _SUBDOMAIN, "example.com")
+
+
+def name_with_suffix(name: str, suffix: str) -> str:
+    """A name of an object with a suffix. A long name is cut, so that it does not end with a dot or a hyphen."""
+    return name[: MAX_NAME_LENGTH - len(suffix)].rstrip(".-") + suffix
 
 
 def label_value_problems(text: str) -> Iterator[str]:

@@ -16,6 +16,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from zoneward.kube import names
+from zoneward.kube.formats import MAX_NAME_LENGTH, name_with_suffix
 from zoneward.kube.objects import Lease, LeaseSpec, ObjectKey, ObjectMeta, OwnerReference, parse_resource_version
 from zoneward.kube.workload_objects import Lease as ControllerLease
 
@@ -27,7 +28,6 @@ PROXY_LEASE_SELECTOR: Final = f"{names.COMPONENT_LABEL}={names.PROXY_COMPONENT}"
 """The label selector of these Leases."""
 MAX_NOT_PROGRAMMED: Final = 50
 """Services that a Lease may list as not programmed."""
-_LONGEST_NAME: Final = 253
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +56,10 @@ def proxy_lease_name(node: str, proxy_name: str = "") -> str:
     hash.
     """
     name = f"{names.PROXY_COMPONENT}-{node}"
-    if not proxy_name and len(name) <= _LONGEST_NAME:
+    if not proxy_name and len(name) <= MAX_NAME_LENGTH:
         return name
     digest = hashlib.sha256(f"{node}/{proxy_name}".encode()).hexdigest()[:16]
-    name = f"{names.PROXY_COMPONENT}.{node}"[: _LONGEST_NAME - len(digest) - 1].rstrip(".-")
-    return f"{name}-{digest}"
+    return name_with_suffix(f"{names.PROXY_COMPONENT}.{node}", f"-{digest}")
 
 
 def build_proxy_lease(

@@ -18,6 +18,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from zoneward.kube import names
+from zoneward.kube.formats import name_with_suffix
 from zoneward.kube.objects import (
     Endpoint,
     EndpointIdentity,
@@ -34,7 +35,6 @@ from zoneward.slices.desired import DesiredSlices, SliceKey, SliceTemplate, desi
 from zoneward.slices.endpoints import PortKey, port_key, without_hints
 from zoneward.slices.existing import is_owned
 
-_MAX_NAME_LENGTH: Final = 253
 _HASH_LENGTH: Final = 10
 _MAX_NUMBER: Final = 100
 """After this many attempts a name may come before the other one: the other may be greater than all."""
@@ -375,8 +375,7 @@ def slice_name(
     for attempt in count():
         parts = (meta.uid, meta.namespace, meta.name, address_type, repr(ports), group, str(attempt))
         digest = sha256("\0".join(parts).encode()).hexdigest()[:_HASH_LENGTH]
-        # The part before the hyphen must not end with a dot or a hyphen where it is cut.
-        name = f"{meta.name[: _MAX_NAME_LENGTH - _HASH_LENGTH - 1].rstrip('.-')}-{digest}"
+        name = name_with_suffix(meta.name, f"-{digest}")
         if any(name in names_ for names_ in taken):
             continue
         if name > after:
